@@ -1,0 +1,294 @@
+//! The resolved chip: what the compiler and the simulator see.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id_type;
+use crate::index::IndexVec;
+use crate::units::{Dtype, Rate};
+
+id_type! {
+    /// A memory tier of the chip.
+    TierId
+}
+
+/// A site of the grid: column `x` from the left, row `y` from the top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Coordinate {
+    /// Column.
+    pub x: u32,
+    /// Row.
+    pub y: u32,
+}
+
+/// What stands at a site beside its switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum UnitKind {
+    /// Pattern compute unit.
+    Pcu,
+    /// Pattern memory unit.
+    Pmu,
+    /// A switch alone.
+    None,
+}
+
+/// One address-generator-and-coalescing unit at an edge site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agcu {
+    /// The edge site whose switch it is attached to.
+    pub site: Coordinate,
+    /// Address generators in it; each makes one off-chip stream.
+    pub ags: u64,
+}
+
+/// The grid: units at explicit coordinates, a switch at every site.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    /// Columns of sites.
+    pub columns: u32,
+    /// Rows of sites.
+    pub rows: u32,
+    /// Sites of one tile: columns, rows.
+    pub tile: (u32, u32),
+    /// Sites of one die: columns, rows.
+    pub die: (u32, u32),
+    /// Unit at each site, row-major, `columns * rows` entries.
+    pub units: Vec<UnitKind>,
+    /// PCU sites, row-major.
+    pub pcus: Vec<Coordinate>,
+    /// PMU sites, row-major.
+    pub pmus: Vec<Coordinate>,
+    /// AGCUs at the edges.
+    pub agcus: Vec<Agcu>,
+}
+
+impl Grid {
+    /// Row-major index of a site.
+    pub fn site_index(&self, at: Coordinate) -> usize {
+        at.y as usize * self.columns as usize + at.x as usize
+    }
+
+    /// Whether two sites are on different dies.
+    pub fn crosses_die(&self, a: Coordinate, b: Coordinate) -> bool {
+        a.x / self.die.0 != b.x / self.die.0 || a.y / self.die.1 != b.y / self.die.1
+    }
+
+    /// Address generators on the whole chip.
+    pub fn ags(&self) -> u64 {
+        self.agcus.iter().map(|agcu| agcu.ags).sum()
+    }
+}
+
+/// Pattern compute unit.
+#[derive(Debug, Clone)]
+pub struct Pcu {
+    /// Multiply-accumulate cells across, per data type.
+    pub lanes: BTreeMap<Dtype, u64>,
+    /// Cells along the pipeline.
+    pub stages: u64,
+    /// Accumulator sets: with two, the drain of a tile overlaps the next tile.
+    pub accumulator_sets: u64,
+    /// Elements the tail (transcendentals, format conversion) handles a cycle.
+    pub tail_elements: u64,
+    /// Vector input ports from the switch.
+    pub vector_inputs: u64,
+    /// Vector output ports to the switch.
+    pub vector_outputs: u64,
+    /// SIMD pipeline stages each function takes, by operator kind name (`gelu`, `softmax`, ...).
+    pub simd_stages: BTreeMap<String, u64>,
+}
+
+/// Pattern memory unit.
+#[derive(Debug, Clone)]
+pub struct Pmu {
+    /// Scratchpad size in bytes.
+    pub capacity_bytes: u64,
+    /// Banks; tensors occupy whole banks.
+    pub banks: u64,
+    /// Vector read ports, each with a network port.
+    pub read_ports: u64,
+    /// Vector write ports, each with a network port.
+    pub write_ports: u64,
+    /// Bytes a port moves a cycle.
+    pub port_bytes: u64,
+}
+
+impl Pmu {
+    /// Bytes of one bank.
+    pub fn bank_bytes(&self) -> u64 {
+        self.capacity_bytes / self.banks
+    }
+}
+
+/// The vector network.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// Bytes a link moves a cycle.
+    pub flit_bytes: u64,
+    /// Vector links a direction between neighbouring switches.
+    pub links_per_direction: u64,
+    /// Cycles a hop adds.
+    pub hop_cycles: u64,
+    /// Cycles a hop that crosses dies adds.
+    pub die_hop_cycles: u64,
+    /// Flits a FIFO holds at each switch input.
+    pub fifo_depth_flits: u64,
+    /// Longest packet in flits.
+    pub max_packet_flits: u64,
+}
+
+/// One off-chip memory tier.
+#[derive(Debug, Clone)]
+pub struct Tier {
+    /// Name, e.g. `ddr`, `hbm`.
+    pub name: String,
+    /// Independent channels.
+    pub channels: u64,
+    /// Best sustained streaming rate of all channels together, bytes a second.
+    pub bandwidth_bytes_per_s: u64,
+    /// Latency of an access in nanoseconds.
+    pub latency_ns: f64,
+    /// Bytes of one burst; requests are rounded up to it.
+    pub burst_bytes: u64,
+    /// Consecutive bytes on one channel before the next.
+    pub interleave_bytes: u64,
+    /// Capacity in bytes.
+    pub capacity_bytes: u64,
+    /// Energy of one bit moved, picojoule.
+    pub pj_per_bit: f64,
+}
+
+/// Who starts sections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Orchestration {
+    /// The host.
+    Software,
+    /// The AGCUs.
+    Hardware,
+}
+
+/// Times of one launch, microseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchTimes {
+    /// Loading the section's program.
+    pub program_load_us: f64,
+    /// Loading its arguments.
+    pub argument_load_us: f64,
+    /// Starting it.
+    pub execute_us: f64,
+}
+
+/// Launch model.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch {
+    /// Which of the two is used.
+    pub orchestration: Orchestration,
+    /// Host-started.
+    pub software: LaunchTimes,
+    /// AGCU-started.
+    pub hardware: LaunchTimes,
+    /// Program bytes a configured unit needs (reported, not charged as tensor traffic).
+    pub program_bytes_per_unit: u64,
+}
+
+/// Energy constants.
+#[derive(Debug, Clone)]
+pub struct Energy {
+    /// Picojoule of one multiply-accumulate, per data type.
+    pub mac_pj: BTreeMap<Dtype, f64>,
+    /// Picojoule of one byte read from or written to a PMU.
+    pub sram_pj_per_byte: f64,
+    /// Picojoule of one bit over one hop.
+    pub network_pj_per_bit_hop: f64,
+    /// Watts that flow whatever the chip does.
+    pub static_w: f64,
+}
+
+/// A chip, checked and resolved.
+#[derive(Debug, Clone)]
+pub struct Chip {
+    /// Name for people.
+    pub name: String,
+    /// Clock in hertz.
+    pub clock_hz: u64,
+    /// Units and coordinates.
+    pub grid: Grid,
+    /// Compute unit.
+    pub pcu: Pcu,
+    /// Memory unit.
+    pub pmu: Pmu,
+    /// Vector network.
+    pub network: Network,
+    /// Bytes one address generator moves a cycle.
+    pub ag_bytes_per_cycle: u64,
+    /// Off-chip tiers, fastest first as the file lists them.
+    pub memory: IndexVec<TierId, Tier>,
+    /// Launch model.
+    pub launch: Launch,
+    /// Energy constants.
+    pub energy: Energy,
+}
+
+impl Chip {
+    /// Number of PCUs.
+    pub fn pcus(&self) -> u64 {
+        self.grid.pcus.len() as u64
+    }
+
+    /// Number of PMUs.
+    pub fn pmus(&self) -> u64 {
+        self.grid.pmus.len() as u64
+    }
+
+    /// On-chip scratchpad in bytes.
+    pub fn sram_bytes(&self) -> u64 {
+        self.pmus() * self.pmu.capacity_bytes
+    }
+
+    /// MACs one PCU does a cycle at its best; `None` if it lacks the data type.
+    pub fn pcu_macs_per_cycle(&self, dtype: Dtype) -> Option<u64> {
+        self.pcu.lanes.get(&dtype).map(|lanes| lanes * self.pcu.stages)
+    }
+
+    /// MACs the chip does a cycle at its best; `None` if it lacks the data type.
+    pub fn macs_per_cycle(&self, dtype: Dtype) -> Option<u64> {
+        self.pcu_macs_per_cycle(dtype).map(|macs| macs * self.pcus())
+    }
+
+    /// Peak FLOP/s for a data type (2 FLOP a MAC).
+    pub fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
+        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
+    }
+
+    /// Cycles of one launch, rounded up.
+    pub fn launch_cycles(&self) -> u64 {
+        let times = match self.launch.orchestration {
+            Orchestration::Software => self.launch.software,
+            Orchestration::Hardware => self.launch.hardware,
+        };
+        self.us_to_cycles(times.program_load_us + times.argument_load_us + times.execute_us)
+    }
+
+    /// Rate of a tier seen from the chip's clock.
+    pub fn tier_rate(&self, tier: TierId) -> Rate {
+        Rate::from_bandwidth(self.memory[tier].bandwidth_bytes_per_s, self.clock_hz)
+    }
+
+    /// Latency of a tier in cycles, rounded up.
+    pub fn tier_latency_cycles(&self, tier: TierId) -> u64 {
+        self.us_to_cycles(self.memory[tier].latency_ns / 1e3)
+    }
+
+    /// Microseconds to cycles, rounded up (to a thousandth of a cycle first, against binary fractions).
+    fn us_to_cycles(&self, us: f64) -> u64 {
+        let milli_cycles = (us * self.clock_hz as f64 / 1e3).round() as u64;
+        milli_cycles.div_ceil(1000)
+    }
+
+    /// Seconds of a number of cycles.
+    pub fn seconds(&self, cycles: u64) -> f64 {
+        cycles as f64 / self.clock_hz as f64
+    }
+}

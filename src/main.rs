@@ -1,0 +1,2 @@
+//! The `rdusim` command.
+fn main() {}

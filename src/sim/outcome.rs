@@ -1,0 +1,251 @@
+//! What a simulation reports: plain data, no formatting.
+
+use indexmap::IndexMap;
+
+/// How the graph is cut into sections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Kernel by kernel: one operator a section.
+    Kbk,
+    /// Fused: as many operators a section as pay.
+    Fused,
+}
+
+impl Mode {
+    /// The name used in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kbk => "kbk",
+            Self::Fused => "fused",
+        }
+    }
+}
+
+/// How closely time is modelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fidelity {
+    /// Closed form of the configuration: a lower bound.
+    Bound,
+    /// Discrete events on tokens and units.
+    Event,
+}
+
+impl Fidelity {
+    /// The name used in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bound => "bound",
+            Self::Event => "event",
+        }
+    }
+}
+
+/// The resource that a section's time follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BoundBy {
+    /// The busiest stage, its units evenly loaded.
+    Compute,
+    /// The busiest unit of a stage whose other units wait for it.
+    Imbalance,
+    /// A memory tier's bandwidth, by name.
+    Memory(String),
+    /// Address generators.
+    Ag,
+    /// A network link.
+    Link,
+    /// A PMU port.
+    PmuPort,
+    /// Starting the section.
+    Launch,
+    /// Filling and draining the pipeline.
+    Fill,
+}
+
+impl std::fmt::Display for BoundBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Compute => f.write_str("compute"),
+            Self::Imbalance => f.write_str("imbalance"),
+            Self::Memory(tier) => write!(f, "memory:{tier}"),
+            Self::Ag => f.write_str("ag"),
+            Self::Link => f.write_str("link"),
+            Self::PmuPort => f.write_str("pmu_port"),
+            Self::Launch => f.write_str("launch"),
+            Self::Fill => f.write_str("fill"),
+        }
+    }
+}
+
+/// Off-chip bytes of one tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TensorTraffic {
+    /// Read from off chip.
+    pub off_chip_read_bytes: u64,
+    /// Written off chip.
+    pub off_chip_write_bytes: u64,
+}
+
+/// Bytes moved, by place. Off-chip counts are payload and sparse metadata only.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Read from off-chip memory.
+    pub off_chip_read_bytes: u64,
+    /// Written to off-chip memory.
+    pub off_chip_write_bytes: u64,
+    /// Injected into the vector network.
+    pub network_bytes: u64,
+    /// Bytes times hops over the vector network.
+    pub network_byte_hops: u64,
+    /// Read from PMUs.
+    pub sram_read_bytes: u64,
+    /// Written to PMUs.
+    pub sram_write_bytes: u64,
+    /// Off-chip bytes moved beyond the payload (burst padding).
+    pub waste_bytes: u64,
+    /// Program bytes loaded at launches.
+    pub program_bytes: u64,
+    /// Off-chip bytes by tensor name, in graph order.
+    pub by_tensor: IndexMap<String, TensorTraffic>,
+}
+
+impl Traffic {
+    /// Off-chip reads and writes together.
+    pub fn off_chip_bytes(&self) -> u64 {
+        self.off_chip_read_bytes + self.off_chip_write_bytes
+    }
+
+    /// Adds another count, tensor by tensor.
+    pub fn add(&mut self, other: &Self) {
+        self.off_chip_read_bytes += other.off_chip_read_bytes;
+        self.off_chip_write_bytes += other.off_chip_write_bytes;
+        self.network_bytes += other.network_bytes;
+        self.network_byte_hops += other.network_byte_hops;
+        self.sram_read_bytes += other.sram_read_bytes;
+        self.sram_write_bytes += other.sram_write_bytes;
+        self.waste_bytes += other.waste_bytes;
+        self.program_bytes += other.program_bytes;
+        for (name, bytes) in &other.by_tensor {
+            let mine = self.by_tensor.entry(name.clone()).or_default();
+            mine.off_chip_read_bytes += bytes.off_chip_read_bytes;
+            mine.off_chip_write_bytes += bytes.off_chip_write_bytes;
+        }
+    }
+}
+
+/// Energy in joules, by place.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct EnergyJ {
+    /// Multiply-accumulates and SIMD work.
+    pub compute: f64,
+    /// PMU reads and writes.
+    pub sram: f64,
+    /// Vector network.
+    pub network: f64,
+    /// Off-chip memory.
+    pub off_chip: f64,
+    /// Static power over the run's time.
+    pub static_: f64,
+}
+
+impl EnergyJ {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.compute + self.sram + self.network + self.off_chip + self.static_
+    }
+}
+
+/// What one stage did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageOutcome {
+    /// Operators it ran (one, or a GEMM with the functions in its tail).
+    pub operators: Vec<String>,
+    /// PCUs it was given.
+    pub pcus: u64,
+    /// Cycles its busiest unit worked.
+    pub busiest_cycles: u64,
+    /// Mean cycles its units worked.
+    pub mean_cycles: f64,
+    /// One line on how it was mapped.
+    pub mapping: String,
+}
+
+/// What one section did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SectionOutcome {
+    /// Name.
+    pub name: String,
+    /// Operators, in order.
+    pub operators: Vec<String>,
+    /// Cycles, launch included.
+    pub cycles: u64,
+    /// Cycles of its launch.
+    pub launch_cycles: u64,
+    /// What bounds it.
+    pub bound_by: BoundBy,
+    /// PCUs configured.
+    pub pcus: u64,
+    /// PMUs configured.
+    pub pmus: u64,
+    /// PMU bytes held at most, whole banks.
+    pub sram_peak_bytes: u64,
+    /// Of those, bytes lost because tensors occupy whole banks.
+    pub sram_bank_loss_bytes: u64,
+    /// Traffic.
+    pub traffic: Traffic,
+    /// Energy.
+    pub energy: EnergyJ,
+    /// Stages, in order.
+    pub stages: Vec<StageOutcome>,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopReason {
+    /// Every token was consumed.
+    Drained,
+    /// No stage could go on; one line per blocked stage: what it waits for, and the buffer's fill.
+    Deadlock(Vec<String>),
+}
+
+/// One run: a mode at a fidelity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Mode.
+    pub mode: Mode,
+    /// Fidelity.
+    pub fidelity: Fidelity,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Cycles from the first launch to the last byte drained; the sum of the sections' cycles.
+    pub cycles: u64,
+    /// Lower bound for this graph, mode and chip, whatever the mapping.
+    pub bound_cycles: u64,
+    /// Sections in order.
+    pub sections: Vec<SectionOutcome>,
+    /// What a user should know about the mapping, one sentence each (for example why a tensor is read twice).
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Traffic of all sections.
+    pub fn traffic(&self) -> Traffic {
+        let mut total = Traffic::default();
+        for section in &self.sections {
+            total.add(&section.traffic);
+        }
+        total
+    }
+
+    /// Energy of all sections.
+    pub fn energy(&self) -> EnergyJ {
+        let mut total = EnergyJ::default();
+        for section in &self.sections {
+            total.compute += section.energy.compute;
+            total.sram += section.energy.sram;
+            total.network += section.energy.network;
+            total.off_chip += section.energy.off_chip;
+            total.static_ += section.energy.static_;
+        }
+        total
+    }
+}

@@ -1,0 +1,179 @@
+//! A mask over blocks of a weight matrix.
+
+use bitvec::prelude::{BitVec, Lsb0};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// Which blocks of a `rows` x `columns` matrix are stored. Edge blocks may be ragged.
+///
+/// Bits lie column by column of blocks, each column padded to whole words, because a compute unit works through
+/// the K blocks of a block column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockMask {
+    rows: u64,
+    columns: u64,
+    block_rows: u64,
+    block_columns: u64,
+    words_per_column: usize,
+    bits: BitVec<u64, Lsb0>,
+}
+
+impl BlockMask {
+    /// Keeps exactly `round(density x blocks)` blocks, every such choice equally likely for a seed.
+    pub fn random(rows: u64, columns: u64, block: (u64, u64), density: f64, seed: u64) -> Self {
+        let mut mask = Self::empty(rows, columns, block);
+        let (k_blocks, n_blocks) = (mask.k_blocks(), mask.n_blocks());
+        let mut remaining = k_blocks * n_blocks;
+        let mut wanted = (density * remaining as f64).round() as u64;
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        // Selection sampling (Knuth, TAOCP vol. 2, 3.4.2 S): exact count in one pass.
+        for n in 0..n_blocks {
+            for k in 0..k_blocks {
+                if rng.random_range(0..remaining) < wanted {
+                    mask.keep(k, n);
+                    wanted -= 1;
+                }
+                remaining -= 1;
+            }
+        }
+        mask
+    }
+
+    /// A mask that keeps nothing.
+    pub fn empty(rows: u64, columns: u64, block: (u64, u64)) -> Self {
+        let (block_rows, block_columns) = block;
+        let words_per_column = rows.div_ceil(block_rows).div_ceil(64) as usize;
+        let words = words_per_column * columns.div_ceil(block_columns) as usize;
+        Self { rows, columns, block_rows, block_columns, words_per_column, bits: BitVec::repeat(false, words * 64) }
+    }
+
+    /// Marks block (`k`, `n`) as stored.
+    pub fn keep(&mut self, k: u64, n: u64) {
+        let at = n as usize * self.words_per_column * 64 + k as usize;
+        self.bits.set(at, true);
+    }
+
+    /// Matrix rows (K of the GEMM).
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Matrix columns (N of the GEMM).
+    pub fn columns(&self) -> u64 {
+        self.columns
+    }
+
+    /// Rows of a block.
+    pub fn block_rows(&self) -> u64 {
+        self.block_rows
+    }
+
+    /// Columns of a block.
+    pub fn block_columns(&self) -> u64 {
+        self.block_columns
+    }
+
+    /// Blocks along K.
+    pub fn k_blocks(&self) -> u64 {
+        self.rows.div_ceil(self.block_rows)
+    }
+
+    /// Blocks along N.
+    pub fn n_blocks(&self) -> u64 {
+        self.columns.div_ceil(self.block_columns)
+    }
+
+    /// The bits of block column `n`: bit k of word k/64 is block (k, n).
+    pub fn column_words(&self, n: u64) -> &[u64] {
+        let start = n as usize * self.words_per_column;
+        &self.bits.as_raw_slice()[start..start + self.words_per_column]
+    }
+
+    /// Whether block (`k`, `n`) is stored.
+    pub fn is_kept(&self, k: u64, n: u64) -> bool {
+        self.column_words(n)[(k / 64) as usize] >> (k % 64) & 1 == 1
+    }
+
+    /// Matrix rows covered by the kept blocks among K blocks `range` of a bit column.
+    pub fn rows_in(&self, words: &[u64], range: std::ops::Range<u64>) -> u64 {
+        let blocks = count_ones_in(words, range.clone());
+        let last = self.k_blocks() - 1;
+        let ragged = self.k_blocks() * self.block_rows - self.rows;
+        let has_last = range.contains(&last) && words[(last / 64) as usize] >> (last % 64) & 1 == 1;
+        blocks * self.block_rows - if has_last { ragged } else { 0 }
+    }
+
+    /// Kept blocks.
+    pub fn kept_blocks(&self) -> u64 {
+        self.bits.as_raw_slice().iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Elements in kept blocks (ragged edges counted as they are).
+    pub fn stored_elements(&self) -> u64 {
+        (0..self.n_blocks())
+            .map(|n| {
+                let width = self.block_columns.min(self.columns - n * self.block_columns);
+                self.rows_in(self.column_words(n), 0..self.k_blocks()) * width
+            })
+            .sum()
+    }
+
+    /// Bytes of metadata in the smaller of two formats: one bit a block, or BSR (2-byte row indices, or 4-byte when
+    /// there are more than 65,536 block rows, and a 4-byte offset a block column).
+    pub fn metadata_bytes(&self) -> u64 {
+        let bitmap = (self.k_blocks() * self.n_blocks()).div_ceil(8);
+        let index_bytes = if self.k_blocks() <= 1 << 16 { 2 } else { 4 };
+        let bsr = self.kept_blocks() * index_bytes + (self.n_blocks() + 1) * 4;
+        bitmap.min(bsr)
+    }
+}
+
+/// Ones among bits `range` of a word slice.
+fn count_ones_in(words: &[u64], range: std::ops::Range<u64>) -> u64 {
+    if range.is_empty() {
+        return 0;
+    }
+    let (first, last) = ((range.start / 64) as usize, ((range.end - 1) / 64) as usize);
+    (first..=last)
+        .map(|w| {
+            let low = if w == first { !0u64 << (range.start % 64) } else { !0 };
+            let high = if w == last { !0u64 >> (63 - (range.end - 1) % 64) } else { !0 };
+            u64::from((words[w] & low & high).count_ones())
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_mask_keeps_the_exact_count() {
+        let mask = BlockMask::random(5120, 20480, (16, 16), 0.125, 7);
+        assert_eq!(mask.kept_blocks(), 51_200);
+        assert_eq!(mask.stored_elements(), 51_200 * 256);
+        assert_eq!(mask.metadata_bytes(), 51_200);
+    }
+
+    #[test]
+    fn ragged_edges_count_as_they_are() {
+        let mask = BlockMask::random(20, 10, (16, 4), 1.0, 1);
+        assert_eq!(mask.stored_elements(), 200);
+        assert_eq!(mask.rows_in(mask.column_words(0), 1..2), 4);
+    }
+
+    #[test]
+    fn ones_in_a_window() {
+        let words = [!0u64, 0b1011];
+        assert_eq!(count_ones_in(&words, 60..66), 6);
+        assert_eq!(count_ones_in(&words, 64..64), 0);
+        assert_eq!(count_ones_in(&words, 66..68), 1);
+    }
+
+    #[test]
+    fn same_seed_same_mask() {
+        let a = BlockMask::random(256, 256, (16, 16), 0.3, 5);
+        assert_eq!(a, BlockMask::random(256, 256, (16, 16), 0.3, 5));
+        assert_ne!(a, BlockMask::random(256, 256, (16, 16), 0.3, 6));
+    }
+}

@@ -1,0 +1,82 @@
+//! Number formats, data types and exact rates shared by every room.
+
+use serde::{Deserialize, Serialize};
+
+/// One mebibyte in bytes.
+pub const MIB: u64 = 1 << 20;
+
+/// Element type of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// bfloat16: 8 exponent bits, 7 mantissa bits.
+    Bf16,
+    /// IEEE half precision.
+    Fp16,
+    /// IEEE single precision.
+    Fp32,
+    /// Signed 8-bit integer.
+    Int8,
+}
+
+impl Dtype {
+    /// Every data type, in a fixed order.
+    pub const ALL: [Self; 4] = [Self::Bf16, Self::Fp16, Self::Fp32, Self::Int8];
+
+    /// Size of one element in bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Bf16 | Self::Fp16 => 2,
+            Self::Fp32 => 4,
+            Self::Int8 => 1,
+        }
+    }
+
+    /// The name used in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Fp16 => "fp16",
+            Self::Fp32 => "fp32",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+impl std::fmt::Display for Dtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An exact transfer rate: `bytes` every `cycles`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Bytes moved ...
+    pub bytes: u64,
+    /// ... in this many cycles.
+    pub cycles: u64,
+}
+
+impl Rate {
+    /// The rate of a link of `bytes_per_s` seen from a clock of `clock_hz`.
+    pub fn from_bandwidth(bytes_per_s: u64, clock_hz: u64) -> Self {
+        Self { bytes: bytes_per_s, cycles: clock_hz }
+    }
+
+    /// Whole time units (of which a cycle has `ticks_per_cycle`) that `bytes` take, rounded up.
+    pub fn ticks(self, bytes: u64, ticks_per_cycle: u64) -> u64 {
+        let work = u128::from(bytes) * u128::from(self.cycles) * u128::from(ticks_per_cycle);
+        u64::try_from(work.div_ceil(u128::from(self.bytes))).unwrap_or(u64::MAX)
+    }
+
+    /// Cycles that `bytes` take, rounded up.
+    pub fn cycles_for(self, bytes: u64) -> u64 {
+        self.ticks(bytes, 1)
+    }
+
+    /// Bytes a cycle, for printing.
+    pub fn bytes_per_cycle(self) -> f64 {
+        self.bytes as f64 / self.cycles as f64
+    }
+}
