@@ -1,0 +1,130 @@
+//! Splitting PCUs over the stages of a section so that the slowest stage is as fast as possible.
+
+use crate::arch::Chip;
+use crate::workload::OperatorKind;
+
+use super::buffers::StageExtents;
+use super::mapping::Mapping;
+
+/// One way to map a stage, and what it costs.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate {
+    /// PCUs it takes.
+    pub pcus: u64,
+    /// Cycles its busiest PCU works over the whole section.
+    pub cycles: u64,
+    /// The mapping.
+    pub mapping: Mapping,
+    /// Sizes its buffers follow.
+    pub extents: StageExtents,
+}
+
+/// The useful ways to map a stage: more PCUs, fewer cycles.
+#[derive(Debug, Clone, Default)]
+pub struct StageCandidates(Vec<Candidate>);
+
+impl StageCandidates {
+    /// Keeps the candidates that no other beats in both PCUs and cycles.
+    pub fn pareto(mut all: Vec<Candidate>) -> Self {
+        all.sort_by_key(|c| (c.pcus, c.cycles));
+        let mut least = u64::MAX;
+        all.retain(|c| {
+            let keeps = c.cycles < least;
+            least = least.min(c.cycles);
+            keeps
+        });
+        Self(all)
+    }
+
+    /// The cheapest candidate that needs at most `cycles`.
+    fn cheapest(&self, cycles: u64) -> Option<&Candidate> {
+        self.0.get(self.0.partition_point(|c| c.cycles > cycles))
+    }
+}
+
+/// The allocation with the least slowest stage that takes at most `pcus`; exact over the candidates. No stage is made
+/// faster than `floor_cycles`. `None` when even the smallest candidates do not fit.
+pub fn allocate(stages: &[StageCandidates], pcus: u64, floor_cycles: u64) -> Option<Vec<Candidate>> {
+    let mut targets: Vec<u64> = stages.iter().flat_map(|s| s.0.iter().map(|c| c.cycles)).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    let pick = |target: u64| -> Option<Vec<Candidate>> {
+        let target = target.max(floor_cycles);
+        let picked: Option<Vec<Candidate>> = stages.iter().map(|s| s.cheapest(target).copied()).collect();
+        picked.filter(|list| list.iter().map(|c| c.pcus).sum::<u64>() <= pcus)
+    };
+    let first = targets.partition_point(|&target| pick(target).is_none());
+    targets.get(first).and_then(|&target| pick(target))
+}
+
+/// PCUs chained for one pipeline of a SIMD function.
+pub fn chain(chip: &Chip, kind: OperatorKind) -> u64 {
+    chip.pcu.simd_stages.get(kind.name()).copied().unwrap_or(1).div_ceil(chip.pcu.stages).max(1)
+}
+
+/// The distinct values of `ceil(total / q)`, at most `most`, largest first: splits that waste no unit.
+pub fn useful_splits(total: u64, most: u64) -> Vec<u64> {
+    let mut splits = Vec::new();
+    let mut q = total.div_ceil(most.max(1)).max(1);
+    while q <= total {
+        let split = total.div_ceil(q);
+        splits.push(split);
+        if split == 1 {
+            break;
+        }
+        // The least q with a smaller ceiling.
+        q = total.div_ceil(split - 1);
+    }
+    splits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::mapping::SimdMapping;
+    use proptest::prelude::*;
+
+    fn candidate(pcus: u64, cycles: u64) -> Candidate {
+        let mapping = Mapping::Simd(SimdMapping { pm: pcus, pn: 1, chain: 1, passes: 1 });
+        Candidate { pcus, cycles, mapping, extents: StageExtents::default() }
+    }
+
+    #[test]
+    fn splits_are_the_distinct_ceilings() {
+        assert_eq!(useful_splits(10, 100), [10, 5, 4, 3, 2, 1]);
+        assert_eq!(useful_splits(10, 4), [4, 3, 2, 1]);
+        assert_eq!(useful_splits(1, 1), [1]);
+    }
+
+    proptest! {
+        #[test]
+        fn allocation_is_the_best_of_all(
+            stages in prop::collection::vec(prop::collection::vec((1u64..9, 1u64..50), 1..6), 1..4),
+            pcus in 1u64..20,
+        ) {
+            let sets: Vec<_> = stages
+                .iter()
+                .map(|s| StageCandidates::pareto(s.iter().map(|&(p, c)| candidate(p, c)).collect()))
+                .collect();
+            let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
+            let mut best = None;
+            let mut index = vec![0; stages.len()];
+            'all: loop {
+                let picked: Vec<_> = index.iter().zip(&stages).map(|(&i, s)| s[i]).collect();
+                if picked.iter().map(|p| p.0).sum::<u64>() <= pcus {
+                    let slowest = picked.iter().map(|p| p.1).max().unwrap();
+                    best = Some(best.map_or(slowest, |b: u64| b.min(slowest)));
+                }
+                for digit in 0..stages.len() {
+                    index[digit] += 1;
+                    if index[digit] < stages[digit].len() {
+                        continue 'all;
+                    }
+                    index[digit] = 0;
+                }
+                break;
+            }
+            prop_assert_eq!(found, best);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! From a plan to a placed and routed section.
+
+use crate::arch::{Chip, TierId};
+use crate::index::Id;
+
+use super::configuration::{OffChip, Section, Stage};
+use super::estimate::{Stream, streams};
+use super::fabric::Fabric;
+use super::flows::FlowBuilder;
+use super::place::{place_buffers, place_pcus};
+use super::plan::SectionPlan;
+use super::section_graph::SectionGraph;
+use super::work::StageWork;
+
+/// Places and routes a plan; `None` when its buffers find no banks, or its streams no address generators.
+pub fn assemble(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    plan: &SectionPlan,
+    tiers: &[TierId],
+) -> Option<Section> {
+    let pcus = place_pcus(chip, &plan.mappings);
+    let stages: Vec<Stage> = graph
+        .stages
+        .iter()
+        .zip(pcus)
+        .enumerate()
+        .map(|(s, (spec, pcus))| Stage {
+            spec: spec.clone(),
+            mapping: plan.mappings[s],
+            cadence: plan.roles.cadence[s],
+            k_cut: plan.roles.k_cut[s] && plan.nest.chunks() > 1,
+            n_cut: plan.roles.n_cut[s],
+            work: plan.work[s].clone(),
+            pcus,
+        })
+        .collect();
+    let work: Vec<StageWork> = (0..stages.len())
+        .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
+        .collect();
+    let buffers = place_buffers(chip, plan, &stages, &work)?;
+    let streams = give_ags(chip, streams(graph, &plan.nest, &plan.buffers), tiers)?;
+    let builder = FlowBuilder::new(
+        chip,
+        graph,
+        &plan.nest,
+        fabric,
+        &stages,
+        &work,
+        &buffers,
+        &streams,
+        plan.estimate.cycles,
+    );
+    let (flows, _) = builder.build();
+    let mut used = vec![false; chip.grid.pmus.len()];
+    let (mut banks, mut payload_bytes) = (0, 0);
+    for buffer in &buffers {
+        for piece in &buffer.pieces {
+            payload_bytes += buffer.spec.slot_bytes * buffer.spec.depth;
+            for part in &piece.parts {
+                used[part.pmu.index()] = true;
+                banks += part.banks;
+            }
+        }
+    }
+    let sram_bytes = banks * chip.pmu.bank_bytes();
+    let workload = graph.workload;
+    let name = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect::<Vec<_>>().join("+");
+    Some(Section {
+        name,
+        operators: graph.operators.clone(),
+        nest: plan.nest,
+        stages,
+        buffers,
+        streams,
+        flows,
+        pmus: used.iter().filter(|&&u| u).count() as u64,
+        sram_bytes,
+        sram_bank_loss_bytes: sram_bytes - payload_bytes.min(sram_bytes),
+        estimated_cycles: plan.estimate.cycles,
+    })
+}
+
+/// Gives every stream its address generators: one each, then by bytes until a tier's rate is covered twice over.
+fn give_ags(chip: &Chip, streams: Vec<Stream>, tiers: &[TierId]) -> Option<Vec<OffChip>> {
+    let generators: Vec<(u32, u32)> = spread_ags(chip);
+    if streams.len() > generators.len() {
+        return None;
+    }
+    let ag_rate = chip.ag_bytes_per_cycle.min(chip.network.flit_bytes) as f64;
+    let bytes = |s: &Stream| s.tensor_bytes.saturating_mul(s.passes) as f64;
+    let total: f64 = streams.iter().map(bytes).sum::<f64>().max(1.0);
+    let spare = (generators.len() - streams.len()) as f64;
+    let mut next = 0;
+    let mut list = Vec::with_capacity(streams.len());
+    for stream in streams {
+        let tier = tiers[stream.tensor.index()];
+        let covers = 2.0 * chip.tier_rate(tier).bytes_per_cycle() / ag_rate;
+        let count = 1 + (spare * bytes(&stream) / total).min(covers).floor() as usize;
+        let ags = generators[next..next + count].to_vec();
+        next += count;
+        list.push(OffChip { stream, tier, ags });
+    }
+    Some(list)
+}
+
+/// Address generators in an order that visits the AGCUs evenly.
+fn spread_ags(chip: &Chip) -> Vec<(u32, u32)> {
+    let most = chip.grid.agcus.iter().map(|a| a.ags).max().unwrap_or(0);
+    let count = chip.grid.agcus.len();
+    // A stride near the golden section of the list, and coprime to it, spreads neighbours in the order.
+    let gcd = |mut a: usize, mut b: usize| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let stride = (1..=count).rev().find(|&s| s * 1000 <= count * 618 && gcd(s, count) == 1).unwrap_or(1);
+    let mut list = Vec::new();
+    for ag in 0..most {
+        for step in 0..count {
+            let agcu = step * stride % count;
+            if ag < chip.grid.agcus[agcu].ags {
+                list.push((agcu as u32, ag as u32));
+            }
+        }
+    }
+    list
+}

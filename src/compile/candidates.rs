@@ -1,0 +1,290 @@
+//! The ways to map each stage of a section for one cut of its axes.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use crate::arch::Chip;
+use crate::workload::OperatorKind;
+
+use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
+use super::buffers::{StageExtents, StageRoles};
+use super::mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles};
+use super::nest::{Cadence, Chunking, LoopOrder, Nest};
+use super::section_graph::SectionGraph;
+
+/// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
+const SHARES: [u64; 4] = [1, 2, 4, 8];
+
+/// Work of a GEMM stage for one choice of columns, for one row pass over all chunks.
+#[derive(Debug, Clone, Copy)]
+struct Base {
+    rows_on_lanes: bool,
+    pn: u64,
+    share: u64,
+    aligned: bool,
+    /// Busiest bundle of each chunk, summed.
+    in_step_cycles: u64,
+    /// Busiest bundle over all chunks.
+    free_cycles: u64,
+    extents: StageExtents,
+}
+
+/// GEMM work of every stage under one cut, computed once for all token sizes.
+#[derive(Debug)]
+pub struct StageBases<'a> {
+    chip: &'a Chip,
+    graph: &'a SectionGraph<'a>,
+    chunking: Option<Chunking>,
+    stages: Vec<Vec<Base>>,
+    tables: RefCell<FxHashMap<(usize, u64, bool), TileTable>>,
+}
+
+impl<'a> StageBases<'a> {
+    /// Works out every column split of every GEMM stage.
+    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
+        let mut bases = Self { chip, graph, chunking, stages: Vec::new(), tables: RefCell::default() };
+        bases.stages = (0..graph.stages.len()).map(|s| bases.of_stage(s)).collect();
+        bases
+    }
+
+    /// Whether any weight is sparse.
+    pub fn has_masks(&self) -> bool {
+        (0..self.graph.stages.len()).any(|s| self.graph.mask(s).is_some())
+    }
+
+    /// Row grains that tokens should be multiples of.
+    pub fn row_grains(&self) -> Vec<u64> {
+        let mut grains: Vec<u64> = Vec::new();
+        for stage in 0..self.graph.stages.len() {
+            let gemm = self.graph.stages[stage].weight.is_some();
+            for rows_on_lanes in [false, true] {
+                let shape = gemm.then(|| self.shape(stage, rows_on_lanes)).flatten();
+                grains.push(shape.map_or(1, |s| s.row_grain));
+            }
+        }
+        grains.sort_unstable();
+        grains.dedup();
+        if grains.len() > 1 {
+            grains.retain(|&g| g > 1);
+        }
+        grains
+    }
+
+    fn shape(&self, stage: usize, rows_on_lanes: bool) -> Option<SystolicShape> {
+        let tail = self.graph.stages[stage].tail.len() as u64;
+        SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail)
+    }
+
+    /// Columns and K rows of a stage's weight in each chunk, and whether columns repeat.
+    fn chunk_ranges(&self, stage: usize) -> (Vec<(Range<u64>, Range<u64>)>, bool) {
+        let Some(weight) = self.graph.stages[stage].weight else { return (Vec::new(), true) };
+        let tensor = &self.graph.workload.tensors[weight];
+        let (n, k) = (0..tensor.columns, 0..tensor.rows);
+        let Some(cut) = self.chunking else { return (vec![(n, k)], true) };
+        let chunks = cut.extent.div_ceil(cut.width);
+        let range = |c: u64| c * cut.width..cut.extent.min((c + 1) * cut.width);
+        if self.graph.row_axis(weight) == Some(cut.axis) {
+            ((0..chunks).map(|c| (n.clone(), range(c))).collect(), true)
+        } else if self.graph.column_axis(weight) == Some(cut.axis) {
+            ((0..chunks).map(|c| (range(c), k.clone())).collect(), false)
+        } else {
+            (vec![(n, k)], true)
+        }
+    }
+
+    fn table(&self, stage: usize, width: u64, aligned: bool) -> TileTable {
+        if let Some(table) = self.tables.borrow().get(&(stage, width, aligned)) {
+            return table.clone();
+        }
+        let (ranges, same_columns) = self.chunk_ranges(stage);
+        let mask = self.graph.mask(stage);
+        let chunks = ranges.into_iter().map(|(n, k)| tiles(mask, n, k, width, aligned)).collect();
+        let table = TileTable { chunks, same_columns };
+        self.tables.borrow_mut().insert((stage, width, aligned), table.clone());
+        table
+    }
+
+    /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk).
+    pub fn work(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<PassWork>> {
+        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
+        pass_work(&shape, &table, &assignment)
+    }
+
+    fn of_stage(&self, stage: usize) -> Vec<Base> {
+        if self.graph.stages[stage].weight.is_none() {
+            return Vec::new();
+        }
+        let mut list = Vec::new();
+        let mask = self.graph.mask(stage);
+        let (ranges, _) = self.chunk_ranges(stage);
+        let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
+        for rows_on_lanes in [false, true] {
+            let Some(shape) = self.shape(stage, rows_on_lanes) else { continue };
+            let splits = useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus());
+            for &pn in &splits {
+                list.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
+            }
+            let Some(mask) = mask else { continue };
+            let block = mask.block_columns();
+            for share in SHARES {
+                let width = shape.column_grain * share;
+                let aligned_too = block > width && !block.is_multiple_of(width);
+                for aligned in [false, true] {
+                    if aligned && !aligned_too {
+                        continue;
+                    }
+                    let table = self.table(stage, width, aligned);
+                    let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
+                    for bundles in useful_splits(most_tiles, self.chip.pcus() / share) {
+                        let mapping = GemmMapping { rows_on_lanes, pm: 1, pn: bundles * share, share, aligned };
+                        list.push(self.base(stage, &shape, mapping, &self.work(stage, &mapping)));
+                    }
+                }
+            }
+        }
+        list
+    }
+
+    /// All columns of PCUs on one stream: one bundle, no assignment to search.
+    fn dense_like(
+        &self,
+        stage: usize,
+        shape: &SystolicShape,
+        rows_on_lanes: bool,
+        pn: u64,
+        ranges: &[(Range<u64>, Range<u64>)],
+    ) -> Base {
+        let mapping = GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, aligned: false };
+        if self.graph.mask(stage).is_some() {
+            return self.base(stage, shape, mapping, &self.work(stage, &mapping));
+        }
+        let work: Vec<Vec<PassWork>> = ranges
+            .iter()
+            .map(|(n, k)| {
+                let (columns, k) = (n.end - n.start, k.end - k.start);
+                let tiles = columns.div_ceil(shape.column_grain * pn);
+                vec![PassWork {
+                    cycles: tiles * shape.tile_cycles(k),
+                    tiles,
+                    columns,
+                    stored: columns * k,
+                    ..PassWork::default()
+                }]
+            })
+            .collect();
+        self.base(stage, shape, mapping, &work)
+    }
+
+    fn base(&self, stage: usize, shape: &SystolicShape, m: GemmMapping, work: &[Vec<PassWork>]) -> Base {
+        let in_step_cycles = work.iter().map(|chunk| chunk.iter().map(|w| w.cycles).max().unwrap_or(0)).sum();
+        let bundles = (m.pn / m.share) as usize;
+        let free_cycles = (0..bundles).map(|b| work.iter().map(|chunk| chunk[b].cycles).sum()).max().unwrap_or(0);
+        Base {
+            rows_on_lanes: m.rows_on_lanes,
+            pn: m.pn,
+            share: m.share,
+            aligned: m.aligned,
+            in_step_cycles,
+            free_cycles,
+            extents: StageExtents::of_gemm(self.graph, stage, shape, m.share, work),
+        }
+    }
+}
+
+/// The useful mappings of one stage in a nest. With `private` false, sparse weights are only tried with every column
+/// of PCUs on one stream (fewer copies of the activations).
+pub fn stage_candidates(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    bases: &StageBases<'_>,
+    nest: &Nest,
+    roles: &StageRoles,
+    stage: usize,
+    private: bool,
+) -> StageCandidates {
+    if graph.stages[stage].weight.is_none() {
+        return simd_candidates(chip, graph, nest, roles, stage);
+    }
+    let full_tokens = graph.rows / nest.token_rows;
+    let last_rows = graph.rows % nest.token_rows;
+    let mut list = Vec::new();
+    for rows_on_lanes in [false, true] {
+        let Some(shape) = bases.shape(stage, rows_on_lanes) else { continue };
+        let of_shape: Vec<&Base> = bases.stages[stage]
+            .iter()
+            .filter(|b| b.rows_on_lanes == rows_on_lanes && (private || b.share == b.pn))
+            .collect();
+        for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus()) {
+            let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
+            let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
+            for base in &of_shape {
+                let pcus = pm * base.pn;
+                if pcus > chip.pcus() {
+                    continue;
+                }
+                let each =
+                    if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
+                let Base { rows_on_lanes, pn, share, aligned, .. } = **base;
+                list.push(Candidate {
+                    pcus,
+                    cycles: each.saturating_mul(passes),
+                    mapping: Mapping::Gemm(GemmMapping { rows_on_lanes, pm, pn, share, aligned }),
+                    extents: base.extents,
+                });
+            }
+        }
+    }
+    StageCandidates::pareto(list)
+}
+
+/// Times a SIMD function reads each element: softmax takes the maximum, the sum of exponentials, and the quotient;
+/// norms take the moments, then scale.
+fn passes(kind: OperatorKind) -> u64 {
+    match kind {
+        OperatorKind::Softmax => 3,
+        OperatorKind::LayerNorm | OperatorKind::RmsNorm => 2,
+        _ => 1,
+    }
+}
+
+fn simd_candidates(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    roles: &StageRoles,
+    stage: usize,
+) -> StageCandidates {
+    let kind = graph.kind(stage);
+    let (chain, passes) = (chain(chip, kind), passes(kind));
+    let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return StageCandidates::default() };
+    let columns = graph.workload.tensors[graph.stages[stage].output].columns;
+    let (width, chunks) = match (nest.chunking, roles.cadence[stage]) {
+        (Some(cut), Cadence::Firing) => (cut.width, nest.chunks()),
+        _ => (columns, 1),
+    };
+    let most = chip.pcus() / chain;
+    let column_splits =
+        if kind.is_row_wise() { vec![1] } else { useful_splits(width.div_ceil(lanes), most.min(64)) };
+    let mut list = Vec::new();
+    for pm in useful_splits(nest.token_rows, most) {
+        for &pn in &column_splits {
+            if pm * pn > most {
+                continue;
+            }
+            let per_chunk = width.div_ceil(pn).div_ceil(lanes) * passes;
+            let mapping = SimdMapping { pm, pn, chain, passes };
+            let rows = nest.tokens().saturating_mul(nest.token_rows.div_ceil(pm));
+            list.push(Candidate {
+                pcus: pm * pn * chain,
+                cycles: rows.saturating_mul(per_chunk * chunks),
+                mapping: Mapping::Simd(mapping),
+                extents: StageExtents::default(),
+            });
+        }
+    }
+    StageCandidates::pareto(list)
+}

@@ -1,0 +1,375 @@
+//! How a stage lies on its units, and the work that follows from it.
+//!
+//! A GEMM stage has `pm x pn` PCUs: `pm` row slices of a token by `pn` columns of PCUs. `share` neighbouring columns
+//! take one multicast of the activations and run in lockstep (a *bundle*); with a sparse weight they skip only what
+//! all of them skip. With `share = 1` every column of PCUs reads its own copy and skips alone.
+
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use crate::arch::Chip;
+use crate::sparsity::BlockMask;
+use crate::units::Dtype;
+
+/// Mapping of a GEMM stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+pub struct GemmMapping {
+    /// Token rows lie along the lanes (else weight columns do).
+    pub rows_on_lanes: bool,
+    /// Row slices of a token.
+    pub pm: u64,
+    /// Columns of PCUs.
+    pub pn: u64,
+    /// Columns of PCUs on one stream of activations; divides `pn`.
+    pub share: u64,
+    /// Column tiles end at block borders of the mask (else they are packed).
+    pub aligned: bool,
+}
+
+/// Mapping of a SIMD stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+pub struct SimdMapping {
+    /// Row slices of a token.
+    pub pm: u64,
+    /// Column slices of a token.
+    pub pn: u64,
+    /// PCUs chained because the function is longer than one pipeline.
+    pub chain: u64,
+    /// Times each input element is read (row-wise functions read a row more than once).
+    pub passes: u64,
+}
+
+/// Mapping of any stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mapping {
+    /// Systolic GEMM.
+    Gemm(GemmMapping),
+    /// SIMD function.
+    Simd(SimdMapping),
+}
+
+impl Mapping {
+    /// PCUs the stage takes.
+    pub fn pcus(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.pm * m.pn,
+            Self::Simd(m) => m.pm * m.pn * m.chain,
+        }
+    }
+
+    /// Lockstep groups of PCUs.
+    pub fn bundles(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.pn / m.share,
+            Self::Simd(_) => 1,
+        }
+    }
+
+    /// Row slices of a token.
+    pub fn pm(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.pm,
+            Self::Simd(m) => m.pm,
+        }
+    }
+}
+
+/// The part of the chip that GEMM work depends on, for one data type and orientation.
+#[derive(Debug, Clone, Copy)]
+pub struct SystolicShape {
+    /// Token rows of an output tile.
+    pub row_grain: u64,
+    /// Weight columns of an output tile.
+    pub column_grain: u64,
+    stages: u64,
+    accumulator_sets: u64,
+    tail_cycles: u64,
+    /// k-steps of the activations one flit carries, or flits a k-step takes.
+    a_packing: Packing,
+    w_packing: Packing,
+    /// Flits of one tile of fp32 partial sums.
+    pub partial_flits: u64,
+    /// Cycles from a tile's last operand to its last drained vector.
+    pub drain_cycles: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Packing {
+    steps_per_flit: u64,
+    flits_per_step: u64,
+}
+
+impl Packing {
+    /// A k-step of an operand is `width_bytes`; packets hold whole k-steps (DESIGN: floor(64 / 12) = 5 of them).
+    fn new(width_bytes: u64, flit_bytes: u64) -> Self {
+        Self { steps_per_flit: (flit_bytes / width_bytes).max(1), flits_per_step: width_bytes.div_ceil(flit_bytes) }
+    }
+
+    fn flits(self, k_steps: u64) -> u64 {
+        k_steps.div_ceil(self.steps_per_flit) * self.flits_per_step
+    }
+}
+
+impl SystolicShape {
+    /// Shape for operands of `dtype`; `tail_functions` elementwise functions run in the tail.
+    /// `None` if the chip lacks the data type.
+    pub fn new(chip: &Chip, dtype: Dtype, rows_on_lanes: bool, tail_functions: u64) -> Option<Self> {
+        let lanes = *chip.pcu.lanes.get(&dtype)?;
+        let stages = chip.pcu.stages;
+        let (row_grain, column_grain) = if rows_on_lanes { (lanes, stages) } else { (stages, lanes) };
+        let flit = chip.network.flit_bytes;
+        // The drain passes the tail once, `lanes` results a stage; further functions take further passes.
+        let tail_cycles = stages * lanes.div_ceil(chip.pcu.tail_elements) * tail_functions;
+        Some(Self {
+            row_grain,
+            column_grain,
+            stages,
+            accumulator_sets: chip.pcu.accumulator_sets,
+            tail_cycles,
+            a_packing: Packing::new(row_grain * dtype.bytes(), flit),
+            w_packing: Packing::new(column_grain * dtype.bytes(), flit),
+            partial_flits: (row_grain * column_grain * 4).div_ceil(flit),
+            drain_cycles: lanes + stages - 2 + stages,
+        })
+    }
+
+    /// Cycles a PCU is occupied by one output tile over `k` steps, back to back with others (DESIGN §3).
+    pub fn tile_cycles(&self, k: u64) -> u64 {
+        let serial = if self.accumulator_sets >= 2 { k } else { k + self.stages };
+        serial.max(self.stages).max(self.tail_cycles)
+    }
+
+    /// Row tiles one PCU does of a token of `rows` cut in `pm` slices.
+    pub fn passes(&self, rows: u64, pm: u64) -> u64 {
+        rows.div_ceil(self.row_grain).div_ceil(pm)
+    }
+
+    /// Flits of the activations of a tile over `k` steps.
+    pub fn a_flits(&self, k: u64) -> u64 {
+        self.a_packing.flits(k)
+    }
+
+    /// Flits of the weights of a tile over `k` steps.
+    pub fn w_flits(&self, k: u64) -> u64 {
+        self.w_packing.flits(k)
+    }
+}
+
+/// One column tile of a weight, as wide as a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tile {
+    /// Columns in it.
+    pub columns: u64,
+    /// k-steps executed: rows of the union of the blocks under it.
+    pub k: u64,
+    /// Weight elements stored under it.
+    pub stored: u64,
+}
+
+/// Tiles of columns `columns` over K rows `k`, each at most `width` wide.
+pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, width: u64, aligned: bool) -> Vec<Tile> {
+    let mut tiles = Vec::new();
+    let mut at = columns.start;
+    let mut union = Vec::new();
+    while at < columns.end {
+        let mut end = columns.end.min(at + width);
+        let Some(mask) = mask else {
+            tiles.push(Tile { columns: end - at, k: k.end - k.start, stored: (end - at) * (k.end - k.start) });
+            at = end;
+            continue;
+        };
+        let block = mask.block_columns();
+        if aligned {
+            end = end.min((at / block + 1) * block);
+        }
+        let k_blocks = k.start / mask.block_rows()..k.end.div_ceil(mask.block_rows());
+        union.clear();
+        union.extend_from_slice(mask.column_words(at / block));
+        let mut stored = 0;
+        for n in at / block..=(end - 1) / block {
+            let words = mask.column_words(n);
+            for (sum, word) in union.iter_mut().zip(words) {
+                *sum |= word;
+            }
+            let width_here = end.min((n + 1) * block) - at.max(n * block);
+            stored += mask.rows_in(words, k_blocks.clone()) * width_here;
+        }
+        tiles.push(Tile { columns: end - at, k: mask.rows_in(&union, k_blocks), stored });
+        at = end;
+    }
+    tiles
+}
+
+/// The tiles of a weight chunk by chunk: `chunks[c]` lists the tiles that exist in chunk `c`.
+#[derive(Debug, Clone)]
+pub struct TileTable {
+    /// Tiles of each chunk.
+    pub chunks: Vec<Vec<Tile>>,
+    /// Whether tile `i` is the same columns in every chunk (the K axis is cut, not the columns).
+    pub same_columns: bool,
+}
+
+/// Which bundle does which tiles: `bundles[chunk][bundle]` lists tile indices.
+pub type Assignment = Vec<Vec<Vec<u32>>>;
+
+/// Spreads tiles over `bundles` so that the busiest bundle has as little as possible: longest first, each to the
+/// bundle where it adds least to the sum of squared loads (over chunks, when the same bundle keeps a column in all).
+pub fn assign(table: &TileTable, bundles: u64, cycles: impl Fn(&Tile) -> u64) -> Assignment {
+    let bundles = bundles as usize;
+    if bundles == 1 {
+        return table.chunks.iter().map(|tiles| vec![(0..tiles.len() as u32).collect()]).collect();
+    }
+    if table.same_columns && table.chunks.len() > 1 {
+        return assign_over_chunks(table, bundles, cycles);
+    }
+    table
+        .chunks
+        .iter()
+        .map(|tiles| {
+            let costs: Vec<u64> = tiles.iter().map(&cycles).collect();
+            let mut heap: BinaryHeap<std::cmp::Reverse<(u64, usize)>> =
+                (0..bundles).map(|b| std::cmp::Reverse((0, b))).collect();
+            let mut lists = vec![Vec::new(); bundles];
+            for tile in longest_first(&costs) {
+                if let Some(std::cmp::Reverse((load, b))) = heap.pop() {
+                    lists[b].push(tile);
+                    heap.push(std::cmp::Reverse((load + costs[tile as usize], b)));
+                }
+            }
+            lists
+        })
+        .collect()
+}
+
+fn longest_first(costs: &[u64]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..costs.len() as u32).collect();
+    order.sort_by_key(|&t| (std::cmp::Reverse(costs[t as usize]), t));
+    order
+}
+
+fn assign_over_chunks(table: &TileTable, bundles: usize, cycles: impl Fn(&Tile) -> u64) -> Assignment {
+    let chunks = table.chunks.len();
+    let count = table.chunks[0].len();
+    let cost = |t: usize, c: usize| cycles(&table.chunks[c][t]);
+    let totals: Vec<u64> = (0..count).map(|t| (0..chunks).map(|c| cost(t, c)).sum()).collect();
+    let mut loads = vec![0u64; bundles * chunks];
+    let mut sums = vec![0u64; bundles];
+    let mut lists = vec![Vec::new(); bundles];
+    let most = count.div_ceil(bundles);
+    for tile in longest_first(&totals) {
+        let t = tile as usize;
+        let costs: Vec<u64> = (0..chunks).map(|c| cost(t, c)).collect();
+        let best = (0..bundles)
+            .filter(|&b| lists[b].len() < most + 1)
+            .min_by_key(|&b| {
+                let dot: u128 = (0..chunks).map(|c| u128::from(loads[b * chunks + c]) * u128::from(costs[c])).sum();
+                (dot, sums[b], b)
+            })
+            .unwrap_or(0);
+        for c in 0..chunks {
+            loads[best * chunks + c] += costs[c];
+        }
+        sums[best] += totals[t];
+        lists[best].push(tile);
+    }
+    vec![lists; chunks]
+}
+
+/// Work of one bundle in one chunk for one row pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PassWork {
+    /// Cycles.
+    pub cycles: u64,
+    /// Column tiles.
+    pub tiles: u64,
+    /// Flits of one row slice's activation stream.
+    pub a_flits: u64,
+    /// Flits of one PCU column's weight stream.
+    pub w_flits: u64,
+    /// Weight columns covered.
+    pub columns: u64,
+    /// Stored weight elements covered.
+    pub stored: u64,
+}
+
+/// Work of each bundle in each chunk: `[chunk][bundle]`.
+pub fn pass_work(shape: &SystolicShape, table: &TileTable, assignment: &Assignment) -> Vec<Vec<PassWork>> {
+    table
+        .chunks
+        .iter()
+        .zip(assignment)
+        .map(|(tiles, lists)| {
+            lists
+                .iter()
+                .map(|list| {
+                    let mut work = PassWork::default();
+                    for tile in list.iter().map(|&t| &tiles[t as usize]) {
+                        work.cycles += shape.tile_cycles(tile.k);
+                        work.tiles += 1;
+                        work.a_flits += shape.a_flits(tile.k);
+                        work.w_flits += shape.w_flits(tile.k);
+                        work.columns += tile.columns;
+                        work.stored += tile.stored;
+                    }
+                    work
+                })
+                .collect()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn straddling_tiles_cost_what_the_design_says() {
+        // Block 16 on 12 columns: packed tiles run 1.44x the stored work at density 1/8 (DESIGN §3).
+        let mask = BlockMask::random(5120, 4800, (16, 16), 0.125, 3);
+        let work: u64 = tiles(Some(&mask), 0..4800, 0..5120, 12, false).iter().map(|t| t.k * 12).sum();
+        let ratio = work as f64 / mask.stored_elements() as f64;
+        assert!((ratio - 1.4375).abs() < 0.02, "{ratio}");
+        let aligned: u64 = tiles(Some(&mask), 0..4800, 0..5120, 12, true).iter().map(|t| t.k * 12).sum();
+        assert!((aligned as f64 / mask.stored_elements() as f64 - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn union_over_shared_columns() {
+        // 1 - (1 - 1/8)^4 = 0.414, and 0.882 for 16 columns (DESIGN §3).
+        let mask = BlockMask::random(5120, 5120, (16, 16), 0.125, 3);
+        for (columns, expected) in [(4, 0.414), (16, 0.882)] {
+            let list = tiles(Some(&mask), 0..5120, 0..5120, 16 * columns, false);
+            let k: u64 = list.iter().map(|t| t.k).sum();
+            let density = k as f64 / (list.len() as f64 * 5120.0);
+            assert!((density - expected).abs() < 0.01, "{density}");
+        }
+    }
+
+    #[test]
+    fn tiles_keep_every_stored_element() {
+        let mask = BlockMask::random(300, 200, (16, 8), 0.3, 9);
+        for (width, aligned) in [(6, true), (6, false), (32, false)] {
+            let stored: u64 = tiles(Some(&mask), 0..200, 0..300, width, aligned).iter().map(|t| t.stored).sum();
+            assert_eq!(stored, mask.stored_elements());
+        }
+    }
+
+    #[test]
+    fn assignment_is_balanced_and_complete() {
+        let mask = BlockMask::random(20480, 5120, (16, 16), 0.125, 3);
+        let chunks: Vec<_> =
+            (0..8).map(|c| tiles(Some(&mask), 0..5120, c * 2560..(c + 1) * 2560, 16, false)).collect();
+        let table = TileTable { chunks, same_columns: true };
+        let assignment = assign(&table, 27, |t| t.k);
+        let mut seen: Vec<u32> = assignment[0].iter().flatten().copied().collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..320).collect::<Vec<_>>());
+        let loads = |c: usize| -> Vec<u64> {
+            assignment[c].iter().map(|l| l.iter().map(|&t| table.chunks[c][t as usize].k).sum()).collect()
+        };
+        let worst: u64 = (0..8).map(|c| loads(c).into_iter().max().unwrap()).sum();
+        let mean: f64 = (0..8).map(|c| loads(c).into_iter().sum::<u64>() as f64 / 27.0).sum();
+        assert!((worst as f64) < 1.12 * mean, "imbalance {}", worst as f64 / mean);
+    }
+}

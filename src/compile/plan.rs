@@ -1,0 +1,247 @@
+//! The search for a section's loop nest, tiles and unit allocation.
+//!
+//! Every combination of token size, cut axis, chunk width, loop order and residency is given its best allocation of
+//! PCUs to stages and costed in closed form; the cheapest that fits is kept.
+
+use crate::arch::{Chip, TierId};
+use crate::index::Id;
+use crate::units::Dtype;
+
+use super::allocate::{Candidate, StageCandidates, allocate, chain};
+use super::buffers::{BufferSpec, Residency, StageExtents, StageRoles, buffers};
+use super::candidates::{StageBases, stage_candidates};
+use super::estimate::{Estimate, estimate};
+use super::mapping::{Mapping, PassWork};
+use super::nest::{Chunking, LoopOrder, Nest};
+use super::section_graph::SectionGraph;
+
+/// A section's choices before units have places.
+#[derive(Debug, Clone)]
+pub struct SectionPlan {
+    /// Loop nest.
+    pub nest: Nest,
+    /// Part each stage plays in it.
+    pub roles: StageRoles,
+    /// What stays on chip.
+    pub residency: Residency,
+    /// Mapping of each stage.
+    pub mappings: Vec<Mapping>,
+    /// Work of each GEMM stage, `[chunk][bundle]`; empty for SIMD stages.
+    pub work: Vec<Vec<Vec<PassWork>>>,
+    /// Buffers.
+    pub buffers: Vec<BufferSpec>,
+    /// Estimated cycles and traffic.
+    pub estimate: Estimate,
+}
+
+/// Why no plan was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoPlan {
+    /// The chip cannot compute in a stage's data type.
+    Dtype(Dtype),
+    /// The smallest plan needs this many PMU bytes.
+    Sram(u64),
+    /// The smallest plan needs this many PCUs.
+    Pcus(u64),
+}
+
+/// Finds the best plan of a section. `tiers` is the home of each tensor.
+pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> Result<SectionPlan, NoPlan> {
+    for stage in 0..graph.stages.len() {
+        let dtype = graph.stage_dtype(stage);
+        if chip.macs_per_cycle(dtype).is_none() {
+            return Err(NoPlan::Dtype(dtype));
+        }
+    }
+    let mut search = Search { chip, graph, tiers, best: None, least_banks: u64::MAX };
+    for chunking in chunkings(chip, graph) {
+        search.try_chunking(chunking);
+    }
+    if let Some(best) = search.best {
+        return Ok(search_result(chip, graph, best));
+    }
+    if search.least_banks == u64::MAX {
+        let least = (0..graph.stages.len())
+            .map(|s| if graph.stages[s].weight.is_some() { 1 } else { chain(chip, graph.kind(s)) })
+            .sum();
+        return Err(NoPlan::Pcus(least));
+    }
+    Err(NoPlan::Sram(search.least_banks.saturating_mul(chip.pmu.bank_bytes())))
+}
+
+/// Cuts to try: none, and every chunkable axis at many widths.
+fn chunkings(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<Option<Chunking>> {
+    const COUNTS: [u64; 22] = [2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 256, 512, 1024];
+    let lanes = chip.pcu.lanes.values().max().copied().unwrap_or(1);
+    let mut list = vec![None];
+    for (index, axis) in graph.axes.iter().enumerate() {
+        let grain = if axis.grain >= lanes { axis.grain } else { axis.grain * lanes.div_ceil(axis.grain) };
+        let mut last = axis.extent;
+        for count in COUNTS {
+            let width = axis.extent.div_ceil(count).next_multiple_of(grain);
+            if width < last {
+                list.push(Some(Chunking { axis: index, extent: axis.extent, width }));
+                last = width;
+            }
+        }
+    }
+    list
+}
+
+/// Most rows of a token: beyond, a token is no longer a small part of anything.
+const MOST_TOKEN_ROWS: u64 = 16 * 1024;
+
+/// Token sizes to try: numbers of row grains that divide the rows with little padding.
+fn token_sizes(rows: u64, grains: &[u64]) -> Vec<u64> {
+    const LADDER: [u64; 26] =
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 19, 20, 22, 24, 27, 32, 43, 48, 64, 128, 256];
+    let mut sizes: Vec<u64> = Vec::new();
+    for &grain in grains {
+        let all = rows.div_ceil(grain);
+        for m in LADDER.into_iter().filter(|&m| m < all) {
+            // As many tokens, with the least padding.
+            sizes.push(all.div_ceil(all.div_ceil(m)) * grain);
+        }
+        sizes.push(rows);
+    }
+    sizes.retain(|&size| size <= MOST_TOKEN_ROWS);
+    if sizes.is_empty() {
+        sizes.push(rows.min(MOST_TOKEN_ROWS));
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+#[derive(Debug, Clone)]
+struct Best {
+    nest: Nest,
+    residency: Residency,
+    picked: Vec<Candidate>,
+    estimate: Estimate,
+}
+
+struct Search<'a> {
+    chip: &'a Chip,
+    graph: &'a SectionGraph<'a>,
+    tiers: &'a [TierId],
+    best: Option<Best>,
+    least_banks: u64,
+}
+
+impl Search<'_> {
+    fn try_chunking(&mut self, chunking: Option<Chunking>) {
+        let (chip, graph) = (self.chip, self.graph);
+        let bases = StageBases::new(chip, graph, chunking);
+        let grains = bases.row_grains();
+        // Half the time the section's tensors need off chip: faster stages would only wait.
+        let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
+        for token_rows in token_sizes(graph.rows, &grains) {
+            let tokens = graph.rows.div_ceil(token_rows);
+            for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+                if chunking.is_none() && order == LoopOrder::TokenOuter {
+                    continue;
+                }
+                let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };
+                let roles = StageRoles::new(graph, &nest);
+                for private in [true, false] {
+                    if !private && !bases.has_masks() {
+                        continue;
+                    }
+                    let stages: Vec<StageCandidates> = (0..graph.stages.len())
+                        .map(|s| stage_candidates(chip, graph, &bases, &nest, &roles, s, private))
+                        .collect();
+                    let Some(picked) = allocate(&stages, chip.pcus(), floor_cycles) else { continue };
+                    self.try_residencies(nest, &roles, &picked);
+                }
+            }
+        }
+    }
+
+    fn try_residencies(&mut self, nest: Nest, roles: &StageRoles, picked: &[Candidate]) {
+        let mappings: Vec<Mapping> = picked.iter().map(|c| c.mapping).collect();
+        let extents: Vec<StageExtents> = picked.iter().map(|c| c.extents).collect();
+        let choices: &[(bool, bool)] = if nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
+            &[(true, false), (true, true), (false, false)]
+        } else {
+            &[(true, true)]
+        };
+        for &(inputs, weights) in choices {
+            let residency = Residency { inputs, weights };
+            let make = |block_tokens: u64| {
+                let nest = Nest { block_tokens, ..nest };
+                (nest, buffers(self.chip, self.graph, &nest, roles, &residency, &mappings, &extents))
+            };
+            let banks =
+                |list: &[BufferSpec]| list.iter().fold(0u64, |sum, b| sum.saturating_add(b.total_banks(self.chip)));
+            let most = self.chip.pmus() * self.chip.pmu.banks;
+            let (mut nest, mut list) = make(nest.block_tokens);
+            if banks(&list) > most && nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
+                let (mut fits, mut exceeds) = (0, nest.block_tokens);
+                while exceeds - fits > 1 {
+                    let middle = fits + (exceeds - fits) / 2;
+                    if banks(&make(middle).1) <= most {
+                        fits = middle;
+                    } else {
+                        exceeds = middle;
+                    }
+                }
+                // Blocks of equal length.
+                let blocks = nest.tokens().div_ceil(fits.max(1));
+                (nest, list) = make(nest.tokens().div_ceil(blocks));
+            }
+            let needed = banks(&list);
+            self.least_banks = self.least_banks.min(needed);
+            if needed > most {
+                continue;
+            }
+            let estimate = estimate(self.chip, self.graph, &nest, &list, picked, self.tiers);
+            if self.best.as_ref().is_none_or(|best| estimate.cycles < best.estimate.cycles) {
+                self.best = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
+            }
+        }
+    }
+}
+
+/// Cycles to move every tensor that enters or leaves the section once.
+fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> u64 {
+    let mut bytes = vec![0u64; chip.memory.len()];
+    let mut seen = Vec::new();
+    for stage in &graph.stages {
+        let inputs = stage.activations.iter().chain(&stage.weight).filter(|&&t| graph.producer(t).is_none());
+        for &tensor in inputs.chain(graph.leaves_section(stage.output).then_some(&stage.output)) {
+            if !seen.contains(&tensor) {
+                seen.push(tensor);
+                bytes[tiers[tensor.index()].index()] += graph.workload.tensors[tensor].stored_bytes();
+            }
+        }
+    }
+    let cycles = |(tier, &bytes): (usize, &u64)| chip.tier_rate(TierId::from_index(tier)).cycles_for(bytes);
+    bytes.iter().enumerate().map(cycles).max().unwrap_or(0)
+}
+
+/// Works the best candidate out in full: exact work tables, and buffers from them.
+fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: Best) -> SectionPlan {
+    let roles = StageRoles::new(graph, &best.nest);
+    let bases = StageBases::new(chip, graph, best.nest.chunking);
+    let mappings: Vec<Mapping> = best.picked.iter().map(|c| c.mapping).collect();
+    let work: Vec<_> = mappings
+        .iter()
+        .enumerate()
+        .map(|(s, mapping)| match mapping {
+            Mapping::Gemm(m) => bases.work(s, m),
+            Mapping::Simd(_) => Vec::new(),
+        })
+        .collect();
+    let extents: Vec<StageExtents> = best.picked.iter().map(|c| c.extents).collect();
+    let buffers = buffers(chip, graph, &best.nest, &roles, &best.residency, &mappings, &extents);
+    SectionPlan {
+        nest: best.nest,
+        roles,
+        residency: best.residency,
+        mappings,
+        work,
+        buffers,
+        estimate: best.estimate,
+    }
+}

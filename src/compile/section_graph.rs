@@ -1,0 +1,243 @@
+//! The part of the operator graph that one section runs: its stages, its axes, and whether it can be one pipeline.
+
+use crate::sparsity::BlockMask;
+use crate::units::Dtype;
+use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+
+use crate::index::Id;
+
+/// One stage: a main operator and the elementwise functions that run in its tail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageSpec {
+    /// The operator that gives the stage its shape.
+    pub main: OperatorId,
+    /// Elementwise functions of its result, in order, computed in the PCU tail.
+    pub tail: Vec<OperatorId>,
+    /// Activations that are consumed token by token.
+    pub activations: Vec<TensorId>,
+    /// The GEMM's second operand, held or streamed as weights.
+    pub weight: Option<TensorId>,
+    /// The tensor the stage emits.
+    pub output: TensorId,
+}
+
+/// Operators of one section, seen as a pipeline over the rows they share.
+#[derive(Debug, Clone)]
+pub struct SectionGraph<'a> {
+    /// The whole graph.
+    pub workload: &'a Workload,
+    /// The operators of the section, in topological order.
+    pub operators: Vec<OperatorId>,
+    /// Stages, in topological order.
+    pub stages: Vec<StageSpec>,
+    /// Rows that every activation has.
+    pub rows: u64,
+    /// Column axes that may be cut into chunks.
+    pub axes: Vec<Axis>,
+    column_axis: Vec<Option<usize>>,
+    row_axis: Vec<Option<usize>>,
+}
+
+/// A column axis shared by tensors of the section (for example the FFN width).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Axis {
+    /// Length in elements.
+    pub extent: u64,
+    /// Chunk widths should be multiples of this (block size of a mask along the axis).
+    pub grain: u64,
+}
+
+impl<'a> SectionGraph<'a> {
+    /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, or a GEMM's
+    /// second operand is made inside the section (all its rows are needed before the first token).
+    pub fn new(workload: &'a Workload, operators: &[OperatorId], fold_tails: bool) -> Option<Self> {
+        let rows = workload.tensors[workload.operators[operators[0]].output].rows;
+        let made_here = |tensor: TensorId| operators.iter().any(|&op| workload.operators[op].output == tensor);
+        for &op in operators {
+            let operator = &workload.operators[op];
+            if workload.tensors[operator.output].rows != rows {
+                return None;
+            }
+            if operator.kind == OperatorKind::Gemm && made_here(operator.inputs[1]) {
+                return None;
+            }
+        }
+        let stages = stages(workload, operators, fold_tails);
+        let mut graph = Self {
+            workload,
+            operators: operators.to_vec(),
+            stages,
+            rows,
+            axes: Vec::new(),
+            column_axis: Vec::new(),
+            row_axis: Vec::new(),
+        };
+        graph.find_axes();
+        Some(graph)
+    }
+
+    /// The chunkable axis along a tensor's columns.
+    pub fn column_axis(&self, tensor: TensorId) -> Option<usize> {
+        self.column_axis[tensor.index()]
+    }
+
+    /// The chunkable axis along a weight's rows.
+    pub fn row_axis(&self, tensor: TensorId) -> Option<usize> {
+        self.row_axis[tensor.index()]
+    }
+
+    /// The stage that emits a tensor.
+    pub fn producer(&self, tensor: TensorId) -> Option<usize> {
+        self.stages.iter().position(|stage| stage.output == tensor)
+    }
+
+    /// Whether a tensor made here must also leave the chip.
+    pub fn leaves_section(&self, tensor: TensorId) -> bool {
+        self.workload.tensors[tensor].role == TensorRole::Output
+            || self.workload.consumers(tensor).any(|op| !self.operators.contains(&op))
+    }
+
+    /// Mask of a stage's weight.
+    pub fn mask(&self, stage: usize) -> Option<&BlockMask> {
+        self.stages[stage].weight.and_then(|w| self.workload.tensors[w].mask.as_deref())
+    }
+
+    /// Kind of a stage's main operator.
+    pub fn kind(&self, stage: usize) -> OperatorKind {
+        self.workload.operators[self.stages[stage].main].kind
+    }
+
+    /// Element type of a tensor.
+    pub fn dtype(&self, tensor: TensorId) -> Dtype {
+        self.workload.tensors[tensor].dtype
+    }
+
+    /// The type a stage computes in: that of its first operand.
+    pub fn stage_dtype(&self, stage: usize) -> Dtype {
+        self.dtype(self.stages[stage].activations[0])
+    }
+
+    /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.
+    pub fn distance(&self, from: Option<usize>, to: usize) -> u64 {
+        let longest = self.stages[to]
+            .activations
+            .iter()
+            .filter_map(|&tensor| {
+                let producer = self.producer(tensor);
+                match (producer == from, producer) {
+                    (true, None) => Some(1),
+                    (true, Some(_)) => Some(1),
+                    (false, None) => None,
+                    (false, Some(p)) => match self.distance(from, p) {
+                        0 => None,
+                        d => Some(d + 1),
+                    },
+                }
+            })
+            .max();
+        longest.unwrap_or(0)
+    }
+
+    /// Column axes joined by the operators; axes that some operator needs whole are left out.
+    fn find_axes(&mut self) {
+        let tensors = self.workload.tensors.len();
+        // Nodes: column axis of tensor i at i, row axis (weights) at tensors + i.
+        let mut sets = petgraph::unionfind::UnionFind::<usize>::new(2 * tensors);
+        let mut used = vec![false; 2 * tensors];
+        let mut whole = Vec::new();
+        let mut gemms = Vec::new();
+        for &op in &self.operators {
+            let operator = &self.workload.operators[op];
+            let out = operator.output.index();
+            used[out] = true;
+            let first = operator.inputs[0].index();
+            used[first] = true;
+            if operator.kind == OperatorKind::Gemm {
+                let b = operator.inputs[1].index();
+                used[b] = true;
+                used[tensors + b] = true;
+                sets.union(first, tensors + b);
+                sets.union(out, b);
+                gemms.push((first, out));
+            } else {
+                for input in &operator.inputs {
+                    used[input.index()] = true;
+                    sets.union(out, input.index());
+                }
+                if operator.kind.is_row_wise() {
+                    whole.push(out);
+                }
+            }
+        }
+        for (k, n) in gemms {
+            if sets.equiv(k, n) {
+                whole.push(k);
+            }
+        }
+        let whole: Vec<usize> = whole.into_iter().map(|node| sets.find(node)).collect();
+        let mut axis_of_root: Vec<Option<usize>> = vec![None; 2 * tensors];
+        let mut of_node = vec![None; 2 * tensors];
+        for (node, in_use) in used.iter().enumerate() {
+            let root = sets.find(node);
+            if !in_use || whole.contains(&root) {
+                continue;
+            }
+            let tensor = &self.workload.tensors[TensorId::from_index(node % tensors)];
+            let (extent, block) = if node < tensors {
+                (tensor.columns, tensor.mask.as_ref().map(|m| m.block_columns()))
+            } else {
+                (tensor.rows, tensor.mask.as_ref().map(|m| m.block_rows()))
+            };
+            let axis = *axis_of_root[root].get_or_insert_with(|| {
+                self.axes.push(Axis { extent, grain: 1 });
+                self.axes.len() - 1
+            });
+            let grain = self.axes[axis].grain;
+            self.axes[axis].grain = lcm(grain, block.unwrap_or(1));
+            of_node[node] = Some(axis);
+        }
+        self.column_axis = of_node[..tensors].to_vec();
+        self.row_axis = of_node[tensors..].to_vec();
+    }
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
+}
+
+/// Groups operators into stages; with `fold_tails`, unary functions of a GEMM's only use go into its tail.
+fn stages(workload: &Workload, operators: &[OperatorId], fold_tails: bool) -> Vec<StageSpec> {
+    let mut stages: Vec<StageSpec> = Vec::new();
+    for &op in operators {
+        let operator = &workload.operators[op];
+        let folds_into = stages.iter().position(|stage: &StageSpec| {
+            fold_tails
+                && operator.kind.is_elementwise()
+                && operator.kind.arity() == 1
+                && stage.output == operator.inputs[0]
+                && workload.operators[stage.main].kind == OperatorKind::Gemm
+                && workload.tensors[stage.output].role != TensorRole::Output
+                && workload.consumers(stage.output).count() == 1
+        });
+        if let Some(stage) = folds_into {
+            stages[stage].tail.push(op);
+            stages[stage].output = operator.output;
+            continue;
+        }
+        let is_gemm = operator.kind == OperatorKind::Gemm;
+        let mut activations = if is_gemm { vec![operator.inputs[0]] } else { operator.inputs.clone() };
+        activations.dedup();
+        stages.push(StageSpec {
+            main: op,
+            tail: Vec::new(),
+            activations,
+            weight: is_gemm.then(|| operator.inputs[1]),
+            output: operator.output,
+        });
+    }
+    stages
+}

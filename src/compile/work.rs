@@ -1,0 +1,226 @@
+//! What one firing of a placed stage costs: cycles of its bundles and flits of its flows.
+
+use crate::arch::Chip;
+use crate::units::Dtype;
+
+use super::configuration::{Amount, Stage};
+use super::mapping::{Mapping, PassWork, SystolicShape};
+use super::nest::{Nest, Step};
+use super::section_graph::SectionGraph;
+
+/// Costs of one stage, in the units of the chip it was made for.
+#[derive(Debug, Clone)]
+pub struct StageWork {
+    mapping: Mapping,
+    shape: Option<SystolicShape>,
+    work: Vec<Vec<PassWork>>,
+    nest: Nest,
+    along_cut: bool,
+    columns: u64,
+    element_bytes: u64,
+    result_bytes: u64,
+    lanes: u64,
+    flit_bytes: u64,
+    pipeline_cycles: u64,
+}
+
+impl StageWork {
+    /// Costs of stage `index` of a section.
+    pub fn new(
+        chip: &Chip,
+        graph: &SectionGraph<'_>,
+        nest: &Nest,
+        index: usize,
+        mapping: Mapping,
+        work: &[Vec<PassWork>],
+    ) -> Self {
+        let spec = &graph.stages[index];
+        let dtype: Dtype = graph.stage_dtype(index);
+        let shape = match &mapping {
+            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64),
+            Mapping::Simd(_) => None,
+        };
+        let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
+        Self {
+            mapping,
+            shape,
+            work: work.to_vec(),
+            nest: *nest,
+            along_cut: nest.chunking.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
+            columns: graph.workload.tensors[spec.output].columns,
+            element_bytes: dtype.bytes(),
+            result_bytes: graph.dtype(spec.output).bytes(),
+            lanes: chip.pcu.lanes.get(&dtype).copied().unwrap_or(1),
+            flit_bytes: chip.network.flit_bytes,
+            pipeline_cycles: chip.pcu.stages * chain,
+        }
+    }
+
+    /// Output columns in a chunk.
+    fn width(&self, chunk: u64) -> u64 {
+        match self.nest.chunk_range(chunk) {
+            Some(range) if self.along_cut => range.end - range.start,
+            _ => self.columns,
+        }
+    }
+
+    /// Work of a bundle in a chunk (a stage off the cut has one chunk).
+    pub fn pass(&self, chunk: u64, bundle: u64) -> &PassWork {
+        &self.work[(chunk as usize).min(self.work.len() - 1)][bundle as usize]
+    }
+
+    /// Row tiles one PCU does of a token (SIMD: rows).
+    pub fn passes(&self, rows: u64) -> u64 {
+        match (&self.shape, &self.mapping) {
+            (Some(shape), mapping) => shape.passes(rows, mapping.pm()),
+            (None, mapping) => rows.div_ceil(mapping.pm()),
+        }
+    }
+
+    /// Cycles a bundle is occupied by a firing.
+    pub fn cycles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Gemm(_) => self.passes(rows) * self.pass(chunk, bundle).cycles,
+            Mapping::Simd(m) => self.vectors(chunk, rows) * m.passes,
+        }
+    }
+
+    /// Vectors of one SIMD PCU in a firing.
+    fn vectors(&self, chunk: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Simd(m) => rows.div_ceil(m.pm) * self.width(chunk).div_ceil(m.pn).div_ceil(self.lanes),
+            Mapping::Gemm(_) => 0,
+        }
+    }
+
+    /// Tiles of a bundle's firing: results leave after each (SIMD: after each row).
+    pub fn tiles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Gemm(_) => self.passes(rows) * self.pass(chunk, bundle).tiles,
+            Mapping::Simd(m) if m.passes > 1 => self.passes(rows),
+            Mapping::Simd(_) => self.vectors(chunk, rows),
+        }
+    }
+
+    /// Cycles from the last operand to the last result.
+    pub fn drain_cycles(&self) -> u64 {
+        self.shape.map_or(self.pipeline_cycles, |shape| shape.drain_cycles)
+    }
+
+    /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.
+    pub fn stored_macs(&self, chunk: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Gemm(_) => {
+                let row = &self.work[(chunk as usize).min(self.work.len() - 1)];
+                row.iter().map(|w| w.stored).sum::<u64>() * rows
+            }
+            Mapping::Simd(_) => 0,
+        }
+    }
+
+    /// Elements a SIMD firing computes.
+    pub fn simd_elements(&self, chunk: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Gemm(_) => 0,
+            Mapping::Simd(_) => rows * self.width(chunk),
+        }
+    }
+
+    /// Flits of one PCU's first operand stream in a firing.
+    fn activation_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match (&self.mapping, &self.shape) {
+            (Mapping::Gemm(_), _) => self.passes(rows) * self.pass(chunk, bundle).a_flits,
+            (Mapping::Simd(m), _) => {
+                self.vectors(chunk, rows) * m.passes * (self.lanes * self.element_bytes).div_ceil(self.flit_bytes)
+            }
+        }
+    }
+
+    fn weight_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        self.passes(rows) * self.pass(chunk, bundle).w_flits
+    }
+
+    fn partial_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        let each = self.shape.map_or(0, |s| s.partial_flits);
+        self.passes(rows) * self.pass(chunk, bundle).tiles * each
+    }
+
+    /// Bytes one PCU of a bundle emits in a firing.
+    fn result_bytes(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match (&self.mapping, &self.shape) {
+            (Mapping::Gemm(m), Some(shape)) => {
+                let rows = (self.passes(rows) * shape.row_grain).min(rows);
+                rows * self.pass(chunk, bundle).columns.div_ceil(m.share) * self.result_bytes
+            }
+            (mapping, _) => {
+                let pn = if let Mapping::Simd(m) = mapping { m.pn } else { 1 };
+                self.passes(rows) * self.width(chunk).div_ceil(pn) * self.result_bytes
+            }
+        }
+    }
+
+    fn worst_rate(&self, flits: impl Fn(u64, u64) -> u64) -> f64 {
+        let rows = self.nest.token_rows;
+        let mut worst: f64 = 0.0;
+        for chunk in 0..self.work.len().max(1) as u64 {
+            for bundle in 0..self.mapping.bundles() {
+                worst = worst.max(flits(chunk, bundle) as f64 / self.cycles(chunk, bundle, rows).max(1) as f64);
+            }
+        }
+        worst
+    }
+
+    /// Flits a cycle of one slice's activation stream while the stage runs (SIMD: of all PCUs on the slice).
+    pub fn activation_rate(&self) -> f64 {
+        let streams = if let Mapping::Simd(m) = &self.mapping { m.pn as f64 } else { 1.0 };
+        self.worst_rate(|c, b| self.activation_flits(c, b, self.nest.token_rows)) * streams
+    }
+
+    /// Flits a cycle of one PCU column's weight stream.
+    pub fn weight_rate(&self) -> f64 {
+        self.worst_rate(|c, b| self.weight_flits(c, b, self.nest.token_rows))
+    }
+
+    /// Flits a cycle of one PCU's partial sums, each way.
+    pub fn partial_rate(&self) -> f64 {
+        self.worst_rate(|c, b| self.partial_flits(c, b, self.nest.token_rows))
+    }
+
+    /// Flits one event of a flow that feeds or leaves this stage moves, before the flow's share.
+    pub fn flits(&self, amount: Amount, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match amount {
+            Amount::Activations => self.activation_flits(chunk, bundle, rows),
+            Amount::Weights => self.weight_flits(chunk, bundle, rows),
+            Amount::Partials => self.partial_flits(chunk, bundle, rows),
+            Amount::ResultBytes => self.result_bytes(chunk, bundle, rows).div_ceil(self.flit_bytes),
+            Amount::SlotBytes => 0,
+        }
+    }
+}
+
+/// The part of `amount` that a flow with `share` carries.
+pub fn shared(amount: u64, share: (u64, u64)) -> u64 {
+    if share.0 == share.1 {
+        amount
+    } else {
+        (u128::from(amount) * u128::from(share.0)).div_ceil(u128::from(share.1)) as u64
+    }
+}
+
+/// Bytes of the slot of an off-chip stream or home buffer at a step.
+pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload::TensorId, at: Step) -> u64 {
+    let t = &graph.workload.tensors[tensor];
+    let columns = match nest.chunk_range(at.chunk) {
+        Some(range) if nest.chunking.is_some_and(|c| graph.column_axis(tensor) == Some(c.axis)) => {
+            range.end - range.start
+        }
+        _ => t.columns,
+    };
+    nest.rows_of(at.token) * columns * t.dtype.bytes()
+}
+
+/// Whether a stage emits at a step: every firing, or in the last chunk when it accumulates.
+pub fn emits(stage: &Stage, nest: &Nest, at: Step) -> bool {
+    !stage.k_cut || at.chunk + 1 == nest.chunks()
+}
+
