@@ -26,6 +26,7 @@ pub struct StageCandidates(Vec<Candidate>);
 impl StageCandidates {
     /// Keeps the candidates that no other beats in both PCUs and cycles.
     pub fn pareto(mut all: Vec<Candidate>) -> Self {
+        // Stable, so that of equals the first offered is kept.
         all.sort_by_key(|c| (c.pcus, c.cycles));
         let mut least = u64::MAX;
         all.retain(|c| {

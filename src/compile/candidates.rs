@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
@@ -10,12 +11,15 @@ use crate::workload::OperatorKind;
 
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles};
-use super::mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles};
+use super::mapping::{CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles};
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
 
 /// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
 const SHARES: [u64; 4] = [1, 2, 4, 8];
+
+/// Beyond this many block columns on one stream their union is taken as dense while searching.
+const MOST_UNION_BLOCKS: u64 = 16;
 
 /// Work of a GEMM stage for one choice of columns, for one row pass over all chunks.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +42,7 @@ pub struct StageBases<'a> {
     graph: &'a SectionGraph<'a>,
     chunking: Option<Chunking>,
     stages: Vec<Vec<Base>>,
-    tables: RefCell<FxHashMap<(usize, u64, bool), TileTable>>,
+    tables: RefCell<FxHashMap<(usize, u64, bool), Rc<TileTable>>>,
 }
 
 impl<'a> StageBases<'a> {
@@ -74,7 +78,8 @@ impl<'a> StageBases<'a> {
 
     fn shape(&self, stage: usize, rows_on_lanes: bool) -> Option<SystolicShape> {
         let tail = self.graph.stages[stage].tail.len() as u64;
-        SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail)
+        let partials = self.graph.is_k_cut(self.chunking, stage);
+        SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
     }
 
     /// Columns and K rows of a stage's weight in each chunk, and whether columns repeat.
@@ -94,16 +99,23 @@ impl<'a> StageBases<'a> {
         }
     }
 
-    fn table(&self, stage: usize, width: u64, aligned: bool) -> TileTable {
+    fn table(&self, stage: usize, width: u64, aligned: bool) -> Rc<TileTable> {
         if let Some(table) = self.tables.borrow().get(&(stage, width, aligned)) {
-            return table.clone();
+            return Rc::clone(table);
         }
         let (ranges, same_columns) = self.chunk_ranges(stage);
         let mask = self.graph.mask(stage);
         let chunks = ranges.into_iter().map(|(n, k)| tiles(mask, n, k, width, aligned)).collect();
-        let table = TileTable { chunks, same_columns };
-        self.tables.borrow_mut().insert((stage, width, aligned), table.clone());
+        let table = Rc::new(TileTable { chunks, same_columns });
+        self.tables.borrow_mut().insert((stage, width, aligned), Rc::clone(&table));
         table
+    }
+
+    /// Sizes that follow from the exact work of a mapping.
+    pub fn extents(&self, stage: usize, mapping: &GemmMapping, work: &[Vec<PassWork>]) -> StageExtents {
+        self.shape(stage, mapping.rows_on_lanes)
+            .map(|shape| StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work))
+            .unwrap_or_default()
     }
 
     /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk).
@@ -119,34 +131,62 @@ impl<'a> StageBases<'a> {
             return Vec::new();
         }
         let mut list = Vec::new();
-        let mask = self.graph.mask(stage);
         let (ranges, _) = self.chunk_ranges(stage);
         let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
         for rows_on_lanes in [false, true] {
             let Some(shape) = self.shape(stage, rows_on_lanes) else { continue };
-            let splits = useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus());
-            for &pn in &splits {
-                list.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
+            let mut bases = Vec::new();
+            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus()) {
+                bases.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
             }
-            let Some(mask) = mask else { continue };
-            let block = mask.block_columns();
-            for share in SHARES {
-                let width = shape.column_grain * share;
-                let aligned_too = block > width && !block.is_multiple_of(width);
-                for aligned in [false, true] {
-                    if aligned && !aligned_too {
-                        continue;
-                    }
-                    let table = self.table(stage, width, aligned);
-                    let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
-                    for bundles in useful_splits(most_tiles, self.chip.pcus() / share) {
-                        let mapping = GemmMapping { rows_on_lanes, pm: 1, pn: bundles * share, share, aligned };
-                        list.push(self.base(stage, &shape, mapping, &self.work(stage, &mapping)));
-                    }
+            if let Some(mask) = self.graph.mask(stage) {
+                for share in SHARES {
+                    self.sparse_bases(stage, &shape, rows_on_lanes, share, mask.block_columns(), &mut bases);
                 }
             }
+            list.extend(undominated(bases));
         }
         list
+    }
+
+    /// Sparse columns in bundles of `share`, each skipping on its own.
+    fn sparse_bases(
+        &self,
+        stage: usize,
+        shape: &SystolicShape,
+        rows_on_lanes: bool,
+        share: u64,
+        block: u64,
+        bases: &mut Vec<Base>,
+    ) {
+        let width = shape.column_grain * share;
+        let aligned_too = block > width && !block.is_multiple_of(width);
+        let mut loads = Vec::new();
+        for aligned in [false, true] {
+            if aligned && !aligned_too {
+                continue;
+            }
+            let table = self.table(stage, width, aligned);
+            let sample = CostSample::new(&table, |t| shape.tile_cycles(t.k));
+            let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
+            let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
+            let columns = table.chunks.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
+            for bundles in useful_splits(most_tiles, self.chip.pcus() / share) {
+                let (in_step_cycles, free_cycles) = sample.balance(bundles, &mut loads);
+                // Room for an uneven split; the chosen mapping is measured exactly.
+                let uneven = |total: u64| (total.div_ceil(bundles) * 5 / 4).min(total);
+                let work = PassWork { stored: uneven(stored), columns: uneven(columns), ..PassWork::default() };
+                bases.push(Base {
+                    rows_on_lanes,
+                    pn: bundles * share,
+                    share,
+                    aligned,
+                    in_step_cycles,
+                    free_cycles,
+                    extents: StageExtents::of_gemm(self.graph, stage, shape, share, &[vec![work]]),
+                });
+            }
+        }
     }
 
     /// All columns of PCUs on one stream: one bundle, no assignment to search.
@@ -159,7 +199,9 @@ impl<'a> StageBases<'a> {
         ranges: &[(Range<u64>, Range<u64>)],
     ) -> Base {
         let mapping = GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, aligned: false };
-        if self.graph.mask(stage).is_some() {
+        if let Some(mask) = self.graph.mask(stage)
+            && pn * shape.column_grain <= MOST_UNION_BLOCKS * mask.block_columns()
+        {
             return self.base(stage, shape, mapping, &self.work(stage, &mapping));
         }
         let work: Vec<Vec<PassWork>> = ranges
@@ -193,6 +235,23 @@ impl<'a> StageBases<'a> {
             extents: StageExtents::of_gemm(self.graph, stage, shape, m.share, work),
         }
     }
+}
+
+/// Drops what another base beats with no more columns of PCUs. Bases with every column on one stream are compared
+/// among themselves only: they need fewer copies of the activations.
+fn undominated(mut bases: Vec<Base>) -> Vec<Base> {
+    bases.sort_by_key(|b| (b.pn, b.in_step_cycles));
+    let (mut least_any, mut least_shared) = (u64::MAX, u64::MAX);
+    bases.retain(|b| {
+        let shared = b.share == b.pn;
+        let keeps = b.in_step_cycles < least_any || (shared && b.in_step_cycles < least_shared);
+        least_any = least_any.min(b.in_step_cycles);
+        if shared {
+            least_shared = least_shared.min(b.in_step_cycles);
+        }
+        keeps
+    });
+    bases
 }
 
 /// The useful mappings of one stage in a nest. With `private` false, sparse weights are only tried with every column

@@ -72,6 +72,14 @@ pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) ->
     list
 }
 
+/// Cycles to hand a token from stage to stage: skew and drain of an array, and a walk across part of the grid.
+/// Deep buffers hide most of it; charging it keeps the search from tokens too small to be worth their hand-over.
+fn hand_over_cycles(chip: &Chip) -> f64 {
+    let lanes = chip.pcu.lanes.values().max().copied().unwrap_or(1);
+    let walk = u64::from(chip.grid.columns + chip.grid.rows) / 4 * chip.network.hop_cycles;
+    (lanes + 2 * chip.pcu.stages + walk) as f64
+}
+
 /// Costs a plan: compute, memory and what cannot overlap of them.
 pub fn estimate(
     chip: &Chip,
@@ -109,8 +117,8 @@ pub fn estimate(
         .enumerate()
         .map(|(t, &bytes)| bytes as f64 / chip.tier_rate(TierId::from_index(t)).bytes_per_cycle())
         .fold(0.0, f64::max);
-    let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64;
     let firings = nest.count(Cadence::Firing) as f64;
+    let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip);
     let all: f64 = picked.iter().map(|c| c.cycles as f64).sum();
     let fill = (all - slowest) / firings;
     let firing = slowest / firings;

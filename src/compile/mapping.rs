@@ -84,7 +84,8 @@ pub struct SystolicShape {
     pub column_grain: u64,
     stages: u64,
     accumulator_sets: u64,
-    tail_cycles: u64,
+    /// Least cycles of a tile: its drain through the tail, and its partial sums through a port.
+    least_cycles: u64,
     /// k-steps of the activations one flit carries, or flits a k-step takes.
     a_packing: Packing,
     w_packing: Packing,
@@ -112,24 +113,26 @@ impl Packing {
 }
 
 impl SystolicShape {
-    /// Shape for operands of `dtype`; `tail_functions` elementwise functions run in the tail.
-    /// `None` if the chip lacks the data type.
-    pub fn new(chip: &Chip, dtype: Dtype, rows_on_lanes: bool, tail_functions: u64) -> Option<Self> {
+    /// Shape for operands of `dtype`; `tail_functions` elementwise functions run in the tail, and with `partials`
+    /// each tile starts from and leaves fp32 partial sums. `None` if the chip lacks the data type.
+    pub fn new(chip: &Chip, dtype: Dtype, rows_on_lanes: bool, tail_functions: u64, partials: bool) -> Option<Self> {
         let lanes = *chip.pcu.lanes.get(&dtype)?;
         let stages = chip.pcu.stages;
         let (row_grain, column_grain) = if rows_on_lanes { (lanes, stages) } else { (stages, lanes) };
         let flit = chip.network.flit_bytes;
         // The drain passes the tail once, `lanes` results a stage; further functions take further passes.
         let tail_cycles = stages * lanes.div_ceil(chip.pcu.tail_elements) * tail_functions;
+        let partial_flits = (row_grain * column_grain * 4).div_ceil(flit);
+        let least_cycles = stages.max(tail_cycles).max(if partials { partial_flits } else { 0 });
         Some(Self {
             row_grain,
             column_grain,
             stages,
             accumulator_sets: chip.pcu.accumulator_sets,
-            tail_cycles,
+            least_cycles,
             a_packing: Packing::new(row_grain * dtype.bytes(), flit),
             w_packing: Packing::new(column_grain * dtype.bytes(), flit),
-            partial_flits: (row_grain * column_grain * 4).div_ceil(flit),
+            partial_flits,
             drain_cycles: lanes + stages - 2 + stages,
         })
     }
@@ -137,7 +140,7 @@ impl SystolicShape {
     /// Cycles a PCU is occupied by one output tile over `k` steps, back to back with others (DESIGN §3).
     pub fn tile_cycles(&self, k: u64) -> u64 {
         let serial = if self.accumulator_sets >= 2 { k } else { k + self.stages };
-        serial.max(self.stages).max(self.tail_cycles)
+        serial.max(self.least_cycles)
     }
 
     /// Row tiles one PCU does of a token of `rows` cut in `pm` slices.
@@ -184,18 +187,22 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, width
             end = end.min((at / block + 1) * block);
         }
         let k_blocks = k.start / mask.block_rows()..k.end.div_ceil(mask.block_rows());
+        // Only the words of this K range are looked at.
+        let (first, last) = ((k_blocks.start / 64) as usize, k_blocks.end.div_ceil(64) as usize);
         union.clear();
-        union.extend_from_slice(mask.column_words(at / block));
+        union.resize(last - first, 0);
         let mut stored = 0;
         for n in at / block..=(end - 1) / block {
-            let words = mask.column_words(n);
+            let words = &mask.column_words(n)[first..last];
             for (sum, word) in union.iter_mut().zip(words) {
                 *sum |= word;
             }
             let width_here = end.min((n + 1) * block) - at.max(n * block);
-            stored += mask.rows_in(words, k_blocks.clone()) * width_here;
+            stored += mask.rows_in(words, first as u64, k_blocks.clone()) * width_here;
         }
-        tiles.push(Tile { columns: end - at, k: mask.rows_in(&union, k_blocks), stored });
+        let alone = at / block == (end - 1) / block;
+        let k = if alone { stored / (end - at) } else { mask.rows_in(&union, first as u64, k_blocks) };
+        tiles.push(Tile { columns: end - at, k, stored });
         at = end;
     }
     tiles
@@ -240,6 +247,83 @@ pub fn assign(table: &TileTable, bundles: u64, cycles: impl Fn(&Tile) -> u64) ->
             lists
         })
         .collect()
+}
+
+/// Tile costs of a few chunks, sorted, to estimate balance from.
+#[derive(Debug)]
+pub struct CostSample {
+    chunks: Vec<Vec<u64>>,
+    /// All chunks' cost over the sampled chunks' cost.
+    scale: f64,
+    /// Without a choice per chunk, imbalance adds up over the chunks.
+    fixed_columns: bool,
+}
+
+/// Chunks that are looked at to estimate balance.
+const SAMPLED_CHUNKS: usize = 4;
+
+impl CostSample {
+    /// Samples a table.
+    pub fn new(table: &TileTable, cycles: impl Fn(&Tile) -> u64) -> Self {
+        let count = table.chunks.len();
+        let step = count.div_ceil(SAMPLED_CHUNKS).max(1);
+        let total: u64 = table.chunks.iter().flatten().map(&cycles).sum();
+        let chunks: Vec<Vec<u64>> = table
+            .chunks
+            .iter()
+            .step_by(step)
+            .map(|tiles| {
+                let mut costs: Vec<u64> = tiles.iter().map(&cycles).collect();
+                costs.sort_unstable_by_key(|&c| std::cmp::Reverse(c));
+                costs
+            })
+            .collect();
+        let sampled: u64 = chunks.iter().flatten().sum();
+        Self {
+            chunks,
+            scale: total as f64 / sampled.max(1) as f64,
+            fixed_columns: table.same_columns && count > 1,
+        }
+    }
+
+    /// What [`assign`] may reach: busiest bundle of each chunk summed, and busiest over all chunks, when sorted tiles
+    /// are dealt back and forth. The true assignment is at least as even over one chunk; over several with the same
+    /// columns, part of the excess is what it was measured to leave.
+    pub fn balance(&self, bundles: u64, loads: &mut Vec<u64>) -> (u64, u64) {
+        let bundles = bundles as usize;
+        let (mut in_step, mut total) = (0.0, 0u64);
+        for chunk in &self.chunks {
+            loads.clear();
+            loads.resize(bundles, 0);
+            for (round, row) in chunk.chunks(bundles).enumerate() {
+                if round.is_multiple_of(2) {
+                    loads.iter_mut().zip(row).for_each(|(load, cost)| *load += cost);
+                } else {
+                    loads.iter_mut().rev().zip(row).for_each(|(load, cost)| *load += cost);
+                }
+            }
+            let sum: u64 = chunk.iter().sum();
+            let most = loads.iter().copied().max().unwrap_or(0) as f64;
+            let mean = sum as f64 / bundles as f64;
+            let spread = if self.fixed_columns { fixed_column_spread(mean, chunk, bundles) } else { 0.0 };
+            in_step += most + spread;
+            total += sum;
+        }
+        let free = (total as f64 / bundles as f64 * 1.005).min(in_step);
+        ((in_step * self.scale) as u64, (free * self.scale) as u64)
+    }
+}
+
+/// What columns kept for all chunks cost in one of them: about 1.2 standard deviations of a bundle's load (measured
+/// on block masks with the greedy of [`assign`]).
+fn fixed_column_spread(mean: f64, costs: &[u64], bundles: usize) -> f64 {
+    if costs.len() <= bundles {
+        return 0.0;
+    }
+    let count = costs.len() as f64;
+    let average = mean * bundles as f64 / count;
+    let variance = costs.iter().map(|&c| (c as f64 - average).powi(2)).sum::<f64>() / count;
+    1.2 * (variance * count / bundles as f64).sqrt()
 }
 
 fn longest_first(costs: &[u64]) -> Vec<u32> {

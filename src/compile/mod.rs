@@ -1,11 +1,69 @@
 //! Compile: an operator graph becomes a [`Configuration`] of a chip.
+//!
+//! fuse (which operators share a section) > plan (loop nest, tiles, allocation, residency) > place > route. Every
+//! step reads only the chip, the workload and the step before; a configuration that breaks a capacity cannot come
+//! out, because banks, ports and generators are taken from what is left.
+
 mod allocate;
+mod assemble;
 mod buffers;
 mod candidates;
+mod configuration;
 mod estimate;
+mod fabric;
+mod flows;
+mod fuse;
 mod mapping;
 mod nest;
+mod notes;
+mod place;
 mod plan;
+mod route;
 mod section_graph;
-/// stub
-pub struct Configuration;
+mod tiers;
+mod work;
+
+pub use buffers::{BufferRole, BufferSpec};
+pub use configuration::{
+    Amount, Buffer, Configuration, Flow, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
+};
+pub use estimate::Stream;
+pub use fabric::{Direction, Fabric, Resource, ResourceKind};
+pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape};
+pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
+pub use section_graph::{SectionGraph, StageSpec};
+pub use work::{StageWork, emits, shared, slot_bytes};
+
+use crate::arch::Chip;
+use crate::diagnostics::Diagnostic;
+use crate::sim::Mode;
+use crate::workload::Workload;
+
+use fuse::Planned;
+
+/// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]).
+///
+/// # Errors
+/// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
+/// memory tier.
+pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
+    let tiers = tiers::place(chip, workload)?;
+    let planned = match mode {
+        Mode::Kbk => fuse::kernel_by_kernel(chip, workload, &tiers),
+        Mode::Fused => fuse::fused(chip, workload, &tiers),
+    }
+    .map_err(|failed| notes::unplannable(chip, workload, failed))?;
+    let fabric = Fabric::new(chip);
+    let mut sections = Vec::with_capacity(planned.len());
+    let mut notes = Vec::new();
+    for Planned { graph, plan } in &planned {
+        let section = assemble::assemble(chip, &fabric, graph, plan, &tiers)
+            .ok_or_else(|| notes::unplaceable(chip, graph, plan))?;
+        notes.extend(notes::of_section(chip, graph, plan));
+        sections.push(section);
+    }
+    if mode == Mode::Fused && sections.len() > 1 {
+        notes.push(notes::several_sections(chip, workload, &sections));
+    }
+    Ok(Configuration { mode, sections, tiers, notes })
+}

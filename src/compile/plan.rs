@@ -3,6 +3,8 @@
 //! Every combination of token size, cut axis, chunk width, loop order and residency is given its best allocation of
 //! PCUs to stages and costed in closed form; the cheapest that fits is kept.
 
+use rayon::prelude::*;
+
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
 use crate::units::Dtype;
@@ -22,8 +24,6 @@ pub struct SectionPlan {
     pub nest: Nest,
     /// Part each stage plays in it.
     pub roles: StageRoles,
-    /// What stays on chip.
-    pub residency: Residency,
     /// Mapping of each stage.
     pub mappings: Vec<Mapping>,
     /// Work of each GEMM stage, `[chunk][bundle]`; empty for SIMD stages.
@@ -53,31 +53,52 @@ pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> Result<S
             return Err(NoPlan::Dtype(dtype));
         }
     }
-    let mut search = Search { chip, graph, tiers, best: None, least_banks: u64::MAX };
-    for chunking in chunkings(chip, graph) {
-        search.try_chunking(chunking);
+    // Very small chunks only where nothing larger fits.
+    let (mut best, mut least_banks) = (None, u64::MAX);
+    for counts in [&FEW_CHUNKS[..], &MANY_CHUNKS[..]] {
+        let found: Vec<Search<'_>> = chunkings(chip, graph, counts)
+            .into_par_iter()
+            .map(|chunking| {
+                let mut search = Search { chip, graph, tiers, best: None, least_banks: u64::MAX };
+                search.try_chunking(chunking);
+                search
+            })
+            .collect();
+        least_banks = found.iter().map(|s| s.least_banks).fold(least_banks, u64::min);
+        // The first of equals, so that the order of threads does not matter.
+        best = found.into_iter().filter_map(|s| s.best).min_by_key(|best| best.estimate.cycles);
+        if best.is_some() {
+            break;
+        }
     }
-    if let Some(best) = search.best {
+    if let Some(best) = best {
         return Ok(search_result(chip, graph, best));
     }
-    if search.least_banks == u64::MAX {
+    if least_banks == u64::MAX {
         let least = (0..graph.stages.len())
             .map(|s| if graph.stages[s].weight.is_some() { 1 } else { chain(chip, graph.kind(s)) })
             .sum();
         return Err(NoPlan::Pcus(least));
     }
-    Err(NoPlan::Sram(search.least_banks.saturating_mul(chip.pmu.bank_bytes())))
+    Err(NoPlan::Sram(least_banks.saturating_mul(chip.pmu.bank_bytes())))
 }
 
-/// Cuts to try: none, and every chunkable axis at many widths.
-fn chunkings(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<Option<Chunking>> {
-    const COUNTS: [u64; 22] = [2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 256, 512, 1024];
+/// Numbers of chunks to try (1: no cut).
+const FEW_CHUNKS: [u64; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48];
+/// Numbers of chunks to try when larger ones do not fit.
+const MANY_CHUNKS: [u64; 10] = [64, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
+
+/// Cuts to try: every chunkable axis in about these many chunks.
+fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Option<Chunking>> {
     let lanes = chip.pcu.lanes.values().max().copied().unwrap_or(1);
-    let mut list = vec![None];
+    let mut list = Vec::new();
+    if counts.contains(&1) {
+        list.push(None);
+    }
     for (index, axis) in graph.axes.iter().enumerate() {
         let grain = if axis.grain >= lanes { axis.grain } else { axis.grain * lanes.div_ceil(axis.grain) };
         let mut last = axis.extent;
-        for count in COUNTS {
+        for &count in counts {
             let width = axis.extent.div_ceil(count).next_multiple_of(grain);
             if width < last {
                 list.push(Some(Chunking { axis: index, extent: axis.extent, width }));
@@ -93,8 +114,7 @@ const MOST_TOKEN_ROWS: u64 = 16 * 1024;
 
 /// Token sizes to try: numbers of row grains that divide the rows with little padding.
 fn token_sizes(rows: u64, grains: &[u64]) -> Vec<u64> {
-    const LADDER: [u64; 26] =
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 19, 20, 22, 24, 27, 32, 43, 48, 64, 128, 256];
+    const LADDER: [u64; 20] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 19, 22, 27, 32, 43, 64, 128, 256];
     let mut sizes: Vec<u64> = Vec::new();
     for &grain in grains {
         let all = rows.div_ceil(grain);
@@ -121,6 +141,7 @@ struct Best {
     estimate: Estimate,
 }
 
+#[derive(Debug)]
 struct Search<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
@@ -136,6 +157,9 @@ impl Search<'_> {
         let grains = bases.row_grains();
         // Half the time the section's tensors need off chip: faster stages would only wait.
         let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
+        let weights: u64 =
+            graph.stages.iter().filter_map(|s| s.weight).map(|w| graph.workload.tensors[w].stored_bytes()).sum();
+        let weights_fit = weights <= chip.sram_bytes();
         for token_rows in token_sizes(graph.rows, &grains) {
             let tokens = graph.rows.div_ceil(token_rows);
             for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
@@ -144,21 +168,26 @@ impl Search<'_> {
                 }
                 let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };
                 let roles = StageRoles::new(graph, &nest);
+                if order == LoopOrder::TokenOuter && !weights_fit {
+                    continue;
+                }
                 for private in [true, false] {
-                    if !private && !bases.has_masks() {
-                        continue;
-                    }
                     let stages: Vec<StageCandidates> = (0..graph.stages.len())
                         .map(|s| stage_candidates(chip, graph, &bases, &nest, &roles, s, private))
                         .collect();
                     let Some(picked) = allocate(&stages, chip.pcus(), floor_cycles) else { continue };
-                    self.try_residencies(nest, &roles, &picked);
+                    let fits = self.try_residencies(nest, &roles, &picked);
+                    // Private copies of the activations may be what did not fit.
+                    if fits || !bases.has_masks() {
+                        break;
+                    }
                 }
             }
         }
     }
 
-    fn try_residencies(&mut self, nest: Nest, roles: &StageRoles, picked: &[Candidate]) {
+    fn try_residencies(&mut self, nest: Nest, roles: &StageRoles, picked: &[Candidate]) -> bool {
+        let mut fits_at_all = false;
         let mappings: Vec<Mapping> = picked.iter().map(|c| c.mapping).collect();
         let extents: Vec<StageExtents> = picked.iter().map(|c| c.extents).collect();
         let choices: &[(bool, bool)] = if nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
@@ -195,11 +224,13 @@ impl Search<'_> {
             if needed > most {
                 continue;
             }
+            fits_at_all = true;
             let estimate = estimate(self.chip, self.graph, &nest, &list, picked, self.tiers);
             if self.best.as_ref().is_none_or(|best| estimate.cycles < best.estimate.cycles) {
                 self.best = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
             }
         }
+        fits_at_all
     }
 }
 
@@ -233,12 +264,18 @@ fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: Best) -> SectionPl
             Mapping::Simd(_) => Vec::new(),
         })
         .collect();
-    let extents: Vec<StageExtents> = best.picked.iter().map(|c| c.extents).collect();
+    let extents: Vec<StageExtents> = mappings
+        .iter()
+        .enumerate()
+        .map(|(s, mapping)| match mapping {
+            Mapping::Gemm(m) => bases.extents(s, m, &work[s]),
+            Mapping::Simd(_) => StageExtents::default(),
+        })
+        .collect();
     let buffers = buffers(chip, graph, &best.nest, &roles, &best.residency, &mappings, &extents);
     SectionPlan {
         nest: best.nest,
         roles,
-        residency: best.residency,
         mappings,
         work,
         buffers,

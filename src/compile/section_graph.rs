@@ -6,6 +6,8 @@ use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 use crate::index::Id;
 
+use super::nest::Chunking;
+
 /// One stage: a main operator and the elementwise functions that run in its tail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageSpec {
@@ -115,6 +117,12 @@ impl<'a> SectionGraph<'a> {
     /// The type a stage computes in: that of its first operand.
     pub fn stage_dtype(&self, stage: usize) -> Dtype {
         self.dtype(self.stages[stage].activations[0])
+    }
+
+    /// Whether a cut runs along the K axis of a GEMM stage, so that it accumulates over chunks.
+    pub fn is_k_cut(&self, chunking: Option<Chunking>, stage: usize) -> bool {
+        let spec = &self.stages[stage];
+        chunking.is_some_and(|c| spec.weight.is_some() && self.column_axis(spec.activations[0]) == Some(c.axis))
     }
 
     /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.

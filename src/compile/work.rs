@@ -36,8 +36,9 @@ impl StageWork {
     ) -> Self {
         let spec = &graph.stages[index];
         let dtype: Dtype = graph.stage_dtype(index);
+        let partials = graph.is_k_cut(nest.chunking, index);
         let shape = match &mapping {
-            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64),
+            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials),
             Mapping::Simd(_) => None,
         };
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };

@@ -16,6 +16,8 @@ pub struct BlockMask {
     block_columns: u64,
     words_per_column: usize,
     bits: BitVec<u64, Lsb0>,
+    kept_blocks: u64,
+    stored_elements: u64,
 }
 
 impl BlockMask {
@@ -44,13 +46,18 @@ impl BlockMask {
         let (block_rows, block_columns) = block;
         let words_per_column = rows.div_ceil(block_rows).div_ceil(64) as usize;
         let words = words_per_column * columns.div_ceil(block_columns) as usize;
-        Self { rows, columns, block_rows, block_columns, words_per_column, bits: BitVec::repeat(false, words * 64) }
+        let bits = BitVec::repeat(false, words * 64);
+        Self { rows, columns, block_rows, block_columns, words_per_column, bits, kept_blocks: 0, stored_elements: 0 }
     }
 
     /// Marks block (`k`, `n`) as stored.
     pub fn keep(&mut self, k: u64, n: u64) {
         let at = n as usize * self.words_per_column * 64 + k as usize;
-        self.bits.set(at, true);
+        if !self.bits.replace(at, true) {
+            self.kept_blocks += 1;
+            let height = self.block_rows.min(self.rows - k * self.block_rows);
+            self.stored_elements += height * self.block_columns.min(self.columns - n * self.block_columns);
+        }
     }
 
     /// Matrix rows (K of the GEMM).
@@ -94,28 +101,25 @@ impl BlockMask {
         self.column_words(n)[(k / 64) as usize] >> (k % 64) & 1 == 1
     }
 
-    /// Matrix rows covered by the kept blocks among K blocks `range` of a bit column.
-    pub fn rows_in(&self, words: &[u64], range: std::ops::Range<u64>) -> u64 {
-        let blocks = count_ones_in(words, range.clone());
+    /// Matrix rows covered by the kept blocks among K blocks `range` of a bit column, of which `words` holds the
+    /// words from `first_word` on.
+    pub fn rows_in(&self, words: &[u64], first_word: u64, range: std::ops::Range<u64>) -> u64 {
+        let shift = first_word * 64;
+        let blocks = count_ones_in(words, range.start - shift..range.end - shift);
         let last = self.k_blocks() - 1;
         let ragged = self.k_blocks() * self.block_rows - self.rows;
-        let has_last = range.contains(&last) && words[(last / 64) as usize] >> (last % 64) & 1 == 1;
+        let has_last = range.contains(&last) && words[(last / 64 - first_word) as usize] >> (last % 64) & 1 == 1;
         blocks * self.block_rows - if has_last { ragged } else { 0 }
     }
 
     /// Kept blocks.
     pub fn kept_blocks(&self) -> u64 {
-        self.bits.as_raw_slice().iter().map(|word| u64::from(word.count_ones())).sum()
+        self.kept_blocks
     }
 
     /// Elements in kept blocks (ragged edges counted as they are).
     pub fn stored_elements(&self) -> u64 {
-        (0..self.n_blocks())
-            .map(|n| {
-                let width = self.block_columns.min(self.columns - n * self.block_columns);
-                self.rows_in(self.column_words(n), 0..self.k_blocks()) * width
-            })
-            .sum()
+        self.stored_elements
     }
 
     /// Bytes of metadata in the smaller of two formats: one bit a block, or BSR (2-byte row indices, or 4-byte when
@@ -123,7 +127,7 @@ impl BlockMask {
     pub fn metadata_bytes(&self) -> u64 {
         let bitmap = (self.k_blocks() * self.n_blocks()).div_ceil(8);
         let index_bytes = if self.k_blocks() <= 1 << 16 { 2 } else { 4 };
-        let bsr = self.kept_blocks() * index_bytes + (self.n_blocks() + 1) * 4;
+        let bsr = self.kept_blocks * index_bytes + (self.n_blocks() + 1) * 4;
         bitmap.min(bsr)
     }
 }
@@ -159,7 +163,7 @@ mod tests {
     fn ragged_edges_count_as_they_are() {
         let mask = BlockMask::random(20, 10, (16, 4), 1.0, 1);
         assert_eq!(mask.stored_elements(), 200);
-        assert_eq!(mask.rows_in(mask.column_words(0), 1..2), 4);
+        assert_eq!(mask.rows_in(mask.column_words(0), 0, 1..2), 4);
     }
 
     #[test]

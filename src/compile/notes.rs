@@ -1,0 +1,120 @@
+//! What the compiler tells the user: why something does not fit, and what a mapping had to give up.
+
+use crate::arch::Chip;
+use crate::diagnostics::Diagnostic;
+use crate::units::MIB;
+use crate::workload::Workload;
+
+use super::buffers::{BufferRole, BufferSpec};
+use super::configuration::Section;
+use super::estimate::{Stream, streams};
+use super::fuse::Unplannable;
+use super::nest::Cadence;
+use super::plan::{NoPlan, SectionPlan};
+use super::section_graph::SectionGraph;
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
+}
+
+/// An operator that cannot run even alone.
+pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Diagnostic {
+    let operator = &workload.operators[failed.operator];
+    let name = &operator.name;
+    match failed.reason {
+        NoPlan::Dtype(dtype) => {
+            let known: Vec<&str> = chip.pcu.lanes.keys().map(|d| d.name()).collect();
+            Diagnostic::new(format!("operator `{name}` computes in {dtype}, which a PCU of {} lacks", chip.name))
+                .with_help(format!("use one of {}, or add it to `pcu.lanes` of the chip", known.join(", ")))
+        }
+        NoPlan::Sram(bytes) => Diagnostic::new(format!(
+            "operator `{name}` needs {:.2} MiB of PMU at the least, {} has {:.2} MiB: short by {:.2} MiB",
+            mib(bytes),
+            chip.name,
+            mib(chip.sram_bytes()),
+            mib(bytes.saturating_sub(chip.sram_bytes())),
+        ))
+        .with_help("make its rows or columns smaller, or raise `pmu.capacity_bytes` or the number of PMUs"),
+        NoPlan::Pcus(least) => Diagnostic::new(format!(
+            "operator `{name}` needs {least} PCUs at the least, {} has {}",
+            chip.name,
+            chip.pcus()
+        ))
+        .with_help("raise the number of PCUs in `grid`, or `pcu.stages`"),
+    }
+}
+
+/// A plan that placement could not carry out.
+pub fn unplaceable(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Diagnostic {
+    let names: Vec<&str> = graph.operators.iter().map(|&op| graph.workload.operators[op].name.as_str()).collect();
+    let banks: u64 = plan.buffers.iter().map(|b| b.total_banks(chip)).sum();
+    let streams = streams(graph, &plan.nest, &plan.buffers).len();
+    Diagnostic::new(format!(
+        "section `{}` cannot be placed on {}: it wants {banks} of {} PMU banks and {streams} of {} address generators",
+        names.join("+"),
+        chip.name,
+        chip.pmus() * chip.pmu.banks,
+        chip.grid.ags(),
+    ))
+    .with_help("raise the number of PMUs, `pmu.banks` or the address generators in `grid`")
+}
+
+/// Sentences on tensors that a section moves more than once, and why.
+pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Vec<String> {
+    let repeated: Vec<Stream> =
+        streams(graph, &plan.nest, &plan.buffers).into_iter().filter(|s| s.passes > 1).collect();
+    if repeated.is_empty() {
+        return Vec::new();
+    }
+    let workload = graph.workload;
+    let names: Vec<&str> = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
+    let moved: Vec<String> = repeated
+        .iter()
+        .map(|s| format!("`{}` ({:.1} MiB) {} times", workload.tensors[s.tensor].name, mib(s.tensor_bytes), s.passes))
+        .collect();
+    let nest = &plan.nest;
+    let once = sram_to_read_once(chip, graph, plan);
+    let weights: u64 = graph.stages.iter().filter_map(|s| s.weight).map(|w| workload.tensors[w].stored_bytes()).sum();
+    vec![format!(
+        "section `{}` reads {}: keeping activations and fp32 partial sums of all {} rows beside two weight chunks needs \
+         {:.1} MiB, keeping all weights {:.1} MiB, and {} has {:.1} MiB; {} rows at a time fit",
+        names.join("+"),
+        moved.join(" and "),
+        nest.rows,
+        mib(once),
+        mib(weights),
+        chip.name,
+        mib(chip.sram_bytes()),
+        (nest.block_tokens * nest.token_rows).min(nest.rows),
+    )]
+}
+
+/// PMU bytes the same plan would take with every row in one block.
+fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> u64 {
+    let tokens = plan.nest.tokens();
+    let grown = |buffer: &BufferSpec| {
+        let holds_block = match buffer.role {
+            BufferRole::Home { .. } | BufferRole::Partial { .. } => true,
+            BufferRole::Operand { tensor, .. } => {
+                graph.producer(tensor).is_none() && buffer.cadence == Cadence::Token && buffer.depth >= plan.nest.block_tokens
+            }
+            BufferRole::Weight { .. } | BufferRole::Store { .. } => false,
+        };
+        let depth = if holds_block { tokens } else { buffer.depth };
+        BufferSpec { depth, ..*buffer }.total_banks(chip)
+    };
+    plan.buffers.iter().map(grown).sum::<u64>() * chip.pmu.bank_bytes()
+}
+
+/// A fused run that still has several sections.
+pub fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section]) -> String {
+    let names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
+    format!(
+        "the fused run of {} operators has {} sections ({}): on {} this is estimated faster than fewer, larger ones, or those \
+         do not fit",
+        workload.operators.len(),
+        sections.len(),
+        names.join(" | "),
+        chip.name,
+    )
+}
