@@ -1,1 +1,178 @@
-//! (room to be furnished)
+//! What is told to a user whose input cannot be used: what is wrong, where, and what to change.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// The place in a text that a diagnostic is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// File name as the user gave it, or `command line`.
+    pub path: String,
+    /// The whole text.
+    pub text: Arc<str>,
+    /// The bytes of the text that are wrong.
+    pub span: Range<usize>,
+    /// A few words beside them.
+    pub label: String,
+}
+
+impl Origin {
+    /// Line and column, both from 1; columns count characters.
+    pub fn line_column(&self) -> (usize, usize) {
+        let start = char_floor(&self.text, self.span.start);
+        let before = &self.text[..start];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+/// One error about what a user gave: what was found and expected, where, and what to change.
+///
+/// `Display` is one line; [`Diagnostic::render`] shows the source line too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    // Boxed: results carry it, and errors are rare.
+    parts: Box<Parts>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Parts {
+    title: String,
+    origin: Option<Origin>,
+    help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A diagnostic that says what is wrong.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { parts: Box::new(Parts { title: title.into(), origin: None, help: None }) }
+    }
+
+    /// Adds where it is wrong.
+    #[must_use]
+    pub fn with_origin(mut self, origin: Origin) -> Self {
+        self.parts.origin = Some(origin);
+        self
+    }
+
+    /// Adds what to change.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.parts.help = Some(help.into());
+        self
+    }
+
+    /// What is wrong.
+    pub fn title(&self) -> &str {
+        &self.parts.title
+    }
+
+    /// Where it is wrong, if it is in a text.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.parts.origin.as_ref()
+    }
+
+    /// What to change, if that is known.
+    pub fn help(&self) -> Option<&str> {
+        self.parts.help.as_deref()
+    }
+
+    /// The diagnostic with its source line, for people. `styled` adds terminal colours.
+    pub fn render(&self, styled: bool) -> String {
+        let title = Level::ERROR.primary_title(self.title());
+        let mut groups = vec![match self.origin() {
+            Some(origin) => title.element(snippet(origin)),
+            None => Group::with_title(title),
+        }];
+        if let Some(help) = self.help() {
+            groups.push(Group::with_title(Level::HELP.secondary_title(help)));
+        }
+        let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+        renderer.render(&groups)
+    }
+}
+
+impl std::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(origin) = self.origin() {
+            let (line, column) = origin.line_column();
+            write!(f, "{}:{line}:{column}: ", origin.path)?;
+        }
+        f.write_str(self.title())
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+fn snippet(origin: &Origin) -> Snippet<'_, annotate_snippets::Annotation<'_>> {
+    let start = char_floor(&origin.text, origin.span.start);
+    let end = char_floor(&origin.text, origin.span.end).max(start);
+    let annotation = AnnotationKind::Primary.span(start..end);
+    let annotation = if origin.label.is_empty() { annotation } else { annotation.label(&origin.label) };
+    Snippet::source(&*origin.text).path(&origin.path).annotation(annotation)
+}
+
+/// The last character boundary at or before `at`.
+fn char_floor(text: &str, at: usize) -> usize {
+    text.floor_char_boundary(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Diagnostic {
+        Diagnostic::new("`pmu.banks` must be from 1 to 65536, found 0")
+            .with_origin(Origin {
+                path: "arch/a.toml".into(),
+                text: "[pmu]\nbanks = 0\n".into(),
+                span: 14..15,
+                label: "expected 1 to 65536".into(),
+            })
+            .with_help("give the memory unit at least one bank")
+    }
+
+    #[test]
+    fn renders_with_source_line() {
+        insta::assert_snapshot!(example().render(false), @r#"
+error: `pmu.banks` must be from 1 to 65536, found 0
+ --> arch/a.toml:2:9
+  |
+2 | banks = 0
+  |         ^ expected 1 to 65536
+  |
+help: give the memory unit at least one bank
+"#);
+    }
+
+    #[test]
+    fn displays_on_one_line() {
+        assert_eq!(example().to_string(), "arch/a.toml:2:9: `pmu.banks` must be from 1 to 65536, found 0");
+        assert_eq!(Diagnostic::new("no fit").to_string(), "no fit");
+    }
+
+    #[test]
+    fn renders_without_source() {
+        insta::assert_snapshot!(Diagnostic::new("no fit").with_help("use less").render(false), @r#"
+error: no fit
+ |
+help: use less
+"#);
+    }
+
+    #[test]
+    fn any_span_renders() {
+        for text in ["", "é", "a\r\nb", "\u{feff}x"] {
+            for start in 0..6 {
+                for end in 0..6 {
+                    let origin = Origin { path: "x".into(), text: text.into(), span: start..end, label: String::new() };
+                    let diagnostic = Diagnostic::new("t").with_origin(origin);
+                    assert!(diagnostic.render(true).contains('t'));
+                    assert!(diagnostic.to_string().ends_with('t'));
+                }
+            }
+        }
+    }
+}

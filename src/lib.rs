@@ -16,6 +16,7 @@ pub mod cli;
 pub mod compile;
 pub mod diagnostics;
 pub mod index;
+pub mod input;
 pub mod report;
 pub mod sim;
 pub mod sparsity;

@@ -1,5 +1,84 @@
 //! Operator graphs: read from `workloads/*.toml`, shapes inferred and checked.
+//!
+//! `docs/workload-format.md` describes the file.
 
+mod declare;
 mod graph;
+mod infer;
+mod link;
+mod masks;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use petgraph::graph::DiGraph;
 
 pub use graph::{Operator, OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
+
+use crate::diagnostics::Diagnostic;
+use crate::index::{Id, IndexVec};
+use crate::input::{Override, Root, Source};
+use masks::MaskMaker;
+use spec::WorkloadSpec;
+
+/// Reads a workload file, with the `workload.` overrides among `sets` applied. `seed` goes into every random mask.
+pub fn load(path: &Path, sets: &[Override], seed: u64) -> Result<Workload, Diagnostic> {
+    resolve(&Source::open(path, Root::Workload, sets)?, seed)
+}
+
+/// Reads a workload from a text; `name` stands for the file in errors.
+pub fn parse(name: &str, text: &str, sets: &[Override], seed: u64) -> Result<Workload, Diagnostic> {
+    resolve(&Source::new(name, text, Root::Workload, sets)?, seed)
+}
+
+fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
+    let spec: WorkloadSpec = source.read()?;
+    source.count("schema", &spec.schema, 1..=1)?;
+    let name = source.name("name", &spec.name)?;
+    let dims = declare::dims(source, &spec)?;
+    let mut drafts = declare::tensors(source, &spec, &dims)?;
+    let linked = link::link(source, &spec, &mut drafts)?;
+    let order = link::order(source, &linked, &drafts)?;
+    let roles = infer::roles(source, &linked, &drafts)?;
+    let shapes = infer::shapes(source, &linked, &order, &drafts)?;
+    infer::totals(source, &linked, &drafts, &shapes)?;
+
+    let mut masks = MaskMaker::new(source, seed);
+    let mut tensors = IndexVec::new();
+    for ((draft, &role), &(rows, columns)) in drafts.values().zip(&roles).zip(&shapes) {
+        let mask = match &draft.sparsity {
+            Some(sparsity) => Some(masks.mask(&draft.name, (rows, columns), sparsity)?),
+            None => None,
+        };
+        tensors.push(Tensor { name: draft.name.clone(), rows, columns, dtype: draft.dtype, role, mask });
+    }
+    let operators: IndexVec<OperatorId, Operator> = order
+        .iter()
+        .map(|&index| Operator {
+            name: linked[index].name.clone(),
+            kind: linked[index].kind,
+            inputs: linked[index].inputs.iter().map(|&input| TensorId::from_index(input)).collect(),
+            output: TensorId::from_index(linked[index].output),
+        })
+        .collect();
+    let graph = graph_of(&operators, tensors.len());
+    Ok(Workload { name, dims, tensors, operators, graph })
+}
+
+/// Operators as nodes, in order, and an edge for every tensor from its producer to each of its consumers.
+fn graph_of(operators: &IndexVec<OperatorId, Operator>, tensors: usize) -> DiGraph<OperatorId, TensorId> {
+    let mut graph = DiGraph::new();
+    let mut producer = vec![None; tensors];
+    for (id, operator) in operators.iter_enumerated() {
+        let node = graph.add_node(id);
+        for (position, &input) in operator.inputs.iter().enumerate() {
+            if let Some(from) = producer[input.index()].filter(|_| !operator.inputs[..position].contains(&input)) {
+                graph.add_edge(from, node, input);
+            }
+        }
+        producer[operator.output.index()] = Some(node);
+    }
+    graph
+}

@@ -1,0 +1,206 @@
+//! From a chip file as read to a chip: every value in range, every cross-check made.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+
+use super::grid::grid;
+use super::limits;
+use super::spec::{ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, TierSpec};
+use super::{Chip, Energy, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, TierId};
+use crate::diagnostics::Diagnostic;
+use crate::index::IndexVec;
+use crate::input::{Real, Source};
+use crate::units::Dtype;
+
+/// Functions a PCU can run as a SIMD pipeline; the keys of `pcu.simd_stages`.
+pub(crate) const FUNCTIONS: [&str; 10] =
+    ["gelu", "relu", "silu", "sigmoid", "tanh", "add", "mul", "softmax", "layer_norm", "rms_norm"];
+
+/// Checks a chip file and resolves it.
+pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic> {
+    source.count("schema", &spec.schema, 1..=1)?;
+    let name = source.name("name", &spec.name)?;
+    let clock_ghz = source.real("clock_ghz", &spec.clock_ghz, limits::CLOCK_GHZ)?;
+    Ok(Chip {
+        name,
+        clock_hz: (clock_ghz * 1e9).round() as u64,
+        grid: grid(source, &spec.grid)?,
+        pcu: pcu(source, &spec.pcu)?,
+        pmu: pmu(source, &spec.pmu)?,
+        network: network(source, &spec.network)?,
+        ag_bytes_per_cycle: source.count("ag.bytes_per_cycle", &spec.ag.bytes_per_cycle, limits::WIDTH_BYTES)?,
+        memory: memory(source, &spec.memory)?,
+        launch: launch(source, &spec.launch)?,
+        energy: energy(source, &spec.energy, &spec.pcu)?,
+    })
+}
+
+fn pcu(source: &Source, spec: &PcuSpec) -> Result<Pcu, Diagnostic> {
+    let mut lanes = BTreeMap::new();
+    for (key, value) in spec.lanes.get_ref() {
+        let dtype = dtype(source, "pcu.lanes", key)?;
+        lanes.insert(dtype, source.count(&format!("pcu.lanes.{dtype}"), value, limits::LANES)?);
+    }
+    if lanes.is_empty() {
+        return Err(source.error(
+            spec.lanes.span(),
+            "`pcu.lanes` names no data type",
+            "expected bf16 = ... or another",
+        ));
+    }
+    let mut simd_stages = BTreeMap::new();
+    for (key, value) in &spec.simd_stages {
+        let function = key_of(source, "pcu.simd_stages", key, &FUNCTIONS)?;
+        let field = format!("pcu.simd_stages.{}", key.get_ref());
+        simd_stages.insert(FUNCTIONS[function].to_owned(), source.count(&field, value, limits::STAGES)?);
+    }
+    Ok(Pcu {
+        lanes,
+        stages: source.count("pcu.stages", &spec.stages, limits::STAGES)?,
+        accumulator_sets: source.count("pcu.accumulator_sets", &spec.accumulator_sets, limits::ACCUMULATOR_SETS)?,
+        tail_elements: source.count("pcu.tail_elements", &spec.tail_elements, limits::LANES)?,
+        vector_inputs: source.count("pcu.vector_inputs", &spec.vector_inputs, limits::PORTS)?,
+        vector_outputs: source.count("pcu.vector_outputs", &spec.vector_outputs, limits::PORTS)?,
+        simd_stages,
+    })
+}
+
+fn pmu(source: &Source, spec: &PmuSpec) -> Result<Pmu, Diagnostic> {
+    let pmu = Pmu {
+        capacity_bytes: source.count("pmu.capacity_bytes", &spec.capacity_bytes, limits::PMU_BYTES)?,
+        banks: source.count("pmu.banks", &spec.banks, limits::BANKS)?,
+        read_ports: source.count("pmu.read_ports", &spec.read_ports, limits::PORTS)?,
+        write_ports: source.count("pmu.write_ports", &spec.write_ports, limits::PORTS)?,
+        port_bytes: source.count("pmu.port_bytes", &spec.port_bytes, limits::WIDTH_BYTES)?,
+    };
+    if !pmu.capacity_bytes.is_multiple_of(pmu.banks) {
+        let title = format!(
+            "`pmu.banks` must divide `pmu.capacity_bytes`: {} is not a multiple of {}",
+            pmu.capacity_bytes, pmu.banks
+        );
+        let spans = [spec.banks.span(), spec.capacity_bytes.span()];
+        return Err(source.error_among(&spans, title, "banks of unequal size"));
+    }
+    Ok(pmu)
+}
+
+fn network(source: &Source, spec: &NetworkSpec) -> Result<Network, Diagnostic> {
+    let hop_cycles = source.count("network.hop_cycles", &spec.hop_cycles, limits::HOP_CYCLES)?;
+    let die_hop_cycles = match &spec.die_hop_cycles {
+        Some(value) => source.count("network.die_hop_cycles", value, limits::HOP_CYCLES)?,
+        None => hop_cycles,
+    };
+    let network = Network {
+        flit_bytes: source.count("network.flit_bytes", &spec.flit_bytes, limits::WIDTH_BYTES)?,
+        links_per_direction: source.count("network.links_per_direction", &spec.links_per_direction, limits::PORTS)?,
+        hop_cycles,
+        die_hop_cycles,
+        fifo_depth_flits: source.count("network.fifo_depth_flits", &spec.fifo_depth_flits, limits::FLITS)?,
+        max_packet_flits: source.count("network.max_packet_flits", &spec.max_packet_flits, limits::FLITS)?,
+    };
+    if let Some(die_hop) = spec.die_hop_cycles.as_ref().filter(|_| die_hop_cycles < hop_cycles) {
+        let title = format!(
+            "`network.die_hop_cycles` must be at least `network.hop_cycles`: found {die_hop_cycles} and {hop_cycles}"
+        );
+        let spans = [die_hop.span(), spec.hop_cycles.span()];
+        return Err(source.error_among(&spans, title, "a hop between dies is never shorter"));
+    }
+    Ok(network)
+}
+
+fn memory(source: &Source, spec: &Spanned<Vec<TierSpec>>) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
+    let mut tiers: IndexVec<TierId, Tier> = IndexVec::new();
+    for tier in spec.get_ref() {
+        let name = source.name("memory.name", &tier.name)?;
+        if tiers.iter().any(|earlier| earlier.name == name) {
+            let title = format!("two memory tiers are named {name:?}");
+            return Err(source.error(tier.name.span(), title, "the second of them"));
+        }
+        let field = |key: &str| format!("memory.{name}.{key}");
+        let bandwidth =
+            source.real(&field("bandwidth_gb_per_s"), &tier.bandwidth_gb_per_s, limits::BANDWIDTH_GB_PER_S)?;
+        tiers.push(Tier {
+            channels: source.count(&field("channels"), &tier.channels, limits::CHANNELS)?,
+            bandwidth_bytes_per_s: (bandwidth * 1e9).round() as u64,
+            latency_ns: source.real(&field("latency_ns"), &tier.latency_ns, limits::LATENCY_NS)?,
+            burst_bytes: source.count(&field("burst_bytes"), &tier.burst_bytes, limits::BURST_BYTES)?,
+            interleave_bytes: source.count(&field("interleave_bytes"), &tier.interleave_bytes, limits::BURST_BYTES)?,
+            capacity_bytes: source.count(&field("capacity_bytes"), &tier.capacity_bytes, limits::TIER_BYTES)?,
+            pj_per_bit: source.real(&field("pj_per_bit"), &tier.pj_per_bit, limits::ENERGY)?,
+            name: name.clone(),
+        });
+        let (burst, interleave) = (tier.burst_bytes.get_ref().0, tier.interleave_bytes.get_ref().0);
+        if interleave % burst != 0 {
+            let (burst_field, interleave_field) = (field("burst_bytes"), field("interleave_bytes"));
+            let title = format!(
+                "`{interleave_field}` must be a multiple of `{burst_field}`: {interleave} is not a multiple of {burst}"
+            );
+            let spans = [tier.interleave_bytes.span(), tier.burst_bytes.span()];
+            return Err(source.error_among(&spans, title, "bursts would straddle channels"));
+        }
+    }
+    if tiers.is_empty() {
+        return Err(source.error(spec.span(), "`memory` has no tier", "expected at least one"));
+    }
+    if tiers.len() > limits::MAX_TIERS {
+        let title = format!("`memory` has {} tiers, at most {} are possible", tiers.len(), limits::MAX_TIERS);
+        return Err(source.error(spec.span(), title, "too many"));
+    }
+    Ok(tiers)
+}
+
+fn launch(source: &Source, spec: &LaunchSpec) -> Result<Launch, Diagnostic> {
+    let known = [("software", Orchestration::Software), ("hardware", Orchestration::Hardware)];
+    let chosen = source.keyword("launch.orchestration", &spec.orchestration, &known.map(|(name, _)| name))?;
+    let times = |table: &str, spec: &LaunchTimesSpec| -> Result<LaunchTimes, Diagnostic> {
+        let time =
+            |key: &str, value: &Spanned<Real>| source.real(&format!("launch.{table}.{key}"), value, limits::LAUNCH_US);
+        Ok(LaunchTimes {
+            program_load_us: time("program_load_us", &spec.program_load_us)?,
+            argument_load_us: time("argument_load_us", &spec.argument_load_us)?,
+            execute_us: time("execute_us", &spec.execute_us)?,
+        })
+    };
+    Ok(Launch {
+        orchestration: known[chosen].1,
+        software: times("software", &spec.software)?,
+        hardware: times("hardware", &spec.hardware)?,
+        program_bytes_per_unit: source.count(
+            "launch.program_bytes_per_unit",
+            &spec.program_bytes_per_unit,
+            limits::PROGRAM_BYTES,
+        )?,
+    })
+}
+
+fn energy(source: &Source, spec: &EnergySpec, pcu: &PcuSpec) -> Result<Energy, Diagnostic> {
+    let mut mac_pj = BTreeMap::new();
+    for (key, value) in spec.mac_pj.get_ref() {
+        let dtype = dtype(source, "energy.mac_pj", key)?;
+        mac_pj.insert(dtype, source.real(&format!("energy.mac_pj.{dtype}"), value, limits::ENERGY)?);
+    }
+    for (key, _) in pcu.lanes.get_ref() {
+        if !spec.mac_pj.get_ref().contains_key(key) {
+            let title = format!("`energy.mac_pj.{0}` is missing: `pcu.lanes` has {0}", key.get_ref());
+            let spans = [spec.mac_pj.span(), key.span()];
+            return Err(source.error_among(&spans, title, format!("expected {} = ...", key.get_ref())));
+        }
+    }
+    let real = |key: &str, value: &Spanned<Real>| source.real(&format!("energy.{key}"), value, limits::ENERGY);
+    Ok(Energy {
+        mac_pj,
+        sram_pj_per_byte: real("sram_pj_per_byte", &spec.sram_pj_per_byte)?,
+        network_pj_per_bit_hop: real("network_pj_per_bit_hop", &spec.network_pj_per_bit_hop)?,
+        static_w: real("static_w", &spec.static_w)?,
+    })
+}
+
+fn dtype(source: &Source, table: &str, key: &Spanned<String>) -> Result<Dtype, Diagnostic> {
+    key_of(source, table, key, &Dtype::ALL.map(Dtype::name)).map(|index| Dtype::ALL[index])
+}
+
+/// The index among `known` of a key of a table whose keys are closed.
+fn key_of(source: &Source, table: &str, key: &Spanned<String>, known: &[&str]) -> Result<usize, Diagnostic> {
+    source.key(&format!("{table}.{}", key.get_ref()), key, known)
+}

@@ -1,0 +1,147 @@
+//! A chip file as it is read: one field a key, nothing checked yet.
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::input::{Count, Real};
+
+/// A table from names to values, both with their places in the file.
+pub(super) type Named<T> = IndexMap<Spanned<String>, Spanned<T>>;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct ChipSpec {
+    pub(super) schema: Spanned<Count>,
+    pub(super) name: Spanned<String>,
+    pub(super) clock_ghz: Spanned<Real>,
+    pub(super) grid: GridSpec,
+    pub(super) pcu: PcuSpec,
+    pub(super) pmu: PmuSpec,
+    pub(super) network: NetworkSpec,
+    pub(super) ag: AgSpec,
+    pub(super) memory: Spanned<Vec<TierSpec>>,
+    pub(super) launch: LaunchSpec,
+    pub(super) energy: EnergySpec,
+}
+
+/// `[grid]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct GridSpec {
+    pub(super) columns: Spanned<Count>,
+    pub(super) rows: Spanned<Count>,
+    pub(super) pattern: Spanned<Vec<Spanned<String>>>,
+    pub(super) tile_columns: Option<Spanned<Count>>,
+    pub(super) tile_rows: Option<Spanned<Count>>,
+    pub(super) die_columns: Option<Spanned<Count>>,
+    pub(super) die_rows: Option<Spanned<Count>>,
+    pub(super) agcus: Spanned<EdgesSpec>,
+}
+
+/// `[grid.agcus]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct EdgesSpec {
+    pub(super) left: Option<EdgeSpec>,
+    pub(super) right: Option<EdgeSpec>,
+    pub(super) top: Option<EdgeSpec>,
+    pub(super) bottom: Option<EdgeSpec>,
+}
+
+/// One edge of `[grid.agcus]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct EdgeSpec {
+    pub(super) first: Option<Spanned<Count>>,
+    pub(super) every: Option<Spanned<Count>>,
+    pub(super) count: Option<Spanned<Count>>,
+    pub(super) ags: Spanned<Count>,
+}
+
+/// `[pcu]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct PcuSpec {
+    pub(super) lanes: Spanned<Named<Count>>,
+    pub(super) stages: Spanned<Count>,
+    pub(super) accumulator_sets: Spanned<Count>,
+    pub(super) tail_elements: Spanned<Count>,
+    pub(super) vector_inputs: Spanned<Count>,
+    pub(super) vector_outputs: Spanned<Count>,
+    pub(super) simd_stages: Named<Count>,
+}
+
+/// `[pmu]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct PmuSpec {
+    pub(super) capacity_bytes: Spanned<Count>,
+    pub(super) banks: Spanned<Count>,
+    pub(super) read_ports: Spanned<Count>,
+    pub(super) write_ports: Spanned<Count>,
+    pub(super) port_bytes: Spanned<Count>,
+}
+
+/// `[network]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct NetworkSpec {
+    pub(super) flit_bytes: Spanned<Count>,
+    pub(super) links_per_direction: Spanned<Count>,
+    pub(super) hop_cycles: Spanned<Count>,
+    pub(super) die_hop_cycles: Option<Spanned<Count>>,
+    pub(super) fifo_depth_flits: Spanned<Count>,
+    pub(super) max_packet_flits: Spanned<Count>,
+}
+
+/// `[ag]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct AgSpec {
+    pub(super) bytes_per_cycle: Spanned<Count>,
+}
+
+/// `[[memory]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct TierSpec {
+    pub(super) name: Spanned<String>,
+    pub(super) channels: Spanned<Count>,
+    pub(super) bandwidth_gb_per_s: Spanned<Real>,
+    pub(super) latency_ns: Spanned<Real>,
+    pub(super) burst_bytes: Spanned<Count>,
+    pub(super) interleave_bytes: Spanned<Count>,
+    pub(super) capacity_bytes: Spanned<Count>,
+    pub(super) pj_per_bit: Spanned<Real>,
+}
+
+/// `[launch]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct LaunchSpec {
+    pub(super) orchestration: Spanned<String>,
+    pub(super) program_bytes_per_unit: Spanned<Count>,
+    pub(super) software: LaunchTimesSpec,
+    pub(super) hardware: LaunchTimesSpec,
+}
+
+/// `[launch.software]` and `[launch.hardware]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct LaunchTimesSpec {
+    pub(super) program_load_us: Spanned<Real>,
+    pub(super) argument_load_us: Spanned<Real>,
+    pub(super) execute_us: Spanned<Real>,
+}
+
+/// `[energy]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct EnergySpec {
+    pub(super) mac_pj: Spanned<Named<Real>>,
+    pub(super) sram_pj_per_byte: Spanned<Real>,
+    pub(super) network_pj_per_bit_hop: Spanned<Real>,
+    pub(super) static_w: Spanned<Real>,
+}

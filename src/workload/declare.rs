@@ -1,0 +1,183 @@
+//! Dimensions and tensors as the file declares them.
+
+use std::ops::Range;
+
+use indexmap::IndexMap;
+use toml::Spanned;
+
+use super::TensorRole;
+use super::masks::{Sparsity, sparsity};
+use super::spec::{Extent, TensorSpec, WorkloadSpec};
+use crate::diagnostics::Diagnostic;
+use crate::input::{Count, Source, suggest};
+use crate::units::Dtype;
+
+/// The largest dimension, 2^40.
+pub(super) const MAX_DIM: u64 = 1 << 40;
+
+const ROLES: [(&str, TensorRole); 4] = [
+    ("input", TensorRole::Input),
+    ("weight", TensorRole::Weight),
+    ("intermediate", TensorRole::Intermediate),
+    ("output", TensorRole::Output),
+];
+
+/// Rows and columns.
+pub(super) type Shape = (u64, u64);
+
+/// A tensor while the graph is being put together.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) name: String,
+    /// Where it is declared, or named for the first time.
+    pub(super) span: Range<usize>,
+    pub(super) shape: Option<Shape>,
+    /// What its shape was written with.
+    pub(super) shape_spans: Vec<Range<usize>>,
+    pub(super) dtype: Dtype,
+    /// What its data type was written with.
+    pub(super) dtype_span: Option<Range<usize>>,
+    pub(super) role: Option<(TensorRole, Range<usize>)>,
+    pub(super) sparsity: Option<Sparsity>,
+    /// The operator that produces it.
+    pub(super) producer: Option<usize>,
+    /// The operators that consume it.
+    pub(super) consumers: Vec<usize>,
+}
+
+/// The name of a role in files.
+pub(super) fn role_name(role: TensorRole) -> &'static str {
+    ROLES.iter().find(|(_, known)| *known == role).map_or("", |(name, _)| name)
+}
+
+/// The data type of tensors that name none.
+pub(super) fn default_dtype(source: &Source, spec: &WorkloadSpec) -> Result<(Dtype, Option<Range<usize>>), Diagnostic> {
+    match &spec.dtype {
+        Some(word) => Ok((dtype(source, "dtype", word)?, Some(word.span()))),
+        None => Ok((Dtype::Bf16, None)),
+    }
+}
+
+fn dtype(source: &Source, field: &str, word: &Spanned<String>) -> Result<Dtype, Diagnostic> {
+    source.keyword(field, word, &Dtype::ALL.map(Dtype::name)).map(|index| Dtype::ALL[index])
+}
+
+/// `[dims]`, in range.
+pub(super) fn dims(source: &Source, spec: &WorkloadSpec) -> Result<IndexMap<String, u64>, Diagnostic> {
+    spec.dims
+        .iter()
+        .map(|(key, value)| {
+            let name = source.name("dims", key)?;
+            let size = source.count(&format!("dims.{name}"), value, 1..=MAX_DIM)?;
+            Ok((name, size))
+        })
+        .collect()
+}
+
+/// `[[tensors]]`, by name.
+pub(super) fn tensors(
+    source: &Source,
+    spec: &WorkloadSpec,
+    dims: &IndexMap<String, u64>,
+) -> Result<IndexMap<String, Draft>, Diagnostic> {
+    let (default_dtype, default_span) = default_dtype(source, spec)?;
+    let mut drafts: IndexMap<String, Draft> = IndexMap::new();
+    let mut used = vec![false; dims.len()];
+    for tensor in &spec.tensors {
+        let name = source.name("tensors.name", &tensor.name)?;
+        if drafts.contains_key(&name) {
+            let title = format!("two tensors are named {name:?}");
+            return Err(source.error(tensor.name.span(), title, "the second of them"));
+        }
+        let field = |key: &str| format!("tensors.{name}.{key}");
+        let (dtype, dtype_span) = match &tensor.dtype {
+            Some(word) => (dtype(source, &field("dtype"), word)?, Some(word.span())),
+            None => (default_dtype, default_span.clone()),
+        };
+        let role = match &tensor.role {
+            Some(word) => {
+                let index = source.keyword(&field("role"), word, &ROLES.map(|(name, _)| name))?;
+                Some((ROLES[index].1, word.span()))
+            }
+            None => None,
+        };
+        let (shape, shape_spans) = match &tensor.shape {
+            Some(spanned) => {
+                let (shape, spans) = shape(source, &field("shape"), spanned, spec, dims, &mut used)?;
+                (Some(shape), spans)
+            }
+            None => (None, Vec::new()),
+        };
+        let draft = Draft {
+            span: tensor.name.span(),
+            shape,
+            shape_spans,
+            dtype,
+            dtype_span,
+            sparsity: weight_sparsity(source, &name, tensor, role.as_ref().map(|(role, _)| *role))?,
+            role,
+            producer: None,
+            consumers: Vec::new(),
+            name: name.clone(),
+        };
+        drafts.insert(name, draft);
+    }
+    if let Some((key, _)) = spec.dims.iter().zip(&used).find(|(_, used)| !**used).map(|(entry, _)| entry) {
+        let title = format!("`dims.{}` is not used by any shape", key.get_ref());
+        return Err(source.error(key.span(), title, "in no shape").with_help("remove it, or use it in a shape"));
+    }
+    Ok(drafts)
+}
+
+fn weight_sparsity(
+    source: &Source,
+    name: &str,
+    tensor: &TensorSpec,
+    role: Option<TensorRole>,
+) -> Result<Option<Sparsity>, Diagnostic> {
+    let Some(spec) = &tensor.sparsity else { return Ok(None) };
+    if role != Some(TensorRole::Weight) {
+        let title = format!("`tensors.{name}.sparsity`: only weights can be sparse");
+        return Err(source
+            .error(spec.span(), title, format!("{name:?} is no weight"))
+            .with_help("say role = \"weight\", or remove the sparsity"));
+    }
+    sparsity(source, name, spec).map(Some)
+}
+
+/// A shape, and what it was written with: itself, then the dimensions it names.
+fn shape(
+    source: &Source,
+    field: &str,
+    spec: &Spanned<Vec<Spanned<Extent>>>,
+    file: &WorkloadSpec,
+    dims: &IndexMap<String, u64>,
+    used: &mut [bool],
+) -> Result<(Shape, Vec<Range<usize>>), Diagnostic> {
+    let [rows, columns] = spec.get_ref().as_slice() else {
+        let title = format!("`{field}` has {} extents, expected 2", spec.get_ref().len());
+        return Err(source.error(spec.span(), title, "expected [rows, columns]"));
+    };
+    let mut spans = vec![spec.span()];
+    let mut extent = |extent: &Spanned<Extent>| -> Result<u64, Diagnostic> {
+        match extent.get_ref() {
+            Extent::Number(number) => {
+                let number: Spanned<Count> = Spanned::new(extent.span(), *number);
+                source.count(field, &number, 1..=MAX_DIM)
+            }
+            Extent::Dim(name) => match dims.get_index_of(name.as_str()) {
+                Some(index) => {
+                    used[index] = true;
+                    spans.extend(file.dims.get_index(index).map(|(_, value)| value.span()));
+                    Ok(dims[index])
+                }
+                None => {
+                    let known: Vec<&str> = dims.keys().map(String::as_str).collect();
+                    let title = format!("`{field}` names the dimension {name:?}, which is not in `dims`");
+                    Err(suggest(source.error(extent.span(), title, "no such dimension"), name, &known))
+                }
+            },
+        }
+    };
+    Ok(((extent(rows)?, extent(columns)?), spans))
+}

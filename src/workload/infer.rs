@@ -1,0 +1,180 @@
+//! Shapes of operators' outputs, and checks of all that was declared.
+
+use std::ops::Range;
+
+use indexmap::IndexMap;
+
+use super::declare::{Draft, Shape, role_name};
+use super::link::Linked;
+use super::{OperatorKind, TensorRole};
+use crate::diagnostics::Diagnostic;
+use crate::input::Source;
+
+/// Bytes of all tensors and MACs of all operators stay below this, so that sums and small multiples fit 64 bits.
+const MAX_TOTAL: u128 = 1 << 62;
+
+/// The role of every tensor: declared, or by where it stands in the graph.
+pub(super) fn roles(
+    source: &Source,
+    operators: &[Linked<'_>],
+    drafts: &IndexMap<String, Draft>,
+) -> Result<Vec<TensorRole>, Diagnostic> {
+    drafts.values().map(|draft| role(source, operators, draft)).collect()
+}
+
+fn role(source: &Source, operators: &[Linked<'_>], draft: &Draft) -> Result<TensorRole, Diagnostic> {
+    let name = &draft.name;
+    let consumed = !draft.consumers.is_empty();
+    match (&draft.role, draft.producer) {
+        (Some((role @ (TensorRole::Input | TensorRole::Weight), span)), Some(producer)) => {
+            let producer = &operators[producer];
+            let title =
+                format!("tensor {name:?} has role {:?} and is the output of {:?}", role_name(*role), producer.name);
+            let spans = [producer.spec.output.span(), span.clone()];
+            Err(source.error_among(&spans, title, "an input or weight is not produced"))
+        }
+        (Some((role @ (TensorRole::Input | TensorRole::Weight), _)), None) if consumed => Ok(*role),
+        (Some((TensorRole::Input | TensorRole::Weight, _)), None) => {
+            let title = format!("tensor {name:?} is not used by any operator");
+            Err(source.error(draft.span.clone(), title, "read by none").with_help("remove it, or name it as an input"))
+        }
+        (None, None) => {
+            let title = format!("tensor {name:?} has no role and no operator produces it");
+            let error = source.error(draft.span.clone(), title, "comes from nowhere");
+            Err(error.with_help("say role = \"input\" or role = \"weight\""))
+        }
+        (Some((role, span)), None) => {
+            let title = format!("tensor {name:?} has role {:?} and no operator produces it", role_name(*role));
+            Err(source.error(span.clone(), title, "comes from nowhere"))
+        }
+        (Some((TensorRole::Intermediate, span)), Some(_)) if !consumed => {
+            let title = format!("tensor {name:?} has role \"intermediate\" and no operator reads it");
+            Err(source.error(span.clone(), title, "goes nowhere").with_help("say role = \"output\", or no role"))
+        }
+        (Some((TensorRole::Output, _)), Some(_)) => Ok(TensorRole::Output),
+        (_, Some(_)) => Ok(if consumed { TensorRole::Intermediate } else { TensorRole::Output }),
+    }
+}
+
+/// The shape of every tensor: declared, inferred, or both and equal.
+pub(super) fn shapes(
+    source: &Source,
+    operators: &[Linked<'_>],
+    order: &[usize],
+    drafts: &IndexMap<String, Draft>,
+) -> Result<Vec<Shape>, Diagnostic> {
+    let mut shapes: Vec<Option<Shape>> = Vec::with_capacity(drafts.len());
+    for draft in drafts.values() {
+        if draft.producer.is_none() && draft.shape.is_none() {
+            let title = format!("`tensors.{}.shape` is missing", draft.name);
+            let error = source.error(draft.span.clone(), title, "no operator gives it a shape");
+            return Err(error.with_help("add shape = [rows, columns]"));
+        }
+        shapes.push(draft.shape.filter(|_| draft.producer.is_none()));
+    }
+    for &index in order {
+        let operator = &operators[index];
+        // In topological order every input has its shape by now.
+        let inputs: Vec<Shape> = operator.inputs.iter().filter_map(|&input| shapes[input]).collect();
+        let shape = output_shape(source, operator, &inputs, drafts)?;
+        let output = &drafts[operator.output];
+        if let Some(declared) = output.shape.filter(|declared| *declared != shape) {
+            let title = format!(
+                "tensor {:?} is declared as {}, and operator {:?} makes it {}",
+                output.name,
+                text(declared),
+                operator.name,
+                text(shape)
+            );
+            return Err(source.error_among(&output.shape_spans, title, format!("expected {}", text(shape))));
+        }
+        shapes[operator.output] = Some(shape);
+    }
+    Ok(shapes.into_iter().flatten().collect())
+}
+
+fn output_shape(
+    source: &Source,
+    operator: &Linked<'_>,
+    inputs: &[Shape],
+    drafts: &IndexMap<String, Draft>,
+) -> Result<Shape, Diagnostic> {
+    let (&[first] | &[first, _]) = inputs else { return Ok((0, 0)) };
+    let Some(&second) = inputs.get(1) else { return Ok(first) };
+    let (a, b) = (&drafts[operator.inputs[0]], &drafts[operator.inputs[1]]);
+    let written_with = |spans: [&[Range<usize>]; 2]| -> Vec<Range<usize>> {
+        std::iter::once(operator.spec.inputs.span()).chain(spans.concat()).collect()
+    };
+    let both = format!("{:?} is {} and {:?} is {}", a.name, text(first), b.name, text(second));
+    if a.dtype != b.dtype {
+        let title = format!(
+            "operator {:?} mixes data types: {:?} is {} and {:?} is {}",
+            operator.name, a.name, a.dtype, b.name, b.dtype
+        );
+        let spans = written_with([a.dtype_span.as_slice(), b.dtype_span.as_slice()]);
+        return Err(source.error_among(&spans, title, "expected inputs of one data type"));
+    }
+    if operator.kind == OperatorKind::Gemm {
+        if first.1 != second.0 {
+            let title = format!("operator {:?}: {both}", operator.name);
+            let label = format!(
+                "expected as many columns of {:?} as rows of {:?}: {} and {}",
+                a.name, b.name, first.1, second.0
+            );
+            return Err(source.error_among(&written_with([&a.shape_spans, &b.shape_spans]), title, label));
+        }
+        return Ok((first.0, second.1));
+    }
+    if first != second {
+        let title = format!("operator {:?}: {both}", operator.name);
+        let spans = written_with([&a.shape_spans, &b.shape_spans]);
+        return Err(source.error_among(&spans, title, "expected equal shapes"));
+    }
+    Ok(first)
+}
+
+/// Checks that the sums over the whole graph fit.
+pub(super) fn totals(
+    source: &Source,
+    operators: &[Linked<'_>],
+    drafts: &IndexMap<String, Draft>,
+    shapes: &[Shape],
+) -> Result<(), Diagnostic> {
+    let mut bytes: u128 = 0;
+    for (draft, &(rows, columns)) in drafts.values().zip(shapes) {
+        bytes += u128::from(rows) * u128::from(columns) * u128::from(draft.dtype.bytes());
+        if bytes >= MAX_TOTAL {
+            let title = format!(
+                "tensor {:?} is {}: with it the tensors take more than 2^62 bytes",
+                draft.name,
+                text((rows, columns))
+            );
+            let spans =
+                if draft.shape_spans.is_empty() { std::slice::from_ref(&draft.span) } else { &draft.shape_spans };
+            return Err(source.error_among(spans, title, "too large"));
+        }
+    }
+    let mut macs: u128 = 0;
+    for operator in operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm) {
+        let (a, b) = (shapes[operator.inputs[0]], shapes[operator.inputs[1]]);
+        // Three dimensions of 2^40 fit 128 bits.
+        macs += u128::from(a.0) * u128::from(a.1) * u128::from(b.1);
+        if macs >= MAX_TOTAL {
+            let title = format!(
+                "operator {:?} multiplies {} by {}: with it the graph has more than 2^62 multiply-accumulates",
+                operator.name,
+                text(a),
+                text(b)
+            );
+            let spans: Vec<Range<usize>> = std::iter::once(operator.spec.inputs.span())
+                .chain(operator.inputs.iter().flat_map(|&input| drafts[input].shape_spans.clone()))
+                .collect();
+            return Err(source.error_among(&spans, title, "too much work"));
+        }
+    }
+    Ok(())
+}
+
+fn text((rows, columns): Shape) -> String {
+    format!("[{rows}, {columns}]")
+}

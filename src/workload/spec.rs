@@ -1,0 +1,88 @@
+//! A workload file as it is read: one field a key, nothing checked yet.
+
+use indexmap::IndexMap;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use toml::Spanned;
+
+use crate::input::{Count, Real};
+
+/// The file.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct WorkloadSpec {
+    pub(super) schema: Spanned<Count>,
+    pub(super) name: Spanned<String>,
+    pub(super) dtype: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) dims: IndexMap<Spanned<String>, Spanned<Count>>,
+    pub(super) tensors: Vec<TensorSpec>,
+    pub(super) operators: Spanned<Vec<OperatorSpec>>,
+}
+
+/// `[[tensors]]`
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct TensorSpec {
+    pub(super) name: Spanned<String>,
+    pub(super) shape: Option<Spanned<Vec<Spanned<Extent>>>>,
+    pub(super) dtype: Option<Spanned<String>>,
+    pub(super) role: Option<Spanned<String>>,
+    pub(super) sparsity: Option<Spanned<SparsitySpec>>,
+}
+
+/// One extent of a shape.
+#[derive(Debug, Clone)]
+pub(super) enum Extent {
+    /// The name of a dimension in `[dims]`.
+    Dim(String),
+    /// A number.
+    Number(Count),
+}
+
+/// `sparsity` of a tensor.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct SparsitySpec {
+    pub(super) pattern: Spanned<String>,
+    pub(super) density: Spanned<Real>,
+    pub(super) block: Spanned<Vec<Spanned<Count>>>,
+    pub(super) seed: Option<Spanned<Count>>,
+}
+
+/// `[[operators]]`
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct OperatorSpec {
+    pub(super) name: Spanned<String>,
+    pub(super) kind: Spanned<String>,
+    pub(super) inputs: Spanned<Vec<Spanned<String>>>,
+    pub(super) output: Spanned<String>,
+}
+
+impl<'de> Deserialize<'de> for Extent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct DimOrNumber;
+        impl Visitor<'_> for DimOrNumber {
+            type Value = Extent;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the name of a dimension or a whole number")
+            }
+            fn visit_str<E: Error>(self, name: &str) -> Result<Extent, E> {
+                Ok(Extent::Dim(name.to_owned()))
+            }
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Extent, E> {
+                Ok(Extent::Number(Count(value.into())))
+            }
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Extent, E> {
+                Ok(Extent::Number(Count(value.into())))
+            }
+            fn visit_i128<E: Error>(self, value: i128) -> Result<Extent, E> {
+                Ok(Extent::Number(Count(value)))
+            }
+            fn visit_u128<E: Error>(self, value: u128) -> Result<Extent, E> {
+                Ok(Extent::Number(Count(i128::try_from(value).unwrap_or(i128::MAX))))
+            }
+        }
+        deserializer.deserialize_any(DimOrNumber)
+    }
+}
