@@ -98,7 +98,7 @@ fn to_text<Row: Serialize>(rows: impl Iterator<Item = Row>) -> Result<String, cs
     for row in rows {
         writer.serialize(row)?;
     }
-    let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+    let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
     Ok(String::from_utf8(bytes).expect("rows are made of strings and numbers"))
 }
 

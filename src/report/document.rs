@@ -201,7 +201,7 @@ pub struct StageEntry {
 impl Document {
     /// The object for the runs of `workload` on `chip`; of two runs, kernel by kernel stands first.
     pub fn new(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Self {
-        let work = Work::new(chip, workload);
+        let work = Work::of(workload);
         let runs: Vec<RunEntry> = outcomes.iter().map(|outcome| RunEntry::new(chip, &work, outcome)).collect();
         let ratio = |measure: fn(&RunEntry) -> f64| {
             let of = |mode: Mode| runs.iter().find(|run| run.mode == mode.name()).map(measure);
@@ -334,5 +334,158 @@ impl From<&StageOutcome> for StageEntry {
             mean_cycles: quotient(stage.mean_cycles, 1.0),
             mapping: stage.mapping.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::report::fixture;
+
+    fn compare() -> Document {
+        Document::new(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes())
+    }
+
+    /// Keys of a type in order of appearance, as written.
+    fn keys(json: &str, indent: usize, after: &str) -> Vec<String> {
+        let start = json.find(after).unwrap() + after.len();
+        let prefix = format!("{}\"", " ".repeat(indent));
+        let inside = json[start..].lines().skip(1).take_while(|line| line.starts_with(&" ".repeat(indent)));
+        inside.filter_map(|line| Some(line.strip_prefix(&prefix)?.split_once('"')?.0.to_owned())).collect()
+    }
+
+    #[test]
+    fn keys_stand_in_the_agreed_order() {
+        let json = compare().to_json();
+        assert_eq!(keys(&json, 2, "{"), ["schema", "arch", "workload", "runs", "speedup", "off_chip_traffic_ratio"]);
+        let arch = ["name", "pcus", "pmus", "peak_tflops", "sram_bytes", "off_chip_gb_per_s"];
+        assert_eq!(keys(&json, 4, "\"arch\": {"), arch);
+        let workload =
+            ["name", "operators", "dense_flops", "executed_flops", "parameters", "dense_parameters", "dtype"];
+        assert_eq!(keys(&json, 4, "\"workload\": {"), workload);
+        let run = [
+            "mode",
+            "fidelity",
+            "cycles",
+            "time_s",
+            "launches",
+            "tflops_dense_equivalent",
+            "tflops_executed",
+            "utilization",
+            "bound_cycles",
+            "traffic",
+            "op_intensity_flop_per_byte",
+            "energy_j",
+            "sections",
+            "stop",
+            "notes",
+        ];
+        assert_eq!(keys(&json, 6, "    {"), run);
+        let traffic = [
+            "off_chip_read_bytes",
+            "off_chip_write_bytes",
+            "network_bytes",
+            "sram_read_bytes",
+            "sram_write_bytes",
+            "by_tensor",
+            "network_byte_hops",
+            "waste_bytes",
+            "program_bytes",
+        ];
+        assert_eq!(keys(&json, 8, "\"traffic\": {"), traffic);
+        assert_eq!(keys(&json, 10, "\"by_tensor\": {"), ["x", "w_up", "h", "h_act", "w_down", "y"]);
+        assert_eq!(keys(&json, 8, "\"energy_j\": {"), ["total", "compute", "sram", "network", "off_chip", "static"]);
+        let section = [
+            "name",
+            "operators",
+            "cycles",
+            "launch_cycles",
+            "bound_by",
+            "pcus",
+            "pmus",
+            "sram_peak_bytes",
+            "traffic",
+            "sram_bank_loss_bytes",
+            "energy_j",
+            "stages",
+        ];
+        assert_eq!(keys(&json, 10, "\"sections\": [\n        {"), section);
+        assert!(json.ends_with("}\n"));
+    }
+
+    #[test]
+    fn figures_have_their_definitions() {
+        let json: Value = serde_json::from_str(&compare().to_json()).unwrap();
+        let (arch, workload, kbk, fused) = (&json["arch"], &json["workload"], &json["runs"][0], &json["runs"][1]);
+        let near = |got: &Value, want: f64| {
+            let got = got.as_f64().unwrap();
+            assert!((got - want).abs() <= 1e-9 * want.abs(), "{got} is not {want}");
+        };
+        assert_eq!(json["schema"], 1);
+        assert_eq!((arch["pcus"].as_u64(), arch["sram_bytes"].as_u64()), (Some(640), Some(320 << 20)));
+        near(&arch["peak_tflops"], 307.2);
+        near(&arch["off_chip_gb_per_s"], 100.0);
+        assert_eq!((workload["operators"].as_u64(), workload["dtype"].as_str()), (Some(3), Some("bf16")));
+        assert_eq!((kbk["mode"].as_str(), fused["mode"].as_str()), (Some("kbk"), Some("fused")));
+        let bytes = |run: &Value| {
+            let traffic = &run["traffic"];
+            traffic["off_chip_read_bytes"].as_u64().unwrap() + traffic["off_chip_write_bytes"].as_u64().unwrap()
+        };
+        assert_eq!((bytes(kbk), bytes(fused)), (796_917_760, 461_373_440));
+        near(&json["off_chip_traffic_ratio"], 796_917_760.0 / 461_373_440.0);
+        for run in [kbk, fused] {
+            let time = run["cycles"].as_u64().unwrap() as f64 / 1.25e9;
+            near(&run["time_s"], time);
+            near(&run["tflops_executed"], 0.858_993_459_2 / time);
+            near(&run["utilization"], 0.858_993_459_2 / time / 307.2);
+            near(&run["op_intensity_flop_per_byte"], 858_993_459_200.0 / bytes(run) as f64);
+            let sections = run["sections"].as_array().unwrap();
+            assert_eq!(run["launches"].as_u64(), Some(sections.len() as u64));
+            assert_eq!(run["cycles"].as_u64(), sections.iter().map(|section| section["cycles"].as_u64()).sum());
+            let energy = &run["energy_j"];
+            let parts = ["compute", "sram", "network", "off_chip", "static"].map(|part| energy[part].as_f64().unwrap());
+            near(&energy["total"], parts.iter().sum());
+        }
+        near(&json["speedup"], kbk["time_s"].as_f64().unwrap() / fused["time_s"].as_f64().unwrap());
+        assert_eq!(kbk["sections"][1]["bound_by"], "memory:ddr");
+        assert_eq!(kbk["traffic"]["by_tensor"]["h"]["off_chip_write_bytes"], 80 << 20);
+    }
+
+    #[test]
+    fn sparse_work_is_told_from_dense() {
+        let (chip, workload) = (fixture::sn10(), fixture::ffn(Some(0.125)));
+        let document = Document::new(&chip, &workload, &fixture::outcomes());
+        assert_eq!(document.workload.executed_flops * 8, document.workload.dense_flops);
+        assert_eq!(document.workload.parameters * 8, document.workload.dense_parameters);
+        let run = &document.runs[0];
+        assert!((run.tflops_dense_equivalent / run.tflops_executed - 8.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_run_has_no_ratios() {
+        let json = Document::new(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes()[1..]).to_json();
+        assert!(!json.contains("speedup") && !json.contains("off_chip_traffic_ratio"));
+        assert_eq!(keys(&json, 2, "{"), ["schema", "arch", "workload", "runs"]);
+    }
+
+    #[test]
+    fn nothing_divides_to_zero() {
+        let fused = Outcome { mode: Mode::Fused, ..fixture::empty_outcome() };
+        let document = Document::new(&fixture::sn10(), &fixture::empty_workload(), &[fixture::empty_outcome(), fused]);
+        let json = document.to_json();
+        assert!(!json.contains("null") && !json.contains("NaN"));
+        assert_eq!((document.speedup, document.off_chip_traffic_ratio), (Some(0.0), Some(0.0)));
+    }
+
+    #[test]
+    fn a_deadlock_names_who_waits() {
+        let stop = StopReason::Deadlock(vec!["up waits for a credit of h (4 of 4 tokens)".into()]);
+        let run =
+            Document::new(&fixture::sn10(), &fixture::ffn(None), &[Outcome { stop, ..fixture::outcomes().remove(0) }]);
+        let json: Value = serde_json::from_str(&run.to_json()).unwrap();
+        assert_eq!(json["runs"][0]["stop"], "deadlock");
+        assert_eq!(json["runs"][0]["blocked"][0], "up waits for a credit of h (4 of 4 tokens)");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::arch::Chip;
 use crate::sim::{BoundBy, EnergyJ, Outcome, Traffic};
 use crate::units::Dtype;
-use crate::workload::Workload;
+use crate::workload::{TensorRole, Workload};
 
 /// `over / under`, and 0 where that is no number.
 pub(crate) fn quotient(over: f64, under: f64) -> f64 {
@@ -13,8 +13,8 @@ pub(crate) fn quotient(over: f64, under: f64) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// FLOP of a workload's GEMMs, and the peak they are measured against.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Work and size of a workload, whatever chip it runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Work {
     /// 2·M·N·K of every GEMM.
     pub(crate) dense_flops: u64,
@@ -24,14 +24,12 @@ pub(crate) struct Work {
     pub(crate) parameters: u64,
     /// Weight elements if every one were stored.
     pub(crate) dense_parameters: u64,
-    /// Data type of the GEMMs' activations (of most MACs, where they differ); of the chip's peak without a GEMM.
+    /// Data type of the GEMMs' activations (of most MACs, where they differ), whose peak counts; bf16 without a GEMM.
     pub(crate) dtype: Dtype,
-    /// FLOP/s of the chip at that data type; 0 if it lacks it.
-    pub(crate) peak_flops: f64,
 }
 
 impl Work {
-    pub(crate) fn new(chip: &Chip, workload: &Workload) -> Self {
+    pub(crate) fn of(workload: &Workload) -> Self {
         let mut macs_by_dtype: BTreeMap<Dtype, u64> = BTreeMap::new();
         let (mut dense_macs, mut stored_macs) = (0_u64, 0_u64);
         for (id, operator) in workload.operators.iter_enumerated() {
@@ -45,20 +43,20 @@ impl Work {
             *slot = slot.saturating_add(dense);
         }
         // `rev` so that of equals the first data type wins.
-        let dtype = macs_by_dtype
-            .into_iter()
-            .rev()
-            .max_by_key(|(_, macs)| *macs)
-            .map_or_else(|| peak_dtype(chip), |(dtype, _)| dtype);
-        let weights = || workload.tensors.iter().filter(|t| t.role == crate::workload::TensorRole::Weight);
+        let most = macs_by_dtype.into_iter().rev().max_by_key(|(_, macs)| *macs);
+        let weights = workload.tensors.iter().filter(|tensor| tensor.role == TensorRole::Weight);
         Self {
             dense_flops: dense_macs.saturating_mul(2),
             executed_flops: stored_macs.saturating_mul(2),
             parameters: workload.parameters(),
-            dense_parameters: weights().map(|t| t.rows * t.columns).sum(),
-            dtype,
-            peak_flops: chip.peak_flops(dtype).unwrap_or(0.0),
+            dense_parameters: weights.map(|tensor| tensor.rows * tensor.columns).sum(),
+            dtype: most.map_or(Dtype::Bf16, |(dtype, _)| dtype),
         }
+    }
+
+    /// FLOP/s of a chip at the workload's data type; 0 if it lacks it.
+    pub(crate) fn peak_flops(&self, chip: &Chip) -> f64 {
+        chip.peak_flops(self.dtype).unwrap_or(0.0)
     }
 }
 
@@ -116,7 +114,7 @@ impl Figures {
             launches: outcome.sections.len() as u64,
             tflops_dense_equivalent: quotient(work.dense_flops as f64 / 1e12, time_s),
             tflops_executed: quotient(executed / 1e12, time_s),
-            utilization: quotient(executed, time_s * work.peak_flops),
+            utilization: quotient(executed, time_s * work.peak_flops(chip)),
             bound_share: quotient(outcome.bound_cycles as f64, outcome.cycles as f64),
             op_intensity: quotient(executed, traffic.off_chip_bytes() as f64),
             traffic,
@@ -149,18 +147,18 @@ mod tests {
 
     #[test]
     fn work_of_the_dense_ffn() {
-        let work = Work::new(&fixture::sn10(), &fixture::ffn(None));
+        let work = Work::of(&fixture::ffn(None));
         assert_eq!(work.dense_flops, 858_993_459_200);
         assert_eq!(work.executed_flops, work.dense_flops);
         assert_eq!(work.parameters, 209_715_200);
         assert_eq!(work.dense_parameters, 209_715_200);
         assert_eq!(work.dtype, Dtype::Bf16);
-        near(work.peak_flops, 307.2e12);
+        near(work.peak_flops(&fixture::sn10()), 307.2e12);
     }
 
     #[test]
     fn work_of_the_sparse_ffn_counts_stored_elements() {
-        let work = Work::new(&fixture::sn10(), &fixture::ffn(Some(0.125)));
+        let work = Work::of(&fixture::ffn(Some(0.125)));
         assert_eq!(work.dense_flops, 858_993_459_200);
         assert_eq!(work.executed_flops, 107_374_182_400);
         assert_eq!(work.parameters, 26_214_400);
@@ -171,7 +169,7 @@ mod tests {
     fn figures_of_a_run_follow_their_definitions() {
         let (chip, workload) = (fixture::sn10(), fixture::ffn(None));
         let fused = &fixture::outcomes()[1];
-        let figures = Figures::new(&chip, &Work::new(&chip, &workload), fused);
+        let figures = Figures::new(&chip, &Work::of(&workload), fused);
         near(figures.time_s, fused.cycles as f64 / 1.25e9);
         near(figures.tflops_executed, 858_993_459_200.0 / figures.time_s / 1e12);
         near(figures.tflops_dense_equivalent, figures.tflops_executed);
@@ -185,7 +183,7 @@ mod tests {
     #[test]
     fn an_empty_run_has_zeros_not_nans() {
         let (chip, workload) = (fixture::sn10(), fixture::empty_workload());
-        let figures = Figures::new(&chip, &Work::new(&chip, &workload), &fixture::empty_outcome());
+        let figures = Figures::new(&chip, &Work::of(&workload), &fixture::empty_outcome());
         for value in [
             figures.time_s,
             figures.tflops_executed,

@@ -30,7 +30,7 @@ const BINARY: [(f64, &str); 7] = [
 ];
 
 /// Four significant digits of a value from 0 to below 10,000, without exponent.
-pub(crate) fn digits(value: f64) -> String {
+fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v < 9.9995 => 3,
         v if v < 99.995 => 2,
@@ -103,6 +103,11 @@ pub(crate) fn percent(share: f64) -> String {
 /// A count of things: whole below 10,000, else with a prefix: `209.7 M`.
 pub(crate) fn count(value: u64) -> String {
     if value < 10_000 { whole(value) } else { si(value as f64, "") }
+}
+
+/// FLOP per byte: `1862 FLOP/B`.
+pub(crate) fn intensity(value: f64) -> String {
+    if value < 9999.5 { format!("{} FLOP/B", digits(value)) } else { si(value, "FLOP/B") }
 }
 
 /// A ratio: `1.73x`; `-` when there is nothing to divide by.
@@ -184,6 +189,13 @@ mod tests {
         assert_eq!(whole(999), "999");
         assert_eq!(whole(1000), "1,000");
         assert_eq!(whole(5_767_168), "5,767,168");
+    }
+
+    #[test]
+    fn intensities_have_a_prefix_only_when_large() {
+        assert_eq!(intensity(1861.8), "1862 FLOP/B");
+        assert_eq!(intensity(0.25), "0.250 FLOP/B");
+        assert_eq!(intensity(8.59e11), "859.0 GFLOP/B");
     }
 
     #[test]

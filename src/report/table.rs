@@ -3,9 +3,10 @@
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 use indexmap::IndexMap;
 
-use super::figures::{Figures, Work, off_chip_bytes_per_s, quotient};
-use super::human::{bytes, bytes_short, clean, count, digits, percent, ratio, shorten, si, si_short, whole};
-use crate::arch::{Chip, Tier};
+use super::describe;
+use super::figures::{Figures, Work, quotient};
+use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
+use crate::arch::Chip;
 use crate::sim::{Outcome, SectionOutcome, StopReason, TensorTraffic};
 use crate::workload::Workload;
 
@@ -16,11 +17,11 @@ const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 
 /// Everything a person wants to know of one or two runs, as lines of text.
 pub fn table(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> String {
-    let work = Work::new(chip, workload);
+    let work = Work::of(workload);
     let figures: Vec<Figures> = outcomes.iter().map(|outcome| Figures::new(chip, &work, outcome)).collect();
     let mut blocks = vec![heading(chip, workload, &work, outcomes), summary(&work, outcomes, &figures)];
-    if let [kbk, fused] = figures.as_slice() {
-        blocks.push(verdict(kbk, fused));
+    if let ([first, second], [of_first, of_second]) = (outcomes, figures.as_slice()) {
+        blocks.push(verdict((first.mode.name(), of_first), (second.mode.name(), of_second)));
     }
     blocks.push(sections(outcomes));
     blocks.push(stages(outcomes));
@@ -33,37 +34,10 @@ pub fn table(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> String {
 }
 
 fn heading(chip: &Chip, workload: &Workload, work: &Work, outcomes: &[Outcome]) -> String {
-    let tier = |tier: &Tier| {
-        let rate = si_short(tier.bandwidth_bytes_per_s as f64, "B/s");
-        if chip.memory.len() == 1 { clean(&tier.name).into_owned() } else { format!("{} {rate}", clean(&tier.name)) }
-    };
-    let tiers: Vec<String> = chip.memory.iter().map(tier).collect();
-    let mut lines = vec![format!(
-        "chip      {}: {} PCUs, {} PMUs, {} {}, {} SRAM, {} off chip ({})",
-        clean(&chip.name),
-        whole(chip.pcus()),
-        whole(chip.pmus()),
-        si_short(work.peak_flops, "FLOP/s"),
-        work.dtype,
-        bytes_short(chip.sram_bytes()),
-        si_short(off_chip_bytes_per_s(chip), "B/s"),
-        tiers.join(", "),
-    )];
-    let sparse = work.executed_flops != work.dense_flops || work.parameters != work.dense_parameters;
-    let operators = workload.operators.len() as u64;
-    let operators = format!("{} operator{}", whole(operators), if operators == 1 { "" } else { "s" });
-    let dense = si(work.dense_flops as f64, "FLOP");
-    let size = if sparse {
-        format!(
-            "{} executed of {dense} dense, {} of {} parameters stored",
-            si(work.executed_flops as f64, "FLOP"),
-            count(work.parameters),
-            count(work.dense_parameters),
-        )
-    } else {
-        format!("{dense} dense, {} parameters", count(work.parameters))
-    };
-    lines.push(format!("workload  {}: {operators}, {size}", clean(&workload.name)));
+    let mut lines = vec![
+        format!("chip      {}", describe::chip_at(chip, work.dtype)),
+        format!("workload  {}", describe::workload_as(workload, work)),
+    ];
     let mut fidelities: Vec<&str> = outcomes.iter().map(|outcome| outcome.fidelity.name()).collect();
     fidelities.dedup();
     if !fidelities.is_empty() {
@@ -86,9 +60,9 @@ const SUMMARY: [Row; 22] = [
     Row("bound by", bound_by, None),
     Row("launches", |f| whole(f.launches), Some(|f| f.launches as f64)),
     Row("executed", |f| si(f.tflops_executed * 1e12, "FLOP/s"), None),
-    Row(DENSE_EQUIVALENT, |f| si(f.tflops_dense_equivalent * 1e12, "FLOP/s"), None),
     Row("  of peak", |f| percent(f.utilization), None),
-    Row("op intensity", |f| format!("{} FLOP/B", digits(f.op_intensity)), None),
+    Row(DENSE_EQUIVALENT, |f| si(f.tflops_dense_equivalent * 1e12, "FLOP/s"), None),
+    Row("op intensity", |f| intensity(f.op_intensity), None),
     Row("off-chip traffic", |f| bytes(f.traffic.off_chip_bytes()), Some(|f| f.traffic.off_chip_bytes() as f64)),
     Row("  read", |f| bytes(f.traffic.off_chip_read_bytes), Some(|f| f.traffic.off_chip_read_bytes as f64)),
     Row("  written", |f| bytes(f.traffic.off_chip_write_bytes), Some(|f| f.traffic.off_chip_write_bytes as f64)),
@@ -138,19 +112,17 @@ fn bound_by(figures: &Figures) -> String {
     }
 }
 
-fn verdict(kbk: &Figures, fused: &Figures) -> String {
-    let more_or_less = |ratio: f64| {
-        if ratio >= 1.0 { (ratio, "less") } else { (quotient(1.0, ratio), "more") }
-    };
-    let speedup = quotient(kbk.time_s, fused.time_s);
-    let traffic = quotient(kbk.traffic.off_chip_bytes() as f64, fused.traffic.off_chip_bytes() as f64);
-    let (factor, word) = more_or_less(traffic);
-    let traffic = if factor > 0.0 {
-        format!("{} {word} off-chip traffic", ratio(factor, 1.0))
+/// The second run against the first in one sentence.
+fn verdict((first, old): (&str, &Figures), (second, new): (&str, &Figures)) -> String {
+    let (before, after) = (old.traffic.off_chip_bytes() as f64, new.traffic.off_chip_bytes() as f64);
+    let traffic = if before <= 0.0 || after <= 0.0 {
+        "off-chip traffic that cannot be compared".to_owned()
+    } else if before >= after {
+        format!("{} less off-chip traffic", ratio(before, after))
     } else {
-        "off-chip traffic not comparable".to_owned()
+        format!("{} more off-chip traffic", ratio(after, before))
     };
-    format!("fused is {} as fast as kbk, with {traffic}", ratio(speedup, 1.0))
+    format!("{second} is {} as fast as {first}, with {traffic}", ratio(old.time_s, new.time_s))
 }
 
 fn sections(outcomes: &[Outcome]) -> String {
@@ -298,18 +270,59 @@ fn section_name(outcome: &Outcome, section: &SectionOutcome) -> String {
 mod tests {
     use super::*;
     use crate::report::fixture;
+    use crate::sim::BoundBy;
 
     #[test]
-    fn look() {
-        println!("{}", table(&fixture::sn10(), &fixture::ffn(Some(0.125)), &fixture::outcomes()));
-        println!("{}", table(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes()[1..]));
-        println!(
-            "{}",
-            table(
-                &fixture::sn10(),
-                &fixture::ffn(None),
-                &fixture::many_sections(12, &|i| format!("decoder.layers.{i}.self_attn.projection"))
-            )
-        );
+    fn compare_reads_as_agreed() {
+        insta::assert_snapshot!(table(&fixture::sn10(), &fixture::ffn(Some(0.125)), &fixture::outcomes()));
+    }
+
+    #[test]
+    fn one_run_reads_as_agreed() {
+        insta::assert_snapshot!(table(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes()[1..]));
+    }
+
+    #[test]
+    fn no_line_is_too_wide_and_none_ends_in_blanks() {
+        let long = |i: u64| format!("decoder.layers.{i}.self_attention.output_projection");
+        for outcomes in [fixture::outcomes(), fixture::many_sections(30, &long), vec![fixture::empty_outcome()]] {
+            for line in table(&fixture::sn10(), &fixture::ffn(None), &outcomes).lines() {
+                assert!(line.chars().count() <= usize::from(WIDTH), "{line}");
+                assert_eq!(line, line.trim_end());
+            }
+        }
+    }
+
+    #[test]
+    fn several_bounds_are_shared_out() {
+        let section = |cycles, bound| fixture::section("s", &["s"], cycles, bound, &[]);
+        let sections =
+            vec![section(970_000, BoundBy::Compute), section(2_970_000, BoundBy::Fill), section(0, BoundBy::Launch)];
+        let outcome = fixture::outcome(crate::sim::Mode::Kbk, 0, sections);
+        let figures = Figures::new(&fixture::sn10(), &Work::of(&fixture::ffn(None)), &outcome);
+        assert_eq!(bound_by(&figures), "fill 74 %, compute 25 %");
+    }
+
+    #[test]
+    fn more_traffic_is_not_called_less() {
+        let mut outcomes = fixture::outcomes();
+        outcomes.swap(0, 1);
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
+        assert!(text.contains("is 0.58x as fast as fused, with 1.73x more off-chip traffic"), "{text}");
+    }
+
+    #[test]
+    fn escape_codes_in_names_do_not_reach_the_terminal() {
+        let name = |i: u64| format!("\u{1b}[2J{i}\n");
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &fixture::many_sections(3, &name));
+        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_deadlock_is_told() {
+        let stop = StopReason::Deadlock(vec!["up waits for a credit of h (4 of 4 tokens)".into()]);
+        let outcomes = [Outcome { stop, ..fixture::outcomes().remove(0) }];
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
+        assert!(text.contains("kbk: DEADLOCK") && text.contains("up waits for a credit of h"), "{text}");
     }
 }

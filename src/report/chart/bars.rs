@@ -111,6 +111,9 @@ fn write_inside(scene: &mut Scene, area: Area, segment: &Segment, ink: Color) {
     let name = fitted(&segment.name, face, room);
     let mut lines: Vec<&str> = name.as_deref().into_iter().collect();
     lines.extend(segment.lines.iter().map(String::as_str).take_while(|line| face.width(line) <= room));
+    if lines.is_empty() {
+        return;
+    }
     let first = area.top + area.height / 2.0 - (lines.len() as f64 - 1.0) * 10.0;
     for (row, line) in lines.into_iter().enumerate() {
         let at = (area.left + area.width / 2.0, first + row as f64 * 20.0);

@@ -48,7 +48,7 @@ pub(super) fn rasterise(text: &str, bold: bool, em: f64, mut ink: impl FnMut(i32
         let Some(outline) = font.outline_glyph(glyph) else { continue };
         let corner = outline.px_bounds().min;
         outline.draw(|x, y, coverage| {
-            ink(corner.x as i32 + x as i32, corner.y as i32 + y as i32, f64::from(coverage));
+            ink(corner.x as i32 + x.cast_signed(), corner.y as i32 + y.cast_signed(), f64::from(coverage));
         });
     }
 }

@@ -68,7 +68,7 @@ impl DrawingBackend for Pixels<'_> {
         let reach = half.ceil() as i32 + 1;
         // Coverage falls from 1 to 0 over a pixel at the sides and at the ends.
         let part = |distance: f64| (0.5 - distance).clamp(0.0, 1.0);
-        let limit = |low: i32, high: i32, size: u32| (low - reach).max(0)..(high + reach + 1).min(size as i32);
+        let limit = |low: i32, high: i32, size: u32| (low - reach).max(0)..(high + reach + 1).min(size.cast_signed());
         for y in limit(from.1.min(to.1), from.1.max(to.1), self.height) {
             // Only the columns the line passes in this row.
             let columns = if dy.abs() < 1e-9 {
@@ -117,7 +117,7 @@ impl DrawingBackend for Pixels<'_> {
     }
 
     fn draw_circle<S: BackendStyle>(&mut self, center: BackendCoord, radius: u32, style: &S, _fill: bool) -> Drawn {
-        let reach = radius as i32 + 1;
+        let reach = radius.cast_signed() + 1;
         for dy in -reach..=reach {
             for dx in -reach..=reach {
                 let coverage = f64::from(radius) + 0.5 - f64::from(dx).hypot(f64::from(dy));

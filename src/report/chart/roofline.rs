@@ -6,8 +6,9 @@ use super::scene::{Anchor, Area, Face, Scene};
 use super::{LABEL, MARGIN, SUBTITLE, TICK, WIDTH, heading};
 use crate::arch::Chip;
 use crate::report::figures::{Figures, Work};
-use crate::report::human::{digits, percent, shorten, si, si_short};
+use crate::report::human::{intensity, percent, shorten, si, si_short};
 use crate::sim::{BoundBy, Outcome};
+use crate::units::Dtype;
 use crate::workload::Workload;
 
 const HEIGHT: f64 = 640.0;
@@ -31,7 +32,8 @@ struct Slope {
 pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Scene {
     let mut scene = Scene::new(WIDTH, HEIGHT);
     let top = heading(&mut scene, "Roofline", chip, workload, outcomes);
-    let work = Work::new(chip, workload);
+    let work = Work::of(workload);
+    let peak = work.peak_flops(chip);
     let slopes: Vec<Slope> = chip
         .memory
         .iter()
@@ -43,14 +45,14 @@ pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> S
     let points: Vec<Point> = runs
         .iter()
         .zip(RUNS)
-        .filter_map(|((outcome, figures), color)| point(&work, &slopes, outcome, figures, color))
+        .filter_map(|((outcome, figures), color)| point(peak, &slopes, outcome, figures, color))
         .collect();
 
     let plot =
         Area { left: MARGIN + 52.0, top: top + 26.0, width: WIDTH - 2.0 * MARGIN - 60.0, height: HEIGHT - top - 112.0 };
-    let axes = Axes::new(plot, work.peak_flops, &slopes, &points);
+    let axes = Axes::new(plot, peak, &slopes, &points);
     axes.draw(&mut scene);
-    let mut taken = draw_roofs(&mut scene, &axes, &work, &slopes);
+    let mut taken = draw_roofs(&mut scene, &axes, (peak, work.dtype), &slopes);
     for point in &points {
         draw_point(&mut scene, &axes, point);
         let (x, y) = axes.at(point.x, point.y);
@@ -58,7 +60,7 @@ pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> S
         taken.push(Area { left: x - reach, top: y - reach, width: 2.0 * reach, height: 2.0 * reach });
     }
     for point in &points {
-        taken.push(label_point(&mut scene, &axes, &slopes, work.peak_flops, point, &taken));
+        taken.push(label_point(&mut scene, &axes, &slopes, peak, point, &taken));
     }
     if points.len() < runs.len() {
         let text = "A run without GEMMs or without off-chip traffic has no place here.";
@@ -68,7 +70,7 @@ pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> S
 }
 
 /// The place of a run, if it has one: work and traffic above zero.
-fn point(work: &Work, slopes: &[Slope], outcome: &Outcome, figures: &Figures, color: Color) -> Option<Point> {
+fn point(peak: f64, slopes: &[Slope], outcome: &Outcome, figures: &Figures, color: Color) -> Option<Point> {
     let (x, y) = (figures.op_intensity, figures.tflops_executed * 1e12);
     if x <= 0.0 || y <= 0.0 {
         return None;
@@ -79,7 +81,7 @@ fn point(work: &Work, slopes: &[Slope], outcome: &Outcome, figures: &Figures, co
         _ => None,
     });
     let fastest = slopes.iter().max_by(|a, b| a.bytes_per_s.total_cmp(&b.bytes_per_s));
-    let (mut ceiling, mut roof) = (work.peak_flops, "compute peak".to_owned());
+    let (mut ceiling, mut roof) = (peak, "compute peak".to_owned());
     if let Some(slope) = bounding.or(fastest)
         && (slope.bytes_per_s * x < ceiling || ceiling <= 0.0)
     {
@@ -87,7 +89,7 @@ fn point(work: &Work, slopes: &[Slope], outcome: &Outcome, figures: &Figures, co
     }
     let label = [
         outcome.mode.name().to_owned(),
-        format!("{} at {} FLOP/B", si(y, "FLOP/s"), digits(x)),
+        format!("{} at {}", si(y, "FLOP/s"), intensity(x)),
         format!("{} of the {roof}", percent(y / ceiling)),
     ];
     Some(Point { label, x, y, ceiling, color })
@@ -181,12 +183,12 @@ impl Axes {
 }
 
 /// Draws the peak and each tier's slope; returns where their labels are.
-fn draw_roofs(scene: &mut Scene, axes: &Axes, work: &Work, slopes: &[Slope]) -> Vec<Area> {
+fn draw_roofs(scene: &mut Scene, axes: &Axes, (peak, dtype): (f64, Dtype), slopes: &[Slope]) -> Vec<Area> {
     let mut taken: Vec<Area> = Vec::new();
     let face = Face { color: MUTED, ..LABEL };
     let (low_x, low_y) = axes.lowest();
     let (high_x, high_y) = axes.highest();
-    let top = if work.peak_flops > 0.0 { work.peak_flops } else { high_y };
+    let top = if peak > 0.0 { peak } else { high_y };
     for slope in slopes {
         let start = low_x.max(low_y / slope.bytes_per_s);
         let end = high_x.min(top / slope.bytes_per_s);
@@ -206,19 +208,19 @@ fn draw_roofs(scene: &mut Scene, axes: &Axes, work: &Work, slopes: &[Slope]) -> 
             let area = boxed(at);
             !axes.plot.encloses(area)
                 || taken.iter().any(|other: &Area| other.overlaps(area))
-                || axes.hidden_roof(slopes, work.peak_flops, area) > 0
+                || axes.hidden_roof(slopes, peak, area) > 0
         };
         if let Some(spot) = free_spot(spots, hides) {
             scene.text(spot, Anchor::Start, face, &text);
             taken.push(boxed(spot));
         }
     }
-    if work.peak_flops > 0.0 {
+    if peak > 0.0 {
         let fastest = slopes.iter().map(|slope| slope.bytes_per_s).fold(0.0, f64::max);
-        let start = if fastest > 0.0 { (work.peak_flops / fastest).clamp(low_x, high_x) } else { low_x };
-        let (from, to) = (axes.at(start, work.peak_flops), axes.at(high_x, work.peak_flops));
+        let start = if fastest > 0.0 { (peak / fastest).clamp(low_x, high_x) } else { low_x };
+        let (from, to) = (axes.at(start, peak), axes.at(high_x, peak));
         scene.line(from, to, 2, INK);
-        let text = format!("compute peak {}, {}", si_short(work.peak_flops, "FLOP/s"), work.dtype);
+        let text = format!("compute peak {}, {}", si_short(peak, "FLOP/s"), dtype);
         let spot = (to.0 - 6.0, to.1 - 14.0);
         scene.text(spot, Anchor::End, face, &text);
         taken.push(Scene::text_area(spot, Anchor::End, face, &text));
@@ -266,8 +268,13 @@ fn label_point(scene: &mut Scene, axes: &Axes, slopes: &[Slope], peak: f64, poin
     let cost = |&(left, top): &(f64, f64)| {
         let area = Area { left, top, width, height };
         let outside = if axes.plot.encloses(area) { 0 } else { 1000 };
+        // A leader to a far label must not run through the others; the point itself is excused.
+        let to = (x.clamp(left, left + width), y.clamp(top, top + height));
+        let leader = (4..20).map(|step| f64::from(step) / 20.0).map(|t| (x + (to.0 - x) * t, y + (to.1 - y) * t));
+        let apart = |at: &(f64, f64)| (at.0 - x).hypot(at.1 - y) > 2.0 * RADIUS;
+        let crossed = leader.filter(apart).filter(|at| taken.iter().any(|other| other.contains(*at))).count();
         let hidden = 100 * taken.iter().filter(|other| other.overlaps(area)).count();
-        outside + hidden + axes.hidden_roof(slopes, peak, area)
+        outside + hidden + 50 * crossed + axes.hidden_roof(slopes, peak, area)
     };
     // `min_by_key` keeps the first of equals: the nearest.
     let (left, top) = spots.into_iter().min_by_key(cost).unwrap_or((x, y));

@@ -7,7 +7,7 @@ use super::font;
 use super::palette::Color;
 use crate::report::human::clean;
 
-/// Half the height of DejaVu's capitals in ems.
+/// Half the height of the font's capitals in ems.
 pub(super) const HALF_CAPITAL: f64 = 0.365;
 
 /// Which point of a text its position names; vertically always the middle of its capitals.

@@ -145,13 +145,3 @@ fn the_same_input_gives_the_same_bytes() {
     assert_eq!(png(), png());
     assert_eq!(svg(Chart::Time, case), svg(Chart::Time, case));
 }
-
-#[test]
-fn look() {
-    for case in cases() {
-        for chart in Chart::ALL {
-            let png = chart.png(&case.chip, &case.workload, &case.outcomes).unwrap();
-            std::fs::write(format!("/tmp/charts/{}-{}.png", case.name, chart.name()), png).unwrap();
-        }
-    }
-}

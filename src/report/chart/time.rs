@@ -59,8 +59,8 @@ fn segments(chip: &Chip, outcome: &Outcome, tier: &dyn Fn(&BoundBy) -> usize) ->
         segments.push(Segment {
             size: chip.seconds(launch),
             fill: Fill::Hatched(MUTED),
-            name: String::new(),
-            lines: Vec::new(),
+            name: "launch".to_owned(),
+            lines: vec![si(chip.seconds(launch), "s")],
         });
         segments.push(Segment { size: chip.seconds(section.cycles - launch), fill, name: section.name.clone(), lines });
     }
