@@ -35,14 +35,14 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// Stands for the compiler until its rooms are joined.
+/// Stands for `compile::compile` until that is written; refuses every run.
 fn compile(_: &Chip, _: &Workload, mode: Mode, _: u64) -> Result<Mode, Diagnostic> {
     match mode {
         Mode::Kbk | Mode::Fused => Err(Diagnostic::new("this build has no compiler yet: only `check` works")),
     }
 }
 
-/// Stands for the simulator until its rooms are joined.
+/// Stands for `sim::simulate` until that is written; never reached.
 fn simulate(_: &Chip, _: &Workload, mode: Mode, fidelity: Fidelity) -> Outcome {
     let stop = crate::sim::StopReason::Drained;
     Outcome { mode, fidelity, stop, cycles: 0, bound_cycles: 0, sections: Vec::new(), notes: Vec::new() }
