@@ -1,2 +1,7 @@
 //! The `rdusim` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    rdusim::cli::run(std::env::args_os())
+}

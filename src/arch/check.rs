@@ -10,7 +10,7 @@ use super::spec::{ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec
 use super::{Chip, Energy, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, TierId};
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
-use crate::input::{Real, Source};
+use crate::input::{Real, Source, Table};
 use crate::units::Dtype;
 
 /// Functions a PCU can run as a SIMD pipeline; the keys of `pcu.simd_stages`.
@@ -109,7 +109,7 @@ fn network(source: &Source, spec: &NetworkSpec) -> Result<Network, Diagnostic> {
     Ok(network)
 }
 
-fn memory(source: &Source, spec: &Spanned<Vec<TierSpec>>) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
+fn memory(source: &Source, spec: &Spanned<Vec<Table<TierSpec>>>) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
     let mut tiers: IndexVec<TierId, Tier> = IndexVec::new();
     for tier in spec.get_ref() {
         let name = source.name("memory.name", &tier.name)?;

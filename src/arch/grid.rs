@@ -8,7 +8,7 @@ use super::limits;
 use super::spec::{EdgeSpec, GridSpec};
 use super::{Agcu, Coordinate, Grid, UnitKind};
 use crate::diagnostics::Diagnostic;
-use crate::input::{Count, Source};
+use crate::input::{Count, Source, Table};
 
 /// Checks `[grid]` and resolves it.
 pub(super) fn grid(source: &Source, spec: &GridSpec) -> Result<Grid, Diagnostic> {
@@ -114,18 +114,17 @@ fn agcus(source: &Source, spec: &GridSpec, columns: u32, rows: u32) -> Result<Ve
     let mut sites: Vec<Agcu> = Vec::new();
     let mut at: BTreeMap<Coordinate, usize> = BTreeMap::new();
     let (right, bottom) = (columns - 1, rows - 1);
-    let mut add = |name: &str, edge: &Option<EdgeSpec>, length: u32, site: &dyn Fn(u32) -> Coordinate| {
+    let mut add = |name: &str, edge: &Option<Table<EdgeSpec>>, length: u32, site: &dyn Fn(u32) -> Coordinate| {
         let Some(edge) = edge else { return Ok(()) };
         let ags = source.count(&format!("grid.agcus.{name}.ags"), &edge.ags, limits::AGS)?;
         for along in along_edge(source, name, edge, length)? {
             let site = site(along);
             // A corner belongs to two edges: its AGCUs are one with the generators of both.
-            match at.get(&site) {
-                Some(&index) => sites[index].ags += ags,
-                None => {
-                    at.insert(site, sites.len());
-                    sites.push(Agcu { site, ags });
-                }
+            if let Some(&index) = at.get(&site) {
+                sites[index].ags += ags;
+            } else {
+                at.insert(site, sites.len());
+                sites.push(Agcu { site, ags });
             }
         }
         Ok(())

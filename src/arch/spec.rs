@@ -4,31 +4,31 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::input::{Count, Real};
+use crate::input::{Count, Real, Table};
 
 /// A table from names to values, both with their places in the file.
 pub(super) type Named<T> = IndexMap<Spanned<String>, Spanned<T>>;
 
 /// The file.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct ChipSpec {
     pub(super) schema: Spanned<Count>,
     pub(super) name: Spanned<String>,
     pub(super) clock_ghz: Spanned<Real>,
-    pub(super) grid: GridSpec,
-    pub(super) pcu: PcuSpec,
-    pub(super) pmu: PmuSpec,
-    pub(super) network: NetworkSpec,
-    pub(super) ag: AgSpec,
-    pub(super) memory: Spanned<Vec<TierSpec>>,
-    pub(super) launch: LaunchSpec,
-    pub(super) energy: EnergySpec,
+    pub(super) grid: Table<GridSpec>,
+    pub(super) pcu: Table<PcuSpec>,
+    pub(super) pmu: Table<PmuSpec>,
+    pub(super) network: Table<NetworkSpec>,
+    pub(super) ag: Table<AgSpec>,
+    pub(super) memory: Spanned<Vec<Table<TierSpec>>>,
+    pub(super) launch: Table<LaunchSpec>,
+    pub(super) energy: Table<EnergySpec>,
 }
 
 /// `[grid]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct GridSpec {
     pub(super) columns: Spanned<Count>,
     pub(super) rows: Spanned<Count>,
@@ -37,22 +37,22 @@ pub(super) struct GridSpec {
     pub(super) tile_rows: Option<Spanned<Count>>,
     pub(super) die_columns: Option<Spanned<Count>>,
     pub(super) die_rows: Option<Spanned<Count>>,
-    pub(super) agcus: Spanned<EdgesSpec>,
+    pub(super) agcus: Spanned<Table<EdgesSpec>>,
 }
 
 /// `[grid.agcus]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct EdgesSpec {
-    pub(super) left: Option<EdgeSpec>,
-    pub(super) right: Option<EdgeSpec>,
-    pub(super) top: Option<EdgeSpec>,
-    pub(super) bottom: Option<EdgeSpec>,
+    pub(super) left: Option<Table<EdgeSpec>>,
+    pub(super) right: Option<Table<EdgeSpec>>,
+    pub(super) top: Option<Table<EdgeSpec>>,
+    pub(super) bottom: Option<Table<EdgeSpec>>,
 }
 
 /// One edge of `[grid.agcus]`.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct EdgeSpec {
     pub(super) first: Option<Spanned<Count>>,
     pub(super) every: Option<Spanned<Count>>,
@@ -62,7 +62,7 @@ pub(super) struct EdgeSpec {
 
 /// `[pcu]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct PcuSpec {
     pub(super) lanes: Spanned<Named<Count>>,
     pub(super) stages: Spanned<Count>,
@@ -75,7 +75,7 @@ pub(super) struct PcuSpec {
 
 /// `[pmu]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct PmuSpec {
     pub(super) capacity_bytes: Spanned<Count>,
     pub(super) banks: Spanned<Count>,
@@ -86,7 +86,7 @@ pub(super) struct PmuSpec {
 
 /// `[network]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct NetworkSpec {
     pub(super) flit_bytes: Spanned<Count>,
     pub(super) links_per_direction: Spanned<Count>,
@@ -98,14 +98,14 @@ pub(super) struct NetworkSpec {
 
 /// `[ag]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct AgSpec {
     pub(super) bytes_per_cycle: Spanned<Count>,
 }
 
 /// `[[memory]]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct TierSpec {
     pub(super) name: Spanned<String>,
     pub(super) channels: Spanned<Count>,
@@ -119,17 +119,18 @@ pub(super) struct TierSpec {
 
 /// `[launch]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct LaunchSpec {
     pub(super) orchestration: Spanned<String>,
     pub(super) program_bytes_per_unit: Spanned<Count>,
-    pub(super) software: LaunchTimesSpec,
-    pub(super) hardware: LaunchTimesSpec,
+    pub(super) software: Table<LaunchTimesSpec>,
+    pub(super) hardware: Table<LaunchTimesSpec>,
 }
 
 /// `[launch.software]` and `[launch.hardware]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "a field's name carries its unit")]
 pub(super) struct LaunchTimesSpec {
     pub(super) program_load_us: Spanned<Real>,
     pub(super) argument_load_us: Spanned<Real>,
@@ -138,7 +139,7 @@ pub(super) struct LaunchTimesSpec {
 
 /// `[energy]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct EnergySpec {
     pub(super) mac_pj: Spanned<Named<Real>>,
     pub(super) sram_pj_per_byte: Spanned<Real>,

@@ -1,1 +1,49 @@
-//! (room to be furnished)
+//! The command line: arguments in, results on standard output, messages on standard error, an exit code.
+//!
+//! Commands are short: they read inputs, call the library, and hand what it returns to [`crate::report`].
+
+mod args;
+mod check;
+mod compare;
+mod execute;
+mod failure;
+mod output;
+mod progress;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use self::args::{Cli, Command};
+use self::failure::Failure;
+
+/// Runs the command that `arguments` (the program's name first) ask for, and returns the exit code: 0 done, 1 a run
+/// or a file could not be finished, 2 the arguments or inputs cannot be used.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(message) => {
+            // Help goes to standard output, errors to standard error; nobody reading either is no failure.
+            let _ = message.print();
+            return u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+        }
+    };
+    match dispatch(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn dispatch(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Compare(args) => compare::compare(&args),
+        Command::Run(args) => compare::run(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "rdusim", &mut script);
+            output::print(&script)
+        }
+    }
+}

@@ -43,7 +43,7 @@ pub(super) fn explain(source: &Source, text: &str, error: &toml::de::Error) -> D
 
 /// A diagnostic for a text that breaks TOML's own rules.
 pub(super) fn not_toml(source: &Source, span: Option<Range<usize>>, message: &str) -> Diagnostic {
-    source.error(span.unwrap_or(0..0), format!("this is not TOML: {}", message.replace('\n', ", ")), "")
+    source.error(span.unwrap_or(0..0), format!("the file cannot be read as TOML: {}", message.replace('\n', ", ")), "")
 }
 
 /// Serde's words for what TOML calls a table and an array.

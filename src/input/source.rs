@@ -113,7 +113,10 @@ impl Source {
     ) -> Result<u64, Diagnostic> {
         let Count(number) = *value.get_ref();
         u64::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(|| {
-            let expected = format!("{} to {}", range.start(), range.end());
+            let expected = match (range.start(), range.end()) {
+                (low, high) if low == high => low.to_string(),
+                (low, high) => format!("from {low} to {high}"),
+            };
             self.out_of_range(field, value.span(), &number.to_string(), &expected)
         })
     }
@@ -130,7 +133,7 @@ impl Source {
             // No negative zeros past this point.
             return Ok(number + 0.0);
         }
-        let expected = format!("{} to {}", range.start(), range.end());
+        let expected = format!("from {} to {}", range.start(), range.end());
         Err(self.out_of_range(field, value.span(), &number.to_string(), &expected))
     }
 
@@ -165,7 +168,7 @@ impl Source {
     }
 
     fn out_of_range(&self, field: &str, span: Range<usize>, found: &str, expected: &str) -> Diagnostic {
-        self.error(span, format!("`{field}` must be from {expected}, found {found}"), format!("expected {expected}"))
+        self.error(span, format!("`{field}` must be {expected}, found {found}"), format!("must be {expected}"))
     }
 
     /// What wrote the first byte of a span.

@@ -1,1 +1,24 @@
-//! (room to be furnished)
+//! Reports: outcomes become JSON, a table for the terminal, CSV, and pictures.
+//!
+//! Nothing here looks into the simulator: a report is a function of the chip, the workload and the outcomes.
+
+mod chart;
+mod csv;
+mod describe;
+mod document;
+mod figures;
+#[cfg(test)]
+mod fixture;
+mod human;
+mod table;
+mod write;
+
+pub use self::chart::{Chart, ChartError};
+pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
+pub use self::describe::{chip as describe_chip, workload as describe_workload};
+pub use self::document::{
+    ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry, TrafficEntry,
+    WorkloadEntry,
+};
+pub use self::table::table;
+pub use self::write::{File, WriteError, files, write};

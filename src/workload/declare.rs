@@ -165,18 +165,16 @@ fn shape(
                 let number: Spanned<Count> = Spanned::new(extent.span(), *number);
                 source.count(field, &number, 1..=MAX_DIM)
             }
-            Extent::Dim(name) => match dims.get_index_of(name.as_str()) {
-                Some(index) => {
-                    used[index] = true;
-                    spans.extend(file.dims.get_index(index).map(|(_, value)| value.span()));
-                    Ok(dims[index])
-                }
-                None => {
+            Extent::Dim(name) => {
+                let Some(index) = dims.get_index_of(name.as_str()) else {
                     let known: Vec<&str> = dims.keys().map(String::as_str).collect();
                     let title = format!("`{field}` names the dimension {name:?}, which is not in `dims`");
-                    Err(suggest(source.error(extent.span(), title, "no such dimension"), name, &known))
-                }
-            },
+                    return Err(suggest(source.error(extent.span(), title, "no such dimension"), name, &known));
+                };
+                used[index] = true;
+                spans.extend(file.dims.get_index(index).map(|(_, value)| value.span()));
+                Ok(dims[index])
+            }
         }
     };
     Ok(((extent(rows)?, extent(columns)?), spans))

@@ -1,7 +1,7 @@
 //! Operators, linked to the tensors they name and put in topological order.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap};
 
 use indexmap::IndexMap;
 
@@ -52,11 +52,11 @@ pub(super) fn link<'a>(
             return Err(source.error_among(&[operator.output.span(), operators[first].output.span()], title, label));
         }
     }
-    let mut names: BTreeMap<&str, ()> = BTreeMap::new();
+    let mut names: BTreeSet<&str> = BTreeSet::new();
     let mut linked = Vec::with_capacity(operators.len());
     for (index, operator) in operators.iter().enumerate() {
         let name = source.name("operators.name", &operator.name)?;
-        if names.insert(operator.name.get_ref(), ()).is_some() {
+        if !names.insert(operator.name.get_ref()) {
             let title = format!("two operators are named {name:?}");
             return Err(source.error(operator.name.span(), title, "the second of them"));
         }
@@ -115,9 +115,9 @@ pub(super) fn order(
 ) -> Result<Vec<usize>, Diagnostic> {
     let producers = |operator: usize| operators[operator].inputs.iter().filter_map(|&input| drafts[input].producer);
     let mut waits_for: Vec<usize> = Vec::with_capacity(operators.len());
-    for operator in 0..operators.len() {
+    for operator in operators {
         // An operator that reads a tensor twice waits for it once.
-        let mut inputs: Vec<usize> = operators[operator].inputs.clone();
+        let mut inputs = operator.inputs.clone();
         inputs.sort_unstable();
         inputs.dedup();
         waits_for.push(inputs.iter().filter(|&&input| drafts[input].producer.is_some()).count());

@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use toml::Spanned;
+
 use super::declare::{MAX_DIM, Shape};
 use super::spec::SparsitySpec;
 use crate::diagnostics::Diagnostic;
-use crate::input::Source;
+use crate::input::{Source, Table};
 use crate::sparsity::BlockMask;
 
 /// Bits that all masks of a workload may take together (256 MiB).
@@ -26,7 +28,7 @@ pub(super) struct Sparsity {
 pub(super) fn sparsity(
     source: &Source,
     name: &str,
-    spec: &toml::Spanned<SparsitySpec>,
+    spec: &Spanned<Table<SparsitySpec>>,
 ) -> Result<Sparsity, Diagnostic> {
     let field = |key: &str| format!("tensors.{name}.sparsity.{key}");
     let spec = spec.get_ref();

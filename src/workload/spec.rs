@@ -4,30 +4,30 @@ use indexmap::IndexMap;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use toml::Spanned;
 
-use crate::input::{Count, Real};
+use crate::input::{Count, Real, Table};
 
 /// The file.
 #[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct WorkloadSpec {
     pub(super) schema: Spanned<Count>,
     pub(super) name: Spanned<String>,
     pub(super) dtype: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) dims: IndexMap<Spanned<String>, Spanned<Count>>,
-    pub(super) tensors: Vec<TensorSpec>,
-    pub(super) operators: Spanned<Vec<OperatorSpec>>,
+    pub(super) tensors: Vec<Table<TensorSpec>>,
+    pub(super) operators: Spanned<Vec<Table<OperatorSpec>>>,
 }
 
 /// `[[tensors]]`
 #[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct TensorSpec {
     pub(super) name: Spanned<String>,
     pub(super) shape: Option<Spanned<Vec<Spanned<Extent>>>>,
     pub(super) dtype: Option<Spanned<String>>,
     pub(super) role: Option<Spanned<String>>,
-    pub(super) sparsity: Option<Spanned<SparsitySpec>>,
+    pub(super) sparsity: Option<Spanned<Table<SparsitySpec>>>,
 }
 
 /// One extent of a shape.
@@ -41,7 +41,7 @@ pub(super) enum Extent {
 
 /// `sparsity` of a tensor.
 #[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct SparsitySpec {
     pub(super) pattern: Spanned<String>,
     pub(super) density: Spanned<Real>,
@@ -51,7 +51,7 @@ pub(super) struct SparsitySpec {
 
 /// `[[operators]]`
 #[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 pub(super) struct OperatorSpec {
     pub(super) name: Spanned<String>,
     pub(super) kind: Spanned<String>,

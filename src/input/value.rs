@@ -1,6 +1,38 @@
-//! Numbers as files give them, before their range is checked.
+//! Values as files give them, before their range is checked.
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+
+/// A table, and nothing else: serde alone would take an array for a struct, field by field.
+#[derive(Debug)]
+pub(crate) struct Table<T>(T);
+
+impl<T> Deref for Table<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TableVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for TableVisitor<T> {
+            type Value = Table<T>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a table")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Table<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Table)
+            }
+        }
+        deserializer.deserialize_map(TableVisitor(PhantomData))
+    }
+}
 
 /// A whole number of any size and sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,241 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::sim;
+
+const EXAMPLES: &str = "\
+Examples:
+  # a feed-forward layer kernel by kernel and fused, side by side
+  rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
+  # the same with twice the tokens; --set changes any field of either file
+  rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --set workload.dims.tokens=4096
+
+  # sparse weights, and JSON, CSV and pictures in results/
+  rdusim compare --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml --out results
+
+  # one way of running it, as JSON
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
+
+  # does the file describe a chip, and which one?
+  rdusim check --arch arch/sn40l.toml
+
+Results go to standard output, messages to standard error. Exit code 0: done; 1: a run or a file
+could not be finished; 2: arguments or inputs that cannot be used.";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  # a table for the terminal
+  rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
+  # what would twice the memory bandwidth do?
+  rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --set arch.memory.ddr.bandwidth_gb_per_s=200
+
+  # a closed-form estimate in place of the simulation, as JSON
+  rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --fidelity bound --format json
+
+  # also result.json, sections.csv, traffic.csv; traffic, time and roofline as SVG and PNG
+  rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --out results";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  # as many operators on the chip at a time as pay
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
+  # one operator at a time, as JSON
+  rdusim run --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
+
+  # other random masks, and files in results/
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp-sparse.toml \\
+      --seed 7 --out results";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  # one line on the chip, or what is wrong with the file and where
+  rdusim check --arch arch/sn10.toml
+
+  # both files
+  rdusim check --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
+  # a file with a field changed
+  rdusim check --workload workloads/gpt13b-mlp.toml --set workload.dims.d_ff=10240";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  # completion in bash from the next session on
+  rdusim completions bash > ~/.local/share/bash-completion/completions/rdusim";
+
+/// Simulate a model layer on a dataflow accelerator: kernel by kernel or fused, dense or sparse
+#[derive(Debug, Parser)]
+#[command(name = "rdusim", version, after_help = EXAMPLES)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run a workload kernel by kernel and fused, and compare the two
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArgs),
+    /// Run a workload one way
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Read a chip file, a workload file or both, and say what they hold
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// Shell to complete in
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CompareArgs {
+    #[command(flatten)]
+    pub(super) shared: SharedArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// How the graph is cut into sections
+    #[arg(long, value_enum)]
+    pub(super) mode: Mode,
+    #[command(flatten)]
+    pub(super) shared: SharedArgs,
+}
+
+/// What `compare` and `run` have in common.
+#[derive(Debug, Args)]
+pub(super) struct SharedArgs {
+    /// Chip file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: PathBuf,
+    /// Workload file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: PathBuf,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// How closely time is modelled
+    #[arg(long, value_enum, default_value_t = Fidelity::Event)]
+    pub(super) fidelity: Fidelity,
+    /// Seed of random masks and of the compiler's choices
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Also write JSON, CSV and pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Tell on standard error how long compiling and simulating took
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(id = "files", required = true, multiple = true, args = ["arch", "workload"])]
+pub(super) struct CheckArgs {
+    /// Chip file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: Option<PathBuf>,
+    /// Workload file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: Option<PathBuf>,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mode {
+    /// Kernel by kernel: one operator at a time, intermediates go off chip
+    Kbk,
+    /// As many operators at a time as pay, intermediates stay on chip
+    Fused,
+}
+
+impl From<Mode> for sim::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Kbk => Self::Kbk,
+            Mode::Fused => Self::Fused,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Fidelity {
+    /// Closed form of the compiled configuration, a lower bound
+    Bound,
+    /// Discrete events on tokens and units
+    Event,
+}
+
+impl From<Fidelity> for sim::Fidelity {
+    fn from(fidelity: Fidelity) -> Self {
+        match fidelity {
+            Fidelity::Bound => Self::Bound,
+            Fidelity::Event => Self::Event,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_examples_of_the_help_parse() {
+        let examples = [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, CHECK_EXAMPLES].concat().replace("\\\n", "");
+        let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
+        assert_eq!(lines.len(), 15);
+        for line in lines {
+            if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_fits_a_terminal() {
+        for text in [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES] {
+            for line in text.lines() {
+                assert!(line.len() <= 100, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn defaults() {
+        let line = "rdusim compare --arch a --workload w";
+        let Command::Compare(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!() };
+        let shared = args.shared;
+        assert_eq!((shared.fidelity, shared.format, shared.seed), (Fidelity::Event, Format::Table, 0));
+        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose);
+    }
+}

@@ -1,0 +1,48 @@
+//! `rdusim check`: what the input files hold, or what is wrong with them.
+
+use super::args::CheckArgs;
+use super::failure::Failure;
+use super::output;
+use crate::diagnostics::Diagnostic;
+use crate::input::{Override, Root};
+use crate::{arch, report, workload};
+
+/// One line a file; if any is refused, every refusal and no line.
+pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
+    let mut refused = Vec::new();
+    let mut sets = Vec::new();
+    for text in &args.set {
+        match Override::parse(text).and_then(|set| has_file(args, set)) {
+            Ok(set) => sets.push(set),
+            Err(diagnostic) => refused.push(diagnostic),
+        }
+    }
+    let mut lines = Vec::new();
+    if let Some(path) = &args.arch {
+        match arch::load(path, &sets) {
+            Ok(chip) => lines.push(format!("{}: chip {}\n", path.display(), report::describe_chip(&chip))),
+            Err(diagnostic) => refused.push(diagnostic),
+        }
+    }
+    if let Some(path) = &args.workload {
+        match workload::load(path, &sets, 0) {
+            Ok(graph) => lines.push(format!("{}: workload {}\n", path.display(), report::describe_workload(&graph))),
+            Err(diagnostic) => refused.push(diagnostic),
+        }
+    }
+    if refused.is_empty() { output::print(lines.concat().as_bytes()) } else { Err(Failure::Refused(refused)) }
+}
+
+/// Refuses to change a file that was not given.
+fn has_file(args: &CheckArgs, set: Override) -> Result<Override, Diagnostic> {
+    let (given, flag) = match set.root() {
+        Root::Arch => (args.arch.is_some(), "--arch"),
+        Root::Workload => (args.workload.is_some(), "--workload"),
+    };
+    if given {
+        Ok(set)
+    } else {
+        Err(Diagnostic::new(format!("`--set {}` has no file to change", set.raw()))
+            .with_help(format!("give `{flag} FILE`")))
+    }
+}

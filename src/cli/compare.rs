@@ -1,0 +1,63 @@
+//! `rdusim compare` and `rdusim run`: a workload on a chip, both ways or one.
+
+use std::io::{self, Write};
+
+use rayon::prelude::*;
+
+use super::args::{CompareArgs, Format, RunArgs, SharedArgs};
+use super::execute::{Execution, execute};
+use super::failure::Failure;
+use super::{output, progress};
+use crate::input::Override;
+use crate::report::{self, Document};
+use crate::sim::{Mode, Outcome, StopReason};
+use crate::{arch, workload};
+
+/// Both ways, kernel by kernel first.
+pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
+    execute_all(&args.shared, &[Mode::Kbk, Mode::Fused])
+}
+
+/// One way.
+pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
+    execute_all(&args.shared, &[args.mode.into()])
+}
+
+fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
+    let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    let chip = arch::load(&args.arch, &sets)?;
+    let workload = workload::load(&args.workload, &sets, args.seed)?;
+    let executions = progress::watched("compiling and simulating", || {
+        let one = |mode: &Mode| execute(&chip, &workload, *mode, args.fidelity.into(), args.seed);
+        modes.par_iter().map(one).collect::<Vec<_>>()
+    });
+    let executions = executions.into_iter().collect::<Result<Vec<_>, _>>()?;
+    if args.verbose {
+        tell_durations(modes, &executions);
+    }
+    let outcomes: Vec<Outcome> = executions.into_iter().map(|execution| execution.outcome).collect();
+    for outcome in &outcomes {
+        if let StopReason::Deadlock(blocked) = &outcome.stop {
+            return Err(Failure::Deadlock(outcome.mode.name(), blocked.clone()));
+        }
+    }
+
+    let text = match args.format {
+        Format::Table => report::table(&chip, &workload, &outcomes),
+        Format::Json => Document::new(&chip, &workload, &outcomes).to_json(),
+    };
+    // Files first: standard output shows a result only if everything asked for was done.
+    if let Some(directory) = &args.out {
+        report::write(directory, &report::files(&chip, &workload, &outcomes)?)?;
+    }
+    output::print(text.as_bytes())
+}
+
+fn tell_durations(modes: &[Mode], executions: &[Execution]) {
+    let mut stderr = io::stderr().lock();
+    for (mode, execution) in modes.iter().zip(executions) {
+        let (compiling, simulating) = (execution.compiling.as_secs_f64(), execution.simulating.as_secs_f64());
+        // A closed standard error costs nothing but these lines.
+        let _ = writeln!(stderr, "{:<5}  compile {compiling:.3} s  simulate {simulating:.3} s", mode.name());
+    }
+}

@@ -1,0 +1,89 @@
+//! How a command fails: what is said, and with which exit code.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use crate::diagnostics::Diagnostic;
+use crate::report::WriteError;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Arguments, files or values that cannot be used.
+    Refused(Vec<Diagnostic>),
+    /// A run that cannot go on: its mode, and one line a blocked stage.
+    Deadlock(&'static str, Vec<String>),
+    /// A file of `--out` could not be written.
+    Files(WriteError),
+    /// Standard output could not be written.
+    Output(io::Error),
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self::Refused(vec![diagnostic])
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        Self::Files(error)
+    }
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused(_) => 2,
+            Self::Deadlock(..) | Self::Files(_) | Self::Output(_) => 1,
+        }
+    }
+
+    /// The message for a terminal (`styled`) or a file.
+    fn message(&self, styled: bool) -> String {
+        let diagnostics = match self {
+            Self::Refused(diagnostics) => diagnostics,
+            Self::Deadlock(mode, blocked) => {
+                let title = format!("the {mode} run is deadlocked: no stage can go on");
+                let mut text = Diagnostic::new(title).render(styled);
+                for line in blocked {
+                    text.push_str("\n  ");
+                    text.push_str(line);
+                }
+                return text;
+            }
+            Self::Files(error) => &vec![Diagnostic::new(error.to_string())],
+            Self::Output(error) => &vec![Diagnostic::new(format!("cannot write to standard output: {error}"))],
+        };
+        diagnostics.iter().map(|diagnostic| diagnostic.render(styled)).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Says it on standard error; returns the exit code.
+    pub(super) fn report(&self) -> ExitCode {
+        let mut stderr = io::stderr().lock();
+        let styled = stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        // There is nowhere left to complain about a closed standard error.
+        let _ = writeln!(stderr, "{}", self.message(styled));
+        ExitCode::from(self.exit_code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadlock_names_the_blocked_stages() {
+        let failure = Failure::Deadlock("fused", vec!["up waits for a credit of h".into()]);
+        assert_eq!(failure.exit_code(), 1);
+        let message = failure.message(false);
+        assert!(message.contains("the fused run is deadlocked") && message.ends_with("\n  up waits for a credit of h"));
+    }
+
+    #[test]
+    fn every_refusal_is_told() {
+        let failure = Failure::Refused(vec![Diagnostic::new("first"), Diagnostic::new("second")]);
+        assert_eq!(failure.exit_code(), 2);
+        assert_eq!(failure.message(false), "error: first\n\nerror: second");
+    }
+}

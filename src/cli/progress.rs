@@ -1,0 +1,35 @@
+//! A spinner on standard error while something takes long, if somebody watches.
+
+use std::io::{self, IsTerminal};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget};
+
+/// Work that is done sooner shows nothing.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Does `work`; if it takes long and standard error is a terminal, shows `message` meanwhile.
+pub(super) fn watched<T>(message: &str, work: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return work();
+    }
+    thread::scope(|scope| {
+        // Dropping `done`, also while unwinding, wakes the watcher.
+        let (done, finished) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            if finished.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+                spinner.set_message(message.to_owned());
+                spinner.enable_steady_tick(Duration::from_millis(100));
+                // Nothing is ever sent: this returns when the work is done.
+                let _ = finished.recv();
+                spinner.finish_and_clear();
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}

@@ -1,0 +1,102 @@
+//! Pictures: where the bytes go, where the time goes, and how far the roofs are.
+//!
+//! A chart is laid out as shapes and then painted as SVG and as PNG by the same code, with a font that travels with
+//! the program.
+
+mod axis;
+mod bars;
+mod font;
+mod paint;
+mod palette;
+mod pixels;
+mod roofline;
+mod scene;
+mod time;
+mod traffic;
+
+pub use paint::ChartError;
+
+use self::palette::{INK, MUTED};
+use self::scene::{Anchor, Face, Scene};
+use super::human::shorten;
+use crate::arch::Chip;
+use crate::sim::Outcome;
+use crate::workload::Workload;
+
+/// A picture of one or two runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chart {
+    /// Off-chip bytes by tensor.
+    Traffic,
+    /// Time by section and what bounds it.
+    Time,
+    /// Throughput against operational intensity, under the chip's roofs.
+    Roofline,
+}
+
+impl Chart {
+    /// Every chart.
+    pub const ALL: [Self; 3] = [Self::Traffic, Self::Time, Self::Roofline];
+
+    /// The file's name without its ending.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Traffic => "traffic",
+            Self::Time => "time",
+            Self::Roofline => "roofline",
+        }
+    }
+
+    /// The chart as an SVG file.
+    pub fn svg(self, chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Result<String, ChartError> {
+        paint::svg(&self.scene(chip, workload, outcomes))
+    }
+
+    /// The chart as a PNG file.
+    pub fn png(self, chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Result<Vec<u8>, ChartError> {
+        paint::png(&self.scene(chip, workload, outcomes))
+    }
+
+    fn scene(self, chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Scene {
+        match self {
+            Self::Traffic => traffic::scene(chip, workload, outcomes),
+            Self::Time => time::scene(chip, workload, outcomes),
+            Self::Roofline => roofline::scene(chip, workload, outcomes),
+        }
+    }
+}
+
+/// Width of every chart.
+const WIDTH: f64 = 1000.0;
+/// Distance of everything from the edges.
+const MARGIN: f64 = 28.0;
+
+const TITLE: Face = Face { em: 21.0, bold: true, color: INK };
+const SUBTITLE: Face = Face { em: 13.0, bold: false, color: MUTED };
+const LABEL: Face = Face { em: 14.0, bold: false, color: INK };
+const STRONG: Face = Face { em: 15.0, bold: true, color: INK };
+const TICK: Face = Face { em: 12.5, bold: false, color: MUTED };
+
+/// Title and what it is about; returns where the rest may start.
+fn heading(scene: &mut Scene, title: &str, chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> f64 {
+    scene.text((MARGIN, 36.0), Anchor::Start, TITLE, title);
+    let mut fidelities: Vec<&str> = outcomes.iter().map(|outcome| outcome.fidelity.name()).collect();
+    fidelities.dedup();
+    let (workload, chip) = (shorten(&workload.name, 48), shorten(&chip.name, 32));
+    let about = format!("{workload} on {chip}, fidelity {}", fidelities.join(" and "));
+    scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &about);
+    84.0
+}
+
+/// The longest shortening of `text` that is at most `room` wide, or `None` if that would say nothing.
+fn fitted(text: &str, face: Face, room: f64) -> Option<String> {
+    let most = text.chars().count();
+    let full = shorten(text, most);
+    if face.width(&full) <= room {
+        return Some(full);
+    }
+    (8..most).rev().map(|length| shorten(text, length)).find(|text| face.width(text) <= room)
+}
+
+#[cfg(test)]
+mod tests;

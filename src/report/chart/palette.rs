@@ -1,0 +1,63 @@
+//! Colours that stay apart for colour-blind readers (Okabe and Ito, 2008).
+
+use plotters::style::RGBColor;
+
+use crate::sim::BoundBy;
+
+/// An opaque colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Color(pub(super) u8, pub(super) u8, pub(super) u8);
+
+pub(super) const WHITE: Color = Color(255, 255, 255);
+pub(super) const INK: Color = Color(0x22, 0x22, 0x22);
+pub(super) const MUTED: Color = Color(0x5f, 0x5f, 0x5f);
+pub(super) const GRID: Color = Color(0xe2, 0xe2, 0xe2);
+pub(super) const AXIS: Color = Color(0x9a, 0x9a, 0x9a);
+pub(super) const GREY: Color = Color(0x8c, 0x8c, 0x8c);
+
+pub(super) const BLUE: Color = Color(0x00, 0x72, 0xb2);
+pub(super) const ORANGE: Color = Color(0xe6, 0x9f, 0x00);
+pub(super) const GREEN: Color = Color(0x00, 0x9e, 0x73);
+pub(super) const PURPLE: Color = Color(0xcc, 0x79, 0xa7);
+pub(super) const SKY: Color = Color(0x56, 0xb4, 0xe9);
+pub(super) const VERMILLION: Color = Color(0xd5, 0x5e, 0x00);
+pub(super) const YELLOW: Color = Color(0xf0, 0xe4, 0x42);
+
+/// Colours of things without a meaning of their own, in order of use.
+pub(super) const SERIES: [Color; 7] = [BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW];
+
+/// Colours of the runs in order.
+pub(super) const RUNS: [Color; 2] = [VERMILLION, BLUE];
+
+impl Color {
+    /// This colour with `share` of white.
+    pub(super) fn tint(self, share: f64) -> Self {
+        let mix = |c: u8| (f64::from(c) + (255.0 - f64::from(c)) * share).round() as u8;
+        Self(mix(self.0), mix(self.1), mix(self.2))
+    }
+
+    /// The colour of text on this one.
+    pub(super) fn ink(self) -> Self {
+        let linear = |c: u8| (f64::from(c) / 255.0).powf(2.2);
+        let luminance = 0.2126 * linear(self.0) + 0.7152 * linear(self.1) + 0.0722 * linear(self.2);
+        if luminance > 0.25 { INK } else { WHITE }
+    }
+
+    pub(super) fn rgb(self) -> RGBColor {
+        RGBColor(self.0, self.1, self.2)
+    }
+}
+
+/// The colour of a resource that bounds a section. `tier` is the row of a memory tier.
+pub(super) fn of_bound(bound: &BoundBy, tier: usize) -> Color {
+    match bound {
+        BoundBy::Compute => BLUE,
+        BoundBy::Imbalance => SKY,
+        BoundBy::Memory(_) => [VERMILLION, ORANGE][tier.min(1)],
+        BoundBy::Ag => PURPLE,
+        BoundBy::Link => GREEN,
+        BoundBy::PmuPort => YELLOW,
+        BoundBy::Launch => MUTED,
+        BoundBy::Fill => GREY.tint(0.4),
+    }
+}

@@ -1,0 +1,76 @@
+//! A chip or a workload in one line.
+
+use super::figures::{Work, off_chip_bytes_per_s, peak_dtype};
+use super::human::{bytes_short, clean, count, si, si_short, whole};
+use crate::arch::{Chip, Tier};
+use crate::units::Dtype;
+use crate::workload::Workload;
+
+/// A chip in one line: units, peak, scratchpad, off-chip bandwidth.
+pub fn chip(chip: &Chip) -> String {
+    chip_at(chip, peak_dtype(chip))
+}
+
+/// The same with the peak of a data type.
+pub(super) fn chip_at(chip: &Chip, dtype: Dtype) -> String {
+    let tier = |tier: &Tier| {
+        let rate = si_short(tier.bandwidth_bytes_per_s as f64, "B/s");
+        if chip.memory.len() == 1 { clean(&tier.name).into_owned() } else { format!("{} {rate}", clean(&tier.name)) }
+    };
+    let tiers: Vec<String> = chip.memory.iter().map(tier).collect();
+    format!(
+        "{}: {} PCUs, {} PMUs, {} {dtype}, {} SRAM, {} off chip ({})",
+        clean(&chip.name),
+        whole(chip.pcus()),
+        whole(chip.pmus()),
+        si_short(chip.peak_flops(dtype).unwrap_or(0.0), "FLOP/s"),
+        bytes_short(chip.sram_bytes()),
+        si_short(off_chip_bytes_per_s(chip), "B/s"),
+        tiers.join(", "),
+    )
+}
+
+/// A workload in one line: operators, work, parameters.
+pub fn workload(workload: &Workload) -> String {
+    workload_as(workload, &Work::of(workload))
+}
+
+/// The same with its figures at hand.
+pub(super) fn workload_as(workload: &Workload, work: &Work) -> String {
+    let operators = workload.operators.len() as u64;
+    let plural = if operators == 1 { "" } else { "s" };
+    let dense = si(work.dense_flops as f64, "FLOP");
+    let sparse = work.executed_flops != work.dense_flops || work.parameters != work.dense_parameters;
+    let size = if sparse {
+        format!(
+            "{} executed of {dense} dense, {} of {} parameters stored",
+            si(work.executed_flops as f64, "FLOP"),
+            count(work.parameters),
+            count(work.dense_parameters),
+        )
+    } else {
+        format!("{dense} dense, {} parameters", count(work.parameters))
+    };
+    format!("{}: {} operator{plural}, {size}", clean(&workload.name), whole(operators))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    #[test]
+    fn one_line_each() {
+        let mut sn10 = fixture::sn10();
+        let line = "SN10: 640 PCUs, 640 PMUs, 307.2 TFLOP/s bf16, 320 MiB SRAM, 100 GB/s off chip (ddr)";
+        assert_eq!(chip(&sn10), line);
+        sn10.memory.push(fixture::tier("hbm", 1_800_000_000_000));
+        assert!(chip(&sn10).ends_with("1.9 TB/s off chip (ddr 100 GB/s, hbm 1.8 TB/s)"));
+        let dense = "GPT-13B FFN: 3 operators, 859.0 GFLOP dense, 209.7 M parameters";
+        assert_eq!(workload(&fixture::ffn(None)), dense);
+        let sparse =
+            "GPT-13B FFN: 3 operators, 107.4 GFLOP executed of 859.0 GFLOP dense, 26.21 M of 209.7 M parameters stored";
+        assert_eq!(workload(&fixture::ffn(Some(0.125))), sparse);
+        assert_eq!(workload(&fixture::empty_workload()), "empty: 0 operators, 0 FLOP dense, 0 parameters");
+    }
+}

@@ -1,0 +1,328 @@
+//! The terminal table: the runs side by side, their sections, their traffic.
+
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
+use indexmap::IndexMap;
+
+use super::describe;
+use super::figures::{Figures, Work, quotient};
+use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
+use crate::arch::Chip;
+use crate::sim::{Outcome, SectionOutcome, StopReason, TensorTraffic};
+use crate::workload::Workload;
+
+/// Columns no line goes beyond, as long as names allow.
+const WIDTH: u16 = 120;
+
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
+
+/// Everything a person wants to know of one or two runs, as lines of text.
+pub fn table(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> String {
+    let work = Work::of(workload);
+    let figures: Vec<Figures> = outcomes.iter().map(|outcome| Figures::new(chip, &work, outcome)).collect();
+    let mut blocks = vec![heading(chip, workload, &work, outcomes), summary(&work, outcomes, &figures)];
+    if let ([first, second], [of_first, of_second]) = (outcomes, figures.as_slice()) {
+        blocks.push(verdict((first.mode.name(), of_first), (second.mode.name(), of_second)));
+    }
+    blocks.push(sections(outcomes));
+    blocks.push(stages(outcomes));
+    blocks.push(traffic(outcomes, &figures));
+    blocks.push(remarks(outcomes));
+    blocks.retain(|block| !block.is_empty());
+    let mut text = blocks.join("\n\n");
+    text.push('\n');
+    text
+}
+
+fn heading(chip: &Chip, workload: &Workload, work: &Work, outcomes: &[Outcome]) -> String {
+    let mut lines = vec![
+        format!("chip      {}", describe::chip_at(chip, work.dtype)),
+        format!("workload  {}", describe::workload_as(workload, work)),
+    ];
+    let mut fidelities: Vec<&str> = outcomes.iter().map(|outcome| outcome.fidelity.name()).collect();
+    fidelities.dedup();
+    if !fidelities.is_empty() {
+        lines.push(format!("fidelity  {}", fidelities.join(", ")));
+    }
+    lines.join("\n")
+}
+
+/// A row of the summary: its label, how a run shows it, and what of it the runs are compared by.
+struct Row(&'static str, fn(&Figures) -> String, Option<fn(&Figures) -> f64>);
+
+/// Shown for sparse workloads only.
+const DENSE_EQUIVALENT: &str = "  dense equivalent";
+
+const SUMMARY: [Row; 22] = [
+    Row("time", |f| si(f.time_s, "s"), Some(|f| f.time_s)),
+    Row("cycles", |f| whole(f.cycles), None),
+    Row("  lower bound", |f| whole(f.bound_cycles), None),
+    Row("  bound / cycles", |f| percent(f.bound_share), None),
+    Row("bound by", bound_by, None),
+    Row("launches", |f| whole(f.launches), Some(|f| f.launches as f64)),
+    Row("executed", |f| si(f.tflops_executed * 1e12, "FLOP/s"), None),
+    Row("  of peak", |f| percent(f.utilization), None),
+    Row(DENSE_EQUIVALENT, |f| si(f.tflops_dense_equivalent * 1e12, "FLOP/s"), None),
+    Row("op intensity", |f| intensity(f.op_intensity), None),
+    Row("off-chip traffic", |f| bytes(f.traffic.off_chip_bytes()), Some(|f| f.traffic.off_chip_bytes() as f64)),
+    Row("  read", |f| bytes(f.traffic.off_chip_read_bytes), Some(|f| f.traffic.off_chip_read_bytes as f64)),
+    Row("  written", |f| bytes(f.traffic.off_chip_write_bytes), Some(|f| f.traffic.off_chip_write_bytes as f64)),
+    Row("network traffic", |f| bytes(f.traffic.network_bytes), Some(|f| f.traffic.network_bytes as f64)),
+    Row("SRAM read", |f| bytes(f.traffic.sram_read_bytes), Some(|f| f.traffic.sram_read_bytes as f64)),
+    Row("SRAM written", |f| bytes(f.traffic.sram_write_bytes), Some(|f| f.traffic.sram_write_bytes as f64)),
+    Row("energy", |f| si(f.energy.total(), "J"), Some(|f| f.energy.total())),
+    Row("  compute", |f| si(f.energy.compute, "J"), Some(|f| f.energy.compute)),
+    Row("  SRAM", |f| si(f.energy.sram, "J"), Some(|f| f.energy.sram)),
+    Row("  network", |f| si(f.energy.network, "J"), Some(|f| f.energy.network)),
+    Row("  off chip", |f| si(f.energy.off_chip, "J"), Some(|f| f.energy.off_chip)),
+    Row("  static", |f| si(f.energy.static_, "J"), Some(|f| f.energy.static_)),
+];
+
+fn summary(work: &Work, outcomes: &[Outcome], figures: &[Figures]) -> String {
+    let mut header = vec![String::new()];
+    header.extend(outcomes.iter().map(|outcome| outcome.mode.name().to_owned()));
+    if let [first, second] = outcomes {
+        header.push(format!("{} / {}", first.mode.name(), second.mode.name()));
+    }
+    let mut table = new_table(header, 1);
+    let sparse = work.executed_flops != work.dense_flops;
+    for Row(label, show, measure) in SUMMARY.into_iter().filter(|row| sparse || row.0 != DENSE_EQUIVALENT) {
+        let mut cells = vec![label.to_owned()];
+        cells.extend(figures.iter().map(show));
+        if let ([first, second], Some(measure)) = (figures, measure) {
+            cells.push(ratio(measure(first), measure(second)));
+        }
+        table.add_row(cells);
+    }
+    table.trim_fmt()
+}
+
+/// The one or two resources that bound most of a run's cycles.
+fn bound_by(figures: &Figures) -> String {
+    match figures.bound_by.as_slice() {
+        [] => "-".to_owned(),
+        [(only, _)] => shorten(&only.to_string(), 24),
+        several => {
+            let share = |part: u64| 100.0 * quotient(part as f64, figures.cycles as f64);
+            let named = several
+                .iter()
+                .take(2)
+                .map(|(bound, part)| format!("{} {:.0} %", shorten(&bound.to_string(), 12), share(*part)));
+            named.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// The second run against the first in one sentence.
+fn verdict((first, old): (&str, &Figures), (second, new): (&str, &Figures)) -> String {
+    let (before, after) = (old.traffic.off_chip_bytes() as f64, new.traffic.off_chip_bytes() as f64);
+    let traffic = if before <= 0.0 || after <= 0.0 {
+        "off-chip traffic that cannot be compared".to_owned()
+    } else if before >= after {
+        format!("{} less off-chip traffic", ratio(before, after))
+    } else {
+        format!("{} more off-chip traffic", ratio(after, before))
+    };
+    format!("{second} is {} as fast as {first}, with {traffic}", ratio(old.time_s, new.time_s))
+}
+
+fn sections(outcomes: &[Outcome]) -> String {
+    let header =
+        ["section", "operators", "cycles", "launch", "bound by", "PCUs", "PMUs", "SRAM peak", "bank loss", "off chip"];
+    let mut table = new_table(header.map(str::to_owned).to_vec(), 2);
+    align_left(&mut table, 4);
+    for outcome in outcomes {
+        for section in &outcome.sections {
+            table.add_row(vec![
+                section_name(outcome, section),
+                section.operators.iter().map(|name| shorten(name, 20)).collect::<Vec<_>>().join(" "),
+                whole(section.cycles),
+                whole(section.launch_cycles),
+                shorten(&section.bound_by.to_string(), 12),
+                whole(section.pcus),
+                whole(section.pmus),
+                bytes(section.sram_peak_bytes),
+                bytes(section.sram_bank_loss_bytes),
+                bytes(section.traffic.off_chip_bytes()),
+            ]);
+        }
+    }
+    if table.is_empty() { String::new() } else { table.trim_fmt() }
+}
+
+fn stages(outcomes: &[Outcome]) -> String {
+    let header = ["section", "stage", "PCUs", "busy", "balance", "mapping"];
+    let mut table = new_table(header.map(str::to_owned).to_vec(), 2);
+    align_left(&mut table, 5);
+    for outcome in outcomes {
+        for section in &outcome.sections {
+            for stage in &section.stages {
+                table.add_row(vec![
+                    section_name(outcome, section),
+                    shorten(&stage.operators.join("+"), 20),
+                    whole(stage.pcus),
+                    percent(quotient(stage.busiest_cycles as f64, section.cycles as f64)),
+                    percent(quotient(stage.mean_cycles, stage.busiest_cycles as f64)),
+                    clean(&stage.mapping).into_owned(),
+                ]);
+            }
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    format!(
+        "{}\nbusy: cycles of the stage's busiest unit over the section's; balance: its mean unit over its busiest",
+        table.trim_fmt()
+    )
+}
+
+fn traffic(outcomes: &[Outcome], figures: &[Figures]) -> String {
+    let mut header = vec!["off-chip traffic".to_owned()];
+    let mut tensors: IndexMap<&str, Vec<TensorTraffic>> = IndexMap::new();
+    for (run, (outcome, figures)) in outcomes.iter().zip(figures).enumerate() {
+        header.push(format!("{} read", outcome.mode.name()));
+        header.push("written".to_owned());
+        for (tensor, bytes) in &figures.traffic.by_tensor {
+            tensors.entry(tensor).or_insert_with(|| vec![TensorTraffic::default(); outcomes.len()])[run] = *bytes;
+        }
+    }
+    let mut table = new_table(header, 1);
+    let shown = |count: u64| if count == 0 { "-".to_owned() } else { bytes(count) };
+    for (tensor, runs) in tensors {
+        let mut cells = vec![shorten(tensor, 48)];
+        cells.extend(runs.iter().flat_map(|t| [shown(t.off_chip_read_bytes), shown(t.off_chip_write_bytes)]));
+        table.add_row(cells);
+    }
+    for (label, of) in [
+        ("beyond the payload", (|f| f.traffic.waste_bytes) as fn(&Figures) -> u64),
+        ("programs", |f| f.traffic.program_bytes),
+    ] {
+        if figures.iter().any(|f| of(f) > 0) {
+            let mut cells = vec![format!("({label})")];
+            cells.extend(figures.iter().flat_map(|f| [shown(of(f)), String::new()]));
+            table.add_row(cells);
+        }
+    }
+    if table.is_empty() { String::new() } else { table.trim_fmt() }
+}
+
+fn remarks(outcomes: &[Outcome]) -> String {
+    let mut lines = Vec::new();
+    for outcome in outcomes {
+        if let StopReason::Deadlock(blocked) = &outcome.stop {
+            lines.push(format!("{}: DEADLOCK, the figures above are of the part that ran", outcome.mode.name()));
+            lines.extend(blocked.iter().map(|line| format!("  {}", clean(line))));
+        }
+        lines.extend(outcome.notes.iter().map(|note| format!("{}: {}", outcome.mode.name(), clean(note))));
+    }
+    lines.iter().map(|line| wrapped("note  ", line)).collect::<Vec<_>>().join("\n")
+}
+
+/// `text` behind `label`, broken at spaces, later lines indented to the label's width.
+fn wrapped(label: &str, text: &str) -> String {
+    let mut lines = vec![label.to_owned()];
+    let mut room = 0;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if room > 0 && room + 1 + width + label.len() > usize::from(WIDTH) {
+            lines.push(" ".repeat(label.len()));
+            room = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if room > 0 {
+                line.push(' ');
+                room += 1;
+            }
+            line.push_str(word);
+            room += width;
+        }
+    }
+    lines.join("\n")
+}
+
+/// A table without frames whose columns from `numbers` on are right-aligned.
+fn new_table(header: Vec<String>, numbers: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table.set_header(header);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if at >= numbers {
+            column.set_cell_alignment(CellAlignment::Right);
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    table
+}
+
+fn align_left(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_cell_alignment(CellAlignment::Left);
+    }
+}
+
+/// A section's name behind its run's.
+fn section_name(outcome: &Outcome, section: &SectionOutcome) -> String {
+    format!("{} {}", outcome.mode.name(), shorten(&section.name, 16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+    use crate::sim::BoundBy;
+
+    #[test]
+    fn compare_reads_as_agreed() {
+        insta::assert_snapshot!(table(&fixture::sn10(), &fixture::ffn(Some(0.125)), &fixture::outcomes()));
+    }
+
+    #[test]
+    fn one_run_reads_as_agreed() {
+        insta::assert_snapshot!(table(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes()[1..]));
+    }
+
+    #[test]
+    fn no_line_is_too_wide_and_none_ends_in_blanks() {
+        let long = |i: u64| format!("decoder.layers.{i}.self_attention.output_projection");
+        for outcomes in [fixture::outcomes(), fixture::many_sections(30, &long), vec![fixture::empty_outcome()]] {
+            for line in table(&fixture::sn10(), &fixture::ffn(None), &outcomes).lines() {
+                assert!(line.chars().count() <= usize::from(WIDTH), "{line}");
+                assert_eq!(line, line.trim_end());
+            }
+        }
+    }
+
+    #[test]
+    fn several_bounds_are_shared_out() {
+        let section = |cycles, bound| fixture::section("s", &["s"], cycles, bound, &[]);
+        let sections =
+            vec![section(970_000, BoundBy::Compute), section(2_970_000, BoundBy::Fill), section(0, BoundBy::Launch)];
+        let outcome = fixture::outcome(crate::sim::Mode::Kbk, 0, sections);
+        let figures = Figures::new(&fixture::sn10(), &Work::of(&fixture::ffn(None)), &outcome);
+        assert_eq!(bound_by(&figures), "fill 74 %, compute 25 %");
+    }
+
+    #[test]
+    fn more_traffic_is_not_called_less() {
+        let mut outcomes = fixture::outcomes();
+        outcomes.swap(0, 1);
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
+        assert!(text.contains("is 0.58x as fast as fused, with 1.73x more off-chip traffic"), "{text}");
+    }
+
+    #[test]
+    fn escape_codes_in_names_do_not_reach_the_terminal() {
+        let name = |i: u64| format!("\u{1b}[2J{i}\n");
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &fixture::many_sections(3, &name));
+        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_deadlock_is_told() {
+        let stop = StopReason::Deadlock(vec!["up waits for a credit of h (4 of 4 tokens)".into()]);
+        let outcomes = [Outcome { stop, ..fixture::outcomes().remove(0) }];
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
+        assert!(text.contains("kbk: DEADLOCK") && text.contains("up waits for a credit of h"), "{text}");
+    }
+}

@@ -1,0 +1,160 @@
+//! The files of `--out DIR`, each written whole or not at all.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
+
+use super::chart::{Chart, ChartError};
+use super::csv;
+use super::document::Document;
+use crate::arch::Chip;
+use crate::sim::Outcome;
+use crate::workload::Workload;
+
+/// A file to be: its name and its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Name inside the directory.
+    pub name: String,
+    /// Contents.
+    pub bytes: Vec<u8>,
+}
+
+/// A report could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A picture could not be made.
+    #[error("cannot draw `{0}`: {1}")]
+    Chart(&'static str, #[source] ChartError),
+    /// A table could not be made.
+    #[error("cannot make `{0}`: {1}")]
+    Csv(&'static str, #[source] ::csv::Error),
+    /// The directory could not be created.
+    #[error("cannot create the directory `{path}`: {1}", path = .0.display())]
+    Directory(PathBuf, #[source] io::Error),
+    /// A file could not be written.
+    #[error("cannot write `{path}`: {1}", path = .0.display())]
+    File(PathBuf, #[source] io::Error),
+}
+
+/// Every file of a report: `result.json`, `sections.csv`, `traffic.csv`, and each chart as SVG and PNG.
+pub fn files(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Result<Vec<File>, WriteError> {
+    let json = Document::new(chip, workload, outcomes).to_json();
+    let sections = csv::sections(outcomes).map_err(|error| WriteError::Csv("sections.csv", error))?;
+    let traffic = csv::traffic(outcomes).map_err(|error| WriteError::Csv("traffic.csv", error))?;
+    let mut files = vec![
+        File { name: "result.json".to_owned(), bytes: json.into_bytes() },
+        File { name: "sections.csv".to_owned(), bytes: sections.into_bytes() },
+        File { name: "traffic.csv".to_owned(), bytes: traffic.into_bytes() },
+    ];
+    for chart in Chart::ALL {
+        let failed = |error| WriteError::Chart(chart.name(), error);
+        let svg = chart.svg(chip, workload, outcomes).map_err(failed)?;
+        let png = chart.png(chip, workload, outcomes).map_err(failed)?;
+        files.push(File { name: format!("{}.svg", chart.name()), bytes: svg.into_bytes() });
+        files.push(File { name: format!("{}.png", chart.name()), bytes: png });
+    }
+    Ok(files)
+}
+
+/// Writes files into a directory, which is created if it is missing. Each file appears whole or not at all, and none
+/// appears unless all could be written beside their places.
+pub fn write(directory: &Path, files: &[File]) -> Result<(), WriteError> {
+    std::fs::create_dir_all(directory).map_err(|error| WriteError::Directory(directory.to_owned(), error))?;
+    let mut waiting: Vec<(PathBuf, NamedTempFile)> = Vec::with_capacity(files.len());
+    for file in files {
+        let path = directory.join(&file.name);
+        match write_beside(directory, &file.bytes) {
+            Ok(temporary) => waiting.push((path, temporary)),
+            Err(error) => return Err(WriteError::File(path, error)),
+        }
+    }
+    for (path, temporary) in waiting {
+        temporary.persist(&path).map_err(|error| WriteError::File(path, error.error))?;
+    }
+    Ok(())
+}
+
+fn write_beside(directory: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    let mut builder = Builder::new();
+    builder.prefix(".rdusim-");
+    // Temporary files are private by default; these become results, readable as any new file is.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut temporary = builder.tempfile_in(directory)?;
+    temporary.write_all(bytes)?;
+    temporary.flush()?;
+    Ok(temporary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_report_has_its_nine_files() {
+        let (chip, workload, outcomes) = (fixture::sn10(), fixture::ffn(None), fixture::outcomes());
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("a/b");
+        for _ in 0..2 {
+            write(&directory, &files(&chip, &workload, &outcomes).unwrap()).unwrap();
+            let expected = [
+                "result.json",
+                "roofline.png",
+                "roofline.svg",
+                "sections.csv",
+                "time.png",
+                "time.svg",
+                "traffic.csv",
+                "traffic.png",
+                "traffic.svg",
+            ];
+            assert_eq!(names(&directory), expected);
+        }
+        let json = std::fs::read_to_string(directory.join("result.json")).unwrap();
+        assert_eq!(json, Document::new(&chip, &workload, &outcomes).to_json());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_are_as_readable_as_any_other() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let plain = directory.path().join("plain");
+        std::fs::write(&plain, "").unwrap();
+        write(directory.path(), &[File { name: "ours".into(), bytes: vec![1] }]).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&directory.path().join("ours")), mode(&plain));
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        // A directory stands where the second file should go: the first must not be half of a report.
+        std::fs::create_dir(directory.path().join("b")).unwrap();
+        let file = |name: &str| File { name: name.into(), bytes: b"x".to_vec() };
+        let error = write(directory.path(), &[file("b"), file("a")]).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write `"), "{error}");
+        assert_eq!(names(directory.path()), ["b"]);
+    }
+
+    #[test]
+    fn a_file_in_the_directorys_place_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("taken");
+        std::fs::write(&path, "").unwrap();
+        let error = write(&path, &[]).unwrap_err().to_string();
+        assert!(error.starts_with("cannot create the directory `") && error.contains("taken"), "{error}");
+    }
+}
