@@ -1,1 +1,70 @@
-//! (room to be furnished)
+//! `bound_cycles`: what no mapping of a graph on a chip can beat.
+
+use std::collections::BTreeMap;
+
+use crate::arch::{Chip, TierId};
+use crate::compile::home_tiers;
+use crate::index::Id;
+use crate::sim::Mode;
+use crate::units::{Dtype, Rate};
+use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+
+/// The least cycles a mode can take on a chip, whatever the mapping (DESIGN §4): over the mode's minimal sections,
+/// launch + max(stored MACs / peak, compulsory bytes / each tier's bandwidth, compulsory bytes / address generators).
+///
+/// Kernel by kernel every operator is a section that moves its inputs, its stored weights and its output once; fused,
+/// the graph is one section that moves graph inputs, stored weights and graph outputs once.
+pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
+    let all: Vec<OperatorId> = workload.operators.ids().collect();
+    match mode {
+        Mode::Kbk => all.iter().map(|&op| section_bound(chip, workload, &[op])).sum(),
+        Mode::Fused => section_bound(chip, workload, &all),
+    }
+}
+
+fn section_bound(chip: &Chip, workload: &Workload, operators: &[OperatorId]) -> u64 {
+    let mut macs: BTreeMap<Dtype, u64> = BTreeMap::new();
+    let mut tensors: Vec<TensorId> = Vec::new();
+    for &op in operators {
+        let operator = &workload.operators[op];
+        if operator.kind == OperatorKind::Gemm {
+            let dtype = workload.tensors[operator.inputs[0]].dtype;
+            *macs.entry(dtype).or_default() += workload.stored_macs(op);
+        }
+        tensors.extend(operator.inputs.iter().copied().chain([operator.output]));
+    }
+    tensors.sort_unstable();
+    tensors.dedup();
+    let made_here = |t: TensorId| operators.iter().any(|&op| workload.operators[op].output == t);
+    let leaves = |t: TensorId| {
+        workload.tensors[t].role == TensorRole::Output
+            || workload.consumers(t).any(|op| !operators.contains(&op))
+    };
+    // A tier that does not hold a tensor is not charged; what fits nowhere is charged nowhere (compile refuses it).
+    let homes = home_tiers(chip, workload).unwrap_or_default();
+    let mut bytes = vec![0u64; chip.memory.len()];
+    for t in tensors.into_iter().filter(|&t| !made_here(t) || leaves(t)) {
+        if let Some(tier) = homes.get(t.index()) {
+            bytes[tier.index()] += workload.tensors[t].stored_bytes();
+        }
+    }
+    let memory = bytes
+        .iter()
+        .enumerate()
+        .map(|(t, &bytes)| chip.tier_rate(TierId::from_index(t)).cycles_for(bytes))
+        .max()
+        .unwrap_or(0);
+    let ag_bytes_per_cycle = chip.grid.ags() * chip.ag_bytes_per_cycle.min(chip.network.flit_bytes);
+    let into_grid = Rate { bytes: ag_bytes_per_cycle.max(1), cycles: 1 }.cycles_for(bytes.iter().sum());
+    chip.launch_cycles() + compute_cycles(chip, &macs).max(memory).max(into_grid)
+}
+
+/// MACs over the chip's peak of their type, added over types; rounded up, where one type makes that exact.
+fn compute_cycles(chip: &Chip, macs: &BTreeMap<Dtype, u64>) -> u64 {
+    let peak = |dtype: Dtype| chip.macs_per_cycle(dtype).unwrap_or(u64::MAX);
+    let sum: u64 = macs.iter().map(|(&dtype, &macs)| macs / peak(dtype)).sum();
+    match macs.iter().next() {
+        Some((&dtype, &macs_of_one)) if macs.len() == 1 => macs_of_one.div_ceil(peak(dtype)),
+        _ => sum,
+    }
+}

@@ -32,6 +32,7 @@ pub use fabric::{Direction, Fabric, Resource, ResourceKind};
 pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use section_graph::{SectionGraph, StageSpec};
+pub use tiers::home_tiers;
 pub use work::{StageWork, emits, shared, slot_bytes};
 
 use crate::arch::Chip;
@@ -47,7 +48,7 @@ use fuse::Planned;
 /// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
 /// memory tier.
 pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
-    let tiers = tiers::place(chip, workload)?;
+    let tiers = home_tiers(chip, workload)?;
     let planned = match mode {
         Mode::Kbk => fuse::kernel_by_kernel(chip, workload, &tiers),
         Mode::Fused => fuse::fused(chip, workload, &tiers),

@@ -7,7 +7,7 @@ use crate::units::MIB;
 use crate::workload::Workload;
 
 /// The first tier of the chip's list that still has room for each tensor, in the order of the tensors.
-pub fn place(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagnostic> {
+pub fn home_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagnostic> {
     let mut free: Vec<u64> = chip.memory.iter().map(|t| t.capacity_bytes).collect();
     workload
         .tensors

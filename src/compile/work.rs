@@ -119,6 +119,11 @@ impl StageWork {
         }
     }
 
+    /// Elements of the stage's output in a chunk.
+    pub fn output_elements(&self, chunk: u64, rows: u64) -> u64 {
+        rows * self.width(chunk)
+    }
+
     /// Elements a SIMD firing computes.
     pub fn simd_elements(&self, chunk: u64, rows: u64) -> u64 {
         match &self.mapping {

@@ -1,7 +1,61 @@
-//! Simulation: a [`crate::compile::Configuration`] on a chip becomes an [`Outcome`].
+//! Simulation: a [`Configuration`] on a chip becomes an [`Outcome`].
+//!
+//! Two fidelities walk the same configuration: `bound` in closed form ([`closed`]) and `event` in time order
+//! ([`event`]). Neither has its own idea of the mapping.
 
+mod account;
+mod buffer;
+mod closed;
+mod event;
+mod memory;
+mod network;
 mod outcome;
+mod run;
+mod time;
+mod transfer;
 
+pub use event::MOST_EVENTS;
 pub use outcome::{
     BoundBy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
+
+use crate::arch::Chip;
+use crate::compile::{Configuration, Fabric};
+use crate::workload::Workload;
+
+use run::Stopped;
+
+/// Runs a configuration of `workload` on `chip`, section by section.
+pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
+    let fabric = Fabric::new(chip);
+    let mut sections = Vec::with_capacity(configuration.sections.len());
+    let mut stop = StopReason::Drained;
+    for section in &configuration.sections {
+        let run = match fidelity {
+            Fidelity::Bound => closed::bound_section(chip, workload, &fabric, section),
+            Fidelity::Event => {
+                event::Engine::new(chip, workload, &fabric, section).map(event::Engine::run)
+            }
+        };
+        let Some(run) = run else { continue };
+        sections.push(account::section_outcome(chip, workload, section, &run));
+        match run.stopped {
+            None => continue,
+            Some(Stopped::Deadlock(lines)) => stop = StopReason::Deadlock(lines),
+            Some(Stopped::Limit) => stop = StopReason::Limit(format!(
+                "section `{}` was stopped after {MOST_EVENTS} events at cycle {}: use `--fidelity bound`, or smaller dimensions",
+                section.name, run.cycles
+            )),
+        }
+        break;
+    }
+    Outcome {
+        mode: configuration.mode,
+        fidelity,
+        stop,
+        cycles: sections.iter().map(|s| s.cycles).sum(),
+        bound_cycles: crate::bound::bound_cycles(chip, workload, configuration.mode),
+        sections,
+        notes: configuration.notes.clone(),
+    }
+}

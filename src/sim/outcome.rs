@@ -205,6 +205,8 @@ pub enum StopReason {
     Drained,
     /// No stage could go on; one line per blocked stage: what it waits for, and the buffer's fill.
     Deadlock(Vec<String>),
+    /// The run was longer than the engine goes; what was reached and what to do.
+    Limit(String),
 }
 
 /// One run: a mode at a fidelity.

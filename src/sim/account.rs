@@ -1,0 +1,183 @@
+//! From raw counts to what is reported: traffic, energy, and what bounds a section.
+
+use indexmap::IndexMap;
+
+use crate::arch::{Chip, TierId};
+use crate::compile::{Mapping, ResourceKind, Section, Stage};
+use crate::index::Id;
+use crate::workload::Workload;
+
+use super::outcome::{BoundBy, EnergyJ, SectionOutcome, StageOutcome, TensorTraffic, Traffic};
+use super::run::SectionRun;
+use super::time::to_cycles;
+
+/// A stage whose mean unit works less than this share of its busiest is bound by imbalance.
+const BALANCED: f64 = 0.9;
+/// A section in which nothing is busy for this share of the time is bound by filling and draining.
+const BUSY: f64 = 0.5;
+
+/// Reports one section.
+pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun) -> SectionOutcome {
+    let launch_cycles = chip.launch_cycles();
+    let cycles = run.cycles + launch_cycles;
+    let traffic = traffic(chip, workload, section, run);
+    let energy = energy(chip, workload, section, run, &traffic, cycles);
+    let names = |ops: &[crate::workload::OperatorId]| -> Vec<String> {
+        ops.iter().map(|&op| workload.operators[op].name.clone()).collect()
+    };
+    let stages = section
+        .stages
+        .iter()
+        .zip(&run.busy_cycles)
+        .map(|(stage, busy)| {
+            let mut operators = vec![stage.spec.main];
+            operators.extend_from_slice(&stage.spec.tail);
+            StageOutcome {
+                operators: names(&operators),
+                pcus: stage.pcus.len() as u64,
+                busiest_cycles: busy.iter().copied().max().unwrap_or(0),
+                mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64,
+                mapping: describe(section, stage),
+            }
+        })
+        .collect();
+    SectionOutcome {
+        name: section.name.clone(),
+        operators: names(&section.operators),
+        cycles,
+        launch_cycles,
+        bound_by: bound_by(chip, run, launch_cycles),
+        pcus: section.stages.iter().map(|s| s.pcus.len() as u64).sum(),
+        pmus: section.pmus,
+        sram_peak_bytes: section.sram_bytes,
+        sram_bank_loss_bytes: section.sram_bank_loss_bytes,
+        traffic,
+        energy,
+        stages,
+    }
+}
+
+fn traffic(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun) -> Traffic {
+    let flit = chip.network.flit_bytes;
+    let mut by_tensor: IndexMap<String, TensorTraffic> = IndexMap::new();
+    let mut total = Traffic {
+        network_bytes: run.flits.injected * flit,
+        network_byte_hops: run.flits.hops * flit,
+        sram_read_bytes: run.flits.sram_reads * flit,
+        sram_write_bytes: run.flits.sram_writes * flit,
+        program_bytes: (section.stages.iter().map(|s| s.pcus.len() as u64).sum::<u64>() + section.pmus)
+            * chip.launch.program_bytes_per_unit,
+        ..Traffic::default()
+    };
+    let mut order: Vec<usize> = (0..section.streams.len()).collect();
+    order.sort_by_key(|&s| section.streams[s].stream.tensor);
+    for s in order {
+        let stream = &section.streams[s].stream;
+        let bytes = run.streams[s];
+        let entry = by_tensor.entry(workload.tensors[stream.tensor].name.clone()).or_default();
+        if stream.writes {
+            entry.off_chip_write_bytes += bytes.payload;
+            total.off_chip_write_bytes += bytes.payload;
+        } else {
+            entry.off_chip_read_bytes += bytes.payload;
+            total.off_chip_read_bytes += bytes.payload;
+        }
+        total.waste_bytes += bytes.waste;
+    }
+    total.by_tensor = by_tensor;
+    total
+}
+
+fn energy(
+    chip: &Chip,
+    workload: &Workload,
+    section: &Section,
+    run: &SectionRun,
+    traffic: &Traffic,
+    cycles: u64,
+) -> EnergyJ {
+    const PJ: f64 = 1e-12;
+    let mac_pj = |stage: &Stage| {
+        let dtype = workload.tensors[stage.spec.activations[0]].dtype;
+        chip.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0)
+    };
+    let gemm = section.stages.iter().find(|s| s.spec.weight.is_some()).map_or(0.0, mac_pj);
+    // A SIMD element costs one multiply-accumulate for every pipeline stage its function takes.
+    let simd: f64 = section
+        .stages
+        .iter()
+        .zip(&run.simd_elements)
+        .map(|(stage, &elements)| {
+            let kind = workload.operators[*stage.spec.tail.first().unwrap_or(&stage.spec.main)].kind;
+            let depth = chip.pcu.simd_stages.get(kind.name()).copied().unwrap_or(1);
+            elements as f64 * depth as f64 * mac_pj(stage)
+        })
+        .sum();
+    let off_chip: f64 = section
+        .streams
+        .iter()
+        .zip(&run.streams)
+        .map(|(s, bytes)| (bytes.payload + bytes.waste) as f64 * 8.0 * chip.memory[s.tier].pj_per_bit)
+        .sum();
+    EnergyJ {
+        compute: (run.macs as f64 * gemm + simd) * PJ,
+        sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * chip.energy.sram_pj_per_byte * PJ,
+        network: traffic.network_byte_hops as f64 * 8.0 * chip.energy.network_pj_per_bit_hop * PJ,
+        off_chip: off_chip * PJ,
+        static_: chip.energy.static_w * chip.seconds(cycles),
+    }
+}
+
+/// The resource with the most busy cycles.
+fn bound_by(chip: &Chip, run: &SectionRun, launch_cycles: u64) -> BoundBy {
+    let busiest_stage = run.busy_cycles.iter().max_by_key(|busy| busy.iter().copied().max());
+    let (most, mean) = busiest_stage.map_or((0, 0.0), |busy| {
+        let most = busy.iter().copied().max().unwrap_or(0);
+        (most, busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64)
+    });
+    let compute = if mean < BALANCED * most as f64 { BoundBy::Imbalance } else { BoundBy::Compute };
+    let wire = |kind| to_cycles(run.network.busiest(kind));
+    let mut causes = vec![(most, compute)];
+    for (tier, &busy) in run.tier_busy_cycles.iter().enumerate() {
+        causes.push((busy, BoundBy::Memory(chip.memory[TierId::from_index(tier)].name.clone())));
+    }
+    causes.push((wire(ResourceKind::AgPort), BoundBy::Ag));
+    causes.push((wire(ResourceKind::Link).max(wire(ResourceKind::PcuPort)), BoundBy::Link));
+    causes.push((wire(ResourceKind::PmuPort), BoundBy::PmuPort));
+    let mut best = (0, BoundBy::Fill);
+    for (busy, cause) in causes {
+        // Of equals the first: compute feeds its own ports, so that a full port says no more than a full PCU.
+        if busy > best.0 {
+            best = (busy, cause);
+        }
+    }
+    if launch_cycles > run.cycles {
+        return BoundBy::Launch;
+    }
+    if (best.0 as f64) < BUSY * run.cycles as f64 { BoundBy::Fill } else { best.1 }
+}
+
+/// One line on a stage's mapping.
+fn describe(section: &Section, stage: &Stage) -> String {
+    let nest = &section.nest;
+    let shape = match &stage.mapping {
+        Mapping::Gemm(m) => {
+            let along = if m.rows_on_lanes { "tokens on lanes" } else { "columns on lanes" };
+            let sharing = if m.share == m.pn {
+                "shared activations".to_owned()
+            } else {
+                format!("activations shared by {}", m.share)
+            };
+            format!("{} x {} PCUs, {along}, {sharing}", m.pm, m.pn)
+        }
+        Mapping::Simd(m) if m.chain > 1 => format!("{} x {} PCUs, chains of {}", m.pm, m.pn, m.chain),
+        Mapping::Simd(m) => format!("{} x {} PCUs, SIMD", m.pm, m.pn),
+    };
+    let tokens = format!("{} tokens of {} rows", nest.tokens(), nest.token_rows);
+    let chunks = if nest.chunks() > 1 && stage.cadence == crate::compile::Cadence::Firing {
+        format!(", {} chunks", nest.chunks())
+    } else {
+        String::new()
+    };
+    format!("{shape}; {tokens}{chunks}")
+}

@@ -1,0 +1,184 @@
+//! The `bound` fidelity: the closed form of a configuration, a lower bound of what the event engine finds.
+
+use crate::arch::Chip;
+use crate::compile::{
+    Amount, BufferRole, Cadence, Fabric, Flow, FlowKind, Nest, ResourceKind, Section, SectionGraph, StageWork, Step,
+    emits, shared, slot_bytes,
+};
+use crate::index::Id;
+use crate::units::Rate;
+use crate::workload::Workload;
+
+use super::network::{FlitCounts, Network};
+use super::run::{SectionRun, StreamBytes};
+use super::time::{TICKS_PER_CYCLE, to_cycles};
+use super::transfer::transfer_bytes;
+
+/// Steps that stand for all others: every chunk, with the first token and, if it is shorter, the last.
+struct Classes {
+    steps: Vec<(Step, u64)>,
+}
+
+impl Classes {
+    /// Representatives of the firings of a nest, and how many firings each stands for.
+    fn of_firings(nest: &Nest) -> Self {
+        let last = nest.tokens() - 1;
+        let ragged = nest.is_ragged(last);
+        let mut steps = Vec::new();
+        for chunk in 0..nest.chunks() {
+            let full = nest.tokens() - u64::from(ragged);
+            if full > 0 {
+                steps.push((Step { block: 0, chunk, token: 0 }, full));
+            }
+            if ragged {
+                steps.push((Step { block: nest.blocks() - 1, chunk, token: last }, 1));
+            }
+        }
+        Self { steps }
+    }
+
+    /// Those of one event a token.
+    fn of_tokens(nest: &Nest) -> Self {
+        let mut all = Self::of_firings(nest);
+        let last = nest.chunks() - 1;
+        all.steps.retain(|(step, _)| step.chunk == last);
+        all
+    }
+
+    fn of(nest: &Nest, cadence: Cadence) -> Self {
+        match cadence {
+            Cadence::Firing => Self::of_firings(nest),
+            Cadence::Token => Self::of_tokens(nest),
+            Cadence::BlockChunk | Cadence::Chunk => {
+                let times = if cadence == Cadence::BlockChunk { nest.blocks() } else { 1 };
+                let steps = (0..nest.chunks()).map(|chunk| (Step { block: 0, chunk, token: 0 }, times)).collect();
+                Self { steps }
+            }
+            Cadence::Once => Self { steps: vec![(Step { block: 0, chunk: 0, token: 0 }, 1)] },
+        }
+    }
+}
+
+/// Bounds one section, launch excluded.
+pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<SectionRun> {
+    let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
+    let nest = &section.nest;
+    let work: Vec<StageWork> = section
+        .stages
+        .iter()
+        .enumerate()
+        .map(|(s, stage)| StageWork::new(chip, &graph, nest, s, stage.mapping, &stage.work))
+        .collect();
+    let mut network = Network::new(fabric, &section.flows);
+    let mut flits = FlitCounts::default();
+    let sizes = Sizes { chip, graph: &graph, section, work: &work };
+    for flow in &section.flows {
+        network.count(flow, sizes.flow_flits(flow), &mut flits);
+    }
+    let mut busy_cycles = Vec::new();
+    let (mut macs, mut simd_elements) = (0, vec![0; section.stages.len()]);
+    for (s, stage) in section.stages.iter().enumerate() {
+        let mut busy = vec![0; stage.mapping.bundles() as usize];
+        for (step, times) in Classes::of(nest, stage.cadence).steps {
+            let rows = nest.rows_of(step.token);
+            for (bundle, sum) in busy.iter_mut().enumerate() {
+                *sum += times * work[s].cycles(step.chunk, bundle as u64, rows);
+            }
+            macs += times * work[s].stored_macs(step.chunk, rows);
+            simd_elements[s] += times * work[s].simd_elements(step.chunk, rows);
+            if emits(stage, nest, step) {
+                let tail = stage.spec.tail.len() as u64;
+                simd_elements[s] += times * tail * work[s].output_elements(step.chunk, rows);
+            }
+        }
+        busy_cycles.push(busy);
+    }
+    let mut streams = Vec::new();
+    let mut tier_bytes = vec![0u64; chip.memory.len()];
+    for (index, off_chip) in section.streams.iter().enumerate() {
+        let mut bytes = StreamBytes::default();
+        for (step, times) in Classes::of(nest, off_chip.stream.cadence).steps {
+            let (payload, moved) = transfer_bytes(chip, &graph, section, index, step);
+            bytes.payload += times * payload;
+            bytes.waste += times * (moved - payload);
+        }
+        tier_bytes[off_chip.tier.index()] += bytes.payload + bytes.waste;
+        streams.push(bytes);
+    }
+    let tier_ticks: Vec<u64> = tier_bytes
+        .iter()
+        .enumerate()
+        .map(|(t, &bytes)| {
+            let rate: Rate = chip.tier_rate(crate::arch::TierId::from_index(t));
+            rate.ticks(bytes, TICKS_PER_CYCLE)
+        })
+        .collect();
+    let kinds = [ResourceKind::Link, ResourceKind::PmuPort, ResourceKind::PcuPort, ResourceKind::AgPort];
+    let wires = kinds.iter().map(|&k| to_cycles(network.busiest(k))).max().unwrap_or(0);
+    let latency = section.streams.iter().map(|s| chip.tier_latency_cycles(s.tier)).min().unwrap_or(0);
+    let compute = busy_cycles.iter().flatten().copied().max().map_or(0, |busy| busy + latency);
+    let memory = tier_ticks.iter().copied().map(to_cycles).max().unwrap_or(0);
+    Some(SectionRun {
+        stopped: None,
+        cycles: compute.max(memory).max(wires),
+        busy_cycles,
+        macs,
+        simd_elements,
+        streams,
+        flits,
+        tier_busy_cycles: tier_ticks.into_iter().map(to_cycles).collect(),
+        network,
+    })
+}
+
+struct Sizes<'a> {
+    chip: &'a Chip,
+    graph: &'a SectionGraph<'a>,
+    section: &'a Section,
+    work: &'a [StageWork],
+}
+
+impl Sizes<'_> {
+    /// Flits a flow moves in the whole section.
+    fn flow_flits(&self, flow: &Flow) -> u64 {
+        let nest = &self.section.nest;
+        let stage_flits = |stage: usize, bundle: u64, wanted: &dyn Fn(Step) -> bool| {
+            let classes = Classes::of(nest, self.section.stages[stage].cadence);
+            classes
+                .steps
+                .iter()
+                .filter(|(step, _)| wanted(*step))
+                .map(|&(step, times)| {
+                    let rows = nest.rows_of(step.token);
+                    times * shared(self.work[stage].flits(flow.amount, step.chunk, bundle, rows), flow.share)
+                })
+                .sum()
+        };
+        match flow.kind {
+            FlowKind::Feed { stage, bundle } => stage_flits(stage, bundle, &|_| true),
+            FlowKind::PartialRead { stage, bundle } => stage_flits(stage, bundle, &|step| step.chunk > 0),
+            FlowKind::PartialWrite { stage, bundle } => {
+                stage_flits(stage, bundle, &|step| !emits(&self.section.stages[stage], nest, step))
+            }
+            FlowKind::Emit { stage, bundle } => {
+                stage_flits(stage, bundle, &|step| emits(&self.section.stages[stage], nest, step))
+            }
+            FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
+                let classes = Classes::of(nest, self.section.streams[stream].stream.cadence);
+                let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).0;
+                self.slots(flow, &classes, &bytes)
+            }
+            FlowKind::Copy { home } => {
+                let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
+                let bytes = |step| slot_bytes(self.graph, nest, tensor, step);
+                self.slots(flow, &Classes::of(nest, Cadence::Firing), &bytes)
+            }
+        }
+    }
+
+    fn slots(&self, flow: &Flow, classes: &Classes, bytes: &dyn Fn(Step) -> u64) -> u64 {
+        debug_assert_eq!(flow.amount, Amount::SlotBytes);
+        let flit = self.chip.network.flit_bytes;
+        classes.steps.iter().map(|&(step, times)| times * shared(bytes(step).div_ceil(flit), flow.share)).sum()
+    }
+}

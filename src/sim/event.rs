@@ -1,0 +1,682 @@
+//! The event engine: tokens, units, streams and links of one section in time order.
+//!
+//! Every actor (a lockstep bundle of PCUs, a copy between PMUs, an off-chip stream) walks the loop nest firing by
+//! firing. A firing starts when its inputs are there, its outputs have room and the actor is free; what it moves is
+//! booked on links, ports and memory tiers when it moves. `docs/timing-model.md` fixes every convention.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::arch::Chip;
+use crate::compile::{
+    Amount, BufferRole, Cadence, Fabric, FlowKind, Mapping, Nest, Section, SectionGraph, StageWork, Step, emits,
+    shared, slot_bytes,
+};
+use crate::index::Id;
+use crate::workload::Workload;
+
+use super::buffer::BufferState;
+use super::memory::{Served, TierServer, Transfer};
+use super::network::{FlitCounts, Network};
+use super::run::{SectionRun, Stopped, StreamBytes};
+use super::time::{Ticks, cycles, to_cycles};
+use super::transfer::transfer_bytes;
+
+/// Events after which a run is ended as too long.
+pub const MOST_EVENTS: u64 = 200_000_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A piece of a transfer is through: stream, slot, first, last.
+    Arrive(usize, u64, bool, bool),
+    /// Results of an actor begin to leave.
+    Emit(usize),
+    /// A stream's transfer may be queued: stream, slot.
+    Issue(usize, u64),
+    /// A memory tier is free.
+    Serve(usize),
+    /// An actor starts its next firing.
+    Start(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ActorKind {
+    Bundle { stage: usize, bundle: u64 },
+    Copy { home: usize, operand: usize },
+    Load { stream: usize },
+    Store { stream: usize },
+}
+
+/// A buffer an actor reads.
+#[derive(Debug, Clone, Copy)]
+struct Input {
+    buffer: usize,
+    /// Weights: a firing may start with the first tile and ends after the last has come.
+    by_tile: bool,
+    /// Elementwise: a firing may start with the first vector.
+    by_vector: bool,
+}
+
+#[derive(Debug)]
+struct Actor {
+    kind: ActorKind,
+    cadence: Cadence,
+    count: u64,
+    next: u64,
+    free_at: Ticks,
+    scheduled: bool,
+    inputs: Vec<Input>,
+    outputs: Vec<usize>,
+    feeds: Vec<usize>,
+    results: Vec<usize>,
+    partial_reads: Vec<usize>,
+    partial_writes: Vec<usize>,
+    feed_hops: Ticks,
+    result_hops: Ticks,
+    /// The firing under way: step, end.
+    firing: Option<(Step, Ticks)>,
+    busy_cycles: u64,
+}
+
+/// One section being simulated.
+pub struct Engine<'a> {
+    chip: &'a Chip,
+    graph: SectionGraph<'a>,
+    section: &'a Section,
+    nest: Nest,
+    work: Vec<StageWork>,
+    actors: Vec<Actor>,
+    buffers: Vec<BufferState>,
+    consumers: Vec<Vec<usize>>,
+    producers: Vec<Vec<usize>>,
+    stream_actor: Vec<usize>,
+    /// Fills under way of each stream: (slot, first arrival, when its flows are through).
+    filling: Vec<Vec<(u64, Ticks, Ticks)>>,
+    streams: Vec<StreamBytes>,
+    tiers: Vec<TierServer>,
+    network: Network,
+    flits: FlitCounts,
+    queue: BinaryHeap<Reverse<(Ticks, Event)>>,
+    end: Ticks,
+    macs: u64,
+    simd_elements: Vec<u64>,
+}
+
+impl<'a> Engine<'a> {
+    /// Sets up a section of a configuration of `workload` on `chip`.
+    pub fn new(chip: &'a Chip, workload: &'a Workload, fabric: &Fabric, section: &'a Section) -> Option<Self> {
+        let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
+        let nest = section.nest;
+        let work: Vec<StageWork> = section
+            .stages
+            .iter()
+            .enumerate()
+            .map(|(s, stage)| StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work))
+            .collect();
+        let streams = section.streams.len();
+        let mut engine = Self {
+            chip,
+            graph,
+            section,
+            nest,
+            work,
+            actors: Vec::new(),
+            buffers: Vec::new(),
+            consumers: vec![Vec::new(); section.buffers.len()],
+            producers: vec![Vec::new(); section.buffers.len()],
+            stream_actor: vec![0; streams],
+            filling: vec![Vec::new(); streams],
+            streams: vec![StreamBytes::default(); streams],
+            tiers: TierServer::all(chip),
+            network: Network::new(fabric, &section.flows),
+            flits: FlitCounts::default(),
+            queue: BinaryHeap::new(),
+            end: 0,
+            macs: 0,
+            simd_elements: vec![0; section.stages.len()],
+        };
+        engine.add_bundles();
+        engine.add_copies();
+        engine.add_streams();
+        engine.add_flows();
+        engine.buffers = section
+            .buffers
+            .iter()
+            .enumerate()
+            .map(|(b, buffer)| {
+                BufferState::new(
+                    buffer.spec.depth,
+                    engine.producers[b].len() as u64,
+                    engine.consumers[b].len() as u64,
+                    nest.count(buffer.spec.cadence),
+                )
+            })
+            .collect();
+        Some(engine)
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> SectionRun {
+        for actor in 0..self.actors.len() {
+            self.wake(actor);
+        }
+        let mut events = 0u64;
+        let mut stopped = None;
+        while let Some(Reverse((now, event))) = self.queue.pop() {
+            self.end = self.end.max(now);
+            events += 1;
+            if events > MOST_EVENTS {
+                stopped = Some(Stopped::Limit);
+                break;
+            }
+            match event {
+                Event::Start(actor) => self.start(actor, now),
+                Event::Emit(actor) => self.emit(actor, now),
+                Event::Issue(stream, slot) => self.issue(stream, slot, now),
+                Event::Serve(tier) => self.serve(tier, now),
+                Event::Arrive(stream, slot, first, last) => self.arrive(stream, slot, first, last, now),
+            }
+        }
+        if stopped.is_none() && self.actors.iter().any(|a| a.next < a.count) {
+            stopped = Some(Stopped::Deadlock(self.blocked()));
+        }
+        let end = self.end.max(self.network.idle_at()).max(self.tiers.iter().map(|t| t.free_at).max().unwrap_or(0));
+        let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
+        for actor in &self.actors {
+            if let ActorKind::Bundle { stage, .. } = actor.kind {
+                busy_cycles[stage].push(actor.busy_cycles);
+            }
+        }
+        SectionRun {
+            stopped,
+            cycles: to_cycles(end),
+            busy_cycles,
+            macs: self.macs,
+            simd_elements: self.simd_elements,
+            streams: self.streams,
+            flits: self.flits,
+            tier_busy_cycles: self.tiers.iter().map(|t| to_cycles(t.busy)).collect(),
+            network: self.network,
+        }
+    }
+
+    fn add_actor(&mut self, kind: ActorKind, cadence: Cadence, inputs: Vec<Input>, outputs: Vec<usize>) {
+        let index = self.actors.len();
+        for input in &inputs {
+            self.consumers[input.buffer].push(index);
+        }
+        for &output in &outputs {
+            self.producers[output].push(index);
+        }
+        self.actors.push(Actor {
+            kind,
+            cadence,
+            count: self.nest.count(cadence),
+            next: 0,
+            free_at: 0,
+            scheduled: false,
+            inputs,
+            outputs,
+            feeds: Vec::new(),
+            results: Vec::new(),
+            partial_reads: Vec::new(),
+            partial_writes: Vec::new(),
+            feed_hops: 0,
+            result_hops: 0,
+            firing: None,
+            busy_cycles: 0,
+        });
+    }
+
+    fn has_home(&self, operand: usize) -> Option<usize> {
+        let BufferRole::Operand { stage, tensor } = self.section.buffers[operand].spec.role else { return None };
+        self.section.buffers.iter().position(|b| b.spec.role == BufferRole::Home { stage, tensor })
+    }
+
+    fn add_bundles(&mut self) {
+        for (s, stage) in self.section.stages.iter().enumerate() {
+            let mut inputs = Vec::new();
+            let mut outputs = Vec::new();
+            for (b, buffer) in self.section.buffers.iter().enumerate() {
+                match buffer.spec.role {
+                    BufferRole::Operand { stage: of, .. } if of == s => {
+                        let by_vector = matches!(stage.mapping, Mapping::Simd(_));
+                        inputs.push(Input { buffer: b, by_tile: false, by_vector });
+                    }
+                    BufferRole::Weight { stage: of, .. } if of == s => {
+                        inputs.push(Input { buffer: b, by_tile: true, by_vector: false });
+                    }
+                    _ => {}
+                }
+                let takes = match buffer.spec.role {
+                    BufferRole::Operand { tensor, .. } => {
+                        tensor == stage.spec.output && self.has_home(b).is_none()
+                    }
+                    BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == stage.spec.output,
+                    BufferRole::Weight { .. } | BufferRole::Partial { .. } => false,
+                };
+                if takes {
+                    outputs.push(b);
+                }
+            }
+            for bundle in 0..stage.mapping.bundles() {
+                let kind = ActorKind::Bundle { stage: s, bundle };
+                self.add_actor(kind, stage.cadence, inputs.clone(), outputs.clone());
+            }
+        }
+    }
+
+    fn add_copies(&mut self) {
+        for operand in 0..self.section.buffers.len() {
+            if let Some(home) = self.has_home(operand) {
+                let inputs = vec![Input { buffer: home, by_tile: false, by_vector: false }];
+                self.add_actor(ActorKind::Copy { home, operand }, Cadence::Firing, inputs, vec![operand]);
+            }
+        }
+    }
+
+    fn add_streams(&mut self) {
+        for (stream, off_chip) in self.section.streams.iter().enumerate() {
+            let wanted = off_chip.stream;
+            let ends: Vec<usize> = (0..self.section.buffers.len())
+                .filter(|&b| {
+                    let spec = &self.section.buffers[b].spec;
+                    match spec.role {
+                        BufferRole::Store { tensor, .. } => wanted.writes && tensor == wanted.tensor,
+                        BufferRole::Weight { tensor, .. } => {
+                            wanted.weight && tensor == wanted.tensor && spec.cadence == wanted.cadence
+                        }
+                        BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => {
+                            !wanted.writes
+                                && !wanted.weight
+                                && tensor == wanted.tensor
+                                && spec.cadence == wanted.cadence
+                                && self.has_home(b).is_none()
+                        }
+                        BufferRole::Partial { .. } => false,
+                    }
+                })
+                .collect();
+            self.stream_actor[stream] = self.actors.len();
+            if wanted.writes {
+                let inputs = ends.iter().map(|&buffer| Input { buffer, by_tile: false, by_vector: false }).collect();
+                self.add_actor(ActorKind::Store { stream }, wanted.cadence, inputs, Vec::new());
+            } else {
+                self.add_actor(ActorKind::Load { stream }, wanted.cadence, Vec::new(), ends);
+            }
+        }
+    }
+
+    fn add_flows(&mut self) {
+        for (f, flow) in self.section.flows.iter().enumerate() {
+            let hops = cycles(flow.hop_cycles);
+            let bundle_actor = |stage: usize, bundle: u64| {
+                self.actors.iter().position(|a| a.kind == ActorKind::Bundle { stage, bundle })
+            };
+            match flow.kind {
+                FlowKind::Feed { stage, bundle } => {
+                    let Some(a) = bundle_actor(stage, bundle) else { continue };
+                    self.actors[a].feeds.push(f);
+                    self.actors[a].feed_hops = self.actors[a].feed_hops.max(hops);
+                }
+                FlowKind::PartialRead { stage, bundle } => {
+                    let Some(a) = bundle_actor(stage, bundle) else { continue };
+                    self.actors[a].partial_reads.push(f);
+                }
+                FlowKind::PartialWrite { stage, bundle } => {
+                    let Some(a) = bundle_actor(stage, bundle) else { continue };
+                    self.actors[a].partial_writes.push(f);
+                    self.actors[a].result_hops = self.actors[a].result_hops.max(hops);
+                }
+                FlowKind::Emit { stage, bundle } => {
+                    let Some(a) = bundle_actor(stage, bundle) else { continue };
+                    self.actors[a].results.push(f);
+                    self.actors[a].result_hops = self.actors[a].result_hops.max(hops);
+                }
+                FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
+                    let a = self.stream_actor[stream];
+                    self.actors[a].feeds.push(f);
+                    self.actors[a].feed_hops = self.actors[a].feed_hops.max(hops);
+                }
+                FlowKind::Copy { home } => {
+                    let copy = |a: &Actor| matches!(a.kind, ActorKind::Copy { home: h, .. } if h == home);
+                    let Some(a) = self.actors.iter().position(copy) else { continue };
+                    self.actors[a].feeds.push(f);
+                    self.actors[a].feed_hops = self.actors[a].feed_hops.max(hops);
+                }
+            }
+        }
+    }
+
+    /// Where an actor's next firing stands in the nest. Stages that run once a token stand in the last chunk.
+    fn step(&self, actor: &Actor) -> Step {
+        let step = self.nest.step(actor.cadence, actor.next);
+        match actor.kind {
+            ActorKind::Bundle { .. } if actor.cadence == Cadence::Token => {
+                Step { chunk: self.nest.chunks() - 1, ..step }
+            }
+            _ => step,
+        }
+    }
+
+    fn emits(&self, actor: &Actor, at: Step) -> bool {
+        match actor.kind {
+            ActorKind::Bundle { stage, .. } => emits(&self.section.stages[stage], &self.nest, at),
+            _ => true,
+        }
+    }
+
+    fn ordinal(&self, buffer: usize, at: Step) -> u64 {
+        self.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
+    }
+
+    /// Schedules an actor's next firing if everything it waits for has a time.
+    fn wake(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        if actor.scheduled || actor.firing.is_some() || actor.next >= actor.count {
+            return;
+        }
+        let step = self.step(actor);
+        let mut start = actor.free_at;
+        for input in &actor.inputs {
+            let Some((first, last)) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, step)) else {
+                return;
+            };
+            start = start.max(if input.by_tile || input.by_vector { first } else { last });
+        }
+        if self.emits(actor, step) {
+            for &output in &actor.outputs {
+                let Some(room) = self.buffers[output].room(self.ordinal(output, step)) else { return };
+                start = start.max(room);
+            }
+        }
+        let event = match actor.kind {
+            ActorKind::Load { stream } => Event::Issue(stream, actor.next),
+            _ => Event::Start(index),
+        };
+        self.actors[index].scheduled = true;
+        self.queue.push(Reverse((start, event)));
+    }
+
+    fn start(&mut self, index: usize, now: Ticks) {
+        self.actors[index].scheduled = false;
+        match self.actors[index].kind {
+            ActorKind::Bundle { stage, bundle } => self.start_bundle(index, stage, bundle, now),
+            ActorKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
+            ActorKind::Store { stream } => self.start_store(index, stream, now),
+            ActorKind::Load { .. } => {}
+        }
+    }
+
+    fn start_bundle(&mut self, index: usize, stage: usize, bundle: u64, now: Ticks) {
+        let actor = &self.actors[index];
+        let at = self.step(actor);
+        let rows = self.nest.rows_of(at.token);
+        let work = &self.work[stage];
+        let occupied = work.cycles(at.chunk, bundle, rows);
+        let tiles = work.tiles(at.chunk, bundle, rows).max(1);
+        let tile = cycles(occupied).div_ceil(tiles);
+        let k_cut = self.section.stages[stage].k_cut;
+        let mut end = now + cycles(occupied);
+        for input in &actor.inputs {
+            if let Some((_, last)) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
+                end = end.max(last + if input.by_tile || input.by_vector { tile } else { 0 });
+            }
+        }
+        let amounts = [
+            work.flits(Amount::Activations, at.chunk, bundle, rows),
+            work.flits(Amount::Weights, at.chunk, bundle, rows),
+            work.flits(Amount::Partials, at.chunk, bundle, rows),
+        ];
+        for &f in &actor.feeds {
+            let flow = &self.section.flows[f];
+            let base = if flow.amount == Amount::Weights { amounts[1] } else { amounts[0] };
+            end = end.max(self.network.send(flow, shared(base, flow.share), now, &mut self.flits));
+        }
+        if k_cut && at.chunk > 0 {
+            for &f in &actor.partial_reads {
+                let flow = &self.section.flows[f];
+                end = end.max(self.network.send(flow, shared(amounts[2], flow.share), now, &mut self.flits));
+            }
+        }
+        if bundle == 0 {
+            self.macs += work.stored_macs(at.chunk, rows);
+            self.simd_elements[stage] += work.simd_elements(at.chunk, rows);
+            if emits(&self.section.stages[stage], &self.nest, at) {
+                let tail = self.section.stages[stage].spec.tail.len() as u64;
+                self.simd_elements[stage] += tail * work.output_elements(at.chunk, rows);
+            }
+        }
+        let first_out = (now + tile).min(end);
+        let actor = &mut self.actors[index];
+        actor.busy_cycles += occupied;
+        actor.free_at = end;
+        actor.firing = Some((at, end));
+        self.queue.push(Reverse((first_out, Event::Emit(index))));
+        self.release_inputs(index, at, end);
+    }
+
+    /// Gives back the slots that a firing was the last to use.
+    fn release_inputs(&mut self, index: usize, at: Step, end: Ticks) {
+        for i in 0..self.actors[index].inputs.len() {
+            let buffer = self.actors[index].inputs[i].buffer;
+            let cadence = self.section.buffers[buffer].spec.cadence;
+            if !self.nest.is_last_use(cadence, at) {
+                continue;
+            }
+            let slot = self.nest.ordinal(cadence, at);
+            if self.buffers[buffer].release(slot, end) {
+                for p in 0..self.producers[buffer].len() {
+                    self.wake(self.producers[buffer][p]);
+                }
+            }
+        }
+    }
+
+    /// Marks a slot of a buffer as filled by one producer.
+    fn fill(&mut self, buffer: usize, at: Step, first: Ticks, last: Ticks) {
+        let slot = self.ordinal(buffer, at);
+        self.end = self.end.max(last);
+        if self.buffers[buffer].fill(slot, first, last) {
+            for c in 0..self.consumers[buffer].len() {
+                self.wake(self.consumers[buffer][c]);
+            }
+        }
+    }
+
+    fn emit(&mut self, index: usize, now: Ticks) {
+        let ActorKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
+        let Some((at, end)) = self.actors[index].firing.take() else { return };
+        let rows = self.nest.rows_of(at.token);
+        let work = &self.work[stage];
+        let emits = self.emits(&self.actors[index], at);
+        let mut through = end;
+        if emits {
+            let base = work.flits(Amount::ResultBytes, at.chunk, bundle, rows);
+            for &f in &self.actors[index].results {
+                let flow = &self.section.flows[f];
+                through = through.max(self.network.send(flow, shared(base, flow.share), now, &mut self.flits));
+            }
+        } else {
+            let base = work.flits(Amount::Partials, at.chunk, bundle, rows);
+            for &f in &self.actors[index].partial_writes {
+                let flow = &self.section.flows[f];
+                through = through.max(self.network.send(flow, shared(base, flow.share), now, &mut self.flits));
+            }
+        }
+        let drained = cycles(work.drain_cycles());
+        let actor = &mut self.actors[index];
+        // Results that cannot leave stop the array.
+        actor.free_at = actor.free_at.max(through);
+        actor.next += 1;
+        let lag = actor.feed_hops + drained + actor.result_hops;
+        let one_tile = self.section.stages[stage].k_cut && !emits && work.tiles(at.chunk, bundle, rows) == 1;
+        if one_tile && self.nest.block_tokens == 1 {
+            // The only tile's partial sums are read back by the next firing.
+            actor.free_at += lag;
+        }
+        if emits {
+            for o in 0..self.actors[index].outputs.len() {
+                let output = self.actors[index].outputs[o];
+                self.fill(output, at, now + lag, through + lag);
+            }
+        }
+        self.end = self.end.max(through + lag);
+        self.wake(index);
+    }
+
+    fn start_copy(&mut self, index: usize, home: usize, operand: usize, now: Ticks) {
+        let at = self.step(&self.actors[index]);
+        let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return };
+        let flits = self.flits_of(slot_bytes(&self.graph, &self.nest, tensor, at));
+        let mut through = now;
+        for &f in &self.actors[index].feeds {
+            let flow = &self.section.flows[f];
+            through = through.max(self.network.send(flow, shared(flits, flow.share), now, &mut self.flits));
+        }
+        let actor = &mut self.actors[index];
+        let hops = actor.feed_hops;
+        actor.free_at = through;
+        actor.next += 1;
+        self.fill(operand, at, now + hops, through + hops);
+        self.release_inputs(index, at, through);
+        self.wake(index);
+    }
+
+    fn flits_of(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.chip.network.flit_bytes)
+    }
+
+    fn issue(&mut self, stream: usize, slot: u64, now: Ticks) {
+        let index = self.stream_actor[stream];
+        self.actors[index].scheduled = false;
+        let at = self.nest.step(self.actors[index].cadence, slot);
+        self.actors[index].next += 1;
+        self.request(stream, slot, at, now);
+        self.wake(index);
+    }
+
+    fn request(&mut self, stream: usize, slot: u64, at: Step, now: Ticks) {
+        let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+        self.streams[stream].payload += payload;
+        self.streams[stream].waste += moved - payload;
+        let urgency = self.nest.ordinal(Cadence::Firing, at);
+        let tier = self.section.streams[stream].tier.index();
+        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved });
+        self.schedule_tier(tier, now);
+    }
+
+    fn schedule_tier(&mut self, tier: usize, now: Ticks) {
+        let server = &mut self.tiers[tier];
+        if !server.scheduled && server.has_work() {
+            server.scheduled = true;
+            self.queue.push(Reverse((now.max(server.free_at), Event::Serve(tier))));
+        }
+    }
+
+    fn serve(&mut self, tier: usize, now: Ticks) {
+        self.tiers[tier].scheduled = false;
+        if let Some(Served { transfer, first, last, done_at, .. }) = self.tiers[tier].serve(now) {
+            if first || last {
+                self.queue.push(Reverse((done_at, Event::Arrive(transfer.stream, transfer.slot, first, last))));
+            }
+        }
+        self.schedule_tier(tier, now);
+    }
+
+    fn arrive(&mut self, stream: usize, slot: u64, first: bool, last: bool, now: Ticks) {
+        let index = self.stream_actor[stream];
+        let at = self.nest.step(self.actors[index].cadence, slot);
+        if self.section.streams[stream].stream.writes {
+            if last {
+                self.end = self.end.max(now);
+                self.release_inputs(index, Step { chunk: self.last_chunk(index, at), ..at }, now);
+            }
+            return;
+        }
+        if first {
+            let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+            let through = self.send_stream(index, payload, now);
+            self.filling[stream].push((slot, now, through));
+        }
+        if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
+            let (_, first_at, through) = self.filling[stream].swap_remove(i);
+            let hops = self.actors[index].feed_hops;
+            for o in 0..self.actors[index].outputs.len() {
+                let output = self.actors[index].outputs[o];
+                self.fill(output, at, first_at + hops, now.max(through) + hops);
+            }
+        }
+    }
+
+    /// A store of whole tokens gives its slot back after the last chunk.
+    fn last_chunk(&self, index: usize, at: Step) -> u64 {
+        if self.actors[index].cadence == Cadence::Token { self.nest.chunks() - 1 } else { at.chunk }
+    }
+
+    /// Sends a stream's slot between its address generators and PMUs.
+    fn send_stream(&mut self, index: usize, bytes: u64, now: Ticks) -> Ticks {
+        let flits = self.flits_of(bytes);
+        let mut through = now;
+        for &f in &self.actors[index].feeds {
+            let flow = &self.section.flows[f];
+            through = through.max(self.network.send(flow, shared(flits, flow.share), now, &mut self.flits));
+        }
+        through
+    }
+
+    fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {
+        let at = self.step(&self.actors[index]);
+        let slot = self.actors[index].next;
+        let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+        let through = self.send_stream(index, payload, now);
+        let actor = &mut self.actors[index];
+        actor.next += 1;
+        actor.free_at = now;
+        self.end = self.end.max(through + actor.feed_hops);
+        self.request(stream, slot, at, now);
+        self.wake(index);
+    }
+
+    /// One line for every actor that could not finish.
+    fn blocked(&self) -> Vec<String> {
+        let workload = self.graph.workload;
+        let tensor = |b: usize| match self.section.buffers[b].spec.role {
+            BufferRole::Operand { tensor, .. }
+            | BufferRole::Home { tensor, .. }
+            | BufferRole::Weight { tensor, .. }
+            | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.as_str(),
+            BufferRole::Partial { .. } => "partial sums",
+        };
+        let mut lines = Vec::new();
+        for actor in self.actors.iter().filter(|a| a.next < a.count) {
+            let name = match actor.kind {
+                ActorKind::Bundle { stage, bundle } => {
+                    let main = self.section.stages[stage].spec.main;
+                    format!("stage `{}` (bundle {bundle})", workload.operators[main].name)
+                }
+                ActorKind::Copy { operand, .. } => format!("copy of `{}`", tensor(operand)),
+                ActorKind::Load { stream } | ActorKind::Store { stream } => {
+                    format!("stream of `{}`", workload.tensors[self.section.streams[stream].stream.tensor].name)
+                }
+            };
+            let step = self.step(actor);
+            let mut waits = Vec::new();
+            for input in &actor.inputs {
+                let slot = self.ordinal(input.buffer, step);
+                if self.buffers[input.buffer].filled(slot).is_none() {
+                    waits.push(format!("token {slot} of `{}`", tensor(input.buffer)));
+                }
+            }
+            for &output in actor.outputs.iter().filter(|_| self.emits(actor, step)) {
+                if self.buffers[output].room(self.ordinal(output, step)).is_none() {
+                    let state = &self.buffers[output];
+                    let depth = self.section.buffers[output].spec.depth;
+                    waits.push(format!("room in `{}` ({} of {depth} slots held)", tensor(output), state.held()));
+                }
+            }
+            lines.push(format!("{name} at firing {} of {}: waits for {}", actor.next, actor.count, waits.join(", ")));
+        }
+        lines
+    }
+}

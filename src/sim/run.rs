@@ -1,0 +1,44 @@
+//! What one section did, in raw counts: the result of every fidelity.
+
+use super::network::{FlitCounts, Network};
+
+/// Bytes an off-chip stream moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamBytes {
+    /// Payload.
+    pub payload: u64,
+    /// Moved beyond the payload.
+    pub waste: u64,
+}
+
+/// What one section did, launch excluded.
+#[derive(Debug)]
+pub struct SectionRun {
+    /// Why it ended: `None` if drained.
+    pub stopped: Option<Stopped>,
+    /// Cycles from the first request to the last byte.
+    pub cycles: u64,
+    /// Cycles each bundle of each stage worked.
+    pub busy_cycles: Vec<Vec<u64>>,
+    /// MACs on stored elements.
+    pub macs: u64,
+    /// Element operations of SIMD stages and tails, by stage.
+    pub simd_elements: Vec<u64>,
+    /// Bytes of each stream.
+    pub streams: Vec<StreamBytes>,
+    /// Flits moved on chip.
+    pub flits: FlitCounts,
+    /// Busy cycles of each tier.
+    pub tier_busy_cycles: Vec<u64>,
+    /// Links and ports at the end.
+    pub network: Network,
+}
+
+/// Why a section did not drain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stopped {
+    /// Nothing could go on; one line per blocked actor.
+    Deadlock(Vec<String>),
+    /// Too many events.
+    Limit,
+}
