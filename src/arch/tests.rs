@@ -320,7 +320,7 @@ error: `pmu.banks`: found string "many", expected a whole number
   |                      ^^^^ expected a whole number
 "#);
     insta::assert_snapshot!(refused(&["arch.memory.hbm.channels=1"]), @r#"
-error: `--set arch.memory.hbm.channels=1`: `memory` has no entry named "hbm"
+error: `memory` has no entry named "hbm"
  --> command line:1:7
   |
 1 | --set arch.memory.hbm.channels=1
@@ -336,16 +336,16 @@ error: unknown field `memory.ddr.channel`
 help: did you mean `channels`?
 "#);
     insta::assert_snapshot!(refused(&["arch.pmu=3"]), @r#"
-error: `--set arch.pmu=3` replaces a whole table
+error: `pmu` is a table, which `--set` cannot replace
  --> command line:1:7
   |
 1 | --set arch.pmu=3
-  |       ^^^^^^^^ this is a table
+  |       ^^^^^^^^ names a whole table
   |
 help: set one of its fields
 "#);
     insta::assert_snapshot!(refused(&["arch.name.first=3"]), @r#"
-error: `--set arch.name.first=3`: `name` is a value and has no field "first"
+error: `name` is a value and has no field "first"
  --> command line:1:7
   |
 1 | --set arch.name.first=3

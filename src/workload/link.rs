@@ -86,7 +86,7 @@ fn inputs(
     let found = operator.inputs.get_ref();
     if found.len() != kind.arity() {
         let (kind, arity) = (kind.name(), kind.arity());
-        let title = format!("`operators.{name}.inputs` has {} tensors, `{kind}` takes {arity}", found.len());
+        let title = format!("`operators.{name}.inputs` has length {}, `{kind}` takes {arity}", found.len());
         let spans = [operator.inputs.span(), operator.kind.span()];
         return Err(source.error_among(&spans, title, format!("expected {arity}")));
     }
