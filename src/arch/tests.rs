@@ -389,3 +389,11 @@ fn a_file_that_cannot_be_read_is_named() {
     assert!(error.title().starts_with("cannot read `arch/none.toml`: "), "{error}");
     assert!(load(Path::new("arch"), &[]).is_err());
 }
+
+#[test]
+fn the_documented_example_is_a_chip() {
+    let text = include_str!("../../docs/arch-format.md");
+    let example = text.rsplit("```toml\n").next().and_then(|rest| rest.split("```").next()).expect("has an example");
+    let chip = parse("example", example, &[]).unwrap_or_else(|error| panic!("{}", error.render(false)));
+    assert_eq!((chip.pcus(), chip.grid.ags(), chip.network.die_hop_cycles), (16, 4, 1));
+}

@@ -453,3 +453,10 @@ fn functions_of_chips_are_the_kinds_of_operators() {
         OperatorKind::ALL.into_iter().filter(|kind| *kind != OperatorKind::Gemm).map(OperatorKind::name).collect();
     assert_eq!(kinds, crate::arch::FUNCTIONS);
 }
+
+#[test]
+fn the_documented_example_is_a_workload() {
+    let text = include_str!("../../docs/workload-format.md");
+    let example = text.rsplit("```toml\n").next().and_then(|rest| rest.split("```").next()).expect("has an example");
+    assert_eq!(names(&read(example)), ["project", "activate"]);
+}
