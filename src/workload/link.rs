@@ -139,9 +139,11 @@ pub(super) fn order(
     }
     // Whatever waits has a producer that waits: going back from any of them leads into a cycle.
     let mut trail: Vec<usize> = (0..operators.len()).find(|&operator| waits_for[operator] > 0).into_iter().collect();
+    let mut place = vec![None; operators.len()];
     while let Some(&last) = trail.last() {
+        place[last] = Some(trail.len() - 1);
         let Some(producer) = producers(last).find(|&producer| waits_for[producer] > 0) else { break };
-        if let Some(start) = trail.iter().position(|&seen| seen == producer) {
+        if let Some(start) = place[producer] {
             trail.drain(..start);
             break;
         }

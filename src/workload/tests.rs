@@ -32,12 +32,10 @@ fn refused(from: &str, to: &str) -> String {
 /// A workload of `gelu` operators given as `name: input -> output`, reading `x`.
 fn chain(operators: &[(&str, &str, &str)]) -> String {
     let mut text = "schema = 1\nname = \"c\"\n[[tensors]]\nname = \"x\"\nshape = [4, 4]\nrole = \"input\"\n".to_owned();
-    for (name, input, output) in operators {
-        text += &format!(
-            "[[operators]]\nname = \"{name}\"\nkind = \"{}\"\ninputs = [{input}]\noutput = \"{output}\"\n",
-            if input.contains(',') { "add" } else { "gelu" }
-        );
-    }
+    text.extend(operators.iter().map(|(name, input, output)| {
+        let kind = if input.contains(',') { "add" } else { "gelu" };
+        format!("[[operators]]\nname = \"{name}\"\nkind = \"{kind}\"\ninputs = [{input}]\noutput = \"{output}\"\n")
+    }));
     text
 }
 
@@ -141,122 +139,117 @@ fn activations_may_be_multiplied() {
     assert_eq!(workload.stored_macs(OperatorId::from_index(1)), 64);
 }
 
+/// What is replaced in the file, by what, and the error: its line, column and title.
+const REFUSALS: &[(&str, &str, &str)] = &[
+    ("schema = 1", "schema = 0", "3:10: `schema` must be 1, found 0"),
+    (
+        "dtype = \"bf16\"",
+        "dtype = \"bf17\"",
+        "5:9: `dtype`: found \"bf17\", expected one of `bf16`, `fp16`, `fp32`, `int8`",
+    ),
+    ("tokens = 64", "tokens = 0", "8:10: `dims.tokens` must be from 1 to 1099511627776, found 0"),
+    (
+        "tokens = 64",
+        "tokens = 1099511627777",
+        "8:10: `dims.tokens` must be from 1 to 1099511627776, found 1099511627777",
+    ),
+    ("tokens = 64", "tokens = 64.5", "8:10: `dims.tokens`: found floating point `64.5`, expected a whole number"),
+    ("tokens = 64", "tokens = 64\nheads = 4", "9:1: `dims.heads` is not used by any shape"),
+    ("tokens = 64\n", "", "13:10: `tensors.x.shape` names the dimension \"tokens\", which is not in `dims`"),
+    (
+        "[\"tokens\", \"d_model\"]",
+        "[\"token\", \"d_model\"]",
+        "14:10: `tensors.x.shape` names the dimension \"token\", which is not in `dims`",
+    ),
+    ("[\"tokens\", \"d_model\"]", "[\"tokens\"]", "14:9: `tensors.x.shape` has length 1, expected 2"),
+    (
+        "[\"tokens\", \"d_model\"]",
+        "[\"tokens\", -1]",
+        "14:20: `tensors.x.shape` must be from 1 to 1099511627776, found -1",
+    ),
+    (
+        "[\"tokens\", \"d_model\"]",
+        "[\"tokens\", true]",
+        "14:20: `tensors.x.shape[1]`: found boolean `true`, expected the name of a dimension or a whole number",
+    ),
+    ("shape = [\"tokens\", \"d_model\"]\n", "", "8:1: `dims.tokens` is not used by any shape"),
+    ("name = \"w_down\"", "name = \"w_up\"", "23:8: two tensors are named \"w_up\""),
+    (
+        "role = \"input\"",
+        "role = \"inputs\"",
+        "15:8: `tensors.x.role`: found \"inputs\", expected one of `input`, `weight`, `intermediate`, `output`",
+    ),
+    ("role = \"input\"", "role = \"output\"", "15:8: tensor \"x\" has role \"output\" and no operator produces it"),
+    ("role = \"input\"", "", "13:8: tensor \"x\" has no role and no operator produces it"),
+    (
+        "role = \"input\"",
+        "role = \"input\"\nsparsity = { pattern = \"block\", density = 0.5, block = [4, 4] }",
+        "16:12: `tensors.x.sparsity`: only weights can be sparse",
+    ),
+    (
+        "inputs = [\"g\", \"w_down\"]",
+        "inputs = [\"g\", \"w_dwn\"]",
+        "42:16: operator \"down\" reads tensor \"w_dwn\", which nothing declares or produces",
+    ),
+    (
+        "inputs = [\"g\", \"w_down\"]",
+        "inputs = [\"g\", \"w_up\"]",
+        "23:8: tensor \"w_down\" is not used by any operator",
+    ),
+    ("inputs = [\"g\", \"w_down\"]", "inputs = [\"g\"]", "42:10: `operators.down.inputs` has length 1, `gemm` takes 2"),
+    ("inputs = [\"x\", \"w_up\"]", "inputs = [\"x\", \"w_down\"]", "18:8: tensor \"w_up\" is not used by any operator"),
+    (
+        "kind = \"gelu\"",
+        "kind = \"gello\"",
+        "35:8: `operators.gelu.kind`: found \"gello\", expected one of `gemm`, `gelu`, `relu`, `silu`, `sigmoid`, `tanh`, `add`, `mul`, `softmax`, `layer_norm`, `rms_norm`",
+    ),
+    ("kind = \"gelu\"", "kind = \"add\"", "36:10: `operators.gelu.inputs` has length 1, `add` takes 2"),
+    ("output = \"y\"", "output = \"h\"", "43:10: tensor \"h\" is the output of two operators"),
+    (
+        "output = \"y\"",
+        "output = \"w_up\"",
+        "36:10: the operators form a cycle: \"gelu\" -> \"down\" -> \"up\" -> \"gelu\"",
+    ),
+    ("output = \"y\"", "output = \"\"", "43:10: `operators.output` is \"\", which is no name"),
+    ("name = \"gelu\"", "name = \"up\"", "34:8: two operators are named \"up\""),
+    ("name = \"gelu\"", "title = \"gelu\"", "34:1: unknown field `operators[1].title`"),
+    ("output = \"h\"", "output = \"h\"\nbias = \"b\"", "32:1: unknown field `operators.up.bias`"),
+    (
+        "[dims]",
+        "[[tensors]]\nname = \"z\"\nrole = \"intermediate\"\n[dims]",
+        "9:8: tensor \"z\" has role \"intermediate\" and no operator produces it",
+    ),
+    (
+        "[dims]",
+        "[[tensors]]\nname = \"y\"\nrole = \"intermediate\"\n[dims]",
+        "9:8: tensor \"y\" has role \"intermediate\" and no operator reads it",
+    ),
+    (
+        "[dims]",
+        "[[tensors]]\nname = \"h\"\nshape = [64, 64]\n[dims]",
+        "9:9: tensor \"h\" is declared as [64, 64], and operator \"up\" makes it [64, 128]",
+    ),
+    (
+        "[dims]",
+        "[[tensors]]\nname = \"z\"\nshape = [64, 64]\n[dims]",
+        "8:8: tensor \"z\" has no role and no operator produces it",
+    ),
+    (
+        "[dims]",
+        "[[tensors]]\nname = \"z\"\nshape = [64, 64]\nrole = \"weight\"\n[dims]",
+        "8:8: tensor \"z\" is not used by any operator",
+    ),
+    (
+        "[dims]",
+        "[[tensors]]\nname = \"g\"\ndtype = \"fp32\"\n[dims]",
+        "45:10: operator \"down\" mixes data types: \"g\" is fp32 and \"w_down\" is bf16",
+    ),
+];
+
 #[test]
 fn impossible_workloads_are_refused() {
-    for (from, to, error) in [
-        ("schema = 1", "schema = 0", "3:10: `schema` must be 1, found 0"),
-        (
-            "dtype = \"bf16\"",
-            "dtype = \"bf17\"",
-            "5:9: `dtype`: found \"bf17\", expected one of `bf16`, `fp16`, `fp32`, `int8`",
-        ),
-        ("tokens = 64", "tokens = 0", "8:10: `dims.tokens` must be from 1 to 1099511627776, found 0"),
-        (
-            "tokens = 64",
-            "tokens = 1099511627777",
-            "8:10: `dims.tokens` must be from 1 to 1099511627776, found 1099511627777",
-        ),
-        ("tokens = 64", "tokens = 64.5", "8:10: `dims.tokens`: found floating point `64.5`, expected a whole number"),
-        ("tokens = 64", "tokens = 64\nheads = 4", "9:1: `dims.heads` is not used by any shape"),
-        ("tokens = 64\n", "", "13:10: `tensors.x.shape` names the dimension \"tokens\", which is not in `dims`"),
-        (
-            "[\"tokens\", \"d_model\"]",
-            "[\"token\", \"d_model\"]",
-            "14:10: `tensors.x.shape` names the dimension \"token\", which is not in `dims`",
-        ),
-        ("[\"tokens\", \"d_model\"]", "[\"tokens\"]", "14:9: `tensors.x.shape` has length 1, expected 2"),
-        (
-            "[\"tokens\", \"d_model\"]",
-            "[\"tokens\", -1]",
-            "14:20: `tensors.x.shape` must be from 1 to 1099511627776, found -1",
-        ),
-        (
-            "[\"tokens\", \"d_model\"]",
-            "[\"tokens\", true]",
-            "14:20: `tensors.x.shape[1]`: found boolean `true`, expected the name of a dimension or a whole number",
-        ),
-        ("shape = [\"tokens\", \"d_model\"]\n", "", "8:1: `dims.tokens` is not used by any shape"),
-        ("name = \"w_down\"", "name = \"w_up\"", "23:8: two tensors are named \"w_up\""),
-        (
-            "role = \"input\"",
-            "role = \"inputs\"",
-            "15:8: `tensors.x.role`: found \"inputs\", expected one of `input`, `weight`, `intermediate`, `output`",
-        ),
-        ("role = \"input\"", "role = \"output\"", "15:8: tensor \"x\" has role \"output\" and no operator produces it"),
-        ("role = \"input\"", "", "13:8: tensor \"x\" has no role and no operator produces it"),
-        (
-            "role = \"input\"",
-            "role = \"input\"\nsparsity = { pattern = \"block\", density = 0.5, block = [4, 4] }",
-            "16:12: `tensors.x.sparsity`: only weights can be sparse",
-        ),
-        (
-            "inputs = [\"g\", \"w_down\"]",
-            "inputs = [\"g\", \"w_dwn\"]",
-            "42:16: operator \"down\" reads tensor \"w_dwn\", which nothing declares or produces",
-        ),
-        (
-            "inputs = [\"g\", \"w_down\"]",
-            "inputs = [\"g\", \"w_up\"]",
-            "23:8: tensor \"w_down\" is not used by any operator",
-        ),
-        (
-            "inputs = [\"g\", \"w_down\"]",
-            "inputs = [\"g\"]",
-            "42:10: `operators.down.inputs` has length 1, `gemm` takes 2",
-        ),
-        (
-            "inputs = [\"x\", \"w_up\"]",
-            "inputs = [\"x\", \"w_down\"]",
-            "18:8: tensor \"w_up\" is not used by any operator",
-        ),
-        (
-            "kind = \"gelu\"",
-            "kind = \"gello\"",
-            "35:8: `operators.gelu.kind`: found \"gello\", expected one of `gemm`, `gelu`, `relu`, `silu`, `sigmoid`, `tanh`, `add`, `mul`, `softmax`, `layer_norm`, `rms_norm`",
-        ),
-        ("kind = \"gelu\"", "kind = \"add\"", "36:10: `operators.gelu.inputs` has length 1, `add` takes 2"),
-        ("output = \"y\"", "output = \"h\"", "43:10: tensor \"h\" is the output of two operators"),
-        (
-            "output = \"y\"",
-            "output = \"w_up\"",
-            "36:10: the operators form a cycle: \"gelu\" -> \"down\" -> \"up\" -> \"gelu\"",
-        ),
-        ("output = \"y\"", "output = \"\"", "43:10: `operators.output` is \"\", which is no name"),
-        ("name = \"gelu\"", "name = \"up\"", "34:8: two operators are named \"up\""),
-        ("name = \"gelu\"", "title = \"gelu\"", "34:1: unknown field `operators[1].title`"),
-        ("output = \"h\"", "output = \"h\"\nbias = \"b\"", "32:1: unknown field `operators.up.bias`"),
-        (
-            "[dims]",
-            "[[tensors]]\nname = \"z\"\nrole = \"intermediate\"\n[dims]",
-            "9:8: tensor \"z\" has role \"intermediate\" and no operator produces it",
-        ),
-        (
-            "[dims]",
-            "[[tensors]]\nname = \"y\"\nrole = \"intermediate\"\n[dims]",
-            "9:8: tensor \"y\" has role \"intermediate\" and no operator reads it",
-        ),
-        (
-            "[dims]",
-            "[[tensors]]\nname = \"h\"\nshape = [64, 64]\n[dims]",
-            "9:9: tensor \"h\" is declared as [64, 64], and operator \"up\" makes it [64, 128]",
-        ),
-        (
-            "[dims]",
-            "[[tensors]]\nname = \"z\"\nshape = [64, 64]\n[dims]",
-            "8:8: tensor \"z\" has no role and no operator produces it",
-        ),
-        (
-            "[dims]",
-            "[[tensors]]\nname = \"z\"\nshape = [64, 64]\nrole = \"weight\"\n[dims]",
-            "8:8: tensor \"z\" is not used by any operator",
-        ),
-        (
-            "[dims]",
-            "[[tensors]]\nname = \"g\"\ndtype = \"fp32\"\n[dims]",
-            "45:10: operator \"down\" mixes data types: \"g\" is fp32 and \"w_down\" is bf16",
-        ),
-    ] {
-        assert_eq!(refused(from, to).strip_prefix("w.toml:"), Some(error), "{from:?} -> {to:?}");
+    for (from, to, error) in REFUSALS {
+        assert_eq!(refused(from, to).strip_prefix("w.toml:"), Some(*error), "{from:?} -> {to:?}");
     }
 }
 
