@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+/// The path of an [`Origin`] that is a command-line argument.
+pub const COMMAND_LINE: &str = "command line";
+
 /// The place in a text that a diagnostic is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// File name as the user gave it, or `command line`.
+    /// File name as the user gave it, or [`COMMAND_LINE`].
     pub path: String,
     /// The whole text.
     pub text: Arc<str>,
@@ -96,9 +99,13 @@ impl Diagnostic {
 
 impl std::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(origin) = self.origin() {
-            let (line, column) = origin.line_column();
-            write!(f, "{}:{line}:{column}: ", origin.path)?;
+        match self.origin() {
+            Some(argument) if argument.path == COMMAND_LINE => write!(f, "`{}`: ", argument.text)?,
+            Some(origin) => {
+                let (line, column) = origin.line_column();
+                write!(f, "{}:{line}:{column}: ", origin.path)?;
+            }
+            None => {}
         }
         f.write_str(self.title())
     }

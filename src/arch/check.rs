@@ -110,6 +110,14 @@ fn network(source: &Source, spec: &NetworkSpec) -> Result<Network, Diagnostic> {
 }
 
 fn memory(source: &Source, spec: &Spanned<Vec<Table<TierSpec>>>) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
+    let count = spec.get_ref().len();
+    if count == 0 {
+        return Err(source.error(spec.span(), "`memory` has no tier", "expected at least one"));
+    }
+    if count > limits::MAX_TIERS {
+        let title = format!("`memory` has {count} tiers, at most {} are possible", limits::MAX_TIERS);
+        return Err(source.error(spec.span(), title, "too many"));
+    }
     let mut tiers: IndexVec<TierId, Tier> = IndexVec::new();
     for tier in spec.get_ref() {
         let name = source.name("memory.name", &tier.name)?;
@@ -139,13 +147,6 @@ fn memory(source: &Source, spec: &Spanned<Vec<Table<TierSpec>>>) -> Result<Index
             let spans = [tier.interleave_bytes.span(), tier.burst_bytes.span()];
             return Err(source.error_among(&spans, title, "bursts would straddle channels"));
         }
-    }
-    if tiers.is_empty() {
-        return Err(source.error(spec.span(), "`memory` has no tier", "expected at least one"));
-    }
-    if tiers.len() > limits::MAX_TIERS {
-        let title = format!("`memory` has {} tiers, at most {} are possible", tiers.len(), limits::MAX_TIERS);
-        return Err(source.error(spec.span(), title, "too many"));
     }
     Ok(tiers)
 }

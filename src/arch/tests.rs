@@ -95,132 +95,107 @@ fn corner_agcus_are_merged() {
     assert_eq!(chip.grid.ags(), 70);
 }
 
+/// What is replaced in the file, by what, and the error: its line, column and title.
+const REFUSALS: &[(&str, &str, &str)] = &[
+    ("clock_ghz = 1.25", "clock_ghz = 0", "10:13: `clock_ghz` must be from 0.001 to 1000, found 0"),
+    ("clock_ghz = 1.25", "clock_ghz = nan", "10:13: `clock_ghz` must be from 0.001 to 1000, found NaN"),
+    ("clock_ghz = 1.25", "clock_ghz = inf", "10:13: `clock_ghz` must be from 0.001 to 1000, found inf"),
+    ("clock_ghz = 1.25", "clock_ghz = \"fast\"", "10:13: `clock_ghz`: found string \"fast\", expected a number"),
+    ("schema = 1\n", "schema = 2\n", "6:10: `schema` must be 1, found 2"),
+    ("name = \"SN10\"", "name = \" \"", "7:8: `name` is \" \", which is no name"),
+    ("columns = 40", "columns = 0", "15:11: `grid.columns` must be from 1 to 1000000, found 0"),
+    ("columns = 40", "columns = -3", "15:11: `grid.columns` must be from 1 to 1000000, found -3"),
+    ("columns = 40", "columns = 40.0", "15:11: `grid.columns`: found floating point `40.0`, expected a whole number"),
+    (
+        "columns = 40",
+        "columns = 99999999999999999999999999",
+        "15:11: `grid.columns` must be from 1 to 1000000, found 99999999999999999999999999",
+    ),
+    (
+        "columns = 40",
+        "columns = 99999999999999999999999999999999999999999999",
+        "15:11: the file cannot be read as TOML: integer number overflowed",
+    ),
+    ("columns = 40", "columns = 40000", "15:11: the grid has 40000 x 32 = 1280000 sites, at most 1000000 are possible"),
+    ("pattern = [\"CM\", \"MC\"]", "pattern = [\"CM\", \"MX\"]", "17:18: `grid.pattern` has the letter 'X'"),
+    ("pattern = [\"CM\", \"MC\"]", "pattern = [\"CM\", \"M\"]", "17:18: `grid.pattern` has rows of 2 and of 1 letters"),
+    ("pattern = [\"CM\", \"MC\"]", "pattern = [\"\"]", "17:12: `grid.pattern` has an empty row"),
+    ("pattern = [\"CM\", \"MC\"]", "pattern = []", "17:11: `grid.pattern` is empty"),
+    ("pattern = [\"CM\", \"MC\"]", "pattern = [\"C\"]", "17:11: the grid has no PMU"),
+    ("pattern = [\"CM\", \"MC\"]", "pattern = [\"M.\"]", "17:11: the grid has no PCU"),
+    ("pattern = [\"CM\", \"MC\"]", "pattern = \"CM\"", "17:11: `grid.pattern`: found string \"CM\", expected an array"),
+    ("tile_rows = 16", "tile_rows = 15", "19:13: `grid.tile_rows` must divide `grid.rows`: 32 is not a multiple of 15"),
+    (
+        "left = { every = 2, ags = 2 }",
+        "left = { first = 32, ags = 2 }",
+        "23:18: `grid.agcus.left.first` must be from 0 to 31, found 32",
+    ),
+    (
+        "left = { every = 2, ags = 2 }",
+        "left = { every = 2, count = 17, ags = 2 }",
+        "23:29: `grid.agcus.left.count` must be from 1 to 16, found 17",
+    ),
+    (
+        "left = { every = 2, ags = 2 }\nright = { every = 2, ags = 2 }",
+        "",
+        "22:1: `grid.agcus` has no edge: the chip could not reach its memory",
+    ),
+    (
+        "lanes = { bf16 = 32, fp32 = 16 }",
+        "lanes = { bf16 = 32, fp8 = 16 }",
+        "28:22: unknown field `pcu.lanes.fp8`, expected one of `bf16`, `fp16`, `fp32`, `int8`",
+    ),
+    ("lanes = { bf16 = 32, fp32 = 16 }", "lanes = {}", "28:9: `pcu.lanes` names no data type"),
+    (
+        "lanes = { bf16 = 32, fp32 = 16 }",
+        "lanes = { bf16 = 32, int8 = 64 }",
+        "112:10: `energy.mac_pj.int8` is missing: `pcu.lanes` has int8",
+    ),
+    (
+        "gelu = 6",
+        "gello = 6",
+        "46:1: unknown field `pcu.simd_stages.gello`, expected one of `gelu`, `relu`, `silu`, `sigmoid`, `tanh`, `add`, `mul`, `softmax`, `layer_norm`, `rms_norm`",
+    ),
+    ("banks = 16", "banks = 15", "54:9: `pmu.banks` must divide `pmu.capacity_bytes`: 524288 is not a multiple of 15"),
+    ("banks = 16", "banks = 0", "54:9: `pmu.banks` must be from 1 to 65536, found 0"),
+    ("banks = 16", "bank = 16", "54:1: unknown field `pmu.bank`"),
+    ("banks = 16\n", "", "51:1: `pmu.banks` is missing"),
+    ("flit_bytes = 64", "flit_bytes = 0", "63:14: `network.flit_bytes` must be from 1 to 65536, found 0"),
+    ("name = \"ddr\"", "name = \"ddr\"\ncolour = 1", "77:1: unknown field `memory.ddr.colour`"),
+    (
+        "burst_bytes = 64",
+        "burst_bytes = 48",
+        "85:20: `memory.ddr.interleave_bytes` must be a multiple of `memory.ddr.burst_bytes`: 1024 is not a multiple of 48",
+    ),
+    (
+        "bandwidth_gb_per_s = 100",
+        "bandwidth_gb_per_s = -1",
+        "79:22: `memory.ddr.bandwidth_gb_per_s` must be from 0.001 to 1000000, found -1",
+    ),
+    (
+        "latency_ns = 100",
+        "latency_ns = -0.5",
+        "81:14: `memory.ddr.latency_ns` must be from 0 to 1000000000, found -0.5",
+    ),
+    (
+        "orchestration = \"software\"",
+        "orchestration = \"softwear\"",
+        "93:17: `launch.orchestration`: found \"softwear\", expected one of `software`, `hardware`",
+    ),
+    (
+        "sram_pj_per_byte = 1.61",
+        "sram_pj_per_byte = -1.61",
+        "114:20: `energy.sram_pj_per_byte` must be from 0 to 1000000000, found -1.61",
+    ),
+    ("static_w = 67", "static_w = 1e400", "119:12: the file cannot be read as TOML: floating-point number overflowed"),
+    ("[energy]", "[energy", "109:8: the file cannot be read as TOML: unclosed table, expected `]`"),
+    ("[energy]", "[[energy]]", "109:1: `energy[0]`: found an array, expected a table"),
+];
+
 #[test]
 fn impossible_values_are_refused() {
-    for (from, to, error) in [
-        ("clock_ghz = 1.25", "clock_ghz = 0", "10:13: `clock_ghz` must be from 0.001 to 1000, found 0"),
-        ("clock_ghz = 1.25", "clock_ghz = nan", "10:13: `clock_ghz` must be from 0.001 to 1000, found NaN"),
-        ("clock_ghz = 1.25", "clock_ghz = inf", "10:13: `clock_ghz` must be from 0.001 to 1000, found inf"),
-        ("clock_ghz = 1.25", "clock_ghz = \"fast\"", "10:13: `clock_ghz`: found string \"fast\", expected a number"),
-        ("schema = 1\n", "schema = 2\n", "6:10: `schema` must be 1, found 2"),
-        ("name = \"SN10\"", "name = \" \"", "7:8: `name` is \" \", which is no name"),
-        ("columns = 40", "columns = 0", "15:11: `grid.columns` must be from 1 to 1000000, found 0"),
-        ("columns = 40", "columns = -3", "15:11: `grid.columns` must be from 1 to 1000000, found -3"),
-        (
-            "columns = 40",
-            "columns = 40.0",
-            "15:11: `grid.columns`: found floating point `40.0`, expected a whole number",
-        ),
-        (
-            "columns = 40",
-            "columns = 99999999999999999999999999",
-            "15:11: `grid.columns` must be from 1 to 1000000, found 99999999999999999999999999",
-        ),
-        (
-            "columns = 40",
-            "columns = 99999999999999999999999999999999999999999999",
-            "15:11: the file cannot be read as TOML: integer number overflowed",
-        ),
-        (
-            "columns = 40",
-            "columns = 40000",
-            "15:11: the grid has 40000 x 32 = 1280000 sites, at most 1000000 are possible",
-        ),
-        ("pattern = [\"CM\", \"MC\"]", "pattern = [\"CM\", \"MX\"]", "17:18: `grid.pattern` has the letter 'X'"),
-        (
-            "pattern = [\"CM\", \"MC\"]",
-            "pattern = [\"CM\", \"M\"]",
-            "17:18: `grid.pattern` has rows of 2 and of 1 letters",
-        ),
-        ("pattern = [\"CM\", \"MC\"]", "pattern = [\"\"]", "17:12: `grid.pattern` has an empty row"),
-        ("pattern = [\"CM\", \"MC\"]", "pattern = []", "17:11: `grid.pattern` is empty"),
-        ("pattern = [\"CM\", \"MC\"]", "pattern = [\"C\"]", "17:11: the grid has no PMU"),
-        ("pattern = [\"CM\", \"MC\"]", "pattern = [\"M.\"]", "17:11: the grid has no PCU"),
-        (
-            "pattern = [\"CM\", \"MC\"]",
-            "pattern = \"CM\"",
-            "17:11: `grid.pattern`: found string \"CM\", expected an array",
-        ),
-        (
-            "tile_rows = 16",
-            "tile_rows = 15",
-            "19:13: `grid.tile_rows` must divide `grid.rows`: 32 is not a multiple of 15",
-        ),
-        (
-            "left = { every = 2, ags = 2 }",
-            "left = { first = 32, ags = 2 }",
-            "23:18: `grid.agcus.left.first` must be from 0 to 31, found 32",
-        ),
-        (
-            "left = { every = 2, ags = 2 }",
-            "left = { every = 2, count = 17, ags = 2 }",
-            "23:29: `grid.agcus.left.count` must be from 1 to 16, found 17",
-        ),
-        (
-            "left = { every = 2, ags = 2 }\nright = { every = 2, ags = 2 }",
-            "",
-            "22:1: `grid.agcus` has no edge: the chip could not reach its memory",
-        ),
-        (
-            "lanes = { bf16 = 32, fp32 = 16 }",
-            "lanes = { bf16 = 32, fp8 = 16 }",
-            "28:22: unknown field `pcu.lanes.fp8`, expected one of `bf16`, `fp16`, `fp32`, `int8`",
-        ),
-        ("lanes = { bf16 = 32, fp32 = 16 }", "lanes = {}", "28:9: `pcu.lanes` names no data type"),
-        (
-            "lanes = { bf16 = 32, fp32 = 16 }",
-            "lanes = { bf16 = 32, int8 = 64 }",
-            "112:10: `energy.mac_pj.int8` is missing: `pcu.lanes` has int8",
-        ),
-        (
-            "gelu = 6",
-            "gello = 6",
-            "46:1: unknown field `pcu.simd_stages.gello`, expected one of `gelu`, `relu`, `silu`, `sigmoid`, `tanh`, `add`, `mul`, `softmax`, `layer_norm`, `rms_norm`",
-        ),
-        (
-            "banks = 16",
-            "banks = 15",
-            "54:9: `pmu.banks` must divide `pmu.capacity_bytes`: 524288 is not a multiple of 15",
-        ),
-        ("banks = 16", "banks = 0", "54:9: `pmu.banks` must be from 1 to 65536, found 0"),
-        ("banks = 16", "bank = 16", "54:1: unknown field `pmu.bank`"),
-        ("banks = 16\n", "", "51:1: `pmu.banks` is missing"),
-        ("flit_bytes = 64", "flit_bytes = 0", "63:14: `network.flit_bytes` must be from 1 to 65536, found 0"),
-        ("name = \"ddr\"", "name = \"ddr\"\ncolour = 1", "77:1: unknown field `memory.ddr.colour`"),
-        (
-            "burst_bytes = 64",
-            "burst_bytes = 48",
-            "85:20: `memory.ddr.interleave_bytes` must be a multiple of `memory.ddr.burst_bytes`: 1024 is not a multiple of 48",
-        ),
-        (
-            "bandwidth_gb_per_s = 100",
-            "bandwidth_gb_per_s = -1",
-            "79:22: `memory.ddr.bandwidth_gb_per_s` must be from 0.001 to 1000000, found -1",
-        ),
-        (
-            "latency_ns = 100",
-            "latency_ns = -0.5",
-            "81:14: `memory.ddr.latency_ns` must be from 0 to 1000000000, found -0.5",
-        ),
-        (
-            "orchestration = \"software\"",
-            "orchestration = \"softwear\"",
-            "93:17: `launch.orchestration`: found \"softwear\", expected one of `software`, `hardware`",
-        ),
-        (
-            "sram_pj_per_byte = 1.61",
-            "sram_pj_per_byte = -1.61",
-            "114:20: `energy.sram_pj_per_byte` must be from 0 to 1000000000, found -1.61",
-        ),
-        (
-            "static_w = 67",
-            "static_w = 1e400",
-            "119:12: the file cannot be read as TOML: floating-point number overflowed",
-        ),
-        ("[energy]", "[energy", "109:8: the file cannot be read as TOML: unclosed table, expected `]`"),
-        ("[energy]", "[[energy]]", "109:1: `energy[0]`: found an array, expected a table"),
-    ] {
-        assert_eq!(refused(from, to).strip_prefix("sn10.toml:"), Some(error), "{from:?} -> {to:?}");
+    for (from, to, error) in REFUSALS {
+        assert_eq!(refused(from, to).strip_prefix("sn10.toml:"), Some(*error), "{from:?} -> {to:?}");
     }
 }
 
@@ -320,7 +295,7 @@ error: `pmu.banks`: found string "many", expected a whole number
   |                      ^^^^ expected a whole number
 "#);
     insta::assert_snapshot!(refused(&["arch.memory.hbm.channels=1"]), @r#"
-error: `--set arch.memory.hbm.channels=1`: `memory` has no entry named "hbm"
+error: `memory` has no entry named "hbm"
  --> command line:1:7
   |
 1 | --set arch.memory.hbm.channels=1
@@ -336,16 +311,16 @@ error: unknown field `memory.ddr.channel`
 help: did you mean `channels`?
 "#);
     insta::assert_snapshot!(refused(&["arch.pmu=3"]), @r#"
-error: `--set arch.pmu=3` replaces a whole table
+error: `pmu` is a table, which `--set` cannot replace
  --> command line:1:7
   |
 1 | --set arch.pmu=3
-  |       ^^^^^^^^ this is a table
+  |       ^^^^^^^^ names a whole table
   |
 help: set one of its fields
 "#);
     insta::assert_snapshot!(refused(&["arch.name.first=3"]), @r#"
-error: `--set arch.name.first=3`: `name` is a value and has no field "first"
+error: `name` is a value and has no field "first"
  --> command line:1:7
   |
 1 | --set arch.name.first=3
@@ -388,4 +363,12 @@ fn a_file_that_cannot_be_read_is_named() {
     let error = load(Path::new("arch/none.toml"), &[]).expect_err("is refused");
     assert!(error.title().starts_with("cannot read `arch/none.toml`: "), "{error}");
     assert!(load(Path::new("arch"), &[]).is_err());
+}
+
+#[test]
+fn the_documented_example_is_a_chip() {
+    let text = include_str!("../../docs/arch-format.md");
+    let example = text.rsplit("```toml\n").next().and_then(|rest| rest.split("```").next()).expect("has an example");
+    let chip = parse("example", example, &[]).unwrap_or_else(|error| panic!("{}", error.render(false)));
+    assert_eq!((chip.pcus(), chip.grid.ags(), chip.network.die_hop_cycles), (16, 4, 1));
 }

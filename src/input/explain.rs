@@ -103,9 +103,14 @@ fn in_item(item: &Item, at: usize, path: &str) -> Option<String> {
     in_list.or_else(|| here(item.span(), path))
 }
 
-/// `a`, `b` and `c`, each in backquotes.
+/// Names in backquotes, the first of them if there are very many.
 pub(super) fn quoted_list(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    const SHOWN: usize = 20;
+    let list = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        return format!("{list} and {} more", names.len() - SHOWN);
+    }
+    list
 }
 
 /// Adds the known name nearest to a wrong one as help, if one is near.

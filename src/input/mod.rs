@@ -4,6 +4,8 @@ mod explain;
 mod overrides;
 mod patch;
 mod source;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use overrides::{Override, Root};

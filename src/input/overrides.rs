@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::diagnostics::{Diagnostic, Origin};
+use crate::diagnostics::{COMMAND_LINE, Diagnostic, Origin};
 
 /// The input that an override changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ impl std::str::FromStr for Override {
 fn argument_origin(argument: &str, span: Range<usize>, label: &str) -> Origin {
     let flag = "--set ";
     Origin {
-        path: "command line".into(),
+        path: COMMAND_LINE.into(),
         text: format!("{flag}{argument}").into(),
         span: span.start + flag.len()..span.end + flag.len(),
         label: label.into(),

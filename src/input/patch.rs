@@ -38,8 +38,8 @@ pub(super) fn edit_for(document: &Document<&str>, set: &Override) -> Result<Edit
     }
     match node.value_span() {
         Some(at) => Ok(Edit { at, before: String::new(), after: "" }),
-        None => Err(Diagnostic::new(format!("`--set {}` replaces a whole table", set.raw()))
-            .with_origin(set.path_origin("this is a table"))
+        None => Err(Diagnostic::new(format!("`{seen}` is a table, which `--set` cannot replace"))
+            .with_origin(set.path_origin("names a whole table"))
             .with_help("set one of its fields")),
     }
 }
@@ -51,13 +51,13 @@ fn addition(opening: &Opening, set: &Override) -> Edit {
 }
 
 fn no_entry(set: &Override, list: &str, key: &str, names: &[&str]) -> Diagnostic {
-    let title = format!("`--set {}`: `{list}` has no entry named {key:?}", set.raw());
+    let title = format!("`{list}` has no entry named {key:?}");
     let label = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", quoted_list(names)) };
     suggest(Diagnostic::new(title).with_origin(set.path_origin(&label)), key, names)
 }
 
 fn below_a_value(set: &Override, value: &str, key: &str) -> Diagnostic {
-    let title = format!("`--set {}`: `{value}` is a value and has no field {key:?}", set.raw());
+    let title = format!("`{value}` is a value and has no field {key:?}");
     Diagnostic::new(title).with_origin(set.path_origin("goes below a value"))
 }
 

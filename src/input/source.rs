@@ -87,6 +87,12 @@ impl Source {
         toml::from_str(&self.text).map_err(|error| explain::explain(self, &self.text, &error))
     }
 
+    /// The spliced text.
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// An error about bytes of the spliced text.
     pub(crate) fn error(&self, span: Range<usize>, title: impl Into<String>, label: impl Into<String>) -> Diagnostic {
         Diagnostic::new(title).with_origin(self.origin(span, label.into()))

@@ -124,7 +124,9 @@ pub(super) fn tensors(
     }
     if let Some((key, _)) = spec.dims.iter().zip(&used).find(|(_, used)| !**used).map(|(entry, _)| entry) {
         let title = format!("`dims.{}` is not used by any shape", key.get_ref());
-        return Err(source.error(key.span(), title, "in no shape").with_help("remove it, or use it in a shape"));
+        let error = source.error(key.span(), title, "in no shape").with_help("remove it, or use it in a shape");
+        let others: Vec<&str> = dims.keys().map(String::as_str).filter(|name| name != key.get_ref()).collect();
+        return Err(suggest(error, key.get_ref(), &others));
     }
     Ok(drafts)
 }
@@ -155,7 +157,7 @@ fn shape(
     used: &mut [bool],
 ) -> Result<(Shape, Vec<Range<usize>>), Diagnostic> {
     let [rows, columns] = spec.get_ref().as_slice() else {
-        let title = format!("`{field}` has {} extents, expected 2", spec.get_ref().len());
+        let title = format!("`{field}` has length {}, expected 2", spec.get_ref().len());
         return Err(source.error(spec.span(), title, "expected [rows, columns]"));
     };
     let mut spans = vec![spec.span()];

@@ -86,7 +86,7 @@ fn inputs(
     let found = operator.inputs.get_ref();
     if found.len() != kind.arity() {
         let (kind, arity) = (kind.name(), kind.arity());
-        let title = format!("`operators.{name}.inputs` has {} tensors, `{kind}` takes {arity}", found.len());
+        let title = format!("`operators.{name}.inputs` has length {}, `{kind}` takes {arity}", found.len());
         let spans = [operator.inputs.span(), operator.kind.span()];
         return Err(source.error_among(&spans, title, format!("expected {arity}")));
     }
@@ -139,9 +139,11 @@ pub(super) fn order(
     }
     // Whatever waits has a producer that waits: going back from any of them leads into a cycle.
     let mut trail: Vec<usize> = (0..operators.len()).find(|&operator| waits_for[operator] > 0).into_iter().collect();
+    let mut place = vec![None; operators.len()];
     while let Some(&last) = trail.last() {
+        place[last] = Some(trail.len() - 1);
         let Some(producer) = producers(last).find(|&producer| waits_for[producer] > 0) else { break };
-        if let Some(start) = trail.iter().position(|&seen| seen == producer) {
+        if let Some(start) = place[producer] {
             trail.drain(..start);
             break;
         }

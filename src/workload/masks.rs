@@ -39,7 +39,7 @@ pub(super) fn sparsity(
         return Err(source.error(spec.density.span(), title, "expected the share of blocks that is kept"));
     }
     let [rows, columns] = spec.block.get_ref().as_slice() else {
-        let title = format!("`{}` has {} extents, expected 2", field("block"), spec.block.get_ref().len());
+        let title = format!("`{}` has length {}, expected 2", field("block"), spec.block.get_ref().len());
         return Err(source.error(spec.block.span(), title, "expected [rows, columns]"));
     };
     let block =
