@@ -28,7 +28,7 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?;
     let workload = workload::load(&args.workload, &sets, args.seed)?;
     let executions = progress::watched("compiling and simulating", || {
-        let one = |mode: &Mode| execute(&chip, &workload, *mode, args.fidelity.into(), args.seed);
+        let one = |mode: &Mode| execute(&chip, &workload, *mode, args.fidelity.into());
         modes.par_iter().map(one).collect::<Vec<_>>()
     });
     let executions = executions.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -37,8 +37,12 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     }
     let outcomes: Vec<Outcome> = executions.into_iter().map(|execution| execution.outcome).collect();
     for outcome in &outcomes {
-        if let StopReason::Deadlock(blocked) = &outcome.stop {
-            return Err(Failure::Deadlock(outcome.mode.name(), blocked.clone()));
+        match &outcome.stop {
+            StopReason::Drained => {}
+            StopReason::Deadlock(blocked) => {
+                return Err(Failure::Deadlock(outcome.mode.name(), blocked.clone()));
+            }
+            StopReason::Limit(reached) => return Err(Failure::Limit(outcome.mode.name(), reached.clone())),
         }
     }
 

@@ -13,6 +13,8 @@ pub(super) enum Failure {
     Refused(Vec<Diagnostic>),
     /// A run that cannot go on: its mode, and one line a blocked stage.
     Deadlock(&'static str, Vec<String>),
+    /// A run that was too long for the engine: its mode, and what was reached.
+    Limit(&'static str, String),
     /// A file of `--out` could not be written.
     Files(WriteError),
     /// Standard output could not be written.
@@ -35,7 +37,7 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) => 2,
-            Self::Deadlock(..) | Self::Files(_) | Self::Output(_) => 1,
+            Self::Deadlock(..) | Self::Limit(..) | Self::Files(_) | Self::Output(_) => 1,
         }
     }
 
@@ -52,6 +54,7 @@ impl Failure {
                 }
                 return text;
             }
+            Self::Limit(mode, reached) => &vec![Diagnostic::new(format!("the {mode} run is too long: {reached}"))],
             Self::Files(error) => &vec![Diagnostic::new(error.to_string())],
             Self::Output(error) => &vec![Diagnostic::new(format!("cannot write to standard output: {error}"))],
         };

@@ -66,8 +66,9 @@ impl StageWork {
     }
 
     /// Work of a bundle in a chunk (a stage off the cut has one chunk).
-    pub fn pass(&self, chunk: u64, bundle: u64) -> &PassWork {
-        &self.work[(chunk as usize).min(self.work.len() - 1)][bundle as usize]
+    pub fn pass(&self, chunk: u64, bundle: u64) -> PassWork {
+        let chunk = self.work.get(chunk as usize).or(self.work.last());
+        chunk.and_then(|bundles| bundles.get(bundle as usize)).copied().unwrap_or_default()
     }
 
     /// Row tiles one PCU does of a token (SIMD: rows).
@@ -112,8 +113,7 @@ impl StageWork {
     pub fn stored_macs(&self, chunk: u64, rows: u64) -> u64 {
         match &self.mapping {
             Mapping::Gemm(_) => {
-                let row = &self.work[(chunk as usize).min(self.work.len() - 1)];
-                row.iter().map(|w| w.stored).sum::<u64>() * rows
+                (0..self.mapping.bundles()).map(|b| self.pass(chunk, b).stored).sum::<u64>() * rows
             }
             Mapping::Simd(_) => 0,
         }

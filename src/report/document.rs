@@ -249,6 +249,7 @@ impl RunEntry {
         let (stop, blocked) = match &outcome.stop {
             StopReason::Drained => ("drained", Vec::new()),
             StopReason::Deadlock(lines) => ("deadlock", lines.clone()),
+            StopReason::Limit(reached) => ("limit", vec![reached.clone()]),
         };
         Self {
             mode: outcome.mode.name(),

@@ -209,9 +209,13 @@ fn traffic(outcomes: &[Outcome], figures: &[Figures]) -> String {
 fn remarks(outcomes: &[Outcome]) -> String {
     let mut lines = Vec::new();
     for outcome in outcomes {
-        if let StopReason::Deadlock(blocked) = &outcome.stop {
-            lines.push(format!("{}: DEADLOCK, the figures above are of the part that ran", outcome.mode.name()));
-            lines.extend(blocked.iter().map(|line| format!("  {}", clean(line))));
+        match &outcome.stop {
+            StopReason::Drained => {}
+            StopReason::Deadlock(blocked) => {
+                lines.push(format!("{}: DEADLOCK, the figures above are of the part that ran", outcome.mode.name()));
+                lines.extend(blocked.iter().map(|line| format!("  {}", clean(line))));
+            }
+            StopReason::Limit(reached) => lines.push(format!("{}: {}", outcome.mode.name(), clean(reached))),
         }
         lines.extend(outcome.notes.iter().map(|note| format!("{}: {}", outcome.mode.name(), clean(note))));
     }
