@@ -11,12 +11,14 @@ use crate::workload::OperatorKind;
 
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles};
-use super::mapping::{CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles};
+use super::mapping::{
+    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles,
+};
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
 
 /// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
-const SHARES: [u64; 4] = [1, 2, 4, 8];
+const SHARES: [u64; 3] = [1, 2, 4];
 
 /// Beyond this many block columns on one stream their union is taken as dense while searching.
 const MOST_UNION_BLOCKS: u64 = 16;
@@ -140,7 +142,14 @@ impl<'a> StageBases<'a> {
                 bases.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
             }
             if let Some(mask) = self.graph.mask(stage) {
-                for share in SHARES {
+                // As many columns of PCUs as one block of the mask is wide skip alike.
+                let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
+                let mut shares = SHARES.to_vec();
+                shares.extend([of_a_block, 2 * of_a_block]);
+                shares.retain(|&share| share <= self.chip.pcus() && share <= 16);
+                shares.sort_unstable();
+                shares.dedup();
+                for share in shares {
                     self.sparse_bases(stage, &shape, rows_on_lanes, share, mask.block_columns(), &mut bases);
                 }
             }
@@ -160,7 +169,7 @@ impl<'a> StageBases<'a> {
         bases: &mut Vec<Base>,
     ) {
         let width = shape.column_grain * share;
-        let aligned_too = block > width && !block.is_multiple_of(width);
+        let aligned_too = !block.is_multiple_of(width) && !width.is_multiple_of(block);
         let mut loads = Vec::new();
         for aligned in [false, true] {
             if aligned && !aligned_too {
@@ -285,8 +294,7 @@ pub fn stage_candidates(
                 if pcus > chip.pcus() {
                     continue;
                 }
-                let each =
-                    if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
+                let each = if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
                 let Base { rows_on_lanes, pn, share, aligned, .. } = **base;
                 list.push(Candidate {
                     pcus,
@@ -326,8 +334,7 @@ fn simd_candidates(
         _ => (columns, 1),
     };
     let most = chip.pcus() / chain;
-    let column_splits =
-        if kind.is_row_wise() { vec![1] } else { useful_splits(width.div_ceil(lanes), most.min(64)) };
+    let column_splits = if kind.is_row_wise() { vec![1] } else { useful_splits(width.div_ceil(lanes), most.min(64)) };
     let mut list = Vec::new();
     for pm in useful_splits(nest.token_rows, most) {
         for &pn in &column_splits {

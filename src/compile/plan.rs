@@ -10,7 +10,7 @@ use crate::index::Id;
 use crate::units::Dtype;
 
 use super::allocate::{Candidate, StageCandidates, allocate, chain};
-use super::buffers::{BufferSpec, Residency, StageExtents, StageRoles, buffers};
+use super::buffers::{BufferRole, BufferSpec, Residency, StageExtents, StageRoles, buffers};
 use super::candidates::{StageBases, stage_candidates};
 use super::estimate::{Estimate, estimate};
 use super::mapping::{Mapping, PassWork};
@@ -225,12 +225,36 @@ impl Search<'_> {
                 continue;
             }
             fits_at_all = true;
-            let estimate = estimate(self.chip, self.graph, &nest, &list, picked, self.tiers);
+            let estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
             if self.best.as_ref().is_none_or(|best| estimate.cycles < best.estimate.cycles) {
                 self.best = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
             }
         }
         fits_at_all
+    }
+}
+
+/// Slots a stage buffer is given at most where memory is to spare.
+const DEEPEST: u64 = 4;
+/// Share of the banks that deeper buffers may fill.
+const SPARE: f64 = 0.9;
+
+/// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: bundles whose
+/// work differs from chunk to chunk then wait less for each other.
+fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
+    let most = ((chip.pmus() * chip.pmu.banks) as f64 * SPARE) as u64;
+    for depth in 3..=DEEPEST {
+        for i in 0..buffers.len() {
+            let total: u64 = buffers.iter().map(|b| b.total_banks(chip)).sum();
+            let BufferRole::Operand { stage, .. } = buffers[i].role else { continue };
+            if graph.mask(stage).is_none() || buffers[i].depth >= depth {
+                continue;
+            }
+            let deeper = BufferSpec { depth, ..buffers[i] };
+            if total - buffers[i].total_banks(chip) + deeper.total_banks(chip) <= most {
+                buffers[i] = deeper;
+            }
+        }
     }
 }
 
@@ -272,13 +296,7 @@ fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: Best) -> SectionPl
             Mapping::Simd(_) => StageExtents::default(),
         })
         .collect();
-    let buffers = buffers(chip, graph, &best.nest, &roles, &best.residency, &mappings, &extents);
-    SectionPlan {
-        nest: best.nest,
-        roles,
-        mappings,
-        work,
-        buffers,
-        estimate: best.estimate,
-    }
+    let mut buffers = buffers(chip, graph, &best.nest, &roles, &best.residency, &mappings, &extents);
+    deepen(chip, graph, &mut buffers);
+    SectionPlan { nest: best.nest, roles, mappings, work, buffers, estimate: best.estimate }
 }

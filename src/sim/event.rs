@@ -249,9 +249,7 @@ impl<'a> Engine<'a> {
                     _ => {}
                 }
                 let takes = match buffer.spec.role {
-                    BufferRole::Operand { tensor, .. } => {
-                        tensor == stage.spec.output && self.has_home(b).is_none()
-                    }
+                    BufferRole::Operand { tensor, .. } => tensor == stage.spec.output && self.has_home(b).is_none(),
                     BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == stage.spec.output,
                     BufferRole::Weight { .. } | BufferRole::Partial { .. } => false,
                 };
