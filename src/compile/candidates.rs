@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::workload::OperatorKind;
+use crate::workload::{OperatorKind, TensorId};
 
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles};
@@ -37,22 +38,63 @@ struct Base {
     extents: StageExtents,
 }
 
+/// What fixes the bases of a stage: weight, functions in its tail, and the cut of its weight.
+type BaseKey = (TensorId, usize, Option<(CutOf, u64)>);
+
+/// Which side of a weight a cut runs along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum CutOf {
+    Rows,
+    Columns,
+}
+
+/// Bases already worked out, shared by all sections of a graph: a stage meets the same cuts in each.
+#[derive(Debug, Default)]
+pub struct BaseCache(Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>);
+
 /// GEMM work of every stage under one cut, computed once for all token sizes.
 #[derive(Debug)]
 pub struct StageBases<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     chunking: Option<Chunking>,
-    stages: Vec<Vec<Base>>,
+    stages: Vec<Arc<Vec<Base>>>,
     tables: RefCell<FxHashMap<(usize, u64, bool), Rc<TileTable>>>,
 }
 
 impl<'a> StageBases<'a> {
     /// Works out every column split of every GEMM stage.
-    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
-        let mut bases = Self { chip, graph, chunking, stages: Vec::new(), tables: RefCell::default() };
-        bases.stages = (0..graph.stages.len()).map(|s| bases.of_stage(s)).collect();
+    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>, cache: &BaseCache) -> Self {
+        let mut bases = Self::without_splits(chip, graph, chunking);
+        bases.stages = (0..graph.stages.len()).map(|s| bases.cached(s, cache)).collect();
         bases
+    }
+
+    /// Without column splits: for exact work of mappings that are already chosen.
+    pub fn without_splits(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
+        Self { chip, graph, chunking, stages: Vec::new(), tables: RefCell::default() }
+    }
+
+    fn cached(&self, stage: usize, cache: &BaseCache) -> Arc<Vec<Base>> {
+        let spec = &self.graph.stages[stage];
+        let Some(weight) = spec.weight else { return Arc::default() };
+        let cut = self.chunking.and_then(|cut| {
+            if self.graph.row_axis(weight) == Some(cut.axis) {
+                Some((CutOf::Rows, cut.width))
+            } else if self.graph.column_axis(weight) == Some(cut.axis) {
+                Some((CutOf::Columns, cut.width))
+            } else {
+                None
+            }
+        });
+        let key = (weight, spec.tail.len(), cut);
+        // A thread that panicked holding the lock left a whole map behind.
+        let known = cache.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let bases = Arc::new(self.of_stage(stage));
+            cache.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&bases));
+            bases
+        })
     }
 
     /// Whether any weight is sparse.

@@ -11,7 +11,7 @@ use crate::units::Dtype;
 
 use super::allocate::{Candidate, StageCandidates, allocate, chain};
 use super::buffers::{BufferRole, BufferSpec, Residency, StageExtents, StageRoles, buffers};
-use super::candidates::{StageBases, stage_candidates};
+use super::candidates::{BaseCache, StageBases, stage_candidates};
 use super::estimate::{Estimate, estimate};
 use super::mapping::{Mapping, PassWork};
 use super::nest::{Chunking, LoopOrder, Nest};
@@ -46,7 +46,7 @@ pub enum NoPlan {
 }
 
 /// Finds the best plan of a section. `tiers` is the home of each tensor.
-pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> Result<SectionPlan, NoPlan> {
+pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &BaseCache) -> Result<SectionPlan, NoPlan> {
     for stage in 0..graph.stages.len() {
         let dtype = graph.stage_dtype(stage);
         if chip.macs_per_cycle(dtype).is_none() {
@@ -59,7 +59,7 @@ pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> Result<S
         let found: Vec<Search<'_>> = chunkings(chip, graph, counts)
             .into_par_iter()
             .map(|chunking| {
-                let mut search = Search { chip, graph, tiers, best: None, least_banks: u64::MAX };
+                let mut search = Search { chip, graph, tiers, cache, best: None, least_banks: u64::MAX };
                 search.try_chunking(chunking);
                 search
             })
@@ -146,6 +146,7 @@ struct Search<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     tiers: &'a [TierId],
+    cache: &'a BaseCache,
     best: Option<Best>,
     least_banks: u64,
 }
@@ -153,7 +154,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn try_chunking(&mut self, chunking: Option<Chunking>) {
         let (chip, graph) = (self.chip, self.graph);
-        let bases = StageBases::new(chip, graph, chunking);
+        let bases = StageBases::new(chip, graph, chunking, self.cache);
         let grains = bases.row_grains();
         // Half the time the section's tensors need off chip: faster stages would only wait.
         let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
@@ -278,7 +279,7 @@ fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) 
 /// Works the best candidate out in full: exact work tables, and buffers from them.
 fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: Best) -> SectionPlan {
     let roles = StageRoles::new(graph, &best.nest);
-    let bases = StageBases::new(chip, graph, best.nest.chunking);
+    let bases = StageBases::without_splits(chip, graph, best.nest.chunking);
     let mappings: Vec<Mapping> = best.picked.iter().map(|c| c.mapping).collect();
     let work: Vec<_> = mappings
         .iter()
