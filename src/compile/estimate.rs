@@ -225,8 +225,10 @@ pub fn estimate(
     let read_time = reads as f64 / rate + tail;
     let off_chip = (memory + firing).max(read_time);
     let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + UNHIDDEN * compute.min(off_chip);
+    let score = cycles + BYTE_PRICE * memory;
     Estimate {
         cycles: cycles.min(1e18) as u64,
+        score: score.min(1e18) as u64,
         busy_cycles: slowest.min(1e18) as u64,
         read_bytes: reads,
         write_bytes: writes,
