@@ -17,6 +17,7 @@ pub mod compile;
 pub mod diagnostics;
 pub mod index;
 pub mod input;
+pub mod mode;
 pub mod report;
 pub mod sim;
 pub mod sparsity;

@@ -37,7 +37,7 @@ pub use work::{StageWork, emits, shared, slot_bytes};
 
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
-use crate::sim::Mode;
+use crate::mode::Mode;
 use crate::workload::Workload;
 
 use fuse::Planned;
