@@ -158,7 +158,6 @@ mod runs {
     const TINY: &str = "--arch arch/sn10.toml --workload workloads/tiny-mlp.toml";
 
     #[test]
-    #[ignore = "compile and sim are not joined to the command line yet"]
     fn compare_prints_a_table_with_the_fidelity() {
         for fidelity in ["bound", "event"] {
             let text = succeeds(&format!("compare {TINY} --fidelity {fidelity}"));
@@ -168,7 +167,6 @@ mod runs {
     }
 
     #[test]
-    #[ignore = "compile and sim are not joined to the command line yet"]
     fn json_on_standard_output_is_the_file() {
         let parent = tempfile::tempdir().expect("a temporary directory");
         let out = parent.path().join("new/out");
@@ -181,7 +179,6 @@ mod runs {
     }
 
     #[test]
-    #[ignore = "compile and sim are not joined to the command line yet"]
     fn run_prints_one_run() {
         for mode in ["kbk", "fused"] {
             let text = succeeds(&format!("run {TINY} --mode {mode} --format json"));
@@ -193,7 +190,6 @@ mod runs {
     }
 
     #[test]
-    #[ignore = "compile and sim are not joined to the command line yet"]
     fn verbose_speaks_on_standard_error_only() {
         let plain = succeeds(&format!("compare {TINY}"));
         let output = rdusim(&format!("compare {TINY} -v"));
@@ -203,7 +199,6 @@ mod runs {
     }
 
     #[test]
-    #[ignore = "compile and sim are not joined to the command line yet"]
     fn a_directory_that_cannot_be_is_exit_1_and_no_result() {
         let output = rdusim(&format!("compare {TINY} --out Cargo.toml/out"));
         assert_eq!(output.status.code(), Some(1));
