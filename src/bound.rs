@@ -37,8 +37,7 @@ fn section_bound(chip: &Chip, workload: &Workload, operators: &[OperatorId]) -> 
     tensors.dedup();
     let made_here = |t: TensorId| operators.iter().any(|&op| workload.operators[op].output == t);
     let leaves = |t: TensorId| {
-        workload.tensors[t].role == TensorRole::Output
-            || workload.consumers(t).any(|op| !operators.contains(&op))
+        workload.tensors[t].role == TensorRole::Output || workload.consumers(t).any(|op| !operators.contains(&op))
     };
     // A tier that does not hold a tensor is not charged; what fits nowhere is charged nowhere (compile refuses it).
     let homes = home_tiers(chip, workload).unwrap_or_default();

@@ -2,15 +2,13 @@
 
 use std::io::{self, Write};
 
-use rayon::prelude::*;
-
 use super::args::{CompareArgs, Format, RunArgs, SharedArgs};
 use super::execute::{Execution, execute};
 use super::failure::Failure;
 use super::{output, progress};
 use crate::input::Override;
 use crate::report::{self, Document};
-use crate::sim::{Mode, Outcome, StopReason};
+use crate::sim::{Mode, StopReason};
 use crate::{arch, workload};
 
 /// Both ways, kernel by kernel first.
@@ -27,15 +25,12 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let chip = arch::load(&args.arch, &sets)?;
     let workload = workload::load(&args.workload, &sets, args.seed)?;
-    let executions = progress::watched("compiling and simulating", || {
-        let one = |mode: &Mode| execute(&chip, &workload, *mode, args.fidelity.into());
-        modes.par_iter().map(one).collect::<Vec<_>>()
-    });
-    let executions = executions.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let execution =
+        progress::watched("compiling and simulating", || execute(&chip, &workload, modes, args.fidelity.into()))?;
     if args.verbose {
-        tell_durations(modes, &executions);
+        tell_durations(&execution);
     }
-    let outcomes: Vec<Outcome> = executions.into_iter().map(|execution| execution.outcome).collect();
+    let outcomes = execution.outcomes;
     for outcome in &outcomes {
         match &outcome.stop {
             StopReason::Drained => {}
@@ -57,11 +52,8 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     output::print(text.as_bytes())
 }
 
-fn tell_durations(modes: &[Mode], executions: &[Execution]) {
-    let mut stderr = io::stderr().lock();
-    for (mode, execution) in modes.iter().zip(executions) {
-        let (compiling, simulating) = (execution.compiling.as_secs_f64(), execution.simulating.as_secs_f64());
-        // A closed standard error costs nothing but these lines.
-        let _ = writeln!(stderr, "{:<5}  compile {compiling:.3} s  simulate {simulating:.3} s", mode.name());
-    }
+fn tell_durations(execution: &Execution) {
+    let (compiling, simulating) = (execution.compiling.as_secs_f64(), execution.simulating.as_secs_f64());
+    // A closed standard error costs nothing but this line.
+    let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  simulate {simulating:.3} s");
 }

@@ -1,31 +1,35 @@
-//! From a mode to an outcome: the one place that compiles and simulates.
+//! From modes to outcomes: the one place that compiles and simulates.
 
 use std::time::{Duration, Instant};
 
+use rayon::prelude::*;
+
 use crate::arch::Chip;
-use crate::compile::compile;
+use crate::compile::compile_modes;
 use crate::diagnostics::Diagnostic;
 use crate::sim::{Fidelity, Mode, Outcome, simulate};
 use crate::workload::Workload;
 
-/// What a run gave, and how long it took.
+/// What the runs gave, and how long they took.
 pub(super) struct Execution {
-    pub(super) outcome: Outcome,
+    pub(super) outcomes: Vec<Outcome>,
     pub(super) compiling: Duration,
     pub(super) simulating: Duration,
 }
 
-/// Compiles `workload` for `chip` and simulates the configuration.
+/// Compiles `workload` for `chip` in each mode and simulates the configurations.
 pub(super) fn execute(
     chip: &Chip,
     workload: &Workload,
-    mode: Mode,
+    modes: &[Mode],
     fidelity: Fidelity,
 ) -> Result<Execution, Diagnostic> {
-    let (configuration, compiling) = timed(|| compile(chip, workload, mode));
-    let configuration = configuration?;
-    let (outcome, simulating) = timed(|| simulate(chip, workload, &configuration, fidelity));
-    Ok(Execution { outcome, compiling, simulating })
+    let (configurations, compiling) = timed(|| compile_modes(chip, workload, modes));
+    let configurations = configurations?;
+    let (outcomes, simulating) = timed(|| {
+        configurations.par_iter().map(|configuration| simulate(chip, workload, configuration, fidelity)).collect()
+    });
+    Ok(Execution { outcomes, compiling, simulating })
 }
 
 #[expect(clippy::disallowed_methods, reason = "`-v` tells how long compiling and simulating took, on standard error")]

@@ -20,7 +20,10 @@ pub fn assemble(
     plan: &SectionPlan,
     tiers: &[TierId],
 ) -> Option<Section> {
-    let pcus = place_pcus(chip, &plan.mappings);
+    let work: Vec<StageWork> = (0..graph.stages.len())
+        .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
+        .collect();
+    let pcus = place_pcus(chip, &work);
     let stages: Vec<Stage> = graph
         .stages
         .iter()
@@ -36,9 +39,6 @@ pub fn assemble(
             pcus,
         })
         .collect();
-    let work: Vec<StageWork> = (0..stages.len())
-        .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
-        .collect();
     let buffers = place_buffers(chip, plan, &stages, &work)?;
     let streams = give_ags(chip, streams(graph, &plan.nest, &plan.buffers), tiers)?;
     let builder = FlowBuilder::new(
@@ -50,7 +50,7 @@ pub fn assemble(
         &work,
         &buffers,
         &streams,
-        plan.estimate.cycles,
+        plan.estimate.busy_cycles,
     );
     let (flows, _) = builder.build();
     let mut used = vec![false; chip.grid.pmus.len()];

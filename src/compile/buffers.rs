@@ -121,6 +121,11 @@ impl StageRoles {
         roles
     }
 
+    /// Whether a stage comes after an accumulating one.
+    pub fn is_late(&self, stage: usize) -> bool {
+        self.late[stage]
+    }
+
     /// Slot cadence of a tensor that stages produce or consume.
     pub fn tensor_cadence(graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> Cadence {
         match nest.chunking {
@@ -182,7 +187,10 @@ pub fn buffers(
                     (m.pm, 1, bytes, m.pn.div_ceil(chip.pmu.read_ports))
                 }
             };
-            let near = (graph.distance(graph.producer(tensor), s) + 1).max(2);
+            let mut near = (graph.distance(graph.producer(tensor), s) + 1).max(2);
+            if graph.producer(tensor).is_none() {
+                near += slots_in_flight(chip, slot_bytes * slices);
+            }
             let mut cadence = StageRoles::tensor_cadence(graph, nest, tensor);
             let mut depth = near;
             if roles.holds_block(graph, nest, s, tensor) {
@@ -246,13 +254,14 @@ pub fn buffers(
         }
         if graph.leaves_section(stage.output) {
             let slices = mapping.pm();
+            let slot_bytes = nest.token_rows.div_ceil(slices) * width(stage.output) * graph.dtype(stage.output).bytes();
             list.push(BufferSpec {
                 role: BufferRole::Store { tensor: stage.output, stage: s },
                 cadence: StageRoles::tensor_cadence(graph, nest, stage.output),
-                depth: 2,
+                depth: 2 + slots_in_flight(chip, slot_bytes * slices),
                 slices,
                 copies: 1,
-                slot_bytes: nest.token_rows.div_ceil(slices) * width(stage.output) * graph.dtype(stage.output).bytes(),
+                slot_bytes,
                 spread: match mapping {
                     Mapping::Gemm(_) => 1,
                     Mapping::Simd(m) => m.pn.div_ceil(chip.pmu.write_ports),
@@ -261,6 +270,14 @@ pub fn buffers(
         }
     }
     list
+}
+
+/// Slots more that hide the latency of off-chip memory: what its fastest tier moves in that time.
+fn slots_in_flight(chip: &Chip, slot_bytes: u64) -> u64 {
+    const MOST: u64 = 64;
+    let in_flight = |tier| chip.tier_latency_cycles(tier) as f64 * chip.tier_rate(tier).bytes_per_cycle();
+    let bytes = chip.memory.ids().map(in_flight).fold(0.0, f64::max);
+    ((bytes / slot_bytes.max(1) as f64).ceil() as u64).min(MOST)
 }
 
 /// Sizes of a GEMM stage's parts that its buffers follow (all zero but `row_grain` for SIMD stages).
@@ -272,11 +289,21 @@ pub struct StageExtents {
     pub weight_slot_bytes: u64,
     /// Most output columns of one PCU.
     pub columns_per_pcu: u64,
+    /// Flits a cycle of one stream of activations.
+    pub activation_rate: f64,
+    /// Flits a cycle of one stream of weights.
+    pub weight_rate: f64,
 }
 
 impl StageExtents {
     /// Extents of a GEMM stage from its work table (`[chunk][bundle]`).
-    pub fn of_gemm(graph: &SectionGraph<'_>, stage: usize, shape: &SystolicShape, share: u64, work: &[Vec<PassWork>]) -> Self {
+    pub fn of_gemm(
+        graph: &SectionGraph<'_>,
+        stage: usize,
+        shape: &SystolicShape,
+        share: u64,
+        work: &[Vec<PassWork>],
+    ) -> Self {
         let most = |f: fn(&PassWork) -> u64| work.iter().flatten().map(f).max().unwrap_or(0).div_ceil(share);
         let weight_slot_bytes = graph.stages[stage].weight.map_or(0, |w| {
             let tensor = &graph.workload.tensors[w];
@@ -285,6 +312,13 @@ impl StageExtents {
             let metadata = tensor.stored_bytes() - tensor.stored_elements() * tensor.dtype.bytes();
             values + (u128::from(metadata) * u128::from(values)).div_ceil(u128::from(all)) as u64
         });
-        Self { row_grain: shape.row_grain, weight_slot_bytes, columns_per_pcu: most(|w| w.columns) }
+        let (activation_rate, weight_rate) = shape.stream_rates();
+        Self {
+            row_grain: shape.row_grain,
+            weight_slot_bytes,
+            columns_per_pcu: most(|w| w.columns),
+            activation_rate,
+            weight_rate,
+        }
     }
 }

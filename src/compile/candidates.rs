@@ -3,20 +3,23 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::workload::OperatorKind;
+use crate::workload::{OperatorKind, TensorId};
 
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles};
-use super::mapping::{CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles};
+use super::mapping::{
+    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles,
+};
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
 
 /// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
-const SHARES: [u64; 4] = [1, 2, 4, 8];
+const SHARES: [u64; 3] = [1, 2, 4];
 
 /// Beyond this many block columns on one stream their union is taken as dense while searching.
 const MOST_UNION_BLOCKS: u64 = 16;
@@ -35,22 +38,63 @@ struct Base {
     extents: StageExtents,
 }
 
+/// What fixes the bases of a stage: weight, functions in its tail, and the cut of its weight.
+type BaseKey = (TensorId, usize, Option<(CutOf, u64)>);
+
+/// Which side of a weight a cut runs along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum CutOf {
+    Rows,
+    Columns,
+}
+
+/// Bases already worked out, shared by all sections of a graph: a stage meets the same cuts in each.
+#[derive(Debug, Default)]
+pub struct BaseCache(Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>);
+
 /// GEMM work of every stage under one cut, computed once for all token sizes.
 #[derive(Debug)]
 pub struct StageBases<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     chunking: Option<Chunking>,
-    stages: Vec<Vec<Base>>,
+    stages: Vec<Arc<Vec<Base>>>,
     tables: RefCell<FxHashMap<(usize, u64, bool), Rc<TileTable>>>,
 }
 
 impl<'a> StageBases<'a> {
     /// Works out every column split of every GEMM stage.
-    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
-        let mut bases = Self { chip, graph, chunking, stages: Vec::new(), tables: RefCell::default() };
-        bases.stages = (0..graph.stages.len()).map(|s| bases.of_stage(s)).collect();
+    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>, cache: &BaseCache) -> Self {
+        let mut bases = Self::without_splits(chip, graph, chunking);
+        bases.stages = (0..graph.stages.len()).map(|s| bases.cached(s, cache)).collect();
         bases
+    }
+
+    /// Without column splits: for exact work of mappings that are already chosen.
+    pub fn without_splits(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
+        Self { chip, graph, chunking, stages: Vec::new(), tables: RefCell::default() }
+    }
+
+    fn cached(&self, stage: usize, cache: &BaseCache) -> Arc<Vec<Base>> {
+        let spec = &self.graph.stages[stage];
+        let Some(weight) = spec.weight else { return Arc::default() };
+        let cut = self.chunking.and_then(|cut| {
+            if self.graph.row_axis(weight) == Some(cut.axis) {
+                Some((CutOf::Rows, cut.width))
+            } else if self.graph.column_axis(weight) == Some(cut.axis) {
+                Some((CutOf::Columns, cut.width))
+            } else {
+                None
+            }
+        });
+        let key = (weight, spec.tail.len(), cut);
+        // A thread that panicked holding the lock left a whole map behind.
+        let known = cache.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let bases = Arc::new(self.of_stage(stage));
+            cache.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&bases));
+            bases
+        })
     }
 
     /// Whether any weight is sparse.
@@ -140,7 +184,14 @@ impl<'a> StageBases<'a> {
                 bases.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
             }
             if let Some(mask) = self.graph.mask(stage) {
-                for share in SHARES {
+                // As many columns of PCUs as one block of the mask is wide skip alike.
+                let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
+                let mut shares = SHARES.to_vec();
+                shares.extend([of_a_block, 2 * of_a_block]);
+                shares.retain(|&share| share <= self.chip.pcus() && share <= 16);
+                shares.sort_unstable();
+                shares.dedup();
+                for share in shares {
                     self.sparse_bases(stage, &shape, rows_on_lanes, share, mask.block_columns(), &mut bases);
                 }
             }
@@ -160,7 +211,7 @@ impl<'a> StageBases<'a> {
         bases: &mut Vec<Base>,
     ) {
         let width = shape.column_grain * share;
-        let aligned_too = block > width && !block.is_multiple_of(width);
+        let aligned_too = !block.is_multiple_of(width) && !width.is_multiple_of(block);
         let mut loads = Vec::new();
         for aligned in [false, true] {
             if aligned && !aligned_too {
@@ -285,8 +336,7 @@ pub fn stage_candidates(
                 if pcus > chip.pcus() {
                     continue;
                 }
-                let each =
-                    if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
+                let each = if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
                 let Base { rows_on_lanes, pn, share, aligned, .. } = **base;
                 list.push(Candidate {
                     pcus,
@@ -326,8 +376,7 @@ fn simd_candidates(
         _ => (columns, 1),
     };
     let most = chip.pcus() / chain;
-    let column_splits =
-        if kind.is_row_wise() { vec![1] } else { useful_splits(width.div_ceil(lanes), most.min(64)) };
+    let column_splits = if kind.is_row_wise() { vec![1] } else { useful_splits(width.div_ceil(lanes), most.min(64)) };
     let mut list = Vec::new();
     for pm in useful_splits(nest.token_rows, most) {
         for &pn in &column_splits {

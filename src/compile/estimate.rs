@@ -5,7 +5,8 @@ use crate::index::Id;
 use crate::workload::TensorId;
 
 use super::allocate::Candidate;
-use super::buffers::{BufferRole, BufferSpec};
+use super::buffers::{BufferRole, BufferSpec, StageRoles};
+use super::mapping::Mapping;
 use super::nest::{Cadence, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
 
@@ -14,6 +15,8 @@ use super::section_graph::SectionGraph;
 pub struct Estimate {
     /// Cycles, launch included.
     pub cycles: u64,
+    /// Cycles the busiest stage or port works: the time that links must keep up with.
+    pub busy_cycles: u64,
     /// Off-chip bytes read.
     pub read_bytes: u64,
     /// Off-chip bytes written.
@@ -72,6 +75,10 @@ pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) ->
     list
 }
 
+/// Share of the shorter of computing and moving that is taken not to overlap: of plans bound by the one, those with
+/// less of the other are better.
+const UNHIDDEN: f64 = 0.03;
+
 /// Cycles to hand a token from stage to stage: skew and drain of an array, and a walk across part of the grid.
 /// Deep buffers hide most of it; charging it keeps the search from tokens too small to be worth their hand-over.
 fn hand_over_cycles(chip: &Chip) -> f64 {
@@ -80,12 +87,71 @@ fn hand_over_cycles(chip: &Chip) -> f64 {
     (lanes + 2 * chip.pcu.stages + walk) as f64
 }
 
+/// Share of the links around a stage's PCUs that static routes fill before the fullest of them is full (measured on
+/// routed sections: the fullest link carries three to five times the mean).
+const ROUTABLE: f64 = 0.3;
+
+/// How much slower the most crowded GEMM stage runs because its operand streams fill the links around it.
+///
+/// An operand piece lies farther from its PCUs the more PMUs it needs and the fuller they are; a multicast takes about
+/// two links a sink (PCUs and PMUs alternate).
+fn crowding(chip: &Chip, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidate]) -> f64 {
+    let banks = |b: &BufferSpec| b.total_banks(chip);
+    let filled = buffers.iter().map(banks).sum::<u64>() as f64 / (chip.pmus() * chip.pmu.banks) as f64;
+    let sites_per_pcu = chip.grid.units.len() as f64 / chip.pcus() as f64;
+    let links_per_pcu = sites_per_pcu * 4.0 * chip.network.links_per_direction as f64;
+    let stage_crowding = |(s, candidate): (usize, &Candidate)| {
+        let Mapping::Gemm(m) = &candidate.mapping else { return 1.0 };
+        let distance = |weights: bool| {
+            let pmus = buffers
+                .iter()
+                .filter(|b| match b.role {
+                    BufferRole::Operand { stage, .. } => !weights && stage == s,
+                    BufferRole::Weight { stage, .. } => weights && stage == s,
+                    _ => false,
+                })
+                .map(|b| b.banks(chip) as f64 / chip.pmu.banks as f64)
+                .sum::<f64>();
+            ((0.5 + pmus.sqrt()) / (1.0 - filled).max(0.1)).min(f64::from(chip.grid.columns) / 4.0)
+        };
+        let bundles = (m.pn / m.share) as f64;
+        let activations =
+            bundles * m.pm as f64 * candidate.extents.activation_rate * (2.0 * m.share as f64 + distance(false));
+        let weights = m.pn as f64 * candidate.extents.weight_rate * (2.0 * m.pm as f64 + distance(true));
+        let links = (m.pm * m.pn) as f64 * links_per_pcu;
+        let rewritten =
+            |b: &&BufferSpec| matches!(b.role, BufferRole::Operand { stage, .. } if stage == s) && b.copies > 1;
+        let copies: f64 = buffers
+            .iter()
+            .filter(rewritten)
+            .map(|b| {
+                let flits = nest.count(b.cadence) * b.slices * b.slot_bytes.div_ceil(chip.network.flit_bytes);
+                flits as f64 * (2.0 * b.copies as f64 + distance(false)) / candidate.cycles.max(1) as f64
+            })
+            .sum();
+        ((activations + weights + copies) / links / ROUTABLE).max(1.0)
+    };
+    picked.iter().enumerate().map(stage_crowding).fold(1.0, f64::max)
+}
+
+/// Cycles the busiest PMU write port needs for the activations of its stage: every copy is written in full.
+fn port_cycles(chip: &Chip, nest: &Nest, buffers: &[BufferSpec]) -> f64 {
+    let flit = chip.network.flit_bytes.min(chip.pmu.port_bytes);
+    let port = |buffer: &BufferSpec| {
+        let pmus = buffer.banks(chip).div_ceil(chip.pmu.banks).max(buffer.spread) * chip.pmu.write_ports;
+        (nest.count(buffer.cadence) * buffer.slot_bytes.div_ceil(flit)) as f64 / pmus as f64
+    };
+    let written = buffers.iter().filter(|b| matches!(b.role, BufferRole::Operand { .. } | BufferRole::Home { .. }));
+    written.map(port).fold(0.0, f64::max)
+}
+
 /// Costs a plan: compute, memory and what cannot overlap of them.
 pub fn estimate(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     nest: &Nest,
     buffers: &[BufferSpec],
+    roles: &StageRoles,
     picked: &[Candidate],
     tiers: &[TierId],
 ) -> Estimate {
@@ -120,7 +186,16 @@ pub fn estimate(
     let firings = nest.count(Cadence::Firing) as f64;
     let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip);
     let all: f64 = picked.iter().map(|c| c.cycles as f64).sum();
-    let fill = (all - slowest) / firings;
+    let mut fill = (all - slowest).max(0.0) / firings;
+    if cut_outside {
+        // Stages behind an accumulating one get nothing before its last chunk: they overlap with the next row block.
+        let most = |late: bool| {
+            let stages = picked.iter().enumerate().filter(|(s, _)| roles.is_late(*s) == late);
+            stages.map(|(_, c)| c.cycles).max().unwrap_or(0) as f64
+        };
+        fill += most(true).min(most(false)) / nest.blocks() as f64;
+    }
+    let slowest = (slowest * crowding(chip, nest, buffers, picked)).max(port_cycles(chip, nest, buffers));
     let firing = slowest / firings;
     let chunk_parts = (nest.blocks() * nest.chunks()) as f64;
     let first_token = (reads - weights) as f64 / nest.tokens() as f64 / rate;
@@ -142,6 +217,12 @@ pub fn estimate(
     }
     let tail = after_reads.max(late_writes as f64 / rate);
     let read_time = reads as f64 / rate + tail;
-    let cycles = chip.launch_cycles() as f64 + compute.max(memory + firing).max(read_time);
-    Estimate { cycles: cycles.min(1e18) as u64, read_bytes: reads, write_bytes: writes }
+    let off_chip = (memory + firing).max(read_time);
+    let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + UNHIDDEN * compute.min(off_chip);
+    Estimate {
+        cycles: cycles.min(1e18) as u64,
+        busy_cycles: slowest.min(1e18) as u64,
+        read_bytes: reads,
+        write_bytes: writes,
+    }
 }

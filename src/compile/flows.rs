@@ -8,7 +8,7 @@ use super::configuration::{Amount, Buffer, Flow, FlowKind, OffChip, Part, PcuId,
 use super::fabric::{Fabric, Resource};
 use super::mapping::Mapping;
 use super::nest::{Cadence, Nest};
-use super::route::Router;
+use super::route::{Request, Router};
 use super::section_graph::SectionGraph;
 use super::work::{StageWork, shared, slot_bytes};
 
@@ -22,8 +22,9 @@ pub struct FlowBuilder<'a> {
     work: &'a [StageWork],
     buffers: &'a [Buffer],
     streams: &'a [OffChip],
-    router: Router<'a>,
+    busy_cycles: f64,
     flows: Vec<Flow>,
+    requests: Vec<Request>,
 }
 
 /// An end of a flow: a port, and the site its unit stands at.
@@ -41,13 +42,14 @@ impl<'a> FlowBuilder<'a> {
         work: &'a [StageWork],
         buffers: &'a [Buffer],
         streams: &'a [OffChip],
-        expected_cycles: u64,
+        busy_cycles: u64,
     ) -> Self {
-        let router = Router::new(chip, fabric, expected_cycles);
-        Self { chip, graph, nest, fabric, stages, work, buffers, streams, router, flows: Vec::new() }
+        let busy_cycles = busy_cycles.max(1) as f64;
+        let (flows, requests) = (Vec::new(), Vec::new());
+        Self { chip, graph, nest, fabric, stages, work, buffers, streams, busy_cycles, flows, requests }
     }
 
-    /// All flows, the heavy operand feeds routed first, and the most loaded link's share of the expected time.
+    /// All flows, and the fullest link's share of the time in which the busiest stage works.
     pub fn build(mut self) -> (Vec<Flow>, f64) {
         for stage in 0..self.stages.len() {
             self.feeds(stage);
@@ -57,8 +59,14 @@ impl<'a> FlowBuilder<'a> {
         }
         self.copies();
         self.off_chip();
-        let worst = self.router.worst_load();
-        (self.flows, worst)
+        let (trees, fullest) = Router::new(self.chip, self.fabric).route_all(&self.requests);
+        for (flow, tree) in self.flows.iter_mut().zip(trees) {
+            flow.links = tree.links.len() as u64;
+            // The unit's own switch is a hop too.
+            flow.hop_cycles = tree.hop_cycles + self.chip.network.hop_cycles;
+            flow.route.extend(tree.links);
+        }
+        (self.flows, fullest)
     }
 
     fn pcu_site(&self, pcu: PcuId) -> Coordinate {
@@ -74,25 +82,31 @@ impl<'a> FlowBuilder<'a> {
     }
 
     fn add(&mut self, kind: FlowKind, amount: Amount, share: (u64, u64), source: End, sinks: &[End]) {
-        let flits = self.section_flits(kind, amount, share);
+        let mean_rate = self.section_flits(kind, amount, share) / self.busy_cycles;
+        let rate = mean_rate.max(self.burst_rate(kind, share));
         let sites: Vec<Coordinate> = sinks.iter().map(|s| s.1).collect();
-        let tree = self.router.route(source.1, &sites, flits);
+        self.requests.push(Request { source: source.1, sinks: sites, rate });
         let is_pmu = |end: &End| self.fabric.kind(end.0) == super::fabric::ResourceKind::PmuPort;
-        let mut route = Vec::with_capacity(tree.links.len() + sinks.len() + 1);
-        route.push(source.0);
-        route.extend_from_slice(&tree.links);
+        let mut route = vec![source.0];
         route.extend(sinks.iter().map(|s| s.0));
         self.flows.push(Flow {
             kind,
             amount,
             share,
             route,
-            links: tree.links.len() as u64,
-            // The unit's own switch at each end is a hop too.
-            hop_cycles: tree.hop_cycles + self.chip.network.hop_cycles,
+            links: 0,
+            hop_cycles: 0,
             pmu_sinks: sinks.iter().filter(|s| is_pmu(s)).count() as u64,
             from_pmu: is_pmu(&source),
         });
+    }
+
+    /// Flits a cycle an off-chip flow moves while its tier serves only it: what its links must bear in bursts.
+    fn burst_rate(&self, kind: FlowKind, share: (u64, u64)) -> f64 {
+        let (FlowKind::Fill { stream, .. } | FlowKind::Drain { stream }) = kind else { return 0.0 };
+        let tier = self.chip.tier_rate(self.streams[stream].tier).bytes_per_cycle();
+        let flits = tier / self.chip.network.flit_bytes as f64 * share.0 as f64 / share.1 as f64;
+        flits.min(1.0)
     }
 
     /// Flits a flow moves in the whole section, to weigh its links by.
@@ -282,8 +296,7 @@ impl<'a> FlowBuilder<'a> {
     fn copies(&mut self) {
         for (home, buffer) in self.buffers.iter().enumerate() {
             let BufferRole::Home { stage, tensor } = buffer.spec.role else { continue };
-            let Some(operand) =
-                self.buffers.iter().find(|b| b.spec.role == BufferRole::Operand { stage, tensor })
+            let Some(operand) = self.buffers.iter().find(|b| b.spec.role == BufferRole::Operand { stage, tensor })
             else {
                 continue;
             };

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use crate::arch::{Chip, TierId};
 use crate::workload::{OperatorId, Workload};
 
+use super::candidates::BaseCache;
 use super::plan::{NoPlan, SectionPlan, plan};
 use super::section_graph::SectionGraph;
 
@@ -29,61 +30,77 @@ pub struct Unplannable {
     pub reason: NoPlan,
 }
 
-/// One operator a section.
-pub fn kernel_by_kernel<'a>(
-    chip: &Chip,
-    workload: &'a Workload,
-    tiers: &[TierId],
-) -> Result<Vec<Planned<'a>>, Unplannable> {
-    let operators: Vec<OperatorId> = workload.operators.ids().collect();
-    operators
-        .par_iter()
-        .map(|&operator| {
-            let fails = |reason| Unplannable { operator, reason };
-            let graph = SectionGraph::new(workload, &[operator], false).ok_or_else(|| fails(NoPlan::Pcus(u64::MAX)))?;
-            let plan = plan(chip, &graph, tiers).map_err(fails)?;
-            Ok(Planned { graph, plan })
-        })
-        .collect()
+/// Every run of operators that may become a section, planned.
+#[derive(Debug)]
+pub struct Spans<'a> {
+    operators: usize,
+    /// First operator, and one past the last.
+    spans: Vec<(usize, usize)>,
+    planned: Vec<Option<Planned<'a>>>,
 }
 
-/// The partition into runs of the topological order with the least estimated time: dynamic programming over the
-/// places to cut, exact for runs of up to [`MOST_FUSED`] operators. Single operators are always candidates.
-pub fn fused<'a>(chip: &Chip, workload: &'a Workload, tiers: &[TierId]) -> Result<Vec<Planned<'a>>, Unplannable> {
-    let operators: Vec<OperatorId> = workload.operators.ids().collect();
-    let n = operators.len();
-    let spans: Vec<(usize, usize)> =
-        (0..n).flat_map(|from| (from + 1..=n.min(from + MOST_FUSED)).map(move |to| (from, to))).collect();
-    let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = spans
-        .par_iter()
-        .map(|&(from, to)| {
-            let graph = SectionGraph::new(workload, &operators[from..to], to - from > 1).ok_or(None)?;
-            let plan = plan(chip, &graph, tiers).map_err(Some)?;
-            Ok(Planned { graph, plan })
-        })
-        .collect();
-    for (&(from, to), result) in spans.iter().zip(&planned) {
-        if let (1, Err(reason)) = (to - from, result) {
-            return Err(Unplannable { operator: operators[from], reason: reason.unwrap_or(NoPlan::Pcus(u64::MAX)) });
-        }
-    }
-    // least[i]: cycles of the first i operators, and the span that ends there.
-    let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); n + 1];
-    least[0].0 = 0;
-    for (index, &(from, to)) in spans.iter().enumerate() {
-        if let Ok(section) = &planned[index] {
-            let cycles = least[from].0.saturating_add(section.plan.estimate.cycles);
-            if cycles < least[to].0 {
-                least[to] = (cycles, index);
+impl<'a> Spans<'a> {
+    /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`].
+    pub fn new(chip: &Chip, workload: &'a Workload, tiers: &[TierId], fused: bool) -> Result<Self, Unplannable> {
+        let operators: Vec<OperatorId> = workload.operators.ids().collect();
+        let n = operators.len();
+        let longest = if fused { MOST_FUSED } else { 1 };
+        // Long runs first: they take longest.
+        let mut spans: Vec<(usize, usize)> =
+            (0..n).flat_map(|from| (from + 1..=n.min(from + longest)).map(move |to| (from, to))).collect();
+        spans.sort_by_key(|&(from, to)| (std::cmp::Reverse(to - from), from));
+        let cache = BaseCache::default();
+        let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = spans
+            .par_iter()
+            .map(|&(from, to)| {
+                let graph = SectionGraph::new(workload, &operators[from..to], to - from > 1).ok_or(None)?;
+                let plan = plan(chip, &graph, tiers, &cache).map_err(Some)?;
+                Ok(Planned { graph, plan })
+            })
+            .collect();
+        for (&(from, to), result) in spans.iter().zip(&planned) {
+            if let (1, Err(reason)) = (to - from, result) {
+                let reason = reason.unwrap_or(NoPlan::Pcus(u64::MAX));
+                return Err(Unplannable { operator: operators[from], reason });
             }
         }
+        Ok(Self { operators: n, spans, planned: planned.into_iter().map(Result::ok).collect() })
     }
-    let mut chosen = Vec::new();
-    let mut at = n;
-    while at > 0 {
-        chosen.push(least[at].1);
-        at = spans[least[at].1].0;
+
+    /// One operator a section.
+    pub fn kernel_by_kernel(&self) -> Vec<&Planned<'a>> {
+        let mut singles: Vec<usize> =
+            (0..self.spans.len()).filter(|&i| self.spans[i].1 - self.spans[i].0 == 1).collect();
+        singles.sort_by_key(|&i| self.spans[i]);
+        singles.into_iter().filter_map(|i| self.planned[i].as_ref()).collect()
     }
-    chosen.sort_unstable();
-    Ok(planned.into_iter().enumerate().filter(|(i, _)| chosen.contains(i)).filter_map(|(_, p)| p.ok()).collect())
+
+    /// The partition with the least estimated time: dynamic programming over the places to cut, exact for sections
+    /// of up to [`MOST_FUSED`] operators. Single operators are always candidates.
+    pub fn fused(&self) -> Vec<&Planned<'a>> {
+        let n = self.operators;
+        // least[i]: cycles of the first i operators, and the span that ends there.
+        let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); n + 1];
+        least[0].0 = 0;
+        let mut order: Vec<usize> = (0..self.spans.len()).collect();
+        order.sort_by_key(|&i| (self.spans[i].1, self.spans[i].0));
+        for index in order {
+            let (from, to) = self.spans[index];
+            if let Some(section) = &self.planned[index] {
+                let cycles = least[from].0.saturating_add(section.plan.estimate.cycles);
+                if cycles < least[to].0 {
+                    least[to] = (cycles, index);
+                }
+            }
+        }
+        let mut chosen = Vec::new();
+        let mut at = n;
+        while at > 0 {
+            let index = least[at].1;
+            chosen.push(index);
+            at = self.spans[index].0;
+        }
+        chosen.reverse();
+        chosen.into_iter().filter_map(|i| self.planned[i].as_ref()).collect()
+    }
 }

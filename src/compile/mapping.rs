@@ -22,7 +22,7 @@ pub struct GemmMapping {
     pub pn: u64,
     /// Columns of PCUs on one stream of activations; divides `pn`.
     pub share: u64,
-    /// Column tiles end at block borders of the mask (else they are packed).
+    /// Column tiles of a bundle begin and end at block borders of the mask, or lie within a block (else they are packed).
     pub aligned: bool,
 }
 
@@ -153,6 +153,12 @@ impl SystolicShape {
         self.a_packing.flits(k)
     }
 
+    /// Flits a cycle of one stream of activations and one of weights while tiles run back to back.
+    pub fn stream_rates(&self) -> (f64, f64) {
+        let rate = |p: Packing| p.flits_per_step as f64 / p.steps_per_flit as f64;
+        (rate(self.a_packing), rate(self.w_packing))
+    }
+
     /// Flits of the weights of a tile over `k` steps.
     pub fn w_flits(&self, k: u64) -> u64 {
         self.w_packing.flits(k)
@@ -184,7 +190,8 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, width
         };
         let block = mask.block_columns();
         if aligned {
-            end = end.min((at / block + 1) * block);
+            let whole = (width / block).max(1) * block;
+            end = end.min(at / block * block + whole);
         }
         let k_blocks = k.start / mask.block_rows()..k.end.div_ceil(mask.block_rows());
         // Only the words of this K range are looked at.
@@ -279,11 +286,7 @@ impl CostSample {
             })
             .collect();
         let sampled: u64 = chunks.iter().flatten().sum();
-        Self {
-            chunks,
-            scale: total as f64 / sampled.max(1) as f64,
-            fixed_columns: table.same_columns && count > 1,
-        }
+        Self { chunks, scale: total as f64 / sampled.max(1) as f64, fixed_columns: table.same_columns && count > 1 }
     }
 
     /// What [`assign`] may reach: busiest bundle of each chunk summed, and busiest over all chunks, when sorted tiles
@@ -442,8 +445,7 @@ mod tests {
     #[test]
     fn assignment_is_balanced_and_complete() {
         let mask = BlockMask::random(20480, 5120, (16, 16), 0.125, 3);
-        let chunks: Vec<_> =
-            (0..8).map(|c| tiles(Some(&mask), 0..5120, c * 2560..(c + 1) * 2560, 16, false)).collect();
+        let chunks: Vec<_> = (0..8).map(|c| tiles(Some(&mask), 0..5120, c * 2560..(c + 1) * 2560, 16, false)).collect();
         let table = TileTable { chunks, same_columns: true };
         let assignment = assign(&table, 27, |t| t.k);
         let mut seen: Vec<u32> = assignment[0].iter().flatten().copied().collect();

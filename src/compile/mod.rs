@@ -35,12 +35,14 @@ pub use section_graph::{SectionGraph, StageSpec};
 pub use tiers::home_tiers;
 pub use work::{StageWork, emits, shared, slot_bytes};
 
-use crate::arch::Chip;
+use rayon::prelude::*;
+
+use crate::arch::{Chip, TierId};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::workload::Workload;
 
-use fuse::Planned;
+use fuse::{Planned, Spans};
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]).
 ///
@@ -48,23 +50,46 @@ use fuse::Planned;
 /// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
 /// memory tier.
 pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
+    let mut configurations = compile_modes(chip, workload, &[mode])?;
+    configurations.pop().ok_or_else(|| Diagnostic::new("no mode was asked for"))
+}
+
+/// Compiles several modes; what they have in common is searched once.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_modes(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Configuration>, Diagnostic> {
     let tiers = home_tiers(chip, workload)?;
-    let planned = match mode {
-        Mode::Kbk => fuse::kernel_by_kernel(chip, workload, &tiers),
-        Mode::Fused => fuse::fused(chip, workload, &tiers),
-    }
-    .map_err(|failed| notes::unplannable(chip, workload, failed))?;
+    let spans = Spans::new(chip, workload, &tiers, modes.contains(&Mode::Fused))
+        .map_err(|failed| notes::unplannable(chip, workload, failed))?;
     let fabric = Fabric::new(chip);
-    let mut sections = Vec::with_capacity(planned.len());
+    modes.par_iter().map(|&mode| configure(chip, workload, &fabric, mode, &spans, &tiers)).collect()
+}
+
+fn configure(
+    chip: &Chip,
+    workload: &Workload,
+    fabric: &Fabric,
+    mode: Mode,
+    spans: &Spans<'_>,
+    tiers: &[TierId],
+) -> Result<Configuration, Diagnostic> {
+    let planned = match mode {
+        Mode::Kbk => spans.kernel_by_kernel(),
+        Mode::Fused => spans.fused(),
+    };
     let mut notes = Vec::new();
     for Planned { graph, plan } in &planned {
-        let section = assemble::assemble(chip, &fabric, graph, plan, &tiers)
-            .ok_or_else(|| notes::unplaceable(chip, graph, plan))?;
         notes.extend(notes::of_section(chip, graph, plan));
-        sections.push(section);
     }
+    let sections = planned
+        .par_iter()
+        .map(|Planned { graph, plan }| {
+            assemble::assemble(chip, fabric, graph, plan, tiers).ok_or_else(|| notes::unplaceable(chip, graph, plan))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
     if mode == Mode::Fused && sections.len() > 1 {
         notes.push(notes::several_sections(chip, workload, &sections));
     }
-    Ok(Configuration { mode, sections, tiers, notes })
+    Ok(Configuration { mode, sections, tiers: tiers.to_vec(), notes })
 }

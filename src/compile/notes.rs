@@ -96,7 +96,9 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
         let holds_block = match buffer.role {
             BufferRole::Home { .. } | BufferRole::Partial { .. } => true,
             BufferRole::Operand { tensor, .. } => {
-                graph.producer(tensor).is_none() && buffer.cadence == Cadence::Token && buffer.depth >= plan.nest.block_tokens
+                graph.producer(tensor).is_none()
+                    && buffer.cadence == Cadence::Token
+                    && buffer.depth >= plan.nest.block_tokens
             }
             BufferRole::Weight { .. } | BufferRole::Store { .. } => false,
         };

@@ -10,29 +10,134 @@ use super::plan::SectionPlan;
 use super::work::StageWork;
 
 /// Share of a port's rate that placement fills before it looks for another PMU.
-const PORT_HEADROOM: f64 = 0.95;
+const PORT_FULL: f64 = 0.95;
+/// Hops worth going to avoid a port that is asked for twice its rate.
+const OVERLOAD_HOPS: f64 = 2000.0;
 
-/// PCUs of every stage: bands of whole columns in pipeline order, each band filled row by row, so that a row slice
-/// lies along rows and a weight column crosses them.
-pub fn place_pcus(chip: &Chip, mappings: &[Mapping]) -> Vec<Vec<PcuId>> {
+/// PCUs of every stage: bands of whole columns in pipeline order, and within a band the arrangement whose operand
+/// streams need the fewest flit-hops.
+pub fn place_pcus(chip: &Chip, work: &[StageWork]) -> Vec<Vec<PcuId>> {
     let mut by_column: Vec<usize> = (0..chip.grid.pcus.len()).collect();
     by_column.sort_by_key(|&i| (chip.grid.pcus[i].x, chip.grid.pcus[i].y));
     let mut next = 0;
-    mappings
-        .iter()
-        .map(|mapping| {
-            let count = mapping.pcus() as usize;
-            let mut band = by_column[next..next + count].to_vec();
+    work.iter()
+        .map(|work| {
+            let count = work.mapping().pcus() as usize;
+            let band = &by_column[next..next + count];
             next += count;
-            band.sort_by_key(|&i| {
-                let at = chip.grid.pcus[i];
-                // Every other row backwards: neighbours in the list are neighbours on the grid.
-                let x = if at.y % 2 == 0 { i64::from(at.x) } else { -i64::from(at.x) };
-                (at.y, x)
-            });
-            band.into_iter().map(PcuId::from_index).collect()
+            arrange(chip, band, work)
         })
         .collect()
+}
+
+/// Orders in which the sites of a band are walked.
+const WALKS: [(bool, bool); 4] = [(true, false), (true, true), (false, false), (false, true)];
+
+/// Lays a stage's array on the sites of its band.
+fn arrange(chip: &Chip, band: &[usize], work: &StageWork) -> Vec<PcuId> {
+    let Mapping::Gemm(m) = work.mapping() else {
+        // A SIMD stage has no multicast: neighbours in the list need only be neighbours on the grid.
+        return walk(chip, band, true, true).into_iter().map(PcuId::from_index).collect();
+    };
+    let mut best: Option<(f64, Vec<PcuId>)> = None;
+    for (by_row, snake) in WALKS {
+        let sites = walk(chip, band, by_row, snake);
+        let line = if by_row { |c: Coordinate| c.y } else { |c: Coordinate| c.x };
+        let first = line(chip.grid.pcus[sites[0]]);
+        let in_line = sites.iter().filter(|&&i| line(chip.grid.pcus[i]) == first).count() as u64;
+        let mut blocks: Vec<u64> = vec![1, 2, 4, 8, in_line / 2, in_line, in_line * 2, m.pn];
+        blocks.retain(|&b| (1..=m.pn).contains(&b));
+        blocks.sort_unstable();
+        blocks.dedup();
+        for block in blocks {
+            let array = Array { chip, pm: m.pm, pn: m.pn, share: m.share, block, sites: &sites };
+            let cost = array.flit_hops(work.activation_rate(), work.weight_rate());
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, array.order()));
+            }
+        }
+    }
+    best.map(|(_, order)| order).unwrap_or_default()
+}
+
+/// The sites of a band line by line, every other line backwards for a snake.
+fn walk(chip: &Chip, band: &[usize], by_row: bool, snake: bool) -> Vec<usize> {
+    let mut sites = band.to_vec();
+    sites.sort_by_key(|&i| {
+        let at = chip.grid.pcus[i];
+        let (line, along) = if by_row { (at.y, at.x) } else { (at.x, at.y) };
+        let along = i64::from(along);
+        (line, if snake && line % 2 == 1 { -along } else { along })
+    });
+    sites
+}
+
+/// A `pm x pn` array laid along a walk in blocks of `block` columns, each block row by row.
+struct Array<'a> {
+    chip: &'a Chip,
+    pm: u64,
+    pn: u64,
+    share: u64,
+    block: u64,
+    sites: &'a [usize],
+}
+
+impl Array<'_> {
+    /// The PCU of row slice `i` and column `j`.
+    fn site(&self, i: u64, j: u64) -> usize {
+        let before = j / self.block * self.block;
+        let width = self.block.min(self.pn - before);
+        self.sites[(before * self.pm + i * width + j % self.block) as usize]
+    }
+
+    /// PCUs in the order of [`Stage::pcu`].
+    fn order(&self) -> Vec<PcuId> {
+        let mut order = Vec::with_capacity(self.sites.len());
+        for bundle in 0..self.pn / self.share {
+            for i in 0..self.pm {
+                for q in 0..self.share {
+                    order.push(PcuId::from_index(self.site(i, bundle * self.share + q)));
+                }
+            }
+        }
+        order
+    }
+
+    /// Flit-hops a cycle of all activation and weight streams.
+    fn flit_hops(&self, activation_rate: f64, weight_rate: f64) -> f64 {
+        let at = |i: u64, j: u64| self.chip.grid.pcus[self.site(i, j)];
+        let mut hops = 0.0;
+        for bundle in 0..self.pn / self.share {
+            for i in 0..self.pm {
+                let sinks: Vec<Coordinate> = (0..self.share).map(|q| at(i, bundle * self.share + q)).collect();
+                hops += activation_rate * tree_links(&sinks);
+            }
+        }
+        for j in 0..self.pn {
+            let sinks: Vec<Coordinate> = (0..self.pm).map(|i| at(i, j)).collect();
+            hops += weight_rate * tree_links(&sinks);
+        }
+        hops
+    }
+}
+
+/// Links of a multicast tree over sites: a trunk along the middle row or column, and branches.
+fn tree_links(sinks: &[Coordinate]) -> f64 {
+    let along = |trunk: fn(&Coordinate) -> u32, branch: fn(&Coordinate) -> u32| {
+        let mut sorted: Vec<(u32, u32)> = sinks.iter().map(|c| (trunk(c), branch(c))).collect();
+        sorted.sort_unstable();
+        let mut branches: Vec<u32> = sorted.iter().map(|s| s.1).collect();
+        branches.sort_unstable();
+        let middle = branches[branches.len() / 2];
+        let mut links = sorted[sorted.len() - 1].0 - sorted[0].0;
+        for group in sorted.chunk_by(|a, b| a.0 == b.0) {
+            let low = group[0].1.min(middle);
+            let high = group[group.len() - 1].1.max(middle);
+            links += high - low;
+        }
+        f64::from(links)
+    };
+    along(|c| c.x, |c| c.y).min(along(|c| c.y, |c| c.x))
 }
 
 /// Banks and port rates still free in every PMU.
@@ -87,10 +192,8 @@ impl<'a> PmuPool<'a> {
                 continue;
             }
             let mut cost = (f64::from(at.x) - target.0).abs() + (f64::from(at.y) - target.1).abs();
-            let over = |rates: &[f64], more: f64| rates[lowest(rates)] + more > PORT_HEADROOM;
-            if over(&self.read_rate[pmu], read) || over(&self.write_rate[pmu], write) {
-                cost += 1e6;
-            }
+            let over = |rates: &[f64], more: f64| (rates[lowest(rates)] + more - PORT_FULL).max(0.0);
+            cost += OVERLOAD_HOPS * (over(&self.read_rate[pmu], read) + over(&self.write_rate[pmu], write));
             if free < wanted {
                 // Splitting a piece costs a flow; going far costs hops.
                 cost += 4.0;
@@ -127,8 +230,7 @@ fn centre(chip: &Chip, pcus: impl Iterator<Item = PcuId>) -> (f64, f64) {
 /// Buffers in PMUs; `None` when banks run out (spreading for ports can need more PMUs than bytes do).
 pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[StageWork]) -> Option<Vec<Buffer>> {
     let mut pool = PmuPool::new(chip);
-    let mut buffers: Vec<Buffer> =
-        plan.buffers.iter().map(|&spec| Buffer { spec, pieces: Vec::new() }).collect();
+    let mut buffers: Vec<Buffer> = plan.buffers.iter().map(|&spec| Buffer { spec, pieces: Vec::new() }).collect();
     let mut order: Vec<usize> = (0..buffers.len()).collect();
     // Pieces tied to one PCU first: they have the least choice.
     order.sort_by_key(|&b| match buffers[b].spec.role {
@@ -138,7 +240,7 @@ pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[
         BufferRole::Store { .. } => (3, b),
         BufferRole::Home { .. } => (4, b),
     });
-    let interval = (plan.estimate.cycles as f64 / plan.nest.count(super::nest::Cadence::Firing) as f64).max(1.0);
+    let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(super::nest::Cadence::Firing) as f64).max(1.0);
     for index in order {
         let spec = buffers[index].spec;
         let slot_rate = (spec.slot_bytes.div_ceil(chip.network.flit_bytes)) as f64 / interval;
@@ -148,18 +250,14 @@ pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[
                 let (stage, read, write) = match spec.role {
                     BufferRole::Operand { stage, .. } => (stage, work[stage].activation_rate(), slot_rate),
                     BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
-                    BufferRole::Partial { stage } => {
-                        (stage, work[stage].partial_rate(), work[stage].partial_rate())
-                    }
+                    BufferRole::Partial { stage } => (stage, work[stage].partial_rate(), work[stage].partial_rate()),
                     BufferRole::Home { stage, .. } | BufferRole::Store { stage, .. } => (stage, slot_rate, slot_rate),
                 };
                 let s = &stages[stage];
                 let (pm, wide) = (s.mapping.pm(), s.bundle_width());
                 let target = match spec.role {
                     BufferRole::Operand { .. } => centre(chip, (0..wide).map(|q| s.pcu(copy, slice, q))),
-                    BufferRole::Weight { .. } => {
-                        centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide)))
-                    }
+                    BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
                     BufferRole::Partial { .. } => {
                         let (bundle, rest) = (slice / (pm * wide), slice % (pm * wide));
                         centre(chip, std::iter::once(s.pcu(bundle, rest / wide, rest % wide)))

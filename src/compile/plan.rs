@@ -10,8 +10,8 @@ use crate::index::Id;
 use crate::units::Dtype;
 
 use super::allocate::{Candidate, StageCandidates, allocate, chain};
-use super::buffers::{BufferSpec, Residency, StageExtents, StageRoles, buffers};
-use super::candidates::{StageBases, stage_candidates};
+use super::buffers::{BufferRole, BufferSpec, Residency, StageExtents, StageRoles, buffers};
+use super::candidates::{BaseCache, StageBases, stage_candidates};
 use super::estimate::{Estimate, estimate};
 use super::mapping::{Mapping, PassWork};
 use super::nest::{Chunking, LoopOrder, Nest};
@@ -46,7 +46,7 @@ pub enum NoPlan {
 }
 
 /// Finds the best plan of a section. `tiers` is the home of each tensor.
-pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> Result<SectionPlan, NoPlan> {
+pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &BaseCache) -> Result<SectionPlan, NoPlan> {
     for stage in 0..graph.stages.len() {
         let dtype = graph.stage_dtype(stage);
         if chip.macs_per_cycle(dtype).is_none() {
@@ -59,7 +59,7 @@ pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> Result<S
         let found: Vec<Search<'_>> = chunkings(chip, graph, counts)
             .into_par_iter()
             .map(|chunking| {
-                let mut search = Search { chip, graph, tiers, best: None, least_banks: u64::MAX };
+                let mut search = Search { chip, graph, tiers, cache, best: None, least_banks: u64::MAX };
                 search.try_chunking(chunking);
                 search
             })
@@ -146,6 +146,7 @@ struct Search<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     tiers: &'a [TierId],
+    cache: &'a BaseCache,
     best: Option<Best>,
     least_banks: u64,
 }
@@ -153,7 +154,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn try_chunking(&mut self, chunking: Option<Chunking>) {
         let (chip, graph) = (self.chip, self.graph);
-        let bases = StageBases::new(chip, graph, chunking);
+        let bases = StageBases::new(chip, graph, chunking, self.cache);
         let grains = bases.row_grains();
         // Half the time the section's tensors need off chip: faster stages would only wait.
         let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
@@ -225,12 +226,36 @@ impl Search<'_> {
                 continue;
             }
             fits_at_all = true;
-            let estimate = estimate(self.chip, self.graph, &nest, &list, picked, self.tiers);
+            let estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
             if self.best.as_ref().is_none_or(|best| estimate.cycles < best.estimate.cycles) {
                 self.best = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
             }
         }
         fits_at_all
+    }
+}
+
+/// Slots a stage buffer is given at most where memory is to spare.
+const DEEPEST: u64 = 4;
+/// Share of the banks that deeper buffers may fill.
+const SPARE: f64 = 0.9;
+
+/// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: bundles whose
+/// work differs from chunk to chunk then wait less for each other.
+fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
+    let most = ((chip.pmus() * chip.pmu.banks) as f64 * SPARE) as u64;
+    for depth in 3..=DEEPEST {
+        for i in 0..buffers.len() {
+            let total: u64 = buffers.iter().map(|b| b.total_banks(chip)).sum();
+            let BufferRole::Operand { stage, .. } = buffers[i].role else { continue };
+            if graph.mask(stage).is_none() || buffers[i].depth >= depth {
+                continue;
+            }
+            let deeper = BufferSpec { depth, ..buffers[i] };
+            if total - buffers[i].total_banks(chip) + deeper.total_banks(chip) <= most {
+                buffers[i] = deeper;
+            }
+        }
     }
 }
 
@@ -254,7 +279,7 @@ fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) 
 /// Works the best candidate out in full: exact work tables, and buffers from them.
 fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: Best) -> SectionPlan {
     let roles = StageRoles::new(graph, &best.nest);
-    let bases = StageBases::new(chip, graph, best.nest.chunking);
+    let bases = StageBases::without_splits(chip, graph, best.nest.chunking);
     let mappings: Vec<Mapping> = best.picked.iter().map(|c| c.mapping).collect();
     let work: Vec<_> = mappings
         .iter()
@@ -272,13 +297,7 @@ fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: Best) -> SectionPl
             Mapping::Simd(_) => StageExtents::default(),
         })
         .collect();
-    let buffers = buffers(chip, graph, &best.nest, &roles, &best.residency, &mappings, &extents);
-    SectionPlan {
-        nest: best.nest,
-        roles,
-        mappings,
-        work,
-        buffers,
-        estimate: best.estimate,
-    }
+    let mut buffers = buffers(chip, graph, &best.nest, &roles, &best.residency, &mappings, &extents);
+    deepen(chip, graph, &mut buffers);
+    SectionPlan { nest: best.nest, roles, mappings, work, buffers, estimate: best.estimate }
 }

@@ -1,18 +1,32 @@
 //! Routing: a static multicast tree over real links for every flow.
+//!
+//! Every flow first gets the cheapest of a few trees with a straight trunk. Links that would then be too full are
+//! negotiated (PathFinder, McMurchie and Ebeling, FPGA'95): the flows over them are taken out and grown again sink by
+//! sink along cheapest paths, where a full link costs more each round.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use crate::arch::{Chip, Coordinate};
 
 use super::fabric::{Direction, Fabric, Resource};
 
-/// Chooses trees one by one, away from links that are already loaded.
-#[derive(Debug)]
-pub struct Router<'a> {
-    chip: &'a Chip,
-    fabric: &'a Fabric,
-    /// Flits over the section of each link.
-    load: Vec<f64>,
-    /// Flits a link can move in the section's expected time.
-    capacity: f64,
+/// Share of a link's rate beyond which flows look for another way.
+const FULL: f64 = 0.9;
+/// Rounds of negotiation.
+const ROUNDS: u32 = 24;
+/// Flows below this share of a link's rate are not worth rerouting.
+const LIGHT: f64 = 0.01;
+
+/// What is to be routed.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Switch of the source.
+    pub source: Coordinate,
+    /// Switches of the sinks.
+    pub sinks: Vec<Coordinate>,
+    /// Flits a cycle while the section runs.
+    pub rate: f64,
 }
 
 /// A multicast tree.
@@ -24,30 +38,214 @@ pub struct Tree {
     pub hop_cycles: u64,
 }
 
-type Edge = (Coordinate, Direction);
+/// A hop between neighbouring switches: site and direction, not yet one of the parallel links.
+type Edge = u32;
+
+const DIRECTIONS: [Direction; 4] = [Direction::East, Direction::West, Direction::South, Direction::North];
+
+/// Routes the flows of one section.
+#[derive(Debug)]
+pub struct Router<'a> {
+    chip: &'a Chip,
+    fabric: &'a Fabric,
+    columns: u32,
+    rows: u32,
+    /// Flits a cycle over all parallel links of an edge.
+    load: Vec<f64>,
+    /// What overuse in earlier rounds has added to an edge's cost.
+    history: Vec<f64>,
+    search: Search,
+}
+
+/// Scratch of the path search, stamped instead of cleared.
+#[derive(Debug)]
+struct Search {
+    path_stamp: u32,
+    tree_stamp: u32,
+    seen: Vec<u32>,
+    cost: Vec<f64>,
+    came_by: Vec<Edge>,
+    in_tree: Vec<u32>,
+}
 
 impl<'a> Router<'a> {
-    /// A router for one section that is expected to take `cycles`.
-    pub fn new(chip: &'a Chip, fabric: &'a Fabric, cycles: u64) -> Self {
-        let links = chip.grid.units.len() * 4 * fabric.lanes() as usize;
-        Self { chip, fabric, load: vec![0.0; links], capacity: cycles.max(1) as f64 }
+    /// A router over an empty network.
+    pub fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
+        let sites = chip.grid.units.len();
+        Self {
+            chip,
+            fabric,
+            columns: chip.grid.columns,
+            rows: chip.grid.rows,
+            load: vec![0.0; sites * 4],
+            history: vec![0.0; sites * 4],
+            search: Search {
+                path_stamp: 0,
+                tree_stamp: 0,
+                seen: vec![0; sites],
+                cost: vec![0.0; sites],
+                came_by: vec![0; sites],
+                in_tree: vec![0; sites],
+            },
+        }
     }
 
-    /// The most loaded link: flits over the section's expected cycles.
-    pub fn worst_load(&self) -> f64 {
-        self.load.iter().copied().fold(0.0, f64::max) / self.capacity
+    /// A tree for every request, and the load of the fullest link.
+    pub fn route_all(mut self, requests: &[Request]) -> (Vec<Tree>, f64) {
+        let mut order: Vec<usize> = (0..requests.len()).collect();
+        order.sort_by(|&a, &b| requests[b].rate.total_cmp(&requests[a].rate).then(a.cmp(&b)));
+        let mut trees: Vec<Vec<Edge>> = vec![Vec::new(); requests.len()];
+        for &r in &order {
+            trees[r] = self.straight_tree(&requests[r]);
+            self.book(&trees[r], requests[r].rate);
+        }
+        for _ in 0..ROUNDS {
+            if !self.negotiate(requests, &order, &mut trees) {
+                break;
+            }
+        }
+        self.to_links(requests, &order, &trees)
     }
 
-    /// Routes from `source` to every sink and books `flits` on the links taken.
-    pub fn route(&mut self, source: Coordinate, sinks: &[Coordinate], flits: f64) -> Tree {
+    fn capacity(&self) -> f64 {
+        f64::from(self.fabric.lanes()) * FULL
+    }
+
+    fn book(&mut self, edges: &[Edge], rate: f64) {
+        for &edge in edges {
+            self.load[edge as usize] += rate;
+        }
+    }
+
+    /// Reroutes the flows over full edges once; whether there were any.
+    fn negotiate(&mut self, requests: &[Request], order: &[usize], trees: &mut [Vec<Edge>]) -> bool {
+        let capacity = self.capacity();
+        let mut any = false;
+        for (load, history) in self.load.iter().zip(&mut self.history) {
+            if *load > capacity {
+                *history += (load - capacity) / capacity + 0.2;
+                any = true;
+            }
+        }
+        if !any {
+            return false;
+        }
+        for &r in order {
+            let request = &requests[r];
+            if request.rate < LIGHT {
+                break;
+            }
+            if trees[r].iter().all(|&edge| self.load[edge as usize] <= capacity) {
+                continue;
+            }
+            self.book(&trees[r], -request.rate);
+            trees[r] = self.grow(request);
+            self.book(&trees[r], request.rate);
+        }
+        true
+    }
+
+    fn site(&self, at: Coordinate) -> u32 {
+        at.y * self.columns + at.x
+    }
+
+    fn edge(&self, from: Coordinate, direction: Direction) -> Edge {
+        self.site(from) * 4 + direction as u32
+    }
+
+    /// The site an edge leads to.
+    fn end(&self, edge: Edge) -> Option<u32> {
+        let (site, direction) = (edge / 4, DIRECTIONS[(edge % 4) as usize]);
+        let (x, y) = (site % self.columns, site / self.columns);
+        match direction {
+            Direction::East => (x + 1 < self.columns).then_some(site + 1),
+            Direction::West => (x > 0).then(|| site - 1),
+            Direction::South => (y + 1 < self.rows).then_some(site + self.columns),
+            Direction::North => (y > 0).then(|| site - self.columns),
+        }
+    }
+
+    /// One for the hop, and more the fuller the edge would be and has been.
+    fn cost(&self, edge: Edge, rate: f64) -> f64 {
+        let e = edge as usize;
+        let full = (self.load[e] + rate) / self.capacity();
+        (1.0 + self.history[e]) * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
+    }
+
+    /// A tree grown sink by sink, each along the cheapest path from what is already there.
+    fn grow(&mut self, request: &Request) -> Vec<Edge> {
+        let mut edges: Vec<Edge> = Vec::new();
+        let mut tree = vec![self.site(request.source)];
+        let mut sinks = request.sinks.clone();
+        let far = |c: &Coordinate| c.x.abs_diff(request.source.x) + c.y.abs_diff(request.source.y);
+        sinks.sort_by_key(|c| (far(c), *c));
+        sinks.dedup();
+        self.search.tree_stamp += 1;
+        let in_tree_stamp = self.search.tree_stamp;
+        self.search.in_tree[tree[0] as usize] = in_tree_stamp;
+        for sink in sinks {
+            let target = self.site(sink);
+            if self.search.in_tree[target as usize] == in_tree_stamp {
+                continue;
+            }
+            let mut at = self.cheapest_path(&tree, target, request.rate);
+            while self.search.in_tree[at as usize] != in_tree_stamp {
+                self.search.in_tree[at as usize] = in_tree_stamp;
+                tree.push(at);
+                let edge = self.search.came_by[at as usize];
+                edges.push(edge);
+                at = edge / 4;
+            }
+        }
+        edges
+    }
+
+    /// Finds the cheapest path from any site of `tree` to `target` (A*); `came_by` then leads back. Returns `target`.
+    fn cheapest_path(&mut self, tree: &[u32], target: u32, rate: f64) -> u32 {
+        let (tx, ty) = (target % self.columns, target / self.columns);
+        let columns = self.columns;
+        let ahead = |site: u32| f64::from((site % columns).abs_diff(tx) + (site / columns).abs_diff(ty));
+        self.search.path_stamp += 1;
+        let stamp = self.search.path_stamp;
+        let mut open: BinaryHeap<Reverse<(Key, u32)>> = BinaryHeap::new();
+        for &site in tree {
+            self.search.seen[site as usize] = stamp;
+            self.search.cost[site as usize] = 0.0;
+            open.push(Reverse((Key(ahead(site)), site)));
+        }
+        while let Some(Reverse((Key(estimate), site))) = open.pop() {
+            if site == target {
+                break;
+            }
+            let here = self.search.cost[site as usize];
+            if estimate > here + ahead(site) {
+                continue;
+            }
+            for direction in 0..4 {
+                let edge = site * 4 + direction;
+                let Some(next) = self.end(edge) else { continue };
+                let cost = here + self.cost(edge, rate);
+                let n = next as usize;
+                if self.search.seen[n] != stamp || cost < self.search.cost[n] {
+                    self.search.seen[n] = stamp;
+                    self.search.cost[n] = cost;
+                    self.search.came_by[n] = edge;
+                    open.push(Reverse((Key(cost + ahead(next)), next)));
+                }
+            }
+        }
+        target
+    }
+
+    /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
+    fn straight_tree(&self, request: &Request) -> Vec<Edge> {
         let median = |f: fn(&Coordinate) -> u32| {
-            let mut list: Vec<u32> = sinks.iter().map(f).collect();
+            let mut list: Vec<u32> = request.sinks.iter().map(f).collect();
             list.sort_unstable();
             list[list.len() / 2]
         };
+        let source = request.source;
         let (mx, my) = (median(|c| c.x), median(|c| c.y));
-        let mut best: Option<(f64, Vec<Edge>, u64)> = None;
-        // A trunk along a row or a column, through the source or through the middle of the sinks.
         let mut trunks = vec![(true, source.y), (false, source.x)];
         if my != source.y {
             trunks.push((true, my));
@@ -55,39 +253,19 @@ impl<'a> Router<'a> {
         if mx != source.x {
             trunks.push((false, mx));
         }
+        let mut best: Option<(f64, Vec<Edge>)> = None;
         for (along_row, at) in trunks {
-            let (edges, length) = self.tree(source, sinks, along_row, at);
-            let cost = edges.iter().map(|&edge| self.cost(edge, flits)).sum::<f64>();
-            if best.as_ref().is_none_or(|(least, _, _)| cost < *least) {
-                best = Some((cost, edges, length));
+            let edges = self.trunk_tree(source, &request.sinks, along_row, at);
+            let cost = edges.iter().map(|&edge| self.cost(edge, request.rate)).sum::<f64>();
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, edges));
             }
         }
-        let Some((_, edges, hop_cycles)) = best else { return Tree::default() };
-        let mut links = Vec::with_capacity(edges.len());
-        for (from, direction) in edges {
-            let link = self.emptiest(from, direction);
-            self.load[link as usize] += flits;
-            links.push(link);
-        }
-        Tree { links, hop_cycles }
+        best.map(|(_, edges)| edges).unwrap_or_default()
     }
 
-    fn emptiest(&self, from: Coordinate, direction: Direction) -> Resource {
-        let first = self.fabric.link(from, direction, 0);
-        (first..first + self.fabric.lanes())
-            .min_by(|&a, &b| self.load[a as usize].total_cmp(&self.load[b as usize]))
-            .unwrap_or(first)
-    }
-
-    /// One for the hop, and steeply more for a link that would be over half full.
-    fn cost(&self, (from, direction): Edge, flits: f64) -> f64 {
-        let link = self.emptiest(from, direction);
-        let full = (self.load[link as usize] + flits) / self.capacity;
-        1.0 + 20.0 * (full - 0.5).max(0.0)
-    }
-
-    /// Edges of the tree with a trunk along row (or column) `at`, and the cycles to its farthest sink.
-    fn tree(&self, source: Coordinate, sinks: &[Coordinate], along_row: bool, at: u32) -> (Vec<Edge>, u64) {
+    /// Edges of the tree with a trunk along row (or column) `at`.
+    fn trunk_tree(&self, source: Coordinate, sinks: &[Coordinate], along_row: bool, at: u32) -> Vec<Edge> {
         // In trunk coordinates: `u` along the trunk, `v` across it.
         let split = |c: Coordinate| if along_row { (c.x, c.y) } else { (c.y, c.x) };
         let join = |u: u32, v: u32| if along_row { Coordinate { x: u, y: v } } else { Coordinate { x: v, y: u } };
@@ -100,41 +278,94 @@ impl<'a> Router<'a> {
         let mut edges = Vec::new();
         let mut across = |u: u32, from: u32, to: u32| {
             if to > from {
-                edges.extend((from..to).map(|v| (join(u, v), up)));
+                edges.extend((from..to).map(|v| self.edge(join(u, v), up)));
             } else {
-                edges.extend((to + 1..=from).rev().map(|v| (join(u, v), down)));
+                edges.extend((to + 1..=from).rev().map(|v| self.edge(join(u, v), down)));
             }
         };
         across(su, sv, at);
-        let mut reach: std::collections::BTreeMap<u32, (u32, u32)> = std::collections::BTreeMap::new();
-        for &sink in sinks {
-            let (u, v) = split(sink);
-            let (low, high) = reach.entry(u).or_insert((at, at));
-            *low = (*low).min(v);
-            *high = (*high).max(v);
-        }
-        for (&u, &(low, high)) in &reach {
+        let mut reach: Vec<(u32, u32)> = sinks.iter().map(|&s| split(s)).collect();
+        reach.sort_unstable();
+        for group in reach.chunk_by(|a, b| a.0 == b.0) {
+            let (u, low, high) = (group[0].0, group[0].1.min(at), group[group.len() - 1].1.max(at));
             across(u, at, high);
             across(u, at, low);
         }
-        let first = reach.keys().next().copied().unwrap_or(su).min(su);
-        let last = reach.keys().next_back().copied().unwrap_or(su).max(su);
-        edges.extend((su..last).map(|u| (join(u, at), forth)));
-        edges.extend((first + 1..=su).rev().map(|u| (join(u, at), back)));
-        edges.sort_unstable_by_key(|&(c, d)| (c, d as u8));
+        let (first, last) = (reach[0].0.min(su), reach[reach.len() - 1].0.max(su));
+        edges.extend((su..last).map(|u| self.edge(join(u, at), forth)));
+        edges.extend((first + 1..=su).rev().map(|u| self.edge(join(u, at), back)));
+        edges.sort_unstable();
         edges.dedup();
-        let hops = |sink: Coordinate| {
-            let (u, v) = split(sink);
-            u64::from(sv.abs_diff(at) + su.abs_diff(u) + at.abs_diff(v))
-        };
-        let length = sinks.iter().map(|&s| hops(s) * self.chip.network.hop_cycles + self.die_cycles(source, s)).max();
-        (edges, length.unwrap_or(0))
+        edges
     }
 
-    /// Extra cycles for the die borders between two sites.
-    fn die_cycles(&self, a: Coordinate, b: Coordinate) -> u64 {
-        let die = self.chip.grid.die;
-        let crossings = (a.x / die.0).abs_diff(b.x / die.0) + (a.y / die.1).abs_diff(b.y / die.1);
-        u64::from(crossings) * self.chip.network.die_hop_cycles.saturating_sub(self.chip.network.hop_cycles)
+    /// Puts every edge of every tree on the emptiest of its parallel links, heavy flows first.
+    fn to_links(&self, requests: &[Request], order: &[usize], trees: &[Vec<Edge>]) -> (Vec<Tree>, f64) {
+        let lanes = self.fabric.lanes();
+        let mut load = vec![0.0; self.load.len() * lanes as usize];
+        let mut routed: Vec<Tree> = vec![Tree::default(); requests.len()];
+        for &r in order {
+            let mut links = Vec::with_capacity(trees[r].len());
+            for &edge in &trees[r] {
+                let first = edge * lanes;
+                let link = (first..first + lanes)
+                    .min_by(|&a, &b| f64::total_cmp(&load[a as usize], &load[b as usize]))
+                    .unwrap_or(first);
+                load[link as usize] += requests[r].rate;
+                links.push(link);
+            }
+            let hop_cycles = self.depth_cycles(&requests[r], &trees[r]);
+            routed[r] = Tree { links, hop_cycles };
+        }
+        (routed, load.into_iter().fold(0.0, f64::max))
+    }
+
+    /// Cycles from the source to the farthest sink along the tree.
+    fn depth_cycles(&self, request: &Request, edges: &[Edge]) -> u64 {
+        let mut leaving: Vec<(u32, u32)> = edges.iter().filter_map(|&e| self.end(e).map(|end| (e / 4, end))).collect();
+        leaving.sort_unstable();
+        let sinks: Vec<u32> = request.sinks.iter().map(|&s| self.site(s)).collect();
+        let mut at: Vec<(u32, u64)> = vec![(self.site(request.source), 0)];
+        let mut seen = rustc_hash::FxHashSet::default();
+        seen.insert(at[0].0);
+        let mut deepest = 0;
+        let mut next = 0;
+        while let Some(&(site, cycles)) = at.get(next) {
+            next += 1;
+            if sinks.contains(&site) {
+                deepest = deepest.max(cycles);
+            }
+            let from = leaving.partition_point(|&(a, _)| a < site);
+            for &(_, end) in leaving[from..].iter().take_while(|&&(a, _)| a == site) {
+                if seen.insert(end) {
+                    at.push((end, cycles + self.hop_cycles(site, end)));
+                }
+            }
+        }
+        deepest
+    }
+
+    fn hop_cycles(&self, from: u32, to: u32) -> u64 {
+        let at = |site: u32| Coordinate { x: site % self.columns, y: site / self.columns };
+        let network = &self.chip.network;
+        if self.chip.grid.crosses_die(at(from), at(to)) { network.die_hop_cycles } else { network.hop_cycles }
+    }
+}
+
+/// A cost that can be ordered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Key(f64);
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
     }
 }

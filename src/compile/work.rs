@@ -57,6 +57,11 @@ impl StageWork {
         }
     }
 
+    /// The stage's mapping.
+    pub fn mapping(&self) -> Mapping {
+        self.mapping
+    }
+
     /// Output columns in a chunk.
     fn width(&self, chunk: u64) -> u64 {
         match self.nest.chunk_range(chunk) {
@@ -112,9 +117,7 @@ impl StageWork {
     /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.
     pub fn stored_macs(&self, chunk: u64, rows: u64) -> u64 {
         match &self.mapping {
-            Mapping::Gemm(_) => {
-                (0..self.mapping.bundles()).map(|b| self.pass(chunk, b).stored).sum::<u64>() * rows
-            }
+            Mapping::Gemm(_) => (0..self.mapping.bundles()).map(|b| self.pass(chunk, b).stored).sum::<u64>() * rows,
             Mapping::Simd(_) => 0,
         }
     }
@@ -229,4 +232,3 @@ pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload
 pub fn emits(stage: &Stage, nest: &Nest, at: Step) -> bool {
     !stage.k_cut || at.chunk + 1 == nest.chunks()
 }
-

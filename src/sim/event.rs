@@ -249,9 +249,7 @@ impl<'a> Engine<'a> {
                     _ => {}
                 }
                 let takes = match buffer.spec.role {
-                    BufferRole::Operand { tensor, .. } => {
-                        tensor == stage.spec.output && self.has_home(b).is_none()
-                    }
+                    BufferRole::Operand { tensor, .. } => tensor == stage.spec.output && self.has_home(b).is_none(),
                     BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == stage.spec.output,
                     BufferRole::Weight { .. } | BufferRole::Partial { .. } => false,
                 };
@@ -576,7 +574,7 @@ impl<'a> Engine<'a> {
 
     fn serve(&mut self, tier: usize, now: Ticks) {
         self.tiers[tier].scheduled = false;
-        if let Some(Served { transfer, first, last, done_at, .. }) = self.tiers[tier].serve(now) {
+        if let Some(Served { transfer, first, last, done_at }) = self.tiers[tier].serve(now) {
             if first || last {
                 self.queue.push(Reverse((done_at, Event::Arrive(transfer.stream, transfer.slot, first, last))));
             }

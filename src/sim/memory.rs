@@ -34,8 +34,6 @@ pub struct Served {
     pub first: bool,
     /// Whether it is the last.
     pub last: bool,
-    /// When the tier is free for another.
-    pub free_at: Ticks,
     /// When its last byte has arrived (reads) or is written.
     pub done_at: Ticks,
 }
@@ -101,12 +99,6 @@ impl TierServer {
         // A piece shorter than a stripe over the channels comes at the rate of the channels it lies on.
         let on_one_channel = bytes.div_ceil(self.interleave_bytes * self.channels) * self.interleave_bytes;
         let slowest = self.rate.ticks(on_one_channel.min(bytes) * self.channels, TICKS_PER_CYCLE);
-        Some(Served {
-            transfer,
-            first: offset == 0,
-            last,
-            free_at: self.free_at,
-            done_at: now + service.max(slowest) + self.latency,
-        })
+        Some(Served { transfer, first: offset == 0, last, done_at: now + service.max(slowest) + self.latency })
     }
 }

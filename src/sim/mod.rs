@@ -35,19 +35,19 @@ pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration,
     for section in &configuration.sections {
         let run = match fidelity {
             Fidelity::Bound => closed::bound_section(chip, workload, &fabric, section),
-            Fidelity::Event => {
-                event::Engine::new(chip, workload, &fabric, section).map(event::Engine::run)
-            }
+            Fidelity::Event => event::Engine::new(chip, workload, &fabric, section).map(event::Engine::run),
         };
         let Some(run) = run else { continue };
         sections.push(account::section_outcome(chip, workload, section, &run));
         match run.stopped {
             None => continue,
             Some(Stopped::Deadlock(lines)) => stop = StopReason::Deadlock(lines),
-            Some(Stopped::Limit) => stop = StopReason::Limit(format!(
-                "section `{}` was stopped after {MOST_EVENTS} events at cycle {}: use `--fidelity bound`, or smaller dimensions",
-                section.name, run.cycles
-            )),
+            Some(Stopped::Limit) => {
+                stop = StopReason::Limit(format!(
+                    "section `{}` was stopped after {MOST_EVENTS} events at cycle {}: use `--fidelity bound`, or smaller dimensions",
+                    section.name, run.cycles
+                ))
+            }
         }
         break;
     }

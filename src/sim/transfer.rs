@@ -4,13 +4,7 @@ use crate::arch::Chip;
 use crate::compile::{Cadence, PassWork, Section, SectionGraph, Step, slot_bytes};
 
 /// Payload and moved bytes (whole bursts) of the slot of a stream at a step.
-pub fn transfer_bytes(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    section: &Section,
-    stream: usize,
-    at: Step,
-) -> (u64, u64) {
+pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize, at: Step) -> (u64, u64) {
     let off_chip = &section.streams[stream];
     let burst = chip.memory[off_chip.tier].burst_bytes;
     let tensor = &graph.workload.tensors[off_chip.stream.tensor];

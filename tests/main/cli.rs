@@ -195,7 +195,7 @@ mod runs {
         let output = rdusim(&format!("compare {TINY} -v"));
         assert_eq!(String::from_utf8_lossy(&output.stdout), plain);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(stderr.lines().count() == 2 && stderr.contains("kbk    compile "), "{stderr}");
+        assert!(stderr.lines().count() == 1 && stderr.contains("compile "), "{stderr}");
     }
 
     #[test]
