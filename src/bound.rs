@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::arch::{Chip, TierId};
 use crate::compile::home_tiers;
 use crate::index::Id;
-use crate::sim::Mode;
+use crate::mode::Mode;
 use crate::units::{Dtype, Rate};
 use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 

@@ -85,6 +85,14 @@ impl<I: Id, T> FromIterator<T> for IndexVec<I, T> {
     }
 }
 
+impl<'a, I: Id, T> IntoIterator for &'a IndexVec<I, T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.iter()
+    }
+}
+
 impl<I: Id, T> Index<I> for IndexVec<I, T> {
     type Output = T;
     fn index(&self, id: I) -> &T {

@@ -5,6 +5,20 @@
 //! kernel by kernel or fused, into a [`sim::Outcome`] with time, traffic, utilisation and energy.
 //! [`report`] turns outcomes into tables, JSON, CSV and pictures.
 //!
+//! ```
+//! use std::path::Path;
+//! use rdusim::{arch, compile::compile, mode::Mode, sim::{Fidelity, simulate}, workload};
+//!
+//! let chip = arch::load(Path::new("arch/sn10.toml"), &[])?;
+//! let workload = workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0)?;
+//! let configuration = compile(&chip, &workload, Mode::Fused)?;
+//! let outcome = simulate(&chip, &workload, &configuration, Fidelity::Event);
+//! assert!(outcome.bound_cycles <= outcome.cycles);
+//! # Ok::<(), rdusim::diagnostics::Diagnostic>(())
+//! ```
+//!
+//! What is modelled and what is not: `docs/timing-model.md`. How the code is laid out: `ARCHITECTURE.md`.
+//!
 //! Data goes one way: `arch` + `workload` -> `compile` -> `Configuration` -> `sim` -> `Outcome` -> `report`.
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -17,6 +31,7 @@ pub mod compile;
 pub mod diagnostics;
 pub mod index;
 pub mod input;
+pub mod mode;
 pub mod report;
 pub mod sim;
 pub mod sparsity;

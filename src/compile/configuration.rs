@@ -2,7 +2,7 @@
 
 use crate::arch::TierId;
 use crate::id_type;
-use crate::sim::Mode;
+use crate::mode::Mode;
 use crate::workload::OperatorId;
 
 use super::buffers::BufferSpec;

@@ -39,7 +39,7 @@ use rayon::prelude::*;
 
 use crate::arch::{Chip, TierId};
 use crate::diagnostics::Diagnostic;
-use crate::sim::Mode;
+use crate::mode::Mode;
 use crate::workload::Workload;
 
 use fuse::{Planned, Spans};

@@ -1,10 +1,13 @@
 //! A chip or a workload in one line.
 
 use super::figures::{Work, off_chip_bytes_per_s, peak_dtype};
-use super::human::{bytes_short, clean, count, si, si_short, whole};
+use super::human::{bytes_short, clean, count, shorten, si, si_short, whole};
 use crate::arch::{Chip, Tier};
 use crate::units::Dtype;
 use crate::workload::Workload;
+
+/// Characters of a name that are shown.
+const MOST_NAME: usize = 60;
 
 /// A chip in one line: units, peak, scratchpad, off-chip bandwidth.
 pub fn chip(chip: &Chip) -> String {
@@ -20,7 +23,7 @@ pub(super) fn chip_at(chip: &Chip, dtype: Dtype) -> String {
     let tiers: Vec<String> = chip.memory.iter().map(tier).collect();
     format!(
         "{}: {} PCUs, {} PMUs, {} {dtype}, {} SRAM, {} off chip ({})",
-        clean(&chip.name),
+        shorten(&chip.name, MOST_NAME),
         whole(chip.pcus()),
         whole(chip.pmus()),
         si_short(chip.peak_flops(dtype).unwrap_or(0.0), "FLOP/s"),
@@ -43,7 +46,7 @@ pub(super) fn workload_as(workload: &Workload, work: &Work) -> String {
     let sparse = work.executed_flops != work.dense_flops || work.parameters != work.dense_parameters;
     let size = if sparse {
         format!(
-            "{} executed of {dense} dense, {} of {} parameters stored",
+            "{} of {dense} dense, {} of {} parameters stored",
             si(work.executed_flops as f64, "FLOP"),
             count(work.parameters),
             count(work.dense_parameters),
@@ -51,7 +54,7 @@ pub(super) fn workload_as(workload: &Workload, work: &Work) -> String {
     } else {
         format!("{dense} dense, {} parameters", count(work.parameters))
     };
-    format!("{}: {} operator{plural}, {size}", clean(&workload.name), whole(operators))
+    format!("{}: {} operator{plural}, {size}", shorten(&workload.name, MOST_NAME), whole(operators))
 }
 
 #[cfg(test)]
@@ -68,8 +71,7 @@ mod tests {
         assert!(chip(&sn10).ends_with("1.9 TB/s off chip (ddr 100 GB/s, hbm 1.8 TB/s)"));
         let dense = "GPT-13B FFN: 3 operators, 859.0 GFLOP dense, 209.7 M parameters";
         assert_eq!(workload(&fixture::ffn(None)), dense);
-        let sparse =
-            "GPT-13B FFN: 3 operators, 107.4 GFLOP executed of 859.0 GFLOP dense, 26.21 M of 209.7 M parameters stored";
+        let sparse = "GPT-13B FFN: 3 operators, 107.4 GFLOP of 859.0 GFLOP dense, 26.21 M of 209.7 M parameters stored";
         assert_eq!(workload(&fixture::ffn(Some(0.125))), sparse);
         assert_eq!(workload(&fixture::empty_workload()), "empty: 0 operators, 0 FLOP dense, 0 parameters");
     }

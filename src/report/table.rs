@@ -1,5 +1,7 @@
 //! The terminal table: the runs side by side, their sections, their traffic.
 
+use std::cmp::Reverse;
+
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 use indexmap::IndexMap;
 
@@ -10,8 +12,14 @@ use crate::arch::Chip;
 use crate::sim::{Outcome, SectionOutcome, StopReason, TensorTraffic};
 use crate::workload::Workload;
 
-/// Columns no line goes beyond, as long as names allow.
+/// Columns no line goes beyond.
 const WIDTH: u16 = 120;
+
+/// Columns of a section's name with its run's before it, or of a stage's.
+const NAME: usize = 32;
+
+/// Most rows that the sections of a run take, and the tensors: beyond, the smallest are added up in one.
+const MOST_ROWS: usize = 40;
 
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 
@@ -35,8 +43,8 @@ pub fn table(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> String {
 
 fn heading(chip: &Chip, workload: &Workload, work: &Work, outcomes: &[Outcome]) -> String {
     let mut lines = vec![
-        format!("chip      {}", describe::chip_at(chip, work.dtype)),
-        format!("workload  {}", describe::workload_as(workload, work)),
+        wrapped("chip      ", &describe::chip_at(chip, work.dtype)),
+        wrapped("workload  ", &describe::workload_as(workload, work)),
     ];
     let mut fidelities: Vec<&str> = outcomes.iter().map(|outcome| outcome.fidelity.name()).collect();
     fidelities.dedup();
@@ -83,7 +91,7 @@ fn summary(work: &Work, outcomes: &[Outcome], figures: &[Figures]) -> String {
     if let [first, second] = outcomes {
         header.push(format!("{} / {}", first.mode.name(), second.mode.name()));
     }
-    let mut table = new_table(header, 1);
+    let mut table = new_table(header);
     let sparse = work.executed_flops != work.dense_flops;
     for Row(label, show, measure) in SUMMARY.into_iter().filter(|row| sparse || row.0 != DENSE_EQUIVALENT) {
         let mut cells = vec![label.to_owned()];
@@ -125,16 +133,28 @@ fn verdict((first, old): (&str, &Figures), (second, new): (&str, &Figures)) -> S
     format!("{second} is {} as fast as {first}, with {traffic}", ratio(old.time_s, new.time_s))
 }
 
+/// The sections of a run that are shown, in order, and the shorter ones that are not.
+fn longest(outcome: &Outcome) -> (Vec<&SectionOutcome>, Vec<&SectionOutcome>) {
+    let all = &outcome.sections;
+    if all.len() <= MOST_ROWS {
+        return (all.iter().collect(), Vec::new());
+    }
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|&at| (Reverse(all[at].cycles), at));
+    let (shown, others) = order.split_at_mut(MOST_ROWS - 1);
+    shown.sort_unstable();
+    (shown.iter().map(|&at| &all[at]).collect(), others.iter().map(|&at| &all[at]).collect())
+}
+
 fn sections(outcomes: &[Outcome]) -> String {
-    let header =
-        ["section", "operators", "cycles", "launch", "bound by", "PCUs", "PMUs", "SRAM peak", "bank loss", "off chip"];
-    let mut table = new_table(header.map(str::to_owned).to_vec(), 2);
-    align_left(&mut table, 4);
+    let header = ["section", "cycles", "launch", "bound by", "PCUs", "PMUs", "SRAM peak", "bank loss", "off chip"];
+    let mut table = new_table(header.map(str::to_owned).to_vec());
+    align_left(&mut table, 3);
     for outcome in outcomes {
-        for section in &outcome.sections {
+        let (shown, others) = longest(outcome);
+        for section in shown {
             table.add_row(vec![
                 section_name(outcome, section),
-                section.operators.iter().map(|name| shorten(name, 20)).collect::<Vec<_>>().join(" "),
                 whole(section.cycles),
                 whole(section.launch_cycles),
                 shorten(&section.bound_by.to_string(), 12),
@@ -145,24 +165,49 @@ fn sections(outcomes: &[Outcome]) -> String {
                 bytes(section.traffic.off_chip_bytes()),
             ]);
         }
+        if !others.is_empty() {
+            let sum = |of: fn(&SectionOutcome) -> u64| others.iter().map(|section| of(section)).sum();
+            table.add_row(vec![
+                format!("{} ({} shorter ones)", outcome.mode.name(), whole(others.len() as u64)),
+                whole(sum(|s| s.cycles)),
+                whole(sum(|s| s.launch_cycles)),
+                String::new(),
+                String::new(),
+                String::new(),
+                String::new(),
+                String::new(),
+                bytes(sum(|s| s.traffic.off_chip_bytes())),
+            ]);
+        }
     }
     if table.is_empty() { String::new() } else { table.trim_fmt() }
 }
 
 fn stages(outcomes: &[Outcome]) -> String {
-    let header = ["section", "stage", "PCUs", "busy", "balance", "mapping"];
-    let mut table = new_table(header.map(str::to_owned).to_vec(), 2);
-    align_left(&mut table, 5);
+    let header = ["stage", "PCUs", "busy", "balance", "mapping"];
+    let mut table = new_table(header.map(str::to_owned).to_vec());
+    align_left(&mut table, 4);
+    if let Some(mapping) = table.column_mut(4) {
+        mapping.remove_constraint();
+    }
     for outcome in outcomes {
-        for section in &outcome.sections {
+        for section in longest(outcome).0 {
+            // A section of one stage is that stage; of several, they stand below it.
+            let name = section_name(outcome, section);
+            if section.stages.len() > 1 {
+                table.add_row(vec![name.clone()]);
+            }
             for stage in &section.stages {
                 table.add_row(vec![
-                    section_name(outcome, section),
-                    shorten(&stage.operators.join("+"), 20),
+                    if section.stages.len() > 1 {
+                        format!("  {}", shorten(&stage.operators.join("+"), NAME - 2))
+                    } else {
+                        name.clone()
+                    },
                     whole(stage.pcus),
                     percent(quotient(stage.busiest_cycles as f64, section.cycles as f64)),
                     percent(quotient(stage.mean_cycles, stage.busiest_cycles as f64)),
-                    clean(&stage.mapping).into_owned(),
+                    phrases(&stage.mapping),
                 ]);
             }
         }
@@ -176,6 +221,14 @@ fn stages(outcomes: &[Outcome]) -> String {
     )
 }
 
+/// A mapping's text, broken between phrases where one line could be too long.
+fn phrases(mapping: &str) -> String {
+    // Beside the longest name and the numbers.
+    const ROOM: usize = WIDTH as usize - NAME - 32;
+    let text = clean(mapping);
+    if text.chars().count() > ROOM { text.replace("; ", ";\n") } else { text.into_owned() }
+}
+
 fn traffic(outcomes: &[Outcome], figures: &[Figures]) -> String {
     let mut header = vec!["off-chip traffic".to_owned()];
     let mut tensors: IndexMap<&str, Vec<TensorTraffic>> = IndexMap::new();
@@ -186,10 +239,12 @@ fn traffic(outcomes: &[Outcome], figures: &[Figures]) -> String {
             tensors.entry(tensor).or_insert_with(|| vec![TensorTraffic::default(); outcomes.len()])[run] = *bytes;
         }
     }
-    let mut table = new_table(header, 1);
+    let mut table = new_table(header);
     let shown = |count: u64| if count == 0 { "-".to_owned() } else { bytes(count) };
-    for (tensor, runs) in tensors {
-        let mut cells = vec![shorten(tensor, 48)];
+    let others = smallest(&mut tensors, outcomes.len());
+    let named = tensors.into_iter().map(|(tensor, runs)| (shorten(tensor, 48), runs));
+    for (name, runs) in named.chain(others) {
+        let mut cells = vec![name];
         cells.extend(runs.iter().flat_map(|t| [shown(t.off_chip_read_bytes), shown(t.off_chip_write_bytes)]));
         table.add_row(cells);
     }
@@ -204,6 +259,32 @@ fn traffic(outcomes: &[Outcome], figures: &[Figures]) -> String {
         }
     }
     if table.is_empty() { String::new() } else { table.trim_fmt() }
+}
+
+/// Takes the smallest tensors out of more than [`MOST_ROWS`], and adds them up.
+fn smallest(tensors: &mut IndexMap<&str, Vec<TensorTraffic>>, runs: usize) -> Option<(String, Vec<TensorTraffic>)> {
+    if tensors.len() <= MOST_ROWS {
+        return None;
+    }
+    let bytes = |runs: &[TensorTraffic]| runs.iter().map(|t| t.off_chip_read_bytes + t.off_chip_write_bytes).sum();
+    let mut order: Vec<(u64, usize)> = tensors.values().map(|runs| bytes(runs)).zip(0..).collect();
+    order.sort_by_key(|&(bytes, at)| (Reverse(bytes), at));
+    let shown: Vec<usize> = order[..MOST_ROWS - 1].iter().map(|&(_, at)| at).collect();
+    let mut sums = vec![TensorTraffic::default(); runs];
+    let count = tensors.len() - shown.len();
+    let mut at = 0;
+    tensors.retain(|_, runs| {
+        let keeps = shown.contains(&at);
+        at += 1;
+        if !keeps {
+            for (sum, run) in sums.iter_mut().zip(runs) {
+                sum.off_chip_read_bytes += run.off_chip_read_bytes;
+                sum.off_chip_write_bytes += run.off_chip_write_bytes;
+            }
+        }
+        keeps
+    });
+    Some((format!("({} smaller ones)", whole(count as u64)), sums))
 }
 
 fn remarks(outcomes: &[Outcome]) -> String {
@@ -222,38 +303,34 @@ fn remarks(outcomes: &[Outcome]) -> String {
     lines.iter().map(|line| wrapped("note  ", line)).collect::<Vec<_>>().join("\n")
 }
 
-/// `text` behind `label`, broken at spaces, later lines indented to the label's width.
+/// `text` behind `label`, broken at spaces, later lines indented to the label's width. A word longer than a line
+/// loses its middle.
 fn wrapped(label: &str, text: &str) -> String {
-    let mut lines = vec![label.to_owned()];
-    let mut room = 0;
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if room > 0 && room + 1 + width + label.len() > usize::from(WIDTH) {
-            lines.push(" ".repeat(label.len()));
-            room = 0;
-        }
-        if let Some(line) = lines.last_mut() {
-            if room > 0 {
+    let width = usize::from(WIDTH) - label.len();
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.trim_end().split(' ').map(|word| shorten(word, width)) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                room += 1;
+                line.push_str(&word);
             }
-            line.push_str(word);
-            room += width;
+            _ => lines.push(word),
         }
     }
-    lines.join("\n")
+    let indent = format!("\n{}", " ".repeat(label.len()));
+    format!("{label}{}", lines.join(&indent))
 }
 
-/// A table without frames whose columns from `numbers` on are right-aligned.
-fn new_table(header: Vec<String>, numbers: usize) -> Table {
+/// A table without frames: names first, numbers behind them, no column narrower than what it holds.
+fn new_table(header: Vec<String>) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table.set_header(header);
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if at >= numbers {
+        column.set_constraint(ColumnConstraint::ContentWidth);
+        if at > 0 {
             column.set_cell_alignment(CellAlignment::Right);
-            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     table
@@ -267,7 +344,8 @@ fn align_left(table: &mut Table, column: usize) {
 
 /// A section's name behind its run's.
 fn section_name(outcome: &Outcome, section: &SectionOutcome) -> String {
-    format!("{} {}", outcome.mode.name(), shorten(&section.name, 16))
+    let mode = outcome.mode.name();
+    format!("{mode} {}", shorten(&section.name, NAME - mode.len() - 1))
 }
 
 #[cfg(test)]
@@ -289,12 +367,49 @@ mod tests {
     #[test]
     fn no_line_is_too_wide_and_none_ends_in_blanks() {
         let long = |i: u64| format!("decoder.layers.{i}.self_attention.output_projection");
-        for outcomes in [fixture::outcomes(), fixture::many_sections(30, &long), vec![fixture::empty_outcome()]] {
-            for line in table(&fixture::sn10(), &fixture::ffn(None), &outcomes).lines() {
+        let endless = |i: u64| long(i).repeat(9);
+        let (mut chip, mut workload) = (fixture::sn10(), fixture::ffn(None));
+        chip.name = endless(1);
+        workload.name = "a name of many words ".repeat(20);
+        let mut noted = fixture::outcomes();
+        noted[0].notes = vec![endless(2), workload.name.clone()];
+        for section in &mut noted[0].sections {
+            section.cycles = u64::MAX / 9;
+            section.bound_by = BoundBy::Memory(endless(4));
+            section.stages[0].mapping = endless(3);
+        }
+        for outcomes in [
+            fixture::outcomes(),
+            fixture::many_sections(30, &long),
+            fixture::many_sections(100, &endless),
+            vec![fixture::empty_outcome()],
+            noted,
+        ] {
+            for line in table(&chip, &workload, &outcomes).lines() {
                 assert!(line.chars().count() <= usize::from(WIDTH), "{line}");
                 assert_eq!(line, line.trim_end());
             }
         }
+    }
+
+    #[test]
+    fn names_are_elided_and_never_wrapped() {
+        let name = |i: u64| format!("decoder.layers.{i}.self_attention.output_projection");
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &fixture::many_sections(9, &name));
+        assert!(text.contains("kbk decoder.layers…ut_projection"), "{text}");
+        assert!(text.lines().all(|line| line.is_empty() || !line.trim().chars().all(char::is_alphabetic)), "{text}");
+    }
+
+    #[test]
+    fn of_many_sections_the_longest_are_shown_and_the_others_added_up() {
+        let outcomes = fixture::many_sections(100, &|i| format!("op{i}"));
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
+        let kbk = &outcomes[0];
+        let others: u64 = kbk.sections[..61].iter().map(|section| section.cycles).sum();
+        assert!(text.contains(&format!("kbk (61 shorter ones)  {:>13}", whole(others))), "{text}");
+        assert!(!text.contains("kbk op60 ") && text.contains("kbk op61 ") && text.contains("kbk op99 "), "{text}");
+        assert!(text.contains("(62 smaller ones)"), "{text}");
+        assert!(text.lines().count() < 230, "{}", text.lines().count());
     }
 
     #[test]

@@ -16,8 +16,10 @@ mod transfer;
 
 pub use event::MOST_EVENTS;
 pub use outcome::{
-    BoundBy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
+
+pub use crate::mode::Mode;
 
 use crate::arch::Chip;
 use crate::compile::{Configuration, Fabric};

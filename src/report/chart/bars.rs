@@ -63,19 +63,30 @@ pub(super) fn draw(scene: &mut Scene, top: f64, bars: &[Bar], axis: &Linear, key
     for (row, bar) in bars.iter().enumerate() {
         let y = top + 18.0 + row as f64 * (BAR + GAP);
         scene.text((left - 14.0, y + BAR / 2.0), Anchor::End, STRONG, &bar.name);
-        let end = draw_segments(scene, (left, y), scale, &bar.segments);
+        let written = draw_segments(scene, (left, y), scale, &bar.segments);
         if let Some(mark) = bar.mark {
             let x = left + mark * scale;
             scene.dashes((x, y - 9.0), (x, y + BAR + 9.0), 4.0, INK);
         }
+        // Over the mark, which may cross them.
+        for (area, segment, ink) in &written {
+            write_inside(scene, *area, segment, *ink);
+        }
+        let end = left + bar.segments.iter().map(|s| s.size * scale).sum::<f64>();
         scene.text((end + 10.0, y + BAR / 2.0), Anchor::Start, STRONG, &bar.total);
     }
     scene.height = legend(scene, bottom + 52.0, keys) + MARGIN;
 }
 
-/// Returns where the bar ends.
-fn draw_segments(scene: &mut Scene, (left, top): (f64, f64), scale: f64, segments: &[Segment]) -> f64 {
+/// Returns what is to be written where, and with what ink.
+fn draw_segments<'a>(
+    scene: &mut Scene,
+    (left, top): (f64, f64),
+    scale: f64,
+    segments: &'a [Segment],
+) -> Vec<(Area, &'a Segment, Color)> {
     let mut x = left;
+    let mut written = Vec::new();
     for segment in segments {
         let area = Area { left: x, top, width: segment.size * scale, height: BAR };
         x = area.right();
@@ -100,9 +111,9 @@ fn draw_segments(scene: &mut Scene, (left, top): (f64, f64), scale: f64, segment
         if area.width > 4.0 {
             scene.line((area.right(), top), (area.right(), top + BAR), 1, WHITE);
         }
-        write_inside(scene, area, segment, ink);
+        written.push((area, segment, ink));
     }
-    x
+    written
 }
 
 fn write_inside(scene: &mut Scene, area: Area, segment: &Segment, ink: Color) {
@@ -117,11 +128,13 @@ fn write_inside(scene: &mut Scene, area: Area, segment: &Segment, ink: Color) {
     let first = area.top + area.height / 2.0 - (lines.len() as f64 - 1.0) * 10.0;
     for (row, line) in lines.into_iter().enumerate() {
         let at = (area.left + area.width / 2.0, first + row as f64 * 20.0);
-        if let Fill::Hatched(color) = segment.fill {
-            let text = Scene::text_area(at, Anchor::Middle, face, line);
-            let behind = Area { left: text.left - 4.0, top: text.top - 3.0, width: text.width + 8.0, height: 20.0 };
-            scene.fill(behind, color.tint(0.65));
-        }
+        let text = Scene::text_area(at, Anchor::Middle, face, line);
+        let behind = Area { left: text.left - 4.0, top: text.top - 3.0, width: text.width + 8.0, height: 20.0 };
+        let paper = match segment.fill {
+            Fill::Solid(color) => color,
+            Fill::Hatched(color) => color.tint(0.65),
+        };
+        scene.fill(behind, paper);
         scene.text(at, Anchor::Middle, face, line);
     }
 }

@@ -1,0 +1,194 @@
+//! The invariants of `ARCHITECTURE.md` that the compiler does not see: read from the source.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Longest file.
+const MOST_LINES: usize = 700;
+
+/// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
+const ROOMS: [(&str, &[&str]); 13] = [
+    ("units", &[]),
+    ("index", &[]),
+    ("mode", &[]),
+    ("diagnostics", &[]),
+    ("sparsity", &[]),
+    ("input", &["diagnostics"]),
+    ("arch", &["units", "index", "diagnostics", "input"]),
+    ("workload", &["units", "index", "diagnostics", "sparsity", "input"]),
+    ("compile", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
+    ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
+    ("sim", &["units", "index", "mode", "arch", "workload", "compile", "bound"]),
+    ("report", &["units", "index", "mode", "arch", "workload", "sim"]),
+    ("cli", &["diagnostics", "mode", "input", "arch", "workload", "compile", "sim", "report"]),
+];
+
+/// A file of `src`, without its tests and comments.
+struct File {
+    /// Below `src`, with `/`.
+    path: String,
+    room: String,
+    text: String,
+    lines: usize,
+}
+
+fn files() -> Vec<File> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut list = Vec::new();
+    let mut open = vec![source.clone()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(&directory).expect("src is readable") {
+            let path: PathBuf = entry.expect("src is readable").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                list.push(read(&source, &path));
+            }
+        }
+    }
+    assert!(list.len() > 50, "src was not found");
+    list
+}
+
+fn read(source: &Path, path: &Path) -> File {
+    let text = std::fs::read_to_string(path).expect("src is readable");
+    let parts: Vec<String> = path
+        .strip_prefix(source)
+        .expect("a file below src")
+        .iter()
+        .map(|part| part.to_str().expect("an ASCII name").to_owned())
+        .collect();
+    let lines = text.lines().count();
+    let tests_only = matches!(parts[parts.len() - 1].as_str(), "tests.rs" | "fixture.rs");
+    let code = if tests_only { "" } else { text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default() };
+    let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let room = parts[0].trim_end_matches(".rs").to_owned();
+    File { path: parts.join("/"), room, text: code.join("\n"), lines }
+}
+
+/// First names behind each `crate::` of a text; of a list in braces, all of them.
+fn imported(text: &str) -> BTreeSet<String> {
+    let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = BTreeSet::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        let Some(list) = rest.strip_prefix('{') else {
+            names.insert(name(rest));
+            continue;
+        };
+        let mut depth = 0;
+        for part in list.split_inclusive(['{', '}', ',']) {
+            if depth == 0 && !part.trim().starts_with('}') {
+                names.insert(name(part.trim_start()));
+            }
+            if part.ends_with('{') {
+                depth += 1;
+            } else if part.ends_with('}') {
+                depth -= 1;
+            }
+            if depth < 0 {
+                break;
+            }
+        }
+    }
+    names.remove("");
+    names
+}
+
+#[test]
+fn imports_are_found() {
+    let names = |text| imported(text).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(names("use crate::arch::Chip;\nuse crate::{input::{A, B}, sim, units::Rate};"), "arch input sim units");
+    assert_eq!(names("use crate::{\n    arch, workload,\n};\nlet x = crate::bound::f();"), "arch bound workload");
+}
+
+#[test]
+fn rooms_import_only_what_stands_before_them() {
+    let allowed: BTreeMap<&str, &[&str]> = ROOMS.into_iter().collect();
+    for (at, (room, imports)) in ROOMS.iter().enumerate() {
+        let before: Vec<&str> = ROOMS[..at].iter().map(|(name, _)| *name).collect();
+        assert!(imports.iter().all(|import| before.contains(import)), "{room} imports a room behind it");
+    }
+    for file in files() {
+        if matches!(file.room.as_str(), "lib" | "main") {
+            continue;
+        }
+        let Some(allowed) = allowed.get(file.room.as_str()) else {
+            panic!("src/{}: room `{}` is not in ROOMS", file.path, file.room);
+        };
+        for import in imported(&file.text) {
+            // The macro of `index` stands at the root.
+            let import = if import == "id_type" { "index".to_owned() } else { import };
+            assert!(
+                import == file.room || allowed.contains(&import.as_str()),
+                "src/{}: room `{}` must not import `{import}`",
+                file.path,
+                file.room
+            );
+        }
+        // `super` must not lead out of a room.
+        let depth = file.path.split('/').count() - usize::from(file.path.ends_with("/mod.rs"));
+        assert!(!file.text.contains(&"super::".repeat(depth)), "src/{}: `super` leaves the room", file.path);
+    }
+}
+
+#[test]
+fn no_file_is_long() {
+    for file in files() {
+        assert!(file.lines <= MOST_LINES, "src/{} has {} lines: split it", file.path, file.lines);
+    }
+}
+
+/// Fails for each file outside `places` that holds one of `words`.
+#[track_caller]
+fn only_in(places: &[&str], words: &[&str]) {
+    for file in files() {
+        if places.iter().any(|place| file.path.starts_with(place)) {
+            continue;
+        }
+        for word in words {
+            assert!(!file.text.contains(word), "src/{} has `{word}`, which belongs in {places:?}", file.path);
+        }
+    }
+}
+
+#[test]
+fn files_are_touched_only_where_they_are_read_and_written() {
+    only_in(&["input/", "report/write.rs", "cli/"], &["std::fs", "fs::", "tempfile", "File::"]);
+}
+
+#[test]
+fn the_clock_and_the_environment_belong_to_the_command_line() {
+    only_in(&["cli/"], &["std::time", "Instant", "SystemTime", "std::thread"]);
+    only_in(&["cli/", "main.rs"], &["std::env", "std::process"]);
+}
+
+#[test]
+fn only_the_command_line_prints() {
+    only_in(&["cli/"], &["print!", "println!", "dbg!", "io::stdout", "io::stderr"]);
+}
+
+#[test]
+fn an_engine_counts_in_whole_numbers_and_on_one_thread() {
+    let engine = ["sim/event.rs", "sim/network.rs", "sim/memory.rs", "sim/buffer.rs", "sim/transfer.rs", "sim/time.rs"];
+    for file in files().iter().filter(|file| file.room == "sim") {
+        let word = ["rayon", "thread::", "rand::"].into_iter().find(|word| file.text.contains(word));
+        assert_eq!(word, None, "src/{}", file.path);
+        let counts = engine.contains(&file.path.as_str());
+        assert!(!counts || !["f64", "f32"].iter().any(|float| file.text.contains(float)), "src/{}", file.path);
+    }
+}
+
+#[test]
+fn the_map_names_every_room_and_no_test_that_is_gone() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).expect("the map");
+    for (room, _) in ROOMS {
+        assert!(text.contains(&format!("`{room}")), "ARCHITECTURE.md does not name `{room}`");
+    }
+    // Names of tests and files that the map promises.
+    let own = include_str!("architecture.rs");
+    for promised in text.split('`').filter(|word| word.starts_with("architecture::")) {
+        let test = promised.trim_start_matches("architecture::");
+        assert!(own.contains(&format!("fn {test}(")), "ARCHITECTURE.md names `{promised}`, which is no test");
+    }
+}

@@ -1,0 +1,4 @@
+//! The tests that see rdusim from outside: one file a subject, one binary.
+
+mod architecture;
+mod cli;
