@@ -129,10 +129,7 @@ impl<'a> FlowBuilder<'a> {
                 (bytes.div_ceil(flit), 1)
             }
             FlowKind::Copy { home } => {
-                let tensor = match self.buffers[home].spec.role {
-                    BufferRole::Home { tensor, .. } => tensor,
-                    _ => return 0.0,
-                };
+                let BufferRole::Home { tensor, .. } = self.buffers[home].spec.role else { return 0.0 };
                 let bytes = slot_bytes(self.graph, nest, tensor, nest.step(Cadence::Firing, 0));
                 (bytes.div_ceil(flit), nest.count(Cadence::Firing))
             }
@@ -245,7 +242,7 @@ impl<'a> FlowBuilder<'a> {
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
                 let (first, last) = (i * slices / pm, ((i + 1) * slices).div_ceil(pm));
                 for slice in first..last {
-                    self.into_piece(
+                    self.fill_piece(
                         FlowKind::Emit { stage, bundle: b },
                         Amount::ResultBytes,
                         (1, last - first),
@@ -264,7 +261,7 @@ impl<'a> FlowBuilder<'a> {
     }
 
     /// One flow for each part of a slice, to that part of every copy.
-    fn into_piece(
+    fn fill_piece(
         &mut self,
         kind: FlowKind,
         amount: Amount,
@@ -305,7 +302,7 @@ impl<'a> FlowBuilder<'a> {
                 let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
                 for part in &piece.parts {
                     let share = (part.banks, banks * buffer.spec.slices);
-                    self.into_piece(
+                    self.fill_piece(
                         FlowKind::Copy { home },
                         Amount::SlotBytes,
                         share,
@@ -340,7 +337,7 @@ impl<'a> FlowBuilder<'a> {
                             self.drain(stream, share, buffer.piece(0, slice), ag);
                         } else {
                             let kind = FlowKind::Fill { stream, buffer: index };
-                            self.into_piece(kind, Amount::SlotBytes, share, ag, buffer, slice);
+                            self.fill_piece(kind, Amount::SlotBytes, share, ag, buffer, slice);
                         }
                     }
                 }

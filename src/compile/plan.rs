@@ -72,7 +72,7 @@ pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &Bas
         }
     }
     if let Some(best) = best {
-        return Ok(search_result(chip, graph, best));
+        return Ok(search_result(chip, graph, &best));
     }
     if least_banks == u64::MAX {
         let least = (0..graph.stages.len())
@@ -277,7 +277,7 @@ fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) 
 }
 
 /// Works the best candidate out in full: exact work tables, and buffers from them.
-fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: Best) -> SectionPlan {
+fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: &Best) -> SectionPlan {
     let roles = StageRoles::new(graph, &best.nest);
     let bases = StageBases::without_splits(chip, graph, best.nest.chunking);
     let mappings: Vec<Mapping> = best.picked.iter().map(|c| c.mapping).collect();
