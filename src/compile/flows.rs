@@ -195,7 +195,10 @@ impl<'a> FlowBuilder<'a> {
         let head = s.pcu(0, i, j * chain);
         let sink = [(self.fabric.pcu_in(head, operand), self.pcu_site(head))];
         for p in first..last {
-            let source = self.read_end(&piece.parts[p as usize]);
+            // Neighbours take turns on the part's read ports.
+            let part = &piece.parts[p as usize];
+            let read_port = (part.read_port + j) % self.chip.pmu.read_ports;
+            let source = self.read_end(&Part { read_port, ..*part });
             self.add(kind, Amount::Activations, (1, last - first), source, &sink);
         }
         if operand > 0 {
