@@ -11,8 +11,10 @@ use super::mapping::Mapping;
 pub struct Candidate {
     /// PCUs it takes.
     pub pcus: u64,
-    /// Cycles its busiest PCU works over the whole section.
+    /// Cycles of the whole section that this mapping needs: those its busiest PCU works, times `stretch`.
     pub cycles: u64,
+    /// The stage works in one of this many chunks only (its part of the section's time is so much shorter).
+    pub stretch: u64,
     /// The mapping.
     pub mapping: Mapping,
     /// Sizes its buffers follow.
@@ -87,7 +89,7 @@ mod tests {
 
     fn candidate(pcus: u64, cycles: u64) -> Candidate {
         let mapping = Mapping::Simd(SimdMapping { pm: pcus, pn: 1, chain: 1, passes: 1 });
-        Candidate { pcus, cycles, mapping, extents: StageExtents::default() }
+        Candidate { pcus, cycles, stretch: 1, mapping, extents: StageExtents::default() }
     }
 
     #[test]

@@ -90,8 +90,8 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// A tree for every request, and the load of the fullest link.
-    pub fn route_all(mut self, requests: &[Request]) -> (Vec<Tree>, f64) {
+    /// A tree for every request.
+    pub fn route_all(mut self, requests: &[Request]) -> Vec<Tree> {
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by(|&a, &b| requests[b].rate.total_cmp(&requests[a].rate).then(a.cmp(&b)));
         let mut trees: Vec<Vec<Edge>> = vec![Vec::new(); requests.len()];
@@ -300,7 +300,7 @@ impl<'a> Router<'a> {
     }
 
     /// Puts every edge of every tree on the emptiest of its parallel links, heavy flows first.
-    fn to_links(&self, requests: &[Request], order: &[usize], trees: &[Vec<Edge>]) -> (Vec<Tree>, f64) {
+    fn to_links(&self, requests: &[Request], order: &[usize], trees: &[Vec<Edge>]) -> Vec<Tree> {
         let lanes = self.fabric.lanes();
         let mut load = vec![0.0; self.load.len() * lanes as usize];
         let mut routed: Vec<Tree> = vec![Tree::default(); requests.len()];
@@ -317,7 +317,7 @@ impl<'a> Router<'a> {
             let hop_cycles = self.depth_cycles(&requests[r], &trees[r]);
             routed[r] = Tree { links, hop_cycles };
         }
-        (routed, load.into_iter().fold(0.0, f64::max))
+        routed
     }
 
     /// Cycles from the source to the farthest sink along the tree.
