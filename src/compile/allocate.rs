@@ -26,17 +26,24 @@ pub struct Candidate {
 pub struct StageCandidates(Vec<Candidate>);
 
 impl StageCandidates {
-    /// Keeps the candidates that no other beats in both PCUs and cycles.
-    pub fn pareto(mut all: Vec<Candidate>) -> Self {
-        // Stable, so that of equals the first offered is kept.
-        all.sort_by_key(|c| (c.pcus, c.cycles));
+    /// Keeps the candidates that no other beats in both PCUs and cycles; of equals the first.
+    pub fn pareto(all: &[Candidate]) -> Self {
+        let most = all.iter().map(|c| c.pcus).max().unwrap_or(0) as usize;
+        // The fastest candidate of each number of PCUs: no sort of thousands for a handful that stay.
+        let mut fastest: Vec<Option<&Candidate>> = vec![None; most + 1];
+        for candidate in all {
+            let slot = &mut fastest[candidate.pcus as usize];
+            if slot.is_none_or(|c| candidate.cycles < c.cycles) {
+                *slot = Some(candidate);
+            }
+        }
         let mut least = u64::MAX;
-        all.retain(|c| {
+        let faster = |c: &&Candidate| {
             let keeps = c.cycles < least;
             least = least.min(c.cycles);
             keeps
-        });
-        Self(all)
+        };
+        Self(fastest.into_iter().flatten().filter(faster).copied().collect())
     }
 
     /// The cheapest candidate that needs at most `cycles`.
@@ -107,7 +114,7 @@ mod tests {
         ) {
             let sets: Vec<_> = stages
                 .iter()
-                .map(|s| StageCandidates::pareto(s.iter().map(|&(p, c)| candidate(p, c)).collect()))
+                .map(|s| StageCandidates::pareto(&s.iter().map(|&(p, c)| candidate(p, c)).collect::<Vec<_>>()))
                 .collect();
             let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
             let mut best = None;

@@ -352,7 +352,7 @@ pub fn stage_candidates(
             }
         }
     }
-    StageCandidates::pareto(list)
+    StageCandidates::pareto(&list)
 }
 
 /// With chunks outermost, a stage off the cut works during the first chunk or the last only, while the others work
@@ -408,5 +408,5 @@ fn simd_candidates(
             });
         }
     }
-    StageCandidates::pareto(list)
+    StageCandidates::pareto(&list)
 }

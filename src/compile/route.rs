@@ -15,6 +15,10 @@ use super::fabric::{Direction, Fabric, Resource};
 const FULL: f64 = 0.9;
 /// Rounds of negotiation.
 const ROUNDS: u32 = 24;
+/// A round is progress if it leaves less than this share of the least overuse so far ...
+const PROGRESS: f64 = 0.95;
+/// ... and negotiation ends after this many rounds in a row without.
+const PATIENCE: u32 = 3;
 /// Flows below this share of a link's rate are not worth rerouting.
 const LIGHT: f64 = 0.01;
 
@@ -99,10 +103,15 @@ impl<'a> Router<'a> {
             trees[r] = self.straight_tree(&requests[r]);
             self.book(&trees[r], requests[r].rate);
         }
+        let (mut least, mut stuck) = (f64::INFINITY, 0);
         for _ in 0..ROUNDS {
-            if !self.negotiate(requests, &order, &mut trees) {
+            let overuse = self.overuse();
+            stuck = if overuse < least * PROGRESS { 0 } else { stuck + 1 };
+            least = least.min(overuse);
+            if overuse == 0.0 || stuck > PATIENCE {
                 break;
             }
+            self.negotiate(requests, &order, &mut trees);
         }
         self.to_links(requests, &order, &trees)
     }
@@ -117,18 +126,19 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Reroutes the flows over full edges once; whether there were any.
-    fn negotiate(&mut self, requests: &[Request], order: &[usize], trees: &mut [Vec<Edge>]) -> bool {
+    /// Flits a cycle beyond what edges should carry, over all edges.
+    fn overuse(&self) -> f64 {
         let capacity = self.capacity();
-        let mut any = false;
+        self.load.iter().map(|load| (load - capacity).max(0.0)).sum()
+    }
+
+    /// Reroutes the flows over full edges once.
+    fn negotiate(&mut self, requests: &[Request], order: &[usize], trees: &mut [Vec<Edge>]) {
+        let capacity = self.capacity();
         for (load, history) in self.load.iter().zip(&mut self.history) {
             if *load > capacity {
                 *history += (load - capacity) / capacity + 0.2;
-                any = true;
             }
-        }
-        if !any {
-            return false;
         }
         for &r in order {
             let request = &requests[r];
@@ -142,7 +152,6 @@ impl<'a> Router<'a> {
             trees[r] = self.grow(request);
             self.book(&trees[r], request.rate);
         }
-        true
     }
 
     fn site(&self, at: Coordinate) -> u32 {
