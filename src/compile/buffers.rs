@@ -155,7 +155,7 @@ impl StageRoles {
     }
 }
 
-/// The buffers of a section whose stages are mapped as `mappings`, with the work tables `work` of its GEMM stages.
+/// The buffers of a section whose stages are mapped as `mappings`, with the sizes `extents` of its GEMM stages.
 pub fn buffers(
     chip: &Chip,
     graph: &SectionGraph<'_>,
@@ -165,111 +165,131 @@ pub fn buffers(
     mappings: &[Mapping],
     extents: &[StageExtents],
 ) -> Vec<BufferSpec> {
-    let mut list = Vec::new();
-    let width = |tensor: TensorId| -> u64 {
-        match nest.chunking {
-            Some(c) if graph.column_axis(tensor) == Some(c.axis) => c.width,
-            _ => graph.workload.tensors[tensor].columns,
+    let mut sizer = Sizer { chip, graph, nest, roles, residency, list: Vec::new() };
+    for (stage, (mapping, extents)) in mappings.iter().zip(extents).enumerate() {
+        sizer.operands(stage, mapping, extents);
+        sizer.weights(stage, mapping, extents);
+        sizer.stores(stage, mapping);
+    }
+    sizer.list
+}
+
+struct Sizer<'a> {
+    chip: &'a Chip,
+    graph: &'a SectionGraph<'a>,
+    nest: &'a Nest,
+    roles: &'a StageRoles,
+    residency: &'a Residency,
+    list: Vec<BufferSpec>,
+}
+
+impl Sizer<'_> {
+    /// Columns of a tensor in a (whole) chunk.
+    fn width(&self, tensor: TensorId) -> u64 {
+        match self.nest.chunking {
+            Some(c) if self.graph.column_axis(tensor) == Some(c.axis) => c.width,
+            _ => self.graph.workload.tensors[tensor].columns,
         }
-    };
-    let slack = u64::from(nest.blocks() > 1);
-    for (s, stage) in graph.stages.iter().enumerate() {
-        let mapping = &mappings[s];
-        for &tensor in &stage.activations {
-            let element = graph.dtype(tensor).bytes();
+    }
+
+    /// Slots that hold a row block, with one more to begin the next block in.
+    fn block_depth(&self) -> u64 {
+        self.nest.block_tokens + u64::from(self.nest.blocks() > 1)
+    }
+
+    /// Rows of a token in one row slice of a GEMM stage.
+    fn slice_rows(&self, pm: u64, extents: &StageExtents) -> u64 {
+        let passes = self.nest.token_rows.div_ceil(extents.row_grain).div_ceil(pm);
+        (passes * extents.row_grain).min(self.nest.token_rows)
+    }
+
+    fn operands(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
+        let (graph, nest) = (self.graph, self.nest);
+        for &tensor in &graph.stages[stage].activations {
+            let row_bytes = self.width(tensor) * graph.dtype(tensor).bytes();
             let (slices, copies, slot_bytes, spread) = match mapping {
-                Mapping::Gemm(m) => {
-                    let rows = extents[s].row_grain * nest.token_rows.div_ceil(extents[s].row_grain).div_ceil(m.pm);
-                    (m.pm, mapping.bundles(), rows.min(nest.token_rows) * width(tensor) * element, 1)
-                }
+                Mapping::Gemm(m) => (m.pm, mapping.bundles(), self.slice_rows(m.pm, extents) * row_bytes, 1),
                 Mapping::Simd(m) => {
-                    let bytes = nest.token_rows.div_ceil(m.pm) * width(tensor) * element;
-                    (m.pm, 1, bytes, m.pn.div_ceil(chip.pmu.read_ports))
+                    (m.pm, 1, nest.token_rows.div_ceil(m.pm) * row_bytes, m.pn.div_ceil(self.chip.pmu.read_ports))
                 }
             };
-            let mut near = (graph.distance(graph.producer(tensor), s) + 1).max(2);
-            if graph.producer(tensor).is_none() {
-                near += slots_in_flight(chip, slot_bytes * slices);
+            let external = graph.producer(tensor).is_none();
+            let mut depth = (graph.distance(graph.producer(tensor), stage) + 1).max(2);
+            if external {
+                depth += slots_in_flight(self.chip, slot_bytes * slices);
             }
             let mut cadence = StageRoles::tensor_cadence(graph, nest, tensor);
-            let mut depth = near;
-            if roles.holds_block(graph, nest, s, tensor) {
-                let external = graph.producer(tensor).is_none();
-                if external && !residency.inputs && roles.cadence[s] == Cadence::Firing {
+            if self.roles.holds_block(graph, nest, stage, tensor) {
+                if external && !self.residency.inputs && self.roles.cadence[stage] == Cadence::Firing {
                     cadence = Cadence::Firing;
                 } else if copies > 1 {
-                    list.push(BufferSpec {
-                        role: BufferRole::Home { stage: s, tensor },
-                        cadence,
-                        depth: nest.block_tokens + slack,
-                        slices,
-                        copies: 1,
-                        slot_bytes,
-                        spread: 1,
-                    });
+                    let role = BufferRole::Home { stage, tensor };
+                    let depth = self.block_depth();
+                    self.list.push(BufferSpec { role, cadence, depth, slices, copies: 1, slot_bytes, spread: 1 });
                     cadence = Cadence::Firing;
                 } else {
-                    depth = nest.block_tokens + slack;
+                    depth = self.block_depth();
                 }
             }
-            list.push(BufferSpec {
-                role: BufferRole::Operand { stage: s, tensor },
-                cadence,
-                depth,
-                slices,
-                copies,
-                slot_bytes,
-                spread,
-            });
+            let role = BufferRole::Operand { stage, tensor };
+            self.list.push(BufferSpec { role, cadence, depth, slices, copies, slot_bytes, spread });
         }
-        if let (Some(weight), Mapping::Gemm(m)) = (stage.weight, mapping) {
-            let cut = roles.k_cut[s] || roles.n_cut[s];
-            let resident = residency.weights || nest.order == LoopOrder::TokenOuter;
-            let (cadence, depth) = match (cut, resident) {
-                (true, false) => (Cadence::BlockChunk, 2.min(nest.count(Cadence::BlockChunk))),
-                (true, true) => (Cadence::Chunk, nest.chunks()),
-                (false, _) => (Cadence::Once, 1),
-            };
-            list.push(BufferSpec {
-                role: BufferRole::Weight { stage: s, tensor: weight },
-                cadence,
+    }
+
+    fn weights(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
+        let (Some(tensor), Mapping::Gemm(m)) = (self.graph.stages[stage].weight, mapping) else { return };
+        let nest = self.nest;
+        let cut = self.roles.k_cut[stage] || self.roles.n_cut[stage];
+        let resident = self.residency.weights || nest.order == LoopOrder::TokenOuter;
+        let (cadence, depth) = match (cut, resident) {
+            (true, false) => (Cadence::BlockChunk, 2.min(nest.count(Cadence::BlockChunk))),
+            (true, true) => (Cadence::Chunk, nest.chunks()),
+            (false, _) => (Cadence::Once, 1),
+        };
+        let part = BufferSpec {
+            role: BufferRole::Weight { stage, tensor },
+            cadence,
+            depth,
+            slices: m.pn,
+            copies: 1,
+            slot_bytes: extents.weight_slot_bytes,
+            spread: 1,
+        };
+        self.list.push(part);
+        if self.roles.k_cut[stage] && nest.chunks() > 1 {
+            let depth = if nest.order == LoopOrder::ChunkOuter { self.block_depth() } else { 2 };
+            self.list.push(BufferSpec {
+                role: BufferRole::Partial { stage },
+                cadence: Cadence::Token,
                 depth,
-                slices: m.pn,
-                copies: 1,
-                slot_bytes: extents[s].weight_slot_bytes,
-                spread: 1,
-            });
-            if roles.k_cut[s] && nest.chunks() > 1 {
-                let rows = extents[s].row_grain * nest.token_rows.div_ceil(extents[s].row_grain).div_ceil(m.pm);
-                list.push(BufferSpec {
-                    role: BufferRole::Partial { stage: s },
-                    cadence: Cadence::Token,
-                    depth: if nest.order == LoopOrder::ChunkOuter { nest.block_tokens + slack } else { 2 },
-                    slices: m.pm * m.pn,
-                    copies: 1,
-                    slot_bytes: rows.min(nest.token_rows) * extents[s].columns_per_pcu * 4,
-                    spread: 1,
-                });
-            }
-        }
-        if graph.leaves_section(stage.output) {
-            let slices = mapping.pm();
-            let slot_bytes = nest.token_rows.div_ceil(slices) * width(stage.output) * graph.dtype(stage.output).bytes();
-            list.push(BufferSpec {
-                role: BufferRole::Store { tensor: stage.output, stage: s },
-                cadence: StageRoles::tensor_cadence(graph, nest, stage.output),
-                depth: 2 + slots_in_flight(chip, slot_bytes * slices),
-                slices,
-                copies: 1,
-                slot_bytes,
-                spread: match mapping {
-                    Mapping::Gemm(_) => 1,
-                    Mapping::Simd(m) => m.pn.div_ceil(chip.pmu.write_ports),
-                },
+                slices: m.pm * m.pn,
+                slot_bytes: self.slice_rows(m.pm, extents) * extents.columns_per_pcu * 4,
+                ..part
             });
         }
     }
-    list
+
+    fn stores(&mut self, stage: usize, mapping: &Mapping) {
+        let tensor = self.graph.stages[stage].output;
+        if !self.graph.leaves_section(tensor) {
+            return;
+        }
+        let slices = mapping.pm();
+        let row_bytes = self.width(tensor) * self.graph.dtype(tensor).bytes();
+        let slot_bytes = self.nest.token_rows.div_ceil(slices) * row_bytes;
+        self.list.push(BufferSpec {
+            role: BufferRole::Store { tensor, stage },
+            cadence: StageRoles::tensor_cadence(self.graph, self.nest, tensor),
+            depth: 2 + slots_in_flight(self.chip, slot_bytes * slices),
+            slices,
+            copies: 1,
+            slot_bytes,
+            spread: match mapping {
+                Mapping::Gemm(_) => 1,
+                Mapping::Simd(m) => m.pn.div_ceil(self.chip.pmu.write_ports),
+            },
+        });
+    }
 }
 
 /// Slots more that hide the latency of off-chip memory: what its fastest tier moves in that time.

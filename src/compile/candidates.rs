@@ -38,6 +38,9 @@ struct Base {
     extents: StageExtents,
 }
 
+/// Columns and K rows of a weight that a chunk uses.
+type WeightRange = (Range<u64>, Range<u64>);
+
 /// What fixes the bases of a stage: weight, functions in its tail, and the cut of its weight.
 type BaseKey = (TensorId, usize, Option<(CutOf, u64)>);
 
@@ -127,7 +130,7 @@ impl<'a> StageBases<'a> {
     }
 
     /// Columns and K rows of a stage's weight in each chunk, and whether columns repeat.
-    fn chunk_ranges(&self, stage: usize) -> (Vec<(Range<u64>, Range<u64>)>, bool) {
+    fn chunk_ranges(&self, stage: usize) -> (Vec<WeightRange>, bool) {
         let Some(weight) = self.graph.stages[stage].weight else { return (Vec::new(), true) };
         let tensor = &self.graph.workload.tensors[weight];
         let (n, k) = (0..tensor.columns, 0..tensor.rows);
@@ -247,7 +250,7 @@ impl<'a> StageBases<'a> {
         shape: &SystolicShape,
         rows_on_lanes: bool,
         pn: u64,
-        ranges: &[(Range<u64>, Range<u64>)],
+        ranges: &[WeightRange],
     ) -> Base {
         let mapping = GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, aligned: false };
         if let Some(mask) = self.graph.mask(stage)

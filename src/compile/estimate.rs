@@ -15,6 +15,8 @@ use super::section_graph::SectionGraph;
 pub struct Estimate {
     /// Cycles, launch included.
     pub cycles: u64,
+    /// What plans are compared by: cycles, and a little for every off-chip byte.
+    pub score: u64,
     /// Cycles the busiest stage or port works: the time that links must keep up with.
     pub busy_cycles: u64,
     /// Off-chip bytes read.
@@ -78,6 +80,10 @@ pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) ->
 /// Share of the shorter of computing and moving that is taken not to overlap: of plans bound by the one, those with
 /// less of the other are better.
 const UNHIDDEN: f64 = 0.03;
+
+/// Price of an off-chip byte, as a share of the time it takes: of plans about as fast, the one that moves less is
+/// taken (it costs less energy, and the estimate is no finer).
+const BYTE_PRICE: f64 = 0.1;
 
 /// Cycles to hand a token from stage to stage: skew and drain of an array, and a walk across part of the grid.
 /// Deep buffers hide most of it; charging it keeps the search from tokens too small to be worth their hand-over.
@@ -219,8 +225,10 @@ pub fn estimate(
     let read_time = reads as f64 / rate + tail;
     let off_chip = (memory + firing).max(read_time);
     let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + UNHIDDEN * compute.min(off_chip);
+    let score = cycles + BYTE_PRICE * memory;
     Estimate {
         cycles: cycles.min(1e18) as u64,
+        score: score.min(1e18) as u64,
         busy_cycles: slowest.min(1e18) as u64,
         read_bytes: reads,
         write_bytes: writes,

@@ -93,7 +93,7 @@ impl Fabric {
     }
 
     /// Number of resources.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.end as usize
     }
 

@@ -129,10 +129,7 @@ impl<'a> FlowBuilder<'a> {
                 (bytes.div_ceil(flit), 1)
             }
             FlowKind::Copy { home } => {
-                let tensor = match self.buffers[home].spec.role {
-                    BufferRole::Home { tensor, .. } => tensor,
-                    _ => return 0.0,
-                };
+                let BufferRole::Home { tensor, .. } = self.buffers[home].spec.role else { return 0.0 };
                 let bytes = slot_bytes(self.graph, nest, tensor, nest.step(Cadence::Firing, 0));
                 (bytes.div_ceil(flit), nest.count(Cadence::Firing))
             }
@@ -198,7 +195,10 @@ impl<'a> FlowBuilder<'a> {
         let head = s.pcu(0, i, j * chain);
         let sink = [(self.fabric.pcu_in(head, operand), self.pcu_site(head))];
         for p in first..last {
-            let source = self.read_end(&piece.parts[p as usize]);
+            // Neighbours take turns on the part's read ports.
+            let part = &piece.parts[p as usize];
+            let read_port = (part.read_port + j) % self.chip.pmu.read_ports;
+            let source = self.read_end(&Part { read_port, ..*part });
             self.add(kind, Amount::Activations, (1, last - first), source, &sink);
         }
         if operand > 0 {
@@ -245,7 +245,7 @@ impl<'a> FlowBuilder<'a> {
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
                 let (first, last) = (i * slices / pm, ((i + 1) * slices).div_ceil(pm));
                 for slice in first..last {
-                    self.into_piece(
+                    self.fill_piece(
                         FlowKind::Emit { stage, bundle: b },
                         Amount::ResultBytes,
                         (1, last - first),
@@ -264,7 +264,7 @@ impl<'a> FlowBuilder<'a> {
     }
 
     /// One flow for each part of a slice, to that part of every copy.
-    fn into_piece(
+    fn fill_piece(
         &mut self,
         kind: FlowKind,
         amount: Amount,
@@ -305,7 +305,7 @@ impl<'a> FlowBuilder<'a> {
                 let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
                 for part in &piece.parts {
                     let share = (part.banks, banks * buffer.spec.slices);
-                    self.into_piece(
+                    self.fill_piece(
                         FlowKind::Copy { home },
                         Amount::SlotBytes,
                         share,
@@ -340,7 +340,7 @@ impl<'a> FlowBuilder<'a> {
                             self.drain(stream, share, buffer.piece(0, slice), ag);
                         } else {
                             let kind = FlowKind::Fill { stream, buffer: index };
-                            self.into_piece(kind, Amount::SlotBytes, share, ag, buffer, slice);
+                            self.fill_piece(kind, Amount::SlotBytes, share, ag, buffer, slice);
                         }
                     }
                 }

@@ -35,7 +35,7 @@ pub struct Unplannable {
 pub struct Spans<'a> {
     operators: usize,
     /// First operator, and one past the last.
-    spans: Vec<(usize, usize)>,
+    runs: Vec<(usize, usize)>,
     planned: Vec<Option<Planned<'a>>>,
 }
 
@@ -64,14 +64,13 @@ impl<'a> Spans<'a> {
                 return Err(Unplannable { operator: operators[from], reason });
             }
         }
-        Ok(Self { operators: n, spans, planned: planned.into_iter().map(Result::ok).collect() })
+        Ok(Self { operators: n, runs: spans, planned: planned.into_iter().map(Result::ok).collect() })
     }
 
     /// One operator a section.
     pub fn kernel_by_kernel(&self) -> Vec<&Planned<'a>> {
-        let mut singles: Vec<usize> =
-            (0..self.spans.len()).filter(|&i| self.spans[i].1 - self.spans[i].0 == 1).collect();
-        singles.sort_by_key(|&i| self.spans[i]);
+        let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&i| self.runs[i].1 - self.runs[i].0 == 1).collect();
+        singles.sort_by_key(|&i| self.runs[i]);
         singles.into_iter().filter_map(|i| self.planned[i].as_ref()).collect()
     }
 
@@ -82,10 +81,10 @@ impl<'a> Spans<'a> {
         // least[i]: cycles of the first i operators, and the span that ends there.
         let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); n + 1];
         least[0].0 = 0;
-        let mut order: Vec<usize> = (0..self.spans.len()).collect();
-        order.sort_by_key(|&i| (self.spans[i].1, self.spans[i].0));
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        order.sort_by_key(|&i| (self.runs[i].1, self.runs[i].0));
         for index in order {
-            let (from, to) = self.spans[index];
+            let (from, to) = self.runs[index];
             if let Some(section) = &self.planned[index] {
                 let cycles = least[from].0.saturating_add(section.plan.estimate.cycles);
                 if cycles < least[to].0 {
@@ -98,7 +97,7 @@ impl<'a> Spans<'a> {
         while at > 0 {
             let index = least[at].1;
             chosen.push(index);
-            at = self.spans[index].0;
+            at = self.runs[index].0;
         }
         chosen.reverse();
         chosen.into_iter().filter_map(|i| self.planned[i].as_ref()).collect()

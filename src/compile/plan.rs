@@ -66,13 +66,13 @@ pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &Bas
             .collect();
         least_banks = found.iter().map(|s| s.least_banks).fold(least_banks, u64::min);
         // The first of equals, so that the order of threads does not matter.
-        best = found.into_iter().filter_map(|s| s.best).min_by_key(|best| best.estimate.cycles);
+        best = found.into_iter().filter_map(|s| s.best).min_by_key(|best| best.estimate.score);
         if best.is_some() {
             break;
         }
     }
     if let Some(best) = best {
-        return Ok(search_result(chip, graph, best));
+        return Ok(search_result(chip, graph, &best));
     }
     if least_banks == u64::MAX {
         let least = (0..graph.stages.len())
@@ -227,7 +227,7 @@ impl Search<'_> {
             }
             fits_at_all = true;
             let estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
-            if self.best.as_ref().is_none_or(|best| estimate.cycles < best.estimate.cycles) {
+            if self.best.as_ref().is_none_or(|best| estimate.score < best.estimate.score) {
                 self.best = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
             }
         }
@@ -277,7 +277,7 @@ fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) 
 }
 
 /// Works the best candidate out in full: exact work tables, and buffers from them.
-fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: Best) -> SectionPlan {
+fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: &Best) -> SectionPlan {
     let roles = StageRoles::new(graph, &best.nest);
     let bases = StageBases::without_splits(chip, graph, best.nest.chunking);
     let mappings: Vec<Mapping> = best.picked.iter().map(|c| c.mapping).collect();

@@ -1,8 +1,8 @@
 //! Routing: a static multicast tree over real links for every flow.
 //!
 //! Every flow first gets the cheapest of a few trees with a straight trunk. Links that would then be too full are
-//! negotiated (PathFinder, McMurchie and Ebeling, FPGA'95): the flows over them are taken out and grown again sink by
-//! sink along cheapest paths, where a full link costs more each round.
+//! negotiated (after `McMurchie` and Ebeling, FPGA'95): the flows over them are taken out and grown again
+//! sink by sink along cheapest paths, where a full link costs more each round.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -132,15 +132,10 @@ impl<'a> SectionGraph<'a> {
             .iter()
             .filter_map(|&tensor| {
                 let producer = self.producer(tensor);
-                match (producer == from, producer) {
-                    (true, None) => Some(1),
-                    (true, Some(_)) => Some(1),
-                    (false, None) => None,
-                    (false, Some(p)) => match self.distance(from, p) {
-                        0 => None,
-                        d => Some(d + 1),
-                    },
+                if producer == from {
+                    return Some(1);
                 }
+                producer.map(|p| self.distance(from, p)).filter(|&d| d > 0).map(|d| d + 1)
             })
             .max();
         longest.unwrap_or(0)

@@ -574,10 +574,10 @@ impl<'a> Engine<'a> {
 
     fn serve(&mut self, tier: usize, now: Ticks) {
         self.tiers[tier].scheduled = false;
-        if let Some(Served { transfer, first, last, done_at }) = self.tiers[tier].serve(now) {
-            if first || last {
-                self.queue.push(Reverse((done_at, Event::Arrive(transfer.stream, transfer.slot, first, last))));
-            }
+        if let Some(Served { transfer, first, last, done_at }) = self.tiers[tier].serve(now)
+            && (first || last)
+        {
+            self.queue.push(Reverse((done_at, Event::Arrive(transfer.stream, transfer.slot, first, last))));
         }
         self.schedule_tier(tier, now);
     }

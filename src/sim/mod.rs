@@ -46,7 +46,7 @@ pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration,
                 stop = StopReason::Limit(format!(
                     "section `{}` was stopped after {MOST_EVENTS} events at cycle {}: use `--fidelity bound`, or smaller dimensions",
                     section.name, run.cycles
-                ))
+                ));
             }
         }
         break;

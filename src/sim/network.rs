@@ -43,16 +43,16 @@ impl FlitCounts {
 impl Network {
     /// All resources idle.
     pub fn new(fabric: &Fabric, flows: &[Flow]) -> Self {
-        let mut sharers = vec![0; fabric.len()];
+        let mut sharers = vec![0; fabric.count()];
         for &resource in flows.iter().flat_map(|f| &f.route) {
             sharers[resource as usize] += 1;
         }
-        let resources = 0..fabric.len() as Resource;
+        let resources = 0..fabric.count() as Resource;
         Self {
-            free: vec![0; fabric.len()],
+            free: vec![0; fabric.count()],
             sharers,
             flit_ticks: resources.clone().map(|r| cycles(fabric.cycles_per_flit(r))).collect(),
-            flits: vec![0; fabric.len()],
+            flits: vec![0; fabric.count()],
             kinds: resources.map(|r| fabric.kind(r)).collect(),
         }
     }
