@@ -97,7 +97,7 @@ impl<'a> Engine<'a> {
             filling: vec![Vec::new(); streams],
             streams: vec![StreamBytes::default(); streams],
             tiers: TierServer::all(chip, streams),
-            network: Network::new(fabric, &section.flows),
+            network: Network::new(chip, fabric, &section.flows),
             flits: FlitCounts::default(),
             queue: BinaryHeap::new(),
             end: 0,
