@@ -19,7 +19,7 @@ use super::buffer::BufferState;
 use super::memory::{Served, TierServer, Transfer};
 use super::network::{FlitCounts, Network};
 use super::run::{SectionRun, Stopped, StreamBytes};
-use super::time::{Ticks, cycles, to_cycles};
+use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 use super::transfer::transfer_bytes;
 
 /// Events after which a run is ended as too long.
@@ -97,7 +97,7 @@ impl<'a> Engine<'a> {
             filling: vec![Vec::new(); streams],
             streams: vec![StreamBytes::default(); streams],
             tiers: TierServer::all(chip, streams),
-            network: Network::new(chip, fabric, &section.flows),
+            network: Network::new(chip, fabric),
             flits: FlitCounts::default(),
             queue: BinaryHeap::new(),
             end: 0,
@@ -231,15 +231,16 @@ impl<'a> Engine<'a> {
             work.flits(Amount::Weights, at.chunk, bundle, rows),
             work.flits(Amount::Partials, at.chunk, bundle, rows),
         ];
+        let pace = cycles(occupied);
         for &f in &actor.feeds {
             let flow = &self.section.flows[f];
             let base = if flow.amount == Amount::Weights { amounts[1] } else { amounts[0] };
-            end = end.max(self.network.send(flow, shared(base, flow.share), now, &mut self.flits));
+            end = end.max(self.network.send(flow, shared(base, flow.share), now, pace, &mut self.flits));
         }
         if k_cut && at.chunk > 0 {
             for &f in &actor.partial_reads {
                 let flow = &self.section.flows[f];
-                end = end.max(self.network.send(flow, shared(amounts[2], flow.share), now, &mut self.flits));
+                end = end.max(self.network.send(flow, shared(amounts[2], flow.share), now, pace, &mut self.flits));
             }
         }
         if bundle == 0 {
@@ -298,13 +299,15 @@ impl<'a> Engine<'a> {
             let base = work.flits(Amount::ResultBytes, at.chunk, bundle, rows);
             for &f in &self.actors[index].results {
                 let flow = &self.section.flows[f];
-                through = through.max(self.network.send(flow, shared(base, flow.share), now, &mut self.flits));
+                through =
+                    through.max(self.network.send(flow, shared(base, flow.share), now, end - now, &mut self.flits));
             }
         } else {
             let base = work.flits(Amount::Partials, at.chunk, bundle, rows);
             for &f in &self.actors[index].partial_writes {
                 let flow = &self.section.flows[f];
-                through = through.max(self.network.send(flow, shared(base, flow.share), now, &mut self.flits));
+                through =
+                    through.max(self.network.send(flow, shared(base, flow.share), now, end - now, &mut self.flits));
             }
         }
         let drained = cycles(work.drain_cycles());
@@ -340,7 +343,7 @@ impl<'a> Engine<'a> {
         let mut through = now;
         for &f in &self.actors[index].feeds {
             let flow = &self.section.flows[f];
-            through = through.max(self.network.send(flow, shared(flits, flow.share), now, &mut self.flits));
+            through = through.max(self.network.send(flow, shared(flits, flow.share), now, 0, &mut self.flits));
         }
         let actor = &mut self.actors[index];
         let hops = actor.feed_hops;
@@ -409,7 +412,7 @@ impl<'a> Engine<'a> {
         }
         if first {
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            let through = self.send_stream(index, payload, now);
+            let through = self.send_stream(index, stream, payload, now);
             self.filling[stream].push((slot, now, through));
         }
         if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
@@ -429,12 +432,14 @@ impl<'a> Engine<'a> {
     }
 
     /// Sends a stream's slot between its address generators and PMUs.
-    fn send_stream(&mut self, index: usize, bytes: u64, now: Ticks) -> Ticks {
+    fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, now: Ticks) -> Ticks {
         let flits = self.flits_of(bytes);
+        // Memory sets the pace.
+        let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(bytes, TICKS_PER_CYCLE);
         let mut through = now;
         for &f in &self.actors[index].feeds {
             let flow = &self.section.flows[f];
-            through = through.max(self.network.send(flow, shared(flits, flow.share), now, &mut self.flits));
+            through = through.max(self.network.send(flow, shared(flits, flow.share), now, pace, &mut self.flits));
         }
         through
     }
@@ -443,7 +448,7 @@ impl<'a> Engine<'a> {
         let at = self.step(&self.actors[index]);
         let slot = self.actors[index].next;
         let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        let through = self.send_stream(index, payload, now);
+        let through = self.send_stream(index, stream, payload, now);
         let actor = &mut self.actors[index];
         actor.next += 1;
         actor.free_at = now;

@@ -1,4 +1,4 @@
-//! Links and ports as servers: one flit a cycle each, shared by the flows whose routes cross them.
+//! Links and ports: one flit a cycle each, shared by the streams that cross them.
 
 use crate::arch::Chip;
 use crate::compile::{Fabric, Flow, Resource, ResourceKind};
@@ -10,8 +10,8 @@ use super::time::{Ticks, cycles};
 pub struct Network {
     /// When each resource has served all it was given.
     free: Vec<Ticks>,
-    /// Flows over each resource.
-    sharers: Vec<u32>,
+    /// Streams under way over each resource that take a notable part of it.
+    active: Vec<Active>,
     /// Ticks a flit takes.
     flit_ticks: Vec<Ticks>,
     /// Flits moved.
@@ -20,6 +20,81 @@ pub struct Network {
     /// Ticks between flits of one flow over a link: a FIFO returns its credit after a hop there and a hop back.
     credit_ticks: Ticks,
 }
+
+/// Streams under way over one resource that end at about the same time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Group {
+    until: Ticks,
+    /// How many they are.
+    streams: u32,
+    /// Their part of the resource, of [`WHOLE`].
+    rate: u32,
+}
+
+/// Groups of streams that a resource remembers apart.
+const MOST_GROUPS: usize = 4;
+
+/// The streams under way over one resource; kept in place, because every send looks at every resource on its way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Active {
+    count: usize,
+    groups: [Group; MOST_GROUPS],
+}
+
+/// What a new stream meets at a resource.
+struct Meeting {
+    /// Streams, itself included.
+    streams: u64,
+    /// Rate that the others take, of [`WHOLE`].
+    taken: u64,
+    /// Ticks of work that the others still have.
+    before: Ticks,
+}
+
+impl Active {
+    /// Forgets what has ended by `at`, and sums up the rest.
+    fn meet(&mut self, at: Ticks) -> Meeting {
+        let mut meeting = Meeting { streams: 1, taken: 0, before: 0 };
+        let mut kept = 0;
+        for i in 0..self.count {
+            let group = self.groups[i];
+            if group.until > at {
+                meeting.streams += u64::from(group.streams);
+                meeting.taken += u64::from(group.rate);
+                meeting.before += u64::from(group.rate) * (group.until - at) / WHOLE;
+                self.groups[kept] = group;
+                kept += 1;
+            }
+        }
+        self.count = kept;
+        meeting
+    }
+
+    /// Adds a stream, to others that end at about the same time where there are any or no group is free. Rates and
+    /// what is still to be moved stay what they were.
+    fn join(&mut self, at: Ticks, until: Ticks, rate: u64) {
+        let full = self.count == MOST_GROUPS;
+        let nearest = self.groups[..self.count].iter_mut().min_by_key(|group| group.until.abs_diff(until));
+        match nearest {
+            Some(group) if full || group.until.abs_diff(until) <= (until - at) / 16 => {
+                let sum = u64::from(group.rate) + rate;
+                let volume = u64::from(group.rate) * (group.until - at) + rate * (until - at);
+                group.streams += 1;
+                group.rate = sum as u32;
+                group.until = at + volume.div_ceil(sum);
+            }
+            _ => {
+                self.groups[self.count] = Group { until, streams: 1, rate: rate as u32 };
+                self.count += 1;
+            }
+        }
+    }
+}
+
+/// All of a resource's rate.
+const WHOLE: u64 = 1 << 16;
+/// Streams with less than this are not remembered: a 256th.
+const NOTABLE: u64 = WHOLE / 256;
 
 /// What flows have moved so far, in flits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,15 +120,11 @@ impl FlitCounts {
 
 impl Network {
     /// All resources idle.
-    pub fn new(chip: &Chip, fabric: &Fabric, flows: &[Flow]) -> Self {
-        let mut sharers = vec![0; fabric.count()];
-        for &resource in flows.iter().flat_map(|f| &f.route) {
-            sharers[resource as usize] += 1;
-        }
+    pub fn new(chip: &Chip, fabric: &Fabric) -> Self {
         let resources = 0..fabric.count() as Resource;
         Self {
             free: vec![0; fabric.count()],
-            sharers,
+            active: vec![Active::default(); fabric.count()],
             flit_ticks: resources.clone().map(|r| cycles(fabric.cycles_per_flit(r))).collect(),
             flits: vec![0; fabric.count()],
             kinds: resources.map(|r| fabric.kind(r)).collect(),
@@ -61,26 +132,34 @@ impl Network {
         }
     }
 
-    /// Sends `flits` along a flow from time `at` on; the time when the slowest link or port of its tree has passed
-    /// them, hops not counted.
+    /// Sends `flits` along a flow from time `at` on, at the earliest spread over `pace` ticks (the time its source or its
+    /// receiver needs anyway); the time when the slowest link or port of its tree has passed them, hops not counted.
     ///
-    /// A resource works through what it was given in order of arrival, but serves its flows packet by packet in turn,
-    /// so that a flow never waits for more than its own flits times the flows that share the resource.
-    pub fn send(&mut self, flow: &Flow, flits: u64, at: Ticks, counts: &mut FlitCounts) -> Ticks {
+    /// Resources are shared as by packets in turn: a stream gets what the others leave, and never less than an equal
+    /// part; nor does it wait for more than what the others still have to move.
+    pub fn send(&mut self, flow: &Flow, flits: u64, at: Ticks, pace: Ticks, counts: &mut FlitCounts) -> Ticks {
         if flits == 0 {
             return at;
         }
-        let mut done = if flow.links > 0 { at + flits * self.credit_ticks } else { at };
+        let mut duration = if flow.links > 0 { pace.max(flits * self.credit_ticks) } else { pace };
         for &resource in &flow.route {
             let r = resource as usize;
             let own = flits * self.flit_ticks[r];
             self.free[r] = self.free[r].max(at) + own;
             self.flits[r] += flits;
-            let fair = at + own * Ticks::from(self.sharers[r]);
-            done = done.max(self.free[r].min(fair));
+            let met = self.active[r].meet(at);
+            let left = WHOLE.saturating_sub(met.taken).max(WHOLE / met.streams);
+            duration = duration.max((own * WHOLE / left).min(own + met.before));
+        }
+        for &resource in &flow.route {
+            let r = resource as usize;
+            let rate = (flits * self.flit_ticks[r] * WHOLE).div_ceil(duration);
+            if rate >= NOTABLE {
+                self.active[r].join(at, at + duration, rate);
+            }
         }
         counts.add(flow, flits);
-        done
+        at + duration
     }
 
     /// Counts flits without giving them a time.
