@@ -63,11 +63,12 @@ pub fn unplaceable(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) ->
 pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Vec<String> {
     let repeated: Vec<Stream> =
         streams(graph, &plan.nest, &plan.buffers).into_iter().filter(|s| s.passes > 1).collect();
-    if repeated.is_empty() {
-        return Vec::new();
-    }
     let workload = graph.workload;
     let names: Vec<&str> = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
+    let mut notes = both_ways(graph, &names.join("+"));
+    if repeated.is_empty() {
+        return notes;
+    }
     let moved: Vec<String> = repeated
         .iter()
         .map(|s| format!("`{}` ({:.1} MiB) {} times", workload.tensors[s.tensor].name, mib(s.tensor_bytes), s.passes))
@@ -75,7 +76,7 @@ pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> 
     let nest = &plan.nest;
     let once = sram_to_read_once(chip, graph, plan);
     let weights: u64 = graph.stages.iter().filter_map(|s| s.weight).map(|w| workload.tensors[w].stored_bytes()).sum();
-    vec![format!(
+    notes.push(format!(
         "section `{}` reads {}: keeping activations and fp32 partial sums of all {} rows beside two weight chunks needs \
          {:.1} MiB, keeping all weights {:.1} MiB, and {} has {:.1} MiB; {} rows at a time fit",
         names.join("+"),
@@ -86,7 +87,21 @@ pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> 
         chip.name,
         mib(chip.sram_bytes()),
         (nest.block_tokens * nest.token_rows).min(nest.rows),
-    )]
+    ));
+    notes
+}
+
+/// A sentence on every tensor that comes once as activations, token by token, and once as the weights of a GEMM.
+fn both_ways(graph: &SectionGraph<'_>, section: &str) -> Vec<String> {
+    let weights: Vec<_> = graph.stages.iter().filter_map(|stage| stage.weight).collect();
+    let mut tensors: Vec<_> = graph.stages.iter().flat_map(|stage| &stage.activations).copied().collect();
+    tensors.retain(|tensor| weights.contains(tensor));
+    tensors.sort_unstable();
+    tensors.dedup();
+    let name = |tensor| &graph.workload.tensors[tensor].name;
+    let sentence =
+        |t| format!("section `{section}` reads `{}` 2 times: as activations and as the weights of a GEMM", name(t));
+    tensors.into_iter().map(sentence).collect()
 }
 
 /// PMU bytes the same plan would take with every row in one block.

@@ -2,3 +2,5 @@
 
 mod architecture;
 mod cli;
+mod laws;
+mod random;
