@@ -11,8 +11,10 @@ use super::mapping::Mapping;
 pub struct Candidate {
     /// PCUs it takes.
     pub pcus: u64,
-    /// Cycles its busiest PCU works over the whole section.
+    /// Cycles of the whole section that this mapping needs: those its busiest PCU works, times `stretch`.
     pub cycles: u64,
+    /// The stage works in one of this many chunks only (its part of the section's time is so much shorter).
+    pub stretch: u64,
     /// The mapping.
     pub mapping: Mapping,
     /// Sizes its buffers follow.
@@ -24,17 +26,24 @@ pub struct Candidate {
 pub struct StageCandidates(Vec<Candidate>);
 
 impl StageCandidates {
-    /// Keeps the candidates that no other beats in both PCUs and cycles.
-    pub fn pareto(mut all: Vec<Candidate>) -> Self {
-        // Stable, so that of equals the first offered is kept.
-        all.sort_by_key(|c| (c.pcus, c.cycles));
+    /// Keeps the candidates that no other beats in both PCUs and cycles; of equals the first.
+    pub fn pareto(all: &[Candidate]) -> Self {
+        let most = all.iter().map(|c| c.pcus).max().unwrap_or(0) as usize;
+        // The fastest candidate of each number of PCUs: no sort of thousands for a handful that stay.
+        let mut fastest: Vec<Option<&Candidate>> = vec![None; most + 1];
+        for candidate in all {
+            let slot = &mut fastest[candidate.pcus as usize];
+            if slot.is_none_or(|c| candidate.cycles < c.cycles) {
+                *slot = Some(candidate);
+            }
+        }
         let mut least = u64::MAX;
-        all.retain(|c| {
+        let faster = |c: &&Candidate| {
             let keeps = c.cycles < least;
             least = least.min(c.cycles);
             keeps
-        });
-        Self(all)
+        };
+        Self(fastest.into_iter().flatten().filter(faster).copied().collect())
     }
 
     /// The cheapest candidate that needs at most `cycles`.
@@ -87,7 +96,7 @@ mod tests {
 
     fn candidate(pcus: u64, cycles: u64) -> Candidate {
         let mapping = Mapping::Simd(SimdMapping { pm: pcus, pn: 1, chain: 1, passes: 1 });
-        Candidate { pcus, cycles, mapping, extents: StageExtents::default() }
+        Candidate { pcus, cycles, stretch: 1, mapping, extents: StageExtents::default() }
     }
 
     #[test]
@@ -105,7 +114,7 @@ mod tests {
         ) {
             let sets: Vec<_> = stages
                 .iter()
-                .map(|s| StageCandidates::pareto(s.iter().map(|&(p, c)| candidate(p, c)).collect()))
+                .map(|s| StageCandidates::pareto(&s.iter().map(|&(p, c)| candidate(p, c)).collect::<Vec<_>>()))
                 .collect();
             let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
             let mut best = None;

@@ -12,14 +12,15 @@ use super::plan::SectionPlan;
 use super::section_graph::SectionGraph;
 use super::work::StageWork;
 
-/// Places and routes a plan; `None` when its buffers find no banks, or its streams no address generators.
+/// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
+/// works. `None` when its buffers find no banks, or its streams no address generators.
 pub fn assemble(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
     plan: &SectionPlan,
     tiers: &[TierId],
-) -> Option<Section> {
+) -> Option<(Section, f64)> {
     let work: Vec<StageWork> = (0..graph.stages.len())
         .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
         .collect();
@@ -52,7 +53,7 @@ pub fn assemble(
         &streams,
         plan.estimate.busy_cycles,
     );
-    let (flows, _) = builder.build();
+    let (flows, fullest) = builder.build();
     let mut used = vec![false; chip.grid.pmus.len()];
     let (mut banks, mut payload_bytes) = (0, 0);
     for buffer in &buffers {
@@ -67,7 +68,7 @@ pub fn assemble(
     let sram_bytes = banks * chip.pmu.bank_bytes();
     let workload = graph.workload;
     let name = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect::<Vec<_>>().join("+");
-    Some(Section {
+    let section = Section {
         name,
         operators: graph.operators.clone(),
         nest: plan.nest,
@@ -79,7 +80,8 @@ pub fn assemble(
         sram_bytes,
         sram_bank_loss_bytes: sram_bytes - payload_bytes.min(sram_bytes),
         estimated_cycles: plan.estimate.cycles,
-    })
+    };
+    Some((section, fullest))
 }
 
 /// Gives every stream its address generators: one each, then by bytes until a tier's rate is covered twice over.

@@ -322,6 +322,7 @@ pub fn stage_candidates(
     if graph.stages[stage].weight.is_none() {
         return simd_candidates(chip, graph, nest, roles, stage);
     }
+    let stretch = stretch(nest, roles, stage, false);
     let full_tokens = graph.rows / nest.token_rows;
     let last_rows = graph.rows % nest.token_rows;
     let mut list = Vec::new();
@@ -343,14 +344,22 @@ pub fn stage_candidates(
                 let Base { rows_on_lanes, pn, share, aligned, .. } = **base;
                 list.push(Candidate {
                     pcus,
-                    cycles: each.saturating_mul(passes),
+                    cycles: each.saturating_mul(passes).saturating_mul(stretch),
+                    stretch,
                     mapping: Mapping::Gemm(GemmMapping { rows_on_lanes, pm, pn, share, aligned }),
                     extents: base.extents,
                 });
             }
         }
     }
-    StageCandidates::pareto(list)
+    StageCandidates::pareto(&list)
+}
+
+/// With chunks outermost, a stage off the cut works during the first chunk or the last only, while the others work
+/// in all. A GEMM behind an accumulating stage is left out: it overlaps with the next row block instead.
+fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
+    let off_cut = roles.cadence[stage] == Cadence::Token && nest.order == LoopOrder::ChunkOuter;
+    if off_cut && (simd || !roles.is_late(stage)) { nest.chunks() } else { 1 }
 }
 
 /// Times a SIMD function reads each element: softmax takes the maximum, the sum of exponentials, and the quotient;
@@ -380,6 +389,7 @@ fn simd_candidates(
     };
     let most = chip.pcus() / chain;
     let column_splits = if kind.is_row_wise() { vec![1] } else { useful_splits(width.div_ceil(lanes), most.min(64)) };
+    let stretch = stretch(nest, roles, stage, true);
     let mut list = Vec::new();
     for pm in useful_splits(nest.token_rows, most) {
         for &pn in &column_splits {
@@ -391,11 +401,12 @@ fn simd_candidates(
             let rows = nest.tokens().saturating_mul(nest.token_rows.div_ceil(pm));
             list.push(Candidate {
                 pcus: pm * pn * chain,
-                cycles: rows.saturating_mul(per_chunk * chunks),
+                cycles: rows.saturating_mul(per_chunk * chunks * stretch),
+                stretch,
                 mapping: Mapping::Simd(mapping),
                 extents: StageExtents::default(),
             });
         }
     }
-    StageCandidates::pareto(list)
+    StageCandidates::pareto(&list)
 }

@@ -197,7 +197,7 @@ pub fn estimate(
         // Stages behind an accumulating one get nothing before its last chunk: they overlap with the next row block.
         let most = |late: bool| {
             let stages = picked.iter().enumerate().filter(|(s, _)| roles.is_late(*s) == late);
-            stages.map(|(_, c)| c.cycles).max().unwrap_or(0) as f64
+            stages.map(|(_, c)| c.cycles / c.stretch).max().unwrap_or(0) as f64
         };
         fill += most(true).min(most(false)) / nest.blocks() as f64;
     }

@@ -25,6 +25,7 @@ pub struct FlowBuilder<'a> {
     busy_cycles: f64,
     flows: Vec<Flow>,
     requests: Vec<Request>,
+    mean_rates: Vec<f64>,
 }
 
 /// An end of a flow: a port, and the site its unit stands at.
@@ -45,11 +46,11 @@ impl<'a> FlowBuilder<'a> {
         busy_cycles: u64,
     ) -> Self {
         let busy_cycles = busy_cycles.max(1) as f64;
-        let (flows, requests) = (Vec::new(), Vec::new());
-        Self { chip, graph, nest, fabric, stages, work, buffers, streams, busy_cycles, flows, requests }
+        let (flows, requests, mean_rates) = (Vec::new(), Vec::new(), Vec::new());
+        Self { chip, graph, nest, fabric, stages, work, buffers, streams, busy_cycles, flows, requests, mean_rates }
     }
 
-    /// All flows, and the fullest link's share of the time in which the busiest stage works.
+    /// All flows, and the fullest link's or port's share of the time in which the busiest stage works.
     pub fn build(mut self) -> (Vec<Flow>, f64) {
         for stage in 0..self.stages.len() {
             self.feeds(stage);
@@ -59,13 +60,20 @@ impl<'a> FlowBuilder<'a> {
         }
         self.copies();
         self.off_chip();
-        let (trees, fullest) = Router::new(self.chip, self.fabric).route_all(&self.requests);
+        let trees = Router::new(self.chip, self.fabric).route_all(&self.requests);
         for (flow, tree) in self.flows.iter_mut().zip(trees) {
             flow.links = tree.links.len() as u64;
             // The unit's own switch is a hop too.
             flow.hop_cycles = tree.hop_cycles + self.chip.network.hop_cycles;
             flow.route.extend(tree.links);
         }
+        let mut load = vec![0.0; self.fabric.count()];
+        for (flow, rate) in self.flows.iter().zip(&self.mean_rates) {
+            for &resource in &flow.route {
+                load[resource as usize] += rate * self.fabric.cycles_per_flit(resource) as f64;
+            }
+        }
+        let fullest = load.into_iter().fold(0.0, f64::max);
         (self.flows, fullest)
     }
 
@@ -85,6 +93,7 @@ impl<'a> FlowBuilder<'a> {
         let mean_rate = self.section_flits(kind, amount, share) / self.busy_cycles;
         let rate = mean_rate.max(self.burst_rate(kind, share));
         let sites: Vec<Coordinate> = sinks.iter().map(|s| s.1).collect();
+        self.mean_rates.push(mean_rate);
         self.requests.push(Request { source: source.1, sinks: sites, rate });
         let is_pmu = |end: &End| self.fabric.kind(end.0) == super::fabric::ResourceKind::PmuPort;
         let mut route = vec![source.0];
@@ -195,7 +204,10 @@ impl<'a> FlowBuilder<'a> {
         let head = s.pcu(0, i, j * chain);
         let sink = [(self.fabric.pcu_in(head, operand), self.pcu_site(head))];
         for p in first..last {
-            let source = self.read_end(&piece.parts[p as usize]);
+            // Neighbours take turns on the part's read ports.
+            let part = &piece.parts[p as usize];
+            let read_port = (part.read_port + j) % self.chip.pmu.read_ports;
+            let source = self.read_end(&Part { read_port, ..*part });
             self.add(kind, Amount::Activations, (1, last - first), source, &sink);
         }
         if operand > 0 {

@@ -3,22 +3,74 @@
 use rayon::prelude::*;
 
 use crate::arch::{Chip, TierId};
+use crate::index::Id;
 use crate::workload::{OperatorId, Workload};
 
+use super::assemble::assemble;
 use super::candidates::BaseCache;
+use super::configuration::Section;
+use super::fabric::Fabric;
 use super::plan::{NoPlan, SectionPlan, plan};
 use super::section_graph::SectionGraph;
 
 /// Most operators of one section that the search considers.
 pub const MOST_FUSED: usize = 12;
 
-/// A section that was chosen, with its plan.
+/// A possible section and its plans, best first.
 #[derive(Debug)]
-pub struct Planned<'a> {
+struct Planned<'a> {
+    graph: SectionGraph<'a>,
+    plans: Vec<SectionPlan>,
+    routed: Option<Routed>,
+}
+
+/// A section placed and routed.
+#[derive(Debug)]
+struct Routed {
+    section: Section,
+    /// Which of the plans it is.
+    plan: usize,
+    /// Estimated cycles, what its fullest link or port needs included.
+    cycles: u64,
+}
+
+/// A section that was chosen.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen<'s, 'a> {
     /// Its operators.
-    pub graph: SectionGraph<'a>,
+    pub graph: &'s SectionGraph<'a>,
     /// Its plan.
-    pub plan: SectionPlan,
+    pub plan: &'s SectionPlan,
+    /// It, placed and routed.
+    pub section: &'s Section,
+}
+
+impl Planned<'_> {
+    /// Places and routes plans until one leaves no link or port overfull, and keeps the fastest.
+    fn route(&mut self, chip: &Chip, fabric: &Fabric, tiers: &[TierId]) {
+        if self.routed.is_some() {
+            return;
+        }
+        for (index, plan) in self.plans.iter().enumerate() {
+            let Some((section, fullest)) = assemble(chip, fabric, &self.graph, plan, tiers) else { continue };
+            let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + chip.launch_cycles();
+            let cycles = plan.estimate.cycles.max(crowded);
+            if self.routed.as_ref().is_none_or(|best| cycles < best.cycles) {
+                self.routed = Some(Routed { section, plan: index, cycles });
+            }
+            if cycles == plan.estimate.cycles {
+                break;
+            }
+        }
+    }
+
+    fn cycles(&self) -> u64 {
+        match (&self.routed, self.plans.first()) {
+            (Some(routed), _) => routed.cycles,
+            (None, Some(plan)) => plan.estimate.cycles,
+            (None, None) => u64::MAX,
+        }
+    }
 }
 
 /// An operator that cannot be planned even alone.
@@ -54,8 +106,8 @@ impl<'a> Spans<'a> {
             .par_iter()
             .map(|&(from, to)| {
                 let graph = SectionGraph::new(workload, &operators[from..to], to - from > 1).ok_or(None)?;
-                let plan = plan(chip, &graph, tiers, &cache).map_err(Some)?;
-                Ok(Planned { graph, plan })
+                let plans = plan(chip, &graph, tiers, &cache).map_err(Some)?;
+                Ok(Planned { graph, plans, routed: None })
             })
             .collect();
         for (&(from, to), result) in spans.iter().zip(&planned) {
@@ -67,39 +119,89 @@ impl<'a> Spans<'a> {
         Ok(Self { operators: n, runs: spans, planned: planned.into_iter().map(Result::ok).collect() })
     }
 
-    /// One operator a section.
-    pub fn kernel_by_kernel(&self) -> Vec<&Planned<'a>> {
+    /// One operator a section, placed and routed. An operator index, where placement finds no room.
+    pub fn kernel_by_kernel(&mut self, chip: &Chip, fabric: &Fabric, tiers: &[TierId]) -> Result<Vec<usize>, usize> {
         let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&i| self.runs[i].1 - self.runs[i].0 == 1).collect();
         singles.sort_by_key(|&i| self.runs[i]);
-        singles.into_iter().filter_map(|i| self.planned[i].as_ref()).collect()
+        self.route(&singles, chip, fabric, tiers);
+        match singles.iter().find(|&&i| self.chosen(i).is_none()) {
+            Some(&run) => Err(run),
+            None => Ok(singles),
+        }
     }
 
     /// The partition with the least estimated time: dynamic programming over the places to cut, exact for sections
-    /// of up to [`MOST_FUSED`] operators. Single operators are always candidates.
-    pub fn fused(&self) -> Vec<&Planned<'a>> {
+    /// of up to [`MOST_FUSED`] operators. Single operators are always candidates. Sections of the best partition are
+    /// routed, which may show them slower than estimated; then the search is repeated.
+    pub fn fused(&mut self, chip: &Chip, fabric: &Fabric, tiers: &[TierId]) -> Result<Vec<usize>, usize> {
+        loop {
+            let best = self.best_partition()?;
+            let unrouted: Vec<usize> = best
+                .iter()
+                .copied()
+                .filter(|&i| self.planned[i].as_ref().is_some_and(|p| p.routed.is_none()))
+                .collect();
+            if unrouted.is_empty() {
+                return Ok(best);
+            }
+            self.route(&unrouted, chip, fabric, tiers);
+            for run in unrouted {
+                // What cannot be placed is no candidate.
+                if self.chosen(run).is_none() {
+                    self.planned[run] = None;
+                }
+            }
+        }
+    }
+
+    fn route(&mut self, runs: &[usize], chip: &Chip, fabric: &Fabric, tiers: &[TierId]) {
+        self.planned
+            .par_iter_mut()
+            .enumerate()
+            .filter(|(i, _)| runs.contains(i))
+            .filter_map(|(_, planned)| planned.as_mut())
+            .for_each(|planned| planned.route(chip, fabric, tiers));
+    }
+
+    /// Runs of the partition with the least cycles; the index of a run that nothing covers, if there is none.
+    fn best_partition(&self) -> Result<Vec<usize>, usize> {
         let n = self.operators;
-        // least[i]: cycles of the first i operators, and the span that ends there.
+        // least[i]: cycles of the first i operators, and the run that ends there.
         let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); n + 1];
         least[0].0 = 0;
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by_key(|&i| (self.runs[i].1, self.runs[i].0));
-        for index in order {
+        for &index in &order {
             let (from, to) = self.runs[index];
-            if let Some(section) = &self.planned[index] {
-                let cycles = least[from].0.saturating_add(section.plan.estimate.cycles);
-                if cycles < least[to].0 {
-                    least[to] = (cycles, index);
-                }
+            let Some(section) = &self.planned[index] else { continue };
+            let cycles = least[from].0.saturating_add(section.cycles());
+            if cycles < least[to].0 {
+                least[to] = (cycles, index);
             }
         }
         let mut chosen = Vec::new();
         let mut at = n;
         while at > 0 {
-            let index = least[at].1;
+            let (cycles, index) = least[at];
+            if cycles == u64::MAX {
+                return Err(order.into_iter().find(|&i| self.runs[i] == (at - 1, at)).unwrap_or(0));
+            }
             chosen.push(index);
             at = self.runs[index].0;
         }
         chosen.reverse();
-        chosen.into_iter().filter_map(|i| self.planned[i].as_ref()).collect()
+        Ok(chosen)
+    }
+
+    /// A routed run.
+    pub fn chosen(&self, run: usize) -> Option<Chosen<'_, 'a>> {
+        let planned = self.planned[run].as_ref()?;
+        let routed = planned.routed.as_ref()?;
+        Some(Chosen { graph: &planned.graph, plan: &planned.plans[routed.plan], section: &routed.section })
+    }
+
+    /// The first operator of a run.
+    pub fn first_operator(&self, run: usize) -> OperatorId {
+        OperatorId::from_index(self.runs[run].0)
     }
 }

@@ -35,14 +35,12 @@ pub use section_graph::{SectionGraph, StageSpec};
 pub use tiers::home_tiers;
 pub use work::{StageWork, emits, shared, slot_bytes};
 
-use rayon::prelude::*;
-
-use crate::arch::{Chip, TierId};
+use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::workload::Workload;
 
-use fuse::{Planned, Spans};
+use fuse::{Chosen, Spans};
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]).
 ///
@@ -60,36 +58,23 @@ pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configura
 /// As [`compile`].
 pub fn compile_modes(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Configuration>, Diagnostic> {
     let tiers = home_tiers(chip, workload)?;
-    let spans = Spans::new(chip, workload, &tiers, modes.contains(&Mode::Fused))
+    let mut spans = Spans::new(chip, workload, &tiers, modes.contains(&Mode::Fused))
         .map_err(|failed| notes::unplannable(chip, workload, failed))?;
     let fabric = Fabric::new(chip);
-    modes.par_iter().map(|&mode| configure(chip, workload, &fabric, mode, &spans, &tiers)).collect()
-}
-
-fn configure(
-    chip: &Chip,
-    workload: &Workload,
-    fabric: &Fabric,
-    mode: Mode,
-    spans: &Spans<'_>,
-    tiers: &[TierId],
-) -> Result<Configuration, Diagnostic> {
-    let planned = match mode {
-        Mode::Kbk => spans.kernel_by_kernel(),
-        Mode::Fused => spans.fused(),
-    };
-    let mut notes = Vec::new();
-    for Planned { graph, plan } in &planned {
-        notes.extend(notes::of_section(chip, graph, plan));
+    let mut configurations = Vec::with_capacity(modes.len());
+    for &mode in modes {
+        let runs = match mode {
+            Mode::Kbk => spans.kernel_by_kernel(chip, &fabric, &tiers),
+            Mode::Fused => spans.fused(chip, &fabric, &tiers),
+        }
+        .map_err(|run| notes::unplaceable(chip, workload, spans.first_operator(run)))?;
+        let chosen: Vec<Chosen<'_, '_>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
+        let mut notes: Vec<String> = chosen.iter().flat_map(|c| notes::of_section(chip, c.graph, c.plan)).collect();
+        let sections: Vec<Section> = chosen.iter().map(|c| c.section.clone()).collect();
+        if mode == Mode::Fused && sections.len() > 1 {
+            notes.push(notes::several_sections(chip, workload, &sections));
+        }
+        configurations.push(Configuration { mode, sections, tiers: tiers.clone(), notes });
     }
-    let sections = planned
-        .par_iter()
-        .map(|Planned { graph, plan }| {
-            assemble::assemble(chip, fabric, graph, plan, tiers).ok_or_else(|| notes::unplaceable(chip, graph, plan))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    if mode == Mode::Fused && sections.len() > 1 {
-        notes.push(notes::several_sections(chip, workload, &sections));
-    }
-    Ok(Configuration { mode, sections, tiers: tiers.to_vec(), notes })
+    Ok(configurations)
 }

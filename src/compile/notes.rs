@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::units::MIB;
-use crate::workload::Workload;
+use crate::workload::{OperatorId, Workload};
 
 use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
@@ -44,14 +44,12 @@ pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Dia
     }
 }
 
-/// A plan that placement could not carry out.
-pub fn unplaceable(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Diagnostic {
-    let names: Vec<&str> = graph.operators.iter().map(|&op| graph.workload.operators[op].name.as_str()).collect();
-    let banks: u64 = plan.buffers.iter().map(|b| b.total_banks(chip)).sum();
-    let streams = streams(graph, &plan.nest, &plan.buffers).len();
+/// An operator whose plans placement could not carry out.
+pub fn unplaceable(chip: &Chip, workload: &Workload, operator: OperatorId) -> Diagnostic {
     Diagnostic::new(format!(
-        "section `{}` cannot be placed on {}: it wants {banks} of {} PMU banks and {streams} of {} address generators",
-        names.join("+"),
+        "operator `{}` cannot be placed on {}: its buffers need more of the {} PMU banks than are left whole, or its \
+         streams more than the {} address generators",
+        workload.operators[operator].name,
         chip.name,
         chip.pmus() * chip.pmu.banks,
         chip.grid.ags(),

@@ -45,8 +45,19 @@ pub enum NoPlan {
     Pcus(u64),
 }
 
-/// Finds the best plan of a section. `tiers` is the home of each tensor.
-pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &BaseCache) -> Result<SectionPlan, NoPlan> {
+/// Plans kept for placement to choose from, at most.
+const KEPT: usize = 3;
+/// Plans that score this much worse than the best are not kept.
+const NEAR: f64 = 1.08;
+
+/// Finds the best plans of a section, best first: each is the best of another cut, and all are near the first.
+/// `tiers` is the home of each tensor.
+pub fn plan(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    tiers: &[TierId],
+    cache: &BaseCache,
+) -> Result<Vec<SectionPlan>, NoPlan> {
     for stage in 0..graph.stages.len() {
         let dtype = graph.stage_dtype(stage);
         if chip.macs_per_cycle(dtype).is_none() {
@@ -54,7 +65,7 @@ pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &Bas
         }
     }
     // Very small chunks only where nothing larger fits.
-    let (mut best, mut least_banks) = (None, u64::MAX);
+    let mut least_banks = u64::MAX;
     for counts in [&FEW_CHUNKS[..], &MANY_CHUNKS[..]] {
         let found: Vec<Search<'_>> = chunkings(chip, graph, counts)
             .into_par_iter()
@@ -65,14 +76,15 @@ pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &Bas
             })
             .collect();
         least_banks = found.iter().map(|s| s.least_banks).fold(least_banks, u64::min);
-        // The first of equals, so that the order of threads does not matter.
-        best = found.into_iter().filter_map(|s| s.best).min_by_key(|best| best.estimate.score);
-        if best.is_some() {
-            break;
+        let mut bests: Vec<Best> = found.into_iter().filter_map(|s| s.best).collect();
+        // Stable: of equals the first cut stays first, whatever the threads did.
+        bests.sort_by_key(|best| best.estimate.score);
+        if let Some(first) = bests.first() {
+            let most = first.estimate.score as f64 * NEAR;
+            bests.retain(|best| best.estimate.score as f64 <= most);
+            bests.truncate(KEPT);
+            return Ok(bests.iter().map(|best| search_result(chip, graph, best)).collect());
         }
-    }
-    if let Some(best) = best {
-        return Ok(search_result(chip, graph, &best));
     }
     if least_banks == u64::MAX {
         let least = (0..graph.stages.len())

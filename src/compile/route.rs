@@ -15,6 +15,10 @@ use super::fabric::{Direction, Fabric, Resource};
 const FULL: f64 = 0.9;
 /// Rounds of negotiation.
 const ROUNDS: u32 = 24;
+/// A round is progress if it leaves less than this share of the least overuse so far ...
+const PROGRESS: f64 = 0.95;
+/// ... and negotiation ends after this many rounds in a row without.
+const PATIENCE: u32 = 3;
 /// Flows below this share of a link's rate are not worth rerouting.
 const LIGHT: f64 = 0.01;
 
@@ -90,8 +94,8 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// A tree for every request, and the load of the fullest link.
-    pub fn route_all(mut self, requests: &[Request]) -> (Vec<Tree>, f64) {
+    /// A tree for every request.
+    pub fn route_all(mut self, requests: &[Request]) -> Vec<Tree> {
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by(|&a, &b| requests[b].rate.total_cmp(&requests[a].rate).then(a.cmp(&b)));
         let mut trees: Vec<Vec<Edge>> = vec![Vec::new(); requests.len()];
@@ -99,10 +103,15 @@ impl<'a> Router<'a> {
             trees[r] = self.straight_tree(&requests[r]);
             self.book(&trees[r], requests[r].rate);
         }
+        let (mut least, mut stuck) = (f64::INFINITY, 0);
         for _ in 0..ROUNDS {
-            if !self.negotiate(requests, &order, &mut trees) {
+            let overuse = self.overuse();
+            stuck = if overuse < least * PROGRESS { 0 } else { stuck + 1 };
+            least = least.min(overuse);
+            if overuse == 0.0 || stuck > PATIENCE {
                 break;
             }
+            self.negotiate(requests, &order, &mut trees);
         }
         self.to_links(requests, &order, &trees)
     }
@@ -117,18 +126,19 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Reroutes the flows over full edges once; whether there were any.
-    fn negotiate(&mut self, requests: &[Request], order: &[usize], trees: &mut [Vec<Edge>]) -> bool {
+    /// Flits a cycle beyond what edges should carry, over all edges.
+    fn overuse(&self) -> f64 {
         let capacity = self.capacity();
-        let mut any = false;
+        self.load.iter().map(|load| (load - capacity).max(0.0)).sum()
+    }
+
+    /// Reroutes the flows over full edges once.
+    fn negotiate(&mut self, requests: &[Request], order: &[usize], trees: &mut [Vec<Edge>]) {
+        let capacity = self.capacity();
         for (load, history) in self.load.iter().zip(&mut self.history) {
             if *load > capacity {
                 *history += (load - capacity) / capacity + 0.2;
-                any = true;
             }
-        }
-        if !any {
-            return false;
         }
         for &r in order {
             let request = &requests[r];
@@ -142,7 +152,6 @@ impl<'a> Router<'a> {
             trees[r] = self.grow(request);
             self.book(&trees[r], request.rate);
         }
-        true
     }
 
     fn site(&self, at: Coordinate) -> u32 {
@@ -300,7 +309,7 @@ impl<'a> Router<'a> {
     }
 
     /// Puts every edge of every tree on the emptiest of its parallel links, heavy flows first.
-    fn to_links(&self, requests: &[Request], order: &[usize], trees: &[Vec<Edge>]) -> (Vec<Tree>, f64) {
+    fn to_links(&self, requests: &[Request], order: &[usize], trees: &[Vec<Edge>]) -> Vec<Tree> {
         let lanes = self.fabric.lanes();
         let mut load = vec![0.0; self.load.len() * lanes as usize];
         let mut routed: Vec<Tree> = vec![Tree::default(); requests.len()];
@@ -317,7 +326,7 @@ impl<'a> Router<'a> {
             let hop_cycles = self.depth_cycles(&requests[r], &trees[r]);
             routed[r] = Tree { links, hop_cycles };
         }
-        (routed, load.into_iter().fold(0.0, f64::max))
+        routed
     }
 
     /// Cycles from the source to the farthest sink along the tree.
