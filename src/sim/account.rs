@@ -165,10 +165,10 @@ fn describe(section: &Section, stage: &Stage) -> String {
     let shape = match &stage.mapping {
         Mapping::Gemm(m) => {
             let along = if m.rows_on_lanes { "tokens on lanes" } else { "columns on lanes" };
-            let sharing = if m.share == m.pn {
-                "shared activations".to_owned()
-            } else {
-                format!("activations shared by {}", m.share)
+            let sharing = match m.share {
+                share if share == m.pn => "shared activations".to_owned(),
+                1 => "each column reads its own activations".to_owned(),
+                share => format!("activations shared by {share} columns"),
             };
             format!("{} x {} PCUs, {along}, {sharing}", m.pm, m.pn)
         }

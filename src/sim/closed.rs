@@ -69,7 +69,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         .enumerate()
         .map(|(s, stage)| StageWork::new(chip, &graph, nest, s, stage.mapping, &stage.work))
         .collect();
-    let mut network = Network::new(fabric, &section.flows);
+    let mut network = Network::new(chip, fabric, &section.flows);
     let mut flits = FlitCounts::default();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
     for flow in &section.flows {

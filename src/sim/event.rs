@@ -9,12 +9,12 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, FlowKind, Mapping, Nest, Section, SectionGraph, StageWork, Step, emits,
-    shared, slot_bytes,
+    Amount, BufferRole, Cadence, Fabric, Nest, Section, SectionGraph, StageWork, Step, emits, shared, slot_bytes,
 };
 use crate::index::Id;
 use crate::workload::Workload;
 
+use super::actors::{Actor, ActorKind, Actors};
 use super::buffer::BufferState;
 use super::memory::{Served, TierServer, Transfer};
 use super::network::{FlitCounts, Network};
@@ -39,58 +39,19 @@ enum Event {
     Start(usize),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ActorKind {
-    Bundle { stage: usize, bundle: u64 },
-    Copy { home: usize, operand: usize },
-    Load { stream: usize },
-    Store { stream: usize },
-}
-
-/// A buffer an actor reads.
-#[derive(Debug, Clone, Copy)]
-struct Input {
-    buffer: usize,
-    /// Weights: a firing may start with the first tile and ends after the last has come.
-    by_tile: bool,
-    /// Elementwise: a firing may start with the first vector.
-    by_vector: bool,
-}
-
-#[derive(Debug)]
-struct Actor {
-    kind: ActorKind,
-    cadence: Cadence,
-    count: u64,
-    next: u64,
-    free_at: Ticks,
-    scheduled: bool,
-    inputs: Vec<Input>,
-    outputs: Vec<usize>,
-    feeds: Vec<usize>,
-    results: Vec<usize>,
-    partial_reads: Vec<usize>,
-    partial_writes: Vec<usize>,
-    feed_hops: Ticks,
-    result_hops: Ticks,
-    /// The firing under way: step, end.
-    firing: Option<(Step, Ticks)>,
-    busy_cycles: u64,
-}
-
 /// One section being simulated.
 pub struct Engine<'a> {
     chip: &'a Chip,
-    graph: SectionGraph<'a>,
-    section: &'a Section,
+    pub(super) graph: SectionGraph<'a>,
+    pub(super) section: &'a Section,
     nest: Nest,
     work: Vec<StageWork>,
-    actors: Vec<Actor>,
-    buffers: Vec<BufferState>,
+    pub(super) actors: Vec<Actor>,
+    pub(super) buffers: Vec<BufferState>,
     consumers: Vec<Vec<usize>>,
     producers: Vec<Vec<usize>>,
     stream_actor: Vec<usize>,
-    /// Fills under way of each stream: (slot, first arrival, when its flows are through).
+    /// Transfers under way of each stream: (slot, first arrival, when its flows are through).
     filling: Vec<Vec<(u64, Ticks, Ticks)>>,
     streams: Vec<StreamBytes>,
     tiers: Vec<TierServer>,
@@ -114,45 +75,35 @@ impl<'a> Engine<'a> {
             .map(|(s, stage)| StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work))
             .collect();
         let streams = section.streams.len();
-        let mut engine = Self {
+        let Actors { list: actors, consumers, producers, stream_actor, .. } = Actors::new(section);
+        let buffers = (0..section.buffers.len())
+            .map(|b| {
+                let spec = &section.buffers[b].spec;
+                let (fills, reads) = (producers[b].len() as u64, consumers[b].len() as u64);
+                BufferState::new(spec.depth, fills, reads, nest.count(spec.cadence))
+            })
+            .collect();
+        Some(Self {
             chip,
             graph,
             section,
             nest,
             work,
-            actors: Vec::new(),
-            buffers: Vec::new(),
-            consumers: vec![Vec::new(); section.buffers.len()],
-            producers: vec![Vec::new(); section.buffers.len()],
-            stream_actor: vec![0; streams],
+            actors,
+            buffers,
+            consumers,
+            producers,
+            stream_actor,
             filling: vec![Vec::new(); streams],
             streams: vec![StreamBytes::default(); streams],
-            tiers: TierServer::all(chip),
-            network: Network::new(fabric, &section.flows),
+            tiers: TierServer::all(chip, streams),
+            network: Network::new(chip, fabric, &section.flows),
             flits: FlitCounts::default(),
             queue: BinaryHeap::new(),
             end: 0,
             macs: 0,
             simd_elements: vec![0; section.stages.len()],
-        };
-        engine.add_bundles();
-        engine.add_copies();
-        engine.add_streams();
-        engine.add_flows();
-        engine.buffers = section
-            .buffers
-            .iter()
-            .enumerate()
-            .map(|(b, buffer)| {
-                BufferState::new(
-                    buffer.spec.depth,
-                    engine.producers[b].len() as u64,
-                    engine.consumers[b].len() as u64,
-                    nest.count(buffer.spec.cadence),
-                )
-            })
-            .collect();
-        Some(engine)
+        })
     }
 
     /// Runs to the end.
@@ -200,154 +151,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn add_actor(&mut self, kind: ActorKind, cadence: Cadence, inputs: Vec<Input>, outputs: Vec<usize>) {
-        let index = self.actors.len();
-        for input in &inputs {
-            self.consumers[input.buffer].push(index);
-        }
-        for &output in &outputs {
-            self.producers[output].push(index);
-        }
-        self.actors.push(Actor {
-            kind,
-            cadence,
-            count: self.nest.count(cadence),
-            next: 0,
-            free_at: 0,
-            scheduled: false,
-            inputs,
-            outputs,
-            feeds: Vec::new(),
-            results: Vec::new(),
-            partial_reads: Vec::new(),
-            partial_writes: Vec::new(),
-            feed_hops: 0,
-            result_hops: 0,
-            firing: None,
-            busy_cycles: 0,
-        });
-    }
-
-    fn has_home(&self, operand: usize) -> Option<usize> {
-        let BufferRole::Operand { stage, tensor } = self.section.buffers[operand].spec.role else { return None };
-        self.section.buffers.iter().position(|b| b.spec.role == BufferRole::Home { stage, tensor })
-    }
-
-    fn add_bundles(&mut self) {
-        for (s, stage) in self.section.stages.iter().enumerate() {
-            let mut inputs = Vec::new();
-            let mut outputs = Vec::new();
-            for (b, buffer) in self.section.buffers.iter().enumerate() {
-                match buffer.spec.role {
-                    BufferRole::Operand { stage: of, .. } if of == s => {
-                        let by_vector = matches!(stage.mapping, Mapping::Simd(_));
-                        inputs.push(Input { buffer: b, by_tile: false, by_vector });
-                    }
-                    BufferRole::Weight { stage: of, .. } if of == s => {
-                        inputs.push(Input { buffer: b, by_tile: true, by_vector: false });
-                    }
-                    _ => {}
-                }
-                let takes = match buffer.spec.role {
-                    BufferRole::Operand { tensor, .. } => tensor == stage.spec.output && self.has_home(b).is_none(),
-                    BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == stage.spec.output,
-                    BufferRole::Weight { .. } | BufferRole::Partial { .. } => false,
-                };
-                if takes {
-                    outputs.push(b);
-                }
-            }
-            for bundle in 0..stage.mapping.bundles() {
-                let kind = ActorKind::Bundle { stage: s, bundle };
-                self.add_actor(kind, stage.cadence, inputs.clone(), outputs.clone());
-            }
-        }
-    }
-
-    fn add_copies(&mut self) {
-        for operand in 0..self.section.buffers.len() {
-            if let Some(home) = self.has_home(operand) {
-                let inputs = vec![Input { buffer: home, by_tile: false, by_vector: false }];
-                self.add_actor(ActorKind::Copy { home, operand }, Cadence::Firing, inputs, vec![operand]);
-            }
-        }
-    }
-
-    fn add_streams(&mut self) {
-        for (stream, off_chip) in self.section.streams.iter().enumerate() {
-            let wanted = off_chip.stream;
-            let ends: Vec<usize> = (0..self.section.buffers.len())
-                .filter(|&b| {
-                    let spec = &self.section.buffers[b].spec;
-                    match spec.role {
-                        BufferRole::Store { tensor, .. } => wanted.writes && tensor == wanted.tensor,
-                        BufferRole::Weight { tensor, .. } => {
-                            wanted.weight && tensor == wanted.tensor && spec.cadence == wanted.cadence
-                        }
-                        BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => {
-                            !wanted.writes
-                                && !wanted.weight
-                                && tensor == wanted.tensor
-                                && spec.cadence == wanted.cadence
-                                && self.has_home(b).is_none()
-                        }
-                        BufferRole::Partial { .. } => false,
-                    }
-                })
-                .collect();
-            self.stream_actor[stream] = self.actors.len();
-            if wanted.writes {
-                let inputs = ends.iter().map(|&buffer| Input { buffer, by_tile: false, by_vector: false }).collect();
-                self.add_actor(ActorKind::Store { stream }, wanted.cadence, inputs, Vec::new());
-            } else {
-                self.add_actor(ActorKind::Load { stream }, wanted.cadence, Vec::new(), ends);
-            }
-        }
-    }
-
-    fn add_flows(&mut self) {
-        for (f, flow) in self.section.flows.iter().enumerate() {
-            let hops = cycles(flow.hop_cycles);
-            let bundle_actor = |stage: usize, bundle: u64| {
-                self.actors.iter().position(|a| a.kind == ActorKind::Bundle { stage, bundle })
-            };
-            match flow.kind {
-                FlowKind::Feed { stage, bundle } => {
-                    let Some(a) = bundle_actor(stage, bundle) else { continue };
-                    self.actors[a].feeds.push(f);
-                    self.actors[a].feed_hops = self.actors[a].feed_hops.max(hops);
-                }
-                FlowKind::PartialRead { stage, bundle } => {
-                    let Some(a) = bundle_actor(stage, bundle) else { continue };
-                    self.actors[a].partial_reads.push(f);
-                }
-                FlowKind::PartialWrite { stage, bundle } => {
-                    let Some(a) = bundle_actor(stage, bundle) else { continue };
-                    self.actors[a].partial_writes.push(f);
-                    self.actors[a].result_hops = self.actors[a].result_hops.max(hops);
-                }
-                FlowKind::Emit { stage, bundle } => {
-                    let Some(a) = bundle_actor(stage, bundle) else { continue };
-                    self.actors[a].results.push(f);
-                    self.actors[a].result_hops = self.actors[a].result_hops.max(hops);
-                }
-                FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
-                    let a = self.stream_actor[stream];
-                    self.actors[a].feeds.push(f);
-                    self.actors[a].feed_hops = self.actors[a].feed_hops.max(hops);
-                }
-                FlowKind::Copy { home } => {
-                    let copy = |a: &Actor| matches!(a.kind, ActorKind::Copy { home: h, .. } if h == home);
-                    let Some(a) = self.actors.iter().position(copy) else { continue };
-                    self.actors[a].feeds.push(f);
-                    self.actors[a].feed_hops = self.actors[a].feed_hops.max(hops);
-                }
-            }
-        }
-    }
-
     /// Where an actor's next firing stands in the nest. Stages that run once a token stand in the last chunk.
-    fn step(&self, actor: &Actor) -> Step {
+    pub(super) fn step(&self, actor: &Actor) -> Step {
         let step = self.nest.step(actor.cadence, actor.next);
         match actor.kind {
             ActorKind::Bundle { .. } if actor.cadence == Cadence::Token => {
@@ -357,14 +162,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn emits(&self, actor: &Actor, at: Step) -> bool {
+    pub(super) fn emits(&self, actor: &Actor, at: Step) -> bool {
         match actor.kind {
             ActorKind::Bundle { stage, .. } => emits(&self.section.stages[stage], &self.nest, at),
             _ => true,
         }
     }
 
-    fn ordinal(&self, buffer: usize, at: Step) -> u64 {
+    pub(super) fn ordinal(&self, buffer: usize, at: Step) -> u64 {
         self.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
     }
 
@@ -508,10 +313,9 @@ impl<'a> Engine<'a> {
         actor.free_at = actor.free_at.max(through);
         actor.next += 1;
         let lag = actor.feed_hops + drained + actor.result_hops;
-        let one_tile = self.section.stages[stage].k_cut && !emits && work.tiles(at.chunk, bundle, rows) == 1;
-        if one_tile && self.nest.block_tokens == 1 {
-            // The only tile's partial sums are read back by the next firing.
-            actor.free_at += lag;
+        if !emits && self.next_reads_these_sums(index, at) {
+            // The next firing starts from the sums of this one: its first tile waits until they are written.
+            self.actors[index].free_at = self.actors[index].free_at.max(now + lag);
         }
         if emits {
             for o in 0..self.actors[index].outputs.len() {
@@ -521,6 +325,12 @@ impl<'a> Engine<'a> {
         }
         self.end = self.end.max(through + lag);
         self.wake(index);
+    }
+
+    /// Whether an actor's next firing (already counted) continues the token of the firing at `at`.
+    fn next_reads_these_sums(&self, index: usize, at: Step) -> bool {
+        let actor = &self.actors[index];
+        actor.next < actor.count && self.nest.step(actor.cadence, actor.next).token == at.token
     }
 
     fn start_copy(&mut self, index: usize, home: usize, operand: usize, now: Ticks) {
@@ -558,7 +368,10 @@ impl<'a> Engine<'a> {
         let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         self.streams[stream].payload += payload;
         self.streams[stream].waste += moved - payload;
-        let urgency = self.nest.ordinal(Cadence::Firing, at);
+        let index = self.stream_actor[stream];
+        let writes = self.section.streams[stream].stream.writes;
+        let needed = if writes { self.store_step(index, at) } else { at };
+        let urgency = self.nest.ordinal(Cadence::Firing, needed);
         let tier = self.section.streams[stream].tier.index();
         self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved });
         self.schedule_tier(tier, now);
@@ -586,9 +399,11 @@ impl<'a> Engine<'a> {
         let index = self.stream_actor[stream];
         let at = self.nest.step(self.actors[index].cadence, slot);
         if self.section.streams[stream].stream.writes {
-            if last {
-                self.end = self.end.max(now);
-                self.release_inputs(index, Step { chunk: self.last_chunk(index, at), ..at }, now);
+            if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
+                let (_, _, through) = self.filling[stream].swap_remove(i);
+                let written = now.max(through);
+                self.end = self.end.max(written);
+                self.release_inputs(index, self.store_step(index, at), written);
             }
             return;
         }
@@ -607,9 +422,10 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A store of whole tokens gives its slot back after the last chunk.
-    fn last_chunk(&self, index: usize, at: Step) -> u64 {
-        if self.actors[index].cadence == Cadence::Token { self.nest.chunks() - 1 } else { at.chunk }
+    /// Where a store stands in the nest: whole tokens are complete in the last chunk.
+    fn store_step(&self, index: usize, at: Step) -> Step {
+        let whole = self.actors[index].cadence == Cadence::Token;
+        Step { chunk: if whole { self.nest.chunks() - 1 } else { at.chunk }, ..at }
     }
 
     /// Sends a stream's slot between its address generators and PMUs.
@@ -631,50 +447,9 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         actor.next += 1;
         actor.free_at = now;
-        self.end = self.end.max(through + actor.feed_hops);
+        let through = through + actor.feed_hops;
+        self.filling[stream].push((slot, now, through));
         self.request(stream, slot, at, now);
         self.wake(index);
-    }
-
-    /// One line for every actor that could not finish.
-    fn blocked(&self) -> Vec<String> {
-        let workload = self.graph.workload;
-        let tensor = |b: usize| match self.section.buffers[b].spec.role {
-            BufferRole::Operand { tensor, .. }
-            | BufferRole::Home { tensor, .. }
-            | BufferRole::Weight { tensor, .. }
-            | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.as_str(),
-            BufferRole::Partial { .. } => "partial sums",
-        };
-        let mut lines = Vec::new();
-        for actor in self.actors.iter().filter(|a| a.next < a.count) {
-            let name = match actor.kind {
-                ActorKind::Bundle { stage, bundle } => {
-                    let main = self.section.stages[stage].spec.main;
-                    format!("stage `{}` (bundle {bundle})", workload.operators[main].name)
-                }
-                ActorKind::Copy { operand, .. } => format!("copy of `{}`", tensor(operand)),
-                ActorKind::Load { stream } | ActorKind::Store { stream } => {
-                    format!("stream of `{}`", workload.tensors[self.section.streams[stream].stream.tensor].name)
-                }
-            };
-            let step = self.step(actor);
-            let mut waits = Vec::new();
-            for input in &actor.inputs {
-                let slot = self.ordinal(input.buffer, step);
-                if self.buffers[input.buffer].filled(slot).is_none() {
-                    waits.push(format!("token {slot} of `{}`", tensor(input.buffer)));
-                }
-            }
-            for &output in actor.outputs.iter().filter(|_| self.emits(actor, step)) {
-                if self.buffers[output].room(self.ordinal(output, step)).is_none() {
-                    let state = &self.buffers[output];
-                    let depth = self.section.buffers[output].spec.depth;
-                    waits.push(format!("room in `{}` ({} of {depth} slots held)", tensor(output), state.held()));
-                }
-            }
-            lines.push(format!("{name} at firing {} of {}: waits for {}", actor.next, actor.count, waits.join(", ")));
-        }
-        lines
     }
 }

@@ -52,11 +52,13 @@ pub struct TierServer {
     pub scheduled: bool,
     /// Ticks spent serving.
     pub busy: Ticks,
+    /// When each stream's latest piece arrives.
+    arrived: Vec<Ticks>,
 }
 
 impl TierServer {
-    /// An idle tier.
-    pub fn new(chip: &Chip, tier: TierId) -> Self {
+    /// An idle tier that this many streams will use.
+    pub fn new(chip: &Chip, tier: TierId, streams: usize) -> Self {
         let t = &chip.memory[tier];
         Self {
             rate: chip.tier_rate(tier),
@@ -67,12 +69,13 @@ impl TierServer {
             free_at: 0,
             scheduled: false,
             busy: 0,
+            arrived: vec![0; streams],
         }
     }
 
     /// All tiers of a chip, idle.
-    pub fn all(chip: &Chip) -> Vec<Self> {
-        (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t))).collect()
+    pub fn all(chip: &Chip, streams: usize) -> Vec<Self> {
+        (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t), streams)).collect()
     }
 
     /// Queues a transfer.
@@ -99,6 +102,10 @@ impl TierServer {
         // A piece shorter than a stripe over the channels comes at the rate of the channels it lies on.
         let on_one_channel = bytes.div_ceil(self.interleave_bytes * self.channels) * self.interleave_bytes;
         let slowest = self.rate.ticks(on_one_channel.min(bytes) * self.channels, TICKS_PER_CYCLE);
-        Some(Served { transfer, first: offset == 0, last, done_at: now + service.max(slowest) + self.latency })
+        // Pieces of a stream arrive in order.
+        let arrived = &mut self.arrived[transfer.stream];
+        let done_at = (now + service.max(slowest) + self.latency).max(*arrived + 1);
+        *arrived = done_at;
+        Some(Served { transfer, first: offset == 0, last, done_at })
     }
 }

@@ -1,11 +1,12 @@
 //! Simulation: a [`Configuration`] on a chip becomes an [`Outcome`].
 //!
-//! Two fidelities walk the same configuration: `bound` in closed form ([`closed`]) and `event` in time order
-//! ([`event`]). Neither has its own idea of the mapping.
+//! Two fidelities walk the same configuration: `bound` in closed form and `event` in time order. Neither has its own idea of the mapping.
 
 mod account;
+mod actors;
 mod buffer;
 mod closed;
+mod deadlock;
 mod event;
 mod memory;
 mod network;

@@ -1,5 +1,6 @@
 //! Links and ports as servers: one flit a cycle each, shared by the flows whose routes cross them.
 
+use crate::arch::Chip;
 use crate::compile::{Fabric, Flow, Resource, ResourceKind};
 
 use super::time::{Ticks, cycles};
@@ -16,6 +17,8 @@ pub struct Network {
     /// Flits moved.
     flits: Vec<u64>,
     kinds: Vec<ResourceKind>,
+    /// Ticks between flits of one flow over a link: a FIFO returns its credit after a hop there and a hop back.
+    credit_ticks: Ticks,
 }
 
 /// What flows have moved so far, in flits.
@@ -42,7 +45,7 @@ impl FlitCounts {
 
 impl Network {
     /// All resources idle.
-    pub fn new(fabric: &Fabric, flows: &[Flow]) -> Self {
+    pub fn new(chip: &Chip, fabric: &Fabric, flows: &[Flow]) -> Self {
         let mut sharers = vec![0; fabric.count()];
         for &resource in flows.iter().flat_map(|f| &f.route) {
             sharers[resource as usize] += 1;
@@ -54,6 +57,7 @@ impl Network {
             flit_ticks: resources.clone().map(|r| cycles(fabric.cycles_per_flit(r))).collect(),
             flits: vec![0; fabric.count()],
             kinds: resources.map(|r| fabric.kind(r)).collect(),
+            credit_ticks: cycles(2 * chip.network.hop_cycles).div_ceil(chip.network.fifo_depth_flits),
         }
     }
 
@@ -63,10 +67,10 @@ impl Network {
     /// A resource works through what it was given in order of arrival, but serves its flows packet by packet in turn,
     /// so that a flow never waits for more than its own flits times the flows that share the resource.
     pub fn send(&mut self, flow: &Flow, flits: u64, at: Ticks, counts: &mut FlitCounts) -> Ticks {
-        let mut done = at;
         if flits == 0 {
-            return done;
+            return at;
         }
+        let mut done = if flow.links > 0 { at + flits * self.credit_ticks } else { at };
         for &resource in &flow.route {
             let r = resource as usize;
             let own = flits * self.flit_ticks[r];

@@ -1,0 +1,245 @@
+//! The actors of a section and the buffers between them.
+
+use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Nest, Section, Step};
+
+use super::time::{Ticks, cycles};
+
+/// What an actor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ActorKind {
+    /// PCUs of a stage in lockstep.
+    Bundle { stage: usize, bundle: u64 },
+    /// A home buffer's copies.
+    Copy { home: usize, operand: usize },
+    /// An off-chip stream in.
+    Load { stream: usize },
+    /// An off-chip stream out.
+    Store { stream: usize },
+}
+
+/// A buffer an actor reads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Input {
+    /// Buffer index.
+    pub(super) buffer: usize,
+    /// Weights: a firing may start with the first tile and ends after the last has come.
+    pub(super) by_tile: bool,
+    /// Elementwise: a firing may start with the first vector.
+    pub(super) by_vector: bool,
+}
+
+/// One actor and the firing it has come to.
+#[derive(Debug)]
+pub(super) struct Actor {
+    /// What it is.
+    pub(super) kind: ActorKind,
+    /// How often it fires.
+    pub(super) cadence: Cadence,
+    /// Firings in the section.
+    pub(super) count: u64,
+    /// Firings done.
+    pub(super) next: u64,
+    /// When it is free for the next.
+    pub(super) free_at: Ticks,
+    /// Whether its next firing is in the queue.
+    pub(super) scheduled: bool,
+    /// Buffers it reads.
+    pub(super) inputs: Vec<Input>,
+    /// Buffers it fills.
+    pub(super) outputs: Vec<usize>,
+    /// Flows of its operands (streams and copies: all its flows).
+    pub(super) feeds: Vec<usize>,
+    /// Flows of its results.
+    pub(super) results: Vec<usize>,
+    /// Flows of partial sums it starts from.
+    pub(super) partial_reads: Vec<usize>,
+    /// Flows of partial sums it leaves.
+    pub(super) partial_writes: Vec<usize>,
+    /// Longest way of an operand.
+    pub(super) feed_hops: Ticks,
+    /// Longest way of a result.
+    pub(super) result_hops: Ticks,
+    /// The firing under way: step, end.
+    pub(super) firing: Option<(Step, Ticks)>,
+    /// Cycles it has worked.
+    pub(super) busy_cycles: u64,
+}
+
+/// Every actor of a section, and who fills and reads each buffer.
+pub(super) struct Actors<'a> {
+    section: &'a Section,
+    nest: Nest,
+    /// Actors.
+    pub(super) list: Vec<Actor>,
+    /// Actors that read each buffer.
+    pub(super) consumers: Vec<Vec<usize>>,
+    /// Actors that fill each buffer.
+    pub(super) producers: Vec<Vec<usize>>,
+    /// The actor of each off-chip stream.
+    pub(super) stream_actor: Vec<usize>,
+}
+
+impl<'a> Actors<'a> {
+    /// The actors of a section, none of which has fired.
+    pub(super) fn new(section: &'a Section) -> Self {
+        let mut actors = Self {
+            section,
+            nest: section.nest,
+            list: Vec::new(),
+            consumers: vec![Vec::new(); section.buffers.len()],
+            producers: vec![Vec::new(); section.buffers.len()],
+            stream_actor: vec![0; section.streams.len()],
+        };
+        actors.add_bundles();
+        actors.add_copies();
+        actors.add_streams();
+        actors.add_flows();
+        actors
+    }
+
+    fn add_actor(&mut self, kind: ActorKind, cadence: Cadence, inputs: Vec<Input>, outputs: Vec<usize>) {
+        let index = self.list.len();
+        for input in &inputs {
+            self.consumers[input.buffer].push(index);
+        }
+        for &output in &outputs {
+            self.producers[output].push(index);
+        }
+        self.list.push(Actor {
+            kind,
+            cadence,
+            count: self.nest.count(cadence),
+            next: 0,
+            free_at: 0,
+            scheduled: false,
+            inputs,
+            outputs,
+            feeds: Vec::new(),
+            results: Vec::new(),
+            partial_reads: Vec::new(),
+            partial_writes: Vec::new(),
+            feed_hops: 0,
+            result_hops: 0,
+            firing: None,
+            busy_cycles: 0,
+        });
+    }
+
+    fn has_home(&self, operand: usize) -> Option<usize> {
+        let BufferRole::Operand { stage, tensor } = self.section.buffers[operand].spec.role else { return None };
+        self.section.buffers.iter().position(|b| b.spec.role == BufferRole::Home { stage, tensor })
+    }
+
+    fn add_bundles(&mut self) {
+        for (s, stage) in self.section.stages.iter().enumerate() {
+            let mut inputs = Vec::new();
+            let mut outputs = Vec::new();
+            for (b, buffer) in self.section.buffers.iter().enumerate() {
+                match buffer.spec.role {
+                    BufferRole::Operand { stage: of, .. } if of == s => {
+                        let by_vector = matches!(stage.mapping, Mapping::Simd(_));
+                        inputs.push(Input { buffer: b, by_tile: false, by_vector });
+                    }
+                    BufferRole::Weight { stage: of, .. } if of == s => {
+                        inputs.push(Input { buffer: b, by_tile: true, by_vector: false });
+                    }
+                    _ => {}
+                }
+                let takes = match buffer.spec.role {
+                    BufferRole::Operand { tensor, .. } => tensor == stage.spec.output && self.has_home(b).is_none(),
+                    BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == stage.spec.output,
+                    BufferRole::Weight { .. } | BufferRole::Partial { .. } => false,
+                };
+                if takes {
+                    outputs.push(b);
+                }
+            }
+            for bundle in 0..stage.mapping.bundles() {
+                let kind = ActorKind::Bundle { stage: s, bundle };
+                self.add_actor(kind, stage.cadence, inputs.clone(), outputs.clone());
+            }
+        }
+    }
+
+    fn add_copies(&mut self) {
+        for operand in 0..self.section.buffers.len() {
+            if let Some(home) = self.has_home(operand) {
+                let inputs = vec![Input { buffer: home, by_tile: false, by_vector: false }];
+                self.add_actor(ActorKind::Copy { home, operand }, Cadence::Firing, inputs, vec![operand]);
+            }
+        }
+    }
+
+    fn add_streams(&mut self) {
+        for (stream, off_chip) in self.section.streams.iter().enumerate() {
+            let wanted = off_chip.stream;
+            let ends: Vec<usize> = (0..self.section.buffers.len())
+                .filter(|&b| {
+                    let spec = &self.section.buffers[b].spec;
+                    match spec.role {
+                        BufferRole::Store { tensor, .. } => wanted.writes && tensor == wanted.tensor,
+                        BufferRole::Weight { tensor, .. } => {
+                            wanted.weight && tensor == wanted.tensor && spec.cadence == wanted.cadence
+                        }
+                        BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => {
+                            !wanted.writes
+                                && !wanted.weight
+                                && tensor == wanted.tensor
+                                && spec.cadence == wanted.cadence
+                                && self.has_home(b).is_none()
+                        }
+                        BufferRole::Partial { .. } => false,
+                    }
+                })
+                .collect();
+            self.stream_actor[stream] = self.list.len();
+            if wanted.writes {
+                let inputs = ends.iter().map(|&buffer| Input { buffer, by_tile: false, by_vector: false }).collect();
+                self.add_actor(ActorKind::Store { stream }, wanted.cadence, inputs, Vec::new());
+            } else {
+                self.add_actor(ActorKind::Load { stream }, wanted.cadence, Vec::new(), ends);
+            }
+        }
+    }
+
+    fn add_flows(&mut self) {
+        for (f, flow) in self.section.flows.iter().enumerate() {
+            let hops = cycles(flow.hop_cycles);
+            let bundle_actor = |stage: usize, bundle: u64| {
+                self.list.iter().position(|a| a.kind == ActorKind::Bundle { stage, bundle })
+            };
+            match flow.kind {
+                FlowKind::Feed { stage, bundle } => {
+                    let Some(a) = bundle_actor(stage, bundle) else { continue };
+                    self.list[a].feeds.push(f);
+                    self.list[a].feed_hops = self.list[a].feed_hops.max(hops);
+                }
+                FlowKind::PartialRead { stage, bundle } => {
+                    let Some(a) = bundle_actor(stage, bundle) else { continue };
+                    self.list[a].partial_reads.push(f);
+                }
+                FlowKind::PartialWrite { stage, bundle } => {
+                    let Some(a) = bundle_actor(stage, bundle) else { continue };
+                    self.list[a].partial_writes.push(f);
+                    self.list[a].result_hops = self.list[a].result_hops.max(hops);
+                }
+                FlowKind::Emit { stage, bundle } => {
+                    let Some(a) = bundle_actor(stage, bundle) else { continue };
+                    self.list[a].results.push(f);
+                    self.list[a].result_hops = self.list[a].result_hops.max(hops);
+                }
+                FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
+                    let a = self.stream_actor[stream];
+                    self.list[a].feeds.push(f);
+                    self.list[a].feed_hops = self.list[a].feed_hops.max(hops);
+                }
+                FlowKind::Copy { home } => {
+                    let copy = |a: &Actor| matches!(a.kind, ActorKind::Copy { home: h, .. } if h == home);
+                    let Some(a) = self.list.iter().position(copy) else { continue };
+                    self.list[a].feeds.push(f);
+                    self.list[a].feed_hops = self.list[a].feed_hops.max(hops);
+                }
+            }
+        }
+    }
+}
