@@ -9,32 +9,25 @@ struct Slot {
     fills: u64,
     releases: u64,
     freed: Ticks,
-    /// All its producers have filled it.
-    full: bool,
-    /// All its consumers are done with it.
-    done: bool,
 }
 
-/// State of one buffer of `depth` slots, used in order. Slots may be filled or released out of order (a short transfer
-/// overtakes a long one), but count as filled or free only when all before them are.
+/// State of one buffer of `depth` slots, filled and released in order.
 #[derive(Debug)]
 pub struct BufferState {
     slots: Vec<Slot>,
     producers: u64,
     consumers: u64,
-    /// Slots filled so far, with all before them.
+    /// Slots completely filled so far.
     filled: u64,
-    /// Slots released so far, with all before them.
+    /// Slots completely released so far.
     released: u64,
-    /// When the last of those was.
-    released_at: Ticks,
 }
 
 impl BufferState {
     /// An empty buffer that `count` slots will pass through.
     pub fn new(depth: u64, producers: u64, consumers: u64, count: u64) -> Self {
         let slots = depth.min(count).max(1) as usize;
-        Self { slots: vec![Slot::default(); slots], producers, consumers, filled: 0, released: 0, released_at: 0 }
+        Self { slots: vec![Slot::default(); slots], producers, consumers, filled: 0, released: 0 }
     }
 
     fn slot(&mut self, ordinal: u64) -> &mut Slot {
@@ -64,7 +57,7 @@ impl BufferState {
         self.filled - self.released
     }
 
-    /// One producer has filled its part; whether more slots now count as filled.
+    /// One producer has filled its part; whether the slot is now complete.
     pub fn fill(&mut self, ordinal: u64, first: Ticks, last: Ticks) -> bool {
         let producers = self.producers;
         let slot = self.slot(ordinal);
@@ -74,29 +67,26 @@ impl BufferState {
         slot.first = slot.first.max(first);
         slot.last = slot.last.max(last);
         slot.fills += 1;
-        slot.full = slot.fills == producers;
-        let before = self.filled;
-        while self.held() < self.slots.len() as u64 && self.slot(self.filled).full {
+        let complete = slot.fills == producers;
+        if complete {
             self.filled += 1;
         }
-        self.filled > before
+        complete
     }
 
-    /// One consumer is done with a slot; whether more slots are now free.
+    /// One consumer is done with a slot; whether the slot is now free.
     pub fn release(&mut self, ordinal: u64, at: Ticks) -> bool {
         let consumers = self.consumers;
         let slot = self.slot(ordinal);
         slot.freed = if slot.releases == 0 { at } else { slot.freed.max(at) };
         slot.releases += 1;
-        slot.done = slot.releases == consumers;
-        let before = self.released;
-        while self.held() > 0 && self.slot(self.released).done {
-            let freed = self.released_at.max(self.slot(self.released).freed);
-            *self.slot(self.released) = Slot { freed, ..Slot::default() };
-            self.released_at = freed;
+        let free = slot.releases == consumers;
+        if free {
+            slot.fills = 0;
+            slot.releases = 0;
             self.released += 1;
         }
-        self.released > before
+        free
     }
 }
 
@@ -105,29 +95,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_that_is_overtaken_keeps_its_place() {
-        let mut buffer = BufferState::new(2, 1, 1, 4);
-        assert!(!buffer.fill(1, 10, 20));
-        assert_eq!(buffer.filled(0), None);
-        assert!(buffer.fill(0, 12, 30));
-        assert_eq!((buffer.filled(0), buffer.filled(1)), (Some((12, 30)), Some((10, 20))));
-        assert!(!buffer.release(1, 40));
-        assert_eq!((buffer.room(2), buffer.room(3)), (None, None));
-        assert!(buffer.release(0, 50));
-        assert_eq!((buffer.room(2), buffer.room(3), buffer.held()), (Some(50), Some(50), 0));
-        assert!(buffer.fill(2, 60, 60) && buffer.fill(3, 61, 61));
-    }
-
-    #[test]
     fn a_slot_waits_for_all_its_producers_and_consumers() {
         let mut buffer = BufferState::new(1, 2, 2, 2);
         assert_eq!(buffer.room(0), Some(0));
         assert!(!buffer.fill(0, 5, 8));
+        assert_eq!((buffer.filled(0), buffer.room(1)), (None, None));
         assert!(buffer.fill(0, 3, 9));
-        assert_eq!(buffer.filled(0), Some((5, 9)));
+        assert_eq!((buffer.filled(0), buffer.held()), (Some((5, 9)), 1));
         assert!(!buffer.release(0, 20));
         assert_eq!(buffer.room(1), None);
         assert!(buffer.release(0, 15));
-        assert_eq!(buffer.room(1), Some(20));
+        assert_eq!((buffer.room(1), buffer.held()), (Some(20), 0));
+    }
+
+    #[test]
+    fn slots_are_used_in_turn() {
+        let mut buffer = BufferState::new(2, 1, 1, 4);
+        assert!(buffer.fill(0, 1, 2) && buffer.fill(1, 3, 4));
+        assert_eq!((buffer.room(2), buffer.held()), (None, 2));
+        assert!(buffer.release(0, 10));
+        assert_eq!((buffer.room(2), buffer.room(3)), (Some(10), None));
+        assert!(buffer.fill(2, 12, 13) && buffer.release(1, 14));
+        assert_eq!((buffer.filled(2), buffer.filled(3), buffer.room(3)), (Some((12, 13)), None, Some(14)));
+    }
+
+    #[test]
+    fn a_buffer_has_no_more_slots_than_pass_through_it() {
+        let buffer = BufferState::new(8, 1, 1, 1);
+        assert_eq!((buffer.room(0), buffer.room(1)), (Some(0), None));
     }
 }
