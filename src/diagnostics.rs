@@ -84,16 +84,20 @@ impl Diagnostic {
 
     /// The diagnostic with its source line, for people. `styled` adds terminal colours.
     pub fn render(&self, styled: bool) -> String {
-        let title = Level::ERROR.primary_title(self.title());
-        let mut groups = vec![match self.origin() {
-            Some(origin) => title.element(snippet(origin)),
-            None => Group::with_title(title),
-        }];
-        if let Some(help) = self.help() {
-            groups.push(Group::with_title(Level::HELP.secondary_title(help)));
-        }
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
-        renderer.render(&groups)
+        let title = Level::ERROR.primary_title(self.title());
+        let help = self.help().map(|help| Group::with_title(Level::HELP.secondary_title(help)));
+        match (self.origin(), help) {
+            (Some(origin), help) => {
+                let groups: Vec<Group<'_>> = std::iter::once(title.element(snippet(origin))).chain(help).collect();
+                renderer.render(&groups)
+            }
+            (None, None) => renderer.render(&[Group::with_title(title)]),
+            // Together the two would be joined by an empty gutter, as if source stood between them.
+            (None, Some(help)) => {
+                format!("{}\n{}", renderer.render(&[Group::with_title(title)]), renderer.render(&[help]))
+            }
+        }
     }
 }
 
@@ -164,7 +168,6 @@ help: give the memory unit at least one bank
     fn renders_without_source() {
         insta::assert_snapshot!(Diagnostic::new("no fit").with_help("use less").render(false), @r#"
 error: no fit
- |
 help: use less
 "#);
     }

@@ -1,7 +1,7 @@
 //! What the compiler tells the user: why something does not fit, and what a mapping had to give up.
 
 use crate::arch::Chip;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Origin};
 use crate::units::MIB;
 use crate::workload::{OperatorId, Workload};
 
@@ -21,25 +21,35 @@ fn mib(bytes: u64) -> f64 {
 pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Diagnostic {
     let operator = &workload.operators[failed.operator];
     let name = &operator.name;
+    let refused = |title: String, label: &str| {
+        let diagnostic = Diagnostic::new(title);
+        match &operator.declared {
+            Some(origin) => diagnostic.with_origin(Origin { label: label.to_owned(), ..origin.clone() }),
+            None => diagnostic,
+        }
+    };
     match failed.reason {
         NoPlan::Dtype(dtype) => {
             let known: Vec<&str> = chip.pcu.lanes.keys().map(|d| d.name()).collect();
-            Diagnostic::new(format!("operator `{name}` computes in {dtype}, which a PCU of {} lacks", chip.name))
+            let title = format!("operator `{name}` computes in {dtype}, which a PCU of {} lacks", chip.name);
+            refused(title, "cannot be computed")
                 .with_help(format!("use one of {}, or add it to `pcu.lanes` of the chip", known.join(", ")))
         }
-        NoPlan::Sram(bytes) => Diagnostic::new(format!(
-            "operator `{name}` needs {:.2} MiB of PMU at the least, {} has {:.2} MiB: short by {:.2} MiB",
-            mib(bytes),
-            chip.name,
-            mib(chip.sram_bytes()),
-            mib(bytes.saturating_sub(chip.sram_bytes())),
-        ))
+        NoPlan::Sram(bytes) => refused(
+            format!(
+                "operator `{name}` needs {:.2} MiB of PMU at the least, {} has {:.2} MiB: short by {:.2} MiB",
+                mib(bytes),
+                chip.name,
+                mib(chip.sram_bytes()),
+                mib(bytes.saturating_sub(chip.sram_bytes())),
+            ),
+            "does not fit, even alone and in the smallest tiles",
+        )
         .with_help("make its rows or columns smaller, or raise `pmu.capacity_bytes` or the number of PMUs"),
-        NoPlan::Pcus(least) => Diagnostic::new(format!(
-            "operator `{name}` needs {least} PCUs at the least, {} has {}",
-            chip.name,
-            chip.pcus()
-        ))
+        NoPlan::Pcus(least) => refused(
+            format!("operator `{name}` needs {least} PCUs at the least, {} has {}", chip.name, chip.pcus()),
+            "does not fit, even alone",
+        )
         .with_help("raise the number of PCUs in `grid`, or `pcu.stages`"),
     }
 }

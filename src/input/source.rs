@@ -98,6 +98,11 @@ impl Source {
         Diagnostic::new(title).with_origin(self.origin(span, label.into()))
     }
 
+    /// A place that later errors may point at.
+    pub(crate) fn place(&self, span: Range<usize>) -> Origin {
+        self.origin(span, String::new())
+    }
+
     /// An error about several values that do not fit together: it points at one that was overridden, else the first.
     pub(crate) fn error_among(
         &self,

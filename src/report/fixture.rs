@@ -105,6 +105,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
         kind,
         inputs: inputs.to_vec(),
         output,
+        declared: None,
     };
     Workload {
         name: "GPT-13B FFN".into(),

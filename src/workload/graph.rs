@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
+use crate::diagnostics::Origin;
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::sparsity::BlockMask;
@@ -160,6 +161,8 @@ pub struct Operator {
     pub inputs: Vec<TensorId>,
     /// Its one output.
     pub output: TensorId,
+    /// Where it is declared, for errors about it.
+    pub declared: Option<Origin>,
 }
 
 /// An operator graph, shapes inferred and checked.

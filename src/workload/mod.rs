@@ -61,6 +61,7 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
             kind: linked[index].kind,
             inputs: linked[index].inputs.iter().map(|&input| TensorId::from_index(input)).collect(),
             output: TensorId::from_index(linked[index].output),
+            declared: Some(source.place(linked[index].spec.name.span())),
         })
         .collect();
     let graph = graph_of(&operators, tensors.len());
