@@ -229,7 +229,7 @@ pub fn estimate(
         LoopOrder::ChunkOuter => {
             // The first chunk's compute must cover the loading of a block of activations and of the first weights.
             let opening = first_block as f64 / rate + weight_chunk;
-            compute += (opening - slowest / chunk_parts).max(first_token + weight_chunk * 0.1).max(0.0);
+            compute += (opening - slowest / chunk_parts).max(first_token + weight_chunk).max(0.0);
             if weights > 0 {
                 after_reads = slowest / chunk_parts + fill;
             }
