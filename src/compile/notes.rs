@@ -131,15 +131,24 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
     plan.buffers.iter().map(grown).sum::<u64>() * chip.pmu.bank_bytes()
 }
 
-/// A fused run that still has several sections.
-pub fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section]) -> String {
+/// A fused run that still has several sections, and what one section of the whole graph would have to give up.
+pub fn several_sections(
+    chip: &Chip,
+    workload: &Workload,
+    sections: &[Section],
+    whole: Option<(&SectionGraph<'_>, &SectionPlan)>,
+) -> String {
     let names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
-    format!(
-        "the fused run of {} operators has {} sections ({}): on {} this is estimated faster than fewer, larger ones, or those \
-         do not fit",
+    let found = format!(
+        "the fused run of {} operators has {} sections ({})",
         workload.operators.len(),
         sections.len(),
         names.join(" | "),
-        chip.name,
-    )
+    );
+    let Some((graph, plan)) = whole else {
+        return format!("{found}: one section of all does not fit {}, or its operators share no rows", chip.name);
+    };
+    let mut parts = vec![format!("{found}: on {} this is estimated faster than one section", chip.name)];
+    parts.extend(of_section(chip, graph, plan));
+    parts.join("; in one, ")
 }
