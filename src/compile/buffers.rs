@@ -126,6 +126,12 @@ impl StageRoles {
         self.late[stage]
     }
 
+    /// Whether no stage along the cut axis comes after an accumulating one. Such a stage would want the first chunk of
+    /// its other operands again when their last has passed (`y = f(x) + x` with `x` cut), and the pipeline would stop.
+    pub fn is_one_pass(&self) -> bool {
+        self.late.iter().zip(&self.cadence).all(|(late, cadence)| !late || *cadence != Cadence::Firing)
+    }
+
     /// Slot cadence of a tensor that stages produce or consume.
     pub fn tensor_cadence(graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> Cadence {
         match nest.chunking {

@@ -151,6 +151,23 @@ fn port_cycles(chip: &Chip, nest: &Nest, buffers: &[BufferSpec]) -> f64 {
     written.map(port).fold(0.0, f64::max)
 }
 
+/// Bytes that all passes of a stream move, padding to whole bursts included: narrow chunks of a row-major tensor move
+/// a burst or more for every row.
+fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stream, tier: TierId) -> u64 {
+    let payload = stream.tensor_bytes.saturating_mul(stream.passes);
+    let tensor = &graph.workload.tensors[stream.tensor];
+    let row_bytes = tensor.columns * tensor.dtype.bytes();
+    let run = match nest.chunking {
+        _ if stream.weight => payload.div_ceil(nest.count(stream.cadence)),
+        Some(cut) if graph.column_axis(stream.tensor) == Some(cut.axis) && cut.width < tensor.columns => {
+            cut.width * tensor.dtype.bytes()
+        }
+        _ => nest.token_rows * row_bytes,
+    };
+    let run = run.max(1);
+    payload.div_ceil(run).saturating_mul(run.next_multiple_of(chip.memory[tier].burst_bytes))
+}
+
 /// Costs a plan: compute, memory and what cannot overlap of them.
 pub fn estimate(
     chip: &Chip,
@@ -166,9 +183,9 @@ pub fn estimate(
     let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
     let cut_outside = nest.chunks() > 1 && nest.order == LoopOrder::ChunkOuter;
     for stream in &streams {
-        let bytes = stream.tensor_bytes.saturating_mul(stream.passes);
-        let tier = &mut per_tier[tiers[stream.tensor.index()].index()];
-        *tier = tier.saturating_add(bytes);
+        let tier = tiers[stream.tensor.index()];
+        let bytes = moved_bytes(chip, graph, nest, stream, tier);
+        per_tier[tier.index()] = per_tier[tier.index()].saturating_add(bytes);
         if stream.writes {
             writes = writes.saturating_add(bytes);
             if cut_outside && stream.cadence == Cadence::Token {

@@ -200,6 +200,13 @@ impl<'a> Spans<'a> {
         Some(Chosen { graph: &planned.graph, plan: &planned.plans[routed.plan], section: &routed.section })
     }
 
+    /// The whole graph as one section, with its best plan, if there is one.
+    pub fn whole(&self) -> Option<(&SectionGraph<'a>, &SectionPlan)> {
+        let run = self.runs.iter().position(|&run| run == (0, self.operators))?;
+        let planned = self.planned[run].as_ref()?;
+        Some((&planned.graph, planned.plans.first()?))
+    }
+
     /// The first operator of a run.
     pub fn first_operator(&self, run: usize) -> OperatorId {
         OperatorId::from_index(self.runs[run].0)

@@ -72,7 +72,7 @@ pub fn compile_modes(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| notes::of_section(chip, c.graph, c.plan)).collect();
         let sections: Vec<Section> = chosen.iter().map(|c| c.section.clone()).collect();
         if mode == Mode::Fused && sections.len() > 1 {
-            notes.push(notes::several_sections(chip, workload, &sections));
+            notes.push(notes::several_sections(chip, workload, &sections, spans.whole()));
         }
         configurations.push(Configuration { mode, sections, tiers: tiers.clone(), notes });
     }

@@ -71,11 +71,12 @@ pub fn unplaceable(chip: &Chip, workload: &Workload, operator: OperatorId) -> Di
 pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Vec<String> {
     let repeated: Vec<Stream> =
         streams(graph, &plan.nest, &plan.buffers).into_iter().filter(|s| s.passes > 1).collect();
-    if repeated.is_empty() {
-        return Vec::new();
-    }
     let workload = graph.workload;
     let names: Vec<&str> = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
+    let mut notes = both_ways(graph, &names.join("+"));
+    if repeated.is_empty() {
+        return notes;
+    }
     let moved: Vec<String> = repeated
         .iter()
         .map(|s| format!("`{}` ({:.1} MiB) {} times", workload.tensors[s.tensor].name, mib(s.tensor_bytes), s.passes))
@@ -83,7 +84,7 @@ pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> 
     let nest = &plan.nest;
     let once = sram_to_read_once(chip, graph, plan);
     let weights: u64 = graph.stages.iter().filter_map(|s| s.weight).map(|w| workload.tensors[w].stored_bytes()).sum();
-    vec![format!(
+    notes.push(format!(
         "section `{}` reads {}: keeping activations and fp32 partial sums of all {} rows beside two weight chunks needs \
          {:.1} MiB, keeping all weights {:.1} MiB, and {} has {:.1} MiB; {} rows at a time fit",
         names.join("+"),
@@ -94,7 +95,21 @@ pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> 
         chip.name,
         mib(chip.sram_bytes()),
         (nest.block_tokens * nest.token_rows).min(nest.rows),
-    )]
+    ));
+    notes
+}
+
+/// A sentence on every tensor that comes once as activations, token by token, and once as the weights of a GEMM.
+fn both_ways(graph: &SectionGraph<'_>, section: &str) -> Vec<String> {
+    let weights: Vec<_> = graph.stages.iter().filter_map(|stage| stage.weight).collect();
+    let mut tensors: Vec<_> = graph.stages.iter().flat_map(|stage| &stage.activations).copied().collect();
+    tensors.retain(|tensor| weights.contains(tensor));
+    tensors.sort_unstable();
+    tensors.dedup();
+    let name = |tensor| &graph.workload.tensors[tensor].name;
+    let sentence =
+        |t| format!("section `{section}` reads `{}` 2 times: as activations and as the weights of a GEMM", name(t));
+    tensors.into_iter().map(sentence).collect()
 }
 
 /// PMU bytes the same plan would take with every row in one block.
@@ -116,15 +131,24 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
     plan.buffers.iter().map(grown).sum::<u64>() * chip.pmu.bank_bytes()
 }
 
-/// A fused run that still has several sections.
-pub fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section]) -> String {
+/// A fused run that still has several sections, and what one section of the whole graph would have to give up.
+pub fn several_sections(
+    chip: &Chip,
+    workload: &Workload,
+    sections: &[Section],
+    whole: Option<(&SectionGraph<'_>, &SectionPlan)>,
+) -> String {
     let names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
-    format!(
-        "the fused run of {} operators has {} sections ({}): on {} this is estimated faster than fewer, larger ones, or those \
-         do not fit",
+    let found = format!(
+        "the fused run of {} operators has {} sections ({})",
         workload.operators.len(),
         sections.len(),
         names.join(" | "),
-        chip.name,
-    )
+    );
+    let Some((graph, plan)) = whole else {
+        return format!("{found}: one section of all does not fit {}, or its operators share no rows", chip.name);
+    };
+    let mut parts = vec![format!("{found}: on {} this is estimated faster than one section", chip.name)];
+    parts.extend(of_section(chip, graph, plan));
+    parts.join("; in one, ")
 }

@@ -169,7 +169,10 @@ impl<'a> PmuPool<'a> {
         while left > 0 {
             let wanted = left.min(most);
             let share = wanted as f64 / banks as f64;
-            let pmu = self.nearest(target, wanted, read * share, write * share, &piece)?;
+            let (read_share, write_share) = (read * share, write * share);
+            let near = |avoided: &Piece| self.nearest(target, wanted, read_share, write_share, avoided);
+            // A PMU twice, on shared ports, before none at all.
+            let pmu = near(&piece).or_else(|| near(&Piece::default()))?;
             let taken = wanted.min(self.free_banks[pmu]);
             let share = taken as f64 / banks as f64;
             self.free_banks[pmu] -= taken;
@@ -184,11 +187,11 @@ impl<'a> PmuPool<'a> {
         Some(piece)
     }
 
-    fn nearest(&self, target: (f64, f64), wanted: u64, read: f64, write: f64, taken: &Piece) -> Option<usize> {
+    fn nearest(&self, target: (f64, f64), wanted: u64, read: f64, write: f64, avoided: &Piece) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         for (pmu, at) in self.chip.grid.pmus.iter().enumerate() {
             let free = self.free_banks[pmu];
-            if free == 0 || taken.parts.iter().any(|p| p.pmu.index() == pmu) {
+            if free == 0 || avoided.parts.iter().any(|p| p.pmu.index() == pmu) {
                 continue;
             }
             let mut cost = (f64::from(at.x) - target.0).abs() + (f64::from(at.y) - target.1).abs();

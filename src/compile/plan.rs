@@ -181,7 +181,7 @@ impl Search<'_> {
                 }
                 let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };
                 let roles = StageRoles::new(graph, &nest);
-                if order == LoopOrder::TokenOuter && !weights_fit {
+                if !roles.is_one_pass() || (order == LoopOrder::TokenOuter && !weights_fit) {
                     continue;
                 }
                 for private in [true, false] {

@@ -108,9 +108,11 @@ fn energy(
         .iter()
         .zip(&run.simd_elements)
         .map(|(stage, &elements)| {
-            let kind = workload.operators[*stage.spec.tail.first().unwrap_or(&stage.spec.main)].kind;
-            let depth = chip.pcu.simd_stages.get(kind.name()).copied().unwrap_or(1);
-            elements as f64 * depth as f64 * mac_pj(stage)
+            let functions = if stage.spec.tail.is_empty() { &[stage.spec.main][..] } else { &stage.spec.tail };
+            let depth_of = |&op| chip.pcu.simd_stages.get(workload.operators[op].kind.name()).copied().unwrap_or(1);
+            // Every function of a tail counts the same elements.
+            let depth = functions.iter().map(depth_of).sum::<u64>() as f64 / functions.len() as f64;
+            elements as f64 * depth * mac_pj(stage)
         })
         .sum();
     let off_chip: f64 = section

@@ -89,3 +89,39 @@ impl BufferState {
         free
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_waits_for_all_its_producers_and_consumers() {
+        let mut buffer = BufferState::new(1, 2, 2, 2);
+        assert_eq!(buffer.room(0), Some(0));
+        assert!(!buffer.fill(0, 5, 8));
+        assert_eq!((buffer.filled(0), buffer.room(1)), (None, None));
+        assert!(buffer.fill(0, 3, 9));
+        assert_eq!((buffer.filled(0), buffer.held()), (Some((5, 9)), 1));
+        assert!(!buffer.release(0, 20));
+        assert_eq!(buffer.room(1), None);
+        assert!(buffer.release(0, 15));
+        assert_eq!((buffer.room(1), buffer.held()), (Some(20), 0));
+    }
+
+    #[test]
+    fn slots_are_used_in_turn() {
+        let mut buffer = BufferState::new(2, 1, 1, 4);
+        assert!(buffer.fill(0, 1, 2) && buffer.fill(1, 3, 4));
+        assert_eq!((buffer.room(2), buffer.held()), (None, 2));
+        assert!(buffer.release(0, 10));
+        assert_eq!((buffer.room(2), buffer.room(3)), (Some(10), None));
+        assert!(buffer.fill(2, 12, 13) && buffer.release(1, 14));
+        assert_eq!((buffer.filled(2), buffer.filled(3), buffer.room(3)), (Some((12, 13)), None, Some(14)));
+    }
+
+    #[test]
+    fn a_buffer_has_no_more_slots_than_pass_through_it() {
+        let buffer = BufferState::new(8, 1, 1, 1);
+        assert_eq!((buffer.room(0), buffer.room(1)), (Some(0), None));
+    }
+}

@@ -109,3 +109,54 @@ impl TierServer {
         Some(Served { transfer, first: offset == 0, last, done_at })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Six channels in stripes of 1 KiB, at a byte a tick; an access takes 100 ticks.
+    fn server() -> TierServer {
+        TierServer {
+            rate: Rate { bytes: TICKS_PER_CYCLE, cycles: 1 },
+            channels: 6,
+            interleave_bytes: 1024,
+            latency: 100,
+            waiting: BinaryHeap::new(),
+            free_at: 0,
+            scheduled: false,
+            busy: 0,
+            arrived: vec![0; 2],
+        }
+    }
+
+    fn transfer(urgency: u64, moved_bytes: u64) -> Transfer {
+        Transfer { urgency, stream: 0, slot: urgency, moved_bytes }
+    }
+
+    #[test]
+    fn the_last_piece_does_not_overtake_the_first() {
+        // The first 32 KiB lie on six channels in 5 1/3 stripes of 6 KiB: the fullest channel has six, and one that
+        // gives a sixth of a byte a tick needs 6 x 6 KiB = 36,864 ticks for them. The last 12 B need 6 x 12 ticks, and
+        // would be there long before.
+        let mut tier = server();
+        tier.request(transfer(0, 32 * 1024 + 12));
+        let first = tier.serve(0).unwrap();
+        assert!(first.first && !first.last);
+        assert_eq!((first.done_at, tier.free_at), (36_864 + 100, 32_768));
+        let last = tier.serve(tier.free_at).unwrap();
+        assert!(!last.first && last.last && last.done_at > first.done_at);
+        assert_eq!((tier.free_at, tier.has_work()), (32_768 + 12, false));
+    }
+
+    #[test]
+    fn the_most_urgent_goes_first_and_work_adds_up() {
+        let mut tier = server();
+        tier.request(transfer(7, 64));
+        tier.request(transfer(3, 6144));
+        let served = tier.serve(0).unwrap();
+        assert_eq!((served.transfer.urgency, served.done_at), (3, 6144 + 100));
+        assert_eq!(tier.serve(tier.free_at).unwrap().transfer.urgency, 7);
+        assert_eq!(tier.busy, 6144 + 64);
+        assert!(tier.serve(tier.free_at).is_none());
+    }
+}

@@ -2,3 +2,6 @@
 
 mod architecture;
 mod cli;
+mod ffn;
+mod laws;
+mod random;

@@ -1,0 +1,160 @@
+//! The feed-forward blocks that come with rdusim, on the chips that come with it: figures that DESIGN promises.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use rdusim::arch::{self, Chip};
+use rdusim::bound::bound_cycles;
+use rdusim::compile::compile_modes;
+use rdusim::input::Override;
+use rdusim::mode::Mode;
+use rdusim::sim::{Fidelity, Outcome, StopReason, simulate};
+use rdusim::workload::{self, Workload};
+
+const CHIPS: [&str; 4] = ["sn10", "sn30", "sn40l", "plasticine"];
+const WORKLOADS: [&str; 4] = ["gpt13b-mlp", "gpt13b-mlp-sparse", "gpt2-small-mlp", "tiny-mlp"];
+const MODES: [Mode; 2] = [Mode::Kbk, Mode::Fused];
+/// Metadata of the two sparse weights: a bit for each of 2 x 320 x 1280 blocks.
+const METADATA: u64 = 2 * 320 * 1280 / 8;
+/// Share of `bound_cycles` that a fused run of the large block reaches at least.
+const LEAST_SHARE: f64 = 0.80;
+
+fn chip(name: &str) -> Chip {
+    arch::load(Path::new(&format!("arch/{name}.toml")), &[]).expect("a chip that comes with rdusim")
+}
+
+fn workload(name: &str, sets: &[&str]) -> Workload {
+    let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
+    workload::load(Path::new(&format!("workloads/{name}.toml")), &sets, 0).expect("a workload that comes with rdusim")
+}
+
+/// Both modes, each at both fidelities: `[mode][fidelity]`.
+fn runs(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Vec<[Outcome; 2]> {
+    let configurations = compile_modes(chip, workload, modes).expect("a pair that fits");
+    let run = |c| [Fidelity::Bound, Fidelity::Event].map(|fidelity| simulate(chip, workload, c, fidelity));
+    configurations.iter().map(run).collect()
+}
+
+/// Every pair, run once for all tests.
+static PAIRS: LazyLock<BTreeMap<(&str, &str), Vec<[Outcome; 2]>>> = LazyLock::new(|| {
+    let pairs = CHIPS.iter().flat_map(|&chip| WORKLOADS.iter().map(move |&workload| (chip, workload)));
+    pairs.map(|(c, w)| ((c, w), runs(&chip(c), &workload(w, &[]), &MODES))).collect()
+});
+
+/// The event outcome of a pair in a mode.
+fn event(chip: &'static str, workload: &'static str, mode: Mode) -> &'static Outcome {
+    let index = MODES.iter().position(|&m| m == mode).expect("a mode");
+    &PAIRS[&(chip, workload)][index][1]
+}
+
+#[test]
+fn every_pair_drains_and_keeps_its_bounds() {
+    for ((chip, workload), modes) in PAIRS.iter() {
+        for [bound, event] in modes {
+            let of = format!("{workload} on {chip}, {}", event.mode.name());
+            assert_eq!(event.stop, StopReason::Drained, "{of}");
+            assert!(event.bound_cycles <= bound.cycles, "{of}: {} > {}", event.bound_cycles, bound.cycles);
+            assert!(bound.cycles <= event.cycles, "{of}: {} > {}", bound.cycles, event.cycles);
+            assert_eq!(bound.traffic(), event.traffic(), "{of}");
+        }
+    }
+}
+
+#[test]
+fn fused_is_faster_on_every_pair() {
+    for (chip, workload) in PAIRS.keys() {
+        let [kbk, fused] = MODES.map(|mode| event(chip, workload, mode).cycles);
+        assert!(fused < kbk, "{workload} on {chip}: fused {fused}, kbk {kbk}");
+    }
+}
+
+#[test]
+fn the_large_block_reaches_its_bound() {
+    let mut said = String::new();
+    let mut least: f64 = 1.0;
+    for chip in ["sn10", "sn40l"] {
+        for workload in ["gpt13b-mlp", "gpt13b-mlp-sparse"] {
+            let fused = event(chip, workload, Mode::Fused);
+            let share = fused.bound_cycles as f64 / fused.cycles as f64;
+            said += &format!("{workload} on {chip}: {:.1} % of the bound\n", 100.0 * share);
+            least = least.min(share);
+        }
+    }
+    print!("{said}");
+    assert!(least >= LEAST_SHARE, "{said}");
+}
+
+#[test]
+fn off_chip_bytes_of_the_large_block_are_exact() {
+    // X = T d 2 B, H = T f 2 B, W = d f 2 B; kbk: up reads X and W, writes H; GELU reads and writes H; down reads H
+    // and W, writes X. Fused, H stays on chip.
+    const X: u64 = 2048 * 5120 * 2;
+    const H: u64 = 2048 * 20480 * 2;
+    const W: u64 = 5120 * 20480 * 2;
+    let of = |weights: u64| [2 * X + 4 * H + weights, 2 * X + weights];
+    assert_eq!(of(2 * W), [796_917_760, 461_373_440]);
+    assert_eq!(of(2 * W / 8), [429_916_160, 94_371_840]);
+    for chip in ["sn10", "sn30", "sn40l"] {
+        for (workload, bytes) in [("gpt13b-mlp", of(2 * W)), ("gpt13b-mlp-sparse", of(2 * W / 8 + METADATA))] {
+            let moved = MODES.map(|mode| event(chip, workload, mode).traffic().off_chip_bytes());
+            assert_eq!(moved, bytes, "{workload} on {chip}");
+            let notes: Vec<_> = MODES.iter().flat_map(|&mode| &event(chip, workload, mode).notes).collect();
+            assert!(notes.is_empty(), "{workload} on {chip}: {notes:?}");
+        }
+    }
+}
+
+#[test]
+fn bounds_of_the_large_block_are_the_known_answers() {
+    for (name, workload_name, cycles) in [
+        // SN10: 640 x 192 MACs a cycle, 80 B a cycle. SN40L: 1040 x 192 MACs, 1125 B.
+        ("sn10", "gpt13b-mlp", [3_495_254, 5_767_168]),
+        ("sn40l", "gpt13b-mlp", [2_150_926, 410_110]),
+        ("sn10", "gpt13b-mlp-sparse", [436_907, (94_371_840u64 + METADATA).div_ceil(80)]),
+        ("sn40l", "gpt13b-mlp-sparse", [268_866, (94_371_840u64 + METADATA).div_ceil(1125)]),
+    ] {
+        let (mut chip, workload) = (chip(name), workload(workload_name, &[]));
+        let launch = chip.launch_cycles();
+        let bound = bound_cycles(&chip, &workload, Mode::Fused) - launch;
+        assert_eq!(bound, cycles[0].max(cycles[1]), "{workload_name} on {name}");
+        // With memory a thousand times as fast, only the arithmetic counts.
+        for tier in chip.memory.ids().collect::<Vec<_>>() {
+            chip.memory[tier].bandwidth_bytes_per_s *= 1000;
+        }
+        chip.ag_bytes_per_cycle = chip.network.flit_bytes;
+        let compute = bound_cycles(&chip, &workload, Mode::Fused) - launch;
+        assert_eq!(compute, cycles[0], "{workload_name} on {name}, compute");
+    }
+}
+
+/// The dense block on SN10, fused, with this many tokens.
+fn fused_dense(tokens: u64) -> Outcome {
+    let workload = workload("gpt13b-mlp", &[&format!("workload.dims.tokens={tokens}")]);
+    let [_, event] = runs(&chip("sn10"), &workload, &[Mode::Fused]).remove(0);
+    event
+}
+
+#[test]
+fn dense_weights_are_read_once_while_the_tokens_fit() {
+    for tokens in [4096, 8192] {
+        let outcome = fused_dense(tokens);
+        let traffic = outcome.traffic();
+        let x = tokens * 5120 * 2;
+        assert_eq!((traffic.off_chip_read_bytes, traffic.off_chip_write_bytes), (x + 2 * (200 << 20), x), "{tokens}");
+        assert!(outcome.notes.is_empty(), "{tokens}: {:?}", outcome.notes);
+    }
+}
+
+#[test]
+fn dense_weights_that_are_read_again_are_told_with_the_reason() {
+    for tokens in [16_384, 32_768] {
+        let outcome = fused_dense(tokens);
+        let least = 2 * tokens * 5120 * 2 + 2 * (200 << 20);
+        assert!(outcome.traffic().off_chip_bytes() > least, "{tokens}");
+        let notes = outcome.notes.join("\n");
+        for word in ["`w_up` (200.0 MiB)", "`w_down` (200.0 MiB)", &format!("all {tokens} rows"), "320.0 MiB"] {
+            assert!(notes.contains(word), "{tokens}: {notes}");
+        }
+    }
+}

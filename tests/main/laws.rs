@@ -1,0 +1,205 @@
+//! Laws that hold for every graph on every chip (DESIGN: three fidelities, one configuration).
+//!
+//! Random small chips and graphs; a failure prints both files. More of them: `PROPTEST_CASES=2000 cargo test --release
+//! --test main laws`.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use rdusim::arch::Chip;
+use rdusim::bound::bound_cycles;
+use rdusim::compile::compile_modes;
+use rdusim::mode::Mode;
+use rdusim::report::Document;
+use rdusim::sim::{Fidelity, Outcome, StopReason, simulate};
+use rdusim::workload::{OperatorKind, TensorRole, Workload};
+
+use crate::random::{ChipValues, GraphValues, chips, graphs};
+
+/// Cases where `PROPTEST_CASES` asks for no other number.
+const CASES: u32 = 64;
+/// Modes in the order of outcomes.
+const MODES: [Mode; 2] = [Mode::Kbk, Mode::Fused];
+/// A fused run is much slower than kernel by kernel from here on: sections are chosen by an estimate, which may err.
+const MUCH_SLOWER: f64 = 1.10;
+/// Every so many runs may be.
+const ONE_IN: u32 = 20;
+/// Address generators with which every single operator can be placed: three streams in, one out.
+const ENOUGH_AGS: u64 = 4;
+
+/// Runs a law on random chips and graphs: always the same ones, or new ones if `PROPTEST_CASES` says how many.
+fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
+    let mut config = Config { source_file: Some(file!()), ..Config::default() };
+    let mut runner = if std::env::var_os("PROPTEST_CASES").is_some() {
+        TestRunner::new(config)
+    } else {
+        config.cases = cases;
+        TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
+    };
+    if let Err(failure) = runner.run(&(chips(), graphs()), |(chip, graph)| law(chip, graph)) {
+        panic!("{failure}");
+    }
+}
+
+/// Both modes at a fidelity; `None` if the compiler refuses the pair.
+fn outcomes(chip: &Chip, workload: &Workload, fidelity: Fidelity) -> Option<Vec<Outcome>> {
+    let configurations = compile_modes(chip, workload, &MODES).ok()?;
+    Some(configurations.iter().map(|c| simulate(chip, workload, c, fidelity)).collect())
+}
+
+/// Bytes that a list of operators must move off chip if they share a section.
+fn compulsory_bytes(workload: &Workload, operators: &[String]) -> u64 {
+    let inside: Vec<_> = workload.operators.iter_enumerated().filter(|(_, op)| operators.contains(&op.name)).collect();
+    let mut moved = BTreeSet::new();
+    for (_, operator) in &inside {
+        let made_here = |tensor| inside.iter().any(|(_, other)| other.output == tensor);
+        moved.extend(operator.inputs.iter().copied().filter(|&tensor| !made_here(tensor)));
+        let leaves = workload.tensors[operator.output].role == TensorRole::Output
+            || workload.consumers(operator.output).any(|op| inside.iter().all(|(id, _)| *id != op));
+        if leaves {
+            moved.insert(operator.output);
+        }
+    }
+    moved.into_iter().map(|tensor| workload.tensors[tensor].stored_bytes()).sum()
+}
+
+/// Joules of all arithmetic, whatever the mapping.
+fn arithmetic_joules(chip: &Chip, workload: &Workload) -> f64 {
+    let of = |(id, op): (_, &rdusim::workload::Operator)| {
+        let input = &workload.tensors[op.inputs[0]];
+        let work = if op.kind == OperatorKind::Gemm {
+            workload.stored_macs(id) as f64
+        } else {
+            (input.rows * input.columns * chip.pcu.simd_stages[op.kind.name()]) as f64
+        };
+        work * chip.energy.mac_pj[&input.dtype] * 1e-12
+    };
+    workload.operators.iter_enumerated().map(of).sum()
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// Everything that must be true of one run at both fidelities.
+fn check_run(chip: &Chip, workload: &Workload, bound: &Outcome, event: &Outcome) -> Result<(), TestCaseError> {
+    let mode = event.mode.name();
+    prop_assert_eq!(&event.stop, &StopReason::Drained, "{}", mode);
+    prop_assert!(
+        event.bound_cycles <= bound.cycles,
+        "{mode}: bound_cycles {} > bound {}",
+        event.bound_cycles,
+        bound.cycles
+    );
+    prop_assert_eq!(bound.sections.len(), event.sections.len());
+    for (b, e) in bound.sections.iter().zip(&event.sections) {
+        prop_assert!(b.cycles <= e.cycles, "{mode} {}: bound {} > event {}", e.name, b.cycles, e.cycles);
+        prop_assert_eq!(&b.traffic, &e.traffic, "{} {}: traffic of bound and event", mode, e.name);
+        for (b, e) in b.stages.iter().zip(&e.stages) {
+            prop_assert_eq!(b.busiest_cycles, e.busiest_cycles, "{} {:?}", mode, e.operators);
+            prop_assert!(near(b.mean_cycles, e.mean_cycles), "{mode} {:?}", e.operators);
+        }
+        let least = compulsory_bytes(workload, &e.operators);
+        let moved = e.traffic.off_chip_bytes();
+        prop_assert!(moved >= least, "{mode} {}: {moved} B off chip, compulsory {least} B", e.name);
+        let told = event.notes.iter().any(|note| note.contains(&e.name) && note.contains("times"));
+        prop_assert!(moved == least || told, "{mode} {}: {moved} B off chip, compulsory {least} B, no note", e.name);
+        let by_tensor: u64 = e.traffic.by_tensor.values().map(|t| t.off_chip_read_bytes + t.off_chip_write_bytes).sum();
+        prop_assert_eq!(by_tensor, moved);
+        prop_assert!(e.pcus <= chip.pcus() && e.pmus <= chip.pmus() && e.sram_peak_bytes <= chip.sram_bytes());
+        prop_assert!(e.stages.iter().all(|s| s.busiest_cycles <= e.cycles), "{mode} {}: busier than long", e.name);
+    }
+    prop_assert_eq!(event.cycles, event.sections.iter().map(|s| s.cycles).sum::<u64>());
+    let ran: Vec<&String> = event.sections.iter().flat_map(|s| &s.operators).collect();
+    prop_assert_eq!(ran, workload.operators.iter().map(|op| &op.name).collect::<Vec<_>>(), "{}", mode);
+    for outcome in [bound, event] {
+        let (spent, needed) = (outcome.energy().compute, arithmetic_joules(chip, workload));
+        prop_assert!(near(spent, needed), "{mode}: {spent} J of arithmetic, the graph needs {needed} J");
+    }
+    Ok(())
+}
+
+#[test]
+fn bounds_traffic_and_energy_agree_and_every_run_drains() {
+    let (ran, refused, much_slower, worst) = (Cell::new(0u32), Cell::new(0u32), Cell::new(0u32), Cell::new(0.0f64));
+    for_all(2 * CASES, |chip, graph| {
+        let (chip, workload) = (chip.chip(), graph.workload());
+        let configurations = match compile_modes(&chip, &workload, &MODES) {
+            Ok(configurations) => configurations,
+            Err(why) => {
+                let unplaceable = why.title().contains("cannot be placed");
+                prop_assert!(!unplaceable || chip.grid.ags() < ENOUGH_AGS, "{}", why.render(false));
+                refused.set(refused.get() + 1);
+                return Ok(());
+            }
+        };
+        let mut cycles = Vec::new();
+        for configuration in &configurations {
+            let [bound, event] =
+                [Fidelity::Bound, Fidelity::Event].map(|fidelity| simulate(&chip, &workload, configuration, fidelity));
+            check_run(&chip, &workload, &bound, &event)?;
+            cycles.push(event.cycles as f64);
+        }
+        let ratio = cycles[1] / cycles[0];
+        ran.set(ran.get() + 1);
+        much_slower.set(much_slower.get() + u32::from(ratio > MUCH_SLOWER));
+        worst.set(worst.get().max(ratio));
+        Ok(())
+    });
+    let (ran, much_slower) = (ran.get(), much_slower.get());
+    let said = format!(
+        "{ran} ran, {} were refused; fused took more than {MUCH_SLOWER} times the cycles of kbk in {much_slower}, at worst \
+         {:.2} times",
+        refused.get(),
+        worst.get()
+    );
+    println!("{said}");
+    assert!(ran > refused.get() && much_slower <= ran / ONE_IN + 1, "{said}");
+}
+
+#[test]
+fn two_runs_give_the_same_bytes_on_any_number_of_threads() {
+    for_all(CASES / 2, |chip, graph| {
+        let (chip, workload) = (chip.chip(), graph.workload());
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+            let all = pool.install(|| outcomes(&chip, &workload, Fidelity::Event));
+            all.map(|all| Document::new(&chip, &workload, &all).to_json())
+        };
+        let once = run(1);
+        prop_assert_eq!(&once, &run(1));
+        prop_assert_eq!(&once, &run(2));
+        let numbers = once.as_deref().unwrap_or_default();
+        prop_assert!(!numbers.contains("null") && !numbers.contains("NaN"), "{numbers}");
+        Ok(())
+    });
+}
+
+/// The capacity of a memory tier is left out: it decides which tier holds a tensor, and the bound takes that as given.
+#[test]
+fn more_of_a_resource_never_raises_the_bound() {
+    for_all(4 * CASES, |values, graph| {
+        let workload = graph.workload();
+        let bounds = |values: &ChipValues| MODES.map(|mode| bound_cycles(&values.chip(), &workload, mode));
+        let least = bounds(&values);
+        let with = |change: &dyn Fn(&mut ChipValues)| {
+            let mut values = values.clone();
+            change(&mut values);
+            values
+        };
+        let richer = [
+            ("PCUs", with(&|v| v.grid.0 *= 2)),
+            ("address generators", with(&|v| v.ags.0 += 1)),
+            ("PMU bytes", with(&|v| v.bank_bytes *= 2)),
+            ("bandwidth", with(&|v| v.tiers[0].gb_per_s *= 1.5)),
+            ("bandwidth of all tiers", with(&|v| v.tiers.iter_mut().for_each(|t| t.gb_per_s *= 3.0))),
+        ];
+        for (what, values) in richer {
+            let now = bounds(&values);
+            prop_assert!(now[0] <= least[0] && now[1] <= least[1], "more {what}: {least:?} became {now:?}");
+        }
+        Ok(())
+    });
+}
