@@ -131,10 +131,8 @@ impl Surveyor<'_> {
             BufferRole::Partial { stage } => ("partial", section.stages[stage].spec.output, stage),
             BufferRole::Store { tensor, stage } => ("store", tensor, stage),
         };
-        let part = |part: &compile::Part| PartEntry {
-            pmu: site(self.chip.grid.pmus[part.pmu.index()]),
-            banks: part.banks,
-        };
+        let part =
+            |part: &compile::Part| PartEntry { pmu: site(self.chip.grid.pmus[part.pmu.index()]), banks: part.banks };
         let pieces: Vec<Vec<PartEntry>> =
             buffer.pieces.iter().map(|piece| piece.parts.iter().map(part).collect()).collect();
         let pmus: BTreeSet<Site> = pieces.iter().flatten().map(|part| part.pmu).collect();

@@ -1,6 +1,6 @@
 //! The files of `map --out DIR`: the map as JSON, and each section as a picture.
 
-use super::chart::{MapChart, ChartError};
+use super::chart::{ChartError, MapChart};
 use super::write::{File, WriteError};
 use crate::arch::Chip;
 use crate::map::Map;

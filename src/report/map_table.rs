@@ -11,7 +11,7 @@ use crate::map::{Map, MappingEntry, NestEntry, Section, Site, StageEntry};
 use crate::workload::Workload;
 
 /// Columns of a name.
-const NAME: usize = 32;
+const NAME: usize = 26;
 
 /// Most tensors that are named in one place.
 const MOST_NAMES: usize = 4;
@@ -202,7 +202,8 @@ fn within(sites: impl Iterator<Item = Site> + Clone) -> String {
 }
 
 fn buffers(section: &Section) -> String {
-    let header = ["buffer", "for", "tensor", "filled each", "depth", "copies x slices", "slot", "PMUs", "banks", "within"];
+    let header =
+        ["buffer", "for", "tensor", "filled each", "depth", "copies x slices", "slot", "PMUs", "banks", "within"];
     let mut table = new_table(header.map(str::to_owned).to_vec());
     for column in [1, 2, 3, 9] {
         align_left(&mut table, column);
@@ -211,8 +212,8 @@ fn buffers(section: &Section) -> String {
         let stage = section.stages.get(buffer.stage).map(|stage| stage.operators.join("+")).unwrap_or_default();
         table.add_row(vec![
             buffer.role.to_owned(),
-            shorten(&stage, 16),
-            shorten(&buffer.tensor, 16),
+            shorten(&stage, 13),
+            shorten(&buffer.tensor, 13),
             each(buffer.cadence).to_owned(),
             whole(buffer.depth),
             format!("{} x {}", buffer.copies, buffer.slices),
@@ -267,4 +268,75 @@ fn network(section: &Section) -> String {
     let tenths: Vec<String> = network.histogram.iter().map(|&links| whole(links)).collect();
     let histogram = format!("used links by tenth of the fullest's load, least first: {}", tenths.join("  "));
     [wrapped("network   ", &used), wrapped("load      ", &load), wrapped("          ", &histogram)].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::arch;
+    use crate::compile::compile;
+    use crate::map::survey;
+    use crate::mode::Mode;
+    use crate::workload;
+
+    fn tiny(mode: Mode) -> (Chip, Workload, Map) {
+        let chip = arch::load(Path::new("arch/sn10.toml"), &[]).unwrap();
+        let workload = workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0).unwrap();
+        let map = survey(&chip, &workload, &compile(&chip, &workload, mode).unwrap());
+        (chip, workload, map)
+    }
+
+    #[test]
+    fn a_map_reads_as_agreed() {
+        let (chip, workload, map) = tiny(Mode::Fused);
+        insta::assert_snapshot!(map_table(&chip, &workload, &map));
+    }
+
+    #[test]
+    fn no_line_is_too_wide_and_none_ends_in_blanks() {
+        for mode in [Mode::Kbk, Mode::Fused] {
+            let (chip, workload, mut map) = tiny(mode);
+            let endless = "decoder.layers.17.self_attention.output_projection\u{1b}[2J".repeat(9);
+            map.notes = vec![endless.clone(), "many words ".repeat(40)];
+            for section in &mut map.sections {
+                section.name.clone_from(&endless);
+                section.bound = u64::MAX;
+                section.network.fullest_flits = u64::MAX;
+                section.network.histogram = [9_999_999; 10];
+                for name in section.stages.iter_mut().flat_map(|stage| &mut stage.operators) {
+                    name.clone_from(&endless);
+                }
+                for buffer in &mut section.buffers {
+                    buffer.tensor.clone_from(&endless);
+                }
+                for stream in &mut section.streams {
+                    (stream.tensor, stream.tier) = (endless.clone(), endless.clone());
+                }
+                if let Some(cut) = &mut section.nest.chunking {
+                    cut.columns_of = vec![endless.clone(); 9];
+                }
+            }
+            let text = map_table(&chip, &workload, &map);
+            assert!(!text.contains('\u{1b}'));
+            for line in text.lines() {
+                assert!(line.chars().count() <= 120, "{line}");
+                assert_eq!(line, line.trim_end());
+            }
+        }
+    }
+
+    #[test]
+    fn only_loops_that_go_round_are_told() {
+        let mut nest = tiny(Mode::Fused).2.sections[0].nest.clone();
+        nest.chunking = None;
+        (nest.blocks, nest.tokens, nest.block_tokens) = (1, 12, 12);
+        assert_eq!(loops(&nest), "for each of 12 tokens");
+        let cut = crate::map::ChunkingEntry { columns_of: vec![], rows_of: vec![], extent: 9, width: 4, chunks: 3 };
+        (nest.blocks, nest.block_tokens, nest.chunking, nest.order) = (2, 6, Some(cut), "token_outer");
+        assert_eq!(loops(&nest), "for each of 2 row blocks > for each of 6 tokens > for each of 3 chunks");
+        nest.order = "chunk_outer";
+        assert_eq!(loops(&nest), "for each of 2 row blocks > for each of 3 chunks > for each of 6 tokens");
+    }
 }

@@ -8,9 +8,16 @@ use crate::map::Site;
 /// Width that the cells should take together, whatever their number.
 const WANTED: u32 = 1400;
 /// Least and most distance from cell to cell.
-const PITCH: (u32, u32) = (4, 34);
-/// Room on each side for AGCUs and numbers.
-const EDGE: f64 = 66.0;
+const PITCH: (u32, u32) = (4, 40);
+/// Most columns or rows: beyond, a PNG would take gigabytes.
+pub(super) const MOST_SITES: u32 = 1000;
+/// Room at the left and right for AGCUs, and at the left for numbers.
+const SIDE: f64 = 72.0;
+/// Room above and below the grid without AGCUs there.
+const EDGE: f64 = 34.0;
+/// Widths of the lines between dies and between tiles.
+pub(super) const DIE_BORDER: u32 = 4;
+pub(super) const TILE_BORDER: u32 = 1;
 const NUMBER: Face = Face { em: 11.5, bold: false, color: MUTED };
 
 /// The layout of a grid. The streets run along the left and upper side of each cell; a cell's switch is the crossing
@@ -21,6 +28,8 @@ pub(super) struct Plan<'a> {
     pitch: f64,
     street: f64,
     gaps: (f64, f64),
+    /// Room above and below.
+    edges: (f64, f64),
 }
 
 impl<'a> Plan<'a> {
@@ -29,7 +38,13 @@ impl<'a> Plan<'a> {
         let pitch = (WANTED / grid.columns.max(grid.rows).max(1)).clamp(PITCH.0, PITCH.1);
         let street = f64::from((pitch * 2 / 5).max(2));
         let gaps = if pitch < 8 { (0.0, 2.0) } else { (6.0, 12.0) };
-        Self { grid, origin: (left + EDGE, top + EDGE), pitch: f64::from(pitch), street, gaps }
+        let pitch = f64::from(pitch);
+        let room = |edge: u32| {
+            let at_edge = |agcu: &&Agcu| is_vertical(agcu, grid) && (agcu.site.y == 0) == (edge == 0);
+            if grid.agcus.iter().any(|agcu| at_edge(&agcu)) { EDGE + pitch } else { EDGE }
+        };
+        let edges = (room(0), room(1));
+        Self { grid, origin: (left + SIDE, top + edges.0), pitch, street, gaps, edges }
     }
 
     /// Width of a street.
@@ -67,8 +82,8 @@ impl<'a> Plan<'a> {
     /// The box around the grid, AGCUs and numbers.
     pub(super) fn area(&self) -> Area {
         let last = self.unit([self.grid.columns.saturating_sub(1), self.grid.rows.saturating_sub(1)]);
-        let (left, top) = (self.origin.0 - EDGE, self.origin.1 - EDGE);
-        Area { left, top, width: last.right() + EDGE - left, height: last.bottom() + EDGE - top }
+        let (left, top) = (self.origin.0 - SIDE, self.origin.1 - self.edges.0);
+        Area { left, top, width: last.right() + SIDE - left, height: last.bottom() + self.edges.1 - top }
     }
 
     /// The boxes of the AGCUs, outside the edge that each stands at; of several at one site, one beside the other.
@@ -90,7 +105,7 @@ impl<'a> Plan<'a> {
             (unit.left - away - size, unit.top)
         } else if agcu.site.x == last.0 {
             (unit.right() + away, unit.top)
-        } else if agcu.site.y == 0 || agcu.site.y != last.1 {
+        } else if agcu.site.y == 0 {
             (unit.left, unit.top - away - size)
         } else {
             (unit.left, unit.bottom() + away)
@@ -120,7 +135,7 @@ impl<'a> Plan<'a> {
         let step = if self.pitch * 5.0 < 40.0 { 10 * (8.0 / self.pitch).ceil() as usize } else { 5 };
         for x in (0..columns).step_by(step) {
             let at = self.unit([x, 0]);
-            scene.text((at.left + at.width / 2.0, top - 42.0), Anchor::Middle, NUMBER, &x.to_string());
+            scene.text((at.left + at.width / 2.0, top - self.edges.0 + 22.0), Anchor::Middle, NUMBER, &x.to_string());
         }
         for y in (0..rows).step_by(step) {
             let at = self.unit([0, y]);
@@ -128,13 +143,24 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Whether the grid has more than one die, and more than one tile on a die.
+    pub(super) fn parts(&self) -> (bool, bool) {
+        let grid = self.grid;
+        (grid.die != (grid.columns, grid.rows), grid.tile != grid.die)
+    }
+
     /// Width of the line before column or row `at`, and of the gap it stands in.
     fn border(&self, at: u32, tile: u32, die: u32) -> Option<(u32, f64)> {
         let (tile_ends, die_ends) = (at.is_multiple_of(tile.max(1)), at.is_multiple_of(die.max(1)));
         match (tile_ends, die_ends) {
-            (_, true) => Some((4, self.gaps.1 + if tile_ends { self.gaps.0 } else { 0.0 })),
-            (true, false) => Some((1, self.gaps.0)),
+            (_, true) => Some((DIE_BORDER, self.gaps.1 + if tile_ends { self.gaps.0 } else { 0.0 })),
+            (true, false) => Some((TILE_BORDER, self.gaps.0)),
             (false, false) => None,
         }
     }
+}
+
+/// Whether an AGCU stands above or below the grid, not beside it.
+fn is_vertical(agcu: &Agcu, grid: &Grid) -> bool {
+    agcu.site.x != 0 && agcu.site.x + 1 != grid.columns
 }

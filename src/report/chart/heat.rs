@@ -10,6 +10,10 @@ use crate::map::{LinkEntry, Site};
 /// Steps of the scale, least first.
 pub(super) const STEPS: usize = 5;
 
+/// Where each step ends, in per cent of the section's least cycles: the same in every picture, so that pictures can be
+/// compared. No link is busy for longer than the section's bound.
+pub(super) const ENDS: [u64; STEPS] = [5, 20, 40, 70, 100];
+
 const COLORS: [Color; STEPS] = [
     Color(0xfd, 0xd9, 0xc9),
     Color(0xfb, 0xa2, 0x86),
@@ -30,9 +34,8 @@ enum Lane {
     North(u32),
 }
 
-/// Draws the load of all links: of parallel ones the fullest.
-pub(super) fn draw(scene: &mut Scene, plan: &Plan<'_>, links: &[LinkEntry]) {
-    let fullest = links.iter().map(|link| link.flits).max().unwrap_or(0);
+/// Draws the load of all links over `cycles`: of parallel ones the fullest.
+pub(super) fn draw(scene: &mut Scene, plan: &Plan<'_>, links: &[LinkEntry], cycles: u64) {
     // For each lane: the step of the link that begins at a column or row, the lower end of its way.
     let mut lanes: BTreeMap<Lane, BTreeMap<u32, usize>> = BTreeMap::new();
     for link in links {
@@ -44,7 +47,7 @@ pub(super) fn draw(scene: &mut Scene, plan: &Plan<'_>, links: &[LinkEntry]) {
             _ => (Lane::North(x), y.saturating_sub(1)),
         };
         let step = lanes.entry(lane).or_default().entry(at).or_default();
-        *step = (*step).max(step_of(link.flits, fullest));
+        *step = (*step).max(step_of(link.flits, cycles));
     }
     // The fullest last, over the others where they cross.
     for step in 0..STEPS {
@@ -57,9 +60,9 @@ pub(super) fn draw(scene: &mut Scene, plan: &Plan<'_>, links: &[LinkEntry]) {
 }
 
 /// The step of a load.
-fn step_of(flits: u64, fullest: u64) -> usize {
-    let fifths = (u128::from(flits) * STEPS as u128).div_ceil(u128::from(fullest.max(1)));
-    (fifths as usize).clamp(1, STEPS) - 1
+fn step_of(flits: u64, cycles: u64) -> usize {
+    let within = |end: &u64| u128::from(flits) * 100 <= u128::from(cycles) * u128::from(*end);
+    ENDS.iter().position(within).unwrap_or(STEPS - 1)
 }
 
 /// Neighbouring links of one step: the first, and one behind the last.
@@ -106,10 +109,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fullest_link_is_in_the_last_step_and_the_emptiest_in_the_first() {
-        assert_eq!([1, 20, 21, 80, 81, 100].map(|flits| step_of(flits, 100)), [0, 0, 1, 3, 4, 4]);
+    fn steps_end_where_they_say() {
+        assert_eq!([1, 5, 6, 20, 40, 41, 70, 71, 100].map(|flits| step_of(flits, 100)), [0, 0, 1, 1, 2, 3, 3, 4, 4]);
         assert_eq!(step_of(u64::MAX, u64::MAX), 4);
-        assert_eq!(step_of(0, 0), 0);
+        assert_eq!((step_of(0, 0), step_of(1, 0)), (0, 4));
     }
 
     #[test]

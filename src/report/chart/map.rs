@@ -1,11 +1,11 @@
 //! A section on the grid: who works where, what the PMUs hold, and how full the links are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::grid::Plan;
+use super::grid::{DIE_BORDER, MOST_SITES, Plan, TILE_BORDER};
 use super::palette::{AXIS, BLUE, Color, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, SKY, WHITE, YELLOW};
 use super::scene::{Anchor, Area, Face, Scene};
-use super::{ChartError, LABEL, MARGIN, SUBTITLE, TITLE, fitted, heat, paint};
+use super::{ChartError, LABEL, MARGIN, SUBTITLE, TITLE, WIDTH, fitted, heat, paint};
 use crate::arch::{Chip, UnitKind};
 use crate::map::{Map, Section, Site};
 use crate::report::figures::quotient;
@@ -13,10 +13,10 @@ use crate::report::human::{percent, shorten, whole};
 
 /// Colours of the stages in order; red is left to the links.
 const STAGES: [Color; 6] = [BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW];
+/// Most characters of the title.
+const MOST_TITLE: usize = 160;
 /// Most stages that are named under the picture.
 const MOST_NAMED: usize = 24;
-/// Least width of the picture, for its texts.
-const LEAST_WIDTH: f64 = 900.0;
 
 /// A picture of one section of a map.
 #[derive(Debug, Clone, Copy)]
@@ -37,12 +37,19 @@ impl<'a> MapChart<'a> {
 
     /// The picture as an SVG file.
     pub fn svg(self) -> Result<String, ChartError> {
+        self.drawable()?;
         paint::svg(&self.scene())
     }
 
     /// The picture as a PNG file.
     pub fn png(self) -> Result<Vec<u8>, ChartError> {
+        self.drawable()?;
         paint::png(&self.scene())
+    }
+
+    fn drawable(self) -> Result<(), ChartError> {
+        let (columns, rows) = (self.chip.grid.columns, self.chip.grid.rows);
+        if columns.max(rows) > MOST_SITES { Err(ChartError::TooLarge(columns, rows)) } else { Ok(()) }
     }
 
     fn section(self) -> &'a Section {
@@ -51,23 +58,23 @@ impl<'a> MapChart<'a> {
 
     pub(super) fn scene(self) -> Scene {
         let plan = Plan::new(&self.chip.grid, 0.0, 62.0);
-        let narrow = (LEAST_WIDTH - plan.area().width).max(0.0);
+        let narrow = (WIDTH - plan.area().width).max(0.0);
         let plan = Plan::new(&self.chip.grid, (narrow / 2.0).round(), 62.0);
         let area = plan.area();
-        let mut scene = Scene::new(area.width.max(LEAST_WIDTH), area.bottom());
+        let mut scene = Scene::new(area.width.max(WIDTH), area.bottom());
         self.heading(&mut scene);
         plan.draw_frame(&mut scene);
-        heat::draw(&mut scene, &plan, &self.section().links);
+        heat::draw(&mut scene, &plan, &self.section().links, self.section().bound);
         self.units(&mut scene, &plan);
         self.agcus(&mut scene, &plan);
         self.mark_fullest(&mut scene, &plan);
-        scene.height = self.legend(&mut scene, area.bottom() + 6.0) + MARGIN;
+        scene.height = self.legend(&mut scene, &plan, area.bottom() + 10.0) + MARGIN;
         scene
     }
 
     fn heading(self, scene: &mut Scene) {
         let section = self.section();
-        let title = format!("{}: {}", self.map.mode, section.operators.join(", "));
+        let title = shorten(&format!("{}: {}", self.map.mode, section.operators.join(", ")), MOST_TITLE);
         let room = scene.width - 2.0 * MARGIN;
         let title = fitted(&title, TITLE, room).unwrap_or_default();
         scene.text((MARGIN, 36.0), Anchor::Start, TITLE, &title);
@@ -120,12 +127,12 @@ impl<'a> MapChart<'a> {
     }
 
     fn agcus(self, scene: &mut Scene, plan: &Plan<'_>) {
-        let mut used: BTreeMap<u32, std::collections::BTreeSet<u32>> = BTreeMap::new();
+        let mut used: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for generator in self.section().streams.iter().flat_map(|stream| &stream.generators) {
             used.entry(generator.agcu).or_default().insert(generator.generator);
         }
         for ((area, agcu), index) in plan.agcus().into_iter().zip(&self.chip.grid.agcus).zip(0..) {
-            let busy = used.get(&index).map_or(0, std::collections::BTreeSet::len);
+            let busy = used.get(&index).map_or(0, BTreeSet::len);
             let color = if busy > 0 { INK } else { AXIS };
             gauge_of(scene, area, color, MUTED, quotient(busy as f64, agcu.ags as f64));
         }
@@ -149,7 +156,7 @@ impl<'a> MapChart<'a> {
     }
 
     /// What everything means; returns where it ends.
-    fn legend(self, scene: &mut Scene, top: f64) -> f64 {
+    fn legend(self, scene: &mut Scene, plan: &Plan<'_>, top: f64) -> f64 {
         let section = self.section();
         let mut keys = Keys { x: MARGIN, y: top, right: scene.width - MARGIN };
         for (index, stage) in section.stages.iter().enumerate().take(MOST_NAMED) {
@@ -171,18 +178,25 @@ impl<'a> MapChart<'a> {
         gauge(scene, area, color(0), 0.6);
         let area = keys.add(scene, 16.0, "AGCU: filled as far as its generators are used");
         gauge_of(scene, area, INK, MUTED, 0.5);
+        let (dies, tiles) = plan.parts();
+        for (there, width, what) in [(dies, DIE_BORDER, "between dies"), (tiles, TILE_BORDER, "between tiles")] {
+            if there {
+                let area = keys.add(scene, 12.0, what);
+                let x = area.left + area.width / 2.0;
+                scene.line((x, area.top), (x, area.bottom()), width, AXIS);
+            }
+        }
 
         keys.new_line();
-        let fullest = section.network.fullest_flits;
-        let share = |flits: f64| quotient(flits, section.bound as f64);
         keys.say(scene, "Links, flits over the section's least cycles:");
-        for step in 0..heat::STEPS {
-            let end = |step: usize| percent(share(fullest as f64 * step as f64 / heat::STEPS as f64));
-            let area = keys.add(scene, 30.0, &format!("to {}", end(step + 1)));
+        for (step, end) in heat::ENDS.into_iter().enumerate() {
+            let area = keys.add(scene, 30.0, &format!("to {end} %"));
             heat::sample(scene, area, step);
         }
+        let fullest = section.network.fullest_flits;
         if fullest > 0 {
-            let area = keys.add(scene, 16.0, "the fullest");
+            let share = percent(quotient(fullest as f64, section.bound as f64));
+            let area = keys.add(scene, 16.0, &format!("the fullest: {share}"));
             ring(scene, area);
         }
         keys.y + 10.0
@@ -266,3 +280,6 @@ impl Keys {
         (self.x, self.y) = (MARGIN, self.y + 28.0);
     }
 }
+
+#[cfg(test)]
+mod tests;
