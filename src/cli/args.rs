@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn the_examples_of_the_help_parse() {
         let examples =
-            [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, CHECK_EXAMPLES].concat().replace("\\\n", "");
+            [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, CHECK_EXAMPLES].join("\n").replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
         assert_eq!(lines.len(), 18);
         for line in lines {

@@ -102,13 +102,14 @@ fn nest(nest: &NestEntry) -> String {
                     cut_tensors.push(format!("{what}{}", names(tensors)));
                 }
             }
-            text.push_str(&format!(
+            let cut = format!(
                 "; {} of {} of the {} {}",
                 counted(cut.chunks, "chunk"),
                 whole(cut.width),
                 whole(cut.extent),
                 cut_tensors.join(" = ")
-            ));
+            );
+            text.push_str(&cut);
         }
     }
     text
@@ -148,7 +149,7 @@ fn stages(section: &Section) -> String {
             how(stage),
             each(stage.cadence).to_owned(),
             whole(stage.pcus.len() as u64),
-            within(stage.pcus.iter().copied()),
+            within(&stage.pcus.iter().copied()),
         ]);
     }
     table.trim_fmt()
@@ -192,7 +193,7 @@ fn each(cadence: &str) -> &str {
 }
 
 /// The box around sites.
-fn within(sites: impl Iterator<Item = Site> + Clone) -> String {
+fn within(sites: &(impl Iterator<Item = Site> + Clone)) -> String {
     let range = |axis: usize| {
         let values = sites.clone().map(move |site| site[axis]);
         Some((values.clone().min()?, values.max()?))
@@ -220,7 +221,7 @@ fn buffers(section: &Section) -> String {
             bytes(buffer.slot_bytes),
             whole(buffer.pmus),
             whole(buffer.banks),
-            within(buffer.pieces.iter().flatten().map(|part| part.pmu)),
+            within(&buffer.pieces.iter().flatten().map(|part| part.pmu)),
         ]);
     }
     if table.is_empty() { String::new() } else { table.trim_fmt() }
@@ -241,7 +242,7 @@ fn streams(section: &Section) -> String {
             whole(stream.passes),
             bytes(stream.bytes),
             whole(stream.generators.len() as u64),
-            within(stream.generators.iter().map(|generator| generator.site)),
+            within(&stream.generators.iter().map(|generator| generator.site)),
         ]);
     }
     if table.is_empty() { String::new() } else { table.trim_fmt() }
@@ -266,7 +267,7 @@ fn network(section: &Section) -> String {
         busy(mean),
     );
     let tenths: Vec<String> = network.histogram.iter().map(|&links| whole(links)).collect();
-    let histogram = format!("used links by tenth of the fullest's load, least first: {}", tenths.join("  "));
+    let histogram = format!("used links by tenth of the fullest's load, least first: {}", tenths.join(" "));
     [wrapped("network   ", &used), wrapped("load      ", &load), wrapped("          ", &histogram)].join("\n")
 }
 

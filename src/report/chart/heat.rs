@@ -50,10 +50,10 @@ pub(super) fn draw(scene: &mut Scene, plan: &Plan<'_>, links: &[LinkEntry], cycl
         *step = (*step).max(step_of(link.flits, cycles));
     }
     // The fullest last, over the others where they cross.
-    for step in 0..STEPS {
+    for (step, color) in COLORS.into_iter().enumerate() {
         for (&lane, links) in &lanes {
             for (first, end) in runs(links, step) {
-                scene.fill(ribbon(plan, lane, (first, end), step), COLORS[step]);
+                scene.fill(ribbon(plan, lane, (first, end), step), color);
             }
         }
     }
