@@ -31,6 +31,7 @@ pub mod compile;
 pub mod diagnostics;
 pub mod index;
 pub mod input;
+pub mod map;
 pub mod mode;
 pub mod report;
 pub mod sim;

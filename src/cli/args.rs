@@ -55,6 +55,17 @@ Examples:
   rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp-sparse.toml \\
       --seed 7 --out results";
 
+const MAP_EXAMPLES: &str = "\
+Examples:
+  # which units do what, where the buffers are, how full the links
+  rdusim map --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
+  # the same one operator at a time; map.json and a picture of the grid for each section in maps/
+  rdusim map --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --out maps
+
+  # every unit, bank and route, as JSON
+  rdusim map --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml --format json";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   # one line on the chip, or what is wrong with the file and where
@@ -87,6 +98,9 @@ pub(super) enum Command {
     /// Run a workload one way
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Show how a workload is laid out on a chip: units, buffers, routes
+    #[command(after_help = MAP_EXAMPLES)]
+    Map(MapArgs),
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -138,6 +152,34 @@ pub(super) struct SharedArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
     /// Tell on standard error how long compiling and simulating took
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MapArgs {
+    /// How the graph is cut into sections
+    #[arg(long, value_enum, default_value_t = Mode::Fused)]
+    pub(super) mode: Mode,
+    /// Chip file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: PathBuf,
+    /// Workload file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: PathBuf,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Seed of random masks and of the compiler's choices
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Also write JSON and a picture of each section into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Tell on standard error how long compiling took
     #[arg(short, long)]
     pub(super) verbose: bool,
 }
@@ -211,9 +253,10 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_help_parse() {
-        let examples = [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, CHECK_EXAMPLES].concat().replace("\\\n", "");
+        let examples =
+            [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, CHECK_EXAMPLES].join("\n").replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 15);
+        assert_eq!(lines.len(), 18);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -223,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_help_fits_a_terminal() {
-        for text in [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES] {
+        for text in [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES] {
             for line in text.lines() {
                 assert!(line.len() <= 100, "{line}");
             }

@@ -31,8 +31,8 @@ pub(super) fn execute(
     Ok(Execution { outcomes, compiling, simulating })
 }
 
-#[expect(clippy::disallowed_methods, reason = "`-v` tells how long compiling and simulating took, on standard error")]
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+#[expect(clippy::disallowed_methods, reason = "`-v` tells how long things took, on standard error")]
+pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = work();
     (result, start.elapsed())

@@ -7,6 +7,7 @@ mod check;
 mod compare;
 mod execute;
 mod failure;
+mod map;
 mod output;
 mod progress;
 
@@ -39,6 +40,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Compare(args) => compare::compare(&args),
         Command::Run(args) => compare::run(&args),
+        Command::Map(args) => map::map(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -107,6 +107,15 @@ impl Fabric {
         ((from.y * self.columns + from.x) * 4 + direction as u32) * self.lanes + lane
     }
 
+    /// The site, direction and lane of a link; `None` for a port.
+    pub fn link_at(&self, resource: Resource) -> Option<(Coordinate, Direction, u32)> {
+        const DIRECTIONS: [Direction; 4] = [Direction::East, Direction::West, Direction::South, Direction::North];
+        let (edge, lane) = (resource / self.lanes, resource % self.lanes);
+        let site = edge / 4;
+        let from = Coordinate { x: site % self.columns, y: site / self.columns };
+        (resource < self.pmu_read).then(|| (from, DIRECTIONS[(edge % 4) as usize], lane))
+    }
+
     /// A PMU read port.
     pub fn pmu_read(&self, pmu: PmuId, port: u64) -> Resource {
         self.pmu_read + pmu.index() as u32 * self.read_ports + port as u32

@@ -46,7 +46,7 @@ pub enum NoPlan {
 }
 
 /// Plans kept for placement to choose from, at most.
-const KEPT: usize = 3;
+const KEPT: usize = 2;
 /// Plans that score this much worse than the best are not kept.
 const NEAR: f64 = 1.08;
 

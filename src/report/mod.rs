@@ -1,6 +1,7 @@
 //! Reports: outcomes become JSON, a table for the terminal, CSV, and pictures.
 //!
-//! Nothing here looks into the simulator: a report is a function of the chip, the workload and the outcomes.
+//! Nothing here looks into the simulator or the compiler: a report is a function of the chip, the workload, and the
+//! outcomes or the map of a configuration.
 
 mod chart;
 mod csv;
@@ -10,15 +11,19 @@ mod figures;
 #[cfg(test)]
 mod fixture;
 mod human;
+mod map_files;
+mod map_table;
 mod table;
 mod write;
 
-pub use self::chart::{Chart, ChartError};
+pub use self::chart::{Chart, ChartError, MapChart};
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
     ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry, TrafficEntry,
     WorkloadEntry,
 };
+pub use self::map_files::map_files;
+pub use self::map_table::map_table;
 pub use self::table::table;
 pub use self::write::{File, WriteError, files, write};

@@ -305,7 +305,7 @@ fn remarks(outcomes: &[Outcome]) -> String {
 
 /// `text` behind `label`, broken at spaces, later lines indented to the label's width. A word longer than a line
 /// loses its middle.
-fn wrapped(label: &str, text: &str) -> String {
+pub(super) fn wrapped(label: &str, text: &str) -> String {
     let width = usize::from(WIDTH) - label.len();
     let mut lines: Vec<String> = Vec::new();
     for word in text.trim_end().split(' ').map(|word| shorten(word, width)) {
@@ -322,7 +322,7 @@ fn wrapped(label: &str, text: &str) -> String {
 }
 
 /// A table without frames: names first, numbers behind them, no column narrower than what it holds.
-fn new_table(header: Vec<String>) -> Table {
+pub(super) fn new_table(header: Vec<String>) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table.set_header(header);
@@ -336,7 +336,7 @@ fn new_table(header: Vec<String>) -> Table {
     table
 }
 
-fn align_left(table: &mut Table, column: usize) {
+pub(super) fn align_left(table: &mut Table, column: usize) {
     if let Some(column) = table.column_mut(column) {
         column.set_cell_alignment(CellAlignment::Left);
     }

@@ -130,6 +130,16 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     })
 }
 
+/// Flits that every flow of a section moves, in the order of its flows.
+pub(super) fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) -> Option<Vec<u64>> {
+    let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
+    let stages = section.stages.iter().enumerate();
+    let work: Vec<StageWork> =
+        stages.map(|(s, stage)| StageWork::new(chip, &graph, &section.nest, s, stage.mapping, &stage.work)).collect();
+    let sizes = Sizes { chip, graph: &graph, section, work: &work };
+    Some(section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect())
+}
+
 struct Sizes<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,

@@ -8,6 +8,7 @@ mod buffer;
 mod closed;
 mod deadlock;
 mod event;
+mod load;
 mod memory;
 mod network;
 mod outcome;
@@ -17,6 +18,7 @@ mod time;
 mod transfer;
 
 pub use event::MOST_EVENTS;
+pub use load::{SectionLoad, section_load};
 pub use outcome::{
     BoundBy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 14] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -19,8 +19,9 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("compile", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound"]),
-    ("report", &["units", "index", "mode", "arch", "workload", "sim"]),
-    ("cli", &["diagnostics", "mode", "input", "arch", "workload", "compile", "sim", "report"]),
+    ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
+    ("report", &["units", "index", "mode", "arch", "workload", "sim", "map"]),
+    ("cli", &["diagnostics", "mode", "input", "arch", "workload", "compile", "sim", "map", "report"]),
 ];
 
 /// A file of `src`, without its tests and comments.

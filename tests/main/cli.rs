@@ -98,6 +98,7 @@ fn help_teaches_by_example() {
         ("", "rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml"),
         ("compare", "--set arch.memory.ddr.bandwidth_gb_per_s=200"),
         ("run", "rdusim run --mode kbk"),
+        ("map", "rdusim map --mode kbk"),
         ("check", "rdusim check --arch arch/sn10.toml"),
         ("completions", "rdusim completions bash"),
     ] {
@@ -109,7 +110,8 @@ fn help_teaches_by_example() {
 
 #[test]
 fn the_files_of_the_help_exist() {
-    let text: String = ["", "compare", "run", "check"].iter().map(|c| succeeds(&format!("{c} --help"))).collect();
+    let text: String =
+        ["", "compare", "run", "map", "check"].iter().map(|c| succeeds(&format!("{c} --help"))).collect();
     let files: Vec<&str> = text.split_whitespace().filter(|word| word.contains(".toml")).collect();
     assert!(files.len() > 20);
     for file in files {
@@ -187,6 +189,32 @@ mod runs {
             assert_eq!(json["runs"][0]["mode"], mode);
             assert!(json.get("speedup").is_none() && json.get("off_chip_traffic_ratio").is_none());
         }
+    }
+
+    #[test]
+    fn map_shows_every_section_and_writes_its_pictures() {
+        let parent = tempfile::tempdir().expect("a temporary directory");
+        let out = parent.path().join("new/out");
+        let text = succeeds(&format!("map {TINY} --mode kbk --out {}", out.display()));
+        assert!(text.contains("section 1 of 3  up") && text.contains("fullest link"), "{text}");
+        assert_eq!(std::fs::read_dir(&out).expect("the directory").count(), 7);
+        for name in ["map-1-up", "map-2-gelu", "map-3-down"] {
+            assert!(std::fs::read(out.join(format!("{name}.png"))).expect(name).starts_with(b"\x89PNG"));
+            assert!(std::fs::read_to_string(out.join(format!("{name}.svg"))).expect(name).starts_with("<svg "));
+        }
+        let json = succeeds(&format!("map {TINY} --mode kbk --format json"));
+        assert_eq!(std::fs::read_to_string(out.join("map.json")).expect("map.json"), json);
+        assert!(succeeds(&format!("map {TINY}")).contains("mode      fused, 1 section"));
+    }
+
+    #[test]
+    fn a_map_that_is_refused_writes_nothing() {
+        let parent = tempfile::tempdir().expect("a temporary directory");
+        let out = parent.path().join("out");
+        refused(&format!("map {TINY} --set arch.pmu.bank=1 --out {}", out.display()));
+        refused(&format!("map {TINY} --mode other --out {}", out.display()));
+        assert!(!out.exists());
+        assert_eq!(rdusim(&format!("map {TINY} --out Cargo.toml/out")).status.code(), Some(1));
     }
 
     #[test]

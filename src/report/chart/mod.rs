@@ -6,6 +6,9 @@
 mod axis;
 mod bars;
 mod font;
+mod grid;
+mod heat;
+mod map;
 mod paint;
 mod palette;
 mod pixels;
@@ -14,6 +17,7 @@ mod scene;
 mod time;
 mod traffic;
 
+pub use map::MapChart;
 pub use paint::ChartError;
 
 use self::palette::{INK, MUTED};

@@ -20,6 +20,9 @@ pub enum ChartError {
     /// The drawing library refused.
     #[error("drawing failed: {0}")]
     Drawing(String),
+    /// The grid has more sites along a side than a picture can show.
+    #[error("a grid of {0} x {1} sites is too large for a picture")]
+    TooLarge(u32, u32),
     /// The picture could not be encoded.
     #[error("encoding the PNG failed: {0}")]
     Png(#[from] png::EncodingError),

@@ -1,0 +1,280 @@
+//! The JSON object of a map: its shape and key order are a contract, new keys may be added, none renamed.
+
+use serde::Serialize;
+
+/// Version of the object's shape.
+pub const SCHEMA: u32 = 1;
+
+/// A site of the grid: column from the left, row from the top, both from 0.
+pub type Site = [u32; 2];
+
+/// A compiled graph on its chip.
+#[derive(Debug, Clone, Serialize)]
+pub struct Map {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The chip.
+    pub arch: ArchEntry,
+    /// The workload.
+    pub workload: WorkloadEntry,
+    /// `kbk` or `fused`.
+    pub mode: &'static str,
+    /// Sections in the order they run.
+    pub sections: Vec<Section>,
+    /// What a user should know about the mapping.
+    pub notes: Vec<String>,
+}
+
+/// The chip in short.
+#[derive(Debug, Clone, Serialize)]
+pub struct ArchEntry {
+    /// Name.
+    pub name: String,
+    /// Columns of sites.
+    pub columns: u32,
+    /// Rows of sites.
+    pub rows: u32,
+    /// Number of PCUs.
+    pub pcus: u64,
+    /// Number of PMUs.
+    pub pmus: u64,
+    /// Banks of a PMU.
+    pub banks_per_pmu: u64,
+    /// Address generators at the edges.
+    pub address_generators: u64,
+    /// Parallel links a direction between neighbouring switches.
+    pub links_per_direction: u64,
+    /// Bytes of a flit.
+    pub flit_bytes: u64,
+}
+
+/// The workload in short.
+#[derive(Debug, Clone, Serialize)]
+pub struct WorkloadEntry {
+    /// Name.
+    pub name: String,
+}
+
+/// One section on its units.
+#[derive(Debug, Clone, Serialize)]
+pub struct Section {
+    /// Name.
+    pub name: String,
+    /// Operators in order.
+    pub operators: Vec<String>,
+    /// Cycles at the `bound` fidelity, launch excluded: what link loads are measured against.
+    pub bound: u64,
+    /// Loop nest.
+    pub nest: NestEntry,
+    /// Stages in order.
+    pub stages: Vec<StageEntry>,
+    /// Buffers in PMUs.
+    pub buffers: Vec<BufferEntry>,
+    /// Off-chip streams.
+    pub streams: Vec<StreamEntry>,
+    /// The network in figures.
+    pub network: NetworkEntry,
+    /// Links with flits, by site, direction and lane.
+    pub links: Vec<LinkEntry>,
+    /// Flows in order.
+    pub routes: Vec<RouteEntry>,
+}
+
+/// The loop nest that all stages walk.
+#[derive(Debug, Clone, Serialize)]
+pub struct NestEntry {
+    /// Rows of the section's activations.
+    pub rows: u64,
+    /// Rows of a token.
+    pub token_rows: u64,
+    /// Tokens.
+    pub tokens: u64,
+    /// Tokens of a row block.
+    pub block_tokens: u64,
+    /// Row blocks.
+    pub blocks: u64,
+    /// The axis cut into chunks.
+    pub chunking: Option<ChunkingEntry>,
+    /// `chunk_outer` or `token_outer`: which of the inner loops is outermost within a row block.
+    pub order: &'static str,
+}
+
+/// The cut of an axis.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChunkingEntry {
+    /// Tensors of the section whose columns are cut.
+    pub columns_of: Vec<String>,
+    /// Tensors whose rows are cut.
+    pub rows_of: Vec<String>,
+    /// Length of the axis.
+    pub extent: u64,
+    /// Elements of a chunk.
+    pub width: u64,
+    /// Chunks.
+    pub chunks: u64,
+}
+
+/// A stage on its units.
+#[derive(Debug, Clone, Serialize)]
+pub struct StageEntry {
+    /// Operators it runs; those behind the first in the tail.
+    pub operators: Vec<String>,
+    /// How it lies on its units.
+    pub mapping: MappingEntry,
+    /// How often it runs.
+    pub cadence: &'static str,
+    /// It accumulates over chunks.
+    pub k_cut: bool,
+    /// Its output columns come chunk by chunk.
+    pub n_cut: bool,
+    /// Its PCUs.
+    pub pcus: Vec<Site>,
+}
+
+/// How a stage lies on its units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum MappingEntry {
+    /// Systolic GEMM.
+    Gemm {
+        /// Row slices of a token.
+        pm: u64,
+        /// Columns of PCUs.
+        pn: u64,
+        /// Columns of PCUs on one stream of activations.
+        share: u64,
+        /// Token rows lie along the lanes (else weight columns do).
+        rows_on_lanes: bool,
+        /// Column tiles keep to the blocks of the mask.
+        aligned: bool,
+    },
+    /// SIMD function.
+    Simd {
+        /// Row slices of a token.
+        pm: u64,
+        /// Column slices of a token.
+        pn: u64,
+        /// PCUs one behind the other.
+        chain: u64,
+        /// Times each element is read.
+        passes: u64,
+    },
+}
+
+/// A buffer in its PMUs.
+#[derive(Debug, Clone, Serialize)]
+pub struct BufferEntry {
+    /// `operand`, `home`, `weight`, `partial` or `store`.
+    pub role: &'static str,
+    /// Tensor (of partial sums, the one they become).
+    pub tensor: String,
+    /// Index of the stage it serves.
+    pub stage: usize,
+    /// How often a slot is filled.
+    pub cadence: &'static str,
+    /// Slots.
+    pub depth: u64,
+    /// Distinct parts of a slot.
+    pub slices: u64,
+    /// Copies of every part.
+    pub copies: u64,
+    /// Bytes of a part of a slot.
+    pub slot_bytes: u64,
+    /// PMUs it lies in.
+    pub pmus: u64,
+    /// Banks it takes.
+    pub banks: u64,
+    /// Where each piece lies: piece `copy * slices + slice`.
+    pub pieces: Vec<Vec<PartEntry>>,
+}
+
+/// Banks of one PMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PartEntry {
+    /// The PMU.
+    pub pmu: Site,
+    /// Banks.
+    pub banks: u64,
+}
+
+/// An off-chip stream.
+#[derive(Debug, Clone, Serialize)]
+pub struct StreamEntry {
+    /// Tensor.
+    pub tensor: String,
+    /// `read` or `write`.
+    pub direction: &'static str,
+    /// Memory tier.
+    pub tier: String,
+    /// How often a part of it moves.
+    pub cadence: &'static str,
+    /// Times the whole tensor moves.
+    pub passes: u64,
+    /// Bytes over all passes.
+    pub bytes: u64,
+    /// Its address generators.
+    pub generators: Vec<GeneratorEntry>,
+}
+
+/// An address generator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct GeneratorEntry {
+    /// The AGCU it is in, in the chip's order.
+    pub agcu: u32,
+    /// The site whose switch the AGCU is attached to.
+    pub site: Site,
+    /// Number within the AGCU.
+    pub generator: u32,
+}
+
+/// The network in figures.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct NetworkEntry {
+    /// Flows.
+    pub flows: u64,
+    /// Links of the chip.
+    pub links: u64,
+    /// Links with flits.
+    pub links_used: u64,
+    /// Links of all trees together.
+    pub tree_links: u64,
+    /// Flits times links.
+    pub flit_hops: u64,
+    /// Flits over the fullest link.
+    pub fullest_flits: u64,
+    /// Links by load, in tenths of the fullest; idle links are not counted.
+    pub histogram: [u64; 10],
+}
+
+/// A link and its load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LinkEntry {
+    /// The switch it leaves.
+    pub from: Site,
+    /// `east`, `west`, `south` or `north`; y grows southwards.
+    pub direction: &'static str,
+    /// Which of the parallel links.
+    pub lane: u32,
+    /// Flits over the section.
+    pub flits: u64,
+}
+
+/// A flow and its tree.
+#[derive(Debug, Clone, Serialize)]
+pub struct RouteEntry {
+    /// `fill`, `copy`, `feed`, `emit`, `partial_read`, `partial_write` or `drain`.
+    pub kind: &'static str,
+    /// Index of the stage whose operands, results or partial sums it carries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<usize>,
+    /// Index of the stream it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<usize>,
+    /// Index of the buffer that it fills from off chip, or copies from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<usize>,
+    /// Flits over the section.
+    pub flits: u64,
+    /// Links of the tree: x and y of the switch left, direction, lane.
+    pub links: Vec<(u32, u32, &'static str, u32)>,
+}

@@ -1,0 +1,17 @@
+//! The map of a configuration: what lies where on the chip, with names and coordinates in place of ids.
+//!
+//! A [`Map`] is plain data, made once from a `Configuration` and written out as JSON as it stands; text and pictures
+//! are made from it by `report`, which so needs to know nothing of the compiler.
+
+mod entries;
+mod json;
+mod survey;
+
+pub use self::entries::{
+    ArchEntry, BufferEntry, ChunkingEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry,
+    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, WorkloadEntry,
+};
+pub use self::survey::survey;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! From a configuration to its map.
+
+use std::collections::BTreeSet;
+
+use super::entries::{
+    ArchEntry, BufferEntry, ChunkingEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry,
+    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, WorkloadEntry,
+};
+use crate::arch::{Chip, Coordinate};
+use crate::compile::{
+    self, Buffer, BufferRole, Cadence, Configuration, Direction, Fabric, Flow, FlowKind, LoopOrder, Mapping, OffChip,
+    Resource, SectionGraph, Stage,
+};
+use crate::index::Id;
+use crate::sim::{SectionLoad, section_load};
+use crate::workload::{OperatorId, TensorId, Workload};
+
+/// Draws the map of a configuration of `workload` on `chip`.
+pub fn survey(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Map {
+    let fabric = Fabric::new(chip);
+    let surveyor = Surveyor { chip, workload, fabric: &fabric };
+    Map {
+        schema: SCHEMA,
+        arch: ArchEntry {
+            name: chip.name.clone(),
+            columns: chip.grid.columns,
+            rows: chip.grid.rows,
+            pcus: chip.pcus(),
+            pmus: chip.pmus(),
+            banks_per_pmu: chip.pmu.banks,
+            address_generators: chip.grid.ags(),
+            links_per_direction: chip.network.links_per_direction,
+            flit_bytes: chip.network.flit_bytes,
+        },
+        workload: WorkloadEntry { name: workload.name.clone() },
+        mode: configuration.mode.name(),
+        sections: configuration.sections.iter().filter_map(|section| surveyor.section(section)).collect(),
+        notes: configuration.notes.clone(),
+    }
+}
+
+struct Surveyor<'a> {
+    chip: &'a Chip,
+    workload: &'a Workload,
+    fabric: &'a Fabric,
+}
+
+impl Surveyor<'_> {
+    fn section(&self, section: &compile::Section) -> Option<Section> {
+        let load = section_load(self.chip, self.workload, self.fabric, section)?;
+        let graph = SectionGraph::new(self.workload, &section.operators, section.operators.len() > 1)?;
+        let links = self.links(&load);
+        let routes = section.flows.iter().zip(&load.flow_flits).map(|(flow, &flits)| self.route(flow, flits));
+        Some(Section {
+            name: section.name.clone(),
+            operators: self.operators(&section.operators),
+            bound: load.bound_cycles,
+            nest: self.nest(section, &graph),
+            stages: section.stages.iter().map(|stage| self.stage(stage)).collect(),
+            buffers: section.buffers.iter().map(|buffer| self.buffer(section, buffer)).collect(),
+            streams: section.streams.iter().map(|stream| self.stream(stream)).collect(),
+            network: self.network(section, &links),
+            routes: routes.collect(),
+            links,
+        })
+    }
+
+    fn operators(&self, operators: &[OperatorId]) -> Vec<String> {
+        operators.iter().map(|&op| self.workload.operators[op].name.clone()).collect()
+    }
+
+    fn tensor(&self, tensor: TensorId) -> String {
+        self.workload.tensors[tensor].name.clone()
+    }
+
+    fn nest(&self, section: &compile::Section, graph: &SectionGraph<'_>) -> NestEntry {
+        let nest = &section.nest;
+        let chunking = nest.chunking.map(|cut| {
+            let along = |axis: &dyn Fn(TensorId) -> Option<usize>| {
+                self.workload.tensors.ids().filter(|&t| axis(t) == Some(cut.axis)).map(|t| self.tensor(t)).collect()
+            };
+            ChunkingEntry {
+                columns_of: along(&|tensor| graph.column_axis(tensor)),
+                rows_of: along(&|tensor| graph.row_axis(tensor)),
+                extent: cut.extent,
+                width: cut.width,
+                chunks: nest.chunks(),
+            }
+        });
+        NestEntry {
+            rows: nest.rows,
+            token_rows: nest.token_rows,
+            tokens: nest.tokens(),
+            block_tokens: nest.block_tokens,
+            blocks: nest.blocks(),
+            chunking,
+            order: match nest.order {
+                LoopOrder::ChunkOuter => "chunk_outer",
+                LoopOrder::TokenOuter => "token_outer",
+            },
+        }
+    }
+
+    fn stage(&self, stage: &Stage) -> StageEntry {
+        let operators: Vec<OperatorId> = [stage.spec.main].into_iter().chain(stage.spec.tail.iter().copied()).collect();
+        StageEntry {
+            operators: self.operators(&operators),
+            mapping: match stage.mapping {
+                Mapping::Gemm(m) => MappingEntry::Gemm {
+                    pm: m.pm,
+                    pn: m.pn,
+                    share: m.share,
+                    rows_on_lanes: m.rows_on_lanes,
+                    aligned: m.aligned,
+                },
+                Mapping::Simd(m) => MappingEntry::Simd { pm: m.pm, pn: m.pn, chain: m.chain, passes: m.passes },
+            },
+            cadence: cadence(stage.cadence),
+            k_cut: stage.k_cut,
+            n_cut: stage.n_cut,
+            pcus: stage.pcus.iter().map(|pcu| site(self.chip.grid.pcus[pcu.index()])).collect(),
+        }
+    }
+
+    fn buffer(&self, section: &compile::Section, buffer: &Buffer) -> BufferEntry {
+        let spec = &buffer.spec;
+        let (role, tensor, stage) = match spec.role {
+            BufferRole::Operand { stage, tensor } => ("operand", tensor, stage),
+            BufferRole::Home { stage, tensor } => ("home", tensor, stage),
+            BufferRole::Weight { stage, tensor } => ("weight", tensor, stage),
+            BufferRole::Partial { stage } => ("partial", section.stages[stage].spec.output, stage),
+            BufferRole::Store { tensor, stage } => ("store", tensor, stage),
+        };
+        let part =
+            |part: &compile::Part| PartEntry { pmu: site(self.chip.grid.pmus[part.pmu.index()]), banks: part.banks };
+        let pieces: Vec<Vec<PartEntry>> =
+            buffer.pieces.iter().map(|piece| piece.parts.iter().map(part).collect()).collect();
+        let pmus: BTreeSet<Site> = pieces.iter().flatten().map(|part| part.pmu).collect();
+        BufferEntry {
+            role,
+            tensor: self.tensor(tensor),
+            stage,
+            cadence: cadence(spec.cadence),
+            depth: spec.depth,
+            slices: spec.slices,
+            copies: spec.copies,
+            slot_bytes: spec.slot_bytes,
+            pmus: pmus.len() as u64,
+            banks: pieces.iter().flatten().map(|part| part.banks).sum(),
+            pieces,
+        }
+    }
+
+    fn stream(&self, off_chip: &OffChip) -> StreamEntry {
+        let stream = &off_chip.stream;
+        let generator = |&(agcu, generator): &(u32, u32)| GeneratorEntry {
+            agcu,
+            site: site(self.chip.grid.agcus[agcu as usize].site),
+            generator,
+        };
+        StreamEntry {
+            tensor: self.tensor(stream.tensor),
+            direction: if stream.writes { "write" } else { "read" },
+            tier: self.chip.memory[off_chip.tier].name.clone(),
+            cadence: cadence(stream.cadence),
+            passes: stream.passes,
+            bytes: stream.tensor_bytes.saturating_mul(stream.passes),
+            generators: off_chip.ags.iter().map(generator).collect(),
+        }
+    }
+
+    /// Every link that moves flits, in the fabric's order.
+    fn links(&self, load: &SectionLoad) -> Vec<LinkEntry> {
+        let loaded = load.resource_flits.iter().enumerate().filter(|&(_, &flits)| flits > 0);
+        let link = |(resource, &flits): (usize, &u64)| {
+            let (from, towards, lane) = self.fabric.link_at(resource as Resource)?;
+            Some(LinkEntry { from: site(from), direction: direction(towards), lane, flits })
+        };
+        loaded.filter_map(link).collect()
+    }
+
+    fn network(&self, section: &compile::Section, links: &[LinkEntry]) -> NetworkEntry {
+        let fullest = links.iter().map(|link| link.flits).max().unwrap_or(0);
+        let mut histogram = [0; 10];
+        for link in links {
+            let tenth = u128::from(link.flits) * 10 / u128::from(fullest.max(1));
+            histogram[(tenth as usize).min(9)] += 1;
+        }
+        let (columns, rows) = (u64::from(self.chip.grid.columns), u64::from(self.chip.grid.rows));
+        let pairs = columns.saturating_sub(1) * rows + columns * rows.saturating_sub(1);
+        NetworkEntry {
+            flows: section.flows.len() as u64,
+            links: 2 * pairs * self.chip.network.links_per_direction,
+            links_used: links.len() as u64,
+            tree_links: section.flows.iter().map(|flow| flow.links).sum(),
+            flit_hops: links.iter().map(|link| link.flits).sum(),
+            fullest_flits: fullest,
+            histogram,
+        }
+    }
+
+    fn route(&self, flow: &Flow, flits: u64) -> RouteEntry {
+        let (kind, stage, stream, buffer) = match flow.kind {
+            FlowKind::Fill { stream, buffer } => ("fill", None, Some(stream), Some(buffer)),
+            FlowKind::Copy { home } => ("copy", None, None, Some(home)),
+            FlowKind::Feed { stage, .. } => ("feed", Some(stage), None, None),
+            FlowKind::Emit { stage, .. } => ("emit", Some(stage), None, None),
+            FlowKind::PartialRead { stage, .. } => ("partial_read", Some(stage), None, None),
+            FlowKind::PartialWrite { stage, .. } => ("partial_write", Some(stage), None, None),
+            FlowKind::Drain { stream } => ("drain", None, Some(stream), None),
+        };
+        let links = flow.route.iter().filter_map(|&resource| self.fabric.link_at(resource));
+        let links = links.map(|(from, towards, lane)| (from.x, from.y, direction(towards), lane)).collect();
+        RouteEntry { kind, stage, stream, buffer, flits, links }
+    }
+}
+
+fn site(at: Coordinate) -> Site {
+    [at.x, at.y]
+}
+
+fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::East => "east",
+        Direction::West => "west",
+        Direction::South => "south",
+        Direction::North => "north",
+    }
+}
+
+fn cadence(cadence: Cadence) -> &'static str {
+    match cadence {
+        Cadence::Firing => "firing",
+        Cadence::Token => "token",
+        Cadence::BlockChunk => "block_chunk",
+        Cadence::Chunk => "chunk",
+        Cadence::Once => "once",
+    }
+}
