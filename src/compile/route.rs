@@ -14,11 +14,13 @@ use super::fabric::{Direction, Fabric, Resource};
 /// Share of a link's rate beyond which flows look for another way.
 const FULL: f64 = 0.9;
 /// Rounds of negotiation.
-const ROUNDS: u32 = 24;
+const ROUNDS: u32 = 16;
 /// A round is progress if it leaves less than this share of the least overuse so far ...
 const PROGRESS: f64 = 0.95;
 /// ... and negotiation ends after this many rounds in a row without.
 const PATIENCE: u32 = 3;
+/// Hops farther than the nearest that a path may leave a tree.
+const DETOUR: f64 = 4.0;
 /// Flows below this share of a link's rate are not worth rerouting.
 const LIGHT: f64 = 0.01;
 
@@ -217,7 +219,9 @@ impl<'a> Router<'a> {
         self.search.path_stamp += 1;
         let stamp = self.search.path_stamp;
         let mut open: BinaryHeap<Reverse<(Key, u32)>> = BinaryHeap::new();
-        for &site in tree {
+        // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.
+        let nearest = tree.iter().map(|&site| ahead(site)).fold(f64::INFINITY, f64::min);
+        for &site in tree.iter().filter(|&&site| ahead(site) <= nearest + DETOUR) {
             self.search.seen[site as usize] = stamp;
             self.search.cost[site as usize] = 0.0;
             open.push(Reverse((Key(ahead(site)), site)));
