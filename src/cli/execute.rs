@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use crate::arch::Chip;
-use crate::compile::compile_modes;
 use crate::diagnostics::Diagnostic;
-use crate::sim::{Fidelity, Mode, Outcome, simulate};
+use crate::sim::{Fidelity, Mode, Outcome, compile_measured, simulate};
 use crate::workload::Workload;
 
 /// What the runs gave, and how long they took.
@@ -24,7 +23,7 @@ pub(super) fn execute(
     modes: &[Mode],
     fidelity: Fidelity,
 ) -> Result<Execution, Diagnostic> {
-    let (configurations, compiling) = timed(|| compile_modes(chip, workload, modes));
+    let (configurations, compiling) = timed(|| compile_measured(chip, workload, modes));
     let configurations = configurations?;
     let (outcomes, simulating) = timed(|| {
         configurations.par_iter().map(|configuration| simulate(chip, workload, configuration, fidelity)).collect()

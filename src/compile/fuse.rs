@@ -30,7 +30,7 @@ struct Routed {
     section: Section,
     /// Which of the plans it is.
     plan: usize,
-    /// Estimated cycles, what its fullest link or port needs included.
+    /// Cycles it was measured to take; else the estimate, with what its fullest link or port needs.
     cycles: u64,
 }
 
@@ -45,20 +45,41 @@ pub struct Chosen<'s, 'a> {
     pub section: &'s Section,
 }
 
+/// A plan that runs within this much of its estimate is taken without looking at the next.
+const AS_EXPECTED: f64 = 1.03;
+
+/// Tells the cycles a placed and routed section takes, or `None` when it would take too long to find out.
+pub type Judge<'j> = dyn Fn(&Section) -> Option<u64> + Sync + 'j;
+
+/// What placement and routing need to know beside a plan.
+#[derive(Clone, Copy)]
+pub struct Ground<'g> {
+    /// The chip.
+    pub chip: &'g Chip,
+    /// Its links and ports.
+    pub fabric: &'g Fabric,
+    /// Home of each tensor.
+    pub tiers: &'g [TierId],
+    /// Who measures sections; without one, estimates are believed.
+    pub judge: Option<&'g Judge<'g>>,
+}
+
 impl Planned<'_> {
-    /// Places and routes plans until one leaves no link or port overfull, and keeps the fastest.
-    fn route(&mut self, chip: &Chip, fabric: &Fabric, tiers: &[TierId]) {
+    /// Places, routes and measures plans until one runs as expected, and keeps the fastest.
+    fn route(&mut self, ground: Ground<'_>) {
         if self.routed.is_some() {
             return;
         }
         for (index, plan) in self.plans.iter().enumerate() {
-            let Some((section, fullest)) = assemble(chip, fabric, &self.graph, plan, tiers) else { continue };
-            let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + chip.launch_cycles();
-            let cycles = plan.estimate.cycles.max(crowded);
+            let assembled = assemble(ground.chip, ground.fabric, &self.graph, plan, ground.tiers);
+            let Some((section, fullest)) = assembled else { continue };
+            let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + ground.chip.launch_cycles();
+            let expected = plan.estimate.cycles.max(crowded);
+            let cycles = ground.judge.and_then(|judge| judge(&section)).unwrap_or(expected);
             if self.routed.as_ref().is_none_or(|best| cycles < best.cycles) {
                 self.routed = Some(Routed { section, plan: index, cycles });
             }
-            if cycles == plan.estimate.cycles {
+            if cycles as f64 <= plan.estimate.cycles as f64 * AS_EXPECTED {
                 break;
             }
         }
@@ -120,20 +141,22 @@ impl<'a> Spans<'a> {
     }
 
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
-    pub fn kernel_by_kernel(&mut self, chip: &Chip, fabric: &Fabric, tiers: &[TierId]) -> Result<Vec<usize>, usize> {
+    pub fn kernel_by_kernel(&mut self, ground: Ground<'_>) -> Result<Vec<usize>, usize> {
         let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&i| self.runs[i].1 - self.runs[i].0 == 1).collect();
         singles.sort_by_key(|&i| self.runs[i]);
-        self.route(&singles, chip, fabric, tiers);
+        self.route(&singles, ground);
         match singles.iter().find(|&&i| self.chosen(i).is_none()) {
             Some(&run) => Err(run),
             None => Ok(singles),
         }
     }
 
-    /// The partition with the least estimated time: dynamic programming over the places to cut, exact for sections
-    /// of up to [`MOST_FUSED`] operators. Single operators are always candidates. Sections of the best partition are
-    /// routed, which may show them slower than estimated; then the search is repeated.
-    pub fn fused(&mut self, chip: &Chip, fabric: &Fabric, tiers: &[TierId]) -> Result<Vec<usize>, usize> {
+    /// The partition with the least time: dynamic programming over the places to cut, exact for sections of up to
+    /// [`MOST_FUSED`] operators. Single operators are always candidates. Sections of the best partition are routed and
+    /// measured, which may show them slower than estimated; then the search is repeated.
+    pub fn fused(&mut self, ground: Ground<'_>) -> Result<Vec<usize>, usize> {
+        // Measured single operators keep the result from being slower than kernel by kernel.
+        self.kernel_by_kernel(ground)?;
         loop {
             let best = self.best_partition()?;
             let unrouted: Vec<usize> = best
@@ -144,7 +167,7 @@ impl<'a> Spans<'a> {
             if unrouted.is_empty() {
                 return Ok(best);
             }
-            self.route(&unrouted, chip, fabric, tiers);
+            self.route(&unrouted, ground);
             for run in unrouted {
                 // What cannot be placed is no candidate.
                 if self.chosen(run).is_none() {
@@ -154,13 +177,13 @@ impl<'a> Spans<'a> {
         }
     }
 
-    fn route(&mut self, runs: &[usize], chip: &Chip, fabric: &Fabric, tiers: &[TierId]) {
+    fn route(&mut self, runs: &[usize], ground: Ground<'_>) {
         self.planned
             .par_iter_mut()
             .enumerate()
             .filter(|(i, _)| runs.contains(i))
             .filter_map(|(_, planned)| planned.as_mut())
-            .for_each(|planned| planned.route(chip, fabric, tiers));
+            .for_each(|planned| planned.route(ground));
     }
 
     /// Runs of the partition with the least cycles; the index of a run that nothing covers, if there is none.

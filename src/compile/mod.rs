@@ -29,6 +29,7 @@ pub use configuration::{
 };
 pub use estimate::Stream;
 pub use fabric::{Direction, Fabric, Resource, ResourceKind};
+pub use fuse::Judge;
 pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use section_graph::{SectionGraph, StageSpec};
@@ -40,7 +41,7 @@ use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::workload::Workload;
 
-use fuse::{Chosen, Spans};
+use fuse::{Chosen, Ground, Spans};
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]).
 ///
@@ -48,24 +49,31 @@ use fuse::{Chosen, Spans};
 /// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
 /// memory tier.
 pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
-    let mut configurations = compile_modes(chip, workload, &[mode])?;
+    let mut configurations = compile_modes(chip, workload, &[mode], None)?;
     configurations.pop().ok_or_else(|| Diagnostic::new("no mode was asked for"))
 }
 
-/// Compiles several modes; what they have in common is searched once.
+/// Compiles several modes; what they have in common is searched once. With a `judge`, sections that may be chosen are
+/// measured, and the search goes by that instead of its own estimate.
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_modes(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Configuration>, Diagnostic> {
+pub fn compile_modes(
+    chip: &Chip,
+    workload: &Workload,
+    modes: &[Mode],
+    judge: Option<&Judge<'_>>,
+) -> Result<Vec<Configuration>, Diagnostic> {
     let tiers = home_tiers(chip, workload)?;
     let mut spans = Spans::new(chip, workload, &tiers, modes.contains(&Mode::Fused))
         .map_err(|failed| notes::unplannable(chip, workload, failed))?;
     let fabric = Fabric::new(chip);
+    let ground = Ground { chip, fabric: &fabric, tiers: &tiers, judge };
     let mut configurations = Vec::with_capacity(modes.len());
     for &mode in modes {
         let runs = match mode {
-            Mode::Kbk => spans.kernel_by_kernel(chip, &fabric, &tiers),
-            Mode::Fused => spans.fused(chip, &fabric, &tiers),
+            Mode::Kbk => spans.kernel_by_kernel(ground),
+            Mode::Fused => spans.fused(ground),
         }
         .map_err(|run| notes::unplaceable(chip, workload, spans.first_operator(run)))?;
         let chosen: Vec<Chosen<'_, '_>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();

@@ -106,8 +106,8 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Runs to the end.
-    pub fn run(mut self) -> SectionRun {
+    /// Runs to the end, or for `most_events`.
+    pub fn run(mut self, most_events: u64) -> SectionRun {
         for actor in 0..self.actors.len() {
             self.wake(actor);
         }
@@ -116,7 +116,7 @@ impl<'a> Engine<'a> {
         while let Some(Reverse((now, event))) = self.queue.pop() {
             self.end = self.end.max(now);
             events += 1;
-            if events > MOST_EVENTS {
+            if events > most_events {
                 stopped = Some(Stopped::Limit);
                 break;
             }

@@ -23,10 +23,34 @@ pub use outcome::{
 pub use crate::mode::Mode;
 
 use crate::arch::Chip;
-use crate::compile::{Configuration, Fabric};
+use crate::compile::{Configuration, Fabric, Section, compile_modes};
+use crate::diagnostics::Diagnostic;
 use crate::workload::Workload;
 
 use run::Stopped;
+
+/// Events after which [`measure`] gives up.
+const MOST_MEASURED_EVENTS: u64 = 4_000_000;
+
+/// Compiles as [`crate::compile::compile_modes`] does, with the event engine as the judge of what is chosen.
+///
+/// # Errors
+/// As there.
+pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Configuration>, Diagnostic> {
+    let fabric = Fabric::new(chip);
+    compile_modes(chip, workload, modes, Some(&|section| measure(chip, workload, &fabric, section)))
+}
+
+/// Cycles of one section, launch included; `None` if it takes too many events to tell. A section that cannot go on
+/// takes for ever.
+fn measure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<u64> {
+    let run = event::Engine::new(chip, workload, fabric, section)?.run(MOST_MEASURED_EVENTS);
+    match run.stopped {
+        None => Some(run.cycles + chip.launch_cycles()),
+        Some(Stopped::Deadlock(_)) => Some(u64::MAX),
+        Some(Stopped::Limit) => None,
+    }
+}
 
 /// Runs a configuration of `workload` on `chip`, section by section.
 pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
@@ -36,7 +60,9 @@ pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration,
     for section in &configuration.sections {
         let run = match fidelity {
             Fidelity::Bound => closed::bound_section(chip, workload, &fabric, section),
-            Fidelity::Event => event::Engine::new(chip, workload, &fabric, section).map(event::Engine::run),
+            Fidelity::Event => {
+                event::Engine::new(chip, workload, &fabric, section).map(|engine| engine.run(MOST_EVENTS))
+            }
         };
         let Some(run) = run else { continue };
         sections.push(account::section_outcome(chip, workload, section, &run));

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use rdusim::arch::{self, Chip};
 use rdusim::bound::bound_cycles;
-use rdusim::compile::compile_modes;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
+use rdusim::sim::compile_measured;
 use rdusim::sim::{Fidelity, Outcome, StopReason, simulate};
 use rdusim::workload::{self, Workload};
 
@@ -31,7 +31,7 @@ fn workload(name: &str, sets: &[&str]) -> Workload {
 
 /// Both modes, each at both fidelities: `[mode][fidelity]`.
 fn runs(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Vec<[Outcome; 2]> {
-    let configurations = compile_modes(chip, workload, modes).expect("a pair that fits");
+    let configurations = compile_measured(chip, workload, modes).expect("a pair that fits");
     let run = |c| [Fidelity::Bound, Fidelity::Event].map(|fidelity| simulate(chip, workload, c, fidelity));
     configurations.iter().map(run).collect()
 }

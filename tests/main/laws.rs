@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rdusim::arch::Chip;
 use rdusim::bound::bound_cycles;
-use rdusim::compile::compile_modes;
 use rdusim::mode::Mode;
 use rdusim::report::Document;
+use rdusim::sim::compile_measured;
 use rdusim::sim::{Fidelity, Outcome, StopReason, simulate};
 use rdusim::workload::{OperatorKind, TensorRole, Workload};
 
@@ -45,7 +45,7 @@ fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestC
 
 /// Both modes at a fidelity; `None` if the compiler refuses the pair.
 fn outcomes(chip: &Chip, workload: &Workload, fidelity: Fidelity) -> Option<Vec<Outcome>> {
-    let configurations = compile_modes(chip, workload, &MODES).ok()?;
+    let configurations = compile_measured(chip, workload, &MODES).ok()?;
     Some(configurations.iter().map(|c| simulate(chip, workload, c, fidelity)).collect())
 }
 
@@ -126,7 +126,7 @@ fn bounds_traffic_and_energy_agree_and_every_run_drains() {
     let (ran, refused, much_slower, worst) = (Cell::new(0u32), Cell::new(0u32), Cell::new(0u32), Cell::new(0.0f64));
     for_all(2 * CASES, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
-        let configurations = match compile_modes(&chip, &workload, &MODES) {
+        let configurations = match compile_measured(&chip, &workload, &MODES) {
             Ok(configurations) => configurations,
             Err(why) => {
                 let unplaceable = why.title().contains("cannot be placed");
