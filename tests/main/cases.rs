@@ -13,11 +13,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rdusim::arch::{self, Chip};
-use rdusim::compile::compile_modes;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::report::Document;
-use rdusim::sim::{Fidelity, simulate};
+use rdusim::sim::{Fidelity, compile_measured, simulate};
 use rdusim::workload::{self, Workload};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,7 +43,7 @@ fn source(block: &str, case: &str, root: &str) -> (String, String, Vec<Override>
 /// Both modes at both fidelities, as expectations see them.
 fn figures(chip: &Chip, workload: &Workload) -> Result<Value, String> {
     let configurations =
-        compile_modes(chip, workload, &[Mode::Kbk, Mode::Fused]).map_err(|error| error.render(false))?;
+        compile_measured(chip, workload, &[Mode::Kbk, Mode::Fused]).map_err(|error| error.render(false))?;
     let run = |fidelity| {
         let outcomes: Vec<_> = configurations.iter().map(|c| simulate(chip, workload, c, fidelity)).collect();
         serde_json::to_value(Document::new(chip, workload, &outcomes)).expect("JSON")

@@ -8,8 +8,7 @@ use rdusim::arch::{self, Chip};
 use rdusim::bound::bound_cycles;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::sim::compile_measured;
-use rdusim::sim::{Fidelity, Outcome, StopReason, simulate};
+use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate};
 use rdusim::workload::{self, Workload};
 
 const CHIPS: [&str; 4] = ["sn10", "sn30", "sn40l", "plasticine"];

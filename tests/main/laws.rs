@@ -12,8 +12,7 @@ use rdusim::arch::Chip;
 use rdusim::bound::bound_cycles;
 use rdusim::mode::Mode;
 use rdusim::report::Document;
-use rdusim::sim::compile_measured;
-use rdusim::sim::{Fidelity, Outcome, StopReason, simulate};
+use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate};
 use rdusim::workload::{OperatorKind, TensorRole, Workload};
 
 use crate::random::{ChipValues, GraphValues, chips, graphs};
