@@ -85,10 +85,12 @@ impl Planned<'_> {
         }
     }
 
-    fn cycles(&self) -> u64 {
+    /// What partitions are compared by: cycles, and the price of the bytes moved.
+    fn score(&self) -> u64 {
+        let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
         match (&self.routed, self.plans.first()) {
-            (Some(routed), _) => routed.cycles,
-            (None, Some(plan)) => plan.estimate.cycles,
+            (Some(routed), _) => routed.cycles.saturating_add(price(&self.plans[routed.plan])),
+            (None, Some(plan)) => plan.estimate.score,
             (None, None) => u64::MAX,
         }
     }
@@ -151,12 +153,11 @@ impl<'a> Spans<'a> {
         }
     }
 
-    /// The partition with the least time: dynamic programming over the places to cut, exact for sections of up to
+    /// The partition with the least time (and a little for every byte): dynamic programming over the places to cut, exact for sections of up to
     /// [`MOST_FUSED`] operators. Single operators are always candidates. Sections of the best partition are routed and
     /// measured, which may show them slower than estimated; then the search is repeated.
     pub fn fused(&mut self, ground: Ground<'_>) -> Result<Vec<usize>, usize> {
-        // Measured single operators keep the result from being slower than kernel by kernel.
-        self.kernel_by_kernel(ground)?;
+        let singles = self.kernel_by_kernel(ground)?;
         loop {
             let best = self.best_partition()?;
             let unrouted: Vec<usize> = best
@@ -165,7 +166,8 @@ impl<'a> Spans<'a> {
                 .filter(|&i| self.planned[i].as_ref().is_some_and(|p| p.routed.is_none()))
                 .collect();
             if unrouted.is_empty() {
-                return Ok(best);
+                // Fewer bytes do not excuse being slower than kernel by kernel.
+                return Ok(if self.cycles(&best) <= self.cycles(&singles) { best } else { singles });
             }
             self.route(&unrouted, ground);
             for run in unrouted {
@@ -175,6 +177,12 @@ impl<'a> Spans<'a> {
                 }
             }
         }
+    }
+
+    /// Cycles of routed runs.
+    fn cycles(&self, runs: &[usize]) -> u64 {
+        let of_run = |&run: &usize| self.planned[run].as_ref()?.routed.as_ref().map(|routed| routed.cycles);
+        runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 
     fn route(&mut self, runs: &[usize], ground: Ground<'_>) {
@@ -189,7 +197,7 @@ impl<'a> Spans<'a> {
     /// Runs of the partition with the least cycles; the index of a run that nothing covers, if there is none.
     fn best_partition(&self) -> Result<Vec<usize>, usize> {
         let n = self.operators;
-        // least[i]: cycles of the first i operators, and the run that ends there.
+        // least[i]: score of the first i operators, and the run that ends there.
         let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); n + 1];
         least[0].0 = 0;
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
@@ -197,16 +205,16 @@ impl<'a> Spans<'a> {
         for &index in &order {
             let (from, to) = self.runs[index];
             let Some(section) = &self.planned[index] else { continue };
-            let cycles = least[from].0.saturating_add(section.cycles());
-            if cycles < least[to].0 {
-                least[to] = (cycles, index);
+            let score = least[from].0.saturating_add(section.score());
+            if score < least[to].0 {
+                least[to] = (score, index);
             }
         }
         let mut chosen = Vec::new();
         let mut at = n;
         while at > 0 {
-            let (cycles, index) = least[at];
-            if cycles == u64::MAX {
+            let (score, index) = least[at];
+            if score == u64::MAX {
                 return Err(order.into_iter().find(|&i| self.runs[i] == (at - 1, at)).unwrap_or(0));
             }
             chosen.push(index);

@@ -61,10 +61,10 @@ fn traffic(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun
     let flit = chip.network.flit_bytes;
     let mut by_tensor: IndexMap<String, TensorTraffic> = IndexMap::new();
     let mut total = Traffic {
-        network_bytes: run.flits.injected * flit,
-        network_byte_hops: run.flits.hops * flit,
-        sram_read_bytes: run.flits.sram_reads * flit,
-        sram_write_bytes: run.flits.sram_writes * flit,
+        network_bytes: run.usage.counts.injected * flit,
+        network_byte_hops: run.usage.counts.hops * flit,
+        sram_read_bytes: run.usage.counts.sram_reads * flit,
+        sram_write_bytes: run.usage.counts.sram_writes * flit,
         program_bytes: (section.stages.iter().map(|s| s.pcus.len() as u64).sum::<u64>() + section.pmus)
             * chip.launch.program_bytes_per_unit,
         ..Traffic::default()
@@ -138,7 +138,7 @@ fn bound_by(chip: &Chip, run: &SectionRun, launch_cycles: u64) -> BoundBy {
         (most, busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64)
     });
     let compute = if mean < BALANCED * most as f64 { BoundBy::Imbalance } else { BoundBy::Compute };
-    let wire = |kind| to_cycles(run.network.busiest(kind));
+    let wire = |kind| to_cycles(run.usage.busiest(kind));
     let mut causes = vec![(most, compute)];
     for (tier, &busy) in run.tier_busy_cycles.iter().enumerate() {
         causes.push((busy, BoundBy::Memory(chip.memory[TierId::from_index(tier)].name.clone())));

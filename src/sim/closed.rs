@@ -9,7 +9,7 @@ use crate::index::Id;
 use crate::units::Rate;
 use crate::workload::Workload;
 
-use super::network::{FlitCounts, Network};
+use super::network::Network;
 use super::run::{SectionRun, StreamBytes};
 use super::time::{TICKS_PER_CYCLE, to_cycles};
 use super::transfer::transfer_bytes;
@@ -69,12 +69,12 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         .enumerate()
         .map(|(s, stage)| StageWork::new(chip, &graph, nest, s, stage.mapping, &stage.work))
         .collect();
-    let mut network = Network::new(chip, fabric);
-    let mut flits = FlitCounts::default();
+    let mut network = Network::new(chip, fabric, &section.flows, &[]);
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
-    for flow in &section.flows {
-        network.count(flow, sizes.flow_flits(flow), &mut flits);
+    for (f, flow) in section.flows.iter().enumerate() {
+        network.count(f, sizes.flow_flits(flow));
     }
+    let usage = network.usage();
     let mut busy_cycles = Vec::new();
     let (mut macs, mut simd_elements) = (0, vec![0; section.stages.len()]);
     for (s, stage) in section.stages.iter().enumerate() {
@@ -114,7 +114,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         })
         .collect();
     let kinds = [ResourceKind::Link, ResourceKind::PmuPort, ResourceKind::PcuPort, ResourceKind::AgPort];
-    let wires = kinds.iter().map(|&k| to_cycles(network.busiest(k))).max().unwrap_or(0);
+    let wires = kinds.iter().map(|&k| to_cycles(usage.busiest(k))).max().unwrap_or(0);
     let latency = section.streams.iter().map(|s| chip.tier_latency_cycles(s.tier)).min().unwrap_or(0);
     let compute = busy_cycles.iter().flatten().copied().max().map_or(0, |busy| busy + latency);
     let memory = tier_ticks.iter().copied().map(to_cycles).max().unwrap_or(0);
@@ -125,9 +125,8 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         macs,
         simd_elements,
         streams,
-        flits,
         tier_busy_cycles: tier_ticks.into_iter().map(to_cycles).collect(),
-        network,
+        usage,
     })
 }
 

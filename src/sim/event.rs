@@ -17,7 +17,8 @@ use crate::workload::Workload;
 use super::actors::{Actor, ActorKind, Actors};
 use super::buffer::BufferState;
 use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
-use super::network::{FlitCounts, Network};
+use super::network::Network;
+use super::peaks::peaks;
 use super::run::{SectionRun, Stopped, StreamBytes};
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 use super::transfer::transfer_bytes;
@@ -55,8 +56,7 @@ pub struct Engine<'a> {
     filling: Vec<Vec<(u64, Ticks, Ticks)>>,
     streams: Vec<StreamBytes>,
     tiers: Vec<TierServer>,
-    network: Network,
-    flits: FlitCounts,
+    network: Network<'a>,
     queue: BinaryHeap<Reverse<(Ticks, Event)>>,
     end: Ticks,
     macs: u64,
@@ -83,6 +83,11 @@ impl<'a> Engine<'a> {
                 BufferState::new(spec.depth, fills, reads, nest.count(spec.cadence))
             })
             .collect();
+        let slot_flits = |stream: usize| {
+            let first = nest.step(section.streams[stream].stream.cadence, 0);
+            transfer_bytes(chip, &graph, section, stream, first).0.div_ceil(chip.network.flit_bytes)
+        };
+        let network = Network::new(chip, fabric, &section.flows, &peaks(chip, section, &work, &slot_flits));
         Some(Self {
             chip,
             graph,
@@ -97,8 +102,7 @@ impl<'a> Engine<'a> {
             filling: vec![Vec::new(); streams],
             streams: vec![StreamBytes::default(); streams],
             tiers: TierServer::all(chip, streams),
-            network: Network::new(chip, fabric),
-            flits: FlitCounts::default(),
+            network,
             queue: BinaryHeap::new(),
             end: 0,
             macs: 0,
@@ -145,9 +149,8 @@ impl<'a> Engine<'a> {
             macs: self.macs,
             simd_elements: self.simd_elements,
             streams: self.streams,
-            flits: self.flits,
             tier_busy_cycles: self.tiers.iter().map(|t| to_cycles(t.busy)).collect(),
-            network: self.network,
+            usage: self.network.usage(),
         }
     }
 
@@ -235,12 +238,12 @@ impl<'a> Engine<'a> {
         for &f in &actor.feeds {
             let flow = &self.section.flows[f];
             let base = if flow.amount == Amount::Weights { amounts[1] } else { amounts[0] };
-            end = end.max(self.network.send(flow, shared(base, flow.share), now, pace, &mut self.flits));
+            end = end.max(self.network.send(f, shared(base, flow.share), now, pace));
         }
         if k_cut && at.chunk > 0 {
             for &f in &actor.partial_reads {
                 let flow = &self.section.flows[f];
-                end = end.max(self.network.send(flow, shared(amounts[2], flow.share), now, pace, &mut self.flits));
+                end = end.max(self.network.send(f, shared(amounts[2], flow.share), now, pace));
             }
         }
         if bundle == 0 {
@@ -299,15 +302,13 @@ impl<'a> Engine<'a> {
             let base = work.flits(Amount::ResultBytes, at.chunk, bundle, rows);
             for &f in &self.actors[index].results {
                 let flow = &self.section.flows[f];
-                through =
-                    through.max(self.network.send(flow, shared(base, flow.share), now, end - now, &mut self.flits));
+                through = through.max(self.network.send(f, shared(base, flow.share), now, end - now));
             }
         } else {
             let base = work.flits(Amount::Partials, at.chunk, bundle, rows);
             for &f in &self.actors[index].partial_writes {
                 let flow = &self.section.flows[f];
-                through =
-                    through.max(self.network.send(flow, shared(base, flow.share), now, end - now, &mut self.flits));
+                through = through.max(self.network.send(f, shared(base, flow.share), now, end - now));
             }
         }
         let drained = cycles(work.drain_cycles());
@@ -343,7 +344,7 @@ impl<'a> Engine<'a> {
         let mut through = now;
         for &f in &self.actors[index].feeds {
             let flow = &self.section.flows[f];
-            through = through.max(self.network.send(flow, shared(flits, flow.share), now, 0, &mut self.flits));
+            through = through.max(self.network.send(f, shared(flits, flow.share), now, 0));
         }
         let actor = &mut self.actors[index];
         let hops = actor.feed_hops;
@@ -440,7 +441,7 @@ impl<'a> Engine<'a> {
         let mut through = now;
         for &f in &self.actors[index].feeds {
             let flow = &self.section.flows[f];
-            through = through.max(self.network.send(flow, shared(flits, flow.share), now, pace, &mut self.flits));
+            through = through.max(self.network.send(f, shared(flits, flow.share), now, pace));
         }
         through
     }

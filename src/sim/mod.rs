@@ -11,6 +11,7 @@ mod event;
 mod memory;
 mod network;
 mod outcome;
+mod peaks;
 mod run;
 mod time;
 mod transfer;

@@ -3,22 +3,25 @@
 use crate::arch::Chip;
 use crate::compile::{Fabric, Flow, Resource, ResourceKind};
 
-use super::time::{Ticks, cycles};
+use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
 
 /// The state of every link and port of the chip during one section.
 #[derive(Debug)]
-pub struct Network {
-    /// When each resource has served all it was given.
+pub struct Network<'a> {
+    flows: &'a [Flow],
+    /// Flits each flow has moved.
+    sent: Vec<u64>,
+    /// Resources of each flow where others can be in its way.
+    contended: Vec<Box<[Resource]>>,
+    /// Ticks a flit of each flow takes at least: its slowest port, or the return of a credit over its links.
+    slowest: Vec<Ticks>,
+    /// When each contended resource has served all it was given.
     free: Vec<Ticks>,
-    /// Streams under way over each resource that take a notable part of it.
+    /// Streams under way over each contended resource that take a notable part of it.
     active: Vec<Active>,
     /// Ticks a flit takes.
     flit_ticks: Vec<Ticks>,
-    /// Flits moved.
-    flits: Vec<u64>,
     kinds: Vec<ResourceKind>,
-    /// Ticks between flits of one flow over a link: a FIFO returns its credit after a hop there and a hop back.
-    credit_ticks: Ticks,
 }
 
 /// Streams under way over one resource that end at about the same time.
@@ -92,7 +95,7 @@ impl Active {
 }
 
 /// All of a resource's rate.
-const WHOLE: u64 = 1 << 16;
+pub const WHOLE: u64 = 1 << 16;
 /// Streams with less than this are not remembered: a 256th.
 const NOTABLE: u64 = WHOLE / 256;
 
@@ -118,72 +121,104 @@ impl FlitCounts {
     }
 }
 
-impl Network {
-    /// All resources idle.
-    pub fn new(chip: &Chip, fabric: &Fabric) -> Self {
+impl<'a> Network<'a> {
+    /// All resources idle. `peaks` is the largest part of a link, of [`WHOLE`], that each flow ever takes: a resource
+    /// whose flows together stay within its rate is never waited for, and is not looked at again.
+    pub fn new(chip: &Chip, fabric: &Fabric, flows: &'a [Flow], peaks: &[u64]) -> Self {
         let resources = 0..fabric.count() as Resource;
+        let flit_ticks: Vec<Ticks> = resources.clone().map(|r| cycles(fabric.cycles_per_flit(r))).collect();
+        let mut demand = vec![0u64; fabric.count()];
+        for (flow, peak) in flows.iter().zip(peaks) {
+            for &r in &flow.route {
+                demand[r as usize] += (peak * flit_ticks[r as usize]).div_ceil(TICKS_PER_CYCLE).min(WHOLE);
+            }
+        }
+        let credit = cycles(2 * chip.network.hop_cycles).div_ceil(chip.network.fifo_depth_flits);
+        let slowest_port = |flow: &Flow| flow.route.iter().map(|&r| flit_ticks[r as usize]).max().unwrap_or(0);
         Self {
+            flows,
+            sent: vec![0; flows.len()],
+            contended: flows
+                .iter()
+                .map(|flow| flow.route.iter().copied().filter(|&r| demand[r as usize] > WHOLE).collect())
+                .collect(),
+            slowest: flows.iter().map(|f| slowest_port(f).max(if f.links > 0 { credit } else { 0 })).collect(),
             free: vec![0; fabric.count()],
             active: vec![Active::default(); fabric.count()],
-            flit_ticks: resources.clone().map(|r| cycles(fabric.cycles_per_flit(r))).collect(),
-            flits: vec![0; fabric.count()],
+            flit_ticks,
             kinds: resources.map(|r| fabric.kind(r)).collect(),
-            credit_ticks: cycles(2 * chip.network.hop_cycles).div_ceil(chip.network.fifo_depth_flits),
         }
     }
 
-    /// Sends `flits` along a flow from time `at` on, at the earliest spread over `pace` ticks (the time its source or its
-    /// receiver needs anyway); the time when the slowest link or port of its tree has passed them, hops not counted.
+    /// Sends `flits` along flow `flow` from time `at` on, at the earliest spread over `pace` ticks (the time its source
+    /// or its receiver needs anyway); the time when the slowest link or port of its tree has passed them, hops not
+    /// counted.
     ///
     /// Resources are shared as by packets in turn: a stream gets what the others leave, and never less than an equal
     /// part; nor does it wait for more than what the others still have to move.
-    pub fn send(&mut self, flow: &Flow, flits: u64, at: Ticks, pace: Ticks, counts: &mut FlitCounts) -> Ticks {
+    pub fn send(&mut self, flow: usize, flits: u64, at: Ticks, pace: Ticks) -> Ticks {
         if flits == 0 {
             return at;
         }
-        let mut duration = if flow.links > 0 { pace.max(flits * self.credit_ticks) } else { pace };
-        for &resource in &flow.route {
+        self.sent[flow] += flits;
+        let mut duration = pace.max(flits * self.slowest[flow]);
+        for &resource in &self.contended[flow] {
             let r = resource as usize;
             let own = flits * self.flit_ticks[r];
             self.free[r] = self.free[r].max(at) + own;
-            self.flits[r] += flits;
             let met = self.active[r].meet(at);
             let left = WHOLE.saturating_sub(met.taken).max(WHOLE / met.streams);
             duration = duration.max((own * WHOLE / left).min(own + met.before));
         }
-        for &resource in &flow.route {
+        for &resource in &self.contended[flow] {
             let r = resource as usize;
             let rate = (flits * self.flit_ticks[r] * WHOLE).div_ceil(duration);
             if rate >= NOTABLE {
                 self.active[r].join(at, at + duration, rate);
             }
         }
-        counts.add(flow, flits);
         at + duration
     }
 
-    /// Counts flits without giving them a time.
-    pub fn count(&mut self, flow: &Flow, flits: u64, counts: &mut FlitCounts) {
-        for &resource in &flow.route {
-            self.flits[resource as usize] += flits;
-        }
-        counts.add(flow, flits);
+    /// Counts flits of a flow without giving them a time.
+    pub fn count(&mut self, flow: usize, flits: u64) {
+        self.sent[flow] += flits;
     }
 
-    /// When the last resource is idle again.
+    /// When the last contended resource is idle again.
     pub fn idle_at(&self) -> Ticks {
         self.free.iter().copied().max().unwrap_or(0)
     }
 
+    /// What all flows have moved.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage { counts: FlitCounts::default(), busy: [0; 4] };
+        let mut flits = vec![0u64; self.flit_ticks.len()];
+        for (flow, &sent) in self.flows.iter().zip(&self.sent) {
+            usage.counts.add(flow, sent);
+            for &resource in &flow.route {
+                flits[resource as usize] += sent;
+            }
+        }
+        for ((flits, ticks), &kind) in flits.iter().zip(&self.flit_ticks).zip(&self.kinds) {
+            let busiest = &mut usage.busy[kind as usize];
+            *busiest = (*busiest).max(flits * ticks);
+        }
+        usage
+    }
+}
+
+/// What a section's flows have moved, and how busy that kept the network.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    /// Flits moved.
+    pub counts: FlitCounts,
+    busy: [Ticks; 4],
+}
+
+impl Usage {
     /// Busy ticks of the busiest resource of a kind.
     pub fn busiest(&self, kind: ResourceKind) -> Ticks {
-        self.flits
-            .iter()
-            .zip(&self.flit_ticks)
-            .zip(&self.kinds)
-            .filter(|(_, k)| **k == kind)
-            .map(|((flits, ticks), _)| flits * ticks)
-            .max()
-            .unwrap_or(0)
+        self.busy[kind as usize]
     }
 }

@@ -1,6 +1,6 @@
 //! What one section did, in raw counts: the result of every fidelity.
 
-use super::network::{FlitCounts, Network};
+use super::network::Usage;
 
 /// Bytes an off-chip stream moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,12 +26,10 @@ pub struct SectionRun {
     pub simd_elements: Vec<u64>,
     /// Bytes of each stream.
     pub streams: Vec<StreamBytes>,
-    /// Flits moved on chip.
-    pub flits: FlitCounts,
     /// Busy cycles of each tier.
     pub tier_busy_cycles: Vec<u64>,
-    /// Links and ports at the end.
-    pub network: Network,
+    /// What went over links and ports.
+    pub usage: Usage,
 }
 
 /// Why a section did not drain.

@@ -18,7 +18,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("workload", &["units", "index", "diagnostics", "sparsity", "input"]),
     ("compile", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
-    ("sim", &["units", "index", "mode", "arch", "workload", "compile", "bound"]),
+    ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound"]),
     ("report", &["units", "index", "mode", "arch", "workload", "sim"]),
     ("cli", &["diagnostics", "mode", "input", "arch", "workload", "compile", "sim", "report"]),
 ];

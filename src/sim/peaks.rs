@@ -1,0 +1,55 @@
+//! The largest part of a link that each flow of a section ever asks for.
+
+use crate::arch::Chip;
+use crate::compile::{Amount, Flow, FlowKind, Section, StageWork, shared};
+
+use super::network::WHOLE;
+
+/// Slots of fewer flits than this are taken to come in one burst.
+const BURST_FLITS: u64 = 16;
+
+/// Peak rate of every flow, of [`WHOLE`] a flit a cycle.
+pub fn peaks(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(usize) -> u64) -> Vec<u64> {
+    section.flows.iter().map(|flow| peak(chip, section, work, slot_flits, flow).min(WHOLE)).collect()
+}
+
+fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(usize) -> u64, flow: &Flow) -> u64 {
+    match flow.kind {
+        FlowKind::Feed { stage, bundle } => of_firings(section, &work[stage], flow, bundle, flow.amount, false),
+        FlowKind::PartialRead { stage, bundle } => {
+            of_firings(section, &work[stage], flow, bundle, Amount::Partials, false)
+        }
+        FlowKind::PartialWrite { stage, bundle } => {
+            of_firings(section, &work[stage], flow, bundle, Amount::Partials, true)
+        }
+        FlowKind::Emit { stage, bundle } => of_firings(section, &work[stage], flow, bundle, Amount::ResultBytes, true),
+        FlowKind::Copy { .. } => WHOLE,
+        FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
+            // Paced by the tier; rounding to flits is small beside a long slot.
+            let flits = shared(slot_flits(stream), flow.share);
+            if flits < BURST_FLITS {
+                return WHOLE;
+            }
+            let bytes = slot_flits(stream) * chip.network.flit_bytes;
+            let cycles = chip.tier_rate(section.streams[stream].tier).cycles_for(bytes).max(1);
+            flits * WHOLE * 9 / 8 / cycles + 1
+        }
+    }
+}
+
+/// Peak over the firings of a bundle. Results leave after the first tile, in the rest of the firing.
+fn of_firings(section: &Section, work: &StageWork, flow: &Flow, bundle: u64, amount: Amount, results: bool) -> u64 {
+    let nest = &section.nest;
+    let last = nest.rows_of(nest.tokens() - 1);
+    let mut most = 0;
+    for chunk in 0..nest.chunks() {
+        for rows in [nest.token_rows.min(nest.rows), last] {
+            let cycles = work.cycles(chunk, bundle, rows);
+            let tile = cycles.div_ceil(work.tiles(chunk, bundle, rows).max(1)) + 1;
+            let pace = if results { cycles.saturating_sub(tile) } else { cycles };
+            let flits = shared(work.flits(amount, chunk, bundle, rows), flow.share);
+            most = most.max(if pace == 0 { flits.min(1) * WHOLE } else { (flits * WHOLE).div_ceil(pace) });
+        }
+    }
+    most
+}
