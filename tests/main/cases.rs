@@ -88,7 +88,7 @@ fn expect(all: &Value, line: &str) -> Result<(), String> {
         (">=", Some(found), Some(wanted)) => found >= wanted,
         ("<", Some(found), Some(wanted)) => found < wanted,
         (">", Some(found), Some(wanted)) => found > wanted,
-        ("=", None, _) => found.to_string() == wanted,
+        ("=", None, _) => serde_json::from_str::<Value>(wanted).is_ok_and(|wanted| wanted == found),
         ("has", _, _) => found.to_string().contains(wanted.trim_matches('"')),
         _ => return Err(format!("cannot compare {found} by `{sign}`")),
     };
@@ -104,7 +104,7 @@ fn run(name: &str, text: &str) -> Vec<String> {
     while let Some((number, line)) = lines.next() {
         let Some(kind) = line.strip_prefix("```") else { continue };
         let block: Vec<(usize, &str)> = lines.by_ref().take_while(|(_, line)| *line != "```").collect();
-        let body = block.iter().map(|(_, line)| format!("{line}\n")).collect::<String>();
+        let body = block.iter().flat_map(|(_, line)| [line, "\n"]).collect::<String>();
         let place = format!("{name}:{}", number + 1);
         match kind {
             "toml chip" => {
