@@ -16,7 +16,7 @@ use crate::workload::Workload;
 
 use super::actors::{Actor, ActorKind, Actors};
 use super::buffer::BufferState;
-use super::memory::{Served, TierServer, Transfer};
+use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
 use super::run::{SectionRun, Stopped, StreamBytes};
@@ -413,7 +413,9 @@ impl<'a> Engine<'a> {
         }
         if first {
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            let through = self.send_stream(index, stream, payload, now);
+            // The first piece is there; memory sets the pace of the others.
+            let to_come = payload.saturating_sub(PIECE_BYTES);
+            let through = self.send_stream(index, stream, payload, to_come, now);
             self.filling[stream].push((slot, now, through));
         }
         if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
@@ -432,11 +434,10 @@ impl<'a> Engine<'a> {
         Step { chunk: if whole { self.nest.chunks() - 1 } else { at.chunk }, ..at }
     }
 
-    /// Sends a stream's slot between its address generators and PMUs.
-    fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, now: Ticks) -> Ticks {
+    /// Sends a stream's slot between its address generators and PMUs, at the pace at which memory moves `paced` bytes.
+    fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, paced: u64, now: Ticks) -> Ticks {
         let flits = self.flits_of(bytes);
-        // Memory sets the pace.
-        let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(bytes, TICKS_PER_CYCLE);
+        let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(paced, TICKS_PER_CYCLE);
         let mut through = now;
         for &f in &self.actors[index].feeds {
             let flow = &self.section.flows[f];
@@ -449,7 +450,7 @@ impl<'a> Engine<'a> {
         let at = self.step(&self.actors[index]);
         let slot = self.actors[index].next;
         let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        let through = self.send_stream(index, stream, payload, now);
+        let through = self.send_stream(index, stream, payload, payload, now);
         let actor = &mut self.actors[index];
         actor.next += 1;
         actor.free_at = now;

@@ -10,7 +10,7 @@ use crate::units::Rate;
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
 
 /// Most bytes of one piece: requests of different streams take turns at this grain.
-const PIECE_BYTES: u64 = 32 * 1024;
+pub const PIECE_BYTES: u64 = 32 * 1024;
 
 /// One transfer of a stream: a slot filled or drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -128,16 +128,19 @@ fn completions_know_the_commands() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_rdusim"))
-        .args(["completions", "bash"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("the command ends");
-    assert_eq!(output.status.code(), Some(0));
-    assert!(output.stderr.is_empty());
+    let compare = "compare --arch arch/sn10.toml --workload workloads/tiny-mlp.toml";
+    for arguments in ["completions bash", compare, &format!("{compare} --format json"), "--help"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rdusim"))
+            .args(arguments.split_whitespace())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("the command ends");
+        assert_eq!(output.status.code(), Some(0), "{arguments}");
+        assert!(output.stderr.is_empty(), "{arguments}");
+    }
 }
 
 #[cfg(target_os = "linux")]

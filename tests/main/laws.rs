@@ -12,8 +12,7 @@ use rdusim::arch::Chip;
 use rdusim::bound::bound_cycles;
 use rdusim::mode::Mode;
 use rdusim::report::Document;
-use rdusim::sim::compile_measured;
-use rdusim::sim::{Fidelity, Outcome, StopReason, simulate};
+use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate};
 use rdusim::workload::{OperatorKind, TensorRole, Workload};
 
 use crate::random::{ChipValues, GraphValues, chips, graphs};
@@ -22,10 +21,8 @@ use crate::random::{ChipValues, GraphValues, chips, graphs};
 const CASES: u32 = 64;
 /// Modes in the order of outcomes.
 const MODES: [Mode; 2] = [Mode::Kbk, Mode::Fused];
-/// A fused run is much slower than kernel by kernel from here on: sections are chosen by an estimate, which may err.
-const MUCH_SLOWER: f64 = 1.10;
-/// Every so many runs may be.
-const ONE_IN: u32 = 20;
+/// How much slower a fused run may be than kernel by kernel: of plans about as fast, the one that moves less is taken.
+const FUSED_SLACK: f64 = 1.10;
 /// Address generators with which every single operator can be placed: three streams in, one out.
 const ENOUGH_AGS: u64 = 4;
 
@@ -123,7 +120,7 @@ fn check_run(chip: &Chip, workload: &Workload, bound: &Outcome, event: &Outcome)
 
 #[test]
 fn bounds_traffic_and_energy_agree_and_every_run_drains() {
-    let (ran, refused, much_slower, worst) = (Cell::new(0u32), Cell::new(0u32), Cell::new(0u32), Cell::new(0.0f64));
+    let (ran, refused, slower, worst) = (Cell::new(0u32), Cell::new(0u32), Cell::new(0u32), Cell::new(0.0f64));
     for_all(2 * CASES, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
         let configurations = match compile_measured(&chip, &workload, &MODES) {
@@ -144,19 +141,19 @@ fn bounds_traffic_and_energy_agree_and_every_run_drains() {
         }
         let ratio = cycles[1] / cycles[0];
         ran.set(ran.get() + 1);
-        much_slower.set(much_slower.get() + u32::from(ratio > MUCH_SLOWER));
+        slower.set(slower.get() + u32::from(ratio > 1.0));
         worst.set(worst.get().max(ratio));
+        prop_assert!(ratio <= FUSED_SLACK, "fused {} cycles, kbk {}", cycles[1], cycles[0]);
         Ok(())
     });
-    let (ran, much_slower) = (ran.get(), much_slower.get());
-    let said = format!(
-        "{ran} ran, {} were refused; fused took more than {MUCH_SLOWER} times the cycles of kbk in {much_slower}, at worst \
-         {:.2} times",
+    println!(
+        "{} ran, {} were refused; fused was slower than kbk in {}, at worst {:.3} times its cycles",
+        ran.get(),
         refused.get(),
+        slower.get(),
         worst.get()
     );
-    println!("{said}");
-    assert!(ran > refused.get() && much_slower <= ran / ONE_IN + 1, "{said}");
+    assert!(ran.get() > refused.get(), "too few of the random pairs fit");
 }
 
 #[test]

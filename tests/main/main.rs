@@ -1,7 +1,10 @@
 //! The tests that see rdusim from outside: one file a subject, one binary.
 
 mod architecture;
+mod bad_input;
+mod cases;
 mod cli;
 mod ffn;
+mod golden;
 mod laws;
 mod random;
