@@ -144,8 +144,7 @@ impl<'a> Spans<'a> {
 
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
     pub fn kernel_by_kernel(&mut self, ground: Ground<'_>) -> Result<Vec<usize>, usize> {
-        let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&i| self.runs[i].1 - self.runs[i].0 == 1).collect();
-        singles.sort_by_key(|&i| self.runs[i]);
+        let singles = self.singles();
         self.route(&singles, ground);
         match singles.iter().find(|&&i| self.chosen(i).is_none()) {
             Some(&run) => Err(run),
@@ -153,10 +152,21 @@ impl<'a> Spans<'a> {
         }
     }
 
+    /// Runs of one operator, in order.
+    fn singles(&self) -> Vec<usize> {
+        let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&i| self.runs[i].1 - self.runs[i].0 == 1).collect();
+        singles.sort_by_key(|&i| self.runs[i]);
+        singles
+    }
+
     /// The partition with the least time (and a little for every byte): dynamic programming over the places to cut, exact for sections of up to
     /// [`MOST_FUSED`] operators. Single operators are always candidates. Sections of the best partition are routed and
     /// measured, which may show them slower than estimated; then the search is repeated.
     pub fn fused(&mut self, ground: Ground<'_>) -> Result<Vec<usize>, usize> {
+        // What is wanted in any case, side by side.
+        let mut first = self.best_partition()?;
+        first.extend(self.singles());
+        self.route(&first, ground);
         let singles = self.kernel_by_kernel(ground)?;
         loop {
             let best = self.best_partition()?;

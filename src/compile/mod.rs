@@ -69,6 +69,10 @@ pub fn compile_modes(
         .map_err(|failed| notes::unplannable(chip, workload, failed))?;
     let fabric = Fabric::new(chip);
     let ground = Ground { chip, fabric: &fabric, tiers: &tiers, judge };
+    if modes.contains(&Mode::Fused) {
+        // Routes single operators on the way, at the same time.
+        spans.fused(ground).map_err(|run| notes::unplaceable(chip, workload, spans.first_operator(run)))?;
+    }
     let mut configurations = Vec::with_capacity(modes.len());
     for &mode in modes {
         let runs = match mode {
