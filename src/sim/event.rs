@@ -135,7 +135,10 @@ impl<'a> Engine<'a> {
         if stopped.is_none() && self.actors.iter().any(|a| a.next < a.count) {
             stopped = Some(Stopped::Deadlock(self.blocked()));
         }
-        let end = self.end.max(self.network.idle_at()).max(self.tiers.iter().map(|t| t.free_at).max().unwrap_or(0));
+        let usage = self.network.usage();
+        let tiers_free = self.tiers.iter().map(|t| t.free_at).max().unwrap_or(0);
+        // No link or port has moved more than fits into the time, however its sharing was simplified.
+        let end = self.end.max(self.network.idle_at()).max(tiers_free).max(usage.most());
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
         for actor in &self.actors {
             if let ActorKind::Bundle { stage, .. } = actor.kind {
@@ -150,7 +153,7 @@ impl<'a> Engine<'a> {
             simd_elements: self.simd_elements,
             streams: self.streams,
             tier_busy_cycles: self.tiers.iter().map(|t| to_cycles(t.busy)).collect(),
-            usage: self.network.usage(),
+            usage,
         }
     }
 
@@ -413,9 +416,10 @@ impl<'a> Engine<'a> {
         }
         if first {
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            // The first piece is there; memory sets the pace of the others.
-            let to_come = payload.saturating_sub(PIECE_BYTES);
-            let through = self.send_stream(index, stream, payload, to_come, now);
+            // Its flits have followed each other while memory served it.
+            let rate = self.chip.tier_rate(self.section.streams[stream].tier);
+            let began = now.saturating_sub(rate.ticks(payload.min(PIECE_BYTES), TICKS_PER_CYCLE));
+            let through = self.send_stream(index, stream, payload, began).max(now);
             self.filling[stream].push((slot, now, through));
         }
         if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
@@ -434,10 +438,10 @@ impl<'a> Engine<'a> {
         Step { chunk: if whole { self.nest.chunks() - 1 } else { at.chunk }, ..at }
     }
 
-    /// Sends a stream's slot between its address generators and PMUs, at the pace at which memory moves `paced` bytes.
-    fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, paced: u64, now: Ticks) -> Ticks {
+    /// Sends a stream's slot between its address generators and PMUs, at the pace of memory.
+    fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, now: Ticks) -> Ticks {
         let flits = self.flits_of(bytes);
-        let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(paced, TICKS_PER_CYCLE);
+        let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(bytes, TICKS_PER_CYCLE);
         let mut through = now;
         for &f in &self.actors[index].feeds {
             let flow = &self.section.flows[f];
@@ -450,7 +454,7 @@ impl<'a> Engine<'a> {
         let at = self.step(&self.actors[index]);
         let slot = self.actors[index].next;
         let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        let through = self.send_stream(index, stream, payload, payload, now);
+        let through = self.send_stream(index, stream, payload, now);
         let actor = &mut self.actors[index];
         actor.next += 1;
         actor.free_at = now;

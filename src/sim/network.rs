@@ -221,4 +221,9 @@ impl Usage {
     pub fn busiest(&self, kind: ResourceKind) -> Ticks {
         self.busy[kind as usize]
     }
+
+    /// Busy ticks of the busiest resource of all.
+    pub fn most(&self) -> Ticks {
+        self.busy.into_iter().max().unwrap_or(0)
+    }
 }
