@@ -142,6 +142,38 @@ impl<'a> Spans<'a> {
         Ok(Self { operators: n, runs: spans, planned: planned.into_iter().map(Result::ok).collect() })
     }
 
+    /// The sections of a pinned partition, placed and routed; the index of one that has no plan or no place, and why.
+    pub fn pinned(workload: &'a Workload, ground: Ground<'_>) -> Result<Self, (usize, Option<NoPlan>)> {
+        let cache = BaseCache::default();
+        let sections: Vec<Result<Planned<'a>, Option<NoPlan>>> = workload
+            .sections
+            .par_iter()
+            .map(|section| {
+                let operators = &section.operators;
+                // Operators that are no pipeline have nothing short.
+                let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
+                let plans = plan(ground.chip, &graph, ground.tiers, &cache).map_err(Some)?;
+                let mut planned = Planned { graph, plans, routed: None };
+                planned.route(ground);
+                Ok(planned)
+            })
+            .collect();
+        let mut planned = Vec::with_capacity(sections.len());
+        for (index, section) in sections.into_iter().enumerate() {
+            let section = section.map_err(|reason| (index, reason))?;
+            if section.routed.is_none() {
+                return Err((index, Some(NoPlan::Places)));
+            }
+            planned.push(Some(section));
+        }
+        Ok(Self { operators: workload.operators.len(), runs: Vec::new(), planned })
+    }
+
+    /// Every run of a pinned partition.
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.planned.len()).collect()
+    }
+
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
     pub fn kernel_by_kernel(&mut self, ground: Ground<'_>) -> Result<Vec<usize>, usize> {
         let singles = self.singles();

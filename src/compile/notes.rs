@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::units::MIB;
-use crate::workload::{OperatorId, Workload};
+use crate::workload::{OperatorId, PinnedSection, Workload};
 
 use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
@@ -51,7 +51,38 @@ pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Dia
             "does not fit, even alone",
         )
         .with_help("raise the number of PCUs in `grid`, or `pcu.stages`"),
+        NoPlan::Places => unplaceable(chip, workload, failed.operator),
     }
+}
+
+/// A pinned section that cannot be one.
+pub fn unpinnable(chip: &Chip, workload: &Workload, section: &PinnedSection, reason: Option<NoPlan>) -> Diagnostic {
+    let names: Vec<&str> = section.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
+    let why = match reason {
+        None => "its operators are no pipeline: their rows differ, or one makes another's second operand".to_owned(),
+        Some(NoPlan::Dtype(dtype)) => format!("a PCU of {} lacks {dtype}", chip.name),
+        Some(NoPlan::Sram(bytes)) => format!(
+            "it needs {:.2} MiB of PMU at the least, {} has {:.2} MiB: short by {:.2} MiB",
+            mib(bytes),
+            chip.name,
+            mib(chip.sram_bytes()),
+            mib(bytes.saturating_sub(chip.sram_bytes())),
+        ),
+        Some(NoPlan::Pcus(least)) => format!("it needs {least} PCUs at the least, {} has {}", chip.name, chip.pcus()),
+        Some(NoPlan::Places) => format!(
+            "its buffers need more of the {} PMU banks of {} than are left whole, or its streams more than the {} \
+             address generators",
+            chip.pmus() * chip.pmu.banks,
+            chip.name,
+            chip.grid.ags(),
+        ),
+    };
+    let diagnostic = Diagnostic::new(format!("the pinned section `{}` cannot be one: {why}", names.join("+")));
+    let diagnostic = match &section.declared {
+        Some(origin) => diagnostic.with_origin(Origin { label: "pinned here".into(), ..origin.clone() }),
+        None => diagnostic,
+    };
+    diagnostic.with_help("cut it into smaller sections, or let the compiler choose")
 }
 
 /// An operator whose plans placement could not carry out.
