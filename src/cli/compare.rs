@@ -6,10 +6,10 @@ use super::args::{CompareArgs, Format, RunArgs, SharedArgs};
 use super::execute::{Execution, execute};
 use super::failure::Failure;
 use super::{configured, output, progress};
+use crate::arch;
 use crate::input::Override;
 use crate::report::{self, Document};
 use crate::sim::{Mode, StopReason};
-use crate::arch;
 
 /// Both ways, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {

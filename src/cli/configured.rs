@@ -5,22 +5,16 @@ use std::path::Path;
 use super::args::ConfigArgs;
 use super::failure::Failure;
 use crate::arch::Chip;
-use crate::compile::Configuration;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::report::{self, File};
 use crate::saved;
-use crate::sim::compile_measured;
+use crate::sim::{Measured, compile_measured};
 use crate::workload::{self, Workload};
 
 /// The workload, with the partition of `--sections` if one is given.
-pub(super) fn workload(
-    path: &Path,
-    sets: &[Override],
-    seed: u64,
-    from: &ConfigArgs,
-) -> Result<Workload, Diagnostic> {
+pub(super) fn workload(path: &Path, sets: &[Override], seed: u64, from: &ConfigArgs) -> Result<Workload, Diagnostic> {
     let workload = workload::load(path, sets, seed)?;
     match &from.sections {
         Some(sections) => workload::pin(workload, sections),
@@ -34,9 +28,12 @@ pub(super) fn configurations(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
-) -> Result<Vec<Configuration>, Diagnostic> {
+) -> Result<Vec<Measured>, Diagnostic> {
     match &from.config {
-        Some(path) => saved::load(path, chip, workload, modes),
+        Some(path) => {
+            let unmeasured = |configuration| Measured { configuration, runs: Vec::new() };
+            Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
+        }
         None => compile_measured(chip, workload, modes),
     }
 }
@@ -46,10 +43,10 @@ pub(super) fn save(
     to: &ConfigArgs,
     chip: &Chip,
     workload: &Workload,
-    configurations: &[Configuration],
+    configurations: &[Measured],
 ) -> Result<(), Failure> {
     let Some(path) = &to.save_config else { return Ok(()) };
-    let text = saved::to_toml(chip, workload, configurations);
+    let text = saved::to_toml(chip, workload, configurations.iter().map(|measured| &measured.configuration));
     let named = || {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some((directory, path.file_name()?.to_str()?.to_owned()))

@@ -4,17 +4,16 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use crate::arch::Chip;
-use crate::diagnostics::Diagnostic;
 use super::args::ConfigArgs;
 use super::configured;
-use crate::compile::Configuration;
-use crate::sim::{Fidelity, Mode, Outcome, simulate};
+use crate::arch::Chip;
+use crate::diagnostics::Diagnostic;
+use crate::sim::{Fidelity, Measured, Mode, Outcome, simulate_measured};
 use crate::workload::Workload;
 
 /// What the runs gave, and how long they took.
 pub(super) struct Execution {
-    pub(super) configurations: Vec<Configuration>,
+    pub(super) configurations: Vec<Measured>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) compiling: Duration,
     pub(super) simulating: Duration,
@@ -31,7 +30,7 @@ pub(super) fn execute(
     let (configurations, compiling) = timed(|| configured::configurations(from, chip, workload, modes));
     let configurations = configurations?;
     let (outcomes, simulating) = timed(|| {
-        configurations.par_iter().map(|configuration| simulate(chip, workload, configuration, fidelity)).collect()
+        configurations.par_iter().map(|measured| simulate_measured(chip, workload, measured, fidelity)).collect()
     });
     Ok(Execution { configurations, outcomes, compiling, simulating })
 }

@@ -17,11 +17,10 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let from = &args.configuration;
     let workload = configured::workload(&args.workload, &sets, args.seed, from)?;
     let modes = [args.mode.into()];
-    let (configurations, compiling) = progress::watched("compiling", || {
-        timed(|| configured::configurations(from, &chip, &workload, &modes))
-    });
+    let (configurations, compiling) =
+        progress::watched("compiling", || timed(|| configured::configurations(from, &chip, &workload, &modes)));
     let configurations = configurations?;
-    let map = survey(&chip, &workload, &configurations[0]);
+    let map = survey(&chip, &workload, &configurations[0].configuration);
     if args.verbose {
         // A closed standard error costs nothing but this line.
         let _ = writeln!(io::stderr().lock(), "compile {:.3} s", compiling.as_secs_f64());

@@ -229,7 +229,8 @@ fn check_nest(graph: &SectionGraph<'_>, nest: &Nest) -> Result<(), Fault> {
         let whole = cut.width == cut.extent || cut.width.is_multiple_of(axis.grain);
         if !(1..=cut.extent).contains(&cut.width) || !whole {
             let title = format!("a chunk cannot be {} of {} elements wide", cut.width, cut.extent);
-            let expected = format!("expected at most {}, in multiples of {} (blocks of a mask)", cut.extent, axis.grain);
+            let expected =
+                format!("expected at most {}, in multiples of {} (blocks of a mask)", cut.extent, axis.grain);
             return Err(fault(Place::Width, title, expected));
         }
     } else if nest.order == LoopOrder::TokenOuter {
@@ -375,7 +376,8 @@ fn check_buffers(
     let mut free = vec![chip.pmu.banks; chip.grid.pmus.len()];
     for (b, (spec, draft)) in best.iter_mut().zip(&draft.buffers).enumerate() {
         if draft.slot_bytes != spec.slot_bytes {
-            let title = format!("a slot of {} B, the nest and the mapping make it {} B", draft.slot_bytes, spec.slot_bytes);
+            let title =
+                format!("a slot of {} B, the nest and the mapping make it {} B", draft.slot_bytes, spec.slot_bytes);
             return Err(fault(Place::SlotBytes(b), title, format!("expected {}", spec.slot_bytes)));
         }
         if draft.depth == 0 {

@@ -377,7 +377,6 @@ impl<'a> Router<'a> {
         }
         routed
     }
-
 }
 
 /// The site across a link; `None` beyond the edge of the grid.
@@ -450,7 +449,10 @@ pub fn tree_over(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resou
         let Some((from, direction, _)) = fabric.link_at(link) else { continue };
         let (x, y) = (from.x, from.y);
         if beyond(chip, from, direction).is_none() {
-            return Err(broken(format!("the link from [{x}, {y}] leads out of the grid"), "expected a neighbour there"));
+            return Err(broken(
+                format!("the link from [{x}, {y}] leads out of the grid"),
+                "expected a neighbour there",
+            ));
         }
         if !seen.insert(link) {
             return Err(broken(format!("the link from [{x}, {y}] is used twice by one flow"), "expected it once"));

@@ -6,12 +6,8 @@ use crate::index::Id;
 use crate::workload::{OperatorId, TensorId, Workload};
 
 /// Directions, in the words of a file.
-const DIRECTIONS: [(&str, Direction); 4] = [
-    ("east", Direction::East),
-    ("west", Direction::West),
-    ("south", Direction::South),
-    ("north", Direction::North),
-];
+const DIRECTIONS: [(&str, Direction); 4] =
+    [("east", Direction::East), ("west", Direction::West), ("south", Direction::South), ("north", Direction::North)];
 
 /// A port, such as `pmu 3,4 read 1`.
 pub fn port(chip: &Chip, fabric: &Fabric, resource: Resource) -> String {
@@ -58,7 +54,8 @@ fn step(from: Coordinate, towards: Direction) -> Option<Coordinate> {
 
 /// The links of a path such as `3,4 east 0 south 1`; else what was expected.
 pub fn path(chip: &Chip, fabric: &Fabric, text: &str) -> Result<Vec<Resource>, String> {
-    let shape = || "expected a site, then a direction and a lane for every hop, such as `3,4 east 0 south 1`".to_owned();
+    let shape =
+        || "expected a site, then a direction and a lane for every hop, such as `3,4 east 0 south 1`".to_owned();
     let mut words = text.split_whitespace();
     let site = |word: &str| {
         let (x, y) = word.split_once(',')?;

@@ -81,7 +81,8 @@ fn owner(source: &Source, what: &str, spec: &OwnerSpec, name: &str, mark: &str) 
     }
     if spec.fingerprint.get_ref() != mark {
         let title = format!("the configuration is for another {what} `{name}`: some field or override differs");
-        let help = format!("give the {what}, `--set` and `--seed` it was saved with, or compile anew with --save-config");
+        let help =
+            format!("give the {what}, `--set` and `--seed` it was saved with, or compile anew with --save-config");
         return Err(source.error(spec.fingerprint.span(), title, format!("this one has {mark}")).with_help(help));
     }
     Ok(())
@@ -181,19 +182,14 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    fn section(
-        &self,
-        spec: &SectionSpec,
-        operators: &[OperatorId],
-        tiers: &[TierId],
-    ) -> Result<Section, Diagnostic> {
+    fn section(&self, spec: &SectionSpec, operators: &[OperatorId], tiers: &[TierId]) -> Result<Section, Diagnostic> {
         let Some(graph) = SectionGraph::new(self.workload, operators, operators.len() > 1) else {
             let title = "these operators are no pipeline: their rows differ, or one makes another's second operand";
             return Err(self.error(spec.operators.span(), title, "expected operators over the same rows"));
         };
         let draft = self.draft(spec, &graph)?;
-        let restored = Restored::new(self.chip, self.fabric, &graph, tiers, draft)
-            .map_err(|fault| self.refusal(spec, fault))?;
+        let restored =
+            Restored::new(self.chip, self.fabric, &graph, tiers, draft).map_err(|fault| self.refusal(spec, fault))?;
         let Some(network) = &spec.network else { return Ok(restored.route()) };
         let context = FlowContext {
             mains: graph.stages.iter().map(|stage| stage.main).collect(),
@@ -261,11 +257,8 @@ impl Reader<'_> {
         }
         let (mut mappings, mut pcus) = (Vec::new(), Vec::new());
         for (stage, wanted) in stages.iter().zip(&graph.stages) {
-            let expected: Vec<&str> = [wanted.main]
-                .iter()
-                .chain(&wanted.tail)
-                .map(|&op| self.workload.operators[op].name.as_str())
-                .collect();
+            let expected: Vec<&str> =
+                [wanted.main].iter().chain(&wanted.tail).map(|&op| self.workload.operators[op].name.as_str()).collect();
             if !stage.operators.get_ref().iter().map(|name| name.get_ref().as_str()).eq(expected.iter().copied()) {
                 let title = "another stage stands here than the section's operators make";
                 let label = format!("expected {expected:?}");
@@ -325,8 +318,7 @@ impl Reader<'_> {
     }
 
     fn cadence(&self, field: &str, word: &Spanned<String>) -> Result<Cadence, Diagnostic> {
-        let known =
-            [Cadence::Firing, Cadence::Token, Cadence::BlockChunk, Cadence::Chunk, Cadence::Once];
+        let known = [Cadence::Firing, Cadence::Token, Cadence::BlockChunk, Cadence::Chunk, Cadence::Once];
         let words = ["firing", "token", "block_chunk", "chunk", "once"];
         self.source.keyword(field, word, &words).map(|index| known[index])
     }
@@ -358,7 +350,8 @@ impl Reader<'_> {
     }
 
     fn part(&self, spec: &PartSpec) -> Result<Part, Diagnostic> {
-        let count = |key: &str, value| self.source.count(&format!("runs.sections.buffers.pieces.{key}"), value, 0..=1 << 40);
+        let count =
+            |key: &str, value| self.source.count(&format!("runs.sections.buffers.pieces.{key}"), value, 0..=1 << 40);
         Ok(Part {
             pmu: self.unit(&spec.pmu, &self.chip.grid.pmus, "PMU").map(PmuId::from_index)?,
             banks: count("banks", &spec.banks)?,
@@ -377,8 +370,7 @@ impl Reader<'_> {
                 return Err(self.error(generator.get_ref().agcu.span(), title, "expected the site of an AGCU"));
             };
             let last = self.chip.grid.agcus[agcu].ags.saturating_sub(1);
-            let number =
-                self.source.count(&format!("{field}.generator"), &generator.get_ref().generator, 0..=last)?;
+            let number = self.source.count(&format!("{field}.generator"), &generator.get_ref().generator, 0..=last)?;
             ags.push((agcu as u32, number as u32));
         }
         Ok(StreamDraft {

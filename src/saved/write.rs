@@ -12,10 +12,16 @@ use crate::index::Id;
 use crate::workload::{OperatorId, TensorId, Workload};
 
 /// The configurations of one workload on one chip as TOML.
-pub fn to_toml(chip: &Chip, workload: &Workload, configurations: &[Configuration]) -> String {
+pub fn to_toml<'c>(
+    chip: &Chip,
+    workload: &Workload,
+    configurations: impl IntoIterator<Item = &'c Configuration>,
+) -> String {
     let fabric = Fabric::new(chip);
     let mut writer = Writer { chip, workload, fabric: &fabric, text: String::new() };
-    writer.line(format_args!("# A configuration of rdusim, to be run with --config; docs/configuration-format.md tells how to edit it."));
+    writer.line(format_args!(
+        "# A configuration of rdusim, to be run with --config; docs/configuration-format.md tells how to edit it."
+    ));
     writer.line(format_args!("schema = {SCHEMA}"));
     let owner = |name: &str, mark: String| format!("{{ name = {}, fingerprint = \"{mark}\" }}", quoted(name));
     writer.line(format_args!("chip = {}", owner(&chip.name, fingerprint::of_chip(chip))));
@@ -53,8 +59,7 @@ impl Writer<'_> {
     }
 
     fn operators(&self, operators: impl IntoIterator<Item = OperatorId>) -> String {
-        let names: Vec<String> =
-            operators.into_iter().map(|op| quoted(&self.workload.operators[op].name)).collect();
+        let names: Vec<String> = operators.into_iter().map(|op| quoted(&self.workload.operators[op].name)).collect();
         names.join(", ")
     }
 
@@ -94,7 +99,8 @@ impl Writer<'_> {
         let Nest { token_rows, block_tokens, order, chunking, .. } = &section.nest;
         let cut = chunking.and_then(|cut| {
             let graph = SectionGraph::new(self.workload, &section.operators, section.operators.len() > 1)?;
-            let along = |side: &str, tensor| format!(", cut = {{ {side} = {}, width = {} }}", self.tensor(tensor), cut.width);
+            let along =
+                |side: &str, tensor| format!(", cut = {{ {side} = {}, width = {} }}", self.tensor(tensor), cut.width);
             let mut ids = self.workload.tensors.ids();
             let columns = ids.find(|&tensor| graph.column_axis(tensor) == Some(cut.axis));
             let rows = || self.workload.tensors.ids().find(|&tensor| graph.row_axis(tensor) == Some(cut.axis));
@@ -125,7 +131,12 @@ impl Writer<'_> {
         let (role, tensor) = (names::role(&spec.role), self.tensor(tensor));
         let stage = quoted(names::stage(self.workload, &section.stages[stage]));
         self.line(format_args!("\n[[runs.sections.buffers]]\nrole = \"{role}\"\nstage = {stage}\ntensor = {tensor}"));
-        self.line(format_args!("cadence = {}\ndepth = {}\nslot_bytes = {}", inline(&spec.cadence), spec.depth, spec.slot_bytes));
+        self.line(format_args!(
+            "cadence = {}\ndepth = {}\nslot_bytes = {}",
+            inline(&spec.cadence),
+            spec.depth,
+            spec.slot_bytes
+        ));
         self.line(format_args!("pieces = ["));
         for piece in &buffer.pieces {
             let part = |part: &crate::compile::Part| {
@@ -158,8 +169,7 @@ impl Writer<'_> {
             tensors: section.streams.iter().map(|stream| stream.stream.tensor).collect(),
         };
         let all = |list: &[u32]| {
-            let names: Vec<String> =
-                list.iter().map(|&r| quoted(&names::port(self.chip, self.fabric, r))).collect();
+            let names: Vec<String> = list.iter().map(|&r| quoted(&names::port(self.chip, self.fabric, r))).collect();
             names.join(", ")
         };
         let mut lines = String::new();
