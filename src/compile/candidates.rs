@@ -173,15 +173,13 @@ impl<'a> StageBases<'a> {
         pass_work(&shape, &table, &assignment)
     }
 
-    /// Most useful `pm`, `share` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the
-    /// chip lacks the data type.
-    pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64, u64)> {
+    /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
+    /// the data type.
+    pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
         let shape = self.shape(stage, mapping.rows_on_lanes)?;
-        let (ranges, _) = self.chunk_ranges(stage);
-        let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
         let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
         let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
-        Some((nest.token_rows.div_ceil(shape.row_grain), widest.div_ceil(shape.column_grain), bundles))
+        Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
     }
 
     fn of_stage(&self, stage: usize) -> Vec<Base> {

@@ -271,11 +271,10 @@ fn check_mapping(
             if !m.pn.is_multiple_of(m.share) {
                 return Err((format!("`share` is {}", m.share), format!("expected a divisor of `pn`, {}", m.pn)));
             }
-            let Some((row_tiles, column_tiles, bundles)) = bases.most_splits(stage, m, nest) else {
+            let Some((row_tiles, bundles)) = bases.most_splits(stage, m, nest) else {
                 return Err(("a PCU lacks the data type".into(), "cannot be computed on this chip".into()));
             };
             from_one("pm", m.pm, row_tiles)?;
-            from_one("share", m.share, column_tiles)?;
             from_one("pn", m.pn, bundles.saturating_mul(m.share))?;
             m.pm.saturating_mul(m.pn)
         }

@@ -7,8 +7,6 @@ mod fingerprint;
 mod names;
 mod read;
 mod spec;
-#[cfg(test)]
-mod tests;
 mod write;
 
 pub use read::{load, parse};
