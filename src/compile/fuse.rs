@@ -6,7 +6,7 @@ use crate::arch::{Chip, TierId};
 use crate::index::Id;
 use crate::workload::{OperatorId, Workload};
 
-use super::assemble::assemble;
+use super::assemble::{Unplaced, assemble};
 use super::candidates::BaseCache;
 use super::configuration::Section;
 use super::fabric::Fabric;
@@ -22,6 +22,8 @@ struct Planned<'a, R> {
     graph: SectionGraph<'a>,
     plans: Vec<SectionPlan>,
     routed: Option<Routed<R>>,
+    /// Why the last plan that could not be placed could not.
+    unplaced: Option<Unplaced>,
 }
 
 /// A section placed and routed.
@@ -97,9 +99,11 @@ impl<R: Send> Planned<'_, R> {
         let lay = |(index, plan): (usize, &SectionPlan)| {
             let (section, fullest) = assemble(ground.chip, ground.fabric, graph, plan, ground.tiers)?;
             let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + ground.chip.launch_cycles();
-            Some(Laid { plan: index, section, expected: plan.estimate.cycles.max(crowded) })
+            Ok(Laid { plan: index, section, expected: plan.estimate.cycles.max(crowded) })
         };
-        let mut laid: Vec<Laid> = self.plans.par_iter().enumerate().filter_map(lay).collect();
+        let all: Vec<Result<Laid, Unplaced>> = self.plans.par_iter().enumerate().map(lay).collect();
+        self.unplaced = all.iter().filter_map(|l| l.as_ref().err()).next_back().copied();
+        let mut laid: Vec<Laid> = all.into_iter().filter_map(Result::ok).collect();
         laid.sort_by_key(|l| (l.expected, l.plan));
         for Laid { plan, section, expected } in laid {
             let fastest = self.routed.as_ref().map_or(u64::MAX, |best| best.cycles);
@@ -163,7 +167,7 @@ impl<'a, R: Send> Spans<'a, R> {
             .map(|&(from, to)| {
                 let graph = SectionGraph::new(workload, &operators[from..to], to - from > 1).ok_or(None)?;
                 let plans = plan(chip, &graph, tiers, &cache).map_err(Some)?;
-                Ok(Planned { graph, plans, routed: None })
+                Ok(Planned { graph, plans, routed: None, unplaced: None })
             })
             .collect();
         for (&(from, to), result) in spans.iter().zip(&planned) {
@@ -286,8 +290,8 @@ impl<'a, R: Send> Spans<'a, R> {
         Some((&planned.graph, planned.plans.first()?))
     }
 
-    /// The first operator of a run.
-    pub fn first_operator(&self, run: usize) -> OperatorId {
-        OperatorId::from_index(self.runs[run].0)
+    /// The first operator of a run that cannot be placed, and why.
+    pub fn unplaced(&self, run: usize) -> (OperatorId, Option<Unplaced>) {
+        (OperatorId::from_index(self.runs[run].0), self.planned[run].as_ref().and_then(|p| p.unplaced))
     }
 }

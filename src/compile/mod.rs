@@ -80,7 +80,7 @@ pub fn compile_modes<R: Clone + Send>(
     let ground = &Ground { chip, fabric: &fabric, tiers: &tiers, judge };
     if modes.contains(&Mode::Fused) {
         // Routes single operators on the way, at the same time.
-        spans.fused(ground).map_err(|run| notes::unplaceable(chip, workload, spans.first_operator(run)))?;
+        spans.fused(ground).map_err(|run| notes::unplaceable(chip, workload, spans.unplaced(run)))?;
     }
     let mut compiled = Vec::with_capacity(modes.len());
     for &mode in modes {
@@ -88,7 +88,7 @@ pub fn compile_modes<R: Clone + Send>(
             Mode::Kbk => spans.kernel_by_kernel(ground),
             Mode::Fused => spans.fused(ground),
         }
-        .map_err(|run| notes::unplaceable(chip, workload, spans.first_operator(run)))?;
+        .map_err(|run| notes::unplaceable(chip, workload, spans.unplaced(run)))?;
         let chosen: Vec<Chosen<'_, '_, R>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| notes::of_section(chip, c.graph, c.plan)).collect();
         let measured = chosen.iter().map(|c| c.run.cloned()).collect();
