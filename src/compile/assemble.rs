@@ -16,26 +16,44 @@ use super::route::Router;
 use super::section_graph::{SectionGraph, StageSpec};
 use super::work::StageWork;
 
+/// Why a plan cannot be placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unplaced {
+    /// Its buffers find no banks.
+    Banks {
+        /// Banks they take together.
+        needed: u64,
+    },
+    /// It has more off-chip streams than the chip has address generators.
+    Generators {
+        /// Streams.
+        streams: u64,
+    },
+}
+
 /// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
-/// works. `None` when its buffers find no banks, or its streams no address generators.
+/// works; or why it cannot be placed.
 pub fn assemble(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
     plan: &SectionPlan,
     tiers: &[TierId],
-) -> Option<(Section, f64)> {
+) -> Result<(Section, f64), Unplaced> {
     let work: Vec<StageWork> = (0..graph.stages.len())
         .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
         .collect();
     let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, place_pcus(chip, &work));
-    let buffers = place_buffers(chip, plan, &stages, &work)?;
-    let streams = give_ags(chip, streams(graph, &plan.nest, &plan.buffers), tiers)?;
+    let buffers = place_buffers(chip, plan, &stages, &work)
+        .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
+    let streams = streams(graph, &plan.nest, &plan.buffers);
+    let wanted = streams.len() as u64;
+    let streams = give_ags(chip, streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
     let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
     let unrouted = placed.flows(chip, fabric, graph, plan.estimate.busy_cycles);
     let trees = Router::new(chip, fabric).route_all(&unrouted.requests);
     let (flows, fullest) = unrouted.with_trees(chip, fabric, trees);
-    Some((placed.section(chip, graph, flows), fullest))
+    Ok((placed.section(chip, graph, flows), fullest))
 }
 
 /// Stages with what follows from the nest, on their PCUs.

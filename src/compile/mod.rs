@@ -23,6 +23,7 @@ mod restore;
 mod route;
 mod section_graph;
 mod tiers;
+mod twins;
 mod work;
 
 pub use buffers::{BufferRole, BufferSpec};
@@ -90,7 +91,7 @@ pub fn compile_modes<R: Clone + Send>(
         .then(|| Spans::new(chip, workload, &tiers, modes.iter().any(|&mode| searches(mode))))
         .transpose()
         .map_err(|failed| notes::unplannable(chip, workload, failed))?;
-    let unplaceable = |spans: &Spans<'_, R>, run| notes::unplaceable(chip, workload, spans.first_operator(run));
+    let unplaceable = |spans: &Spans<'_, R>, run| notes::unplaceable(chip, workload, spans.unplaced(run));
     if let Some(spans) = spans.as_mut().filter(|_| modes.iter().any(|&mode| searches(mode))) {
         // Routes single operators on the way, at the same time.
         spans.fused(ground).map_err(|run| unplaceable(spans, run))?;
@@ -106,12 +107,14 @@ pub fn compile_modes<R: Clone + Send>(
             }
             (None, _) => continue,
         };
-        let chosen: Vec<Chosen<'_, '_, R>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
-        let mut notes: Vec<String> = chosen.iter().flat_map(|c| notes::of_section(chip, c.graph, c.plan)).collect();
-        let measured = chosen.iter().map(|c| c.run.cloned()).collect();
-        let sections: Vec<Section> = chosen.iter().map(|c| c.section.clone()).collect();
+        let chosen: Vec<Chosen<'_, R>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
+        let mut notes: Vec<String> = chosen.iter().flat_map(|c| notes::of_section(chip, &c.graph, &c.plan)).collect();
+        let (sections, measured): (Vec<Section>, _) = chosen.into_iter().map(|c| (c.section, c.run)).unzip();
         if searches(mode) && sections.len() > 1 {
             notes.push(notes::several_sections(chip, workload, &sections, spans.whole()));
+        }
+        if searches(mode) {
+            notes.extend(notes::left_out(spans.left_out()));
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
         compiled.push(Compiled { configuration, runs: measured });

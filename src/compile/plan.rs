@@ -44,8 +44,6 @@ pub enum NoPlan {
     Sram(u64),
     /// The smallest plan needs this many PCUs.
     Pcus(u64),
-    /// Placement found no banks or address generators for what was planned.
-    Places,
 }
 
 /// Plans kept for placement to choose from, at most.
@@ -275,7 +273,7 @@ fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
 }
 
 /// Cycles to move every tensor that enters or leaves the section once.
-fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> u64 {
+pub fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> u64 {
     let mut bytes = vec![0u64; chip.memory.len()];
     let mut seen = Vec::new();
     for stage in &graph.stages {

@@ -92,7 +92,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
     let mut tensor = |name: &str, rows, columns, role| {
         let sparse = density.filter(|_| role == TensorRole::Weight);
         let mask = sparse.map(|density| Arc::new(BlockMask::random(rows, columns, (16, 16), density, 1)));
-        tensors.push(Tensor { name: name.into(), rows, columns, dtype: Dtype::Bf16, role, mask })
+        tensors.push(Tensor { name: name.into(), rows, columns, dtype: Dtype::Bf16, role, mask, declared: None })
     };
     let x = tensor("x", 2048, 5120, TensorRole::Input);
     let w_up = tensor("w_up", 5120, 20480, TensorRole::Weight);
@@ -119,6 +119,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
         .into_iter()
         .collect(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 
@@ -130,6 +131,7 @@ pub(crate) fn empty_workload() -> Workload {
         tensors: IndexVec::new(),
         operators: IndexVec::new(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 

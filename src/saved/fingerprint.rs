@@ -32,7 +32,7 @@ pub fn of_chip(chip: &Chip) -> String {
 pub fn of_workload(workload: &Workload) -> String {
     mark(|hash| {
         for tensor in &workload.tensors {
-            let Tensor { name, rows, columns, dtype, role, mask } = tensor;
+            let Tensor { name, rows, columns, dtype, role, mask, declared: _ } = tensor;
             write!(hash, "{name:?} {rows} {columns} {dtype:?} {role:?};")?;
             let Some(mask) = mask else { continue };
             write!(hash, "{} {};", mask.block_rows(), mask.block_columns())?;

@@ -34,7 +34,7 @@ pub fn paths(fabric: &Fabric, links: &[Resource]) -> Vec<String> {
             paths.push(format!("{},{}", from.x, from.y));
         }
         if let Some(path) = paths.last_mut() {
-            path.push_str(&format!(" {word} {lane}"));
+            path.extend([" ", word, " ", &lane.to_string()]);
         }
         reached = step(from, towards);
     }

@@ -86,8 +86,11 @@ pub(super) struct BufferSpec {
     pub(super) cadence: Spanned<String>,
     pub(super) depth: Spanned<Count>,
     pub(super) slot_bytes: Spanned<Count>,
-    pub(super) pieces: Spanned<Vec<Spanned<Vec<Spanned<Table<PartSpec>>>>>>,
+    pub(super) pieces: Spanned<Vec<Spanned<PieceSpec>>>,
 }
+
+/// A piece: its parts.
+pub(super) type PieceSpec = Vec<Spanned<Table<PartSpec>>>;
 
 /// A part of a piece.
 #[derive(Debug, serde::Deserialize)]

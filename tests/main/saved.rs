@@ -185,8 +185,18 @@ fn edited_configurations_are_refused_with_their_place() {
     place.spoilt("generators", "generator = ", "generator = 9", &["generator", saved]);
     place.spoilt("mapping = ", "pm = ", "pm = 9", &["`pm` is", saved]);
     // Routes.
-    place.spoilt("routes = ", "links = [\"", "links = [\"39,31 west 0\", \"", &["the route is broken: nothing leads to", saved]);
-    place.spoilt("routes = ", "links = [\"", "links = [\"0,0 up 0\", \"", &["is no path", "expected a site, then", saved]);
+    place.spoilt(
+        "routes = ",
+        "links = [\"",
+        "links = [\"39,31 west 0\", \"",
+        &["the route is broken: nothing leads to", saved],
+    );
+    place.spoilt(
+        "routes = ",
+        "links = [\"",
+        "links = [\"0,0 up 0\", \"",
+        &["is no path", "expected a site, then", saved],
+    );
     place.spoilt("routes = ", " 0", " 7", &["expected", saved]);
     place.spoilt("routes = ", "from = \"pmu ", "from = \"pmu 9", &["leave out", "network", saved]);
     let rows = of("token_rows = ");
@@ -196,10 +206,14 @@ fn edited_configurations_are_refused_with_their_place() {
 #[test]
 fn a_partition_is_pinned_by_a_file_or_by_the_workload() {
     let place = Place::new();
-    place.write("two.toml", "schema = 1\n[[sections]]\noperators = [\"up\", \"gelu\"]\n[[sections]]\noperators = [\"down\"]\n");
+    place.write(
+        "two.toml",
+        "schema = 1\n[[sections]]\noperators = [\"up\", \"gelu\"]\n[[sections]]\noperators = [\"down\"]\n",
+    );
     let json = place.prints("run --mode fused --format json", "--sections two.toml");
     assert!(json.contains("\"launches\": 2"), "{json}");
-    let with = place.file("graph.toml") + "\n[[sections]]\noperators = [\"up\"]\n[[sections]]\noperators = [\"gelu\", \"down\"]\n";
+    let with = place.file("graph.toml")
+        + "\n[[sections]]\noperators = [\"up\"]\n[[sections]]\noperators = [\"gelu\", \"down\"]\n";
     let plain = place.prints("compare --format json", "");
     assert!(plain.contains("\"launches\": 1"), "{plain}");
     place.write("graph.toml", &with);
@@ -215,9 +229,7 @@ fn partitions_that_cannot_be_are_refused() {
     let place = Place::new();
     let refused = |sections: &[&[&str]], words: &[&str]| {
         let mut text = "schema = 1\n".to_owned();
-        for operators in sections {
-            text.push_str(&format!("[[sections]]\noperators = {operators:?}\n"));
-        }
+        text.extend(sections.iter().map(|operators| format!("[[sections]]\noperators = {operators:?}\n")));
         place.write("sections.toml", &text);
         place.refuses("compare", "--sections sections.toml", words);
     };
@@ -230,6 +242,10 @@ fn partitions_that_cannot_be_are_refused() {
     // A section that does not fit.
     place.write("whole.toml", "schema = 1\n[[sections]]\noperators = [\"up\", \"gelu\", \"down\"]\n");
     let small = "--sections whole.toml --set arch.pmu.capacity_bytes=16";
-    place.refuses("run --mode fused", small, &["the pinned section `up+gelu+down` cannot be one", "MiB", "whole.toml:"]);
+    place.refuses(
+        "run --mode fused",
+        small,
+        &["the pinned section `up+gelu+down` cannot be one", "MiB", "whole.toml:"],
+    );
     place.refuses("run --mode fused", "--sections whole.toml --config x.toml", &["--config"]);
 }
