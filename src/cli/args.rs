@@ -66,6 +66,19 @@ Examples:
   # every unit, bank and route, as JSON
   rdusim map --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml --format json";
 
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  # do both configurations compute what the graph says?
+  rdusim verify --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
+  # a larger part of it, fused only, as JSON
+  rdusim verify --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml \\
+      --mode fused --max-flops 5000000000 --format json
+
+  # other numbers and masks, in fp32
+  rdusim verify --arch arch/sn10.toml --workload workloads/tiny-mlp.toml --seed 7 \\
+      --set workload.dtype=fp32";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   # one line on the chip, or what is wrong with the file and where
@@ -101,6 +114,9 @@ pub(super) enum Command {
     /// Show how a workload is laid out on a chip: units, buffers, routes
     #[command(after_help = MAP_EXAMPLES)]
     Map(MapArgs),
+    /// Run the configurations on numbers and compare with a plain reference
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -185,6 +201,40 @@ pub(super) struct MapArgs {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// How the graph is cut into sections (both ways if not given)
+    #[arg(long, value_enum)]
+    pub(super) mode: Option<Mode>,
+    /// Chip file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: PathBuf,
+    /// Workload file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: PathBuf,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Named dimensions are made smaller until the graph needs no more operations than this
+    #[arg(long, value_name = "N", default_value_t = MAX_FLOPS, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_flops: u64,
+    /// Seed of the numbers and of random masks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Also write verify.json into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Tell on standard error how long compiling and verifying took
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+}
+
+/// Operations of a graph that `verify` does in a few seconds.
+const MAX_FLOPS: u64 = 500_000_000;
+
+#[derive(Debug, Args)]
 #[group(id = "files", required = true, multiple = true, args = ["arch", "workload"])]
 pub(super) struct CheckArgs {
     /// Chip file (TOML)
@@ -253,10 +303,11 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_help_parse() {
-        let examples =
-            [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, CHECK_EXAMPLES].join("\n").replace("\\\n", "");
+        let examples = [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, VERIFY_EXAMPLES, CHECK_EXAMPLES]
+            .join("\n")
+            .replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 18);
+        assert_eq!(lines.len(), 21);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -266,7 +317,15 @@ mod tests {
 
     #[test]
     fn the_help_fits_a_terminal() {
-        for text in [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES] {
+        for text in [
+            EXAMPLES,
+            COMPARE_EXAMPLES,
+            RUN_EXAMPLES,
+            MAP_EXAMPLES,
+            VERIFY_EXAMPLES,
+            CHECK_EXAMPLES,
+            COMPLETIONS_EXAMPLES,
+        ] {
             for line in text.lines() {
                 assert!(line.len() <= 100, "{line}");
             }

@@ -24,13 +24,14 @@ mod tiers;
 mod work;
 
 pub use buffers::{BufferRole, BufferSpec};
+pub use candidates::{tile_depths, tile_lists};
 pub use configuration::{
-    Amount, Buffer, Configuration, Flow, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
+    Amount, Buffer, Configuration, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
 };
 pub use estimate::Stream;
 pub use fabric::{Direction, Fabric, Resource, ResourceKind};
 pub use fuse::Judge;
-pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape};
+pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use section_graph::{SectionGraph, StageSpec};
 pub use tiers::home_tiers;

@@ -14,6 +14,7 @@ mod human;
 mod map_files;
 mod map_table;
 mod table;
+mod verify_table;
 mod write;
 
 pub use self::chart::{Chart, ChartError, MapChart};
@@ -26,4 +27,5 @@ pub use self::document::{
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::table::table;
+pub use self::verify_table::{verify_files, verify_table};
 pub use self::write::{File, WriteError, files, write};

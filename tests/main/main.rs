@@ -7,4 +7,5 @@ mod cli;
 mod ffn;
 mod golden;
 mod laws;
+mod numbers;
 mod random;
