@@ -6,6 +6,7 @@ mod account;
 mod actors;
 mod buffer;
 mod closed;
+mod contention;
 mod deadlock;
 mod event;
 mod load;
@@ -16,6 +17,7 @@ mod peaks;
 mod run;
 mod time;
 mod transfer;
+mod usage;
 
 pub use event::MOST_EVENTS;
 pub use load::{SectionLoad, section_load};
@@ -30,6 +32,7 @@ use crate::compile::{Configuration, Fabric, Section, compile_modes};
 use crate::diagnostics::Diagnostic;
 use crate::workload::Workload;
 
+use actors::Actors;
 use run::Stopped;
 
 /// Events after which [`measure`] gives up.
@@ -47,7 +50,7 @@ pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Res
 /// Cycles of one section, launch included; `None` if it takes too many events to tell. A section that cannot go on
 /// takes for ever.
 fn measure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<u64> {
-    let run = event::Engine::new(chip, workload, fabric, section)?.run(MOST_MEASURED_EVENTS);
+    let run = event::Engine::new(chip, workload, fabric, section, &Actors::new(section))?.run(MOST_MEASURED_EVENTS);
     match run.stopped {
         None => Some(run.cycles + chip.launch_cycles()),
         Some(Stopped::Deadlock(_)) => Some(u64::MAX),
@@ -63,9 +66,8 @@ pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration,
     for section in &configuration.sections {
         let run = match fidelity {
             Fidelity::Bound => closed::bound_section(chip, workload, &fabric, section),
-            Fidelity::Event => {
-                event::Engine::new(chip, workload, &fabric, section).map(|engine| engine.run(MOST_EVENTS))
-            }
+            Fidelity::Event => event::Engine::new(chip, workload, &fabric, section, &Actors::new(section))
+                .map(|engine| engine.run(MOST_EVENTS)),
         };
         let Some(run) = run else { continue };
         sections.push(account::section_outcome(chip, workload, section, &run));
