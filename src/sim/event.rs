@@ -19,7 +19,7 @@ use super::buffer::BufferState;
 use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
-use super::run::{SectionRun, Stopped, StreamBytes};
+use super::run::{Limits, SectionRun, Stopped, StreamBytes};
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 use super::transfer::transfer_bytes;
 
@@ -38,6 +38,13 @@ enum Event {
     Serve(usize),
     /// An actor starts its next firing.
     Start(usize),
+}
+
+/// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
+/// operators are no pipeline.
+pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, limits: Limits) -> Option<SectionRun> {
+    let plan = Actors::new(section);
+    Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
 }
 
 /// One section being simulated.
@@ -65,7 +72,7 @@ pub struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     /// Sets up a section of a configuration of `workload` on `chip`.
-    pub fn new(
+    fn new(
         chip: &'a Chip,
         workload: &'a Workload,
         fabric: &'a Fabric,
@@ -116,8 +123,9 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Runs to the end, or for `most_events`.
-    pub fn run(mut self, most_events: u64) -> SectionRun {
+    /// Runs to the end, or to one of the limits.
+    fn run(mut self, limits: Limits) -> SectionRun {
+        let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
         for actor in 0..self.actors.len() {
             self.wake(actor);
         }
@@ -126,8 +134,12 @@ impl<'a> Engine<'a> {
         while let Some(Reverse((now, event))) = self.queue.pop() {
             self.end = self.end.max(now);
             events += 1;
-            if events > most_events {
-                stopped = Some(Stopped::Limit);
+            if events > limits.events {
+                stopped = Some(Stopped::Events);
+                break;
+            }
+            if now > most_ticks {
+                stopped = Some(Stopped::Cycles);
                 break;
             }
             match event {
