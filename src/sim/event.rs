@@ -19,7 +19,7 @@ use super::buffer::BufferState;
 use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
-use super::run::{SectionRun, Stopped, StreamBytes};
+use super::run::{Limits, SectionRun, Stopped, StreamBytes};
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 use super::transfer::transfer_bytes;
 
@@ -110,8 +110,9 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Runs to the end, or for `most_events`.
-    pub fn run(mut self, most_events: u64) -> SectionRun {
+    /// Runs to the end, or to one of the limits.
+    pub fn run(mut self, limits: Limits) -> SectionRun {
+        let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
         for actor in 0..self.actors.len() {
             self.wake(actor);
         }
@@ -120,8 +121,12 @@ impl<'a> Engine<'a> {
         while let Some(Reverse((now, event))) = self.queue.pop() {
             self.end = self.end.max(now);
             events += 1;
-            if events > most_events {
-                stopped = Some(Stopped::Limit);
+            if events > limits.events {
+                stopped = Some(Stopped::Events);
+                break;
+            }
+            if now > most_ticks {
+                stopped = Some(Stopped::Cycles);
                 break;
             }
             match event {

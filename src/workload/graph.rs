@@ -50,6 +50,8 @@ pub struct Tensor {
     pub role: TensorRole,
     /// Which blocks of a sparse weight are stored; `None` for dense.
     pub mask: Option<Arc<BlockMask>>,
+    /// Where it is declared, for errors about it.
+    pub declared: Option<Origin>,
 }
 
 impl Tensor {

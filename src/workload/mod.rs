@@ -60,7 +60,15 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
             Some(sparsity) => Some(masks.mask(&draft.name, (rows, columns), draft.dtype.bytes(), sparsity)?),
             None => None,
         };
-        tensors.push(Tensor { name: draft.name.clone(), rows, columns, dtype: draft.dtype, role, mask });
+        tensors.push(Tensor {
+            name: draft.name.clone(),
+            rows,
+            columns,
+            dtype: draft.dtype,
+            role,
+            mask,
+            declared: Some(source.place(draft.span.clone())),
+        });
     }
     let operators: IndexVec<OperatorId, Operator> = order
         .iter()
