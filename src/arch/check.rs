@@ -133,7 +133,11 @@ fn memory(source: &Source, spec: &Spanned<Vec<Table<TierSpec>>>) -> Result<Index
             bandwidth_bytes_per_s: (bandwidth * 1e9).round() as u64,
             latency_ns: source.real(&field("latency_ns"), &tier.latency_ns, limits::LATENCY_NS)?,
             burst_bytes: source.count(&field("burst_bytes"), &tier.burst_bytes, limits::BURST_BYTES)?,
-            interleave_bytes: source.count(&field("interleave_bytes"), &tier.interleave_bytes, limits::BURST_BYTES)?,
+            interleave_bytes: source.count(
+                &field("interleave_bytes"),
+                &tier.interleave_bytes,
+                limits::INTERLEAVE_BYTES,
+            )?,
             capacity_bytes: source.count(&field("capacity_bytes"), &tier.capacity_bytes, limits::TIER_BYTES)?,
             pj_per_bit: source.real(&field("pj_per_bit"), &tier.pj_per_bit, limits::ENERGY)?,
             name: name.clone(),

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
-use crate::sim::{Fidelity, Mode, Outcome, compile_measured, simulate};
+use crate::sim::{Fidelity, Mode, Outcome, compile_measured, simulate_measured};
 use crate::workload::Workload;
 
 /// What the runs gave, and how long they took.
@@ -26,7 +26,7 @@ pub(super) fn execute(
     let (configurations, compiling) = timed(|| compile_measured(chip, workload, modes));
     let configurations = configurations?;
     let (outcomes, simulating) = timed(|| {
-        configurations.par_iter().map(|configuration| simulate(chip, workload, configuration, fidelity)).collect()
+        configurations.par_iter().map(|measured| simulate_measured(chip, workload, measured, fidelity)).collect()
     });
     Ok(Execution { outcomes, compiling, simulating })
 }

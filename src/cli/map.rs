@@ -18,7 +18,7 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let workload = workload::load(&args.workload, &sets, args.seed)?;
     let (configurations, compiling) =
         progress::watched("compiling", || timed(|| compile_measured(&chip, &workload, &[args.mode.into()])));
-    let map = survey(&chip, &workload, &configurations?[0]);
+    let map = survey(&chip, &workload, &configurations?[0].configuration);
     if args.verbose {
         // A closed standard error costs nothing but this line.
         let _ = writeln!(io::stderr().lock(), "compile {:.3} s", compiling.as_secs_f64());

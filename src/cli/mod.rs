@@ -10,6 +10,7 @@ mod failure;
 mod map;
 mod output;
 mod progress;
+mod sparsity;
 mod verify;
 
 use std::ffi::OsString;
@@ -42,6 +43,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Compare(args) => compare::compare(&args),
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
+        Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Verify(args) => verify::verify(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {

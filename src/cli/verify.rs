@@ -23,14 +23,13 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
         tell_scaling(scaling);
     }
     let modes = args.mode.map_or(vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]);
-    let ((configurations, compiling), (runs, verifying)) =
-        progress::watched("compiling and verifying", || -> Result<_, Failure> {
-            let (configurations, compiling) = timed(|| compile_measured(&chip, &workload, &modes));
-            let configurations = configurations?;
-            let verified = timed(|| verify_all(&chip, &workload, &configurations, args.seed));
-            Ok(((configurations, compiling), verified))
-        })?;
-    debug_assert_eq!(configurations.len(), runs.len());
+    let (compiling, (runs, verifying)) = progress::watched("compiling and verifying", || -> Result<_, Failure> {
+        let (configurations, compiling) = timed(|| compile_measured(&chip, &workload, &modes));
+        let configurations = configurations?;
+        let configurations = configurations.iter().map(|compiled| &compiled.configuration);
+        let verified = timed(|| verify_all(&chip, &workload, configurations, args.seed));
+        Ok((compiling, verified))
+    })?;
     if args.verbose {
         let (compiling, verifying) = (compiling.as_secs_f64(), verifying.as_secs_f64());
         // A closed standard error costs nothing but this line.

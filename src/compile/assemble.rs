@@ -12,15 +12,30 @@ use super::plan::SectionPlan;
 use super::section_graph::SectionGraph;
 use super::work::StageWork;
 
+/// Why a plan cannot be placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unplaced {
+    /// Its buffers find no banks.
+    Banks {
+        /// Banks they take together.
+        needed: u64,
+    },
+    /// It has more off-chip streams than the chip has address generators.
+    Generators {
+        /// Streams.
+        streams: u64,
+    },
+}
+
 /// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
-/// works. `None` when its buffers find no banks, or its streams no address generators.
+/// works; or why it cannot be placed.
 pub fn assemble(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
     plan: &SectionPlan,
     tiers: &[TierId],
-) -> Option<(Section, f64)> {
+) -> Result<(Section, f64), Unplaced> {
     let work: Vec<StageWork> = (0..graph.stages.len())
         .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
         .collect();
@@ -40,8 +55,11 @@ pub fn assemble(
             pcus,
         })
         .collect();
-    let buffers = place_buffers(chip, plan, &stages, &work)?;
-    let streams = give_ags(chip, streams(graph, &plan.nest, &plan.buffers), tiers)?;
+    let buffers = place_buffers(chip, plan, &stages, &work)
+        .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
+    let streams = streams(graph, &plan.nest, &plan.buffers);
+    let wanted = streams.len() as u64;
+    let streams = give_ags(chip, streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
     let builder = FlowBuilder::new(
         chip,
         graph,
@@ -81,7 +99,7 @@ pub fn assemble(
         sram_bank_loss_bytes: sram_bytes - payload_bytes.min(sram_bytes),
         estimated_cycles: plan.estimate.cycles,
     };
-    Some((section, fullest))
+    Ok((section, fullest))
 }
 
 /// Gives every stream its address generators: one each, then by bytes until a tier's rate is covered twice over.

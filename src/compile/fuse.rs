@@ -6,7 +6,7 @@ use crate::arch::{Chip, TierId};
 use crate::index::Id;
 use crate::workload::{OperatorId, Workload};
 
-use super::assemble::assemble;
+use super::assemble::{Unplaced, assemble};
 use super::candidates::BaseCache;
 use super::configuration::Section;
 use super::fabric::Fabric;
@@ -18,42 +18,58 @@ pub const MOST_FUSED: usize = 12;
 
 /// A possible section and its plans, best first.
 #[derive(Debug)]
-struct Planned<'a> {
+struct Planned<'a, R> {
     graph: SectionGraph<'a>,
     plans: Vec<SectionPlan>,
-    routed: Option<Routed>,
+    routed: Option<Routed<R>>,
+    /// Why the last plan that could not be placed could not.
+    unplaced: Option<Unplaced>,
 }
 
 /// A section placed and routed.
 #[derive(Debug)]
-struct Routed {
+struct Routed<R> {
     section: Section,
     /// Which of the plans it is.
     plan: usize,
     /// Cycles it was measured to take; else the estimate, with what its fullest link or port needs.
     cycles: u64,
+    /// The run that measured it.
+    run: Option<R>,
 }
 
 /// A section that was chosen.
 #[derive(Debug, Clone, Copy)]
-pub struct Chosen<'s, 'a> {
+pub struct Chosen<'s, 'a, R> {
     /// Its operators.
     pub graph: &'s SectionGraph<'a>,
     /// Its plan.
     pub plan: &'s SectionPlan,
     /// It, placed and routed.
     pub section: &'s Section,
+    /// The run that measured it, if one did.
+    pub run: Option<&'s R>,
 }
 
 /// A plan that runs within this much of its estimate is taken without looking at the next.
 const AS_EXPECTED: f64 = 1.05;
 
-/// Tells the cycles a placed and routed section takes, or `None` when it would take too long to find out.
-pub type Judge<'j> = dyn Fn(&Section) -> Option<u64> + Sync + 'j;
+/// A judge's verdict on a section.
+#[derive(Debug)]
+pub enum Verdict<R> {
+    /// It takes these cycles, launch included; the run that showed it.
+    Takes(u64, R),
+    /// It takes more cycles than was asked, or never ends.
+    TooLong,
+    /// It would take too long to find out.
+    Unknown,
+}
+
+/// Runs a placed and routed section, and may stop when it takes more than so many cycles, launch included.
+pub type Judge<'j, R> = dyn Fn(&Section, u64) -> Verdict<R> + Sync + 'j;
 
 /// What placement and routing need to know beside a plan.
-#[derive(Clone, Copy)]
-pub struct Ground<'g> {
+pub struct Ground<'g, R> {
     /// The chip.
     pub chip: &'g Chip,
     /// Its links and ports.
@@ -61,25 +77,46 @@ pub struct Ground<'g> {
     /// Home of each tensor.
     pub tiers: &'g [TierId],
     /// Who measures sections; without one, estimates are believed.
-    pub judge: Option<&'g Judge<'g>>,
+    pub judge: Option<&'g Judge<'g, R>>,
 }
 
-impl Planned<'_> {
-    /// Places, routes and measures plans until one runs as expected, and keeps the fastest.
-    fn route(&mut self, ground: Ground<'_>) {
+/// A plan placed and routed, before it is measured.
+struct Laid {
+    plan: usize,
+    section: Section,
+    /// Cycles by the estimate, or what its fullest link or port needs if that is more.
+    expected: u64,
+}
+
+impl<R: Send> Planned<'_, R> {
+    /// Places and routes its plans, measures them from the most promising on until one runs as expected, and keeps the
+    /// fastest.
+    fn route(&mut self, ground: &Ground<'_, R>) {
         if self.routed.is_some() {
             return;
         }
-        for (index, plan) in self.plans.iter().enumerate() {
-            let assembled = assemble(ground.chip, ground.fabric, &self.graph, plan, ground.tiers);
-            let Some((section, fullest)) = assembled else { continue };
+        let graph = &self.graph;
+        let lay = |(index, plan): (usize, &SectionPlan)| {
+            let (section, fullest) = assemble(ground.chip, ground.fabric, graph, plan, ground.tiers)?;
             let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + ground.chip.launch_cycles();
-            let expected = plan.estimate.cycles.max(crowded);
-            let cycles = ground.judge.and_then(|judge| judge(&section)).unwrap_or(expected);
+            Ok(Laid { plan: index, section, expected: plan.estimate.cycles.max(crowded) })
+        };
+        let all: Vec<Result<Laid, Unplaced>> = self.plans.par_iter().enumerate().map(lay).collect();
+        self.unplaced = all.iter().filter_map(|l| l.as_ref().err()).next_back().copied();
+        let mut laid: Vec<Laid> = all.into_iter().filter_map(Result::ok).collect();
+        laid.sort_by_key(|l| (l.expected, l.plan));
+        for Laid { plan, section, expected } in laid {
+            let fastest = self.routed.as_ref().map_or(u64::MAX, |best| best.cycles);
+            let verdict = ground.judge.map_or(Verdict::Unknown, |judge| judge(&section, fastest));
+            let (cycles, run) = match verdict {
+                Verdict::Takes(cycles, run) => (cycles, Some(run)),
+                Verdict::TooLong => (u64::MAX, None),
+                Verdict::Unknown => (expected, None),
+            };
             if self.routed.as_ref().is_none_or(|best| cycles < best.cycles) {
-                self.routed = Some(Routed { section, plan: index, cycles });
+                self.routed = Some(Routed { section, plan, cycles, run });
             }
-            if cycles as f64 <= plan.estimate.cycles as f64 * AS_EXPECTED {
+            if cycles as f64 <= self.plans[plan].estimate.cycles as f64 * AS_EXPECTED {
                 break;
             }
         }
@@ -107,14 +144,14 @@ pub struct Unplannable {
 
 /// Every run of operators that may become a section, planned.
 #[derive(Debug)]
-pub struct Spans<'a> {
+pub struct Spans<'a, R> {
     operators: usize,
     /// First operator, and one past the last.
     runs: Vec<(usize, usize)>,
-    planned: Vec<Option<Planned<'a>>>,
+    planned: Vec<Option<Planned<'a, R>>>,
 }
 
-impl<'a> Spans<'a> {
+impl<'a, R: Send> Spans<'a, R> {
     /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`].
     pub fn new(chip: &Chip, workload: &'a Workload, tiers: &[TierId], fused: bool) -> Result<Self, Unplannable> {
         let operators: Vec<OperatorId> = workload.operators.ids().collect();
@@ -125,12 +162,12 @@ impl<'a> Spans<'a> {
             (0..n).flat_map(|from| (from + 1..=n.min(from + longest)).map(move |to| (from, to))).collect();
         spans.sort_by_key(|&(from, to)| (std::cmp::Reverse(to - from), from));
         let cache = BaseCache::default();
-        let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = spans
+        let planned: Vec<Result<Planned<'a, R>, Option<NoPlan>>> = spans
             .par_iter()
             .map(|&(from, to)| {
                 let graph = SectionGraph::new(workload, &operators[from..to], to - from > 1).ok_or(None)?;
                 let plans = plan(chip, &graph, tiers, &cache).map_err(Some)?;
-                Ok(Planned { graph, plans, routed: None })
+                Ok(Planned { graph, plans, routed: None, unplaced: None })
             })
             .collect();
         for (&(from, to), result) in spans.iter().zip(&planned) {
@@ -143,7 +180,7 @@ impl<'a> Spans<'a> {
     }
 
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
-    pub fn kernel_by_kernel(&mut self, ground: Ground<'_>) -> Result<Vec<usize>, usize> {
+    pub fn kernel_by_kernel(&mut self, ground: &Ground<'_, R>) -> Result<Vec<usize>, usize> {
         let singles = self.singles();
         self.route(&singles, ground);
         match singles.iter().find(|&&i| self.chosen(i).is_none()) {
@@ -162,7 +199,7 @@ impl<'a> Spans<'a> {
     /// The partition with the least time (and a little for every byte): dynamic programming over the places to cut, exact for sections of up to
     /// [`MOST_FUSED`] operators. Single operators are always candidates. Sections of the best partition are routed and
     /// measured, which may show them slower than estimated; then the search is repeated.
-    pub fn fused(&mut self, ground: Ground<'_>) -> Result<Vec<usize>, usize> {
+    pub fn fused(&mut self, ground: &Ground<'_, R>) -> Result<Vec<usize>, usize> {
         // What is wanted in any case, side by side.
         let mut first = self.best_partition()?;
         first.extend(self.singles());
@@ -195,7 +232,7 @@ impl<'a> Spans<'a> {
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 
-    fn route(&mut self, runs: &[usize], ground: Ground<'_>) {
+    fn route(&mut self, runs: &[usize], ground: &Ground<'_, R>) {
         self.planned
             .par_iter_mut()
             .enumerate()
@@ -235,10 +272,15 @@ impl<'a> Spans<'a> {
     }
 
     /// A routed run.
-    pub fn chosen(&self, run: usize) -> Option<Chosen<'_, 'a>> {
+    pub fn chosen(&self, run: usize) -> Option<Chosen<'_, 'a, R>> {
         let planned = self.planned[run].as_ref()?;
         let routed = planned.routed.as_ref()?;
-        Some(Chosen { graph: &planned.graph, plan: &planned.plans[routed.plan], section: &routed.section })
+        Some(Chosen {
+            graph: &planned.graph,
+            plan: &planned.plans[routed.plan],
+            section: &routed.section,
+            run: routed.run.as_ref(),
+        })
     }
 
     /// The whole graph as one section, with its best plan, if there is one.
@@ -248,8 +290,8 @@ impl<'a> Spans<'a> {
         Some((&planned.graph, planned.plans.first()?))
     }
 
-    /// The first operator of a run.
-    pub fn first_operator(&self, run: usize) -> OperatorId {
-        OperatorId::from_index(self.runs[run].0)
+    /// The first operator of a run that cannot be placed, and why.
+    pub fn unplaced(&self, run: usize) -> (OperatorId, Option<Unplaced>) {
+        (OperatorId::from_index(self.runs[run].0), self.planned[run].as_ref().and_then(|p| p.unplaced))
     }
 }

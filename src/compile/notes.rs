@@ -2,9 +2,10 @@
 
 use crate::arch::Chip;
 use crate::diagnostics::{Diagnostic, Origin};
-use crate::units::MIB;
+use crate::units::{ByteSize, MIB};
 use crate::workload::{OperatorId, Workload};
 
+use super::assemble::Unplaced;
 use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
 use super::estimate::{Stream, streams};
@@ -37,11 +38,11 @@ pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Dia
         }
         NoPlan::Sram(bytes) => refused(
             format!(
-                "operator `{name}` needs {:.2} MiB of PMU at the least, {} has {:.2} MiB: short by {:.2} MiB",
-                mib(bytes),
+                "operator `{name}` needs {} of PMU at the least, {} has {}: short by {}",
+                ByteSize(bytes),
                 chip.name,
-                mib(chip.sram_bytes()),
-                mib(bytes.saturating_sub(chip.sram_bytes())),
+                ByteSize(chip.sram_bytes()),
+                ByteSize(bytes.saturating_sub(chip.sram_bytes())),
             ),
             "does not fit, even alone and in the smallest tiles",
         )
@@ -54,17 +55,29 @@ pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Dia
     }
 }
 
-/// An operator whose plans placement could not carry out.
-pub fn unplaceable(chip: &Chip, workload: &Workload, operator: OperatorId) -> Diagnostic {
-    Diagnostic::new(format!(
-        "operator `{}` cannot be placed on {}: its buffers need more of the {} PMU banks than are left whole, or its \
-         streams more than the {} address generators",
-        workload.operators[operator].name,
-        chip.name,
-        chip.pmus() * chip.pmu.banks,
-        chip.grid.ags(),
-    ))
-    .with_help("raise the number of PMUs, `pmu.banks` or the address generators in `grid`")
+/// An operator whose plans placement could not carry out, and why.
+pub fn unplaceable(chip: &Chip, workload: &Workload, (operator, why): (OperatorId, Option<Unplaced>)) -> Diagnostic {
+    let operator = &workload.operators[operator];
+    let cannot = format!("operator `{}` cannot be placed on {}", operator.name, chip.name);
+    let diagnostic = match why {
+        Some(Unplaced::Generators { streams }) => Diagnostic::new(format!(
+            "{cannot}: it needs {streams} off-chip streams at once, the chip has {} of the address generators they come through: short by {}",
+            chip.grid.ags(),
+            streams.saturating_sub(chip.grid.ags()),
+        ))
+        .with_help("raise `ags` of the AGCUs in `grid`"),
+        Some(Unplaced::Banks { needed }) => Diagnostic::new(format!(
+            "{cannot}: its buffers take {needed} of the chip's {} PMU banks, and the parts of a buffer find too few \
+             free banks and ports in one PMU",
+            chip.pmus() * chip.pmu.banks,
+        ))
+        .with_help("raise the number of PMUs, `pmu.banks` or `pmu.capacity_bytes`"),
+        None => Diagnostic::new(cannot).with_help("raise the number of PMUs or of address generators"),
+    };
+    match &operator.declared {
+        Some(origin) => diagnostic.with_origin(Origin { label: "cannot be placed".to_owned(), ..origin.clone() }),
+        None => diagnostic,
+    }
 }
 
 /// Sentences on tensors that a section moves more than once, and why.

@@ -92,7 +92,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
     let mut tensor = |name: &str, rows, columns, role| {
         let sparse = density.filter(|_| role == TensorRole::Weight);
         let mask = sparse.map(|density| Arc::new(BlockMask::random(rows, columns, (16, 16), density, 1)));
-        tensors.push(Tensor { name: name.into(), rows, columns, dtype: Dtype::Bf16, role, mask })
+        tensors.push(Tensor { name: name.into(), rows, columns, dtype: Dtype::Bf16, role, mask, declared: None })
     };
     let x = tensor("x", 2048, 5120, TensorRole::Input);
     let w_up = tensor("w_up", 5120, 20480, TensorRole::Weight);

@@ -1,6 +1,6 @@
 //! What one section did, in raw counts: the result of every fidelity.
 
-use super::network::Usage;
+use super::usage::Usage;
 
 /// Bytes an off-chip stream moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct StreamBytes {
 }
 
 /// What one section did, launch excluded.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SectionRun {
     /// Why it ended: `None` if drained.
     pub stopped: Option<Stopped>,
@@ -38,5 +38,16 @@ pub enum Stopped {
     /// Nothing could go on; one line per blocked actor.
     Deadlock(Vec<String>),
     /// Too many events.
-    Limit,
+    Events,
+    /// Too many cycles.
+    Cycles,
+}
+
+/// When a run is ended before it has drained.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Events it may take.
+    pub events: u64,
+    /// Cycles it may take, launch excluded.
+    pub cycles: u64,
 }

@@ -43,9 +43,14 @@ use reference::Bounded;
 use wires::Wires;
 
 /// Runs configurations of `workload` on random numbers and compares with the reference. `seed` fixes the numbers.
-pub fn verify(chip: &Chip, workload: &Workload, configurations: &[Configuration], seed: u64) -> Vec<RunVerdict> {
+pub fn verify<'c>(
+    chip: &Chip,
+    workload: &Workload,
+    configurations: impl IntoIterator<Item = &'c Configuration>,
+    seed: u64,
+) -> Vec<RunVerdict> {
     let check = Check::new(chip, workload, seed);
-    configurations.iter().map(|configuration| check.run(workload, configuration, layout::tiles)).collect()
+    configurations.into_iter().map(|configuration| check.run(workload, configuration, layout::tiles)).collect()
 }
 
 /// Inputs, and what the graph makes of them.
@@ -72,10 +77,10 @@ impl<'a> Check<'a> {
 
     /// Runs a configuration. `mapped` is the workload it was compiled from, `tiles` gives the column tiles of a section:
     /// tests put faults into either.
-    fn run<'c>(
+    fn run(
         &self,
-        mapped: &'c Workload,
-        configuration: &'c Configuration,
+        mapped: &Workload,
+        configuration: &Configuration,
         tiles: impl Fn(&Chip, &Workload, &Section) -> Tiles,
     ) -> RunVerdict {
         let mut tally = Tally {

@@ -21,8 +21,24 @@ const ROOMS: [(&str, &[&str]); 15] = [
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
     ("verify", &["units", "index", "diagnostics", "input", "arch", "workload", "compile"]),
-    ("report", &["units", "index", "mode", "arch", "workload", "sim", "map", "verify"]),
-    ("cli", &["diagnostics", "mode", "input", "arch", "workload", "compile", "sim", "map", "verify", "report"]),
+    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "verify"]),
+    (
+        "cli",
+        &[
+            "units",
+            "diagnostics",
+            "mode",
+            "sparsity",
+            "input",
+            "arch",
+            "workload",
+            "compile",
+            "sim",
+            "map",
+            "verify",
+            "report",
+        ],
+    ),
 ];
 
 /// A file of `src`, without its tests and comments.

@@ -9,3 +9,4 @@ mod golden;
 mod laws;
 mod numbers;
 mod random;
+mod sparsity;

@@ -20,7 +20,7 @@ fn random_configurations_compute_what_their_graphs_say() {
     for_all(CASES, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
         let Ok(configurations) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { return Ok(()) };
-        for run in verify(&chip, &workload, &configurations, 1) {
+        for run in verify(&chip, &workload, configurations.iter().map(|c| &c.configuration), 1) {
             let fault = run.fault.as_ref().map_or(String::new(), ToString::to_string);
             prop_assert!(run.passed, "{}: {fault} {:?} {:?}", run.mode, run.by_stage, run.end_to_end);
             numbers.set(numbers.get() + run.compared);
