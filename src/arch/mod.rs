@@ -7,6 +7,7 @@ mod chip;
 mod grid;
 mod limits;
 mod spec;
+mod vendor;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use std::path::Path;
 pub use chip::{
     Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, TierId, UnitKind,
 };
+pub use vendor::{LargeTensors, Quality, Vendor};
 
 #[cfg(test)]
 pub(crate) use check::FUNCTIONS;

@@ -1,9 +1,11 @@
 //! The compiled result: everything the simulator needs to know, and nothing it has to decide.
 
-use crate::arch::TierId;
+use std::borrow::Cow;
+
+use crate::arch::{Chip, TierId};
 use crate::id_type;
 use crate::mode::Mode;
-use crate::workload::OperatorId;
+use crate::workload::{OperatorId, Workload};
 
 use super::buffers::BufferSpec;
 use super::estimate::Stream;
@@ -59,6 +61,14 @@ pub struct Section {
     pub sram_bank_loss_bytes: u64,
     /// Cycles the compiler expected, launch included.
     pub estimated_cycles: u64,
+}
+
+impl Section {
+    /// The chip as this section finds it ([`Chip::in_section`]).
+    pub fn chip<'c>(&self, chip: &'c Chip, workload: &Workload) -> Cow<'c, Chip> {
+        let moved = self.streams.iter().map(|off_chip| workload.tensors[off_chip.stream.tensor].stored_bytes());
+        chip.in_section(moved.max().unwrap_or(0))
+    }
 }
 
 /// A stage on its units.
