@@ -6,7 +6,9 @@ use toml::Spanned;
 
 use super::grid::grid;
 use super::limits;
-use super::spec::{ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, TierSpec, VendorSpec};
+use super::spec::{
+    ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, TierSpec, VendorSpec,
+};
 use super::{
     Chip, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier, TierId, Vendor,
 };

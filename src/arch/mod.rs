@@ -7,9 +7,9 @@ mod chip;
 mod grid;
 mod limits;
 mod spec;
-mod vendor;
 #[cfg(test)]
 mod tests;
+mod vendor;
 
 use std::path::Path;
 

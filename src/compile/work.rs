@@ -210,9 +210,11 @@ impl StageWork {
 /// The part of `amount` that a flow with `share` carries.
 pub fn shared(amount: u64, share: (u64, u64)) -> u64 {
     if share.0 == share.1 {
-        amount
-    } else {
-        (u128::from(amount) * u128::from(share.0)).div_ceil(u128::from(share.1)) as u64
+        return amount;
+    }
+    match amount.checked_mul(share.0) {
+        Some(product) => product.div_ceil(share.1),
+        None => (u128::from(amount) * u128::from(share.0)).div_ceil(u128::from(share.1)) as u64,
     }
 }
 

@@ -6,7 +6,8 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 
 use crate::arch::{
-    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier, UnitKind,
+    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier,
+    UnitKind,
 };
 use crate::index::IndexVec;
 use crate::sim::{
