@@ -38,4 +38,5 @@ pub mod saved;
 pub mod sim;
 pub mod sparsity;
 pub mod units;
+pub mod verify;
 pub mod workload;

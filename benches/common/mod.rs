@@ -49,28 +49,3 @@ impl Case {
         (chip, workload)
     }
 }
-
-/// A stack of equal feed-forward blocks with skip connections: `x + gelu(x w) v`.
-pub fn stack(blocks: usize, tokens: u64, width: u64) -> Workload {
-    let mut tensors = format!("[[tensors]]\nname = \"x0\"\nshape = [{tokens}, {width}]\nrole = \"input\"\n");
-    let mut operators = String::new();
-    let ff = 4 * width;
-    for b in 0..blocks {
-        for (name, rows, columns) in [("up", width, ff), ("down", ff, width)] {
-            tensors +=
-                &format!("[[tensors]]\nname = \"w_{name}{b}\"\nshape = [{rows}, {columns}]\nrole = \"weight\"\n");
-        }
-        for (kind, inputs, output) in [
-            ("gemm", format!("\"x{b}\", \"w_up{b}\""), format!("h{b}")),
-            ("gelu", format!("\"h{b}\""), format!("g{b}")),
-            ("gemm", format!("\"g{b}\", \"w_down{b}\""), format!("y{b}")),
-            ("add", format!("\"y{b}\", \"x{b}\""), format!("x{}", b + 1)),
-        ] {
-            operators += &format!(
-                "[[operators]]\nname = \"{output}\"\nkind = \"{kind}\"\ninputs = [{inputs}]\noutput = \"{output}\"\n"
-            );
-        }
-    }
-    let text = format!("schema = 1\nname = \"stack\"\ndtype = \"bf16\"\n{tensors}{operators}");
-    workload::parse("stack", &text, &[], 0).unwrap_or_else(|e| panic!("{}", e.render(false)))
-}

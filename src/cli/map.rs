@@ -13,7 +13,7 @@ use crate::{arch, report};
 /// Compiles, and shows the configuration.
 pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = arch::load(&args.arch, &sets)?;
+    let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let from = &args.configuration;
     let workload = configured::workload(&args.workload, &sets, args.seed, from)?;
     let modes = [args.mode.into()];

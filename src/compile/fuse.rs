@@ -97,9 +97,10 @@ impl<R: Send> Planned<'_, R> {
             return;
         }
         let graph = &self.graph;
+        let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
         let lay = |(index, plan): (usize, &SectionPlan)| {
-            let (section, fullest) = assemble(ground.chip, ground.fabric, graph, plan, ground.tiers)?;
-            let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + ground.chip.launch_cycles();
+            let (section, fullest) = assemble(chip, ground.fabric, graph, plan, ground.tiers)?;
+            let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + chip.launch_cycles();
             Ok(Laid { plan: index, section, expected: plan.estimate.cycles.max(crowded) })
         };
         let all: Vec<Result<Laid, Unplaced>> = self.plans.par_iter().enumerate().map(lay).collect();
@@ -241,7 +242,8 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
         let plan_run = |&run: &usize| {
             let operators = &self.runs[run].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
-            let plans = plan(chip, &graph, tiers, cache).map_err(Some)?;
+            let chip = chip.in_section(graph.largest_off_chip_bytes());
+            let plans = plan(&chip, &graph, tiers, cache).map_err(Some)?;
             Ok(Planned { graph, plans, routed: None, unplaced: None })
         };
         let planned: Vec<Result<Planned<'a, R>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
@@ -334,7 +336,8 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
             let operators = &runs[index].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1);
             let graph = graph.ok_or((index, Unpinnable::NoPipeline))?;
-            let plans = plan(ground.chip, &graph, ground.tiers, &cache);
+            let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
+            let plans = plan(&chip, &graph, ground.tiers, &cache);
             let plans = plans.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned { graph, plans, routed: None, unplaced: None };
             planned.route(ground);
@@ -410,7 +413,9 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
 
     fn route(&mut self, runs: &[usize], ground: &Ground<'_, R>) {
         let mut wanted = vec![false; self.planned.len()];
-        runs.iter().for_each(|&run| wanted[self.runs[run].kind] = true);
+        for &run in runs {
+            wanted[self.runs[run].kind] = true;
+        }
         let kinds = self.planned.par_iter_mut().zip(wanted).filter(|(_, wanted)| *wanted);
         kinds.filter_map(|(planned, _)| planned.as_mut()).for_each(|planned| planned.route(ground));
     }

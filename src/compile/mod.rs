@@ -27,13 +27,14 @@ mod twins;
 mod work;
 
 pub use buffers::{BufferRole, BufferSpec};
+pub use candidates::{tile_depths, tile_lists};
 pub use configuration::{
-    Amount, Buffer, Configuration, Flow, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
+    Amount, Buffer, Configuration, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
 };
 pub use estimate::Stream;
 pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind};
 pub use fuse::{Judge, Verdict};
-pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape};
+pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use restore::{BufferDraft, Draft, Fault, Place, Restored, StreamDraft};
 pub use section_graph::{SectionGraph, StageSpec};

@@ -181,7 +181,9 @@ impl<'a> Renaming<'a> {
         for stage in &mut section.stages {
             let StageSpec { main, tail, activations, weight, output } = &mut stage.spec;
             *main = self.operator(*main);
-            tail.iter_mut().for_each(|op| *op = self.operator(*op));
+            for op in tail {
+                *op = self.operator(*op);
+            }
             activations.iter_mut().chain(weight).chain([output]).for_each(|tensor| *tensor = self.tensor(*tensor));
         }
         section.buffers.iter_mut().for_each(|buffer| self.buffer(&mut buffer.spec));
