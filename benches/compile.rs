@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fmt::Write as _;
+
 use common::{CASES, Case};
 use divan::Bencher;
 use rdusim::compile::compile;
@@ -34,8 +36,8 @@ fn stack_of(blocks: usize, tokens: u64, width: u64) -> Workload {
     let ff = 4 * width;
     for b in 0..blocks {
         for (name, rows, columns) in [("up", width, ff), ("down", ff, width)] {
-            tensors +=
-                &format!("[[tensors]]\nname = \"w_{name}{b}\"\nshape = [{rows}, {columns}]\nrole = \"weight\"\n");
+            let _ = write!(tensors, "[[tensors]]\nname = \"w_{name}{b}\"\nrole = \"weight\"\n");
+            let _ = writeln!(tensors, "shape = [{rows}, {columns}]");
         }
         for (kind, inputs, output) in [
             ("gemm", format!("\"x{b}\", \"w_up{b}\""), format!("h{b}")),
@@ -43,9 +45,8 @@ fn stack_of(blocks: usize, tokens: u64, width: u64) -> Workload {
             ("gemm", format!("\"g{b}\", \"w_down{b}\""), format!("y{b}")),
             ("add", format!("\"y{b}\", \"x{b}\""), format!("x{}", b + 1)),
         ] {
-            operators += &format!(
-                "[[operators]]\nname = \"{output}\"\nkind = \"{kind}\"\ninputs = [{inputs}]\noutput = \"{output}\"\n"
-            );
+            let _ = write!(operators, "[[operators]]\nname = \"{output}\"\nkind = \"{kind}\"\n");
+            let _ = write!(operators, "inputs = [{inputs}]\noutput = \"{output}\"\n");
         }
     }
     let text = format!("schema = 1\nname = \"stack\"\ndtype = \"bf16\"\n{tensors}{operators}");
