@@ -212,10 +212,13 @@ fn data_at_the_wrong_pcu_gives_a_wrong_number() {
     assert!(found, "no case has two row slices");
 }
 
+/// A change of a tile.
+type Edit = fn(&mut crate::compile::Tile);
+
 #[test]
 fn a_tile_off_by_one_is_caught() {
     for make in [|| dense(Mode::Kbk), || dense(Mode::Fused), || sparse(Mode::Kbk), || sparse(Mode::Fused)] {
-        let edits: [(&str, fn(&mut crate::compile::Tile)); 4] = [
+        let edits: [(&str, Edit); 4] = [
             ("a column to the right", |t| t.start += 1),
             ("a column to the left", |t| t.start = t.start.saturating_sub(1)),
             ("a column less", |t| t.columns -= 1),
@@ -364,7 +367,7 @@ fn a_multicast_that_misses_one_pcu_is_caught() {
             let wires = Wires::new(&wires_chip);
             let reached = |flow: &Flow| wires.trace(flow).sinks.iter().flatten().count();
             let wide = |f: &&mut Flow| matches!(f.kind, FlowKind::Feed { .. }) && sinks(f) > 1;
-            for flow in section.flows.iter_mut().filter(|f| wide(&f)) {
+            for flow in section.flows.iter_mut().filter(|f| wide(f)) {
                 for link in 1 + sinks(flow)..flow.route.len() {
                     let mut cut = flow.clone();
                     cut.route.remove(link);
