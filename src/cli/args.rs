@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::sim;
 use crate::units::Dtype;
+use crate::{arch, sim};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -180,6 +180,9 @@ pub(super) struct SharedArgs {
     /// How closely time is modelled
     #[arg(long, value_enum, default_value_t = Fidelity::Event)]
     pub(super) fidelity: Fidelity,
+    /// How good the mapping is taken to be
+    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
+    pub(super) mapping: Mapping,
     /// Seed of random masks and of the compiler's choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
@@ -208,6 +211,9 @@ pub(super) struct MapArgs {
     /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
+    /// How good the mapping is taken to be
+    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
+    pub(super) mapping: Mapping,
     /// Seed of random masks and of the compiler's choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
@@ -359,6 +365,23 @@ impl From<Mode> for sim::Mode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mapping {
+    /// Our compiler at its best
+    Ideal,
+    /// Within the limits of the chip file's `vendor` table, calibrated on measurements
+    Vendor,
+}
+
+impl From<Mapping> for arch::Quality {
+    fn from(mapping: Mapping) -> Self {
+        match mapping {
+            Mapping::Ideal => Self::Ideal,
+            Mapping::Vendor => Self::Vendor,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Fidelity {
     /// Closed form of the compiled configuration, a lower bound
     Bound,
@@ -440,6 +463,7 @@ mod tests {
         let Command::Compare(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!() };
         let shared = args.shared;
         assert_eq!((shared.fidelity, shared.format, shared.seed), (Fidelity::Event, Format::Table, 0));
+        assert_eq!(shared.mapping, Mapping::Ideal);
         assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose);
     }
 }

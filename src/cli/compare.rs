@@ -23,7 +23,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
 
 fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = arch::load(&args.arch, &sets)?;
+    let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let workload = workload::load(&args.workload, &sets, args.seed)?;
     let execution =
         progress::watched("compiling and simulating", || execute(&chip, &workload, modes, args.fidelity.into()))?;

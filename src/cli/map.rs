@@ -14,7 +14,7 @@ use crate::{arch, report, workload};
 /// Compiles, and shows the configuration.
 pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = arch::load(&args.arch, &sets)?;
+    let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let workload = workload::load(&args.workload, &sets, args.seed)?;
     let (configurations, compiling) =
         progress::watched("compiling", || timed(|| compile_measured(&chip, &workload, &[args.mode.into()])));

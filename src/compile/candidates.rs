@@ -247,7 +247,7 @@ impl<'a> StageBases<'a> {
         for rows_on_lanes in [false, true] {
             let Some(shape) = self.shape(stage, rows_on_lanes) else { continue };
             let mut bases = Vec::new();
-            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus()) {
+            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator()) {
                 bases.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
             }
             if let Some(mask) = self.graph.mask(stage) {
@@ -255,7 +255,7 @@ impl<'a> StageBases<'a> {
                 let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
                 let mut shares = SHARES.to_vec();
                 shares.extend([of_a_block, 2 * of_a_block]);
-                shares.retain(|&share| share <= self.chip.pcus() && share <= 16);
+                shares.retain(|&share| share <= self.chip.pcus_per_operator() && share <= 16);
                 shares.sort_unstable();
                 shares.dedup();
                 for share in shares {
@@ -289,7 +289,7 @@ impl<'a> StageBases<'a> {
             let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
             let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
             let columns = table.chunks.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
-            for bundles in useful_splits(most_tiles, self.chip.pcus() / share) {
+            for bundles in useful_splits(most_tiles, self.chip.pcus_per_operator() / share) {
                 let (in_step_cycles, free_cycles) = sample.balance(bundles, &mut loads);
                 // Room for an uneven split; the chosen mapping is measured exactly.
                 let uneven = |total: u64| (total.div_ceil(bundles) * 5 / 4).min(total);
@@ -396,12 +396,12 @@ pub fn stage_candidates(
             .iter()
             .filter(|b| b.rows_on_lanes == rows_on_lanes && (private || b.share == b.pn))
             .collect();
-        for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus()) {
+        for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus_per_operator()) {
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
             let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
             for base in &of_shape {
                 let pcus = pm * base.pn;
-                if pcus > chip.pcus() {
+                if pcus > chip.pcus_per_operator() {
                     continue;
                 }
                 let each = if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
@@ -451,7 +451,8 @@ fn simd_candidates(
         (Some(cut), Cadence::Firing) => (cut.width, nest.chunks()),
         _ => (columns, 1),
     };
-    let most = chip.pcus() / chain;
+    // A function that needs more PCUs than an operator is given still gets one pipeline, if the chip has room.
+    let most = chip.pcus_per_operator().max(chain.min(chip.pcus())) / chain;
     let column_splits = if kind.is_row_wise() { vec![1] } else { useful_splits(width.div_ceil(lanes), most.min(64)) };
     let stretch = stretch(nest, roles, stage, true);
     let mut list = Vec::new();

@@ -1,11 +1,12 @@
 //! The compiled result: everything the simulator needs to know, and nothing it has to decide.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::arch::TierId;
+use crate::arch::{Chip, TierId};
 use crate::id_type;
 use crate::mode::Mode;
-use crate::workload::OperatorId;
+use crate::workload::{OperatorId, Workload};
 
 use super::buffers::BufferSpec;
 use super::estimate::Stream;
@@ -61,6 +62,14 @@ pub struct Section {
     pub sram_bank_loss_bytes: u64,
     /// Cycles the compiler expected, launch included.
     pub estimated_cycles: u64,
+}
+
+impl Section {
+    /// The chip as this section finds it ([`Chip::in_section`]).
+    pub fn chip<'c>(&self, chip: &'c Chip, workload: &Workload) -> Cow<'c, Chip> {
+        let moved = self.streams.iter().map(|off_chip| workload.tensors[off_chip.stream.tensor].stored_bytes());
+        chip.in_section(moved.max().unwrap_or(0))
+    }
 }
 
 /// A stage on its units.

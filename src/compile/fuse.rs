@@ -96,9 +96,10 @@ impl<R: Send> Planned<'_, R> {
             return;
         }
         let graph = &self.graph;
+        let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
         let lay = |(index, plan): (usize, &SectionPlan)| {
-            let (section, fullest) = assemble(ground.chip, ground.fabric, graph, plan, ground.tiers)?;
-            let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + ground.chip.launch_cycles();
+            let (section, fullest) = assemble(chip, ground.fabric, graph, plan, ground.tiers)?;
+            let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + chip.launch_cycles();
             Ok(Laid { plan: index, section, expected: plan.estimate.cycles.max(crowded) })
         };
         let all: Vec<Result<Laid, Unplaced>> = self.plans.par_iter().enumerate().map(lay).collect();
@@ -166,7 +167,8 @@ impl<'a, R: Send> Spans<'a, R> {
             .par_iter()
             .map(|&(from, to)| {
                 let graph = SectionGraph::new(workload, &operators[from..to], to - from > 1).ok_or(None)?;
-                let plans = plan(chip, &graph, tiers, &cache).map_err(Some)?;
+                let chip = chip.in_section(graph.largest_off_chip_bytes());
+                let plans = plan(&chip, &graph, tiers, &cache).map_err(Some)?;
                 Ok(Planned { graph, plans, routed: None, unplaced: None })
             })
             .collect();

@@ -23,7 +23,7 @@ pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
     ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry, TrafficEntry,
-    WorkloadEntry,
+    VendorEntry, WorkloadEntry,
 };
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
