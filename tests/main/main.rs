@@ -9,4 +9,6 @@ mod golden;
 mod laws;
 mod numbers;
 mod random;
+mod saved;
 mod sparsity;
+mod stack;
