@@ -8,3 +8,4 @@ mod ffn;
 mod golden;
 mod laws;
 mod random;
+mod steady;
