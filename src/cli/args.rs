@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::sim;
+use crate::units::Dtype;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,6 +67,24 @@ Examples:
   # every unit, bank and route, as JSON
   rdusim map --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml --format json";
 
+const SPARSITY_EXAMPLES: &str = "\
+Examples:
+  # a random mask: density, histograms, imbalance, bytes in each format
+  rdusim sparsity unstructured --shape 5120x20480 --density 0.125
+
+  # blocks and N:M
+  rdusim sparsity block --block 16x16 --shape 5120x20480 --density 0.125
+  rdusim sparsity 2:4 --shape 5120x20480
+
+  # a mask from a file, as JSON, with a picture in mask/
+  rdusim sparsity examples/masks/band.smtx --format json --out mask
+
+  # the largest weights of a checkpoint, stored [out, in], in blocks of 4 x 4
+  rdusim sparsity examples/masks/layer.safetensors --key w_up --transpose --density 0.25 --block 4x4
+
+  # a weight of a workload file
+  rdusim sparsity workloads/gpt13b-mlp-sparse.toml --key w_up";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   # one line on the chip, or what is wrong with the file and where
@@ -101,6 +120,9 @@ pub(super) enum Command {
     /// Show how a workload is laid out on a chip: units, buffers, routes
     #[command(after_help = MAP_EXAMPLES)]
     Map(MapArgs),
+    /// Show the statistics of a mask: density, histograms, imbalance, bytes in each format
+    #[command(after_help = SPARSITY_EXAMPLES)]
+    Sparsity(SparsityArgs),
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -151,6 +173,9 @@ pub(super) struct SharedArgs {
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Simulate every event, even where the run only repeats itself: the same result, later
+    #[arg(long)]
+    pub(super) no_skip: bool,
     /// Tell on standard error how long compiling and simulating took
     #[arg(short, long)]
     pub(super) verbose: bool,
@@ -196,6 +221,77 @@ pub(super) struct CheckArgs {
     /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SparsityArgs {
+    /// A file (.smtx, .mtx, .npy, .npz, .safetensors, or a workload .toml), or a pattern: `unstructured`, `block`,
+    /// `banded`, `row_skewed`, `column_skewed`, or N:M such as `2:4`
+    #[arg(value_name = "FILE|PATTERN")]
+    pub(super) source: String,
+    /// Array, tensor or weight of a file with several
+    #[arg(long, value_name = "NAME")]
+    pub(super) key: Option<String>,
+    /// Rows (K) and columns (N) of the matrix; of a file, what they must be
+    #[arg(long, value_name = "RxC", value_parser = extents)]
+    pub(super) shape: Option<(u64, u64)>,
+    /// Rows and columns of a block
+    #[arg(long, value_name = "RxC", value_parser = extents)]
+    pub(super) block: Option<(u64, u64)>,
+    /// Share of the blocks to keep; of a file, those of the largest magnitudes
+    #[arg(long, value_name = "D")]
+    pub(super) density: Option<f64>,
+    /// Exponent of the power law of the skewed patterns
+    #[arg(long, value_name = "E", default_value_t = 1.0)]
+    pub(super) exponent: f64,
+    /// The file has columns where the matrix has rows
+    #[arg(long)]
+    pub(super) transpose: bool,
+    /// Data type of the values, for the bytes
+    #[arg(long, value_enum, default_value_t = ValueType::Bf16)]
+    pub(super) dtype: ValueType,
+    /// PCUs over which the work is spread, for the imbalance (an SN10 has 640)
+    #[arg(long, value_name = "N", default_value_t = 640, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) pcus: u64,
+    /// Change a field of a workload file: workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Seed of random masks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Also write JSON and a picture into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+/// `5120x20480`.
+fn extents(text: &str) -> Result<(u64, u64), String> {
+    let number = |part: &str| part.parse::<u64>().ok().filter(|n| (1..=1 << 40).contains(n));
+    text.split_once('x')
+        .and_then(|(rows, columns)| Some((number(rows)?, number(columns)?)))
+        .ok_or_else(|| "expected two numbers from 1 to 2^40, such as 5120x20480".to_owned())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ValueType {
+    Bf16,
+    Fp16,
+    Fp32,
+    Int8,
+}
+
+impl From<ValueType> for Dtype {
+    fn from(value: ValueType) -> Self {
+        match value {
+            ValueType::Bf16 => Self::Bf16,
+            ValueType::Fp16 => Self::Fp16,
+            ValueType::Fp32 => Self::Fp32,
+            ValueType::Int8 => Self::Int8,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -253,10 +349,11 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_help_parse() {
-        let examples =
-            [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, CHECK_EXAMPLES].join("\n").replace("\\\n", "");
+        let examples = [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, SPARSITY_EXAMPLES, CHECK_EXAMPLES]
+            .join("\n")
+            .replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 18);
+        assert_eq!(lines.len(), 24);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -266,7 +363,15 @@ mod tests {
 
     #[test]
     fn the_help_fits_a_terminal() {
-        for text in [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES] {
+        for text in [
+            EXAMPLES,
+            COMPARE_EXAMPLES,
+            RUN_EXAMPLES,
+            MAP_EXAMPLES,
+            SPARSITY_EXAMPLES,
+            CHECK_EXAMPLES,
+            COMPLETIONS_EXAMPLES,
+        ] {
             for line in text.lines() {
                 assert!(line.len() <= 100, "{line}");
             }
@@ -279,6 +384,6 @@ mod tests {
         let Command::Compare(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!() };
         let shared = args.shared;
         assert_eq!((shared.fidelity, shared.format, shared.seed), (Fidelity::Event, Format::Table, 0));
-        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose);
+        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose && !shared.no_skip);
     }
 }

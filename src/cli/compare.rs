@@ -25,8 +25,9 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let chip = arch::load(&args.arch, &sets)?;
     let workload = workload::load(&args.workload, &sets, args.seed)?;
-    let execution =
-        progress::watched("compiling and simulating", || execute(&chip, &workload, modes, args.fidelity.into()))?;
+    let execution = progress::watched("compiling and simulating", || {
+        execute(&chip, &workload, modes, args.fidelity.into(), !args.no_skip)
+    })?;
     if args.verbose {
         tell_durations(&execution);
     }

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
-use crate::sim::{Fidelity, Mode, Outcome, compile_measured, simulate_measured};
+use crate::sim::{Fidelity, Mode, Outcome, compile_measured, simulate_measured, simulate_unskipped};
 use crate::workload::Workload;
 
 /// What the runs gave, and how long they took.
@@ -16,17 +16,25 @@ pub(super) struct Execution {
     pub(super) simulating: Duration,
 }
 
-/// Compiles `workload` for `chip` in each mode and simulates the configurations.
+/// Compiles `workload` for `chip` in each mode and simulates the configurations; without `skip`, every event of them.
 pub(super) fn execute(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
     fidelity: Fidelity,
+    skip: bool,
 ) -> Result<Execution, Diagnostic> {
     let (configurations, compiling) = timed(|| compile_measured(chip, workload, modes));
     let configurations = configurations?;
     let (outcomes, simulating) = timed(|| {
-        configurations.par_iter().map(|measured| simulate_measured(chip, workload, measured, fidelity)).collect()
+        let simulated = configurations.par_iter().map(|measured| {
+            if skip {
+                simulate_measured(chip, workload, measured, fidelity)
+            } else {
+                simulate_unskipped(chip, workload, &measured.configuration, fidelity)
+            }
+        });
+        simulated.collect()
     });
     Ok(Execution { outcomes, compiling, simulating })
 }

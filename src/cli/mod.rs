@@ -10,6 +10,7 @@ mod failure;
 mod map;
 mod output;
 mod progress;
+mod sparsity;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Compare(args) => compare::compare(&args),
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
+        Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

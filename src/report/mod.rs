@@ -13,10 +13,11 @@ mod fixture;
 mod human;
 mod map_files;
 mod map_table;
+mod mask;
 mod table;
 mod write;
 
-pub use self::chart::{Chart, ChartError, MapChart};
+pub use self::chart::{Chart, ChartError, MapChart, MaskChart};
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
@@ -25,5 +26,6 @@ pub use self::document::{
 };
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
+pub use self::mask::MaskReport;
 pub use self::table::table;
 pub use self::write::{File, WriteError, files, write};

@@ -162,7 +162,7 @@ impl Steady {
             let is_still = passed == *before;
             // What is read in a loop without being filled or given back must have been there for long.
             let goes_on = passed.0 - before.0 == moved && passed.1 - before.1 == moved;
-            if !goes_on && !(is_still && buffer.is_settled(clock)) {
+            if !(goes_on || is_still && buffer.is_settled(clock)) {
                 return 0;
             }
             still.push(is_still);
@@ -240,16 +240,13 @@ fn level(nest: &Nest, at: Step) -> Option<Loop> {
 fn iteration(nest: &Nest, level: Loop, block: u64, cadence: Cadence) -> u64 {
     let tokens = nest.block_range(block);
     let (tokens, chunks) = (tokens.end - tokens.start, nest.chunks());
-    match (level, cadence) {
-        (_, Cadence::Once) | (Loop::Token, Cadence::BlockChunk | Cadence::Chunk) => 0,
-        (Loop::Token, Cadence::Firing) if nest.order == LoopOrder::TokenOuter => chunks,
-        (Loop::Token, Cadence::Firing | Cadence::Token) => 1,
-        (Loop::Chunk, Cadence::Firing) => tokens,
-        (Loop::Chunk, Cadence::BlockChunk | Cadence::Chunk) => 1,
-        (Loop::Chunk, Cadence::Token) | (Loop::Block, Cadence::Chunk) => 0,
-        (Loop::Block, Cadence::Firing) => tokens * chunks,
-        (Loop::Block, Cadence::Token) => tokens,
-        (Loop::Block, Cadence::BlockChunk) => chunks,
+    match (cadence, level) {
+        (Cadence::Firing, Loop::Token) if nest.order == LoopOrder::TokenOuter => chunks,
+        (Cadence::Firing, Loop::Chunk) | (Cadence::Token, Loop::Block) => tokens,
+        (Cadence::Firing, Loop::Block) => tokens * chunks,
+        (Cadence::BlockChunk, Loop::Block) => chunks,
+        (Cadence::Firing | Cadence::Token, Loop::Token) | (Cadence::BlockChunk | Cadence::Chunk, Loop::Chunk) => 1,
+        _ => 0,
     }
 }
 

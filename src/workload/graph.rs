@@ -65,10 +65,10 @@ impl Tensor {
         self.mask.as_ref().map_or(self.rows * self.columns, |mask| mask.stored_elements())
     }
 
-    /// Bytes of the stored values and of the metadata that finds them.
+    /// Bytes of the stored values and of the metadata that finds them, in the format of the mask.
     pub fn stored_bytes(&self) -> u64 {
-        let metadata = self.mask.as_ref().map_or(0, |mask| mask.metadata_bytes());
-        self.stored_elements() * self.dtype.bytes() + metadata
+        let element_bytes = self.dtype.bytes();
+        self.mask.as_ref().map_or(self.rows * self.columns * element_bytes, |mask| mask.stored_bytes(element_bytes))
     }
 }
 

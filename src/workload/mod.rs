@@ -7,6 +7,7 @@ mod graph;
 mod infer;
 mod link;
 mod masks;
+mod sparsity;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -45,11 +46,18 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
     let shapes = infer::shapes(source, &linked, &order, &drafts)?;
     infer::totals(source, &linked, &drafts, &shapes)?;
 
+    if let Some(spec) = &spec.sparsity {
+        let distribution = sparsity::distribution(source, spec)?;
+        let kinds: Vec<OperatorKind> = linked.iter().map(|operator| operator.kind).collect();
+        let mut second_inputs = vec![true; drafts.len()];
+        linked.iter().filter_map(|operator| operator.inputs.first()).for_each(|&first| second_inputs[first] = false);
+        masks::distribute(source, &distribution, &mut drafts, &shapes, &kinds, &second_inputs)?;
+    }
     let mut masks = MaskMaker::new(source, seed);
     let mut tensors = IndexVec::new();
     for ((draft, &role), &(rows, columns)) in drafts.values().zip(&roles).zip(&shapes) {
         let mask = match &draft.sparsity {
-            Some(sparsity) => Some(masks.mask(&draft.name, (rows, columns), sparsity)?),
+            Some(sparsity) => Some(masks.mask(&draft.name, (rows, columns), draft.dtype.bytes(), sparsity)?),
             None => None,
         };
         tensors.push(Tensor {

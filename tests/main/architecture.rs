@@ -20,8 +20,11 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
-    ("report", &["units", "index", "mode", "arch", "workload", "sim", "map"]),
-    ("cli", &["diagnostics", "mode", "input", "arch", "workload", "compile", "sim", "map", "report"]),
+    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map"]),
+    (
+        "cli",
+        &["units", "diagnostics", "mode", "sparsity", "input", "arch", "workload", "compile", "sim", "map", "report"],
+    ),
 ];
 
 /// A file of `src`, without its tests and comments.

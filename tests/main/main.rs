@@ -8,4 +8,5 @@ mod ffn;
 mod golden;
 mod laws;
 mod random;
+mod sparsity;
 mod steady;
