@@ -9,7 +9,7 @@ use super::compute;
 use super::fault::Fault;
 use super::machine::Machine;
 use super::matrix::Matrix;
-use super::transport::{Block, Operand, write};
+use super::transport::{Block, Operand, part_columns, write};
 use super::wires::Unit;
 
 /// What one PCU has made in a firing: rows of the token, and runs of the output's columns.
@@ -174,8 +174,12 @@ impl Machine<'_> {
             operands.push(self.operand(actor, pcu, Operand::Activation(n), shape, &name)?);
         }
         let first = self.layout.columns(s.spec.output, at.chunk).start;
-        let columns = vec![first + columns.start..first + columns.end];
-        Ok(Made { rows, columns, values: vec![compute::simd(self.layout.workload, &s.spec, &operands)] })
+        let run = first + columns.start..first + columns.end;
+        Ok(Made {
+            rows,
+            columns: Vec::from([run]),
+            values: vec![compute::simd(self.layout.workload, &s.spec, &operands)],
+        })
     }
 
     /// Results into every buffer that takes them; what each PCU emits is noted.
@@ -196,7 +200,7 @@ impl Machine<'_> {
             let Some(Unit::Pcu(source)) = self.traces[f].source else { continue };
             let buffer = &self.section.buffers[end.buffer];
             let (taken, width) = self.layout.extent(buffer, at, end.slice);
-            let span = self.part_columns(buffer, end, width);
+            let span = part_columns(buffer, end, width);
             let first = self.layout.columns(spec.output, at.chunk).start;
             for (_, made, values) in results.iter().filter(|(pcu, ..)| *pcu == source) {
                 let rows = made.rows.start.max(taken.start)..made.rows.end.min(taken.end);

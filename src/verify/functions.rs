@@ -34,18 +34,24 @@ pub(super) fn along_row(kind: OperatorKind, row: &mut [f32]) {
                 sum += *x;
             }
             let share = 1.0 / sum;
-            row.iter_mut().for_each(|x| *x *= share);
+            for x in row.iter_mut() {
+                *x *= share;
+            }
         }
         OperatorKind::LayerNorm => {
             let mean = row.iter().sum::<f32>() / count;
             let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / count;
             let scale = 1.0 / (variance + EPSILON).sqrt();
-            row.iter_mut().for_each(|x| *x = (*x - mean) * scale);
+            for x in row.iter_mut() {
+                *x = (*x - mean) * scale;
+            }
         }
         OperatorKind::RmsNorm => {
             let square = row.iter().map(|x| x * x).sum::<f32>() / count;
             let scale = 1.0 / (square + EPSILON).sqrt();
-            row.iter_mut().for_each(|x| *x *= scale);
+            for x in row.iter_mut() {
+                *x *= scale;
+            }
         }
         _ => {}
     }

@@ -281,15 +281,14 @@ impl<'a> Machine<'a> {
             format!("{} of the {}", self.layout.slot_name(buffer, self.slot(b, at)), self.layout.buffer_name(buffer))
         };
         let waits = actor.inputs.iter().find(|&&b| !self.rings[b].is_filled(self.slot(b, at)));
-        let why = match waits {
-            Some(&b) => format!("waits for {}", name(b)),
-            None => {
-                let full = actor.outputs.iter().find(|&&b| !self.rings[b].has_credit(self.slot(b, at)));
-                let depth = |b: usize| self.rings[b].depth();
-                full.map_or(String::new(), |&b| {
-                    format!("waits for room for {}, all {} slots of which are in use", name(b), depth(b))
-                })
-            }
+        let why = if let Some(&b) = waits {
+            format!("waits for {}", name(b))
+        } else {
+            let full = actor.outputs.iter().find(|&&b| !self.rings[b].has_credit(self.slot(b, at)));
+            let depth = |b: usize| self.rings[b].depth();
+            full.map_or(String::new(), |&b| {
+                format!("waits for room for {}, all {} slots of which are in use", name(b), depth(b))
+            })
         };
         self.fault(
             index,

@@ -60,7 +60,8 @@ fn int8_error(error: f64) -> f64 {
 /// The power of two by which the tail divides an `int8` GEMM's 32-bit sums over `k` products before they become `int8`:
 /// about 134 sqrt(k), so that products of uniform numbers use a third of the range.
 pub(super) fn requantisation_shift(k: u64) -> i32 {
-    7 + (u64::BITS - k.saturating_sub(1).leading_zeros()).div_ceil(2) as i32
+    let bits = u64::BITS - k.saturating_sub(1).leading_zeros();
+    7 + bits.div_ceil(2).cast_signed()
 }
 
 #[cfg(test)]
@@ -76,7 +77,7 @@ mod tests {
                 assert!(off <= rounded_error(dtype, value, 0.0), "{dtype} {value}");
             }
         }
-        assert_eq!([2.5, 3.5, 300.0, -300.0].map(round_int8), [2.0, 4.0, 127.0, -128.0]);
+        assert_eq!([2.5, 3.5, 300.0, -300.0].map(|x| round_int8(x) as i32), [2, 4, 127, -128]);
     }
 
     #[test]

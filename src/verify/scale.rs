@@ -80,7 +80,7 @@ pub fn scaled(
     }
     let (mut fits, mut exceeds) = (0.0, 1.0);
     for _ in 0..HALVINGS {
-        let middle = (fits + exceeds) / 2.0;
+        let middle = f64::midpoint(fits, exceeds);
         let tried = sizes(middle);
         if tried == best_sizes {
             fits = middle;

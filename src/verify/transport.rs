@@ -53,19 +53,18 @@ impl Stripe {
 /// Stripes of every flow: flows of one stream and one part share its elements in the order of the list.
 pub(super) fn stripes(section: &Section) -> Vec<Stripe> {
     let mut stripes = vec![Stripe { at: 0, of: 1 }; section.flows.len()];
-    let mut seen: Vec<((FlowKind, usize, u64, usize), Vec<usize>)> = Vec::new();
+    let mut seen: Vec<(FlowKind, FlowEnd, Vec<usize>)> = Vec::new();
     for (f, flow) in section.flows.iter().enumerate() {
         let (FlowKind::Fill { .. } | FlowKind::Drain { .. }, Some(end)) = (flow.kind, flow.reads.or(flow.writes))
         else {
             continue;
         };
-        let key = (flow.kind, end.buffer, end.slice, end.part);
-        match seen.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, list)) => list.push(f),
-            None => seen.push((key, vec![f])),
+        match seen.iter_mut().find(|(kind, place, _)| (*kind, *place) == (flow.kind, end)) {
+            Some((.., list)) => list.push(f),
+            None => seen.push((flow.kind, end, vec![f])),
         }
     }
-    for (_, list) in seen {
+    for (.., list) in seen {
         for (at, &f) in list.iter().enumerate() {
             stripes[f] = Stripe { at: at as u64, of: list.len() as u64 };
         }
@@ -74,13 +73,6 @@ pub(super) fn stripes(section: &Section) -> Vec<Stripe> {
 }
 
 impl Machine<'_> {
-    /// Columns of a slice that its part holds in any of the copies: what a flow into them carries.
-    pub(super) fn part_columns(&self, buffer: &Buffer, end: FlowEnd, width: u64) -> Range<u64> {
-        let copies = (0..buffer.spec.copies).map(|copy| buffer.piece(copy, end.slice));
-        let spans = copies.filter(|piece| end.part < piece.parts.len()).map(|piece| piece.span(end.part, width));
-        spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
-    }
-
     /// The runs of columns in each row that an off-chip flow carries of a slice's part: (row, columns).
     fn runs(&self, flow: usize, columns: &Range<u64>, rows: u64) -> Vec<(u64, Range<u64>)> {
         let width = columns.end - columns.start;
@@ -167,7 +159,7 @@ impl Machine<'_> {
             }
             let buffer = &self.section.buffers[end.buffer];
             let (rows, width) = self.layout.extent(buffer, at, end.slice);
-            let columns = self.part_columns(buffer, end, width);
+            let columns = part_columns(buffer, end, width);
             if let BufferRole::Weight { stage, .. } = buffer.spec.role {
                 let known = packed.as_ref().is_some_and(|(b, slice, _)| (*b, *slice) == (end.buffer, end.slice));
                 if !known {
@@ -196,13 +188,13 @@ impl Machine<'_> {
         let weight = self.section.stages[stage].spec.weight;
         let index = self.layout.weight_index(stage, chunk, slice);
         match (weight, index) {
-            (Some(weight), Some(index)) => match &self.memory[weight.index()] {
-                Some(memory) => Ok(super::weights::pack(memory, index, self.layout.k_rows(weight, chunk).start)),
-                None => {
+            (Some(weight), Some(index)) => {
+                let Some(memory) = &self.memory[weight.index()] else {
                     let what = format!("`{}` is read before it is off chip", self.tensor_name(weight));
-                    Err(self.fault(actor, None, what))
-                }
-            },
+                    return Err(self.fault(actor, None, what));
+                };
+                Ok(super::weights::pack(memory, index, self.layout.k_rows(weight, chunk).start))
+            }
             _ => Ok(Vec::new()),
         }
     }
@@ -254,7 +246,7 @@ impl Machine<'_> {
             let (Some(from), Some(to)) = (flow.reads, flow.writes) else { continue };
             let buffer = &self.section.buffers[to.buffer];
             let (_, width) = self.layout.extent(buffer, at, to.slice);
-            let columns = self.part_columns(buffer, to, width);
+            let columns = part_columns(buffer, to, width);
             if let Some(block) = self.take(f, 0, from, at, Some(&columns)) {
                 self.deliver(actor, f, to, at, &block)?;
             }
@@ -288,6 +280,13 @@ impl Machine<'_> {
             }
         }
     }
+}
+
+/// Columns of a slice that its part holds in any of the copies: what a flow into them carries.
+pub(super) fn part_columns(buffer: &Buffer, end: FlowEnd, width: u64) -> Range<u64> {
+    let copies = (0..buffer.spec.copies).map(|copy| buffer.piece(copy, end.slice));
+    let spans = copies.filter(|piece| end.part < piece.parts.len()).map(|piece| piece.span(end.part, width));
+    spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
 }
 
 /// Rows and columns of a matrix as a block.

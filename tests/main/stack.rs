@@ -1,6 +1,6 @@
 //! Stacks of equal blocks: each kind of block is compiled and measured once.
 
-use std::fmt::Write as _;
+use std::fmt::Write;
 use std::path::Path;
 
 use rdusim::arch;
@@ -18,18 +18,22 @@ fn stack(blocks: usize, tokens: u64, width: u64) -> Workload {
     text.push_str("[[tensors]]\nname = \"x0\"\nshape = [\"t\", \"d\"]\nrole = \"input\"\n");
     for b in 0..blocks {
         for (name, shape) in [("up", "[\"d\", \"f\"]"), ("down", "[\"f\", \"d\"]")] {
-            let _ = write!(text, "[[tensors]]\nname = \"w_{name}{b}\"\nshape = {shape}\nrole = \"weight\"\n");
+            write!(text, "[[tensors]]\nname = \"w_{name}{b}\"\nshape = {shape}\nrole = \"weight\"\n")
+                .expect("a string takes any text");
         }
     }
     for b in 0..blocks {
         for (name, kind, inputs, output) in [
-            ("up", "gemm", [format!("x{b}"), format!("w_up{b}")].to_vec(), format!("h{b}")),
-            ("gelu", "gelu", [format!("h{b}")].to_vec(), format!("g{b}")),
-            ("down", "gemm", [format!("g{b}"), format!("w_down{b}")].to_vec(), format!("y{b}")),
-            ("add", "add", [format!("y{b}"), format!("x{b}")].to_vec(), format!("x{}", b + 1)),
+            ("up", "gemm", format!("\"x{b}\", \"w_up{b}\""), format!("h{b}")),
+            ("gelu", "gelu", format!("\"h{b}\""), format!("g{b}")),
+            ("down", "gemm", format!("\"g{b}\", \"w_down{b}\""), format!("y{b}")),
+            ("add", "add", format!("\"y{b}\", \"x{b}\""), format!("x{}", b + 1)),
         ] {
-            let _ = write!(text, "[[operators]]\nname = \"{name}{b}\"\nkind = \"{kind}\"\n");
-            let _ = write!(text, "inputs = {inputs:?}\noutput = \"{output}\"\n");
+            write!(
+                text,
+                "[[operators]]\nname = \"{name}{b}\"\nkind = \"{kind}\"\ninputs = [{inputs}]\noutput = \"{output}\"\n"
+            )
+            .expect("a string takes any text");
         }
     }
     workload::parse("stack", &text, &[], 0).unwrap_or_else(|error| panic!("{}", error.render(false)))
