@@ -34,6 +34,7 @@ pub mod input;
 pub mod map;
 pub mod mode;
 pub mod report;
+pub mod saved;
 pub mod sim;
 pub mod sparsity;
 pub mod units;

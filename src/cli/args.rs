@@ -52,6 +52,12 @@ Examples:
   # one operator at a time, as JSON
   rdusim run --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
 
+  # keep the configuration, and run it again after an edit by hand
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --save-config mine.toml
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --config mine.toml
+
   # other random masks, and files in results/
   rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp-sparse.toml \\
       --seed 7 --out results";
@@ -165,6 +171,20 @@ pub(super) struct RunArgs {
     pub(super) shared: SharedArgs,
 }
 
+/// Where the configuration comes from, and where it goes.
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    /// Write the configuration to this file, to be edited and run again
+    #[arg(long, value_name = "FILE")]
+    pub(super) save_config: Option<PathBuf>,
+    /// Run the configuration of this file instead of compiling one
+    #[arg(long, value_name = "FILE", conflicts_with = "sections")]
+    pub(super) config: Option<PathBuf>,
+    /// Cut the graph into the sections of this file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) sections: Option<PathBuf>,
+}
+
 /// What `compare` and `run` have in common.
 #[derive(Debug, Args)]
 pub(super) struct SharedArgs {
@@ -189,9 +209,14 @@ pub(super) struct SharedArgs {
     /// Also write JSON, CSV and pictures into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Simulate every event, even where the run only repeats itself: the same result, later
+    #[arg(long)]
+    pub(super) no_skip: bool,
     /// Tell on standard error how long compiling and simulating took
     #[arg(short, long)]
     pub(super) verbose: bool,
@@ -220,6 +245,8 @@ pub(super) struct MapArgs {
     /// Also write JSON and a picture of each section into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
@@ -251,6 +278,8 @@ pub(super) struct VerifyArgs {
     /// Also write verify.json into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
@@ -431,7 +460,7 @@ mod tests {
         .join("\n")
         .replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 27);
+        assert_eq!(lines.len(), 29);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -464,6 +493,6 @@ mod tests {
         let shared = args.shared;
         assert_eq!((shared.fidelity, shared.format, shared.seed), (Fidelity::Event, Format::Table, 0));
         assert_eq!(shared.mapping, Mapping::Ideal);
-        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose);
+        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose && !shared.no_skip);
     }
 }

@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod compare;
+mod configured;
 mod execute;
 mod failure;
 mod map;

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use super::args::{Format, VerifyArgs};
 use super::execute::timed;
 use super::failure::Failure;
-use super::{output, progress};
+use super::{configured, output, progress};
 use crate::input::Override;
-use crate::sim::{Mode, compile_measured};
+use crate::sim::Mode;
 use crate::verify::{Scaling, Verdict, graph_flops, scaled, verify as verify_all};
-use crate::{arch, report, workload};
+use crate::{arch, report};
 
 /// Compiles, runs on numbers, compares.
 pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
@@ -17,16 +17,18 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?;
     let (workload, scaling) = scaled(&chip, args.max_flops, |smaller| {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
-        workload::load(&args.workload, &all, args.seed)
+        configured::workload(&args.workload, &all, args.seed, &args.configuration)
     })?;
     if let Some(scaling) = &scaling {
         tell_scaling(scaling);
     }
     let modes = args.mode.map_or(vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]);
     let (compiling, (runs, verifying)) = progress::watched("compiling and verifying", || -> Result<_, Failure> {
-        let (configurations, compiling) = timed(|| compile_measured(&chip, &workload, &modes));
-        let configurations = configurations?;
-        let configurations = configurations.iter().map(|compiled| &compiled.configuration);
+        let (configurations, compiling) =
+            timed(|| configured::configurations(&args.configuration, &chip, &workload, &modes));
+        let measured = configurations?;
+        configured::save(&args.configuration, &chip, &workload, &measured)?;
+        let configurations = measured.iter().map(|compiled| &compiled.configuration);
         let verified = timed(|| verify_all(&chip, &workload, configurations, args.seed));
         Ok((compiling, verified))
     })?;

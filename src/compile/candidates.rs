@@ -217,6 +217,15 @@ impl<'a> StageBases<'a> {
         pass_work(&shape, &table, &assignment)
     }
 
+    /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
+    /// the data type.
+    pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
+        let shape = self.shape(stage, mapping.rows_on_lanes)?;
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
+        Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
+    }
+
     /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
     fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
         let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
@@ -428,7 +437,7 @@ fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
 
 /// Times a SIMD function reads each element: softmax takes the maximum, the sum of exponentials, and the quotient;
 /// norms take the moments, then scale.
-fn passes(kind: OperatorKind) -> u64 {
+pub fn passes(kind: OperatorKind) -> u64 {
     match kind {
         OperatorKind::Softmax => 3,
         OperatorKind::LayerNorm | OperatorKind::RmsNorm => 2,

@@ -8,7 +8,7 @@ use super::configuration::{Amount, Buffer, Flow, FlowEnd, FlowKind, OffChip, Par
 use super::fabric::{Fabric, Resource};
 use super::mapping::Mapping;
 use super::nest::{Cadence, Nest};
-use super::route::{Request, Router};
+use super::route::{Request, Tree};
 use super::section_graph::SectionGraph;
 use super::work::{StageWork, shared, slot_bytes};
 
@@ -50,8 +50,8 @@ impl<'a> FlowBuilder<'a> {
         Self { chip, graph, nest, fabric, stages, work, buffers, streams, busy_cycles, flows, requests, mean_rates }
     }
 
-    /// All flows, and the fullest link's or port's share of the time in which the busiest stage works.
-    pub fn build(mut self) -> (Vec<Flow>, f64) {
+    /// All flows, in a fixed order, still without links.
+    pub fn build(mut self) -> Unrouted {
         for stage in 0..self.stages.len() {
             self.feeds(stage);
         }
@@ -60,21 +60,7 @@ impl<'a> FlowBuilder<'a> {
         }
         self.copies();
         self.off_chip();
-        let trees = Router::new(self.chip, self.fabric).route_all(&self.requests);
-        for (flow, tree) in self.flows.iter_mut().zip(trees) {
-            flow.links = tree.links.len() as u64;
-            // The unit's own switch is a hop too.
-            flow.hop_cycles = tree.hop_cycles + self.chip.network.hop_cycles;
-            flow.route.extend(tree.links);
-        }
-        let mut load = vec![0.0; self.fabric.count()];
-        for (flow, rate) in self.flows.iter().zip(&self.mean_rates) {
-            for &resource in &flow.route {
-                load[resource as usize] += rate * self.fabric.cycles_per_flit(resource) as f64;
-            }
-        }
-        let fullest = load.into_iter().fold(0.0, f64::max);
-        (self.flows, fullest)
+        Unrouted { flows: self.flows, requests: self.requests, mean_rates: self.mean_rates }
     }
 
     fn pcu_site(&self, pcu: PcuId) -> Coordinate {
@@ -421,6 +407,37 @@ impl<'a> FlowBuilder<'a> {
             BufferRole::Store { tensor, .. } => wanted.writes && tensor == wanted.tensor,
             BufferRole::Partial { .. } => false,
         }
+    }
+}
+
+/// Flows with their ports, but without links.
+pub struct Unrouted {
+    /// The flows; each route holds the source port and then the sinks'.
+    pub flows: Vec<Flow>,
+    /// Where each begins and ends, and what it moves a cycle at its busiest.
+    pub requests: Vec<Request>,
+    /// Flits a cycle of each, over the whole section.
+    mean_rates: Vec<f64>,
+}
+
+impl Unrouted {
+    /// The flows over the links of `trees`, and the fullest link's or port's share of the time in which the busiest
+    /// stage works.
+    pub fn with_trees(mut self, chip: &Chip, fabric: &Fabric, trees: Vec<Tree>) -> (Vec<Flow>, f64) {
+        for (flow, tree) in self.flows.iter_mut().zip(trees) {
+            flow.links = tree.links.len() as u64;
+            // The unit's own switch is a hop too.
+            flow.hop_cycles = tree.hop_cycles + chip.network.hop_cycles;
+            flow.route.extend(tree.links);
+        }
+        let mut load = vec![0.0; fabric.count()];
+        for (flow, rate) in self.flows.iter().zip(&self.mean_rates) {
+            for &resource in &flow.route {
+                load[resource as usize] += rate * fabric.cycles_per_flit(resource) as f64;
+            }
+        }
+        let fullest = load.into_iter().fold(0.0, f64::max);
+        (self.flows, fullest)
     }
 }
 

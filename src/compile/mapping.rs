@@ -12,7 +12,8 @@ use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 
 /// Mapping of a GEMM stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GemmMapping {
     /// Token rows lie along the lanes (else weight columns do).
     pub rows_on_lanes: bool,
@@ -27,7 +28,8 @@ pub struct GemmMapping {
 }
 
 /// Mapping of a SIMD stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SimdMapping {
     /// Row slices of a token.
     pub pm: u64,
@@ -40,7 +42,7 @@ pub struct SimdMapping {
 }
 
 /// Mapping of any stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mapping {
     /// Systolic GEMM.

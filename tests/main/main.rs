@@ -9,4 +9,7 @@ mod golden;
 mod laws;
 mod numbers;
 mod random;
+mod saved;
 mod sparsity;
+mod stack;
+mod steady;
