@@ -19,7 +19,7 @@ use super::buffer::BufferState;
 use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
-use super::run::{Limits, SectionRun, Stopped, StreamBytes};
+use super::run::{Limits, SectionRun, Stopped, StreamBytes, Waits};
 use super::steady::Steady;
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 use super::transfer::transfer_bytes;
@@ -165,15 +165,19 @@ impl<'a> Engine<'a> {
         // No link or port has moved more than fits into the time, however its sharing was simplified.
         let end = self.end.max(tiers_free).max(usage.most());
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
+        let mut waits: Vec<Vec<Waits>> = vec![Vec::new(); self.section.stages.len()];
         for actor in &self.actors {
             if let ActorKind::Bundle { stage, .. } = actor.kind {
                 busy_cycles[stage].push(actor.busy_cycles);
+                waits[stage]
+                    .push(Waits { starved_cycles: to_cycles(actor.starved), stalled_cycles: to_cycles(actor.stalled) });
             }
         }
         SectionRun {
             stopped,
             cycles: to_cycles(end),
             busy_cycles,
+            waits,
             macs: self.macs,
             simd_elements: self.simd_elements,
             streams: self.streams,
@@ -220,12 +224,14 @@ impl<'a> Engine<'a> {
             };
             start = start.max(if input.by_tile || input.by_vector { first } else { last });
         }
+        let ready = start;
         if self.emits(actor, step) {
             for &output in &actor.outputs {
                 let Some(room) = self.buffers[output].room(self.ordinal(output, step)) else { return };
                 start = start.max(room);
             }
         }
+        let stalled = start - ready;
         let event = match actor.kind {
             ActorKind::Load { stream } => Event::Issue(stream, actor.next),
             _ => Event::Start(index),
@@ -239,7 +245,10 @@ impl<'a> Engine<'a> {
             };
             start = start.max(now.saturating_sub(length));
         }
-        self.actors[index].scheduled = Some(start);
+        let actor = &mut self.actors[index];
+        actor.stalled += stalled;
+        actor.starved += start - actor.free_at - stalled;
+        actor.scheduled = Some(start);
         self.queue.push(Reverse((start, event)));
     }
 
@@ -289,6 +298,8 @@ impl<'a> Engine<'a> {
         }
         let first_out = (now + tile).min(end);
         let actor = &mut self.actors[index];
+        // Operands that come later than they are worked on.
+        actor.starved += end - now - cycles(occupied);
         actor.busy_cycles += occupied;
         actor.free_at = end;
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end });
@@ -340,6 +351,7 @@ impl<'a> Engine<'a> {
         let drained = cycles(work.drain_cycles());
         let actor = &mut self.actors[index];
         // Results that cannot leave stop the array.
+        actor.stalled += through - end;
         actor.free_at = actor.free_at.max(through);
         actor.next += 1;
         let lag = actor.feed_hops + drained + actor.result_hops;

@@ -15,6 +15,8 @@ mod memory;
 mod network;
 mod outcome;
 mod peaks;
+mod pipeline;
+mod ring;
 mod run;
 mod state;
 mod steady;
@@ -25,8 +27,10 @@ mod usage;
 pub use event::MOST_EVENTS;
 pub use load::{SectionLoad, section_load};
 pub use outcome::{
-    BoundBy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, BundleOutcome, EnergyJ, Fidelity, LinkLoad, Outcome, SectionOutcome, StageOutcome, StopReason,
+    TensorTraffic, Traffic,
 };
+pub use pipeline::{NodeRun, Pipeline, PipelineRun};
 
 pub use crate::mode::Mode;
 

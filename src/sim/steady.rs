@@ -168,7 +168,9 @@ impl Steady {
             still.push(is_still);
         }
         let mut times = u64::MAX;
-        for (actor, &before) in engine.actors.iter().zip(&before.next) {
+        let time = clock.now - before.now;
+        let free_at = before.free_at.iter();
+        for ((actor, &before), &free_at) in engine.actors.iter().zip(&before.next).zip(free_at) {
             let mut buffers = actor.inputs.iter().map(|input| input.buffer).chain(actor.outputs.iter().copied());
             let steps = actor.next - before;
             if steps != moved(actor.cadence) {
@@ -177,7 +179,8 @@ impl Steady {
                     return 0;
                 }
             } else if steps > 0 {
-                if actor.next >= actor.count {
+                // What it waits is counted from when it was free, however long ago that is.
+                if actor.next >= actor.count || actor.free_at != free_at + time {
                     return 0;
                 }
                 let (from, to) = (nest.step(actor.cadence, before), nest.step(actor.cadence, actor.next));
