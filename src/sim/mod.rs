@@ -66,6 +66,7 @@ fn measure(
     section: &Section,
     most_cycles: u64,
 ) -> Verdict<SectionRun> {
+    let chip = &*section.chip(chip, workload);
     let launch = chip.launch_cycles();
     let limits = Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch), skip: true };
     let Some(run) = event::run(chip, workload, fabric, section, limits) else { return Verdict::Unknown };
@@ -116,6 +117,7 @@ fn simulate_sections(
     let mut sections = Vec::with_capacity(configuration.sections.len());
     let mut stop = StopReason::Drained;
     for (index, section) in configuration.sections.iter().enumerate() {
+        let chip = &*section.chip(chip, workload);
         let run = match (known.get(index), fidelity) {
             (Some(Some(run)), _) => Some(run.clone()),
             (_, Fidelity::Bound) => closed::bound_section(chip, workload, &fabric, section),
