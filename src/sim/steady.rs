@@ -113,6 +113,9 @@ impl Steady {
             let times = self.periods(engine, &snapshot.progress, clock, level);
             if times > 0 {
                 let later = engine.shift(&snapshot.progress, now, self.reference, times);
+                if let Some(recorder) = &mut engine.recorder {
+                    recorder.repeat(times, now, later);
+                }
                 self.albums[level as usize] = Album::default();
                 return later;
             }
