@@ -214,6 +214,9 @@ pub(super) struct SharedArgs {
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Write a timeline of the event engine that Perfetto and Chrome open (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
     /// Simulate every event, even where the run only repeats itself: the same result, later
     #[arg(long)]
     pub(super) no_skip: bool,

@@ -193,6 +193,7 @@ pub(crate) fn section(
             static_: (cycles + LAUNCH) as f64 / 1.25e9 * 60.0,
         },
         traffic,
+        links: Vec::new(),
         stages: operators
             .iter()
             .map(|operator| StageOutcome {
@@ -200,6 +201,7 @@ pub(crate) fn section(
                 pcus,
                 busiest_cycles: cycles * 6 / 10,
                 mean_cycles: cycles as f64 * 0.57,
+                bundles: Vec::new(),
                 mapping: format!("systolic, {pcus} PCUs as 16 x {} x 1, tile 128 x 512 x 5120", pcus / 16),
             })
             .collect(),

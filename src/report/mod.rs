@@ -15,6 +15,7 @@ mod map_files;
 mod map_table;
 mod mask;
 mod table;
+mod trace;
 mod verify_table;
 mod write;
 
@@ -29,5 +30,6 @@ pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
 pub use self::table::table;
+pub use self::trace::trace_json;
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::write::{File, WriteError, files, write};

@@ -4,6 +4,7 @@ mod architecture;
 mod bad_input;
 mod cases;
 mod cli;
+mod deadlock;
 mod ffn;
 mod golden;
 mod laws;
