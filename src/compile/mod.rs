@@ -13,6 +13,7 @@ mod estimate;
 mod fabric;
 mod flows;
 mod fuse;
+mod gather;
 mod mapping;
 mod nest;
 mod notes;
@@ -30,7 +31,7 @@ pub use configuration::{
 pub use estimate::Stream;
 pub use fabric::{Direction, Fabric, Resource, ResourceKind};
 pub use fuse::{Judge, Verdict};
-pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape};
+pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use section_graph::{SectionGraph, StageSpec};
 pub use tiers::home_tiers;
