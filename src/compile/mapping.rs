@@ -13,7 +13,7 @@ use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 
 /// How a GEMM stage works through a sparse weight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
     /// A systolic array: it skips the K rows that nothing under a tile stores. Dense weights too.
@@ -24,7 +24,8 @@ pub enum Style {
 }
 
 /// Mapping of a GEMM stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GemmMapping {
     /// Token rows lie along the lanes (else weight columns do).
     pub rows_on_lanes: bool,
@@ -37,11 +38,13 @@ pub struct GemmMapping {
     /// Column tiles of a bundle begin and end at block borders of the mask, or lie within a block (else they are packed).
     pub aligned: bool,
     /// How it works through a sparse weight.
+    #[serde(default)]
     pub style: Style,
 }
 
 /// Mapping of a SIMD stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SimdMapping {
     /// Row slices of a token.
     pub pm: u64,
@@ -54,7 +57,7 @@ pub struct SimdMapping {
 }
 
 /// Mapping of any stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mapping {
     /// Systolic GEMM.
@@ -230,6 +233,8 @@ impl SystolicShape {
 /// One column tile of a weight, as wide as a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
+    /// First weight column.
+    pub start: u64,
     /// Columns in it.
     pub columns: u64,
     /// k-steps executed: rows of the union of the blocks under it.
@@ -238,6 +243,13 @@ pub struct Tile {
     pub steps: u64,
     /// Weight elements stored under it.
     pub stored: u64,
+}
+
+impl Tile {
+    /// The tile's columns that PCU column `q` of `share` computes: they are dealt evenly.
+    pub fn columns_of(&self, q: u64, share: u64) -> Range<u64> {
+        self.start + self.columns * q / share..self.start + self.columns * (q + 1) / share
+    }
 }
 
 /// How the columns of a weight are cut into tiles.
@@ -264,7 +276,7 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
         let mut end = columns.end.min(at + width);
         let Some(mask) = mask else {
             let k = k.end - k.start;
-            tiles.push(Tile { columns: end - at, k, steps: k, stored: (end - at) * k });
+            tiles.push(Tile { start: at, columns: end - at, k, steps: k, stored: (end - at) * k });
             at = end;
             continue;
         };
@@ -276,7 +288,7 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
         if !tiles.len().is_multiple_of(cut.looked_at_of)
             && let Some(&like) = tiles.last().filter(|tile| tile.columns == end - at)
         {
-            tiles.push(like);
+            tiles.push(Tile { start: at, ..like });
             at = end;
             continue;
         }
@@ -297,7 +309,7 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
         let alone = at / block == (end - 1) / block;
         let k = if alone { stored / (end - at) } else { mask.rows_in(&union, first as u64, k_blocks.clone()) };
         let steps = cut.gather.as_ref().map_or(k, |ports| gather::cycles(ports, mask, &(at..end), &k_blocks));
-        tiles.push(Tile { columns: end - at, k, steps, stored });
+        tiles.push(Tile { start: at, columns: end - at, k, steps, stored });
         at = end;
     }
     tiles

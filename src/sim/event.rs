@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, Nest, Section, SectionGraph, StageWork, Step, emits, shared, slot_bytes,
+    Amount, BufferRole, Cadence, Fabric, Nest, Section, SectionGraph, StageWork, Step, emits, slot_bytes,
 };
 use crate::index::Id;
 use crate::workload::Workload;
@@ -40,6 +40,13 @@ enum Event {
     Start(usize),
 }
 
+/// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
+/// operators are no pipeline.
+pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, limits: Limits) -> Option<SectionRun> {
+    let plan = Actors::new(section);
+    Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
+}
+
 /// One section being simulated.
 pub struct Engine<'a> {
     chip: &'a Chip,
@@ -49,9 +56,9 @@ pub struct Engine<'a> {
     work: Vec<StageWork>,
     pub(super) actors: Vec<Actor>,
     pub(super) buffers: Vec<BufferState>,
-    consumers: Vec<Vec<usize>>,
-    producers: Vec<Vec<usize>>,
-    stream_actor: Vec<usize>,
+    consumers: &'a [Vec<usize>],
+    producers: &'a [Vec<usize>],
+    stream_actor: &'a [usize],
     /// Transfers under way of each stream: (slot, first arrival, when its flows are through).
     filling: Vec<Vec<(u64, Ticks, Ticks)>>,
     streams: Vec<StreamBytes>,
@@ -65,7 +72,13 @@ pub struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     /// Sets up a section of a configuration of `workload` on `chip`.
-    pub fn new(chip: &'a Chip, workload: &'a Workload, fabric: &Fabric, section: &'a Section) -> Option<Self> {
+    fn new(
+        chip: &'a Chip,
+        workload: &'a Workload,
+        fabric: &'a Fabric,
+        section: &'a Section,
+        plan: &'a Actors<'a>,
+    ) -> Option<Self> {
         let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
         let nest = section.nest;
         let work: Vec<StageWork> = section
@@ -75,7 +88,7 @@ impl<'a> Engine<'a> {
             .map(|(s, stage)| StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work))
             .collect();
         let streams = section.streams.len();
-        let Actors { list: actors, consumers, producers, stream_actor, .. } = Actors::new(section);
+        let Actors { list, consumers, producers, stream_actor, volleys, .. } = plan;
         let buffers = (0..section.buffers.len())
             .map(|b| {
                 let spec = &section.buffers[b].spec;
@@ -87,14 +100,14 @@ impl<'a> Engine<'a> {
             let first = nest.step(section.streams[stream].stream.cadence, 0);
             transfer_bytes(chip, &graph, section, stream, first).0.div_ceil(chip.network.flit_bytes)
         };
-        let network = Network::new(chip, fabric, &section.flows, &peaks(chip, section, &work, &slot_flits));
+        let network = Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits));
         Some(Self {
             chip,
             graph,
             section,
             nest,
             work,
-            actors,
+            actors: list.clone(),
             buffers,
             consumers,
             producers,
@@ -111,7 +124,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Runs to the end, or to one of the limits.
-    pub fn run(mut self, limits: Limits) -> SectionRun {
+    fn run(mut self, limits: Limits) -> SectionRun {
         let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
         for actor in 0..self.actors.len() {
             self.wake(actor);
@@ -143,7 +156,7 @@ impl<'a> Engine<'a> {
         let usage = self.network.usage();
         let tiers_free = self.tiers.iter().map(|t| t.free_at).max().unwrap_or(0);
         // No link or port has moved more than fits into the time, however its sharing was simplified.
-        let end = self.end.max(self.network.idle_at()).max(tiers_free).max(usage.most());
+        let end = self.end.max(tiers_free).max(usage.most());
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
         for actor in &self.actors {
             if let ActorKind::Bundle { stage, .. } = actor.kind {
@@ -243,16 +256,10 @@ impl<'a> Engine<'a> {
             work.flits(Amount::Partials, at.chunk, bundle, rows),
         ];
         let pace = cycles(occupied);
-        for &f in &actor.feeds {
-            let flow = &self.section.flows[f];
-            let base = if flow.amount == Amount::Weights { amounts[1] } else { amounts[0] };
-            end = end.max(self.network.send(f, shared(base, flow.share), now, pace));
-        }
+        end = end.max(self.network.send(actor.feed, amounts[0], now, pace));
+        end = end.max(self.network.send(actor.weights, amounts[1], now, pace));
         if k_cut && at.chunk > 0 {
-            for &f in &actor.partial_reads {
-                let flow = &self.section.flows[f];
-                end = end.max(self.network.send(f, shared(amounts[2], flow.share), now, pace));
-            }
+            end = end.max(self.network.send(actor.partial_reads, amounts[2], now, pace));
         }
         if bundle == 0 {
             self.macs += work.stored_macs(at.chunk, rows);
@@ -305,20 +312,13 @@ impl<'a> Engine<'a> {
         let rows = self.nest.rows_of(at.token);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
-        let mut through = end;
-        if emits {
-            let base = work.flits(Amount::ResultBytes, at.chunk, bundle, rows);
-            for &f in &self.actors[index].results {
-                let flow = &self.section.flows[f];
-                through = through.max(self.network.send(f, shared(base, flow.share), now, end - now));
-            }
+        let (volley, amount) = if emits {
+            (self.actors[index].results, Amount::ResultBytes)
         } else {
-            let base = work.flits(Amount::Partials, at.chunk, bundle, rows);
-            for &f in &self.actors[index].partial_writes {
-                let flow = &self.section.flows[f];
-                through = through.max(self.network.send(f, shared(base, flow.share), now, end - now));
-            }
-        }
+            (self.actors[index].partial_writes, Amount::Partials)
+        };
+        let flits = work.flits(amount, at.chunk, bundle, rows);
+        let through = end.max(self.network.send(volley, flits, now, end - now));
         let drained = cycles(work.drain_cycles());
         let actor = &mut self.actors[index];
         // Results that cannot leave stop the array.
@@ -349,11 +349,7 @@ impl<'a> Engine<'a> {
         let at = self.step(&self.actors[index]);
         let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, &self.nest, tensor, at));
-        let mut through = now;
-        for &f in &self.actors[index].feeds {
-            let flow = &self.section.flows[f];
-            through = through.max(self.network.send(f, shared(flits, flow.share), now, 0));
-        }
+        let through = self.network.send(self.actors[index].feed, flits, now, 0);
         let actor = &mut self.actors[index];
         let hops = actor.feed_hops;
         actor.free_at = through;
@@ -447,12 +443,7 @@ impl<'a> Engine<'a> {
     fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, now: Ticks) -> Ticks {
         let flits = self.flits_of(bytes);
         let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(bytes, TICKS_PER_CYCLE);
-        let mut through = now;
-        for &f in &self.actors[index].feeds {
-            let flow = &self.section.flows[f];
-            through = through.max(self.network.send(f, shared(flits, flow.share), now, pace));
-        }
-        through
+        self.network.send(self.actors[index].feed, flits, now, pace)
     }
 
     fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {

@@ -6,6 +6,7 @@ mod account;
 mod actors;
 mod buffer;
 mod closed;
+mod contention;
 mod deadlock;
 mod event;
 mod load;
@@ -16,6 +17,7 @@ mod peaks;
 mod run;
 mod time;
 mod transfer;
+mod usage;
 
 pub use event::MOST_EVENTS;
 pub use load::{SectionLoad, section_load};
@@ -57,9 +59,10 @@ fn measure(
     section: &Section,
     most_cycles: u64,
 ) -> Verdict<SectionRun> {
-    let Some(engine) = event::Engine::new(chip, workload, fabric, section) else { return Verdict::Unknown };
+    let chip = &*section.chip(chip, workload);
     let launch = chip.launch_cycles();
-    let run = engine.run(Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch) });
+    let limits = Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch) };
+    let Some(run) = event::run(chip, workload, fabric, section, limits) else { return Verdict::Unknown };
     match run.stopped {
         None => Verdict::Takes(run.cycles + launch, run),
         Some(Stopped::Deadlock(_) | Stopped::Cycles) => Verdict::TooLong,
@@ -90,11 +93,14 @@ fn simulate_sections(
     let mut sections = Vec::with_capacity(configuration.sections.len());
     let mut stop = StopReason::Drained;
     for (index, section) in configuration.sections.iter().enumerate() {
+        let chip = &*section.chip(chip, workload);
         let run = match (known.get(index), fidelity) {
             (Some(Some(run)), _) => Some(run.clone()),
             (_, Fidelity::Bound) => closed::bound_section(chip, workload, &fabric, section),
-            (_, Fidelity::Event) => event::Engine::new(chip, workload, &fabric, section)
-                .map(|engine| engine.run(Limits { events: MOST_EVENTS, cycles: u64::MAX })),
+            (_, Fidelity::Event) => {
+                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX };
+                event::run(chip, workload, &fabric, section, limits)
+            }
         };
         let Some(run) = run else { continue };
         sections.push(account::section_outcome(chip, workload, section, &run));

@@ -1,6 +1,6 @@
 //! What one section did, in raw counts: the result of every fidelity.
 
-use super::network::Usage;
+use super::usage::Usage;
 
 /// Bytes an off-chip stream moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 16] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -17,13 +17,29 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ("arch", &["units", "index", "diagnostics", "input"]),
     ("workload", &["units", "index", "diagnostics", "sparsity", "input"]),
     ("compile", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
+    ("saved", &["index", "mode", "diagnostics", "input", "arch", "workload", "compile"]),
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
-    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map"]),
+    ("verify", &["units", "index", "diagnostics", "input", "arch", "workload", "compile"]),
+    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "verify"]),
     (
         "cli",
-        &["units", "diagnostics", "mode", "sparsity", "input", "arch", "workload", "compile", "sim", "map", "report"],
+        &[
+            "units",
+            "diagnostics",
+            "mode",
+            "sparsity",
+            "input",
+            "arch",
+            "workload",
+            "compile",
+            "sim",
+            "map",
+            "verify",
+            "report",
+            "saved",
+        ],
     ),
 ];
 

@@ -7,5 +7,8 @@ mod cli;
 mod ffn;
 mod golden;
 mod laws;
+mod numbers;
 mod random;
+mod saved;
 mod sparsity;
+mod stack;
