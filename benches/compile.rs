@@ -34,8 +34,8 @@ fn stack_of(blocks: usize, tokens: u64, width: u64) -> Workload {
     let ff = 4 * width;
     for b in 0..blocks {
         for (name, rows, columns) in [("up", width, ff), ("down", ff, width)] {
-            tensors +=
-                &format!("[[tensors]]\nname = \"w_{name}{b}\"\nshape = [{rows}, {columns}]\nrole = \"weight\"\n");
+            tensors.extend(["[[tensors]]\nname = \"w_", name, &b.to_string(), "\"\nrole = \"weight\"\n"]);
+            tensors.extend(["shape = [", &rows.to_string(), ", ", &columns.to_string(), "]\n"]);
         }
         for (kind, inputs, output) in [
             ("gemm", format!("\"x{b}\", \"w_up{b}\""), format!("h{b}")),
@@ -43,9 +43,8 @@ fn stack_of(blocks: usize, tokens: u64, width: u64) -> Workload {
             ("gemm", format!("\"g{b}\", \"w_down{b}\""), format!("y{b}")),
             ("add", format!("\"y{b}\", \"x{b}\""), format!("x{}", b + 1)),
         ] {
-            operators += &format!(
-                "[[operators]]\nname = \"{output}\"\nkind = \"{kind}\"\ninputs = [{inputs}]\noutput = \"{output}\"\n"
-            );
+            operators.extend(["[[operators]]\nname = \"", &output, "\"\nkind = \"", kind, "\"\n"]);
+            operators.extend(["inputs = [", &inputs, "]\noutput = \"", &output, "\"\n"]);
         }
     }
     let text = format!("schema = 1\nname = \"stack\"\ndtype = \"bf16\"\n{tensors}{operators}");

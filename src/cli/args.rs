@@ -214,6 +214,9 @@ pub(super) struct SharedArgs {
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Simulate every event, even where the run only repeats itself: the same result, later
+    #[arg(long)]
+    pub(super) no_skip: bool,
     /// Tell on standard error how long compiling and simulating took
     #[arg(short, long)]
     pub(super) verbose: bool,
@@ -490,6 +493,6 @@ mod tests {
         let shared = args.shared;
         assert_eq!((shared.fidelity, shared.format, shared.seed), (Fidelity::Event, Format::Table, 0));
         assert_eq!(shared.mapping, Mapping::Ideal);
-        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose);
+        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose && !shared.no_skip);
     }
 }

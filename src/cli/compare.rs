@@ -26,7 +26,7 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let workload = configured::workload(&args.workload, &sets, args.seed, &args.configuration)?;
     let execution = progress::watched("compiling and simulating", || {
-        execute(&chip, &workload, modes, args.fidelity.into(), &args.configuration)
+        execute(&chip, &workload, modes, args.fidelity.into(), &args.configuration, !args.no_skip)
     })?;
     if args.verbose {
         tell_durations(&execution);

@@ -12,3 +12,4 @@ mod random;
 mod saved;
 mod sparsity;
 mod stack;
+mod steady;

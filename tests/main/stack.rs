@@ -18,7 +18,8 @@ fn stack(blocks: usize, tokens: u64, width: u64) -> Workload {
     text.push_str("[[tensors]]\nname = \"x0\"\nshape = [\"t\", \"d\"]\nrole = \"input\"\n");
     for b in 0..blocks {
         for (name, shape) in [("up", "[\"d\", \"f\"]"), ("down", "[\"f\", \"d\"]")] {
-            write!(text, "[[tensors]]\nname = \"w_{name}{b}\"\nshape = {shape}\nrole = \"weight\"\n").unwrap();
+            write!(text, "[[tensors]]\nname = \"w_{name}{b}\"\nshape = {shape}\nrole = \"weight\"\n")
+                .expect("a string takes any text");
         }
     }
     for b in 0..blocks {
@@ -32,7 +33,7 @@ fn stack(blocks: usize, tokens: u64, width: u64) -> Workload {
                 text,
                 "[[operators]]\nname = \"{name}{b}\"\nkind = \"{kind}\"\ninputs = [{inputs}]\noutput = \"{output}\"\n"
             )
-            .unwrap();
+            .expect("a string takes any text");
         }
     }
     workload::parse("stack", &text, &[], 0).unwrap_or_else(|error| panic!("{}", error.render(false)))
