@@ -79,6 +79,10 @@ fn pmu(source: &Source, spec: &PmuSpec) -> Result<Pmu, Diagnostic> {
         read_ports: source.count("pmu.read_ports", &spec.read_ports, limits::PORTS)?,
         write_ports: source.count("pmu.write_ports", &spec.write_ports, limits::PORTS)?,
         port_bytes: source.count("pmu.port_bytes", &spec.port_bytes, limits::WIDTH_BYTES)?,
+        gathers_out_of_order: match &spec.gather {
+            Some(word) => source.keyword("pmu.gather", word, &["in_order", "out_of_order"])? == 1,
+            None => false,
+        },
     };
     if !pmu.capacity_bytes.is_multiple_of(pmu.banks) {
         let title = format!(

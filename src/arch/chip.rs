@@ -113,6 +113,8 @@ pub struct Pmu {
     pub write_ports: u64,
     /// Bytes a port moves a cycle.
     pub port_bytes: u64,
+    /// Gathered vectors may overtake each other to avoid banks and columns that are busy (else they come in order).
+    pub gathers_out_of_order: bool,
 }
 
 impl Pmu {

@@ -83,6 +83,7 @@ pub(super) struct PmuSpec {
     pub(super) read_ports: Spanned<Count>,
     pub(super) write_ports: Spanned<Count>,
     pub(super) port_bytes: Spanned<Count>,
+    pub(super) gather: Option<Spanned<String>>,
 }
 
 /// `[network]`

@@ -47,7 +47,14 @@ pub(crate) fn sn10() -> Chip {
             vector_outputs: 3,
             simd_stages: [("gelu".to_owned(), 6)].into(),
         },
-        pmu: Pmu { capacity_bytes: 512 << 10, banks: 16, read_ports: 2, write_ports: 1, port_bytes: 64 },
+        pmu: Pmu {
+            capacity_bytes: 512 << 10,
+            banks: 16,
+            read_ports: 2,
+            write_ports: 1,
+            port_bytes: 64,
+            gathers_out_of_order: false,
+        },
         network: Network {
             flit_bytes: 64,
             links_per_direction: 2,

@@ -5,6 +5,7 @@
 
 mod axis;
 mod bars;
+mod curves;
 mod font;
 mod grid;
 mod heat;
@@ -18,6 +19,7 @@ mod scene;
 mod time;
 mod traffic;
 
+pub use curves::{Curve, CurveChart};
 pub use map::MapChart;
 pub use mask::MaskChart;
 pub use paint::ChartError;
