@@ -36,5 +36,6 @@ pub mod mode;
 pub mod report;
 pub mod sim;
 pub mod sparsity;
+pub mod study;
 pub mod units;
 pub mod workload;

@@ -10,7 +10,7 @@ use crate::arch::{
 };
 use crate::index::IndexVec;
 use crate::sim::{
-    BoundBy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, Busy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::sparsity::BlockMask;
 use crate::units::{Dtype, MIB};
@@ -69,6 +69,7 @@ pub(crate) fn sn10() -> Chip {
             network_pj_per_bit_hop: 0.05,
             static_w: 60.0,
         },
+        area: None,
     }
 }
 
@@ -188,6 +189,13 @@ pub(crate) fn section(
             static_: (cycles + LAUNCH) as f64 / 1.25e9 * 60.0,
         },
         traffic,
+        busy: Busy {
+            tiers: vec![("ddr".into(), cycles * 9 / 10)],
+            ag: cycles / 2,
+            link: cycles / 3,
+            pcu_port: cycles / 4,
+            pmu_port: cycles / 5,
+        },
         stages: operators
             .iter()
             .map(|operator| StageOutcome {

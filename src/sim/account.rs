@@ -7,7 +7,7 @@ use crate::compile::{Mapping, ResourceKind, Section, Stage};
 use crate::index::Id;
 use crate::workload::Workload;
 
-use super::outcome::{BoundBy, EnergyJ, SectionOutcome, StageOutcome, TensorTraffic, Traffic};
+use super::outcome::{BoundBy, Busy, EnergyJ, SectionOutcome, StageOutcome, TensorTraffic, Traffic};
 use super::run::SectionRun;
 use super::time::to_cycles;
 
@@ -53,7 +53,21 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         sram_bank_loss_bytes: section.sram_bank_loss_bytes,
         traffic,
         energy,
+        busy: busy(chip, run),
         stages,
+    }
+}
+
+/// How long the busiest resource of each kind was busy, stages aside.
+fn busy(chip: &Chip, run: &SectionRun) -> Busy {
+    let wire = |kind| to_cycles(run.usage.busiest(kind));
+    let name = |tier| chip.memory[TierId::from_index(tier)].name.clone();
+    Busy {
+        tiers: run.tier_busy_cycles.iter().enumerate().map(|(tier, &cycles)| (name(tier), cycles)).collect(),
+        ag: wire(ResourceKind::AgPort),
+        link: wire(ResourceKind::Link),
+        pcu_port: wire(ResourceKind::PcuPort),
+        pmu_port: wire(ResourceKind::PmuPort),
     }
 }
 

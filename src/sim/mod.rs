@@ -22,7 +22,7 @@ mod usage;
 pub use event::MOST_EVENTS;
 pub use load::{SectionLoad, section_load};
 pub use outcome::{
-    BoundBy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 
 pub use crate::mode::Mode;

@@ -152,6 +152,21 @@ pub struct StageOutcome {
     pub mapping: String,
 }
 
+/// Cycles for which the busiest resource of each kind was busy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Busy {
+    /// Memory tiers by name, in the chip's order.
+    pub tiers: Vec<(String, u64)>,
+    /// Address generators.
+    pub ag: u64,
+    /// Links between switches.
+    pub link: u64,
+    /// Ports of PCUs.
+    pub pcu_port: u64,
+    /// Ports of PMUs.
+    pub pmu_port: u64,
+}
+
 /// What one section did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SectionOutcome {
@@ -177,6 +192,8 @@ pub struct SectionOutcome {
     pub traffic: Traffic,
     /// Energy.
     pub energy: EnergyJ,
+    /// How busy memory, network and ports were.
+    pub busy: Busy,
     /// Stages, in order.
     pub stages: Vec<StageOutcome>,
 }

@@ -9,3 +9,4 @@ mod golden;
 mod laws;
 mod random;
 mod sparsity;
+mod study;
