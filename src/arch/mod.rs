@@ -9,6 +9,7 @@ mod limits;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod vendor;
 
 use std::path::Path;
 
@@ -16,6 +17,7 @@ pub use chip::{
     Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
     TierId, UnitKind,
 };
+pub use vendor::{LargeTensors, Quality, Vendor};
 
 #[cfg(test)]
 pub(crate) use check::FUNCTIONS;

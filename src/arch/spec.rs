@@ -25,6 +25,7 @@ pub(super) struct ChipSpec {
     pub(super) launch: Table<LaunchSpec>,
     pub(super) energy: Table<EnergySpec>,
     pub(super) area: Option<Table<AreaSpec>>,
+    pub(super) vendor: Option<Table<VendorSpec>>,
 }
 
 /// `[grid]`
@@ -160,4 +161,15 @@ pub(super) struct AreaSpec {
     pub(super) logic_shrink: Spanned<Real>,
     pub(super) sram_shrink: Spanned<Real>,
     pub(super) package_w: Option<Spanned<Real>>,
+}
+
+/// `[vendor]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VendorSpec {
+    pub(super) launch_us: Spanned<Real>,
+    pub(super) stream_gb_per_s: Spanned<Real>,
+    pub(super) large_tensor_bytes: Option<Spanned<Count>>,
+    pub(super) large_tensor_gb_per_s: Option<Spanned<Real>>,
+    pub(super) pcus_per_operator: Spanned<Count>,
 }

@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod compare;
+mod configured;
 mod diff;
 mod execute;
 mod explain;
@@ -15,6 +16,7 @@ mod progress;
 mod sparsity;
 mod study_args;
 mod sweep;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -51,6 +53,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Merge(args) => sweep::merge(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
+        Command::Verify(args) => verify::verify(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -6,7 +6,8 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 
 use crate::arch::{
-    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, UnitKind,
+    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier,
+    UnitKind,
 };
 use crate::index::IndexVec;
 use crate::sim::{
@@ -70,6 +71,8 @@ pub(crate) fn sn10() -> Chip {
             static_w: 60.0,
         },
         area: None,
+        vendor: None,
+        quality: Quality::Ideal,
     }
 }
 
@@ -120,6 +123,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
         .into_iter()
         .collect(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 
@@ -131,6 +135,7 @@ pub(crate) fn empty_workload() -> Workload {
         tensors: IndexVec::new(),
         operators: IndexVec::new(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 
