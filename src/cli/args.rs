@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::study_args;
 use crate::units::Dtype;
 use crate::{arch, sim};
 
@@ -145,6 +146,18 @@ pub(super) enum Command {
     /// Show the statistics of a mask: density, histograms, imbalance, bytes in each format
     #[command(after_help = SPARSITY_EXAMPLES)]
     Sparsity(SparsityArgs),
+    /// Say what bounds each section, and what one more of each resource would buy
+    #[command(after_help = study_args::EXPLAIN_EXAMPLES)]
+    Explain(study_args::ExplainArgs),
+    /// Run a what-if study: axes over any field, in parallel, resumable
+    #[command(after_help = study_args::SWEEP_EXAMPLES)]
+    Sweep(study_args::SweepArgs),
+    /// Join the shards of a study
+    #[command(after_help = study_args::MERGE_EXAMPLES)]
+    Merge(study_args::MergeArgs),
+    /// Say what changed between two results, and why
+    #[command(after_help = study_args::DIFF_EXAMPLES)]
+    Diff(study_args::DiffArgs),
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),

@@ -11,7 +11,7 @@ use crate::arch::{
 };
 use crate::index::IndexVec;
 use crate::sim::{
-    BoundBy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, Busy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::sparsity::BlockMask;
 use crate::units::{Dtype, MIB};
@@ -77,6 +77,7 @@ pub(crate) fn sn10() -> Chip {
             network_pj_per_bit_hop: 0.05,
             static_w: 60.0,
         },
+        area: None,
         vendor: None,
         quality: Quality::Ideal,
     }
@@ -201,6 +202,13 @@ pub(crate) fn section(
         },
         traffic,
         links: Vec::new(),
+        busy: Busy {
+            tiers: vec![("ddr".into(), cycles * 9 / 10)],
+            ag: cycles / 2,
+            link: cycles / 3,
+            pcu_port: cycles / 4,
+            pmu_port: cycles / 5,
+        },
         stages: operators
             .iter()
             .map(|operator| StageOutcome {

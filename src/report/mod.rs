@@ -10,7 +10,7 @@ mod document;
 mod figures;
 #[cfg(test)]
 mod fixture;
-mod human;
+pub(crate) mod human;
 mod map_files;
 mod map_table;
 mod mask;
@@ -19,7 +19,7 @@ mod trace;
 mod verify_table;
 mod write;
 
-pub use self::chart::{Chart, ChartError, Curve, CurveChart, MapChart, MaskChart};
+pub use self::chart::{Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, StudyPlot};
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{

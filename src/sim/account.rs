@@ -7,7 +7,9 @@ use crate::compile::{Mapping, ResourceKind, Section, Stage};
 use crate::index::Id;
 use crate::workload::Workload;
 
-use super::outcome::{BoundBy, BundleOutcome, EnergyJ, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic};
+use super::outcome::{
+    BoundBy, BundleOutcome, Busy, EnergyJ, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
+};
 use super::run::{SectionRun, Waits};
 use super::time::to_cycles;
 
@@ -56,6 +58,7 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         traffic,
         energy,
         links: loads(run),
+        busy: busy(chip, run),
         stages,
     }
 }
@@ -82,6 +85,19 @@ fn bundles(run: &SectionRun, stage: usize) -> Vec<BundleOutcome> {
         BundleOutcome { busy_cycles, starved_cycles, stalled_cycles, idle_cycles }
     };
     run.busy_cycles[stage].iter().zip(waits).map(of_bundle).collect()
+}
+
+/// How long the busiest resource of each kind was busy, stages aside.
+fn busy(chip: &Chip, run: &SectionRun) -> Busy {
+    let wire = |kind| to_cycles(run.usage.busiest(kind));
+    let name = |tier| chip.memory[TierId::from_index(tier)].name.clone();
+    Busy {
+        tiers: run.tier_busy_cycles.iter().enumerate().map(|(tier, &cycles)| (name(tier), cycles)).collect(),
+        ag: wire(ResourceKind::AgPort),
+        link: wire(ResourceKind::Link),
+        pcu_port: wire(ResourceKind::PcuPort),
+        pmu_port: wire(ResourceKind::PmuPort),
+    }
 }
 
 fn traffic(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun) -> Traffic {

@@ -28,7 +28,7 @@ mod usage;
 pub use event::MOST_EVENTS;
 pub use load::{SectionLoad, section_load};
 pub use outcome::{
-    BoundBy, BundleOutcome, EnergyJ, Fidelity, LinkLoad, Outcome, SectionOutcome, StageOutcome, StopReason,
+    BoundBy, BundleOutcome, Busy, EnergyJ, Fidelity, LinkLoad, Outcome, SectionOutcome, StageOutcome, StopReason,
     TensorTraffic, Traffic,
 };
 pub use pipeline::{NodeRun, Pipeline, PipelineRun};

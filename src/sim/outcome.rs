@@ -176,6 +176,21 @@ pub struct StageOutcome {
     pub mapping: String,
 }
 
+/// Cycles for which the busiest resource of each kind was busy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Busy {
+    /// Memory tiers by name, in the chip's order.
+    pub tiers: Vec<(String, u64)>,
+    /// Address generators.
+    pub ag: u64,
+    /// Links between switches.
+    pub link: u64,
+    /// Ports of PCUs.
+    pub pcu_port: u64,
+    /// Ports of PMUs.
+    pub pmu_port: u64,
+}
+
 /// What one section did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SectionOutcome {
@@ -203,6 +218,8 @@ pub struct SectionOutcome {
     pub energy: EnergyJ,
     /// Every link and port that moved anything, by number.
     pub links: Vec<LinkLoad>,
+    /// How busy memory, network and ports were.
+    pub busy: Busy,
     /// Stages, in order.
     pub stages: Vec<StageOutcome>,
 }

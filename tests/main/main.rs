@@ -14,3 +14,4 @@ mod saved;
 mod sparsity;
 mod stack;
 mod steady;
+mod study;

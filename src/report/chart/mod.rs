@@ -15,7 +15,9 @@ mod paint;
 mod palette;
 mod pixels;
 mod roofline;
+mod scale;
 mod scene;
+mod study;
 mod time;
 mod traffic;
 
@@ -23,6 +25,7 @@ pub use curves::{Curve, CurveChart};
 pub use map::MapChart;
 pub use mask::MaskChart;
 pub use paint::ChartError;
+pub use study::{PlotData, Series, StudyPlot};
 
 use self::palette::{INK, MUTED};
 use self::scene::{Anchor, Face, Scene};
