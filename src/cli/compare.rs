@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::args::{CompareArgs, Format, RunArgs, SharedArgs};
 use super::execute::{Execution, execute};
 use super::failure::Failure;
+use super::report::page_files;
 use super::{configured, output, progress};
 use crate::arch;
 use crate::input::Override;
@@ -49,7 +50,10 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     configured::save(&args.configuration, &chip, &workload, &execution.configurations)?;
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
-        report::write(directory, &report::files(&chip, &workload, outcomes)?)?;
+        let mut files = report::files(&chip, &workload, outcomes)?;
+        let inputs = [args.arch.as_path(), args.workload.as_path()];
+        files.extend(page_files(&chip, &workload, &execution.configurations, outcomes, &inputs));
+        report::write(directory, &files)?;
     }
     output::print(text.as_bytes())
 }

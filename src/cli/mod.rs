@@ -11,6 +11,7 @@ mod failure;
 mod map;
 mod output;
 mod progress;
+mod report;
 mod sparsity;
 mod verify;
 
@@ -46,6 +47,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Map(args) => map::map(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
