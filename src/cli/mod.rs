@@ -6,13 +6,17 @@ mod args;
 mod check;
 mod compare;
 mod configured;
+mod diff;
 mod execute;
+mod explain;
 mod failure;
 mod map;
 mod output;
 mod progress;
 mod report;
 mod sparsity;
+mod study_args;
+mod sweep;
 mod verify;
 
 use std::ffi::OsString;
@@ -45,6 +49,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Compare(args) => compare::compare(&args),
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
+        Command::Merge(args) => sweep::merge(&args),
+        Command::Diff(args) => diff::diff(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Verify(args) => verify::verify(&args),
         Command::Report(args) => report::report(&args),

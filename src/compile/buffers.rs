@@ -3,7 +3,8 @@
 use crate::arch::Chip;
 use crate::workload::TensorId;
 
-use super::mapping::{Mapping, PassWork, SystolicShape};
+use super::gather::GatherPorts;
+use super::mapping::{Mapping, PassWork, Style, SystolicShape};
 use super::nest::{Cadence, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
 
@@ -214,7 +215,11 @@ impl Sizer<'_> {
         for &tensor in &graph.stages[stage].activations {
             let row_bytes = self.width(tensor) * graph.dtype(tensor).bytes();
             let (slices, copies, slot_bytes, spread) = match mapping {
-                Mapping::Gemm(m) => (m.pm, mapping.bundles(), self.slice_rows(m.pm, extents) * row_bytes, 1),
+                Mapping::Gemm(m) => {
+                    // A PMU for each vector that is gathered in a cycle.
+                    let spread = if m.style == Style::Gather { GatherPorts::new(self.chip).vectors } else { 1 };
+                    (m.pm, mapping.bundles(), self.slice_rows(m.pm, extents) * row_bytes, spread)
+                }
                 Mapping::Simd(m) => {
                     (m.pm, 1, nest.token_rows.div_ceil(m.pm) * row_bytes, m.pn.div_ceil(self.chip.pmu.read_ports))
                 }
@@ -311,7 +316,7 @@ fn slots_in_flight(chip: &Chip, slot_bytes: u64) -> u64 {
 }
 
 /// Sizes of a GEMM stage's parts that its buffers follow (all zero but `row_grain` for SIMD stages).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageExtents {
     /// Token rows of one output tile.
     pub row_grain: u64,

@@ -183,9 +183,8 @@ pub struct LeftOut {
     pub longer: bool,
 }
 
-/// Kinds of sections up to which all are planned: as many as runs of [`MOST_FUSED`] different operators.
-const MOST_KINDS: usize = MOST_FUSED * (MOST_FUSED + 1) / 2;
-/// Of more kinds, those are planned that may save this share of the time of the shorter sections they replace.
+/// In graphs of more than [`MOST_FUSED`] operators, those kinds of sections are planned that may save this share of
+/// their time.
 pub const WORTH: f64 = 0.08;
 
 impl<'a, R: Clone + Send> Spans<'a, R> {
@@ -215,7 +214,7 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
         // Long runs first: they take longest.
         firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
         let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
-        if firsts.len() <= MOST_KINDS {
+        if n <= MOST_FUSED {
             spans.plan_runs(chip, tiers, &cache, &firsts)?;
             return Ok(spans);
         }

@@ -14,6 +14,7 @@ mod exact;
 mod fabric;
 mod flows;
 mod fuse;
+mod gather;
 mod mapping;
 mod nest;
 mod notes;
@@ -34,7 +35,7 @@ pub use configuration::{
 pub use estimate::Stream;
 pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind};
 pub use fuse::{Judge, Verdict};
-pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile};
+pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use restore::{BufferDraft, Draft, Fault, Place, Restored, StreamDraft};
 pub use section_graph::{SectionGraph, StageSpec};

@@ -5,7 +5,9 @@ use serde::Serialize;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
 use crate::arch::{Chip, Vendor};
-use crate::sim::{EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic};
+use crate::sim::{
+    BundleOutcome, EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+};
 use crate::workload::Workload;
 
 /// Version of the object's shape.
@@ -215,6 +217,21 @@ pub struct SectionEntry {
     pub stages: Vec<StageEntry>,
 }
 
+/// How the bundles of a stage spent the drain of a section: mean cycles, which add up to it.
+#[derive(Debug, Clone, Serialize)]
+pub struct UnitsEntry {
+    /// Bundles.
+    pub bundles: u64,
+    /// Working.
+    pub busy_cycles: f64,
+    /// Waiting for inputs.
+    pub starved_cycles: f64,
+    /// Waiting for room, or for results to leave.
+    pub stalled_cycles: f64,
+    /// After the last firing.
+    pub idle_cycles: f64,
+}
+
 /// One stage of a section.
 #[derive(Debug, Clone, Serialize)]
 pub struct StageEntry {
@@ -228,6 +245,9 @@ pub struct StageEntry {
     pub mean_cycles: f64,
     /// How it was mapped.
     pub mapping: String,
+    /// Mean cycles of its bundles (PCUs in lockstep), by what they did; absent where no time passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub units: Option<UnitsEntry>,
 }
 
 impl Document {
@@ -367,6 +387,22 @@ impl From<&StageOutcome> for StageEntry {
             busiest_cycles: stage.busiest_cycles,
             mean_cycles: quotient(stage.mean_cycles, 1.0),
             mapping: stage.mapping.clone(),
+            units: (!stage.bundles.is_empty()).then(|| UnitsEntry::from(&stage.bundles[..])),
+        }
+    }
+}
+
+impl From<&[BundleOutcome]> for UnitsEntry {
+    fn from(bundles: &[BundleOutcome]) -> Self {
+        let mean = |cycles: fn(&BundleOutcome) -> u64| {
+            quotient(bundles.iter().map(cycles).sum::<u64>() as f64, bundles.len() as f64)
+        };
+        Self {
+            bundles: bundles.len() as u64,
+            busy_cycles: mean(|bundle| bundle.busy_cycles),
+            starved_cycles: mean(|bundle| bundle.starved_cycles),
+            stalled_cycles: mean(|bundle| bundle.stalled_cycles),
+            idle_cycles: mean(|bundle| bundle.idle_cycles),
         }
     }
 }

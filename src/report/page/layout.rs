@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arch::{Chip, UnitKind};
 use crate::map::{Map, Section};
-use crate::sim::{Outcome, SectionOutcome};
+use crate::sim::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
 
 /// The grid of one run. Sites are `[column, row]` from the upper left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,12 @@ pub struct StageLayout {
 pub struct UnitShares {
     /// Working. Where single units are not known, the stage's mean.
     pub busy: f64,
+    /// Waiting for inputs; known at the `event` fidelity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled_on_input: Option<f64>,
+    /// Waiting for room in buffers, or for results to leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled_on_output: Option<f64>,
 }
 
 /// One buffer in its PMUs.
@@ -112,13 +118,10 @@ impl Layout {
 fn section_layout(map: &Map, section: &Section, ran: &SectionOutcome) -> SectionLayout {
     let columns = map.arch.columns as usize;
     let sites = columns * map.arch.rows as usize;
-    let stages = section.stages.iter().enumerate().map(|(s, stage)| {
-        let busy = ran.stages.get(s).map_or(0.0, |stage| stage.mean_cycles / ran.cycles.max(1) as f64);
-        StageLayout {
-            name: stage.operators.join("+"),
-            pcus: stage.pcus.clone(),
-            units: vec![UnitShares { busy }; stage.pcus.len()],
-        }
+    let stages = section.stages.iter().enumerate().map(|(s, stage)| StageLayout {
+        name: stage.operators.join("+"),
+        pcus: stage.pcus.clone(),
+        units: ran.stages.get(s).map_or_else(Vec::new, |outcome| units(outcome, stage.pcus.len(), ran.cycles)),
     });
     let buffers = section.buffers.iter().map(|buffer| BufferLayout {
         role: buffer.role.to_owned(),
@@ -145,4 +148,21 @@ fn section_layout(map: &Map, section: &Section, ran: &SectionOutcome) -> Section
         list[link.from[1] as usize * columns + link.from[0] as usize] += link.flits;
     }
     SectionLayout { name: section.name.clone(), stages: stages.collect(), buffers: buffers.collect(), links }
+}
+
+/// What each PCU of a stage did. The PCUs of a bundle stand together and work in lockstep.
+fn units(stage: &StageOutcome, pcus: usize, cycles: u64) -> Vec<UnitShares> {
+    // Four digits are enough for a colour.
+    let share = |of: f64| (of / cycles.max(1) as f64 * 1e4).round() / 1e4;
+    if stage.bundles.is_empty() || !pcus.is_multiple_of(stage.bundles.len()) {
+        let busy = share(stage.mean_cycles);
+        return vec![UnitShares { busy, stalled_on_input: None, stalled_on_output: None }; pcus];
+    }
+    let of_bundle = |bundle: &BundleOutcome| UnitShares {
+        busy: share(bundle.busy_cycles as f64),
+        stalled_on_input: Some(share(bundle.starved_cycles as f64)),
+        stalled_on_output: Some(share(bundle.stalled_cycles as f64)),
+    };
+    let wide = pcus / stage.bundles.len();
+    stage.bundles.iter().map(of_bundle).flat_map(|unit| std::iter::repeat_n(unit, wide)).collect()
 }
