@@ -13,6 +13,7 @@ mod failure;
 mod map;
 mod output;
 mod progress;
+mod report;
 mod sparsity;
 mod study_args;
 mod sweep;
@@ -54,6 +55,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Diff(args) => diff::diff(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
