@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
-use crate::sim::{Fidelity, Mode, Outcome, compile_measured, simulate};
+use crate::sim::{Fidelity, Mode, Outcome, check_size, compile_measured, simulate};
 use crate::workload::Workload;
 
 /// What the runs gave, and how long they took.
@@ -25,6 +25,9 @@ pub(super) fn execute(
 ) -> Result<Execution, Diagnostic> {
     let (configurations, compiling) = timed(|| compile_measured(chip, workload, modes));
     let configurations = configurations?;
+    if fidelity == Fidelity::Cycle {
+        configurations.iter().try_for_each(|configuration| check_size(chip, configuration))?;
+    }
     let (outcomes, simulating) = timed(|| {
         configurations.par_iter().map(|configuration| simulate(chip, workload, configuration, fidelity)).collect()
     });

@@ -13,7 +13,7 @@ use crate::workload::{OperatorKind, TensorId};
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles};
 use super::mapping::{
-    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles,
+    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile, TileTable, assign, pass_work, tiles,
 };
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
@@ -54,6 +54,18 @@ enum CutOf {
 /// Bases already worked out, shared by all sections of a graph: a stage meets the same cuts in each.
 #[derive(Debug, Default)]
 pub struct BaseCache(Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>);
+
+/// Depth in K rows of every column tile of a GEMM stage's row pass, in the order its bundle does them:
+/// `[chunk][bundle][tile]`, one chunk if the cut does not touch the stage. What [`super::Stage::work`] sums up.
+pub fn tile_depths(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    chunking: Option<Chunking>,
+    stage: usize,
+    mapping: &GemmMapping,
+) -> Vec<Vec<Vec<u64>>> {
+    StageBases::without_splits(chip, graph, chunking).depths(stage, mapping)
+}
 
 /// GEMM work of every stage under one cut, computed once for all token sizes.
 #[derive(Debug)]
@@ -171,6 +183,16 @@ impl<'a> StageBases<'a> {
         let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
         let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
         pass_work(&shape, &table, &assignment)
+    }
+
+    /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
+    fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
+        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
+        let depths = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].k).collect();
+        let chunks = table.chunks.iter().zip(&assignment);
+        chunks.map(|(tiles, lists)| lists.iter().map(|list| depths(tiles, list)).collect()).collect()
     }
 
     fn of_stage(&self, stage: usize) -> Vec<Base> {

@@ -211,6 +211,17 @@ pub enum Amount {
     ResultBytes,
 }
 
+/// A part of a buffer that a flow reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowEnd {
+    /// Buffer index.
+    pub buffer: usize,
+    /// Slice; a flow that writes a slice writes all its copies.
+    pub slice: u64,
+    /// Part of the slice's pieces.
+    pub part: usize,
+}
+
 /// A static route from one port to others.
 #[derive(Debug, Clone)]
 pub struct Flow {
@@ -220,7 +231,11 @@ pub struct Flow {
     pub amount: Amount,
     /// ... of which this flow carries `share.0 / share.1`.
     pub share: (u64, u64),
-    /// Ports and links of the tree, source first.
+    /// What of a buffer it reads; `None` from a PCU or an address generator.
+    pub reads: Option<FlowEnd>,
+    /// What of a buffer it fills; `None` into a PCU or an address generator.
+    pub writes: Option<FlowEnd>,
+    /// Ports and links of the tree: the source's port, a port for each sink, the links.
     pub route: Vec<Resource>,
     /// Links in the tree.
     pub links: u64,

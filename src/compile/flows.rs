@@ -4,7 +4,7 @@ use crate::arch::{Chip, Coordinate};
 use crate::index::Id;
 
 use super::buffers::BufferRole;
-use super::configuration::{Amount, Buffer, Flow, FlowKind, OffChip, Part, PcuId, Piece, Stage};
+use super::configuration::{Amount, Buffer, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, Stage};
 use super::fabric::{Fabric, Resource};
 use super::mapping::Mapping;
 use super::nest::{Cadence, Nest};
@@ -89,7 +89,7 @@ impl<'a> FlowBuilder<'a> {
         (self.fabric.pmu_write(part.pmu, part.write_port), self.chip.grid.pmus[part.pmu.index()])
     }
 
-    fn add(&mut self, kind: FlowKind, amount: Amount, share: (u64, u64), source: End, sinks: &[End]) {
+    fn add(&mut self, kind: FlowKind, amount: Amount, share: (u64, u64), source: End, sinks: &[End]) -> &mut Flow {
         let mean_rate = self.section_flits(kind, amount, share) / self.busy_cycles;
         let rate = mean_rate.max(self.burst_rate(kind, share));
         let sites: Vec<Coordinate> = sinks.iter().map(|s| s.1).collect();
@@ -98,16 +98,12 @@ impl<'a> FlowBuilder<'a> {
         let is_pmu = |end: &End| self.fabric.kind(end.0) == super::fabric::ResourceKind::PmuPort;
         let mut route = vec![source.0];
         route.extend(sinks.iter().map(|s| s.0));
-        self.flows.push(Flow {
-            kind,
-            amount,
-            share,
-            route,
-            links: 0,
-            hop_cycles: 0,
-            pmu_sinks: sinks.iter().filter(|s| is_pmu(s)).count() as u64,
-            from_pmu: is_pmu(&source),
-        });
+        let pmu_sinks = sinks.iter().filter(|s| is_pmu(s)).count() as u64;
+        let from_pmu = is_pmu(&source);
+        let (reads, writes, links, hop_cycles) = (None, None, 0, 0);
+        let at = self.flows.len();
+        self.flows.push(Flow { kind, amount, share, reads, writes, route, links, hop_cycles, pmu_sinks, from_pmu });
+        &mut self.flows[at]
     }
 
     /// Flits a cycle an off-chip flow moves while its tier serves only it: what its links must bear in bursts.
@@ -150,7 +146,7 @@ impl<'a> FlowBuilder<'a> {
     fn feeds(&mut self, stage: usize) {
         let s = &self.stages[stage];
         let (pm, wide, bundles) = (s.mapping.pm(), s.bundle_width(), s.mapping.bundles());
-        for buffer in self.buffers {
+        for (index, buffer) in self.buffers.iter().enumerate() {
             match buffer.spec.role {
                 BufferRole::Operand { stage: of, tensor } if of == stage => {
                     let operand = s.spec.activations.iter().position(|&t| t == tensor).unwrap_or(0) as u32;
@@ -158,12 +154,12 @@ impl<'a> FlowBuilder<'a> {
                         Mapping::Gemm(_) => {
                             for (b, i) in pairs(bundles, pm) {
                                 let pcus: Vec<PcuId> = (0..wide).map(|q| s.pcu(b, i, q)).collect();
-                                self.feed(stage, b, Amount::Activations, buffer.piece(b, i), &pcus, 0);
+                                self.feed(stage, b, Amount::Activations, (index, i), buffer.piece(b, i), &pcus, 0);
                             }
                         }
                         Mapping::Simd(m) => {
                             for (i, j) in pairs(pm, m.pn) {
-                                self.feed_simd(stage, buffer.piece(0, i), (i, j), m.pn, m.chain, operand);
+                                self.feed_simd(stage, index, (i, j), m.pn, m.chain, operand);
                             }
                         }
                     }
@@ -171,14 +167,14 @@ impl<'a> FlowBuilder<'a> {
                 BufferRole::Weight { stage: of, .. } if of == stage => {
                     for (b, q) in pairs(bundles, wide) {
                         let pcus: Vec<PcuId> = (0..pm).map(|i| s.pcu(b, i, q)).collect();
-                        self.feed(stage, b, Amount::Weights, buffer.piece(0, b * wide + q), &pcus, 1);
+                        let slice = b * wide + q;
+                        self.feed(stage, b, Amount::Weights, (index, slice), buffer.piece(0, slice), &pcus, 1);
                     }
                 }
                 BufferRole::Partial { stage: of } if of == stage => {
                     for (b, rest) in pairs(bundles, pm * wide) {
                         let pcu = s.pcu(b, rest / wide, rest % wide);
-                        let piece = buffer.piece(0, b * pm * wide + rest);
-                        self.partial(stage, b, pcu, piece);
+                        self.partial(stage, b, pcu, (index, b * pm * wide + rest));
                     }
                 }
                 _ => {}
@@ -186,18 +182,30 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
-    fn feed(&mut self, stage: usize, bundle: u64, amount: Amount, piece: &Piece, pcus: &[PcuId], port: u32) {
+    #[expect(clippy::too_many_arguments, reason = "all of them tell feeds apart")]
+    fn feed(
+        &mut self,
+        stage: usize,
+        bundle: u64,
+        amount: Amount,
+        (buffer, slice): (usize, u64),
+        piece: &Piece,
+        pcus: &[PcuId],
+        port: u32,
+    ) {
         let sinks: Vec<End> = pcus.iter().map(|&p| (self.fabric.pcu_in(p, port), self.pcu_site(p))).collect();
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
-        for part in &piece.parts {
+        for (index, part) in piece.parts.iter().enumerate() {
             let source = self.read_end(part);
-            self.add(FlowKind::Feed { stage, bundle }, amount, (part.banks, banks), source, &sinks);
+            let flow = self.add(FlowKind::Feed { stage, bundle }, amount, (part.banks, banks), source, &sinks);
+            flow.reads = Some(FlowEnd { buffer, slice, part: index });
         }
     }
 
     /// The streams of one SIMD PCU: from the parts of its row slice that hold its columns, then along its chain.
-    fn feed_simd(&mut self, stage: usize, piece: &Piece, (i, j): (u64, u64), pn: u64, chain: u64, operand: u32) {
+    fn feed_simd(&mut self, stage: usize, buffer: usize, (i, j): (u64, u64), pn: u64, chain: u64, operand: u32) {
         let s = &self.stages[stage];
+        let piece = self.buffers[buffer].piece(0, i);
         let kind = FlowKind::Feed { stage, bundle: 0 };
         let parts = piece.parts.len() as u64;
         let (first, last) = (j * parts / pn, ((j + 1) * parts).div_ceil(pn).max(j * parts / pn + 1));
@@ -208,7 +216,8 @@ impl<'a> FlowBuilder<'a> {
             let part = &piece.parts[p as usize];
             let read_port = (part.read_port + j) % self.chip.pmu.read_ports;
             let source = self.read_end(&Part { read_port, ..*part });
-            self.add(kind, Amount::Activations, (1, last - first), source, &sink);
+            let flow = self.add(kind, Amount::Activations, (1, last - first), source, &sink);
+            flow.reads = Some(FlowEnd { buffer, slice: i, part: p as usize });
         }
         if operand > 0 {
             return;
@@ -221,15 +230,17 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
-    fn partial(&mut self, stage: usize, bundle: u64, pcu: PcuId, piece: &Piece) {
+    fn partial(&mut self, stage: usize, bundle: u64, pcu: PcuId, (buffer, slice): (usize, u64)) {
+        let piece = self.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let site = self.pcu_site(pcu);
         let (into, out) = ((self.fabric.pcu_in(pcu, 2), site), (self.fabric.pcu_out(pcu, 1), site));
-        for part in &piece.parts {
+        for (index, part) in piece.parts.iter().enumerate() {
             let share = (part.banks, banks);
+            let end = Some(FlowEnd { buffer, slice, part: index });
             let (read, write) = (self.read_end(part), self.write_end(part));
-            self.add(FlowKind::PartialRead { stage, bundle }, Amount::Partials, share, read, &[into]);
-            self.add(FlowKind::PartialWrite { stage, bundle }, Amount::Partials, share, out, &[write]);
+            self.add(FlowKind::PartialRead { stage, bundle }, Amount::Partials, share, read, &[into]).reads = end;
+            self.add(FlowKind::PartialWrite { stage, bundle }, Amount::Partials, share, out, &[write]).writes = end;
         }
     }
 
@@ -259,8 +270,8 @@ impl<'a> FlowBuilder<'a> {
                         Amount::ResultBytes,
                         (1, last - first),
                         source,
-                        buffer,
-                        slice,
+                        None,
+                        (index, slice),
                     );
                 }
             }
@@ -279,9 +290,10 @@ impl<'a> FlowBuilder<'a> {
         amount: Amount,
         share: (u64, u64),
         source: End,
-        buffer: &Buffer,
-        slice: u64,
+        reads: Option<FlowEnd>,
+        (index, slice): (usize, u64),
     ) {
+        let buffer = &self.buffers[index];
         let parts = (0..buffer.spec.copies).map(|c| buffer.piece(c, slice).parts.len()).max().unwrap_or(0);
         for part in 0..parts {
             let mut sinks = Vec::new();
@@ -297,7 +309,9 @@ impl<'a> FlowBuilder<'a> {
                     sinks.push(self.write_end(p));
                 }
             }
-            self.add(kind, amount, (share.0 * portion.0, share.1 * portion.1), source, &sinks);
+            let flow = self.add(kind, amount, (share.0 * portion.0, share.1 * portion.1), source, &sinks);
+            flow.reads = reads;
+            flow.writes = Some(FlowEnd { buffer: index, slice, part });
         }
     }
 
@@ -305,22 +319,20 @@ impl<'a> FlowBuilder<'a> {
     fn copies(&mut self) {
         for (home, buffer) in self.buffers.iter().enumerate() {
             let BufferRole::Home { stage, tensor } = buffer.spec.role else { continue };
-            let Some(operand) = self.buffers.iter().find(|b| b.spec.role == BufferRole::Operand { stage, tensor })
-            else {
-                continue;
-            };
+            let beside = |b: &Buffer| b.spec.role == BufferRole::Operand { stage, tensor };
+            let Some(operand) = self.buffers.iter().position(beside) else { continue };
             for slice in 0..buffer.spec.slices {
                 let piece = buffer.piece(0, slice);
                 let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
-                for part in &piece.parts {
+                for (index, part) in piece.parts.iter().enumerate() {
                     let share = (part.banks, banks * buffer.spec.slices);
                     self.fill_piece(
                         FlowKind::Copy { home },
                         Amount::SlotBytes,
                         share,
                         self.read_end(part),
-                        operand,
-                        slice,
+                        Some(FlowEnd { buffer: home, slice, part: index }),
+                        (operand, slice),
                     );
                 }
             }
@@ -346,10 +358,10 @@ impl<'a> FlowBuilder<'a> {
                         let ag = ags[((slice * each + a) % ags.len() as u64) as usize];
                         let share = (1, slices * each);
                         if off_chip.stream.writes {
-                            self.drain(stream, share, buffer.piece(0, slice), ag);
+                            self.drain(stream, share, (index, slice), ag);
                         } else {
                             let kind = FlowKind::Fill { stream, buffer: index };
-                            self.fill_piece(kind, Amount::SlotBytes, share, ag, buffer, slice);
+                            self.fill_piece(kind, Amount::SlotBytes, share, ag, None, (index, slice));
                         }
                     }
                 }
@@ -357,11 +369,14 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
-    fn drain(&mut self, stream: usize, share: (u64, u64), piece: &Piece, ag: End) {
+    fn drain(&mut self, stream: usize, share: (u64, u64), (buffer, slice): (usize, u64), ag: End) {
+        let piece = self.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
-        for part in &piece.parts {
+        for (index, part) in piece.parts.iter().enumerate() {
             let share = (share.0 * part.banks, share.1 * banks);
-            self.add(FlowKind::Drain { stream }, Amount::SlotBytes, share, self.read_end(part), &[ag]);
+            let source = self.read_end(part);
+            let flow = self.add(FlowKind::Drain { stream }, Amount::SlotBytes, share, source, &[ag]);
+            flow.reads = Some(FlowEnd { buffer, slice, part: index });
         }
     }
 

@@ -24,8 +24,9 @@ mod tiers;
 mod work;
 
 pub use buffers::{BufferRole, BufferSpec};
+pub use candidates::tile_depths;
 pub use configuration::{
-    Amount, Buffer, Configuration, Flow, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
+    Amount, Buffer, Configuration, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
 };
 pub use estimate::Stream;
 pub use fabric::{Direction, Fabric, Resource, ResourceKind};

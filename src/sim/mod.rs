@@ -1,6 +1,7 @@
 //! Simulation: a [`Configuration`] on a chip becomes an [`Outcome`].
 //!
-//! Two fidelities walk the same configuration: `bound` in closed form and `event` in time order. Neither has its own idea of the mapping.
+//! Three fidelities walk the same configuration: `bound` in closed form, `event` in time order, and `cycle` (which stands
+//! in a room of its own) unit by unit. None has its own idea of the mapping.
 
 mod account;
 mod actors;
@@ -8,6 +9,7 @@ mod buffer;
 mod closed;
 mod deadlock;
 mod event;
+mod judged;
 mod load;
 mod memory;
 mod network;
@@ -18,6 +20,7 @@ mod time;
 mod transfer;
 
 pub use event::MOST_EVENTS;
+pub use judged::check_size;
 pub use load::{SectionLoad, section_load};
 pub use outcome::{
     BoundBy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
@@ -66,6 +69,7 @@ pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration,
             Fidelity::Event => {
                 event::Engine::new(chip, workload, &fabric, section).map(|engine| engine.run(MOST_EVENTS))
             }
+            Fidelity::Cycle => judged::cycle_section(chip, workload, &fabric, section),
         };
         let Some(run) = run else { continue };
         sections.push(account::section_outcome(chip, workload, section, &run));
@@ -73,8 +77,12 @@ pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration,
             None => continue,
             Some(Stopped::Deadlock(lines)) => stop = StopReason::Deadlock(lines),
             Some(Stopped::Limit) => {
+                let (after, instead) = match fidelity {
+                    Fidelity::Cycle => (String::new(), "event"),
+                    _ => (format!(" after {MOST_EVENTS} events"), "bound"),
+                };
                 stop = StopReason::Limit(format!(
-                    "section `{}` was stopped after {MOST_EVENTS} events at cycle {}: use `--fidelity bound`, or smaller dimensions",
+                    "section `{}` was stopped{after} at cycle {}: use `--fidelity {instead}`, or smaller dimensions",
                     section.name, run.cycles
                 ));
             }

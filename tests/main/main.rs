@@ -5,6 +5,7 @@ mod bad_input;
 mod cases;
 mod cli;
 mod ffn;
+mod fidelity;
 mod golden;
 mod laws;
 mod random;
