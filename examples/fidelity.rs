@@ -49,8 +49,8 @@ fn cases(seed: u64, number: usize) -> Vec<Case> {
     let mut seen = BTreeSet::new();
     let mut list = Vec::new();
     for configuration in &configurations {
-        let [event, cycle] =
-            [Fidelity::Event, Fidelity::Cycle].map(|fidelity| simulate(&chip, &workload, configuration, fidelity));
+        let [event, cycle] = [Fidelity::Event, Fidelity::Cycle]
+            .map(|fidelity| simulate(&chip, &workload, &configuration.configuration, fidelity));
         assert_eq!(event.stop, StopReason::Drained, "pair {number} of seed {seed}");
         assert_eq!(cycle.stop, StopReason::Drained, "pair {number} of seed {seed}");
         for (e, c) in event.sections.iter().zip(&cycle.sections) {
@@ -60,7 +60,7 @@ fn cases(seed: u64, number: usize) -> Vec<Case> {
                 list.push(Case {
                     pair: number,
                     family,
-                    mode: configuration.mode.name(),
+                    mode: configuration.configuration.mode.name(),
                     section: e.name.clone(),
                     pcus: e.pcus,
                     bound_by: e.bound_by.to_string(),

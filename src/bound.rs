@@ -1,5 +1,6 @@
 //! `bound_cycles`: what no mapping of a graph on a chip can beat.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
@@ -7,7 +8,7 @@ use crate::compile::home_tiers;
 use crate::index::Id;
 use crate::mode::Mode;
 use crate::units::{Dtype, Rate};
-use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
 
 /// The least cycles a mode can take on a chip, whatever the mapping (DESIGN §4): over the mode's minimal sections,
 /// launch + max(stored MACs / peak, compulsory bytes / each tier's bandwidth, compulsory bytes / address generators).
@@ -17,9 +18,20 @@ use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
     let all: Vec<OperatorId> = workload.operators.ids().collect();
     match mode {
-        Mode::Kbk => all.iter().map(|&op| section_bound(chip, workload, &[op])).sum(),
-        Mode::Fused => section_bound(chip, workload, &all),
+        Mode::Kbk => all.iter().map(|&op| section_bound(&of_operator(chip, workload, op), workload, &[op])).sum(),
+        Mode::Fused => {
+            // A section of a part of the graph may move a tensor that the whole graph keeps on chip.
+            let largest = workload.tensors.iter().map(Tensor::stored_bytes).max().unwrap_or(0);
+            section_bound(&chip.in_section(largest), workload, &all)
+        }
     }
+}
+
+/// The chip as a section of one operator finds it.
+fn of_operator<'c>(chip: &'c Chip, workload: &Workload, op: OperatorId) -> Cow<'c, Chip> {
+    let operator = &workload.operators[op];
+    let moved = operator.inputs.iter().chain([&operator.output]).map(|&t| workload.tensors[t].stored_bytes());
+    chip.in_section(moved.max().unwrap_or(0))
 }
 
 fn section_bound(chip: &Chip, workload: &Workload, operators: &[OperatorId]) -> u64 {

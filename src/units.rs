@@ -5,6 +5,20 @@ use serde::{Deserialize, Serialize};
 /// One mebibyte in bytes.
 pub const MIB: u64 = 1 << 20;
 
+/// A size in bytes as messages print it: in the largest binary unit that leaves a whole part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteSize(pub u64);
+
+impl std::fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")];
+        match UNITS.iter().find(|(size, _)| self.0 >= *size) {
+            Some((size, unit)) => write!(f, "{:.2} {unit}", self.0 as f64 / *size as f64),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
 /// Element type of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -78,5 +92,20 @@ impl Rate {
     /// Bytes a cycle, for printing.
     pub fn bytes_per_cycle(self) -> f64 {
         self.bytes as f64 / self.cycles as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ByteSize;
+
+    #[test]
+    fn sizes_have_a_unit_that_leaves_a_whole_part() {
+        let text = |bytes| ByteSize(bytes).to_string();
+        assert_eq!(text(0), "0 bytes");
+        assert_eq!(text(1023), "1023 bytes");
+        assert_eq!(text(1536), "1.50 KiB");
+        assert_eq!(text(412 << 20), "412.00 MiB");
+        assert_eq!(text(u64::MAX), "16777216.00 TiB");
     }
 }

@@ -45,8 +45,10 @@ pub(super) const CHANNELS: RangeInclusive<u64> = 1..=1 << 16;
 pub(super) const BANDWIDTH_GB_PER_S: RangeInclusive<f64> = 0.001..=1e6;
 /// Latency of a tier.
 pub(super) const LATENCY_NS: RangeInclusive<f64> = 0.0..=1e9;
-/// Burst or interleave of a tier.
-pub(super) const BURST_BYTES: RangeInclusive<u64> = 1..=1 << 30;
+/// Burst of a tier: every row of a cut tensor may be rounded up to one.
+pub(super) const BURST_BYTES: RangeInclusive<u64> = 1..=1 << 16;
+/// Interleave of a tier.
+pub(super) const INTERLEAVE_BYTES: RangeInclusive<u64> = 1..=1 << 30;
 /// Capacity of a tier.
 pub(super) const TIER_BYTES: RangeInclusive<u64> = 1..=1 << 52;
 /// One part of a launch.

@@ -1,9 +1,12 @@
 //! The compiled result: everything the simulator needs to know, and nothing it has to decide.
 
-use crate::arch::TierId;
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::arch::{Chip, TierId};
 use crate::id_type;
 use crate::mode::Mode;
-use crate::workload::OperatorId;
+use crate::workload::{OperatorId, Workload};
 
 use super::buffers::BufferSpec;
 use super::estimate::Stream;
@@ -59,6 +62,14 @@ pub struct Section {
     pub sram_bank_loss_bytes: u64,
     /// Cycles the compiler expected, launch included.
     pub estimated_cycles: u64,
+}
+
+impl Section {
+    /// The chip as this section finds it ([`Chip::in_section`]).
+    pub fn chip<'c>(&self, chip: &'c Chip, workload: &Workload) -> Cow<'c, Chip> {
+        let moved = self.streams.iter().map(|off_chip| workload.tensors[off_chip.stream.tensor].stored_bytes());
+        chip.in_section(moved.max().unwrap_or(0))
+    }
 }
 
 /// A stage on its units.
@@ -120,6 +131,17 @@ impl Buffer {
 pub struct Piece {
     /// Its parts.
     pub parts: Vec<Part>,
+}
+
+impl Piece {
+    /// Which of `extent` columns (of weights and partial sums: of elements in order) part `part` holds: as many as its
+    /// share of the banks, the first part the first.
+    pub fn span(&self, part: usize, extent: u64) -> Range<u64> {
+        let banks = |parts: &[Part]| parts.iter().map(|p| u128::from(p.banks)).sum::<u128>();
+        let all = banks(&self.parts).max(1);
+        let upto = |n: usize| (u128::from(extent) * banks(&self.parts[..n]) / all) as u64;
+        upto(part)..upto(part + 1)
+    }
 }
 
 /// Banks of one PMU that hold part of a piece, and the ports they are reached through.

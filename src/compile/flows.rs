@@ -8,7 +8,7 @@ use super::configuration::{Amount, Buffer, Flow, FlowEnd, FlowKind, OffChip, Par
 use super::fabric::{Fabric, Resource};
 use super::mapping::Mapping;
 use super::nest::{Cadence, Nest};
-use super::route::{Request, Router};
+use super::route::{Request, Tree};
 use super::section_graph::SectionGraph;
 use super::work::{StageWork, shared, slot_bytes};
 
@@ -50,8 +50,8 @@ impl<'a> FlowBuilder<'a> {
         Self { chip, graph, nest, fabric, stages, work, buffers, streams, busy_cycles, flows, requests, mean_rates }
     }
 
-    /// All flows, and the fullest link's or port's share of the time in which the busiest stage works.
-    pub fn build(mut self) -> (Vec<Flow>, f64) {
+    /// All flows, in a fixed order, still without links.
+    pub fn build(mut self) -> Unrouted {
         for stage in 0..self.stages.len() {
             self.feeds(stage);
         }
@@ -60,21 +60,7 @@ impl<'a> FlowBuilder<'a> {
         }
         self.copies();
         self.off_chip();
-        let trees = Router::new(self.chip, self.fabric).route_all(&self.requests);
-        for (flow, tree) in self.flows.iter_mut().zip(trees) {
-            flow.links = tree.links.len() as u64;
-            // The unit's own switch is a hop too.
-            flow.hop_cycles = tree.hop_cycles + self.chip.network.hop_cycles;
-            flow.route.extend(tree.links);
-        }
-        let mut load = vec![0.0; self.fabric.count()];
-        for (flow, rate) in self.flows.iter().zip(&self.mean_rates) {
-            for &resource in &flow.route {
-                load[resource as usize] += rate * self.fabric.cycles_per_flit(resource) as f64;
-            }
-        }
-        let fullest = load.into_iter().fold(0.0, f64::max);
-        (self.flows, fullest)
+        Unrouted { flows: self.flows, requests: self.requests, mean_rates: self.mean_rates }
     }
 
     fn pcu_site(&self, pcu: PcuId) -> Coordinate {
@@ -159,7 +145,7 @@ impl<'a> FlowBuilder<'a> {
                         }
                         Mapping::Simd(m) => {
                             for (i, j) in pairs(pm, m.pn) {
-                                self.feed_simd(stage, index, (i, j), m.pn, m.chain, operand);
+                                self.feed_simd(stage, index, (i, j), m.chain, operand);
                             }
                         }
                     }
@@ -203,21 +189,19 @@ impl<'a> FlowBuilder<'a> {
     }
 
     /// The streams of one SIMD PCU: from the parts of its row slice that hold its columns, then along its chain.
-    fn feed_simd(&mut self, stage: usize, buffer: usize, (i, j): (u64, u64), pn: u64, chain: u64, operand: u32) {
+    fn feed_simd(&mut self, stage: usize, buffer: usize, (i, j): (u64, u64), chain: u64, operand: u32) {
         let s = &self.stages[stage];
         let piece = self.buffers[buffer].piece(0, i);
         let kind = FlowKind::Feed { stage, bundle: 0 };
-        let parts = piece.parts.len() as u64;
-        let (first, last) = (j * parts / pn, ((j + 1) * parts).div_ceil(pn).max(j * parts / pn + 1));
         let head = s.pcu(0, i, j * chain);
         let sink = [(self.fabric.pcu_in(head, operand), self.pcu_site(head))];
-        for p in first..last {
+        for (p, part) in piece.parts.iter().enumerate() {
+            let Some(share) = self.columns_in_common(stage, piece, p, j) else { continue };
             // Neighbours take turns on the part's read ports.
-            let part = &piece.parts[p as usize];
             let read_port = (part.read_port + j) % self.chip.pmu.read_ports;
             let source = self.read_end(&Part { read_port, ..*part });
-            let flow = self.add(kind, Amount::Activations, (1, last - first), source, &sink);
-            flow.reads = Some(FlowEnd { buffer, slice: i, part: p as usize });
+            let flow = self.add(kind, Amount::Activations, share, source, &sink);
+            flow.reads = Some(FlowEnd { buffer, slice: i, part: p });
         }
         if operand > 0 {
             return;
@@ -228,6 +212,18 @@ impl<'a> FlowBuilder<'a> {
             let sink = [(self.fabric.pcu_in(to, 0), self.pcu_site(to))];
             self.add(kind, Amount::Activations, (1, 1), source, &sink);
         }
+    }
+
+    /// The share of the columns of a SIMD column slice that a part holds; `None` without any, in full chunks and in the
+    /// short last one.
+    fn columns_in_common(&self, stage: usize, piece: &Piece, part: usize, slice: u64) -> Option<(u64, u64)> {
+        [0, self.nest.chunks() - 1].into_iter().find_map(|chunk| {
+            let work = &self.work[stage];
+            let wanted = work.slice_columns(chunk, slice);
+            let held = piece.span(part, work.width(chunk));
+            let common = wanted.end.min(held.end).saturating_sub(wanted.start.max(held.start));
+            (common > 0).then(|| (common, wanted.end - wanted.start))
+        })
     }
 
     fn partial(&mut self, stage: usize, bundle: u64, pcu: PcuId, (buffer, slice): (usize, u64)) {
@@ -263,19 +259,29 @@ impl<'a> FlowBuilder<'a> {
             for (b, (i, q)) in pairs(bundles, pm * wide).map(|(b, r)| (b, (r / wide, r % wide))) {
                 let pcu = s.pcu(b, i, q * chain + chain - 1);
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
-                let (first, last) = (i * slices / pm, ((i + 1) * slices).div_ceil(pm));
-                for slice in first..last {
-                    self.fill_piece(
-                        FlowKind::Emit { stage, bundle: b },
-                        Amount::ResultBytes,
-                        (1, last - first),
-                        source,
-                        None,
-                        (index, slice),
-                    );
+                for slice in 0..slices {
+                    let Some(share) = self.rows_in_common(stage, i, buffer.spec.role, slice) else { continue };
+                    let kind = FlowKind::Emit { stage, bundle: b };
+                    self.fill_piece(kind, Amount::ResultBytes, share, source, None, (index, slice));
                 }
             }
         }
+    }
+
+    /// The share of the rows of a stage's row slice that go to a slice of a buffer; `None` without any, in full tokens
+    /// and in the short last one, whose rows are dealt anew.
+    fn rows_in_common(&self, stage: usize, i: u64, role: BufferRole, slice: u64) -> Option<(u64, u64)> {
+        let taker = match role {
+            BufferRole::Operand { stage, .. } | BufferRole::Home { stage, .. } => stage,
+            _ => stage,
+        };
+        let last = self.nest.rows_of(self.nest.tokens() - 1);
+        [self.nest.token_rows, last].into_iter().find_map(|rows| {
+            let made = self.work[stage].slice_rows(rows, i);
+            let taken = self.work[taker].slice_rows(rows, slice);
+            let common = made.end.min(taken.end).saturating_sub(made.start.max(taken.start));
+            (common > 0).then(|| (common, made.end - made.start))
+        })
     }
 
     fn has_home(&self, operand: usize) -> bool {
@@ -401,6 +407,37 @@ impl<'a> FlowBuilder<'a> {
             BufferRole::Store { tensor, .. } => wanted.writes && tensor == wanted.tensor,
             BufferRole::Partial { .. } => false,
         }
+    }
+}
+
+/// Flows with their ports, but without links.
+pub struct Unrouted {
+    /// The flows; each route holds the source port and then the sinks'.
+    pub flows: Vec<Flow>,
+    /// Where each begins and ends, and what it moves a cycle at its busiest.
+    pub requests: Vec<Request>,
+    /// Flits a cycle of each, over the whole section.
+    mean_rates: Vec<f64>,
+}
+
+impl Unrouted {
+    /// The flows over the links of `trees`, and the fullest link's or port's share of the time in which the busiest
+    /// stage works.
+    pub fn with_trees(mut self, chip: &Chip, fabric: &Fabric, trees: Vec<Tree>) -> (Vec<Flow>, f64) {
+        for (flow, tree) in self.flows.iter_mut().zip(trees) {
+            flow.links = tree.links.len() as u64;
+            // The unit's own switch is a hop too.
+            flow.hop_cycles = tree.hop_cycles + chip.network.hop_cycles;
+            flow.route.extend(tree.links);
+        }
+        let mut load = vec![0.0; fabric.count()];
+        for (flow, rate) in self.flows.iter().zip(&self.mean_rates) {
+            for &resource in &flow.route {
+                load[resource as usize] += rate * fabric.cycles_per_flit(resource) as f64;
+            }
+        }
+        let fullest = load.into_iter().fold(0.0, f64::max);
+        (self.flows, fullest)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which memory tier holds each tensor.
 
 use crate::arch::{Chip, TierId};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Origin};
 use crate::index::Id;
-use crate::units::MIB;
+use crate::units::ByteSize;
 use crate::workload::Workload;
 
 /// The first tier of the chip's list that still has room for each tensor, in the order of the tensors.
@@ -21,15 +21,21 @@ pub fn home_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagn
             })
             .ok_or_else(|| {
                 let most = free.iter().copied().max().unwrap_or(0);
-                Diagnostic::new(format!(
-                    "tensor `{}` needs {:.1} MiB off chip, the roomiest tier of {} has {:.1} MiB left: short by {:.1} MiB",
+                let diagnostic = Diagnostic::new(format!(
+                    "tensor `{}` needs {} off chip, the roomiest tier of {} has {} left: short by {}",
                     tensor.name,
-                    bytes as f64 / MIB as f64,
+                    ByteSize(bytes),
                     chip.name,
-                    most as f64 / MIB as f64,
-                    (bytes - most) as f64 / MIB as f64,
+                    ByteSize(most),
+                    ByteSize(bytes - most),
                 ))
-                .with_help("make the dimensions smaller, or raise `capacity_bytes` of a memory tier")
+                .with_help("make the dimensions smaller, or raise `capacity_bytes` of a memory tier");
+                match &tensor.declared {
+                    Some(origin) => {
+                        diagnostic.with_origin(Origin { label: "fits no memory tier".to_owned(), ..origin.clone() })
+                    }
+                    None => diagnostic,
+                }
             })
         })
         .collect()

@@ -57,6 +57,10 @@ impl Override {
                 value.decor_mut().clear();
                 value.to_string()
             }
+            Err(_) if is_whole_number(text) => {
+                let title = "the value of a `--set` argument is too large: whole numbers go up to 9223372036854775807";
+                return fail(equals + 1..argument.len(), title, "too large for a whole number");
+            }
             Err(_) if is_bare_word(text) => toml_edit::Value::from(text).to_string(),
             Err(error) => {
                 let title = format!("the value of a `--set` argument cannot be read: {}", error.message());
@@ -129,6 +133,12 @@ fn equals_outside_quotes(argument: &str) -> Option<usize> {
     None
 }
 
+/// More digits, perhaps with a sign, than TOML takes for a whole number: never meant as a word.
+fn is_whole_number(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    digits.len() > 18 && digits.chars().all(|c| c.is_ascii_digit() || c == '_')
+}
+
 fn is_bare_word(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'[]{},=#".contains(c))
 }
@@ -144,6 +154,12 @@ mod tests {
 
     fn refused(argument: &str) -> String {
         Override::parse(argument).expect_err("is refused").render(false)
+    }
+
+    #[test]
+    fn a_number_beyond_toml_is_not_a_word() {
+        let text = refused("workload.dims.tokens=9223372036854775808");
+        assert!(text.contains("too large") && text.contains("9223372036854775807"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 
 use crate::arch::{
-    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, UnitKind,
+    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier,
+    UnitKind,
 };
 use crate::index::IndexVec;
 use crate::sim::{
@@ -69,6 +70,8 @@ pub(crate) fn sn10() -> Chip {
             network_pj_per_bit_hop: 0.05,
             static_w: 60.0,
         },
+        vendor: None,
+        quality: Quality::Ideal,
     }
 }
 
@@ -92,7 +95,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
     let mut tensor = |name: &str, rows, columns, role| {
         let sparse = density.filter(|_| role == TensorRole::Weight);
         let mask = sparse.map(|density| Arc::new(BlockMask::random(rows, columns, (16, 16), density, 1)));
-        tensors.push(Tensor { name: name.into(), rows, columns, dtype: Dtype::Bf16, role, mask })
+        tensors.push(Tensor { name: name.into(), rows, columns, dtype: Dtype::Bf16, role, mask, declared: None })
     };
     let x = tensor("x", 2048, 5120, TensorRole::Input);
     let w_up = tensor("w_up", 5120, 20480, TensorRole::Weight);
@@ -119,6 +122,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
         .into_iter()
         .collect(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 
@@ -130,6 +134,7 @@ pub(crate) fn empty_workload() -> Workload {
         tensors: IndexVec::new(),
         operators: IndexVec::new(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 

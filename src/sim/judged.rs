@@ -8,8 +8,8 @@ use crate::index::Id;
 use crate::workload::Workload;
 
 use super::closed::bound_section;
-use super::network::Network;
 use super::run::{SectionRun, Stopped, StreamBytes};
+use super::usage::Usage;
 
 /// Times over its estimate that a run may last before it is stopped.
 const MOST_TIMES_ESTIMATE: u64 = 16;
@@ -22,20 +22,16 @@ pub fn cycle_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let most = section.estimated_cycles.saturating_mul(MOST_TIMES_ESTIMATE).max(LEAST_LIMIT);
     let run = cycle::run_section(chip, workload, fabric, section, most)?;
     let closed = bound_section(chip, workload, fabric, section)?;
-    let mut network = Network::new(chip, fabric, &section.flows, &[]);
-    for (flow, &flits) in run.flits.iter().enumerate() {
-        network.count(flow, flits);
-    }
     let busy = |(tier, &bytes): (usize, &u64)| chip.tier_rate(TierId::from_index(tier)).cycles_for(bytes);
     Some(SectionRun {
         stopped: run.ended.map(|ended| match ended {
             Ended::Deadlock(lines) => Stopped::Deadlock(lines),
-            Ended::Limit => Stopped::Limit,
+            Ended::Limit => Stopped::Cycles,
         }),
         cycles: run.cycles,
         streams: run.streams.iter().map(|&(payload, waste)| StreamBytes { payload, waste }).collect(),
         tier_busy_cycles: run.tier_bytes.iter().enumerate().map(busy).collect(),
-        usage: network.usage(),
+        usage: Usage::new(fabric, &section.flows, &run.flits),
         ..closed
     })
 }
@@ -44,8 +40,9 @@ pub fn cycle_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
 ///
 /// # Errors
 /// A diagnostic with its size, the limit, and what to change.
-pub fn check_size(chip: &Chip, configuration: &Configuration) -> Result<(), Diagnostic> {
-    let cycles_of = |section: &Section| section.estimated_cycles.saturating_sub(chip.launch_cycles());
+pub fn check_size(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Diagnostic> {
+    let launch = |section: &Section| section.chip(chip, workload).launch_cycles();
+    let cycles_of = |section: &Section| section.estimated_cycles.saturating_sub(launch(section));
     let size_of = |section: &Section| cycles_of(section).saturating_mul(cycle::units(section));
     let total = configuration.sections.iter().map(size_of).fold(0, u64::saturating_add);
     let Some(section) = configuration.sections.iter().max_by_key(|section| size_of(section)) else { return Ok(()) };

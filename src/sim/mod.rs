@@ -6,7 +6,9 @@
 mod account;
 mod actors;
 mod buffer;
+mod clock;
 mod closed;
+mod contention;
 mod deadlock;
 mod event;
 mod judged;
@@ -16,8 +18,11 @@ mod network;
 mod outcome;
 mod peaks;
 mod run;
+mod state;
+mod steady;
 mod time;
 mod transfer;
+mod usage;
 
 pub use event::MOST_EVENTS;
 pub use judged::check_size;
@@ -29,11 +34,13 @@ pub use outcome::{
 pub use crate::mode::Mode;
 
 use crate::arch::Chip;
-use crate::compile::{Configuration, Fabric, Section, compile_modes};
+use crate::compile::{Compiled, Configuration, Fabric, Section, Verdict, compile_modes};
 use crate::diagnostics::Diagnostic;
 use crate::workload::Workload;
 
-use run::Stopped;
+pub use run::SectionRun;
+
+use run::{Limits, Stopped};
 
 /// Events after which [`measure`] gives up.
 const MOST_MEASURED_EVENTS: u64 = 4_000_000;
@@ -42,41 +49,89 @@ const MOST_MEASURED_EVENTS: u64 = 4_000_000;
 ///
 /// # Errors
 /// As there.
-pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Configuration>, Diagnostic> {
+pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Measured>, Diagnostic> {
     let fabric = Fabric::new(chip);
-    compile_modes(chip, workload, modes, Some(&|section| measure(chip, workload, &fabric, section)))
+    compile_modes(chip, workload, modes, Some(&|section, most| measure(chip, workload, &fabric, section, most)))
 }
 
-/// Cycles of one section, launch included; `None` if it takes too many events to tell. A section that cannot go on
-/// takes for ever.
-fn measure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<u64> {
-    let run = event::Engine::new(chip, workload, fabric, section)?.run(MOST_MEASURED_EVENTS);
+/// A configuration with the event engine's runs of its sections.
+pub type Measured = Compiled<SectionRun>;
+
+/// Runs one section, until it takes more than `most_cycles`, launch included.
+fn measure(
+    chip: &Chip,
+    workload: &Workload,
+    fabric: &Fabric,
+    section: &Section,
+    most_cycles: u64,
+) -> Verdict<SectionRun> {
+    let chip = &*section.chip(chip, workload);
+    let launch = chip.launch_cycles();
+    let limits = Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch), skip: true };
+    let Some(run) = event::run(chip, workload, fabric, section, limits) else { return Verdict::Unknown };
     match run.stopped {
-        None => Some(run.cycles + chip.launch_cycles()),
-        Some(Stopped::Deadlock(_)) => Some(u64::MAX),
-        Some(Stopped::Limit) => None,
+        None => Verdict::Takes(run.cycles + launch, run),
+        Some(Stopped::Deadlock(_) | Stopped::Cycles) => Verdict::TooLong,
+        Some(Stopped::Events) => Verdict::Unknown,
     }
 }
 
 /// Runs a configuration of `workload` on `chip`, section by section.
 pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
+    simulate_sections(chip, workload, configuration, fidelity, &[], true)
+}
+
+/// As [`simulate`], event by event, though all repeats: the same outcome, later.
+pub fn simulate_unskipped(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+) -> Outcome {
+    simulate_sections(chip, workload, configuration, fidelity, &[], false)
+}
+
+/// As [`simulate`], without repeating the runs that are at hand already.
+pub fn simulate_measured(chip: &Chip, workload: &Workload, measured: &Measured, fidelity: Fidelity) -> Outcome {
+    let runs = if fidelity == Fidelity::Event { &measured.runs[..] } else { &[] };
+    simulate_sections(chip, workload, &measured.configuration, fidelity, runs, true)
+}
+
+/// Runs one section with the event engine: raw counts. `None` if its operators are no pipeline of `workload`.
+pub fn run_section(chip: &Chip, workload: &Workload, section: &Section, skip: bool) -> Option<SectionRun> {
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+    event::run(chip, workload, &Fabric::new(chip), section, limits)
+}
+
+/// `known`: runs of the event engine, as far as there are any, section by section.
+fn simulate_sections(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+    known: &[Option<SectionRun>],
+    skip: bool,
+) -> Outcome {
     let fabric = Fabric::new(chip);
     let mut sections = Vec::with_capacity(configuration.sections.len());
     let mut stop = StopReason::Drained;
-    for section in &configuration.sections {
-        let run = match fidelity {
-            Fidelity::Bound => closed::bound_section(chip, workload, &fabric, section),
-            Fidelity::Event => {
-                event::Engine::new(chip, workload, &fabric, section).map(|engine| engine.run(MOST_EVENTS))
+    for (index, section) in configuration.sections.iter().enumerate() {
+        let chip = &*section.chip(chip, workload);
+        let run = match (known.get(index), fidelity) {
+            (Some(Some(run)), _) => Some(run.clone()),
+            (_, Fidelity::Bound) => closed::bound_section(chip, workload, &fabric, section),
+            (_, Fidelity::Event) => {
+                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+                event::run(chip, workload, &fabric, section, limits)
             }
-            Fidelity::Cycle => judged::cycle_section(chip, workload, &fabric, section),
+            (_, Fidelity::Cycle) => judged::cycle_section(chip, workload, &fabric, section),
         };
         let Some(run) = run else { continue };
         sections.push(account::section_outcome(chip, workload, section, &run));
         match run.stopped {
             None => continue,
             Some(Stopped::Deadlock(lines)) => stop = StopReason::Deadlock(lines),
-            Some(Stopped::Limit) => {
+            Some(Stopped::Events | Stopped::Cycles) => {
                 let (after, instead) = match fidelity {
                     Fidelity::Cycle => (String::new(), "event"),
                     _ => (format!(" after {MOST_EVENTS} events"), "bound"),

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
+use super::sections::PinnedSection;
 use crate::diagnostics::Origin;
 use crate::id_type;
 use crate::index::IndexVec;
@@ -50,6 +51,8 @@ pub struct Tensor {
     pub role: TensorRole,
     /// Which blocks of a sparse weight are stored; `None` for dense.
     pub mask: Option<Arc<BlockMask>>,
+    /// Where it is declared, for errors about it.
+    pub declared: Option<Origin>,
 }
 
 impl Tensor {
@@ -63,10 +66,10 @@ impl Tensor {
         self.mask.as_ref().map_or(self.rows * self.columns, |mask| mask.stored_elements())
     }
 
-    /// Bytes of the stored values and of the metadata that finds them.
+    /// Bytes of the stored values and of the metadata that finds them, in the format of the mask.
     pub fn stored_bytes(&self) -> u64 {
-        let metadata = self.mask.as_ref().map_or(0, |mask| mask.metadata_bytes());
-        self.stored_elements() * self.dtype.bytes() + metadata
+        let element_bytes = self.dtype.bytes();
+        self.mask.as_ref().map_or(self.rows * self.columns * element_bytes, |mask| mask.stored_bytes(element_bytes))
     }
 }
 
@@ -178,6 +181,8 @@ pub struct Workload {
     pub operators: IndexVec<OperatorId, Operator>,
     /// Operators as nodes, tensors that pass from one to another as edges.
     pub graph: DiGraph<OperatorId, TensorId>,
+    /// The partition of a fused run, in the order its sections run; empty if the compiler may choose.
+    pub sections: Vec<PinnedSection>,
 }
 
 impl Workload {

@@ -7,6 +7,8 @@ mod graph;
 mod infer;
 mod link;
 mod masks;
+mod sections;
+mod sparsity;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,7 @@ use std::path::Path;
 use petgraph::graph::DiGraph;
 
 pub use graph::{Operator, OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
+pub use sections::{PinnedSection, pin};
 
 use crate::diagnostics::Diagnostic;
 use crate::index::{Id, IndexVec};
@@ -45,14 +48,29 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
     let shapes = infer::shapes(source, &linked, &order, &drafts)?;
     infer::totals(source, &linked, &drafts, &shapes)?;
 
+    if let Some(spec) = &spec.sparsity {
+        let distribution = sparsity::distribution(source, spec)?;
+        let kinds: Vec<OperatorKind> = linked.iter().map(|operator| operator.kind).collect();
+        let mut second_inputs = vec![true; drafts.len()];
+        linked.iter().filter_map(|operator| operator.inputs.first()).for_each(|&first| second_inputs[first] = false);
+        masks::distribute(source, &distribution, &mut drafts, &shapes, &kinds, &second_inputs)?;
+    }
     let mut masks = MaskMaker::new(source, seed);
     let mut tensors = IndexVec::new();
     for ((draft, &role), &(rows, columns)) in drafts.values().zip(&roles).zip(&shapes) {
         let mask = match &draft.sparsity {
-            Some(sparsity) => Some(masks.mask(&draft.name, (rows, columns), sparsity)?),
+            Some(sparsity) => Some(masks.mask(&draft.name, (rows, columns), draft.dtype.bytes(), sparsity)?),
             None => None,
         };
-        tensors.push(Tensor { name: draft.name.clone(), rows, columns, dtype: draft.dtype, role, mask });
+        tensors.push(Tensor {
+            name: draft.name.clone(),
+            rows,
+            columns,
+            dtype: draft.dtype,
+            role,
+            mask,
+            declared: Some(source.place(draft.span.clone())),
+        });
     }
     let operators: IndexVec<OperatorId, Operator> = order
         .iter()
@@ -65,7 +83,9 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
         })
         .collect();
     let graph = graph_of(&operators, tensors.len());
-    Ok(Workload { name, dims, tensors, operators, graph })
+    let mut workload = Workload { name, dims, tensors, operators, graph, sections: Vec::new() };
+    workload.sections = sections::sections(source, &workload, &spec.sections)?;
+    Ok(workload)
 }
 
 /// Operators as nodes, in order, and an edge for every tensor from its producer to each of its consumers.

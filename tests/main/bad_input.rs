@@ -161,7 +161,7 @@ fn unknown_operators_and_patterns_are_shown_with_the_known_ones() {
 
 #[test]
 fn an_operator_that_fits_in_no_way_says_by_how_much() {
-    let words = ["operator `up`", "needs", "SN10 has 0.01 MiB", "short by", "graph.toml:", "help: make", "or raise"];
+    let words = ["operator `up`", "needs", "SN10 has 10.00 KiB", "short by", "graph.toml:", "help: make", "or raise"];
     refused("chip.toml", "capacity_bytes = 524288", "capacity_bytes = 16", &words);
     let words = ["operator `gelu`", "needs 7 PCUs", "has 4", "help:"];
     Place::new()
@@ -171,6 +171,7 @@ fn an_operator_that_fits_in_no_way_says_by_how_much() {
         .refuses(&[], &words);
     let words = ["needs", "off chip", "short by", "help: make", "`capacity_bytes`"];
     refused("chip.toml", "capacity_bytes = 1649267441664", "capacity_bytes = 4096", &words);
+    refused("chip.toml", "capacity_bytes = 1649267441664", "capacity_bytes = 4096", &["graph.toml:", "4.00 KiB left"]);
     refused("graph.toml", "dtype = \"bf16\"", "dtype = \"int8\"", &["int8", "bf16", "`pcu.lanes`"]);
 }
 

@@ -46,7 +46,8 @@ fn figures(chip: &Chip, workload: &Workload, judged: bool) -> Result<Value, Stri
     let configurations =
         compile_measured(chip, workload, &[Mode::Kbk, Mode::Fused]).map_err(|error| error.render(false))?;
     let run = |fidelity| {
-        let outcomes: Vec<_> = configurations.iter().map(|c| simulate(chip, workload, c, fidelity)).collect();
+        let outcomes: Vec<_> =
+            configurations.iter().map(|c| simulate(chip, workload, &c.configuration, fidelity)).collect();
         serde_json::to_value(Document::new(chip, workload, &outcomes)).expect("JSON")
     };
     let (event, bound) = (run(Fidelity::Event), run(Fidelity::Bound));

@@ -8,7 +8,7 @@ use rdusim::arch::{self, Chip};
 use rdusim::bound::bound_cycles;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate};
+use rdusim::sim::{Fidelity, Measured, Outcome, StopReason, compile_measured, simulate_measured};
 use rdusim::workload::{self, Workload};
 
 const CHIPS: [&str; 4] = ["sn10", "sn30", "sn40l", "plasticine"];
@@ -31,7 +31,9 @@ fn workload(name: &str, sets: &[&str]) -> Workload {
 /// Both modes, each at both fidelities: `[mode][fidelity]`.
 fn runs(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Vec<[Outcome; 2]> {
     let configurations = compile_measured(chip, workload, modes).expect("a pair that fits");
-    let run = |c| [Fidelity::Bound, Fidelity::Event].map(|fidelity| simulate(chip, workload, c, fidelity));
+    let run = |c: &Measured| {
+        [Fidelity::Bound, Fidelity::Event].map(|fidelity| simulate_measured(chip, workload, c, fidelity))
+    };
     configurations.iter().map(run).collect()
 }
 

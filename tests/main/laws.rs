@@ -12,7 +12,7 @@ use rdusim::arch::Chip;
 use rdusim::bound::bound_cycles;
 use rdusim::mode::Mode;
 use rdusim::report::Document;
-use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate};
+use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate, simulate_measured};
 use rdusim::workload::{OperatorKind, TensorRole, Workload};
 
 use crate::random::{ChipValues, GraphValues, chips, graphs};
@@ -27,7 +27,7 @@ const FUSED_SLACK: f64 = 1.10;
 const ENOUGH_AGS: u64 = 4;
 
 /// Runs a law on random chips and graphs: always the same ones, or new ones if `PROPTEST_CASES` says how many.
-fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
+pub fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
     let mut config = Config { source_file: Some(file!()), ..Config::default() };
     let mut runner = if std::env::var_os("PROPTEST_CASES").is_some() {
         TestRunner::new(config)
@@ -43,7 +43,7 @@ fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestC
 /// Both modes at a fidelity; `None` if the compiler refuses the pair.
 fn outcomes(chip: &Chip, workload: &Workload, fidelity: Fidelity) -> Option<Vec<Outcome>> {
     let configurations = compile_measured(chip, workload, &MODES).ok()?;
-    Some(configurations.iter().map(|c| simulate(chip, workload, c, fidelity)).collect())
+    Some(configurations.iter().map(|c| simulate_measured(chip, workload, c, fidelity)).collect())
 }
 
 /// Bytes that a list of operators must move off chip if they share a section.
@@ -133,9 +133,12 @@ fn bounds_traffic_and_energy_agree_and_every_run_drains() {
             }
         };
         let mut cycles = Vec::new();
-        for configuration in &configurations {
-            let [bound, event] =
-                [Fidelity::Bound, Fidelity::Event].map(|fidelity| simulate(&chip, &workload, configuration, fidelity));
+        for measured in &configurations {
+            let run = |fidelity| simulate(&chip, &workload, &measured.configuration, fidelity);
+            let [bound, event] = [Fidelity::Bound, Fidelity::Event].map(run);
+            // The run by which a section was chosen is the run that is reported.
+            let reported = simulate_measured(&chip, &workload, measured, Fidelity::Event);
+            prop_assert_eq!(format!("{event:?}"), format!("{reported:?}"));
             check_run(&chip, &workload, &bound, &event)?;
             cycles.push(event.cycles as f64);
         }
