@@ -453,6 +453,8 @@ pub(super) enum Fidelity {
     Bound,
     /// Discrete events on tokens and units
     Event,
+    /// Every unit, link and FIFO cycle by cycle, for small inputs
+    Cycle,
 }
 
 impl From<Fidelity> for sim::Fidelity {
@@ -460,6 +462,7 @@ impl From<Fidelity> for sim::Fidelity {
         match fidelity {
             Fidelity::Bound => Self::Bound,
             Fidelity::Event => Self::Event,
+            Fidelity::Cycle => Self::Cycle,
         }
     }
 }
