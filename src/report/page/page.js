@@ -15,7 +15,7 @@ function shape(name, attributes = {}, ...children) {
 }
 function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(key, value);
-  for (const child of children.flat()) node.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  for (const child of children.flat(Infinity)) node.append(child instanceof Node ? child : document.createTextNode(String(child)));
   return node;
 }
 
@@ -258,10 +258,10 @@ function timeline() {
         start = end;
       }
     });
-    for (let i = 0; i <= 4; i++) {
-      const c = from + (to - from) * i / 4;
-      svg.append(shape('text', { x: Math.min(x(c), W - 10), y: H - 10, 'text-anchor': i === 0 ? 'start' : i === 4 ? 'end' : 'middle', class: 'faint' },
-        `${whole(c)}${i === 4 ? ' cycles' : ''}`));
+    for (let i = 0; i <= 2; i++) {
+      const c = from + (to - from) * i / 2;
+      svg.append(shape('text', { x: Math.min(x(c), W - 10), y: H - 10, 'text-anchor': ['start', 'middle', 'end'][i], class: 'faint' },
+        `${whole(c)}${i === 2 ? ' cycles' : ''}`));
     }
     svg.setAttribute('data-from', Math.round(from));
     svg.setAttribute('data-to', Math.round(to));
