@@ -8,6 +8,7 @@ mod compare;
 mod execute;
 mod failure;
 mod map;
+mod model;
 mod output;
 mod progress;
 
@@ -41,6 +42,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Compare(args) => compare::compare(&args),
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
+        Command::Model(args) => model::model(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -60,12 +60,13 @@ pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) ->
                 Stream { tensor, cadence: buffer.cadence, writes: false, weight: false, tensor_bytes, passes }
             }
             BufferRole::Weight { tensor, .. } => {
-                let passes = if buffer.cadence == Cadence::BlockChunk { nest.blocks() } else { 1 };
+                let own = matches!(buffer.role, BufferRole::Weight { stage, .. } if graph.form(stage).is_some());
+                let passes = if buffer.cadence == Cadence::BlockChunk && !own { nest.blocks() } else { 1 };
                 let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, cadence: buffer.cadence, writes: false, weight: true, tensor_bytes, passes }
             }
             BufferRole::Store { tensor, .. } => {
-                let tensor_bytes = workload.tensors[tensor].dense_bytes();
+                let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, cadence: buffer.cadence, writes: true, weight: false, tensor_bytes, passes: 1 }
             }
             BufferRole::Partial { .. } => continue,
@@ -122,7 +123,7 @@ fn crowding(chip: &Chip, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidat
         };
         let bundles = (m.pn / m.share) as f64;
         let activations =
-            bundles * m.pm as f64 * candidate.extents.activation_rate * (2.0 * m.share as f64 + distance(false));
+            bundles * m.pm as f64 * candidate.extents.activation_rate * (2.0 * m.share as f64 + m.streams as f64 * distance(false));
         let weights = m.pn as f64 * candidate.extents.weight_rate * (2.0 * m.pm as f64 + distance(true));
         let links = (m.pm * m.pn) as f64 * links_per_pcu;
         let rewritten =

@@ -122,8 +122,17 @@ impl<R: Send> Planned<'_, R> {
         }
     }
 
+    /// Times it runs.
+    fn repeat(&self) -> u64 {
+        self.graph.workload.operators[self.graph.operators[0]].repeat
+    }
+
     /// What partitions are compared by: cycles, and the price of the bytes moved.
     fn score(&self) -> u64 {
+        self.score_once().saturating_mul(self.repeat())
+    }
+
+    fn score_once(&self) -> u64 {
         let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
         match (&self.routed, self.plans.first()) {
             (Some(routed), _) => routed.cycles.saturating_add(price(&self.plans[routed.plan])),
@@ -228,7 +237,10 @@ impl<'a, R: Send> Spans<'a, R> {
 
     /// Cycles of routed runs.
     fn cycles(&self, runs: &[usize]) -> u64 {
-        let of_run = |&run: &usize| self.planned[run].as_ref()?.routed.as_ref().map(|routed| routed.cycles);
+        let of_run = |&run: &usize| {
+            let planned = self.planned[run].as_ref()?;
+            planned.routed.as_ref().map(|routed| routed.cycles.saturating_mul(planned.repeat()))
+        };
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 

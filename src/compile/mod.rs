@@ -13,6 +13,7 @@ mod estimate;
 mod fabric;
 mod flows;
 mod fuse;
+mod heads;
 mod mapping;
 mod nest;
 mod notes;
@@ -23,6 +24,7 @@ mod section_graph;
 mod tiers;
 mod work;
 
+pub use allocate::simd_stages;
 pub use buffers::{BufferRole, BufferSpec};
 pub use configuration::{
     Amount, Buffer, Configuration, Flow, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,

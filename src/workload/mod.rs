@@ -3,11 +3,15 @@
 //! `docs/workload-format.md` describes the file.
 
 mod declare;
+mod form;
 mod graph;
 mod infer;
+mod kind;
 mod link;
 mod masks;
+mod resolve;
 mod spec;
+mod train;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +19,9 @@ use std::path::Path;
 
 use petgraph::graph::DiGraph;
 
-pub use graph::{Operator, OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
+pub use form::{CausalAxis, GemmForm, GemmOptions};
+pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Workload};
+pub use kind::{OperatorKind, Phase};
 
 use crate::diagnostics::Diagnostic;
 use crate::index::{Id, IndexVec};
@@ -39,7 +45,8 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
     let name = source.name("name", &spec.name)?;
     let dims = declare::dims(source, &spec)?;
     let mut drafts = declare::tensors(source, &spec, &dims)?;
-    let linked = link::link(source, &spec, &mut drafts)?;
+    let blocks = link::blocks(source, &spec, &dims)?;
+    let linked = link::link(source, &spec, &dims, &blocks, &mut drafts)?;
     let order = link::order(source, &linked, &drafts)?;
     let roles = infer::roles(source, &linked, &drafts)?;
     let shapes = infer::shapes(source, &linked, &order, &drafts)?;
@@ -60,18 +67,19 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
             role,
             mask,
             declared: Some(source.place(draft.span.clone())),
+            view: None,
+            repeat: 1,
         });
     }
-    let operators: IndexVec<OperatorId, Operator> = order
-        .iter()
-        .map(|&index| Operator {
-            name: linked[index].name.clone(),
-            kind: linked[index].kind,
-            inputs: linked[index].inputs.iter().map(|&input| TensorId::from_index(input)).collect(),
-            output: TensorId::from_index(linked[index].output),
-            declared: Some(source.place(linked[index].spec.name.span())),
-        })
-        .collect();
+    let mut graph = resolve::Builder::new(tensors);
+    for &index in &order {
+        let repeat = linked[index].block.map_or(1, |block| blocks[block].repeat);
+        graph.add(&linked[index], repeat, source.place(linked[index].spec.name.span()));
+    }
+    if let Some(spec) = &spec.training {
+        train::derive(&mut graph, &train::options(source, spec)?)?;
+    }
+    let (tensors, operators) = graph.finish();
     let graph = graph_of(&operators, tensors.len());
     Ok(Workload { name, dims, tensors, operators, graph })
 }
