@@ -159,6 +159,7 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
     let tensor = &graph.workload.tensors[stream.tensor];
     let row_bytes = tensor.columns * tensor.dtype.bytes();
     let run = match nest.chunking {
+        _ if tensor.view.is_some_and(|view| view.transposed) && !stream.weight => nest.token_rows * tensor.dtype.bytes(),
         _ if stream.weight => payload.div_ceil(nest.count(stream.cadence)),
         Some(cut) if graph.column_axis(stream.tensor) == Some(cut.axis) && cut.width < tensor.columns => {
             cut.width * tensor.dtype.bytes()
