@@ -1,5 +1,6 @@
 //! `bound_cycles`: what no mapping of a graph on a chip can beat.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
@@ -7,7 +8,7 @@ use crate::compile::home_tiers;
 use crate::index::Id;
 use crate::mode::Mode;
 use crate::units::{Dtype, Rate};
-use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
 
 /// The least cycles a mode can take on a chip, whatever the mapping (DESIGN §4): over the mode's minimal sections,
 /// launch + max(stored MACs / peak, compulsory bytes / each tier's bandwidth, compulsory bytes / address generators).
@@ -22,12 +23,24 @@ pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
     match mode {
         Mode::Kbk => {
             let of = |&op: &OperatorId| {
-                section_bound(chip, workload, &homes, &[op], 1).saturating_mul(workload.operators[op].repeat)
+                let once = section_bound(&of_operator(chip, workload, op), workload, &homes, &[op], 1);
+                once.saturating_mul(workload.operators[op].repeat)
             };
             all.iter().map(of).fold(0, u64::saturating_add)
         }
-        Mode::Fused => section_bound(chip, workload, &homes, &all, u64::MAX),
+        Mode::Fused => {
+            // A section of a part of the graph may move a tensor that the whole graph keeps on chip.
+            let largest = workload.tensors.iter().map(Tensor::stored_bytes).max().unwrap_or(0);
+            section_bound(&chip.in_section(largest), workload, &homes, &all, u64::MAX)
+        }
     }
+}
+
+/// The chip as a section of one operator finds it.
+fn of_operator<'c>(chip: &'c Chip, workload: &Workload, op: OperatorId) -> Cow<'c, Chip> {
+    let operator = &workload.operators[op];
+    let moved = operator.inputs.iter().chain([&operator.output]).map(|&t| workload.tensors[t].stored_bytes());
+    chip.in_section(moved.max().unwrap_or(0))
 }
 
 /// Bound of one section in which an operator, and a tensor that enters or leaves, counts `most_repeat` times at most.

@@ -6,8 +6,12 @@ use toml::Spanned;
 
 use super::grid::grid;
 use super::limits;
-use super::spec::{ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, TierSpec};
-use super::{Chip, Energy, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, TierId};
+use super::spec::{
+    ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, TierSpec, VendorSpec,
+};
+use super::{
+    Chip, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier, TierId, Vendor,
+};
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::input::{Real, Source, Table};
@@ -33,6 +37,8 @@ pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic>
         memory: memory(source, &spec.memory)?,
         launch: launch(source, &spec.launch)?,
         energy: energy(source, &spec.energy, &spec.pcu)?,
+        vendor: spec.vendor.as_ref().map(|vendor_spec| vendor(source, vendor_spec)).transpose()?,
+        quality: Quality::Ideal,
     })
 }
 
@@ -199,6 +205,43 @@ fn energy(source: &Source, spec: &EnergySpec, pcu: &PcuSpec) -> Result<Energy, D
         network_pj_per_bit_hop: real("network_pj_per_bit_hop", &spec.network_pj_per_bit_hop)?,
         static_w: real("static_w", &spec.static_w)?,
     })
+}
+
+fn vendor(source: &Source, spec: &VendorSpec) -> Result<Vendor, Diagnostic> {
+    let gb_per_s = |key: &str, value: &Spanned<Real>| {
+        let rate = source.real(&format!("vendor.{key}"), value, limits::BANDWIDTH_GB_PER_S)?;
+        Ok::<u64, Diagnostic>((rate * 1e9).round() as u64)
+    };
+    let large = match (&spec.large_tensor_bytes, &spec.large_tensor_gb_per_s) {
+        (Some(bytes), Some(rate)) => Some(LargeTensors {
+            tensor_bytes: source.count("vendor.large_tensor_bytes", bytes, limits::TIER_BYTES)?,
+            stream_bytes_per_s: gb_per_s("large_tensor_gb_per_s", rate)?,
+        }),
+        (None, None) => None,
+        (bytes, rate) => {
+            let span = bytes.as_ref().map(Spanned::span).or_else(|| rate.as_ref().map(Spanned::span));
+            let title = "`vendor.large_tensor_bytes` and `vendor.large_tensor_gb_per_s` belong together";
+            return Err(source.error(span.unwrap_or_default(), title, "one without the other"));
+        }
+    };
+    let vendor = Vendor {
+        launch_us: source.real("vendor.launch_us", &spec.launch_us, limits::LAUNCH_US)?,
+        stream_bytes_per_s: gb_per_s("stream_gb_per_s", &spec.stream_gb_per_s)?,
+        large,
+        pcus_per_operator: source.count("vendor.pcus_per_operator", &spec.pcus_per_operator, limits::SIDE)?,
+    };
+    if let (Some(large), Some(rate)) = (&vendor.large, &spec.large_tensor_gb_per_s)
+        && large.stream_bytes_per_s < vendor.stream_bytes_per_s
+    {
+        let title = format!(
+            "`vendor.large_tensor_gb_per_s` must be at least `vendor.stream_gb_per_s`: found {} and {}",
+            large.stream_bytes_per_s as f64 / 1e9,
+            vendor.stream_bytes_per_s as f64 / 1e9
+        );
+        let spans = [rate.span(), spec.stream_gb_per_s.span()];
+        return Err(source.error_among(&spans, title, "a large tensor is never slower"));
+    }
+    Ok(vendor)
 }
 
 fn dtype(source: &Source, table: &str, key: &Spanned<String>) -> Result<Dtype, Diagnostic> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Quality, Vendor};
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::units::{Dtype, Rate};
@@ -193,6 +194,42 @@ pub struct Launch {
     pub program_bytes_per_unit: u64,
 }
 
+impl Launch {
+    /// The times in force.
+    pub fn times(&self) -> LaunchTimes {
+        match self.orchestration {
+            Orchestration::Software => self.software,
+            Orchestration::Hardware => self.hardware,
+        }
+    }
+
+    /// Makes the times in force add up to `total_us`, in the same proportions (all of it execution, if they were zero).
+    pub(super) fn scale_to(&mut self, total_us: f64) {
+        let times = match self.orchestration {
+            Orchestration::Software => &mut self.software,
+            Orchestration::Hardware => &mut self.hardware,
+        };
+        let sum = times.sum_us();
+        *times = if sum > 0.0 {
+            let factor = total_us / sum;
+            LaunchTimes {
+                program_load_us: times.program_load_us * factor,
+                argument_load_us: times.argument_load_us * factor,
+                execute_us: times.execute_us * factor,
+            }
+        } else {
+            LaunchTimes { program_load_us: 0.0, argument_load_us: 0.0, execute_us: total_us }
+        };
+    }
+}
+
+impl LaunchTimes {
+    /// All of a launch.
+    pub fn sum_us(&self) -> f64 {
+        self.program_load_us + self.argument_load_us + self.execute_us
+    }
+}
+
 /// Energy constants.
 #[derive(Debug, Clone)]
 pub struct Energy {
@@ -229,6 +266,10 @@ pub struct Chip {
     pub launch: Launch,
     /// Energy constants.
     pub energy: Energy,
+    /// What the vendor's stack was measured to reach, if the file says.
+    pub vendor: Option<Vendor>,
+    /// Whether those limits act.
+    pub quality: Quality,
 }
 
 impl Chip {
@@ -264,11 +305,7 @@ impl Chip {
 
     /// Cycles of one launch, rounded up.
     pub fn launch_cycles(&self) -> u64 {
-        let times = match self.launch.orchestration {
-            Orchestration::Software => self.launch.software,
-            Orchestration::Hardware => self.launch.hardware,
-        };
-        self.us_to_cycles(times.program_load_us + times.argument_load_us + times.execute_us)
+        self.us_to_cycles(self.launch.times().sum_us())
     }
 
     /// Rate of a tier seen from the chip's clock.

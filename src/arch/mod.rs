@@ -9,12 +9,14 @@ mod limits;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod vendor;
 
 use std::path::Path;
 
 pub use chip::{
     Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, TierId, UnitKind,
 };
+pub use vendor::{LargeTensors, Quality, Vendor};
 
 #[cfg(test)]
 pub(crate) use check::FUNCTIONS;

@@ -24,6 +24,7 @@ pub(super) struct ChipSpec {
     pub(super) memory: Spanned<Vec<Table<TierSpec>>>,
     pub(super) launch: Table<LaunchSpec>,
     pub(super) energy: Table<EnergySpec>,
+    pub(super) vendor: Option<Table<VendorSpec>>,
 }
 
 /// `[grid]`
@@ -145,4 +146,15 @@ pub(super) struct EnergySpec {
     pub(super) sram_pj_per_byte: Spanned<Real>,
     pub(super) network_pj_per_bit_hop: Spanned<Real>,
     pub(super) static_w: Spanned<Real>,
+}
+
+/// `[vendor]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VendorSpec {
+    pub(super) launch_us: Spanned<Real>,
+    pub(super) stream_gb_per_s: Spanned<Real>,
+    pub(super) large_tensor_bytes: Option<Spanned<Count>>,
+    pub(super) large_tensor_gb_per_s: Option<Spanned<Real>>,
+    pub(super) pcus_per_operator: Spanned<Count>,
 }

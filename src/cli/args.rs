@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::sim;
+use crate::units::Dtype;
+use crate::{arch, sim};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,6 +52,12 @@ Examples:
   # one operator at a time, as JSON
   rdusim run --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
 
+  # keep the configuration, and run it again after an edit by hand
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --save-config mine.toml
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --config mine.toml
+
   # other random masks, and files in results/
   rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp-sparse.toml \\
       --seed 7 --out results";
@@ -76,6 +83,37 @@ Examples:
 
   # one generated token with 4096 tokens in the cache
   rdusim model llama2-7b --phase decode --context 4096 -o llama2-7b-decode.toml";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  # do both configurations compute what the graph says?
+  rdusim verify --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
+  # a larger part of it, fused only, as JSON
+  rdusim verify --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml \\
+      --mode fused --max-flops 5000000000 --format json
+
+  # other numbers and masks, in fp32
+  rdusim verify --arch arch/sn10.toml --workload workloads/tiny-mlp.toml --seed 7 \\
+      --set workload.dtype=fp32";
+
+const SPARSITY_EXAMPLES: &str = "\
+Examples:
+  # a random mask: density, histograms, imbalance, bytes in each format
+  rdusim sparsity unstructured --shape 5120x20480 --density 0.125
+
+  # blocks and N:M
+  rdusim sparsity block --block 16x16 --shape 5120x20480 --density 0.125
+  rdusim sparsity 2:4 --shape 5120x20480
+
+  # a mask from a file, as JSON, with a picture in mask/
+  rdusim sparsity examples/masks/band.smtx --format json --out mask
+
+  # the largest weights of a checkpoint, stored [out, in], in blocks of 4 x 4
+  rdusim sparsity examples/masks/layer.safetensors --key w_up --transpose --density 0.25 --block 4x4
+
+  # a weight of a workload file
+  rdusim sparsity workloads/gpt13b-mlp-sparse.toml --key w_up";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -115,6 +153,12 @@ pub(super) enum Command {
     /// Write the workload file of a model: a preset, or `gpt` or `llama` by dimensions
     #[command(after_help = MODEL_EXAMPLES)]
     Model(ModelArgs),
+    /// Run the configurations on numbers and compare with a plain reference
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
+    /// Show the statistics of a mask: density, histograms, imbalance, bytes in each format
+    #[command(after_help = SPARSITY_EXAMPLES)]
+    Sparsity(SparsityArgs),
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -141,6 +185,20 @@ pub(super) struct RunArgs {
     pub(super) shared: SharedArgs,
 }
 
+/// Where the configuration comes from, and where it goes.
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    /// Write the configuration to this file, to be edited and run again
+    #[arg(long, value_name = "FILE")]
+    pub(super) save_config: Option<PathBuf>,
+    /// Run the configuration of this file instead of compiling one
+    #[arg(long, value_name = "FILE", conflicts_with = "sections")]
+    pub(super) config: Option<PathBuf>,
+    /// Cut the graph into the sections of this file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) sections: Option<PathBuf>,
+}
+
 /// What `compare` and `run` have in common.
 #[derive(Debug, Args)]
 pub(super) struct SharedArgs {
@@ -156,15 +214,23 @@ pub(super) struct SharedArgs {
     /// How closely time is modelled
     #[arg(long, value_enum, default_value_t = Fidelity::Event)]
     pub(super) fidelity: Fidelity,
+    /// How good the mapping is taken to be
+    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
+    pub(super) mapping: Mapping,
     /// Seed of random masks and of the compiler's choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
     /// Also write JSON, CSV and pictures into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Simulate every event, even where the run only repeats itself: the same result, later
+    #[arg(long)]
+    pub(super) no_skip: bool,
     /// Tell on standard error how long compiling and simulating took
     #[arg(short, long)]
     pub(super) verbose: bool,
@@ -184,12 +250,17 @@ pub(super) struct MapArgs {
     /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
+    /// How good the mapping is taken to be
+    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
+    pub(super) mapping: Mapping,
     /// Seed of random masks and of the compiler's choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
     /// Also write JSON and a picture of each section into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
@@ -278,6 +349,42 @@ pub(super) enum Optimizer {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// How the graph is cut into sections (both ways if not given)
+    #[arg(long, value_enum)]
+    pub(super) mode: Option<Mode>,
+    /// Chip file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: PathBuf,
+    /// Workload file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: PathBuf,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Named dimensions are made smaller until the graph needs no more operations than this
+    #[arg(long, value_name = "N", default_value_t = MAX_FLOPS, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_flops: u64,
+    /// Seed of the numbers and of random masks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Also write verify.json into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Tell on standard error how long compiling and verifying took
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+}
+
+/// Operations of a graph that `verify` does in a few seconds.
+const MAX_FLOPS: u64 = 500_000_000;
+
+#[derive(Debug, Args)]
 #[group(id = "files", required = true, multiple = true, args = ["arch", "workload"])]
 pub(super) struct CheckArgs {
     /// Chip file (TOML)
@@ -289,6 +396,77 @@ pub(super) struct CheckArgs {
     /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SparsityArgs {
+    /// A file (.smtx, .mtx, .npy, .npz, .safetensors, or a workload .toml), or a pattern: `unstructured`, `block`,
+    /// `banded`, `row_skewed`, `column_skewed`, or N:M such as `2:4`
+    #[arg(value_name = "FILE|PATTERN")]
+    pub(super) source: String,
+    /// Array, tensor or weight of a file with several
+    #[arg(long, value_name = "NAME")]
+    pub(super) key: Option<String>,
+    /// Rows (K) and columns (N) of the matrix; of a file, what they must be
+    #[arg(long, value_name = "RxC", value_parser = extents)]
+    pub(super) shape: Option<(u64, u64)>,
+    /// Rows and columns of a block
+    #[arg(long, value_name = "RxC", value_parser = extents)]
+    pub(super) block: Option<(u64, u64)>,
+    /// Share of the blocks to keep; of a file, those of the largest magnitudes
+    #[arg(long, value_name = "D")]
+    pub(super) density: Option<f64>,
+    /// Exponent of the power law of the skewed patterns
+    #[arg(long, value_name = "E", default_value_t = 1.0)]
+    pub(super) exponent: f64,
+    /// The file has columns where the matrix has rows
+    #[arg(long)]
+    pub(super) transpose: bool,
+    /// Data type of the values, for the bytes
+    #[arg(long, value_enum, default_value_t = ValueType::Bf16)]
+    pub(super) dtype: ValueType,
+    /// PCUs over which the work is spread, for the imbalance (an SN10 has 640)
+    #[arg(long, value_name = "N", default_value_t = 640, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) pcus: u64,
+    /// Change a field of a workload file: workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Seed of random masks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Also write JSON and a picture into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+/// `5120x20480`.
+fn extents(text: &str) -> Result<(u64, u64), String> {
+    let number = |part: &str| part.parse::<u64>().ok().filter(|n| (1..=1 << 40).contains(n));
+    text.split_once('x')
+        .and_then(|(rows, columns)| Some((number(rows)?, number(columns)?)))
+        .ok_or_else(|| "expected two numbers from 1 to 2^40, such as 5120x20480".to_owned())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ValueType {
+    Bf16,
+    Fp16,
+    Fp32,
+    Int8,
+}
+
+impl From<ValueType> for Dtype {
+    fn from(value: ValueType) -> Self {
+        match value {
+            ValueType::Bf16 => Self::Bf16,
+            ValueType::Fp16 => Self::Fp16,
+            ValueType::Fp32 => Self::Fp32,
+            ValueType::Int8 => Self::Int8,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -304,6 +482,23 @@ impl From<Mode> for sim::Mode {
         match mode {
             Mode::Kbk => Self::Kbk,
             Mode::Fused => Self::Fused,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mapping {
+    /// Our compiler at its best
+    Ideal,
+    /// Within the limits of the chip file's `vendor` table, calibrated on measurements
+    Vendor,
+}
+
+impl From<Mapping> for arch::Quality {
+    fn from(mapping: Mapping) -> Self {
+        match mapping {
+            Mapping::Ideal => Self::Ideal,
+            Mapping::Vendor => Self::Vendor,
         }
     }
 }
@@ -346,10 +541,20 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_help_parse() {
-        let examples =
-            [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, MODEL_EXAMPLES, CHECK_EXAMPLES].join("\n").replace("\\\n", "");
+        let examples = [
+            EXAMPLES,
+            COMPARE_EXAMPLES,
+            RUN_EXAMPLES,
+            MAP_EXAMPLES,
+            MODEL_EXAMPLES,
+            VERIFY_EXAMPLES,
+            SPARSITY_EXAMPLES,
+            CHECK_EXAMPLES,
+        ]
+        .join("\n")
+        .replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 21);
+        assert_eq!(lines.len(), 32);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -359,7 +564,17 @@ mod tests {
 
     #[test]
     fn the_help_fits_a_terminal() {
-        for text in [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, MODEL_EXAMPLES, CHECK_EXAMPLES, COMPLETIONS_EXAMPLES] {
+        for text in [
+            EXAMPLES,
+            COMPARE_EXAMPLES,
+            RUN_EXAMPLES,
+            MAP_EXAMPLES,
+            MODEL_EXAMPLES,
+            VERIFY_EXAMPLES,
+            SPARSITY_EXAMPLES,
+            CHECK_EXAMPLES,
+            COMPLETIONS_EXAMPLES,
+        ] {
             for line in text.lines() {
                 assert!(line.len() <= 100, "{line}");
             }
@@ -372,6 +587,7 @@ mod tests {
         let Command::Compare(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!() };
         let shared = args.shared;
         assert_eq!((shared.fidelity, shared.format, shared.seed), (Fidelity::Event, Format::Table, 0));
-        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose);
+        assert_eq!(shared.mapping, Mapping::Ideal);
+        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose && !shared.no_skip);
     }
 }

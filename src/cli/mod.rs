@@ -5,12 +5,15 @@
 mod args;
 mod check;
 mod compare;
+mod configured;
 mod execute;
 mod failure;
 mod map;
 mod model;
 mod output;
 mod progress;
+mod sparsity;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -43,6 +46,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
         Command::Model(args) => model::model(&args),
+        Command::Sparsity(args) => sparsity::sparsity(&args),
+        Command::Verify(args) => verify::verify(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

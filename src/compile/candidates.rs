@@ -11,10 +11,10 @@ use crate::arch::Chip;
 use crate::workload::TensorId;
 
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
-use super::buffers::{StageExtents, StageRoles};
+use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
 use super::heads::{heads_candidates, heads_work};
 use super::mapping::{
-    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles,
+    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile, TileTable, assign, pass_work, tiles,
 };
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
@@ -55,6 +55,30 @@ enum CutOf {
 /// Bases already worked out, shared by all sections of a graph: a stage meets the same cuts in each.
 #[derive(Debug, Default)]
 pub struct BaseCache(Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>);
+
+/// Depth in K rows of every column tile of a GEMM stage's row pass, in the order its bundle does them:
+/// `[chunk][bundle][tile]`, one chunk if the cut does not touch the stage. What [`super::Stage::work`] sums up.
+pub fn tile_depths(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    chunking: Option<Chunking>,
+    stage: usize,
+    mapping: &GemmMapping,
+) -> Vec<Vec<Vec<u64>>> {
+    StageBases::without_splits(chip, graph, chunking).depths(stage, mapping)
+}
+
+/// Column tiles of a GEMM stage's row pass in the order its bundles do them: `[chunk][bundle][tile]`, one chunk if the
+/// cut does not touch the stage. What [`super::Stage::work`] sums up.
+pub fn tile_lists(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    chunking: Option<Chunking>,
+    stage: usize,
+    mapping: &GemmMapping,
+) -> Vec<Vec<Vec<Tile>>> {
+    StageBases::without_splits(chip, graph, chunking).tile_lists(stage, mapping)
+}
 
 /// GEMM work of every stage under one cut, computed once for all token sizes.
 #[derive(Debug)]
@@ -162,9 +186,29 @@ impl<'a> StageBases<'a> {
 
     /// Sizes that follow from the exact work of a mapping.
     pub fn extents(&self, stage: usize, mapping: &GemmMapping, work: &[Vec<PassWork>]) -> StageExtents {
-        self.shape(stage, mapping.rows_on_lanes)
-            .map(|shape| StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work))
-            .unwrap_or_default()
+        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return StageExtents::default() };
+        let mut extents = StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work);
+        if mapping.share > 1 {
+            // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
+            let mask = self.graph.mask(stage);
+            let (ranges, _) = self.chunk_ranges(stage);
+            let lists = self.tile_lists(stage, mapping);
+            let (mut stored, mut columns) = (0, 0);
+            for (bundles, (_, k)) in lists.iter().zip(&ranges) {
+                for (list, q) in bundles.iter().flat_map(|list| (0..mapping.share).map(move |q| (list, q))) {
+                    let mine = || list.iter().map(|tile| tile.columns_of(q, mapping.share));
+                    let depth = |n: Range<u64>| match mask {
+                        Some(mask) => mask.stored_in(n, k.clone()),
+                        None => (n.end - n.start) * (k.end - k.start),
+                    };
+                    stored = stored.max(mine().map(depth).sum());
+                    columns = columns.max(mine().map(|n| n.end - n.start).sum());
+                }
+            }
+            extents.weight_slot_bytes = weight_slot_bytes(self.graph, stage, stored);
+            extents.columns_per_pcu = columns;
+        }
+        extents
     }
 
     /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk). Tokens of
@@ -179,6 +223,35 @@ impl<'a> StageBases<'a> {
         pass_work(&shape, &table, &assignment)
     }
 
+    /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
+    /// the data type.
+    pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
+        let shape = self.shape(stage, mapping.rows_on_lanes)?;
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
+        Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
+    }
+
+    /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
+    fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
+        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
+        let depths = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].k).collect();
+        let chunks = table.chunks.iter().zip(&assignment);
+        chunks.map(|(tiles, lists)| lists.iter().map(|list| depths(tiles, list)).collect()).collect()
+    }
+
+    /// Column tiles of a bundle's row pass, in order: `[chunk][bundle]`.
+    fn tile_lists(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<Tile>>> {
+        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
+        let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize]).collect();
+        let chunks = table.chunks.iter().zip(&assignment);
+        chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect()
+    }
+
     fn of_stage(&self, stage: usize) -> Vec<Base> {
         if self.graph.stages[stage].weight.is_none() {
             return Vec::new();
@@ -189,7 +262,7 @@ impl<'a> StageBases<'a> {
         for rows_on_lanes in [false, true] {
             let Some(shape) = self.shape(stage, rows_on_lanes) else { continue };
             let mut bases = Vec::new();
-            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus()) {
+            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator()) {
                 bases.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
             }
             if let Some(mask) = self.graph.mask(stage) {
@@ -197,7 +270,7 @@ impl<'a> StageBases<'a> {
                 let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
                 let mut shares = SHARES.to_vec();
                 shares.extend([of_a_block, 2 * of_a_block]);
-                shares.retain(|&share| share <= self.chip.pcus() && share <= 16);
+                shares.retain(|&share| share <= self.chip.pcus_per_operator() && share <= 16);
                 shares.sort_unstable();
                 shares.dedup();
                 for share in shares {
@@ -231,7 +304,7 @@ impl<'a> StageBases<'a> {
             let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
             let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
             let columns = table.chunks.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
-            for bundles in useful_splits(most_tiles, self.chip.pcus() / share) {
+            for bundles in useful_splits(most_tiles, self.chip.pcus_per_operator() / share) {
                 let (in_step_cycles, free_cycles) = sample.balance(bundles, &mut loads);
                 // Room for an uneven split; the chosen mapping is measured exactly.
                 let uneven = |total: u64| (total.div_ceil(bundles) * 5 / 4).min(total);
@@ -341,12 +414,12 @@ pub fn stage_candidates(
             .iter()
             .filter(|b| b.rows_on_lanes == rows_on_lanes && (private || b.share == b.pn))
             .collect();
-        for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus()) {
+        for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus_per_operator()) {
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
             let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
             for base in &of_shape {
                 let pcus = pm * base.pn;
-                if pcus > chip.pcus() {
+                if pcus > chip.pcus_per_operator() {
                     continue;
                 }
                 let each = if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
@@ -386,7 +459,8 @@ fn simd_candidates(
         (Some(cut), Cadence::Firing) => (cut.width, nest.chunks()),
         _ => (columns, 1),
     };
-    let most = chip.pcus() / chain;
+    // A function that needs more PCUs than an operator is given still gets one pipeline, if the chip has room.
+    let most = chip.pcus_per_operator().max(chain.min(chip.pcus())) / chain;
     let column_splits = if kind.is_row_wise() {
         useful_splits(graph.workload.operators[graph.stages[stage].main].heads, most.min(64))
     } else {

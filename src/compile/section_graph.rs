@@ -128,6 +128,14 @@ impl<'a> SectionGraph<'a> {
         spec.activations.iter().chain([&spec.output]).map(columns).max().unwrap_or(1)
     }
 
+    /// Bytes of the largest tensor that the section moves off chip.
+    pub fn largest_off_chip_bytes(&self) -> u64 {
+        let inputs = self.stages.iter().flat_map(|s| s.activations.iter().chain(&s.weight));
+        let read = inputs.copied().filter(|&t| self.producer(t).is_none());
+        let written = self.stages.iter().map(|s| s.output).filter(|&t| self.leaves_section(t));
+        read.chain(written).map(|t| self.workload.tensors[t].stored_bytes()).max().unwrap_or(0)
+    }
+
     /// Mask of a stage's weight.
     pub fn mask(&self, stage: usize) -> Option<&BlockMask> {
         self.stages[stage].weight.and_then(|w| self.workload.tensors[w].mask.as_deref())

@@ -1,5 +1,7 @@
 //! What one firing of a placed stage costs: cycles of its bundles and flits of its flows.
 
+use std::ops::Range;
+
 use crate::arch::Chip;
 use crate::units::Dtype;
 
@@ -70,7 +72,7 @@ impl StageWork {
     }
 
     /// Output columns in a chunk.
-    fn width(&self, chunk: u64) -> u64 {
+    pub fn width(&self, chunk: u64) -> u64 {
         match self.nest.chunk_range(chunk) {
             Some(range) if self.along_cut => range.end - range.start,
             _ => self.columns,
@@ -89,6 +91,19 @@ impl StageWork {
             (Some(shape), mapping) => shape.passes(rows, mapping.pm()),
             (None, mapping) => rows.div_ceil(mapping.pm()),
         }
+    }
+
+    /// Rows of a token of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none.
+    pub fn slice_rows(&self, rows: u64, slice: u64) -> Range<u64> {
+        let each = self.passes(rows) * self.shape.as_ref().map_or(1, |shape| shape.row_grain);
+        (slice * each).min(rows)..((slice + 1) * each).min(rows)
+    }
+
+    /// Output columns of SIMD column slice `slice` in a chunk, counted from the chunk's first.
+    pub fn slice_columns(&self, chunk: u64, slice: u64) -> Range<u64> {
+        let pn = if let Mapping::Simd(m) = &self.mapping { m.pn } else { 1 };
+        let (width, each) = (self.width(chunk), self.width(chunk).div_ceil(pn));
+        (slice * each).min(width)..((slice + 1) * each).min(width)
     }
 
     /// Cycles a bundle is occupied by a firing.
@@ -220,9 +235,11 @@ impl StageWork {
 /// The part of `amount` that a flow with `share` carries.
 pub fn shared(amount: u64, share: (u64, u64)) -> u64 {
     if share.0 == share.1 {
-        amount
-    } else {
-        (u128::from(amount) * u128::from(share.0)).div_ceil(u128::from(share.1)) as u64
+        return amount;
+    }
+    match amount.checked_mul(share.0) {
+        Some(product) => product.div_ceil(share.1),
+        None => (u128::from(amount) * u128::from(share.0)).div_ceil(u128::from(share.1)) as u64,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading TOML inputs: the text, the `--set` overrides applied to it, and errors that point into either.
 
 mod explain;
+mod file;
 mod overrides;
 mod patch;
 mod source;
@@ -11,5 +12,6 @@ mod value;
 pub use overrides::{Override, Root};
 
 pub(crate) use explain::suggest;
+pub(crate) use file::open;
 pub(crate) use source::Source;
 pub(crate) use value::{Count, Real, Table};

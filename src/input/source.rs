@@ -62,6 +62,11 @@ impl Source {
         Self::new(&name, &text, root, sets)
     }
 
+    /// The name of the file.
+    pub(crate) fn file(&self) -> &str {
+        &self.name
+    }
+
     /// Takes a text under a name and applies the overrides of one root.
     pub(crate) fn new(name: &str, text: &str, root: Root, sets: &[Override]) -> Result<Self, Diagnostic> {
         // A byte order mark would make every offset after it disagree between parsers.

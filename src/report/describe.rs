@@ -2,7 +2,7 @@
 
 use super::figures::{Work, off_chip_bytes_per_s, peak_dtype};
 use super::human::{bytes_short, clean, count, shorten, si, si_short, whole};
-use crate::arch::{Chip, Tier};
+use crate::arch::{Chip, Tier, Vendor};
 use crate::units::Dtype;
 use crate::workload::Workload;
 
@@ -30,6 +30,20 @@ pub(super) fn chip_at(chip: &Chip, dtype: Dtype) -> String {
         bytes_short(chip.sram_bytes()),
         si_short(off_chip_bytes_per_s(chip), "B/s"),
         tiers.join(", "),
+    )
+}
+
+/// The limits of the vendor's stack in one line.
+pub(super) fn limits(vendor: &Vendor) -> String {
+    let rate = |bytes_per_s: u64| si_short(bytes_per_s as f64, "B/s");
+    let large = vendor.large.map_or_else(String::new, |large| {
+        format!(" ({} with a tensor of {})", rate(large.stream_bytes_per_s), bytes_short(large.tensor_bytes))
+    });
+    format!(
+        "vendor: launch {}, off chip at most {}{large} a section, {} PCUs an operator",
+        si_short(vendor.launch_us / 1e6, "s"),
+        rate(vendor.stream_bytes_per_s),
+        whole(vendor.pcus_per_operator),
     )
 }
 

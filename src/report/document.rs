@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
-use crate::arch::Chip;
+use crate::arch::{Chip, Vendor};
 use crate::sim::{EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic};
 use crate::workload::Workload;
 
@@ -45,6 +45,38 @@ pub struct ArchEntry {
     pub sram_bytes: u64,
     /// Sustained bandwidth of all tiers.
     pub off_chip_gb_per_s: f64,
+    /// The limits in force, under the mapping quality `vendor` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<VendorEntry>,
+}
+
+/// Limits of the vendor's stack.
+#[derive(Debug, Clone, Serialize)]
+pub struct VendorEntry {
+    /// A launch.
+    pub launch_us: f64,
+    /// All off-chip streams of a section together.
+    pub stream_gb_per_s: f64,
+    /// From this size on a tensor is large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_tensor_bytes: Option<u64>,
+    /// All off-chip streams of a section that moves a large tensor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_tensor_gb_per_s: Option<f64>,
+    /// PCUs an operator is given at most.
+    pub pcus_per_operator: u64,
+}
+
+impl VendorEntry {
+    fn new(vendor: &Vendor) -> Self {
+        Self {
+            launch_us: vendor.launch_us,
+            stream_gb_per_s: vendor.stream_bytes_per_s as f64 / 1e9,
+            large_tensor_bytes: vendor.large.map(|large| large.tensor_bytes),
+            large_tensor_gb_per_s: vendor.large.map(|large| large.stream_bytes_per_s as f64 / 1e9),
+            pcus_per_operator: vendor.pcus_per_operator,
+        }
+    }
 }
 
 /// The workload in short.
@@ -224,6 +256,7 @@ impl Document {
                 peak_tflops: chip.peak_flops(peak_dtype(chip)).unwrap_or(0.0) / 1e12,
                 sram_bytes: chip.sram_bytes(),
                 off_chip_gb_per_s: off_chip_bytes_per_s(chip) / 1e9,
+                vendor: chip.limits().map(VendorEntry::new),
             },
             workload: WorkloadEntry {
                 name: workload.name.clone(),

@@ -6,7 +6,8 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 
 use crate::arch::{
-    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, UnitKind,
+    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier,
+    UnitKind,
 };
 use crate::index::IndexVec;
 use crate::sim::{
@@ -69,6 +70,8 @@ pub(crate) fn sn10() -> Chip {
             network_pj_per_bit_hop: 0.05,
             static_w: 60.0,
         },
+        vendor: None,
+        quality: Quality::Ideal,
     }
 }
 
@@ -113,6 +116,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
         .into_iter()
         .collect(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 
@@ -124,6 +128,7 @@ pub(crate) fn empty_workload() -> Workload {
         tensors: IndexVec::new(),
         operators: IndexVec::new(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 

@@ -13,17 +13,21 @@ mod fixture;
 mod human;
 mod map_files;
 mod map_table;
+mod mask;
 mod table;
+mod verify_table;
 mod write;
 
-pub use self::chart::{Chart, ChartError, MapChart};
+pub use self::chart::{Chart, ChartError, MapChart, MaskChart};
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
     ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry, TrafficEntry,
-    WorkloadEntry,
+    VendorEntry, WorkloadEntry,
 };
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
+pub use self::mask::MaskReport;
 pub use self::table::table;
+pub use self::verify_table::{verify_files, verify_table};
 pub use self::write::{File, WriteError, files, write};

@@ -51,6 +51,9 @@ fn heading(chip: &Chip, workload: &Workload, work: &Work, outcomes: &[Outcome]) 
     if !fidelities.is_empty() {
         lines.push(format!("fidelity  {}", fidelities.join(", ")));
     }
+    if let Some(vendor) = chip.limits() {
+        lines.push(wrapped("mapping   ", &describe::limits(vendor)));
+    }
     lines.join("\n")
 }
 

@@ -1,7 +1,8 @@
 //! The actors of a section and the buffers between them.
 
-use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Nest, Section, Step};
+use crate::compile::{Amount, BufferRole, Cadence, FlowKind, Mapping, Nest, Section, Step};
 
+use super::contention::Volley;
 use super::time::{Ticks, cycles};
 
 /// What an actor is.
@@ -17,6 +18,17 @@ pub(super) enum ActorKind {
     Store { stream: usize },
 }
 
+/// A firing that has begun and not yet emitted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Firing {
+    /// Where it stands in the nest.
+    pub(super) at: Step,
+    /// When it begins to emit.
+    pub(super) emits_at: Ticks,
+    /// When it ends.
+    pub(super) ends_at: Ticks,
+}
+
 /// A buffer an actor reads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Input {
@@ -29,7 +41,7 @@ pub(super) struct Input {
 }
 
 /// One actor and the firing it has come to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Actor {
     /// What it is.
     pub(super) kind: ActorKind,
@@ -41,26 +53,28 @@ pub(super) struct Actor {
     pub(super) next: u64,
     /// When it is free for the next.
     pub(super) free_at: Ticks,
-    /// Whether its next firing is in the queue.
-    pub(super) scheduled: bool,
+    /// When its next firing begins, if it is in the queue.
+    pub(super) scheduled: Option<Ticks>,
     /// Buffers it reads.
     pub(super) inputs: Vec<Input>,
     /// Buffers it fills.
     pub(super) outputs: Vec<usize>,
-    /// Flows of its operands (streams and copies: all its flows).
-    pub(super) feeds: Vec<usize>,
-    /// Flows of its results.
-    pub(super) results: Vec<usize>,
-    /// Flows of partial sums it starts from.
-    pub(super) partial_reads: Vec<usize>,
-    /// Flows of partial sums it leaves.
-    pub(super) partial_writes: Vec<usize>,
+    /// The volley of its activations (streams and copies: of all they move).
+    pub(super) feed: usize,
+    /// The volley of its weights.
+    pub(super) weights: usize,
+    /// The volley of its results.
+    pub(super) results: usize,
+    /// The volley of partial sums it starts from.
+    pub(super) partial_reads: usize,
+    /// The volley of partial sums it leaves.
+    pub(super) partial_writes: usize,
     /// Longest way of an operand.
     pub(super) feed_hops: Ticks,
     /// Longest way of a result.
     pub(super) result_hops: Ticks,
-    /// The firing under way: step, end.
-    pub(super) firing: Option<(Step, Ticks)>,
+    /// The firing under way.
+    pub(super) firing: Option<Firing>,
     /// Cycles it has worked.
     pub(super) busy_cycles: u64,
 }
@@ -77,6 +91,8 @@ pub(super) struct Actors<'a> {
     pub(super) producers: Vec<Vec<usize>>,
     /// The actor of each off-chip stream.
     pub(super) stream_actor: Vec<usize>,
+    /// What actors send together.
+    pub(super) volleys: Vec<Volley>,
 }
 
 impl<'a> Actors<'a> {
@@ -89,6 +105,7 @@ impl<'a> Actors<'a> {
             consumers: vec![Vec::new(); section.buffers.len()],
             producers: vec![Vec::new(); section.buffers.len()],
             stream_actor: vec![0; section.streams.len()],
+            volleys: Vec::new(),
         };
         actors.add_bundles();
         actors.add_copies();
@@ -105,19 +122,25 @@ impl<'a> Actors<'a> {
         for &output in &outputs {
             self.producers[output].push(index);
         }
+        let volley = self.volleys.len();
+        // Streams have several transfers on their way.
+        let serial = !matches!(kind, ActorKind::Load { .. } | ActorKind::Store { .. });
+        let volleys = if matches!(kind, ActorKind::Bundle { .. }) { 5 } else { 1 };
+        self.volleys.resize(volley + volleys, Volley { flows: Vec::new(), serial });
         self.list.push(Actor {
             kind,
             cadence,
             count: self.nest.count(cadence),
             next: 0,
             free_at: 0,
-            scheduled: false,
+            scheduled: None,
             inputs,
             outputs,
-            feeds: Vec::new(),
-            results: Vec::new(),
-            partial_reads: Vec::new(),
-            partial_writes: Vec::new(),
+            feed: volley,
+            weights: volley + 1,
+            results: volley + 2,
+            partial_reads: volley + 3,
+            partial_writes: volley + 4,
             feed_hops: 0,
             result_hops: 0,
             firing: None,
@@ -203,42 +226,42 @@ impl<'a> Actors<'a> {
     }
 
     fn add_flows(&mut self) {
+        let mut first_bundle = vec![0; self.section.stages.len()];
+        let mut copy_of = vec![0; self.section.buffers.len()];
+        for (a, actor) in self.list.iter().enumerate() {
+            match actor.kind {
+                ActorKind::Bundle { stage, bundle: 0 } => first_bundle[stage] = a,
+                ActorKind::Copy { home, .. } => copy_of[home] = a,
+                _ => {}
+            }
+        }
         for (f, flow) in self.section.flows.iter().enumerate() {
-            let hops = cycles(flow.hop_cycles);
-            let bundle_actor = |stage: usize, bundle: u64| {
-                self.list.iter().position(|a| a.kind == ActorKind::Bundle { stage, bundle })
+            let index = match flow.kind {
+                FlowKind::Feed { stage, bundle }
+                | FlowKind::PartialRead { stage, bundle }
+                | FlowKind::PartialWrite { stage, bundle }
+                | FlowKind::Emit { stage, bundle } => first_bundle[stage] + bundle as usize,
+                FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => self.stream_actor[stream],
+                FlowKind::Copy { home } => copy_of[home],
             };
+            let actor = &mut self.list[index];
+            let volley = match flow.kind {
+                FlowKind::Feed { .. } if flow.amount == Amount::Weights => actor.weights,
+                FlowKind::Feed { .. } | FlowKind::Fill { .. } | FlowKind::Drain { .. } | FlowKind::Copy { .. } => {
+                    actor.feed
+                }
+                FlowKind::PartialRead { .. } => actor.partial_reads,
+                FlowKind::PartialWrite { .. } => actor.partial_writes,
+                FlowKind::Emit { .. } => actor.results,
+            };
+            self.volleys[volley].flows.push(f);
+            let hops = cycles(flow.hop_cycles);
             match flow.kind {
-                FlowKind::Feed { stage, bundle } => {
-                    let Some(a) = bundle_actor(stage, bundle) else { continue };
-                    self.list[a].feeds.push(f);
-                    self.list[a].feed_hops = self.list[a].feed_hops.max(hops);
+                FlowKind::PartialRead { .. } => {}
+                FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => {
+                    actor.result_hops = actor.result_hops.max(hops);
                 }
-                FlowKind::PartialRead { stage, bundle } => {
-                    let Some(a) = bundle_actor(stage, bundle) else { continue };
-                    self.list[a].partial_reads.push(f);
-                }
-                FlowKind::PartialWrite { stage, bundle } => {
-                    let Some(a) = bundle_actor(stage, bundle) else { continue };
-                    self.list[a].partial_writes.push(f);
-                    self.list[a].result_hops = self.list[a].result_hops.max(hops);
-                }
-                FlowKind::Emit { stage, bundle } => {
-                    let Some(a) = bundle_actor(stage, bundle) else { continue };
-                    self.list[a].results.push(f);
-                    self.list[a].result_hops = self.list[a].result_hops.max(hops);
-                }
-                FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
-                    let a = self.stream_actor[stream];
-                    self.list[a].feeds.push(f);
-                    self.list[a].feed_hops = self.list[a].feed_hops.max(hops);
-                }
-                FlowKind::Copy { home } => {
-                    let copy = |a: &Actor| matches!(a.kind, ActorKind::Copy { home: h, .. } if h == home);
-                    let Some(a) = self.list.iter().position(copy) else { continue };
-                    self.list[a].feeds.push(f);
-                    self.list[a].feed_hops = self.list[a].feed_hops.max(hops);
-                }
+                _ => actor.feed_hops = actor.feed_hops.max(hops),
             }
         }
     }

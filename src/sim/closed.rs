@@ -9,10 +9,10 @@ use crate::index::Id;
 use crate::units::Rate;
 use crate::workload::Workload;
 
-use super::network::Network;
 use super::run::{SectionRun, StreamBytes};
 use super::time::{TICKS_PER_CYCLE, to_cycles};
 use super::transfer::transfer_bytes;
+use super::usage::Usage;
 
 /// Steps that stand for all others: every chunk, with the first token and, if it is shorter, the last.
 struct Classes {
@@ -69,12 +69,9 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         .enumerate()
         .map(|(s, stage)| StageWork::new(chip, &graph, nest, s, stage.mapping, &stage.work))
         .collect();
-    let mut network = Network::new(chip, fabric, &section.flows, &[]);
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
-    for (f, flow) in section.flows.iter().enumerate() {
-        network.count(f, sizes.flow_flits(flow));
-    }
-    let usage = network.usage();
+    let sent: Vec<u64> = section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect();
+    let usage = Usage::new(fabric, &section.flows, &sent);
     let mut busy_cycles = Vec::new();
     let (mut macs, mut simd_elements) = (0, vec![0; section.stages.len()]);
     for (s, stage) in section.stages.iter().enumerate() {
@@ -127,6 +124,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         streams,
         tier_busy_cycles: tier_ticks.into_iter().map(to_cycles).collect(),
         usage,
+        events: 0,
     })
 }
 

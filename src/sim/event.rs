@@ -9,17 +9,18 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, Nest, Section, SectionGraph, StageWork, Step, emits, shared, slot_bytes,
+    Amount, BufferRole, Cadence, Fabric, Nest, Section, SectionGraph, StageWork, Step, emits, slot_bytes,
 };
 use crate::index::Id;
 use crate::workload::Workload;
 
-use super::actors::{Actor, ActorKind, Actors};
+use super::actors::{Actor, ActorKind, Actors, Firing};
 use super::buffer::BufferState;
 use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
 use super::run::{Limits, SectionRun, Stopped, StreamBytes};
+use super::steady::Steady;
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 use super::transfer::transfer_bytes;
 
@@ -27,7 +28,7 @@ use super::transfer::transfer_bytes;
 pub const MOST_EVENTS: u64 = 200_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+pub(super) enum Event {
     /// A piece of a transfer is through: stream, slot, first, last.
     Arrive(usize, u64, bool, bool),
     /// Results of an actor begin to leave.
@@ -40,32 +41,45 @@ enum Event {
     Start(usize),
 }
 
+/// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
+/// operators are no pipeline.
+pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, limits: Limits) -> Option<SectionRun> {
+    let plan = Actors::new(section);
+    Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
+}
+
 /// One section being simulated.
 pub struct Engine<'a> {
-    chip: &'a Chip,
+    pub(super) chip: &'a Chip,
     pub(super) graph: SectionGraph<'a>,
     pub(super) section: &'a Section,
-    nest: Nest,
-    work: Vec<StageWork>,
+    pub(super) nest: Nest,
+    pub(super) work: Vec<StageWork>,
     pub(super) actors: Vec<Actor>,
     pub(super) buffers: Vec<BufferState>,
-    consumers: Vec<Vec<usize>>,
-    producers: Vec<Vec<usize>>,
-    stream_actor: Vec<usize>,
+    pub(super) consumers: &'a [Vec<usize>],
+    pub(super) producers: &'a [Vec<usize>],
+    pub(super) stream_actor: &'a [usize],
     /// Transfers under way of each stream: (slot, first arrival, when its flows are through).
-    filling: Vec<Vec<(u64, Ticks, Ticks)>>,
-    streams: Vec<StreamBytes>,
-    tiers: Vec<TierServer>,
-    network: Network<'a>,
-    queue: BinaryHeap<Reverse<(Ticks, Event)>>,
-    end: Ticks,
-    macs: u64,
-    simd_elements: Vec<u64>,
+    pub(super) filling: Vec<Vec<(u64, Ticks, Ticks)>>,
+    pub(super) streams: Vec<StreamBytes>,
+    pub(super) tiers: Vec<TierServer>,
+    pub(super) network: Network<'a>,
+    pub(super) queue: BinaryHeap<Reverse<(Ticks, Event)>>,
+    pub(super) end: Ticks,
+    pub(super) macs: u64,
+    pub(super) simd_elements: Vec<u64>,
 }
 
 impl<'a> Engine<'a> {
     /// Sets up a section of a configuration of `workload` on `chip`.
-    pub fn new(chip: &'a Chip, workload: &'a Workload, fabric: &Fabric, section: &'a Section) -> Option<Self> {
+    fn new(
+        chip: &'a Chip,
+        workload: &'a Workload,
+        fabric: &'a Fabric,
+        section: &'a Section,
+        plan: &'a Actors<'a>,
+    ) -> Option<Self> {
         let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
         let nest = section.nest;
         let work: Vec<StageWork> = section
@@ -75,7 +89,7 @@ impl<'a> Engine<'a> {
             .map(|(s, stage)| StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work))
             .collect();
         let streams = section.streams.len();
-        let Actors { list: actors, consumers, producers, stream_actor, .. } = Actors::new(section);
+        let Actors { list, consumers, producers, stream_actor, volleys, .. } = plan;
         let buffers = (0..section.buffers.len())
             .map(|b| {
                 let spec = &section.buffers[b].spec;
@@ -87,14 +101,14 @@ impl<'a> Engine<'a> {
             let first = nest.step(section.streams[stream].stream.cadence, 0);
             transfer_bytes(chip, &graph, section, stream, first).0.div_ceil(chip.network.flit_bytes)
         };
-        let network = Network::new(chip, fabric, &section.flows, &peaks(chip, section, &work, &slot_flits));
+        let network = Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits));
         Some(Self {
             chip,
             graph,
             section,
             nest,
             work,
-            actors,
+            actors: list.clone(),
             buffers,
             consumers,
             producers,
@@ -111,14 +125,15 @@ impl<'a> Engine<'a> {
     }
 
     /// Runs to the end, or to one of the limits.
-    pub fn run(mut self, limits: Limits) -> SectionRun {
+    fn run(mut self, limits: Limits) -> SectionRun {
         let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
         for actor in 0..self.actors.len() {
-            self.wake(actor);
+            self.wake(actor, 0);
         }
+        let mut steady = if limits.skip { Steady::new(&self) } else { None };
         let mut events = 0u64;
         let mut stopped = None;
-        while let Some(Reverse((now, event))) = self.queue.pop() {
+        while let Some(Reverse((mut now, event))) = self.queue.pop() {
             self.end = self.end.max(now);
             events += 1;
             if events > limits.events {
@@ -130,7 +145,12 @@ impl<'a> Engine<'a> {
                 break;
             }
             match event {
-                Event::Start(actor) => self.start(actor, now),
+                Event::Start(actor) => {
+                    if let Some(steady) = steady.as_mut().filter(|steady| steady.is_reference(actor)) {
+                        now = steady.look(&mut self, now);
+                    }
+                    self.start(actor, now);
+                }
                 Event::Emit(actor) => self.emit(actor, now),
                 Event::Issue(stream, slot) => self.issue(stream, slot, now),
                 Event::Serve(tier) => self.serve(tier, now),
@@ -143,7 +163,7 @@ impl<'a> Engine<'a> {
         let usage = self.network.usage();
         let tiers_free = self.tiers.iter().map(|t| t.free_at).max().unwrap_or(0);
         // No link or port has moved more than fits into the time, however its sharing was simplified.
-        let end = self.end.max(self.network.idle_at()).max(tiers_free).max(usage.most());
+        let end = self.end.max(tiers_free).max(usage.most());
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
         for actor in &self.actors {
             if let ActorKind::Bundle { stage, .. } = actor.kind {
@@ -159,6 +179,7 @@ impl<'a> Engine<'a> {
             streams: self.streams,
             tier_busy_cycles: self.tiers.iter().map(|t| to_cycles(t.busy)).collect(),
             usage,
+            events,
         }
     }
 
@@ -184,10 +205,11 @@ impl<'a> Engine<'a> {
         self.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
     }
 
-    /// Schedules an actor's next firing if everything it waits for has a time.
-    fn wake(&mut self, index: usize) {
+    /// Schedules an actor's next firing if everything it waits for has a time. A firing that could have begun before
+    /// its inputs were known to be complete began at most its own length ago.
+    fn wake(&mut self, index: usize, now: Ticks) {
         let actor = &self.actors[index];
-        if actor.scheduled || actor.firing.is_some() || actor.next >= actor.count {
+        if actor.scheduled.is_some() || actor.firing.is_some() || actor.next >= actor.count {
             return;
         }
         let step = self.step(actor);
@@ -208,12 +230,21 @@ impl<'a> Engine<'a> {
             ActorKind::Load { stream } => Event::Issue(stream, actor.next),
             _ => Event::Start(index),
         };
-        self.actors[index].scheduled = true;
+        if start < now {
+            let length = match actor.kind {
+                ActorKind::Bundle { stage, bundle } => {
+                    cycles(self.work[stage].cycles(step.chunk, bundle, self.nest.rows_of(step.token)))
+                }
+                _ => 0,
+            };
+            start = start.max(now.saturating_sub(length));
+        }
+        self.actors[index].scheduled = Some(start);
         self.queue.push(Reverse((start, event)));
     }
 
     fn start(&mut self, index: usize, now: Ticks) {
-        self.actors[index].scheduled = false;
+        self.actors[index].scheduled = None;
         match self.actors[index].kind {
             ActorKind::Bundle { stage, bundle } => self.start_bundle(index, stage, bundle, now),
             ActorKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
@@ -243,16 +274,10 @@ impl<'a> Engine<'a> {
             work.flits(Amount::Partials, at.chunk, bundle, rows),
         ];
         let pace = cycles(occupied);
-        for &f in &actor.feeds {
-            let flow = &self.section.flows[f];
-            let base = if flow.amount == Amount::Weights { amounts[1] } else { amounts[0] };
-            end = end.max(self.network.send(f, shared(base, flow.share), now, pace));
-        }
+        end = end.max(self.network.send(actor.feed, amounts[0], now, pace));
+        end = end.max(self.network.send(actor.weights, amounts[1], now, pace));
         if k_cut && at.chunk > 0 {
-            for &f in &actor.partial_reads {
-                let flow = &self.section.flows[f];
-                end = end.max(self.network.send(f, shared(amounts[2], flow.share), now, pace));
-            }
+            end = end.max(self.network.send(actor.partial_reads, amounts[2], now, pace));
         }
         if bundle == 0 {
             self.macs += work.stored_macs(at.chunk, rows);
@@ -266,13 +291,13 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         actor.busy_cycles += occupied;
         actor.free_at = end;
-        actor.firing = Some((at, end));
+        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
-        self.release_inputs(index, at, end);
+        self.release_inputs(index, at, end, now);
     }
 
     /// Gives back the slots that a firing was the last to use.
-    fn release_inputs(&mut self, index: usize, at: Step, end: Ticks) {
+    fn release_inputs(&mut self, index: usize, at: Step, end: Ticks, now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
             let buffer = self.actors[index].inputs[i].buffer;
             let cadence = self.section.buffers[buffer].spec.cadence;
@@ -282,43 +307,36 @@ impl<'a> Engine<'a> {
             let slot = self.nest.ordinal(cadence, at);
             if self.buffers[buffer].release(slot, end) {
                 for p in 0..self.producers[buffer].len() {
-                    self.wake(self.producers[buffer][p]);
+                    self.wake(self.producers[buffer][p], now);
                 }
             }
         }
     }
 
     /// Marks a slot of a buffer as filled by one producer.
-    fn fill(&mut self, buffer: usize, at: Step, first: Ticks, last: Ticks) {
+    fn fill(&mut self, buffer: usize, at: Step, first: Ticks, last: Ticks, now: Ticks) {
         let slot = self.ordinal(buffer, at);
         self.end = self.end.max(last);
         if self.buffers[buffer].fill(slot, first, last) {
             for c in 0..self.consumers[buffer].len() {
-                self.wake(self.consumers[buffer][c]);
+                self.wake(self.consumers[buffer][c], now);
             }
         }
     }
 
     fn emit(&mut self, index: usize, now: Ticks) {
         let ActorKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
-        let Some((at, end)) = self.actors[index].firing.take() else { return };
+        let Some(Firing { at, ends_at: end, .. }) = self.actors[index].firing.take() else { return };
         let rows = self.nest.rows_of(at.token);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
-        let mut through = end;
-        if emits {
-            let base = work.flits(Amount::ResultBytes, at.chunk, bundle, rows);
-            for &f in &self.actors[index].results {
-                let flow = &self.section.flows[f];
-                through = through.max(self.network.send(f, shared(base, flow.share), now, end - now));
-            }
+        let (volley, amount) = if emits {
+            (self.actors[index].results, Amount::ResultBytes)
         } else {
-            let base = work.flits(Amount::Partials, at.chunk, bundle, rows);
-            for &f in &self.actors[index].partial_writes {
-                let flow = &self.section.flows[f];
-                through = through.max(self.network.send(f, shared(base, flow.share), now, end - now));
-            }
-        }
+            (self.actors[index].partial_writes, Amount::Partials)
+        };
+        let flits = work.flits(amount, at.chunk, bundle, rows);
+        let through = end.max(self.network.send(volley, flits, now, end - now));
         let drained = cycles(work.drain_cycles());
         let actor = &mut self.actors[index];
         // Results that cannot leave stop the array.
@@ -332,11 +350,11 @@ impl<'a> Engine<'a> {
         if emits {
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
-                self.fill(output, at, now + lag, through + lag);
+                self.fill(output, at, now + lag, through + lag, now);
             }
         }
         self.end = self.end.max(through + lag);
-        self.wake(index);
+        self.wake(index, now);
     }
 
     /// Whether an actor's next firing (already counted) continues the token of the firing at `at`.
@@ -349,18 +367,14 @@ impl<'a> Engine<'a> {
         let at = self.step(&self.actors[index]);
         let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, &self.nest, tensor, at));
-        let mut through = now;
-        for &f in &self.actors[index].feeds {
-            let flow = &self.section.flows[f];
-            through = through.max(self.network.send(f, shared(flits, flow.share), now, 0));
-        }
+        let through = self.network.send(self.actors[index].feed, flits, now, 0);
         let actor = &mut self.actors[index];
         let hops = actor.feed_hops;
         actor.free_at = through;
         actor.next += 1;
-        self.fill(operand, at, now + hops, through + hops);
-        self.release_inputs(index, at, through);
-        self.wake(index);
+        self.fill(operand, at, now + hops, through + hops, now);
+        self.release_inputs(index, at, through, now);
+        self.wake(index, now);
     }
 
     fn flits_of(&self, bytes: u64) -> u64 {
@@ -369,11 +383,12 @@ impl<'a> Engine<'a> {
 
     fn issue(&mut self, stream: usize, slot: u64, now: Ticks) {
         let index = self.stream_actor[stream];
-        self.actors[index].scheduled = false;
+        self.actors[index].scheduled = None;
         let at = self.nest.step(self.actors[index].cadence, slot);
+        self.actors[index].free_at = now;
         self.actors[index].next += 1;
         self.request(stream, slot, at, now);
-        self.wake(index);
+        self.wake(index, now);
     }
 
     fn request(&mut self, stream: usize, slot: u64, at: Step, now: Ticks) {
@@ -391,14 +406,15 @@ impl<'a> Engine<'a> {
 
     fn schedule_tier(&mut self, tier: usize, now: Ticks) {
         let server = &mut self.tiers[tier];
-        if !server.scheduled && server.has_work() {
-            server.scheduled = true;
-            self.queue.push(Reverse((now.max(server.free_at), Event::Serve(tier))));
+        if server.scheduled.is_none() && server.has_work() {
+            let at = now.max(server.free_at);
+            server.scheduled = Some(at);
+            self.queue.push(Reverse((at, Event::Serve(tier))));
         }
     }
 
     fn serve(&mut self, tier: usize, now: Ticks) {
-        self.tiers[tier].scheduled = false;
+        self.tiers[tier].scheduled = None;
         if let Some(Served { transfer, first, last, done_at }) = self.tiers[tier].serve(now)
             && (first || last)
         {
@@ -415,7 +431,7 @@ impl<'a> Engine<'a> {
                 let (_, _, through) = self.filling[stream].swap_remove(i);
                 let written = now.max(through);
                 self.end = self.end.max(written);
-                self.release_inputs(index, self.store_step(index, at), written);
+                self.release_inputs(index, self.store_step(index, at), written, now);
             }
             return;
         }
@@ -432,7 +448,7 @@ impl<'a> Engine<'a> {
             let hops = self.actors[index].feed_hops;
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
-                self.fill(output, at, first_at + hops, now.max(through) + hops);
+                self.fill(output, at, first_at + hops, now.max(through) + hops, now);
             }
         }
     }
@@ -447,12 +463,7 @@ impl<'a> Engine<'a> {
     fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, now: Ticks) -> Ticks {
         let flits = self.flits_of(bytes);
         let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(bytes, TICKS_PER_CYCLE);
-        let mut through = now;
-        for &f in &self.actors[index].feeds {
-            let flow = &self.section.flows[f];
-            through = through.max(self.network.send(f, shared(flits, flow.share), now, pace));
-        }
-        through
+        self.network.send(self.actors[index].feed, flits, now, pace)
     }
 
     fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {
@@ -466,6 +477,6 @@ impl<'a> Engine<'a> {
         let through = through + actor.feed_hops;
         self.filling[stream].push((slot, now, through));
         self.request(stream, slot, at, now);
-        self.wake(index);
+        self.wake(index, now);
     }
 }

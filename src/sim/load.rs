@@ -19,6 +19,7 @@ pub struct SectionLoad {
 
 /// The load of a section; `None` if its operators are no pipeline of `workload`.
 pub fn section_load(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<SectionLoad> {
+    let chip = &*section.chip(chip, workload);
     let flow_flits = closed::flow_flits(chip, workload, section)?;
     let mut resource_flits = vec![0; fabric.count()];
     for (flow, flits) in section.flows.iter().zip(&flow_flits) {

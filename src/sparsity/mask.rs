@@ -1,8 +1,9 @@
 //! A mask over blocks of a weight matrix.
 
 use bitvec::prelude::{BitVec, Lsb0};
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+
+use super::format::{Format, Storage, simple_storage};
+use super::pattern::Pattern;
 
 /// Which blocks of a `rows` x `columns` matrix are stored. Edge blocks may be ragged.
 ///
@@ -18,27 +19,53 @@ pub struct BlockMask {
     bits: BitVec<u64, Lsb0>,
     kept_blocks: u64,
     stored_elements: u64,
+    storage: Option<Storage>,
 }
 
 impl BlockMask {
     /// Keeps exactly `round(density x blocks)` blocks, every such choice equally likely for a seed.
     pub fn random(rows: u64, columns: u64, block: (u64, u64), density: f64, seed: u64) -> Self {
+        Pattern::Random { density }.draw(rows, columns, block, seed)
+    }
+
+    /// A mask whose block columns are written by `fill`: it gets the number of a block column and its words, all zero,
+    /// of which bits from [`Self::k_blocks`] on must stay so.
+    pub fn from_columns(rows: u64, columns: u64, block: (u64, u64), mut fill: impl FnMut(u64, &mut [u64])) -> Self {
         let mut mask = Self::empty(rows, columns, block);
-        let (k_blocks, n_blocks) = (mask.k_blocks(), mask.n_blocks());
-        let mut remaining = k_blocks * n_blocks;
-        let mut wanted = (density * remaining as f64).round() as u64;
-        let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        // Selection sampling (Knuth, TAOCP vol. 2, 3.4.2 S): exact count in one pass.
-        for n in 0..n_blocks {
-            for k in 0..k_blocks {
-                if rng.random_range(0..remaining) < wanted {
-                    mask.keep(k, n);
-                    wanted -= 1;
-                }
-                remaining -= 1;
-            }
+        let words = mask.words_per_column;
+        for (n, column) in mask.bits.as_raw_mut_slice().chunks_exact_mut(words).enumerate() {
+            fill(n as u64, column);
         }
+        mask.count();
         mask
+    }
+
+    /// Counts what is kept, after the words have been written.
+    fn count(&mut self) {
+        (self.kept_blocks, self.stored_elements) = (0, 0);
+        for n in 0..self.n_blocks() {
+            let words = self.column_words(n);
+            let kept: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+            let stored = self.rows_in(words, 0, 0..self.k_blocks()) * self.width_of(n);
+            self.kept_blocks += kept;
+            self.stored_elements += stored;
+        }
+    }
+
+    /// The words of all block columns, one after the other, to be written by a pattern; [`Self::count`] follows.
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut [u64])) {
+        write(self.bits.as_raw_mut_slice());
+        self.count();
+    }
+
+    /// 64-bit words of a block column.
+    pub fn words_per_column(&self) -> usize {
+        self.words_per_column
+    }
+
+    /// Matrix columns of block column `n`.
+    pub fn width_of(&self, n: u64) -> u64 {
+        self.block_columns.min(self.columns - n * self.block_columns)
     }
 
     /// A mask that keeps nothing.
@@ -47,7 +74,17 @@ impl BlockMask {
         let words_per_column = rows.div_ceil(block_rows).div_ceil(64) as usize;
         let words = words_per_column * columns.div_ceil(block_columns) as usize;
         let bits = BitVec::repeat(false, words * 64);
-        Self { rows, columns, block_rows, block_columns, words_per_column, bits, kept_blocks: 0, stored_elements: 0 }
+        Self {
+            rows,
+            columns,
+            block_rows,
+            block_columns,
+            words_per_column,
+            bits,
+            kept_blocks: 0,
+            stored_elements: 0,
+            storage: None,
+        }
     }
 
     /// The mask of the transposed matrix.
@@ -67,7 +104,7 @@ impl BlockMask {
         if !self.bits.replace(at, true) {
             self.kept_blocks += 1;
             let height = self.block_rows.min(self.rows - k * self.block_rows);
-            self.stored_elements += height * self.block_columns.min(self.columns - n * self.block_columns);
+            self.stored_elements += height * self.width_of(n);
         }
     }
 
@@ -123,6 +160,19 @@ impl BlockMask {
         blocks * self.block_rows - if has_last { ragged } else { 0 }
     }
 
+    /// Stored elements in columns `columns` and rows `rows`, which begins and ends at blocks.
+    pub fn stored_in(&self, columns: std::ops::Range<u64>, rows: std::ops::Range<u64>) -> u64 {
+        let blocks = rows.start / self.block_rows..rows.end.div_ceil(self.block_rows);
+        if columns.is_empty() || blocks.is_empty() {
+            return 0;
+        }
+        let in_block = |n: u64| {
+            let width = columns.end.min((n + 1) * self.block_columns) - columns.start.max(n * self.block_columns);
+            self.rows_in(self.column_words(n), 0, blocks.clone()) * width
+        };
+        (columns.start / self.block_columns..=(columns.end - 1) / self.block_columns).map(in_block).sum()
+    }
+
     /// Kept blocks.
     pub fn kept_blocks(&self) -> u64 {
         self.kept_blocks
@@ -133,18 +183,35 @@ impl BlockMask {
         self.stored_elements
     }
 
-    /// Bytes of metadata in the smaller of two formats: one bit a block, or BSR (2-byte row indices, or 4-byte when
-    /// there are more than 65,536 block rows, and a 4-byte offset a block column).
+    /// Fixes the format that the matrix is stored in, as [`storage`](super::storage()) counted it for this mask.
+    #[must_use]
+    pub fn stored_as(mut self, storage: Storage) -> Self {
+        self.storage = Some(storage);
+        self
+    }
+
+    /// The format and what it takes; if none was fixed, the smaller of bitmap and BSR.
+    pub fn storage(&self) -> Storage {
+        self.storage.unwrap_or_else(|| {
+            let [bitmap, bsr] = [Format::Bitmap, Format::Bsr].map(|format| simple_storage(self, format));
+            if bsr.metadata_bytes < bitmap.metadata_bytes { bsr } else { bitmap }
+        })
+    }
+
+    /// Bytes of metadata in the format of [`Self::storage`].
     pub fn metadata_bytes(&self) -> u64 {
-        let bitmap = (self.k_blocks() * self.n_blocks()).div_ceil(8);
-        let index_bytes = if self.k_blocks() <= 1 << 16 { 2 } else { 4 };
-        let bsr = self.kept_blocks * index_bytes + (self.n_blocks() + 1) * 4;
-        bitmap.min(bsr)
+        self.storage().metadata_bytes
+    }
+
+    /// Bytes of values, at `element_bytes` each, and metadata in the format of [`Self::storage`].
+    pub fn stored_bytes(&self, element_bytes: u64) -> u64 {
+        let storage = self.storage();
+        storage.values * element_bytes + storage.metadata_bytes
     }
 }
 
 /// Ones among bits `range` of a word slice.
-fn count_ones_in(words: &[u64], range: std::ops::Range<u64>) -> u64 {
+pub(super) fn count_ones_in(words: &[u64], range: std::ops::Range<u64>) -> u64 {
     if range.is_empty() {
         return 0;
     }

@@ -1,5 +1,15 @@
-//! Block masks of sparse weights: which blocks are stored, and what finding them costs.
+//! Sparse weights as data: which elements or blocks are stored, where the masks come from, what storing them takes.
 
+mod distribution;
+mod draw;
+mod format;
 mod mask;
+mod pattern;
+pub mod read;
+mod statistics;
 
+pub use distribution::{LayerShape, erk_densities};
+pub use format::{Format, Storage, smallest, storage};
 pub use mask::BlockMask;
+pub use pattern::{MOST_GROUP, Pattern};
+pub use statistics::{Balance, Bin, Statistics};

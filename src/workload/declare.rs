@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use toml::Spanned;
 
 use super::TensorRole;
-use super::masks::{Sparsity, sparsity};
+use super::sparsity::{Sparsity, sparsity};
 use super::spec::{Extent, TensorSpec, WorkloadSpec};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Count, Source, suggest};

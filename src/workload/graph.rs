@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
+use super::sections::PinnedSection;
 pub use super::form::GemmForm;
 pub use super::kind::{OperatorKind, Phase};
 
@@ -81,10 +82,10 @@ impl Tensor {
         self.mask.as_ref().map_or(self.rows * self.columns, |mask| mask.stored_elements())
     }
 
-    /// Bytes of the stored values and of the metadata that finds them.
+    /// Bytes of the stored values and of the metadata that finds them, in the format of the mask.
     pub fn stored_bytes(&self) -> u64 {
-        let metadata = self.mask.as_ref().map_or(0, |mask| mask.metadata_bytes());
-        self.stored_elements() * self.dtype.bytes() + metadata
+        let element_bytes = self.dtype.bytes();
+        self.mask.as_ref().map_or(self.rows * self.columns * element_bytes, |mask| mask.stored_bytes(element_bytes))
     }
 }
 
@@ -147,6 +148,8 @@ pub struct Workload {
     pub operators: IndexVec<OperatorId, Operator>,
     /// Operators as nodes, tensors that pass from one to another as edges.
     pub graph: DiGraph<OperatorId, TensorId>,
+    /// The partition of a fused run, in the order its sections run; empty if the compiler may choose.
+    pub sections: Vec<PinnedSection>,
 }
 
 impl Workload {
@@ -202,6 +205,18 @@ impl Workload {
     /// Rows that the activations of an operator have.
     pub fn rows(&self, operator: OperatorId) -> u64 {
         self.tensors[self.operators[operator].output].rows
+    }
+
+    /// The first operator of a model: with heads, sequences, row vectors or views, repeated, or in a training step.
+    pub fn first_of_a_model(&self) -> Option<OperatorId> {
+        let plain = OperatorKind::Gelu..=OperatorKind::RmsNorm;
+        let is_of_a_model = |op: &Operator| {
+            let known = op.kind == OperatorKind::Gemm || plain.contains(&op.kind);
+            let is_view = |&t: &TensorId| self.tensors[t].view.is_some();
+            let shaped = op.form.is_some() || op.heads > 1 || op.inputs.iter().chain([&op.output]).any(is_view);
+            !known || shaped || !op.vectors.is_empty() || op.block.is_some() || op.phase != Phase::Forward
+        };
+        self.operators.iter_enumerated().find(|(_, op)| is_of_a_model(op)).map(|(id, _)| id)
     }
 
     /// Stored parameters of all weights, those of repeated blocks counted every time.

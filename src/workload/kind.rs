@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What an operator computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperatorKind {
     /// `C[M,N] = A[M,K] x B[K,N]`; inputs A (activations) then B (weights).

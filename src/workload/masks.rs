@@ -1,57 +1,22 @@
-//! Sparsity of weights: what a file may ask for, and the masks that come of it.
+//! The masks of a workload's weights: drawn or read, and how each is stored.
 
-use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toml::Spanned;
+use indexmap::IndexMap;
 
-use super::declare::{MAX_DIM, Shape};
-use super::spec::SparsitySpec;
+use super::declare::{Draft, Shape};
+use super::sparsity::{Distribution, MaskOrigin, Sparsity, Spread};
+use super::{OperatorKind, TensorRole};
 use crate::diagnostics::Diagnostic;
-use crate::input::{Source, Table};
-use crate::sparsity::BlockMask;
+use crate::input::{Source, open, suggest};
+use crate::sparsity::read::{FileKind, Wanted, read_mask};
+use crate::sparsity::{BlockMask, Pattern, erk_densities, smallest, storage};
 
 /// Bits that all masks of a workload may take together (256 MiB).
 const MAX_MASK_BITS: u128 = 1 << 31;
 
-/// Checked `sparsity` of a weight.
-#[derive(Debug)]
-pub(super) struct Sparsity {
-    density: f64,
-    density_span: Range<usize>,
-    block: (u64, u64),
-    block_span: Range<usize>,
-    seed: u64,
-}
-
-/// Checks the `sparsity` of the tensor `name`.
-pub(super) fn sparsity(
-    source: &Source,
-    name: &str,
-    spec: &Spanned<Table<SparsitySpec>>,
-) -> Result<Sparsity, Diagnostic> {
-    let field = |key: &str| format!("tensors.{name}.sparsity.{key}");
-    let spec = spec.get_ref();
-    source.keyword(&field("pattern"), &spec.pattern, &["block"])?;
-    let density = spec.density.get_ref().0;
-    if !(density > 0.0 && density <= 1.0) {
-        let title = format!("`{}` must be above 0 and at most 1, found {density}", field("density"));
-        return Err(source.error(spec.density.span(), title, "expected the share of blocks that is kept"));
-    }
-    let [rows, columns] = spec.block.get_ref().as_slice() else {
-        let title = format!("`{}` has length {}, expected 2", field("block"), spec.block.get_ref().len());
-        return Err(source.error(spec.block.span(), title, "expected [rows, columns]"));
-    };
-    let block =
-        (source.count(&field("block"), rows, 1..=MAX_DIM)?, source.count(&field("block"), columns, 1..=MAX_DIM)?);
-    let seed = match &spec.seed {
-        Some(seed) => source.count(&field("seed"), seed, 0..=u64::MAX)?,
-        None => 0,
-    };
-    Ok(Sparsity { density, density_span: spec.density.span(), block, block_span: spec.block.span(), seed })
-}
-
-/// Draws masks and keeps count of the memory they take.
+/// Draws and reads masks, and keeps count of the memory they take.
 pub(super) struct MaskMaker<'a> {
     source: &'a Source,
     seed: u64,
@@ -64,11 +29,12 @@ impl<'a> MaskMaker<'a> {
         Self { source, seed, bits: 0 }
     }
 
-    /// The mask of a weight.
+    /// The mask of a weight, of elements of `element_bytes`.
     pub(super) fn mask(
         &mut self,
         name: &str,
         (rows, columns): Shape,
+        element_bytes: u64,
         sparsity: &Sparsity,
     ) -> Result<Arc<BlockMask>, Diagnostic> {
         let block_rows = u128::from(rows.div_ceil(sparsity.block.0));
@@ -83,14 +49,107 @@ impl<'a> MaskMaker<'a> {
             return Err(error.with_help("use larger blocks"));
         }
         let blocks = (block_rows * block_columns) as f64;
-        if (sparsity.density * blocks).round() < 1.0 {
-            let title =
-                format!("`tensors.{name}.sparsity.density` = {} keeps none of {blocks} blocks", sparsity.density);
-            return Err(self.source.error(sparsity.density_span.clone(), title, "expected to keep at least one"));
+        if let Some((density, span)) = sparsity.density.clone().filter(|(density, _)| (density * blocks).round() < 1.0)
+        {
+            let title = format!("`tensors.{name}.sparsity.density` = {density} keeps none of {blocks} blocks");
+            return Err(self.source.error(span, title, "expected to keep at least one"));
         }
-        let seed = mix(self.seed, sparsity.seed, name);
-        Ok(Arc::new(BlockMask::random(rows, columns, sparsity.block, sparsity.density, seed)))
+        let mask = match &sparsity.origin {
+            MaskOrigin::Drawn { pattern, seed } => {
+                pattern.draw(rows, columns, sparsity.block, mix(self.seed, *seed, name))
+            }
+            MaskOrigin::File { .. } => self.read(name, (rows, columns), sparsity)?,
+        };
+        let storage = match &sparsity.format {
+            None => smallest(&mask, element_bytes),
+            Some((format, span)) => storage(&mask, *format).ok_or_else(|| {
+                let title = format!("{name:?} cannot be stored as {:?}", format.name());
+                let why = "no group length of 4, 8 or 16 along K leaves a place free in every group";
+                self.source.error(span.clone(), title, why).with_help("leave the format out: the smallest is chosen")
+            })?,
+        };
+        Ok(Arc::new(mask.stored_as(storage)))
     }
+
+    fn read(&self, name: &str, shape: Shape, sparsity: &Sparsity) -> Result<BlockMask, Diagnostic> {
+        let MaskOrigin::File { path, path_span, key, transpose } = &sparsity.origin else {
+            return Ok(BlockMask::empty(shape.0, shape.1, sparsity.block));
+        };
+        let field = format!("tensors.{name}.sparsity.file");
+        let fail = |why: String| {
+            let title = format!("`{field}`: {why}");
+            self.source.error(path_span.clone(), title, "cannot be used")
+        };
+        let known = FileKind::ALL.map(FileKind::extension);
+        let extension = Path::new(path).extension().and_then(|e| e.to_str()).unwrap_or_default();
+        let kind = FileKind::of_extension(extension)
+            .ok_or_else(|| fail(format!("{path:?} ends in none of .{}", known.join(", ."))))?;
+        let file = open(&self.beside(path)).map_err(|why| fail(format!("{path:?} {why}")))?;
+        let density = sparsity.density.as_ref().map(|(density, _)| *density);
+        let wanted =
+            Wanted { key: key.as_deref(), shape: Some(shape), block: sparsity.block, density, transpose: *transpose };
+        read_mask(kind, file, &wanted).map_err(|error| fail(format!("{path:?}: {error}")))
+    }
+
+    /// A path as it is meant in the workload file: from the directory of that file.
+    fn beside(&self, path: &str) -> PathBuf {
+        Path::new(self.source.file()).parent().unwrap_or(Path::new("")).join(path)
+    }
+}
+
+/// Gives the weights that `[sparsity]` covers their part of it; those with a sparsity of their own keep that.
+pub(super) fn distribute(
+    source: &Source,
+    distribution: &Distribution,
+    drafts: &mut IndexMap<String, Draft>,
+    shapes: &[Shape],
+    kinds: &[OperatorKind],
+    second_inputs: &[bool],
+) -> Result<(), Diagnostic> {
+    let can_be_sparse = |at: usize, draft: &Draft| {
+        let weight = draft.role.as_ref().is_some_and(|(role, _)| *role == TensorRole::Weight);
+        weight && second_inputs[at] && draft.consumers.iter().all(|&op| kinds[op] == OperatorKind::Gemm)
+    };
+    let mut covered = Vec::new();
+    match &distribution.tensors {
+        None => {
+            let open = |(at, draft): &(usize, &Draft)| draft.sparsity.is_none() && can_be_sparse(*at, draft);
+            covered.extend(drafts.values().enumerate().filter(open).map(|(at, _)| at));
+        }
+        Some(names) => {
+            for (name, span) in names {
+                let Some((at, _, draft)) = drafts.get_full(name.as_str()) else {
+                    let known: Vec<&str> = drafts.keys().map(String::as_str).collect();
+                    let title = format!("`sparsity.tensors` names {name:?}, which is no tensor");
+                    return Err(suggest(source.error(span.clone(), title, "no such tensor"), name, &known));
+                };
+                if draft.sparsity.is_some() || covered.contains(&at) || !can_be_sparse(at, draft) {
+                    let title = format!("`sparsity.tensors` names {name:?}, which cannot take a part of it");
+                    let label = "expected the second input of `gemm`s, a weight without a sparsity of its own, once";
+                    return Err(source.error(span.clone(), title, label));
+                }
+                covered.push(at);
+            }
+        }
+    }
+    if covered.is_empty() {
+        let title = "`sparsity` covers no weight";
+        return Err(source.error(distribution.span.clone(), title, "no weight of a `gemm` is left for it"));
+    }
+    let layers: Vec<Shape> = covered.iter().map(|&at| shapes[at]).collect();
+    let densities = match distribution.spread {
+        Spread::Uniform => vec![distribution.density; layers.len()],
+        Spread::Erk => erk_densities(&layers, distribution.density),
+    };
+    for (at, density) in covered.into_iter().zip(densities) {
+        let mut part = distribution.template.clone();
+        if let MaskOrigin::Drawn { pattern, .. } = &mut part.origin {
+            *pattern = Pattern::Random { density };
+        }
+        part.density = part.density.map(|(_, span)| (density, span));
+        drafts[at].sparsity = Some(part);
+    }
+    Ok(())
 }
 
 /// One seed of three: the run's, the file's and the weight's name, so that no two weights share a mask by accident.

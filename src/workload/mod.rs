@@ -10,6 +10,8 @@ mod kind;
 mod link;
 mod masks;
 mod resolve;
+mod sections;
+mod sparsity;
 mod spec;
 mod train;
 #[cfg(test)]
@@ -22,6 +24,7 @@ use petgraph::graph::DiGraph;
 pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Workload};
 pub use kind::{OperatorKind, Phase};
+pub use sections::{PinnedSection, pin};
 
 use crate::diagnostics::Diagnostic;
 use crate::index::{Id, IndexVec};
@@ -52,11 +55,18 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
     let shapes = infer::shapes(source, &linked, &order, &drafts)?;
     infer::totals(source, &linked, &drafts, &shapes)?;
 
+    if let Some(spec) = &spec.sparsity {
+        let distribution = sparsity::distribution(source, spec)?;
+        let kinds: Vec<OperatorKind> = linked.iter().map(|operator| operator.kind).collect();
+        let mut second_inputs = vec![true; drafts.len()];
+        linked.iter().filter_map(|operator| operator.inputs.first()).for_each(|&first| second_inputs[first] = false);
+        masks::distribute(source, &distribution, &mut drafts, &shapes, &kinds, &second_inputs)?;
+    }
     let mut masks = MaskMaker::new(source, seed);
     let mut tensors = IndexVec::new();
     for ((draft, &role), &(rows, columns)) in drafts.values().zip(&roles).zip(&shapes) {
         let mask = match &draft.sparsity {
-            Some(sparsity) => Some(masks.mask(&draft.name, (rows, columns), sparsity)?),
+            Some(sparsity) => Some(masks.mask(&draft.name, (rows, columns), draft.dtype.bytes(), sparsity)?),
             None => None,
         };
         tensors.push(Tensor {
@@ -81,7 +91,9 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
     }
     let (tensors, operators) = graph.finish();
     let graph = graph_of(&operators, tensors.len());
-    Ok(Workload { name, dims, tensors, operators, graph })
+    let mut workload = Workload { name, dims, tensors, operators, graph, sections: Vec::new() };
+    workload.sections = sections::sections(source, &workload, &spec.sections)?;
+    Ok(workload)
 }
 
 /// Operators as nodes, in order, and an edge for every tensor from its producer to each of its consumers.

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use toml::Spanned;
 
+use super::sections::SectionSpec;
 use crate::input::{Count, Real, Table};
 
 /// The file.
@@ -15,8 +16,11 @@ pub(super) struct WorkloadSpec {
     pub(super) dtype: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) dims: IndexMap<Spanned<String>, Spanned<Count>>,
+    pub(super) sparsity: Option<Spanned<Table<DistributionSpec>>>,
     pub(super) tensors: Vec<Table<TensorSpec>>,
     pub(super) operators: Spanned<Vec<Table<OperatorSpec>>>,
+    #[serde(default)]
+    pub(super) sections: Vec<Table<SectionSpec>>,
     #[serde(default)]
     pub(super) blocks: Vec<Table<BlockSpec>>,
     pub(super) training: Option<Spanned<Table<TrainingSpec>>>,
@@ -63,9 +67,28 @@ pub(super) enum Extent {
 #[serde(deny_unknown_fields)]
 pub(super) struct SparsitySpec {
     pub(super) pattern: Spanned<String>,
-    pub(super) density: Spanned<Real>,
-    pub(super) block: Spanned<Vec<Spanned<Count>>>,
+    pub(super) density: Option<Spanned<Real>>,
+    pub(super) block: Option<Spanned<Vec<Spanned<Count>>>>,
     pub(super) seed: Option<Spanned<Count>>,
+    pub(super) n: Option<Spanned<Count>>,
+    pub(super) m: Option<Spanned<Count>>,
+    pub(super) exponent: Option<Spanned<Real>>,
+    pub(super) file: Option<Spanned<String>>,
+    pub(super) key: Option<Spanned<String>>,
+    pub(super) transpose: Option<Spanned<bool>>,
+    pub(super) format: Option<Spanned<String>>,
+}
+
+/// `[sparsity]`: one density for many weights.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DistributionSpec {
+    pub(super) distribution: Spanned<String>,
+    pub(super) density: Spanned<Real>,
+    pub(super) block: Option<Spanned<Vec<Spanned<Count>>>>,
+    pub(super) seed: Option<Spanned<Count>>,
+    pub(super) tensors: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) format: Option<Spanned<String>>,
 }
 
 /// `[[operators]]`

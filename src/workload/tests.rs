@@ -260,7 +260,7 @@ fn impossible_sparsity_is_refused() {
         ("density = 0.5, block = [4, 4]", "21:12: `tensors.w_up.sparsity.pattern` is missing"),
         (
             "pattern = \"random\", density = 0.5, block = [4, 4]",
-            "21:24: `tensors.w_up.sparsity.pattern`: found \"random\", expected one of `block`",
+            "21:24: `tensors.w_up.sparsity.pattern`: found \"random\", expected one of `block`, `unstructured`, `nm`, `banded`, `row_skewed`, `column_skewed`, `file`",
         ),
         (
             "pattern = \"block\", density = 0, block = [4, 4]",
@@ -290,6 +290,36 @@ fn impossible_sparsity_is_refused() {
             "pattern = \"block\", density = 0.5, block = [4, 4], sed = 1",
             "21:64: unknown field `tensors.w_up.sparsity.sed`",
         ),
+        ("pattern = \"block\", density = 0.5", "21:12: `tensors.w_up.sparsity.block` is missing"),
+        ("pattern = \"unstructured\"", "21:12: `tensors.w_up.sparsity.density` is missing"),
+        (
+            "pattern = \"unstructured\", density = 0.5, block = [2, 2]",
+            "21:63: `tensors.w_up.sparsity.block` has no meaning for the pattern \"unstructured\"",
+        ),
+        ("pattern = \"nm\", m = 4", "21:12: `tensors.w_up.sparsity.n` is missing"),
+        ("pattern = \"nm\", n = 5, m = 4", "21:34: `tensors.w_up.sparsity.n` must be from 1 to 4, found 5"),
+        ("pattern = \"nm\", n = 1, m = 65", "21:41: `tensors.w_up.sparsity.m` must be from 1 to 64, found 65"),
+        (
+            "pattern = \"row_skewed\", density = 0.5, exponent = -1",
+            "21:64: `tensors.w_up.sparsity.exponent` must be from 0 to 8, found -1",
+        ),
+        (
+            "pattern = \"unstructured\", density = 0.5, format = \"ellpack\"",
+            "21:64: `tensors.w_up.sparsity.format`: found \"ellpack\", expected one of `bitmap`, `bsr`, `csc`, `nm`, `dense`, `csr`, `coo`",
+        ),
+        (
+            "pattern = \"block\", density = 0.5, block = [4, 4], format = \"nm\"",
+            "21:73: \"w_up\" cannot be stored as \"nm\"",
+        ),
+        ("pattern = \"file\"", "21:12: `tensors.w_up.sparsity.file` is missing"),
+        (
+            "pattern = \"file\", file = \"mask.csv\"",
+            "21:39: `tensors.w_up.sparsity.file`: \"mask.csv\" ends in none of .smtx, .mtx, .npy, .npz, .safetensors",
+        ),
+        (
+            "pattern = \"file\", file = \"no such.smtx\"",
+            "21:39: `tensors.w_up.sparsity.file`: \"no such.smtx\" cannot be opened: No such file or directory (os error 2)",
+        ),
         (
             "pattern = \"block\", density = 0.001, block = [64, 64]",
             "21:43: `tensors.w_up.sparsity.density` = 0.001 keeps none of 2 blocks",
@@ -302,6 +332,55 @@ fn impossible_sparsity_is_refused() {
     let as_first = edited(role, &sparse).replace("inputs = [\"x\", \"w_up\"]", "inputs = [\"w_up\", \"x\"]");
     let error = parse("w", &as_first, &[], 0).expect_err("is refused");
     assert_eq!(error.title(), "sparse weight \"w_up\" can only be the second input of a `gemm`");
+}
+
+#[test]
+fn masks_of_every_pattern() {
+    let role = "shape = [\"d_model\", \"d_ff\"]\nrole = \"weight\"";
+    let bytes = |sparsity: &str| {
+        let text = edited(role, &format!("{role}\nsparsity = {{ {sparsity} }}"));
+        let workload = parse("w", &text, &[], 0).unwrap_or_else(|error| panic!("{}", error.render(false)));
+        let w_up = &workload.tensors[TensorId::from_index(1)];
+        let format = w_up.mask.as_ref().map(|mask| mask.storage().format.name()).unwrap_or_default();
+        (w_up.stored_elements(), w_up.stored_bytes(), format)
+    };
+    // 64 x 128 elements of 2 bytes.
+    assert_eq!(bytes("pattern = \"unstructured\", density = 0.25"), (2048, 4096 + 1024, "bitmap"));
+    assert_eq!(bytes("pattern = \"nm\", n = 1, m = 4"), (2048, 4096 + 512, "nm"));
+    assert_eq!(bytes("pattern = \"nm\", n = 1, m = 4, format = \"csr\""), (2048, 4096 + 4096 + 65 * 4, "csr"));
+    assert_eq!(bytes("pattern = \"banded\", density = 0.5, block = [8, 8]"), (4096, 8192 + 16, "bitmap"));
+    assert_eq!(bytes("pattern = \"row_skewed\", density = 0.125"), (1024, 2048 + 1024, "bitmap"));
+    assert_eq!(bytes("pattern = \"column_skewed\", density = 0.125, exponent = 2").0, 1024);
+    assert_eq!(bytes("pattern = \"unstructured\", density = 1.0"), (8192, 16384, "dense"));
+}
+
+#[test]
+fn one_density_is_spread_over_the_weights() {
+    let stored = |sparsity: &str| -> Result<Vec<u64>, String> {
+        let text = format!("{TINY}\n[sparsity]\n{sparsity}\n");
+        let workload = parse("w", &text, &[], 0).map_err(|error| error.to_string())?;
+        Ok(workload.tensors.iter().filter(|t| t.role == TensorRole::Weight).map(Tensor::stored_elements).collect())
+    };
+    assert_eq!(stored("distribution = \"uniform\"\ndensity = 0.25"), Ok(vec![2048, 2048]));
+    assert_eq!(stored("distribution = \"erk\"\ndensity = 0.25"), Ok(vec![2048, 2048]));
+    assert_eq!(stored("distribution = \"uniform\"\ndensity = 0.25\ntensors = [\"w_down\"]"), Ok(vec![8192, 2048]));
+    let refused = |sparsity: &str| stored(sparsity).expect_err("is refused");
+    let lines = [
+        refused("distribution = \"even\"\ndensity = 0.25"),
+        refused("distribution = \"erk\"\ndensity = 2"),
+        refused("distribution = \"erk\"\ndensity = 0.25\ntensors = [\"w\"]"),
+        refused("distribution = \"erk\"\ndensity = 0.25\ntensors = [\"x\"]"),
+        refused("distribution = \"erk\"\ndensity = 0.25\ntensors = [\"w_up\", \"w_up\"]"),
+        refused("distribution = \"erk\"\ndensity = 0.25\ntensors = []"),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+w:46:16: `sparsity.distribution`: found "even", expected one of `uniform`, `erk`
+w:47:11: `sparsity.density` must be above 0 and at most 1, found 2
+w:48:12: `sparsity.tensors` names "w", which is no tensor
+w:48:12: `sparsity.tensors` names "x", which cannot take a part of it
+w:48:20: `sparsity.tensors` names "w_up", which cannot take a part of it
+w:48:11: `sparsity.tensors` is empty
+"#);
 }
 
 #[test]

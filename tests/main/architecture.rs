@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -18,11 +18,31 @@ const ROOMS: [(&str, &[&str]); 15] = [
     ("arch", &["units", "index", "diagnostics", "input"]),
     ("workload", &["units", "index", "diagnostics", "sparsity", "input"]),
     ("compile", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
+    ("saved", &["index", "mode", "diagnostics", "input", "arch", "workload", "compile"]),
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
-    ("report", &["units", "index", "mode", "arch", "workload", "sim", "map"]),
-    ("cli", &["diagnostics", "mode", "model", "input", "arch", "workload", "compile", "sim", "map", "report"]),
+    ("verify", &["units", "index", "diagnostics", "input", "arch", "workload", "compile"]),
+    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "verify"]),
+    (
+        "cli",
+        &[
+            "units",
+            "diagnostics",
+            "mode",
+            "model",
+            "sparsity",
+            "input",
+            "arch",
+            "workload",
+            "compile",
+            "sim",
+            "map",
+            "verify",
+            "report",
+            "saved",
+        ],
+    ),
 ];
 
 /// A file of `src`, without its tests and comments.

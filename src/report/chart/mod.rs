@@ -9,6 +9,7 @@ mod font;
 mod grid;
 mod heat;
 mod map;
+mod mask;
 mod paint;
 mod palette;
 mod pixels;
@@ -18,6 +19,7 @@ mod time;
 mod traffic;
 
 pub use map::MapChart;
+pub use mask::MaskChart;
 pub use paint::ChartError;
 
 use self::palette::{INK, MUTED};

@@ -1,0 +1,254 @@
+//! Where volleys can be in each other's way: of the links and ports they cross, those that tell anything the others
+//! do not.
+
+use crate::compile::{Flow, Resource, shared};
+
+use super::time::Ticks;
+
+/// Flows that an actor sends together: the same stretch of time, parts of the same amount.
+#[derive(Debug, Clone)]
+pub struct Volley {
+    /// The flows.
+    pub flows: Vec<usize>,
+    /// Whether each is through before its actor sends the next.
+    pub serial: bool,
+}
+
+/// A resource that a volley meets others at.
+#[derive(Debug, Clone, Copy)]
+pub struct Crossing {
+    /// Number among the contended resources.
+    pub resource: u32,
+    /// Which of the volley's shares its flows carry here ...
+    share: u32,
+    /// ... and ticks that a flit of that share takes all of them together.
+    flit_ticks: u32,
+    /// Flows of the volley.
+    pub streams: u32,
+}
+
+/// What one volley needs to know of the network.
+#[derive(Debug, Default)]
+struct Way {
+    /// Distinct shares of its flows, with ticks a flit of each takes at least.
+    shares: Vec<((u64, u64), Ticks)>,
+    crossings: Vec<Crossing>,
+}
+
+/// The contended resources of a section, by volley.
+#[derive(Debug)]
+pub struct Contention {
+    resources: usize,
+    ways: Vec<Way>,
+}
+
+/// How one volley loads one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Load {
+    volley: u32,
+    /// Ticks that a 2^20th of the volley's amount takes.
+    weight: u64,
+    streams: u32,
+    share: u32,
+    flit_ticks: u32,
+}
+
+/// Grain of [`Load::weight`].
+const GRAIN: u64 = 1 << 20;
+
+/// The loads of one resource, by volley.
+type Loads = Vec<Load>;
+
+/// Whether whoever waits at a resource with `loads` waits no less at one with `others`.
+fn is_covered(loads: &Loads, others: &Loads) -> bool {
+    let mut others = others.iter();
+    loads.iter().all(|load| {
+        others.by_ref().find(|other| other.volley >= load.volley).is_some_and(|other| {
+            other.volley == load.volley && other.weight >= load.weight && other.streams >= load.streams
+        })
+    })
+}
+
+fn weight(share: (u64, u64), flit_ticks: Ticks) -> u64 {
+    shared(GRAIN * flit_ticks, share)
+}
+
+impl Contention {
+    /// Sums up `volleys` over the resources for which `is_contended`, and forgets every one whose loads another has as
+    /// well. `slowest` are the ticks that a flit of each flow takes at least.
+    pub fn new(
+        flows: &[Flow],
+        volleys: &[Volley],
+        flit_ticks: &[Ticks],
+        slowest: &[Ticks],
+        is_contended: impl Fn(Resource) -> bool,
+    ) -> Self {
+        let mut ways: Vec<Way> = Vec::with_capacity(volleys.len());
+        let mut loads: Vec<Loads> = vec![Vec::new(); flit_ticks.len()];
+        for (v, volley) in volleys.iter().enumerate() {
+            let mut way = Way::default();
+            for &f in &volley.flows {
+                let flow = &flows[f];
+                let known = way.shares.iter_mut().position(|(share, _)| *share == flow.share);
+                let share = known.unwrap_or(way.shares.len());
+                if known.is_none() {
+                    way.shares.push((flow.share, 0));
+                }
+                way.shares[share].1 = way.shares[share].1.max(slowest[f]);
+                for &r in flow.route.iter().filter(|&&r| is_contended(r)) {
+                    add(&mut loads[r as usize], v as u32, share as u32, flow.share, flit_ticks[r as usize], &way);
+                }
+            }
+            ways.push(way);
+        }
+        let mut contended: Vec<Loads> = Vec::new();
+        for loads in loads.into_iter().filter(|loads| !loads.is_empty()) {
+            match loads[..] {
+                // Nobody else comes here.
+                [Load { volley, share, flit_ticks, .. }] if volleys[volley as usize].serial => {
+                    let least = &mut ways[volley as usize].shares[share as usize].1;
+                    *least = (*least).max(Ticks::from(flit_ticks));
+                }
+                _ => contended.push(loads),
+            }
+        }
+        let kept = uncovered(contended, volleys.len());
+        for (resource, loads) in (0..).zip(&kept) {
+            for &Load { volley, share, flit_ticks, streams, .. } in loads {
+                ways[volley as usize].crossings.push(Crossing { resource, share, flit_ticks, streams });
+            }
+        }
+        Self { resources: kept.len(), ways }
+    }
+
+    /// How many resources are left.
+    pub fn resources(&self) -> usize {
+        self.resources
+    }
+
+    /// Resources that a volley crosses.
+    pub fn crossed_by(&self, volley: usize) -> &[Crossing] {
+        &self.ways[volley].crossings
+    }
+
+    /// Writes down the flits of a volley's flows, by share, if it moves `amount`; the ticks they take at least.
+    pub fn parts(&self, volley: usize, amount: u64, parts: &mut Vec<u64>) -> Ticks {
+        let mut least = 0;
+        parts.clear();
+        parts.extend(self.ways[volley].shares.iter().map(|&(share, ticks)| {
+            let flits = shared(amount, share);
+            least = least.max(flits * ticks);
+            flits
+        }));
+        least
+    }
+}
+
+impl Crossing {
+    /// Ticks of work that a volley of these parts is here.
+    pub fn work(self, parts: &[u64]) -> Ticks {
+        parts[self.share as usize] * Ticks::from(self.flit_ticks)
+    }
+}
+
+/// Adds a flow with a share of a volley to what the volley loads a resource with.
+fn add(loads: &mut Loads, volley: u32, share: u32, portion: (u64, u64), flit_ticks: Ticks, way: &Way) {
+    let new = weight(portion, flit_ticks);
+    match loads.last_mut() {
+        Some(load) if load.volley == volley => {
+            load.streams += 1;
+            load.weight += new;
+            if load.share == share {
+                load.flit_ticks += flit_ticks as u32;
+            } else {
+                // Told by the larger share: as many of its flits as take the same time.
+                let known = way.shares[load.share as usize].0;
+                if weight(portion, 1) > weight(known, 1) {
+                    load.share = share;
+                }
+                let larger = way.shares[load.share as usize].0;
+                load.flit_ticks = load.weight.div_ceil(weight(larger, 1).max(1)) as u32;
+            }
+        }
+        _ => loads.push(Load { volley, weight: new, streams: 1, share, flit_ticks: flit_ticks as u32 }),
+    }
+}
+
+/// Those of `contended` that no other covers, one of equals.
+fn uncovered(mut contended: Vec<Loads>, volleys: usize) -> Vec<Loads> {
+    contended.sort_unstable();
+    contended.dedup();
+    // What covers a resource has as many loads and more weight.
+    contended.sort_by_key(|loads| std::cmp::Reverse((loads.len(), loads.iter().map(|load| load.weight).sum::<u64>())));
+    let mut kept_by: Vec<Vec<usize>> = vec![Vec::new(); volleys];
+    let mut kept: Vec<Loads> = Vec::new();
+    for loads in contended {
+        // Every volley that comes here goes there: look where the fewest are.
+        let fewest = loads.iter().map(|load| &kept_by[load.volley as usize]).min_by_key(|there| there.len());
+        if fewest.is_some_and(|there| there.iter().any(|&other| is_covered(&loads, &kept[other]))) {
+            continue;
+        }
+        for load in &loads {
+            kept_by[load.volley as usize].push(kept.len());
+        }
+        kept.push(loads);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{Amount, FlowKind};
+
+    fn flow(share: (u64, u64), route: &[Resource]) -> Flow {
+        Flow {
+            kind: FlowKind::Copy { home: 0 },
+            amount: Amount::SlotBytes,
+            share,
+            reads: None,
+            writes: None,
+            route: route.to_vec(),
+            links: 0,
+            hop_cycles: 0,
+            pmu_sinks: 0,
+            from_pmu: false,
+        }
+    }
+
+    fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
+        let volleys: Vec<Volley> = volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true }).collect();
+        Contention::new(flows, &volleys, &[64; 4], &vec![64; flows.len()], |_| true)
+    }
+
+    #[test]
+    fn what_the_same_volleys_cross_is_looked_at_once() {
+        let flows = [flow((1, 1), &[0, 1, 2]), flow((1, 1), &[1, 2, 3])];
+        let both = contention(&flows, &[&[0], &[1]]);
+        // 1 and 2 are alike; 0 and 3 are crossed by one volley only.
+        assert_eq!((both.resources(), both.crossed_by(0).len(), both.crossed_by(1).len()), (1, 1, 1));
+        assert_eq!(both.crossed_by(0)[0].work(&[10]), 640);
+    }
+
+    #[test]
+    fn flows_of_a_volley_take_their_time_one_after_the_other() {
+        let flows = [flow((1, 2), &[0, 1]), flow((1, 2), &[0, 2]), flow((1, 1), &[0])];
+        let met = contention(&flows, &[&[0, 1], &[2]]);
+        let mut parts = Vec::new();
+        // Halves of 10 flits, both over resource 0.
+        assert_eq!(met.parts(0, 10, &mut parts), 5 * 64);
+        let crossing = met.crossed_by(0)[0];
+        assert_eq!((crossing.work(&parts), crossing.streams), (10 * 64, 2));
+        // Alone, nobody is met, and it takes as long.
+        let alone = contention(&flows[..2], &[&[0, 1]]);
+        assert_eq!((alone.resources(), alone.parts(0, 10, &mut parts)), (0, 10 * 64));
+    }
+
+    #[test]
+    fn a_resource_with_more_work_hides_one_with_less() {
+        let flows = [flow((1, 1), &[0, 1]), flow((1, 1), &[0, 1]), flow((1, 1), &[0])];
+        let met = contention(&flows, &[&[0], &[1], &[2]]);
+        assert_eq!((met.resources(), met.crossed_by(0).len()), (1, 1));
+        assert_eq!((met.crossed_by(0)[0].resource, met.crossed_by(2)[0].resource), (0, 0));
+    }
+}
