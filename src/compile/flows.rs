@@ -143,7 +143,15 @@ impl<'a> FlowBuilder<'a> {
                                 let (i, head) = (rest / m.streams, rest % m.streams);
                                 let pcus: Vec<PcuId> =
                                     (head * each..(head + 1) * each).map(|q| s.pcu(b, i, q)).collect();
-                                self.feed(stage, b, Amount::Activations, (index, rest), buffer.piece(b, rest), &pcus, 0);
+                                self.feed(
+                                    stage,
+                                    b,
+                                    Amount::Activations,
+                                    (index, rest),
+                                    buffer.piece(b, rest),
+                                    &pcus,
+                                    0,
+                                );
                             }
                         }
                         Mapping::Simd(m) => {

@@ -55,7 +55,11 @@ impl StageWork {
             work: work.to_vec(),
             nest: *nest,
             along_cut: nest.chunking.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
-            columns: if spec.weight.is_some() { graph.workload.tensors[spec.output].columns } else { graph.simd_columns(index) },
+            columns: if spec.weight.is_some() {
+                graph.workload.tensors[spec.output].columns
+            } else {
+                graph.simd_columns(index)
+            },
             result_columns: graph.workload.tensors[spec.output].columns,
             macs_of_rows: graph.form(index).map(|_| (graph.workload.stored_macs(spec.main), graph.rows)),
             element_bytes: dtype.bytes(),

@@ -5,5 +5,5 @@
 mod preset;
 mod write;
 
-pub use preset::{Activation, Architecture, Norm, Position, PRESETS, Preset, preset};
+pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
 pub use write::{Options, Phase, Sparsity, write};

@@ -140,9 +140,27 @@ const GPT2_SOURCE: &str = "github.com/openai/gpt-2, sizes of the released models
 /// Every preset.
 pub const PRESETS: [Preset; 12] = [
     Preset { name: "gpt2", architecture: GPT2, parameters: 124_000_000, source: GPT2_SOURCE, sequence: 1024 },
-    Preset { name: "gpt2-medium", architecture: gpt2(1024, 24, 16), parameters: 355_000_000, source: GPT2_SOURCE, sequence: 1024 },
-    Preset { name: "gpt2-large", architecture: gpt2(1280, 36, 20), parameters: 774_000_000, source: GPT2_SOURCE, sequence: 1024 },
-    Preset { name: "gpt2-xl", architecture: gpt2(1600, 48, 25), parameters: 1_558_000_000, source: GPT2_SOURCE, sequence: 1024 },
+    Preset {
+        name: "gpt2-medium",
+        architecture: gpt2(1024, 24, 16),
+        parameters: 355_000_000,
+        source: GPT2_SOURCE,
+        sequence: 1024,
+    },
+    Preset {
+        name: "gpt2-large",
+        architecture: gpt2(1280, 36, 20),
+        parameters: 774_000_000,
+        source: GPT2_SOURCE,
+        sequence: 1024,
+    },
+    Preset {
+        name: "gpt2-xl",
+        architecture: gpt2(1600, 48, 25),
+        parameters: 1_558_000_000,
+        source: GPT2_SOURCE,
+        sequence: 1024,
+    },
     Preset {
         name: "gpt-13b",
         architecture: Architecture { position: Position::Learned(2048), ..gpt2(5120, 40, 40) },
@@ -227,9 +245,11 @@ pub fn preset(name: &str) -> Result<(Architecture, u64), Diagnostic> {
         "llama" => return Ok((LLAMA, 4096)),
         _ => {}
     }
-    PRESETS.iter().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(|| {
-        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-        Diagnostic::new(format!("there is no model {name:?}"))
-            .with_help(format!("use one of {}, or `gpt` or `llama` with dimensions", names.join(", ")))
-    })
+    PRESETS.iter().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(
+        || {
+            let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+            Diagnostic::new(format!("there is no model {name:?}"))
+                .with_help(format!("use one of {}, or `gpt` or `llama` with dimensions", names.join(", ")))
+        },
+    )
 }

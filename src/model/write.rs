@@ -142,7 +142,10 @@ impl Writer<'_> {
     fn tensor(&mut self, name: &str, rows: &str, columns: &str, role: &str, more: &str) {
         let extent = |e: &str| if e.parse::<u64>().is_ok() { e.to_owned() } else { format!("{e:?}") };
         let (rows, columns) = (extent(rows), extent(columns));
-        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]\nrole = {role:?}{more}");
+        let _ = writeln!(
+            self.tensors,
+            "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]\nrole = {role:?}{more}"
+        );
     }
 
     fn matrix(&mut self, name: &str, rows: &str, columns: &str) {

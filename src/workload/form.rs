@@ -66,11 +66,16 @@ impl GemmForm {
     pub fn new(a: (u64, u64), b: (u64, u64), options: &GemmOptions) -> Result<Self, FormError> {
         let GemmOptions { batch, heads, kv_heads, transpose_a, transpose_b, causal } = *options;
         let part = |what, extent: u64, of, groups: u64| {
-            if extent.is_multiple_of(groups) { Ok(extent / groups) } else { Err(FormError::Indivisible(what, extent, of, groups)) }
+            if extent.is_multiple_of(groups) {
+                Ok(extent / groups)
+            } else {
+                Err(FormError::Indivisible(what, extent, of, groups))
+            }
         };
         part("`heads`", heads, "`kv_heads`", kv_heads)?;
         let b_heads = if transpose_a { heads } else { kv_heads };
-        let (a_rows, a_columns) = (part("rows of A", a.0, "`batch`", batch)?, part("columns of A", a.1, "`heads`", heads)?);
+        let (a_rows, a_columns) =
+            (part("rows of A", a.0, "`batch`", batch)?, part("columns of A", a.1, "`heads`", heads)?);
         let b_rows = part("rows of B", b.0, "`batch`", batch)?;
         let b_columns = part("columns of B", b.1, if transpose_a { "`heads`" } else { "`kv_heads`" }, b_heads)?;
         let (m, a_depth) = if transpose_a { (a_columns, a_rows) } else { (a_rows, a_columns) };
@@ -81,7 +86,8 @@ impl GemmForm {
         let axis = if transpose_b && !transpose_a { CausalAxis::Columns } else { CausalAxis::Depth };
         let causal = causal.then_some(axis);
         // Heads of a group add up in one product.
-        let (heads, b_heads, k) = if transpose_a { (kv_heads, kv_heads, a_depth * (heads / kv_heads)) } else { (heads, kv_heads, a_depth) };
+        let (heads, b_heads, k) =
+            if transpose_a { (kv_heads, kv_heads, a_depth * (heads / kv_heads)) } else { (heads, kv_heads, a_depth) };
         Ok(Self { instances: batch, heads, b_heads, m, n, k, causal })
     }
 
@@ -112,7 +118,11 @@ impl GemmForm {
             Some(CausalAxis::Columns) => pairs(self.m, self.n) * self.k,
             Some(CausalAxis::Depth) => {
                 // Of a sum over a group of heads, every head is cut alike.
-                let groups = if self.k > self.m && self.k.is_multiple_of(self.m) && self.b_heads == self.heads { self.k / self.m } else { 1 };
+                let groups = if self.k > self.m && self.k.is_multiple_of(self.m) && self.b_heads == self.heads {
+                    self.k / self.m
+                } else {
+                    1
+                };
                 groups * pairs(self.m, self.k / groups) * self.n
             }
         };
@@ -149,7 +159,8 @@ mod tests {
 
     #[test]
     fn heads_and_sequences_make_one_small_product_each() {
-        let options = GemmOptions { batch: 2, heads: 4, kv_heads: 4, transpose_b: true, causal: true, ..Default::default() };
+        let options =
+            GemmOptions { batch: 2, heads: 4, kv_heads: 4, transpose_b: true, causal: true, ..Default::default() };
         let scores = GemmForm::new((2 * 8, 4 * 16), (2 * 8, 4 * 16), &options).unwrap();
         assert_eq!((scores.m, scores.n, scores.k, scores.output()), (8, 8, 16, (16, 32)));
         assert_eq!(scores.dense_macs(), 2 * 4 * 8 * 8 * 16);

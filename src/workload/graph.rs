@@ -6,9 +6,9 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
-use super::sections::PinnedSection;
 pub use super::form::GemmForm;
 pub use super::kind::{OperatorKind, Phase};
+use super::sections::PinnedSection;
 
 use crate::diagnostics::Origin;
 use crate::id_type;

@@ -92,7 +92,9 @@ pub(super) fn shapes(
                 ));
             }
         }
-        if !inputs.iter().all(|&(_, columns)| columns.is_multiple_of(operator.options.heads)) && operator.kind != OperatorKind::Gemm {
+        if !inputs.iter().all(|&(_, columns)| columns.is_multiple_of(operator.options.heads))
+            && operator.kind != OperatorKind::Gemm
+        {
             let title = format!(
                 "operator {:?}: {} columns do not divide into {} heads",
                 operator.name, inputs[0].1, operator.options.heads
@@ -135,7 +137,13 @@ fn output_shape(
         std::iter::once(operator.spec.inputs.span()).chain(spans.concat()).collect()
     };
     let both = format!("{:?} is {} and {:?} is {}", a.name, text(first), b.name, text(second));
-    let indexes = matches!(operator.kind, OperatorKind::Embedding | OperatorKind::CrossEntropy | OperatorKind::CrossEntropyGrad | OperatorKind::EmbeddingGrad);
+    let indexes = matches!(
+        operator.kind,
+        OperatorKind::Embedding
+            | OperatorKind::CrossEntropy
+            | OperatorKind::CrossEntropyGrad
+            | OperatorKind::EmbeddingGrad
+    );
     if a.dtype != b.dtype && !indexes && operator.kind != OperatorKind::AdamUpdate {
         let title = format!(
             "operator {:?} mixes data types: {:?} is {} and {:?} is {}",
@@ -149,11 +157,12 @@ fn output_shape(
             let form = GemmForm::new(first, second, &operator.options).map_err(|error| {
                 let title = format!("operator {:?}: {both}", operator.name);
                 let label = match error {
-                    FormError::Depths(k, of_b) if operator.options == Default::default() => format!(
-                        "expected as many columns of {:?} as rows of {:?}: {k} and {of_b}",
-                        a.name, b.name
-                    ),
-                    FormError::Depths(k, of_b) => format!("expected products of one depth: {k} of {:?}, {of_b} of {:?}", a.name, b.name),
+                    FormError::Depths(k, of_b) if operator.options == Default::default() => {
+                        format!("expected as many columns of {:?} as rows of {:?}: {k} and {of_b}", a.name, b.name)
+                    }
+                    FormError::Depths(k, of_b) => {
+                        format!("expected products of one depth: {k} of {:?}, {of_b} of {:?}", a.name, b.name)
+                    }
                     FormError::Indivisible(what, extent, of, groups) => {
                         format!("{what} ({extent}) do not divide by {of} ({groups})")
                     }

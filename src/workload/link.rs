@@ -121,12 +121,7 @@ pub(super) fn blocks(
     Ok(list)
 }
 
-fn block(
-    source: &Source,
-    operator: &OperatorSpec,
-    name: &str,
-    blocks: &[Block],
-) -> Result<Option<usize>, Diagnostic> {
+fn block(source: &Source, operator: &OperatorSpec, name: &str, blocks: &[Block]) -> Result<Option<usize>, Diagnostic> {
     let Some(word) = &operator.block else { return Ok(None) };
     let index = blocks.iter().position(|block| block.name == *word.get_ref());
     index.map(Some).ok_or_else(|| {

@@ -13,9 +13,9 @@ mod resolve;
 mod sections;
 mod sparsity;
 mod spec;
-mod train;
 #[cfg(test)]
 mod tests;
+mod train;
 
 use std::path::Path;
 

@@ -46,13 +46,7 @@ impl Builder {
     }
 
     /// An operator on tensors as they are declared: what it reads in another shape becomes a view.
-    pub(super) fn operator(
-        &mut self,
-        name: &str,
-        kind: OperatorKind,
-        written: &Written,
-        output: TensorId,
-    ) -> Operator {
+    pub(super) fn operator(&mut self, name: &str, kind: OperatorKind, written: &Written, output: TensorId) -> Operator {
         let options = &written.options;
         let mut inputs = written.inputs.clone();
         let mut form = None;

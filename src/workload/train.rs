@@ -38,7 +38,14 @@ pub(super) fn options(source: &Source, spec: &Spanned<Table<TrainingSpec>>) -> R
 /// Adds the backward graph and the update of every weight to a forward graph.
 pub(super) fn derive(graph: &mut Builder, options: &TrainingOptions) -> Result<(), Diagnostic> {
     let forward: Vec<OperatorId> = graph.operators.ids().collect();
-    let mut backward = Backward { graph, gradients: BTreeMap::new(), tables: Vec::new(), again: BTreeMap::new(), list: Vec::new(), place: (None, 1) };
+    let mut backward = Backward {
+        graph,
+        gradients: BTreeMap::new(),
+        tables: Vec::new(),
+        again: BTreeMap::new(),
+        list: Vec::new(),
+        place: (None, 1),
+    };
     backward.seeds(&forward);
     let mut at = forward.len();
     while at > 0 {
@@ -109,7 +116,14 @@ impl Backward<'_> {
         self.again.get(&tensor).copied().unwrap_or(tensor)
     }
 
-    fn emit(&mut self, kind: OperatorKind, name: String, inputs: Vec<TensorId>, output: TensorId, options: GemmOptions) {
+    fn emit(
+        &mut self,
+        kind: OperatorKind,
+        name: String,
+        inputs: Vec<TensorId>,
+        output: TensorId,
+        options: GemmOptions,
+    ) {
         self.list.push(Pending { kind, name, written: Written { inputs, options }, output });
     }
 
@@ -119,7 +133,14 @@ impl Backward<'_> {
     }
 
     /// Takes in a contribution to the gradient of `tensor`: that of operator `from`, made by `kind` from `inputs`.
-    fn contribute(&mut self, tensor: TensorId, from: &str, kind: OperatorKind, inputs: Vec<TensorId>, options: GemmOptions) {
+    fn contribute(
+        &mut self,
+        tensor: TensorId,
+        from: &str,
+        kind: OperatorKind,
+        inputs: Vec<TensorId>,
+        options: GemmOptions,
+    ) {
         if !self.wants(tensor) {
             return;
         }
@@ -150,7 +171,10 @@ impl Backward<'_> {
     fn gradient_name(&self, tensor: TensorId) -> String {
         let name = format!("d_{}", self.graph.tensors[tensor].name);
         let taken = |name: &str| self.graph.tensors.iter().any(|t| t.name == name);
-        (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}.{n}") }).find(|name| !taken(name)).unwrap_or(name)
+        (1..)
+            .map(|n| if n == 1 { name.clone() } else { format!("{name}.{n}") })
+            .find(|name| !taken(name))
+            .unwrap_or(name)
     }
 
     /// A name no operator has.
@@ -158,7 +182,10 @@ impl Backward<'_> {
         let taken = |name: &str| {
             self.list.iter().any(|p| p.name == name) || self.graph.operators.iter().any(|op| op.name == name)
         };
-        (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}{n}") }).find(|name| !taken(name)).unwrap_or(name)
+        (1..)
+            .map(|n| if n == 1 { name.clone() } else { format!("{name}{n}") })
+            .find(|name| !taken(name))
+            .unwrap_or(name)
     }
 
     fn of_operator(&mut self, op: OperatorId) -> Result<(), Diagnostic> {
@@ -204,7 +231,11 @@ impl Backward<'_> {
             }
             OperatorKind::Embedding => {
                 let of = &self.graph.tensors[dy];
-                let rows = Tensor { name: format!("{}.rows", self.gradient_name(inputs[1])), role: TensorRole::Output, ..of.clone() };
+                let rows = Tensor {
+                    name: format!("{}.rows", self.gradient_name(inputs[1])),
+                    role: TensorRole::Output,
+                    ..of.clone()
+                };
                 let rows = self.graph.tensors.push(rows);
                 let operator = self.fresh(format!("{name}.d"));
                 self.emit(OperatorKind::EmbeddingGrad, operator, vec![dy], rows, plain);
@@ -255,7 +286,9 @@ impl Backward<'_> {
             let made: Vec<TensorId> = waiting.iter().map(|p| p.output).collect();
             let ready = |p: &Pending| !p.written.inputs.iter().any(|input| made.contains(input));
             let row_wise = |p: &Pending| ready(p) && !p.written.options.transpose_a;
-            let Some(next) = waiting.iter().position(row_wise).or_else(|| waiting.iter().position(ready)) else { return };
+            let Some(next) = waiting.iter().position(row_wise).or_else(|| waiting.iter().position(ready)) else {
+                return;
+            };
             let Pending { kind, name, written, output } = waiting.remove(next);
             let mut operator = self.graph.operator(&name, kind, &written, output);
             (operator.block, operator.repeat) = self.place;
@@ -267,7 +300,8 @@ impl Backward<'_> {
     /// Weights that have a gradient, with it.
     fn weights(&mut self) -> Vec<(TensorId, TensorId)> {
         let is_weight = |t: &TensorId| self.graph.tensors[*t].role == TensorRole::Weight;
-        let mut list: Vec<(TensorId, TensorId)> = self.gradients.iter().filter(|(t, _)| is_weight(t)).map(|(&t, &g)| (t, g)).collect();
+        let mut list: Vec<(TensorId, TensorId)> =
+            self.gradients.iter().filter(|(t, _)| is_weight(t)).map(|(&t, &g)| (t, g)).collect();
         for (table, rows) in std::mem::take(&mut self.tables) {
             if !self.gradients.contains_key(&table) {
                 let (all, columns) = (self.graph.tensors[table].rows, self.graph.tensors[table].columns);
@@ -284,7 +318,11 @@ fn update(graph: &mut Builder, kind: OperatorKind, weight: TensorId, gradient: T
     let of = &graph.tensors[weight];
     let (name, columns, repeat) = (of.name.clone(), of.columns, of.repeat);
     let rows = of.stored_elements().div_ceil(columns);
-    let block = graph.operators.iter().find(|op| op.inputs.iter().any(|&t| t == weight || graph.tensors[t].view.is_some_and(|v| v.base == weight))).and_then(|op| op.block);
+    let block = graph
+        .operators
+        .iter()
+        .find(|op| op.inputs.iter().any(|&t| t == weight || graph.tensors[t].view.is_some_and(|v| v.base == weight)))
+        .and_then(|op| op.block);
     let flat = graph.view(gradient, rows, columns, false);
     let (inputs, output) = match kind {
         OperatorKind::SgdUpdate => {
@@ -321,9 +359,10 @@ fn update(graph: &mut Builder, kind: OperatorKind, weight: TensorId, gradient: T
 }
 
 fn no_gradient(operator: &Operator) -> Diagnostic {
-    let title = format!("operator `{}` cannot be trained: `{}` has no gradient here", operator.name, operator.kind.name());
-    let diagnostic = Diagnostic::new(title)
-        .with_help("remove `[training]`, or write the operator with others that have a gradient");
+    let title =
+        format!("operator `{}` cannot be trained: `{}` has no gradient here", operator.name, operator.kind.name());
+    let diagnostic =
+        Diagnostic::new(title).with_help("remove `[training]`, or write the operator with others that have a gradient");
     match &operator.declared {
         Some(origin) => diagnostic.with_origin(Origin { label: "no gradient".to_owned(), ..origin.clone() }),
         None => diagnostic,
