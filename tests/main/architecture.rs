@@ -25,6 +25,10 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("verify", &["units", "index", "diagnostics", "input", "arch", "workload", "compile"]),
     ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "verify"]),
     (
+        "study",
+        &["units", "index", "diagnostics", "mode", "input", "arch", "workload", "compile", "bound", "sim", "report"],
+    ),
+    (
         "cli",
         &[
             "units",
@@ -40,6 +44,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
             "map",
             "verify",
             "report",
+            "study",
             "saved",
         ],
     ),
@@ -176,7 +181,10 @@ fn only_in(places: &[&str], words: &[&str]) {
 
 #[test]
 fn files_are_touched_only_where_they_are_read_and_written() {
-    only_in(&["input/", "report/write.rs", "cli/"], &["std::fs", "fs::", "tempfile", "File::"]);
+    only_in(
+        &["input/", "report/write.rs", "study/sweep/journal.rs", "cli/"],
+        &["std::fs", "fs::", "tempfile", "File::"],
+    );
 }
 
 #[test]
