@@ -11,6 +11,7 @@ mod execute;
 mod explain;
 mod failure;
 mod map;
+mod model;
 mod output;
 mod progress;
 mod report;
@@ -49,6 +50,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Compare(args) => compare::compare(&args),
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
+        Command::Model(args) => model::model(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Merge(args) => sweep::merge(&args),

@@ -143,9 +143,13 @@ impl<'a> FlowBuilder<'a> {
                         Mapping::Gemm(m) => {
                             // Gathered vectors of a cycle come from different PMUs, into different ports.
                             let ports: &[u32] = if m.style == Style::Gather { &GATHER_PORTS } else { &[0] };
-                            for (b, i) in pairs(bundles, pm) {
-                                let pcus: Vec<PcuId> = (0..wide).map(|q| s.pcu(b, i, q)).collect();
-                                self.feed(stage, b, Amount::Activations, (index, i), buffer.piece(b, i), &pcus, ports);
+                            let each = wide / m.streams;
+                            for (b, rest) in pairs(bundles, pm * m.streams) {
+                                let (i, head) = (rest / m.streams, rest % m.streams);
+                                let pcus: Vec<PcuId> =
+                                    (head * each..(head + 1) * each).map(|q| s.pcu(b, i, q)).collect();
+                                let piece = buffer.piece(b, rest);
+                                self.feed(stage, b, Amount::Activations, (index, rest), piece, &pcus, ports);
                             }
                         }
                         Mapping::Simd(m) => {

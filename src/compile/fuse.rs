@@ -17,6 +17,9 @@ use super::twins::{Likeness, Renaming, Twins};
 /// Most operators of one section that the search considers.
 pub const MOST_FUSED: usize = 12;
 
+/// Most operators of a repeated block that are tried as one section.
+const MOST_IN_A_BLOCK: usize = 24;
+
 /// A possible section and its plans, best first.
 #[derive(Debug)]
 struct Planned<'a, R> {
@@ -124,8 +127,17 @@ impl<R: Send> Planned<'_, R> {
         }
     }
 
+    /// Times it runs.
+    fn repeat(&self) -> u64 {
+        self.graph.workload.operators[self.graph.operators[0]].repeat
+    }
+
     /// What partitions are compared by: cycles, and the price of the bytes moved.
     fn score(&self) -> u64 {
+        self.score_once().saturating_mul(self.repeat())
+    }
+
+    fn score_once(&self) -> u64 {
         let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
         match (&self.routed, self.plans.first()) {
             (Some(routed), _) => routed.cycles.saturating_add(price(&self.plans[routed.plan])),
@@ -188,7 +200,8 @@ pub struct LeftOut {
 pub const WORTH: f64 = 0.08;
 
 impl<'a, R: Clone + Send> Spans<'a, R> {
-    /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`].
+    /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`], and whole blocks
+    /// of up to [`MOST_IN_A_BLOCK`].
     pub fn new(chip: &Chip, workload: &'a Workload, tiers: &[TierId], fused: bool) -> Result<Self, Unplannable> {
         let operators: Vec<OperatorId> = workload.operators.ids().collect();
         let n = operators.len();
@@ -205,6 +218,20 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
                 firsts.push(runs.len());
             }
             runs.push(Run { span: (from, to), operators, kind });
+        }
+        let place = |at: usize| (workload.operators[operators[at]].block, workload.operators[operators[at]].phase);
+        let mut from = 0;
+        while fused && from < n {
+            let to = (from..n).find(|&at| place(at) != place(from)).unwrap_or(n);
+            if place(from).0.is_some() && (MOST_FUSED + 1..=MOST_IN_A_BLOCK).contains(&(to - from)) {
+                let operators = operators[from..to].to_vec();
+                let kind = *kinds.entry(twins.likeness(&operators)).or_insert(firsts.len());
+                if kind == firsts.len() {
+                    firsts.push(runs.len());
+                }
+                runs.push(Run { span: (from, to), operators, kind });
+            }
+            from = to;
         }
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
@@ -226,6 +253,9 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
             spans.left_out.kinds += of_length.len() - worth.len();
             spans.plan_runs(chip, tiers, &cache, &worth)?;
         }
+        let blocks: Vec<usize> =
+            longer.iter().copied().filter(|&run| spans.runs[run].operators.len() > MOST_FUSED).collect();
+        spans.plan_runs(chip, tiers, &cache, &blocks)?;
         Ok(spans)
     }
 
@@ -269,7 +299,10 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
     fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
         let n = self.workload.operators.len();
         let (before, behind) = self.least_scores();
-        let least = |run: usize| least_cycles(chip, self.workload, tiers, &self.runs[run].operators);
+        let least = |run: usize| {
+            let operators = &self.runs[run].operators;
+            least_cycles(chip, self.workload, tiers, operators) * self.workload.operators[operators[0]].repeat as f64
+        };
         let hoped = |&first: &usize| {
             let parts = self.best_partition(self.runs[first].span).ok()?;
             let now: u64 = parts.iter().filter_map(|&part| self.of(part)).map(Planned::score).sum();
@@ -406,7 +439,10 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
 
     /// Cycles of routed runs.
     fn cycles(&self, runs: &[usize]) -> u64 {
-        let of_run = |&run: &usize| self.of(run)?.routed.as_ref().map(|routed| routed.cycles);
+        let of_run = |&run: &usize| {
+            let planned = self.of(run)?;
+            planned.routed.as_ref().map(|routed| routed.cycles.saturating_mul(planned.repeat()))
+        };
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 

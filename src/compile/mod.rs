@@ -15,6 +15,7 @@ mod fabric;
 mod flows;
 mod fuse;
 mod gather;
+mod heads;
 mod mapping;
 mod nest;
 mod notes;
@@ -27,6 +28,7 @@ mod tiers;
 mod twins;
 mod work;
 
+pub use allocate::simd_stages;
 pub use buffers::{BufferRole, BufferSpec};
 pub use candidates::{tile_depths, tile_lists};
 pub use configuration::{
@@ -117,6 +119,10 @@ pub fn compile_modes<R: Clone + Send>(
         }
         if searches(mode) {
             notes.extend(notes::left_out(spans.left_out()));
+        }
+        if workload.first_of_a_model().is_some() {
+            notes.extend(notes::scores_off_chip(workload, &sections));
+            notes.extend(tiers::told(chip, workload, &tiers));
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
         compiled.push(Compiled { configuration, runs: measured });

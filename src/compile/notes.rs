@@ -266,3 +266,31 @@ pub fn several_sections(
     parts.extend(of_section(chip, graph, plan));
     parts.join("; in one, ")
 }
+
+/// Sentences on attention scores that leave the chip although heads and softmax could share a section.
+pub fn scores_off_chip(workload: &Workload, sections: &[Section]) -> Vec<String> {
+    let mut told = Vec::new();
+    for section in sections {
+        for &op in &section.operators {
+            let operator = &workload.operators[op];
+            let Some(form) = operator.form.filter(|form| form.n > form.k) else { continue };
+            let scores = &workload.tensors[operator.output];
+            let outside: Vec<_> =
+                workload.consumers(operator.output).filter(|c| !section.operators.contains(c)).collect();
+            let Some(&reader) = outside.first() else { continue };
+            let why = if workload.operators[reader].phase == operator.phase {
+                "its section ends before them"
+            } else {
+                "they are saved for the backward phase; `activations = \"recomputed\"` would keep them on chip"
+            };
+            told.push(format!(
+                "scores `{}` ({} of {} heads) go off chip to `{}`: {why}",
+                scores.name,
+                ByteSize(scores.dense_bytes()),
+                form.heads,
+                workload.operators[reader].name,
+            ));
+        }
+    }
+    told
+}

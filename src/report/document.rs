@@ -8,7 +8,7 @@ use crate::arch::{Chip, Vendor};
 use crate::sim::{
     BundleOutcome, EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
-use crate::workload::Workload;
+use crate::workload::{Phase, Workload};
 
 /// Version of the object's shape.
 pub const SCHEMA: u32 = 1;
@@ -127,6 +127,12 @@ pub struct RunEntry {
     pub op_intensity_flop_per_byte: f64,
     /// Energy by place.
     pub energy_j: EnergyEntry,
+    /// Tokens a second, of a model whose file has a dimension `tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s: Option<f64>,
+    /// Parts of a training step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases: Option<IndexMap<&'static str, PhaseEntry>>,
     /// Sections in order.
     pub sections: Vec<SectionEntry>,
     /// `drained` or `deadlock`.
@@ -170,6 +176,19 @@ pub struct TensorEntry {
     pub off_chip_write_bytes: u64,
 }
 
+/// One part of a training step.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct PhaseEntry {
+    /// Cycles of its sections.
+    pub cycles: u64,
+    /// The same over the clock.
+    pub time_s: f64,
+    /// Sections started.
+    pub launches: u64,
+    /// Off-chip bytes, read and written.
+    pub off_chip_bytes: u64,
+}
+
 /// Energy in joules by place.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct EnergyEntry {
@@ -195,6 +214,12 @@ pub struct SectionEntry {
     pub name: String,
     /// Operators in order.
     pub operators: Vec<String>,
+    /// Part of a training step, of a workload that trains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<&'static str>,
+    /// Times it runs, if more than once: everything here counts all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<u64>,
     /// Cycles, launch included.
     pub cycles: u64,
     /// Cycles of the launch.
@@ -254,7 +279,8 @@ impl Document {
     /// The object for the runs of `workload` on `chip`; of two runs, kernel by kernel stands first.
     pub fn new(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Self {
         let work = Work::of(workload);
-        let runs: Vec<RunEntry> = outcomes.iter().map(|outcome| RunEntry::new(chip, &work, outcome)).collect();
+        let runs: Vec<RunEntry> =
+            outcomes.iter().map(|outcome| RunEntry::new(chip, &work, outcome, tokens(workload))).collect();
         let ratio = |measure: fn(&RunEntry) -> f64| {
             let of = |mode: Mode| runs.iter().find(|run| run.mode == mode.name()).map(measure);
             Some(quotient(of(Mode::Kbk)?, of(Mode::Fused)?))
@@ -296,8 +322,31 @@ impl Document {
     }
 }
 
+/// Tokens that a model's run takes in.
+pub(crate) fn tokens(workload: &Workload) -> Option<u64> {
+    workload.first_of_a_model().and_then(|_| workload.dims.get("tokens").copied())
+}
+
+/// Forward, backward and update apart, of a run that has more than the first.
+pub(crate) fn phases(chip: &Chip, outcome: &Outcome) -> Option<IndexMap<&'static str, PhaseEntry>> {
+    let mut phases: IndexMap<&'static str, PhaseEntry> = IndexMap::new();
+    for section in &outcome.sections {
+        let entry = phases.entry(section.phase.name()).or_insert(PhaseEntry {
+            cycles: 0,
+            time_s: 0.0,
+            launches: 0,
+            off_chip_bytes: 0,
+        });
+        entry.cycles += section.cycles;
+        entry.time_s = quotient(entry.cycles as f64, chip.clock_hz as f64);
+        entry.launches += section.repeat;
+        entry.off_chip_bytes += section.traffic.off_chip_bytes();
+    }
+    (phases.len() > 1).then_some(phases)
+}
+
 impl RunEntry {
-    fn new(chip: &Chip, work: &Work, outcome: &Outcome) -> Self {
+    fn new(chip: &Chip, work: &Work, outcome: &Outcome, tokens: Option<u64>) -> Self {
         let figures = Figures::new(chip, work, outcome);
         let (stop, blocked) = match &outcome.stop {
             StopReason::Drained => ("drained", Vec::new()),
@@ -309,6 +358,8 @@ impl RunEntry {
             fidelity: outcome.fidelity.name(),
             cycles: outcome.cycles,
             time_s: figures.time_s,
+            tokens_per_s: tokens.map(|tokens| quotient(tokens as f64, figures.time_s)),
+            phases: phases(chip, outcome),
             launches: figures.launches,
             tflops_dense_equivalent: figures.tflops_dense_equivalent,
             tflops_executed: figures.tflops_executed,
@@ -365,6 +416,8 @@ impl From<&SectionOutcome> for SectionEntry {
         Self {
             name: section.name.clone(),
             operators: section.operators.clone(),
+            phase: Some(section.phase.name()).filter(|_| section.phase != Phase::Forward),
+            repeat: Some(section.repeat).filter(|&repeat| repeat > 1),
             cycles: section.cycles,
             launch_cycles: section.launch_cycles,
             bound_by: section.bound_by.to_string(),

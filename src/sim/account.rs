@@ -3,9 +3,9 @@
 use indexmap::IndexMap;
 
 use crate::arch::{Chip, TierId};
-use crate::compile::{Mapping, ResourceKind, Section, Stage};
+use crate::compile::{Mapping, ResourceKind, Section, Stage, simd_stages};
 use crate::index::Id;
-use crate::workload::Workload;
+use crate::workload::{OperatorId, Phase, Workload};
 
 use super::outcome::{
     BoundBy, BundleOutcome, Busy, EnergyJ, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
@@ -20,10 +20,12 @@ const BUSY: f64 = 0.5;
 
 /// Reports one section.
 pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun) -> SectionOutcome {
+    let first = section.operators.first().map(|&op| &workload.operators[op]);
+    let (repeat, phase) = first.map_or((1, Phase::Forward), |op| (op.repeat, op.phase));
     let launch_cycles = chip.launch_cycles();
-    let cycles = run.cycles + launch_cycles;
-    let traffic = traffic(chip, workload, section, run);
-    let energy = energy(chip, workload, section, run, &traffic, cycles);
+    let cycles = (run.cycles + launch_cycles).saturating_mul(repeat);
+    let traffic = traffic(chip, workload, section, run).times(repeat);
+    let energy = energy(chip, workload, section, run, repeat, &traffic, cycles);
     let names = |ops: &[crate::workload::OperatorId]| -> Vec<String> {
         ops.iter().map(|&op| workload.operators[op].name.clone()).collect()
     };
@@ -38,9 +40,9 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
             StageOutcome {
                 operators: names(&operators),
                 pcus: stage.pcus.len() as u64,
-                busiest_cycles: busy.iter().copied().max().unwrap_or(0),
-                mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64,
-                bundles: bundles(run, index),
+                busiest_cycles: busy.iter().copied().max().unwrap_or(0).saturating_mul(repeat),
+                mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64 * repeat as f64,
+                bundles: bundles(run, index, repeat),
                 mapping: describe(section, stage),
             }
         })
@@ -48,8 +50,10 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
     SectionOutcome {
         name: section.name.clone(),
         operators: names(&section.operators),
+        repeat,
+        phase,
         cycles,
-        launch_cycles,
+        launch_cycles: launch_cycles.saturating_mul(repeat),
         bound_by: bound_by(chip, run, launch_cycles),
         pcus: section.stages.iter().map(|s| s.pcus.len() as u64).sum(),
         pmus: section.pmus,
@@ -58,7 +62,7 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         traffic,
         energy,
         links: loads(run),
-        busy: busy(chip, run),
+        busy: busy(chip, run, repeat),
         stages,
     }
 }
@@ -69,7 +73,7 @@ fn loads(run: &SectionRun) -> Vec<LinkLoad> {
 }
 
 /// How the bundles of a stage spent the drain. Waits are rounded up to a cycle, and what is left is idle.
-fn bundles(run: &SectionRun, stage: usize) -> Vec<BundleOutcome> {
+fn bundles(run: &SectionRun, stage: usize, repeat: u64) -> Vec<BundleOutcome> {
     let Some(waits) = run.waits.get(stage) else { return Vec::new() };
     let of_bundle = |(&busy_cycles, waits): (&u64, &Waits)| {
         // A run that was stopped may have firings under way.
@@ -82,17 +86,27 @@ fn bundles(run: &SectionRun, stage: usize) -> Vec<BundleOutcome> {
         let starved_cycles = take(waits.starved_cycles);
         let stalled_cycles = take(waits.stalled_cycles);
         let idle_cycles = take(u64::MAX);
-        BundleOutcome { busy_cycles, starved_cycles, stalled_cycles, idle_cycles }
+        BundleOutcome {
+            busy_cycles: busy_cycles.saturating_mul(repeat),
+            starved_cycles: starved_cycles.saturating_mul(repeat),
+            stalled_cycles: stalled_cycles.saturating_mul(repeat),
+            idle_cycles: idle_cycles.saturating_mul(repeat),
+        }
     };
     run.busy_cycles[stage].iter().zip(waits).map(of_bundle).collect()
 }
 
 /// How long the busiest resource of each kind was busy, stages aside.
-fn busy(chip: &Chip, run: &SectionRun) -> Busy {
-    let wire = |kind| to_cycles(run.usage.busiest(kind));
+fn busy(chip: &Chip, run: &SectionRun, repeat: u64) -> Busy {
+    let wire = |kind| to_cycles(run.usage.busiest(kind)).saturating_mul(repeat);
     let name = |tier| chip.memory[TierId::from_index(tier)].name.clone();
     Busy {
-        tiers: run.tier_busy_cycles.iter().enumerate().map(|(tier, &cycles)| (name(tier), cycles)).collect(),
+        tiers: run
+            .tier_busy_cycles
+            .iter()
+            .enumerate()
+            .map(|(tier, &cycles)| (name(tier), cycles.saturating_mul(repeat)))
+            .collect(),
         ag: wire(ResourceKind::AgPort),
         link: wire(ResourceKind::Link),
         pcu_port: wire(ResourceKind::PcuPort),
@@ -136,6 +150,7 @@ fn energy(
     workload: &Workload,
     section: &Section,
     run: &SectionRun,
+    repeat: u64,
     traffic: &Traffic,
     cycles: u64,
 ) -> EnergyJ {
@@ -152,7 +167,7 @@ fn energy(
         .zip(&run.simd_elements)
         .map(|(stage, &elements)| {
             let functions = if stage.spec.tail.is_empty() { &[stage.spec.main][..] } else { &stage.spec.tail };
-            let depth_of = |&op| chip.pcu.simd_stages.get(workload.operators[op].kind.name()).copied().unwrap_or(1);
+            let depth_of = |&op: &OperatorId| simd_stages(chip, workload.operators[op].kind);
             // Every function of a tail counts the same elements.
             let depth = functions.iter().map(depth_of).sum::<u64>() as f64 / functions.len() as f64;
             elements as f64 * depth * mac_pj(stage)
@@ -165,10 +180,10 @@ fn energy(
         .map(|(s, bytes)| (bytes.payload + bytes.waste) as f64 * 8.0 * chip.memory[s.tier].pj_per_bit)
         .sum();
     EnergyJ {
-        compute: (run.macs as f64 * gemm + simd) * PJ,
+        compute: (run.macs as f64 * gemm + simd) * repeat as f64 * PJ,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * chip.energy.sram_pj_per_byte * PJ,
         network: traffic.network_byte_hops as f64 * 8.0 * chip.energy.network_pj_per_bit_hop * PJ,
-        off_chip: off_chip * PJ,
+        off_chip: off_chip * repeat as f64 * PJ,
         static_: chip.energy.static_w * chip.seconds(cycles),
     }
 }

@@ -9,6 +9,7 @@ mod ffn;
 mod fidelity;
 mod golden;
 mod laws;
+mod models;
 mod numbers;
 mod random;
 mod saved;
