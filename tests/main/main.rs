@@ -11,6 +11,7 @@ mod golden;
 mod laws;
 mod models;
 mod numbers;
+mod page;
 mod random;
 mod saved;
 mod sparsity;
