@@ -37,4 +37,5 @@ pub mod report;
 pub mod sim;
 pub mod sparsity;
 pub mod units;
+pub mod validate;
 pub mod workload;

@@ -85,6 +85,25 @@ Examples:
   # a weight of a workload file
   rdusim sparsity workloads/gpt13b-mlp-sparse.toml --key w_up";
 
+const VALIDATE_EXAMPLES: &str = "\
+Examples:
+  # every published set, within the vendor's limits and with an ideal mapping
+  rdusim validate
+
+  # another calibration; CSV, JSON and pictures in results/
+  rdusim validate --set arch.vendor.stream_gb_per_s=33 --out results
+
+  # one set, as JSON
+  rdusim validate --only sn10-gemm-square --format json";
+
+const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  # fit launch time, stream rates and PCUs an operator to the sets of SN10
+  rdusim calibrate --arch arch/sn10.toml
+
+  # to one set; the residuals of the other show what was not fitted
+  rdusim calibrate --arch arch/sn10.toml --on sn10-gemm-square";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   # one line on the chip, or what is wrong with the file and where
@@ -123,6 +142,12 @@ pub(super) enum Command {
     /// Show the statistics of a mask: density, histograms, imbalance, bytes in each format
     #[command(after_help = SPARSITY_EXAMPLES)]
     Sparsity(SparsityArgs),
+    /// Simulate published measurements, and show the errors
+    #[command(after_help = VALIDATE_EXAMPLES)]
+    Validate(ValidateArgs),
+    /// Fit the `vendor` limits of a chip file to published measurements
+    #[command(after_help = CALIBRATE_EXAMPLES)]
+    Calibrate(CalibrateArgs),
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -210,6 +235,41 @@ pub(super) struct MapArgs {
     /// Tell on standard error how long compiling took
     #[arg(short, long)]
     pub(super) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ValidateArgs {
+    /// Chip file (TOML) in place of the shipped one of its name; only its sets are run
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: Option<PathBuf>,
+    /// Change a field of the chips: arch.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Run this set; may be repeated
+    #[arg(long, value_name = "SET")]
+    pub(super) only: Vec<String>,
+    /// Also write JSON, CSV and pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CalibrateArgs {
+    /// Chip file (TOML) in place of the shipped one of its name; only its sets are used
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: Option<PathBuf>,
+    /// Change a field of the chips: arch.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Fit to this set; may be repeated (default: every set)
+    #[arg(long, value_name = "SET")]
+    pub(super) on: Vec<String>,
+    /// Steps of the search at most
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(super) iterations: u64,
 }
 
 #[derive(Debug, Args)]
@@ -369,11 +429,20 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_help_parse() {
-        let examples = [EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES, MAP_EXAMPLES, SPARSITY_EXAMPLES, CHECK_EXAMPLES]
-            .join("\n")
-            .replace("\\\n", "");
+        let examples = [
+            EXAMPLES,
+            COMPARE_EXAMPLES,
+            RUN_EXAMPLES,
+            MAP_EXAMPLES,
+            SPARSITY_EXAMPLES,
+            VALIDATE_EXAMPLES,
+            CALIBRATE_EXAMPLES,
+            CHECK_EXAMPLES,
+        ]
+        .join("\n")
+        .replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 24);
+        assert_eq!(lines.len(), 29);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -389,6 +458,8 @@ mod tests {
             RUN_EXAMPLES,
             MAP_EXAMPLES,
             SPARSITY_EXAMPLES,
+            VALIDATE_EXAMPLES,
+            CALIBRATE_EXAMPLES,
             CHECK_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ] {

@@ -11,6 +11,7 @@ mod map;
 mod output;
 mod progress;
 mod sparsity;
+mod validate;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
+        Command::Validate(args) => validate::validate(&args),
+        Command::Calibrate(args) => validate::calibrate(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

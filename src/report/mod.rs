@@ -15,9 +15,10 @@ mod map_files;
 mod map_table;
 mod mask;
 mod table;
+mod validation;
 mod write;
 
-pub use self::chart::{Chart, ChartError, MapChart, MaskChart};
+pub use self::chart::{Chart, ChartError, MapChart, MaskChart, SetChart};
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
@@ -28,4 +29,5 @@ pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
 pub use self::table::table;
+pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::write::{File, WriteError, files, write};

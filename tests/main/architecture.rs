@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -20,10 +20,24 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
-    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map"]),
+    ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "sim", "bound"]),
+    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "validate"]),
     (
         "cli",
-        &["units", "diagnostics", "mode", "sparsity", "input", "arch", "workload", "compile", "sim", "map", "report"],
+        &[
+            "units",
+            "diagnostics",
+            "mode",
+            "sparsity",
+            "input",
+            "arch",
+            "workload",
+            "compile",
+            "sim",
+            "map",
+            "validate",
+            "report",
+        ],
     ),
 ];
 

@@ -15,12 +15,14 @@ mod palette;
 mod pixels;
 mod roofline;
 mod scene;
+mod set;
 mod time;
 mod traffic;
 
 pub use map::MapChart;
 pub use mask::MaskChart;
 pub use paint::ChartError;
+pub use set::SetChart;
 
 use self::palette::{INK, MUTED};
 use self::scene::{Anchor, Face, Scene};
