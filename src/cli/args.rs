@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::validate::{CalibrateArgs, ValidateArgs};
 use crate::units::Dtype;
 use crate::{arch, sim};
 
@@ -52,6 +53,12 @@ Examples:
   # one operator at a time, as JSON
   rdusim run --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
 
+  # keep the configuration, and run it again after an edit by hand
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --save-config mine.toml
+  rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --config mine.toml
+
   # other random masks, and files in results/
   rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp-sparse.toml \\
       --seed 7 --out results";
@@ -66,6 +73,19 @@ Examples:
 
   # every unit, bank and route, as JSON
   rdusim map --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml --format json";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  # do both configurations compute what the graph says?
+  rdusim verify --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
+  # a larger part of it, fused only, as JSON
+  rdusim verify --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml \\
+      --mode fused --max-flops 5000000000 --format json
+
+  # other numbers and masks, in fp32
+  rdusim verify --arch arch/sn10.toml --workload workloads/tiny-mlp.toml --seed 7 \\
+      --set workload.dtype=fp32";
 
 const SPARSITY_EXAMPLES: &str = "\
 Examples:
@@ -139,6 +159,9 @@ pub(super) enum Command {
     /// Show how a workload is laid out on a chip: units, buffers, routes
     #[command(after_help = MAP_EXAMPLES)]
     Map(MapArgs),
+    /// Run the configurations on numbers and compare with a plain reference
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
     /// Show the statistics of a mask: density, histograms, imbalance, bytes in each format
     #[command(after_help = SPARSITY_EXAMPLES)]
     Sparsity(SparsityArgs),
@@ -174,6 +197,20 @@ pub(super) struct RunArgs {
     pub(super) shared: SharedArgs,
 }
 
+/// Where the configuration comes from, and where it goes.
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    /// Write the configuration to this file, to be edited and run again
+    #[arg(long, value_name = "FILE")]
+    pub(super) save_config: Option<PathBuf>,
+    /// Run the configuration of this file instead of compiling one
+    #[arg(long, value_name = "FILE", conflicts_with = "sections")]
+    pub(super) config: Option<PathBuf>,
+    /// Cut the graph into the sections of this file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) sections: Option<PathBuf>,
+}
+
 /// What `compare` and `run` have in common.
 #[derive(Debug, Args)]
 pub(super) struct SharedArgs {
@@ -198,9 +235,14 @@ pub(super) struct SharedArgs {
     /// Also write JSON, CSV and pictures into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Simulate every event, even where the run only repeats itself: the same result, later
+    #[arg(long)]
+    pub(super) no_skip: bool,
     /// Tell on standard error how long compiling and simulating took
     #[arg(short, long)]
     pub(super) verbose: bool,
@@ -229,6 +271,8 @@ pub(super) struct MapArgs {
     /// Also write JSON and a picture of each section into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
@@ -238,39 +282,43 @@ pub(super) struct MapArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ValidateArgs {
-    /// Chip file (TOML) in place of the shipped one of its name; only its sets are run
+pub(super) struct VerifyArgs {
+    /// How the graph is cut into sections (both ways if not given)
+    #[arg(long, value_enum)]
+    pub(super) mode: Option<Mode>,
+    /// Chip file (TOML)
     #[arg(long, value_name = "FILE")]
-    pub(super) arch: Option<PathBuf>,
-    /// Change a field of the chips: arch.PATH=VALUE; may be repeated
+    pub(super) arch: PathBuf,
+    /// Workload file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: PathBuf,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
-    /// Run this set; may be repeated
-    #[arg(long, value_name = "SET")]
-    pub(super) only: Vec<String>,
-    /// Also write JSON, CSV and pictures into this directory
+    /// Named dimensions are made smaller until the graph needs no more operations than this
+    #[arg(long, value_name = "N", default_value_t = MAX_FLOPS, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_flops: u64,
+    /// Seed of the numbers and of random masks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// How good the mapping is taken to be
+    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
+    pub(super) mapping: Mapping,
+    /// Also write verify.json into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Tell on standard error how long compiling and verifying took
+    #[arg(short, long)]
+    pub(super) verbose: bool,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct CalibrateArgs {
-    /// Chip file (TOML) in place of the shipped one of its name; only its sets are used
-    #[arg(long, value_name = "FILE")]
-    pub(super) arch: Option<PathBuf>,
-    /// Change a field of the chips: arch.PATH=VALUE; may be repeated
-    #[arg(long, value_name = "PATH=VALUE")]
-    pub(super) set: Vec<String>,
-    /// Fit to this set; may be repeated (default: every set)
-    #[arg(long, value_name = "SET")]
-    pub(super) on: Vec<String>,
-    /// Steps of the search at most
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub(super) iterations: u64,
-}
+/// Operations of a graph that `verify` does in a few seconds.
+const MAX_FLOPS: u64 = 500_000_000;
 
 #[derive(Debug, Args)]
 #[group(id = "files", required = true, multiple = true, args = ["arch", "workload"])]
@@ -434,6 +482,7 @@ mod tests {
             COMPARE_EXAMPLES,
             RUN_EXAMPLES,
             MAP_EXAMPLES,
+            VERIFY_EXAMPLES,
             SPARSITY_EXAMPLES,
             VALIDATE_EXAMPLES,
             CALIBRATE_EXAMPLES,
@@ -442,7 +491,7 @@ mod tests {
         .join("\n")
         .replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 29);
+        assert_eq!(lines.len(), 34);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -457,6 +506,7 @@ mod tests {
             COMPARE_EXAMPLES,
             RUN_EXAMPLES,
             MAP_EXAMPLES,
+            VERIFY_EXAMPLES,
             SPARSITY_EXAMPLES,
             VALIDATE_EXAMPLES,
             CALIBRATE_EXAMPLES,
@@ -476,6 +526,6 @@ mod tests {
         let shared = args.shared;
         assert_eq!((shared.fidelity, shared.format, shared.seed), (Fidelity::Event, Format::Table, 0));
         assert_eq!(shared.mapping, Mapping::Ideal);
-        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose);
+        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose && !shared.no_skip);
     }
 }

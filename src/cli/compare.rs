@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use super::args::{CompareArgs, Format, RunArgs, SharedArgs};
 use super::execute::{Execution, execute};
 use super::failure::Failure;
-use super::{output, progress};
+use super::{configured, output, progress};
+use crate::arch;
 use crate::input::Override;
 use crate::report::{self, Document};
 use crate::sim::{Mode, StopReason};
-use crate::{arch, workload};
 
 /// Both ways, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
@@ -24,14 +24,15 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
 fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
-    let workload = workload::load(&args.workload, &sets, args.seed)?;
-    let execution =
-        progress::watched("compiling and simulating", || execute(&chip, &workload, modes, args.fidelity.into()))?;
+    let workload = configured::workload(&args.workload, &sets, args.seed, &args.configuration)?;
+    let execution = progress::watched("compiling and simulating", || {
+        execute(&chip, &workload, modes, args.fidelity.into(), &args.configuration, !args.no_skip)
+    })?;
     if args.verbose {
         tell_durations(&execution);
     }
-    let outcomes = execution.outcomes;
-    for outcome in &outcomes {
+    let outcomes = &execution.outcomes;
+    for outcome in outcomes {
         match &outcome.stop {
             StopReason::Drained => {}
             StopReason::Deadlock(blocked) => {
@@ -42,12 +43,13 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     }
 
     let text = match args.format {
-        Format::Table => report::table(&chip, &workload, &outcomes),
-        Format::Json => Document::new(&chip, &workload, &outcomes).to_json(),
+        Format::Table => report::table(&chip, &workload, outcomes),
+        Format::Json => Document::new(&chip, &workload, outcomes).to_json(),
     };
+    configured::save(&args.configuration, &chip, &workload, &execution.configurations)?;
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
-        report::write(directory, &report::files(&chip, &workload, &outcomes)?)?;
+        report::write(directory, &report::files(&chip, &workload, outcomes)?)?;
     }
     output::print(text.as_bytes())
 }

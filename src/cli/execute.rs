@@ -4,31 +4,44 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+use super::args::ConfigArgs;
+use super::configured;
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
-use crate::sim::{Fidelity, Mode, Outcome, compile_measured, simulate_measured};
+use crate::sim::{Fidelity, Measured, Mode, Outcome, simulate_measured, simulate_unskipped};
 use crate::workload::Workload;
 
 /// What the runs gave, and how long they took.
 pub(super) struct Execution {
+    pub(super) configurations: Vec<Measured>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) compiling: Duration,
     pub(super) simulating: Duration,
 }
 
-/// Compiles `workload` for `chip` in each mode and simulates the configurations.
+/// Compiles `workload` for `chip` in each mode, or takes a saved configuration, and simulates the configurations;
+/// without `skip`, every event of them.
 pub(super) fn execute(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
     fidelity: Fidelity,
+    from: &ConfigArgs,
+    skip: bool,
 ) -> Result<Execution, Diagnostic> {
-    let (configurations, compiling) = timed(|| compile_measured(chip, workload, modes));
+    let (configurations, compiling) = timed(|| configured::configurations(from, chip, workload, modes));
     let configurations = configurations?;
     let (outcomes, simulating) = timed(|| {
-        configurations.par_iter().map(|measured| simulate_measured(chip, workload, measured, fidelity)).collect()
+        let simulated = configurations.par_iter().map(|measured| {
+            if skip {
+                simulate_measured(chip, workload, measured, fidelity)
+            } else {
+                simulate_unskipped(chip, workload, &measured.configuration, fidelity)
+            }
+        });
+        simulated.collect()
     });
-    Ok(Execution { outcomes, compiling, simulating })
+    Ok(Execution { configurations, outcomes, compiling, simulating })
 }
 
 #[expect(clippy::disallowed_methods, reason = "`-v` tells how long things took, on standard error")]

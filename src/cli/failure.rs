@@ -15,6 +15,8 @@ pub(super) enum Failure {
     Deadlock(&'static str, Vec<String>),
     /// A run that was too long for the engine: its mode, and what was reached.
     Limit(&'static str, String),
+    /// Numbers that do not come out: the modes. The result says where.
+    Mismatch(Vec<&'static str>),
     /// A file of `--out` could not be written.
     Files(WriteError),
     /// Standard output could not be written.
@@ -37,7 +39,7 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) => 2,
-            Self::Deadlock(..) | Self::Limit(..) | Self::Files(_) | Self::Output(_) => 1,
+            Self::Deadlock(..) | Self::Limit(..) | Self::Mismatch(_) | Self::Files(_) | Self::Output(_) => 1,
         }
     }
 
@@ -55,6 +57,11 @@ impl Failure {
                 return text;
             }
             Self::Limit(mode, reached) => &vec![Diagnostic::new(format!("the {mode} run is too long: {reached}"))],
+            Self::Mismatch(modes) => {
+                let title =
+                    format!("the {} configuration does not compute what the graph says", modes.join(" and the "));
+                &vec![Diagnostic::new(title)]
+            }
             Self::Files(error) => &vec![Diagnostic::new(error.to_string())],
             Self::Output(error) => &vec![Diagnostic::new(format!("cannot write to standard output: {error}"))],
         };

@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod compare;
+mod configured;
 mod execute;
 mod failure;
 mod map;
@@ -12,6 +13,7 @@ mod output;
 mod progress;
 mod sparsity;
 mod validate;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -46,6 +48,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Validate(args) => validate::validate(&args),
         Command::Calibrate(args) => validate::calibrate(&args),
+        Command::Verify(args) => verify::verify(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,6 +1,10 @@
 //! `rdusim validate` and `rdusim calibrate`: simulated against published.
 
-use super::args::{CalibrateArgs, Format, ValidateArgs};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::args::Format;
 use super::failure::Failure;
 use super::{output, progress};
 use crate::arch::{self, Chip, Quality};
@@ -8,6 +12,41 @@ use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 use crate::report;
 use crate::validate::{CHIPS, PublishedSet, SetReport, analytic_sets, fit, published_sets, validate as validate_set};
+
+#[derive(Debug, Args)]
+pub(super) struct ValidateArgs {
+    /// Chip file (TOML) in place of the shipped one of its name; only its sets are run
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: Option<PathBuf>,
+    /// Change a field of the chips: arch.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Run this set; may be repeated
+    #[arg(long, value_name = "SET")]
+    pub(super) only: Vec<String>,
+    /// Also write JSON, CSV and pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CalibrateArgs {
+    /// Chip file (TOML) in place of the shipped one of its name; only its sets are used
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: Option<PathBuf>,
+    /// Change a field of the chips: arch.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Fit to this set; may be repeated (default: every set)
+    #[arg(long, value_name = "SET")]
+    pub(super) on: Vec<String>,
+    /// Steps of the search at most
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(super) iterations: u64,
+}
 
 /// Simulates the sets and shows their errors.
 pub(super) fn validate(args: &ValidateArgs) -> Result<(), Failure> {
@@ -65,7 +104,7 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
 const ANALYTIC: [&str; 3] = ["analytic-traffic", "analytic-limits", "analytic-systolic"];
 
 /// The chip given, or every shipped one that measurements were made on.
-fn chips(arch: Option<&std::path::Path>, sets: &[String]) -> Result<Vec<Chip>, Failure> {
+fn chips(arch: Option<&Path>, sets: &[String]) -> Result<Vec<Chip>, Failure> {
     let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     if let Some(set) = sets.iter().find(|set| set.root() == Root::Workload) {
         let title = format!("`--set {}`: the workloads of published sets are fixed", set.raw());

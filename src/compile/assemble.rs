@@ -3,13 +3,17 @@
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
 
-use super::configuration::{OffChip, Section, Stage};
+use super::buffers::StageRoles;
+use super::configuration::{Buffer, Flow, OffChip, PcuId, Section, Stage};
 use super::estimate::{Stream, streams};
 use super::fabric::Fabric;
-use super::flows::FlowBuilder;
+use super::flows::{FlowBuilder, Unrouted};
+use super::mapping::{Mapping, PassWork};
+use super::nest::Nest;
 use super::place::{place_buffers, place_pcus};
 use super::plan::SectionPlan;
-use super::section_graph::SectionGraph;
+use super::route::Router;
+use super::section_graph::{SectionGraph, StageSpec};
 use super::work::StageWork;
 
 /// Why a plan cannot be placed.
@@ -39,67 +43,93 @@ pub fn assemble(
     let work: Vec<StageWork> = (0..graph.stages.len())
         .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
         .collect();
-    let pcus = place_pcus(chip, &work);
-    let stages: Vec<Stage> = graph
-        .stages
-        .iter()
-        .zip(pcus)
-        .enumerate()
-        .map(|(s, (spec, pcus))| Stage {
-            spec: spec.clone(),
-            mapping: plan.mappings[s],
-            cadence: plan.roles.cadence[s],
-            k_cut: plan.roles.k_cut[s] && plan.nest.chunks() > 1,
-            n_cut: plan.roles.n_cut[s],
-            work: plan.work[s].clone(),
-            pcus,
-        })
-        .collect();
+    let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, place_pcus(chip, &work));
     let buffers = place_buffers(chip, plan, &stages, &work)
         .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
     let streams = streams(graph, &plan.nest, &plan.buffers);
     let wanted = streams.len() as u64;
     let streams = give_ags(chip, streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
-    let builder = FlowBuilder::new(
-        chip,
-        graph,
-        &plan.nest,
-        fabric,
-        &stages,
-        &work,
-        &buffers,
-        &streams,
-        plan.estimate.busy_cycles,
-    );
-    let (flows, fullest) = builder.build();
-    let mut used = vec![false; chip.grid.pmus.len()];
-    let (mut banks, mut payload_bytes) = (0, 0);
-    for buffer in &buffers {
-        for piece in &buffer.pieces {
-            payload_bytes += buffer.spec.slot_bytes * buffer.spec.depth;
-            for part in &piece.parts {
-                used[part.pmu.index()] = true;
-                banks += part.banks;
+    let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
+    let unrouted = placed.flows(chip, fabric, graph, plan.estimate.busy_cycles);
+    let trees = Router::new(chip, fabric).route_all(&unrouted.requests);
+    let (flows, fullest) = unrouted.with_trees(chip, fabric, trees);
+    Ok((placed.section(chip, graph, flows), fullest))
+}
+
+/// Stages with what follows from the nest, on their PCUs.
+pub fn stages(
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    roles: &StageRoles,
+    mappings: &[Mapping],
+    work: &[Vec<Vec<PassWork>>],
+    pcus: Vec<Vec<PcuId>>,
+) -> Vec<Stage> {
+    let on_units = |(s, (spec, pcus)): (usize, (&StageSpec, Vec<PcuId>))| Stage {
+        spec: spec.clone(),
+        mapping: mappings[s],
+        cadence: roles.cadence[s],
+        k_cut: roles.k_cut[s] && nest.chunks() > 1,
+        n_cut: roles.n_cut[s],
+        work: work[s].clone(),
+        pcus,
+    };
+    graph.stages.iter().zip(pcus).enumerate().map(on_units).collect()
+}
+
+/// A section whose units have places, before it has routes.
+pub struct Placed {
+    /// Loop nest.
+    pub nest: Nest,
+    /// Stages on their PCUs.
+    pub stages: Vec<Stage>,
+    /// What a firing of each stage costs.
+    pub work: Vec<StageWork>,
+    /// Buffers in their PMUs.
+    pub buffers: Vec<Buffer>,
+    /// Streams with their generators.
+    pub streams: Vec<OffChip>,
+    /// Cycles expected, launch included.
+    pub estimated_cycles: u64,
+}
+
+impl Placed {
+    /// Every stream as a flow between ports; `busy_cycles` is the time in which links move what they move.
+    pub fn flows(&self, chip: &Chip, fabric: &Fabric, graph: &SectionGraph<'_>, busy_cycles: u64) -> Unrouted {
+        let (stages, work, buffers, streams) = (&self.stages, &self.work, &self.buffers, &self.streams);
+        FlowBuilder::new(chip, graph, &self.nest, fabric, stages, work, buffers, streams, busy_cycles).build()
+    }
+
+    /// The section with its flows.
+    pub fn section(self, chip: &Chip, graph: &SectionGraph<'_>, flows: Vec<Flow>) -> Section {
+        let mut used = vec![false; chip.grid.pmus.len()];
+        let (mut banks, mut payload_bytes) = (0, 0);
+        for buffer in &self.buffers {
+            for piece in &buffer.pieces {
+                payload_bytes += buffer.spec.slot_bytes * buffer.spec.depth;
+                for part in &piece.parts {
+                    used[part.pmu.index()] = true;
+                    banks += part.banks;
+                }
             }
         }
+        let sram_bytes = banks * chip.pmu.bank_bytes();
+        let workload = graph.workload;
+        let name = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect::<Vec<_>>().join("+");
+        Section {
+            name,
+            operators: graph.operators.clone(),
+            nest: self.nest,
+            stages: self.stages,
+            buffers: self.buffers,
+            streams: self.streams,
+            flows,
+            pmus: used.iter().filter(|&&u| u).count() as u64,
+            sram_bytes,
+            sram_bank_loss_bytes: sram_bytes - payload_bytes.min(sram_bytes),
+            estimated_cycles: self.estimated_cycles,
+        }
     }
-    let sram_bytes = banks * chip.pmu.bank_bytes();
-    let workload = graph.workload;
-    let name = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect::<Vec<_>>().join("+");
-    let section = Section {
-        name,
-        operators: graph.operators.clone(),
-        nest: plan.nest,
-        stages,
-        buffers,
-        streams,
-        flows,
-        pmus: used.iter().filter(|&&u| u).count() as u64,
-        sram_bytes,
-        sram_bank_loss_bytes: sram_bytes - payload_bytes.min(sram_bytes),
-        estimated_cycles: plan.estimate.cycles,
-    };
-    Ok((section, fullest))
 }
 
 /// Gives every stream its address generators: one each, then by bytes until a tier's rate is covered twice over.

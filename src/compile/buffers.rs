@@ -175,7 +175,7 @@ pub fn buffers(
     for (stage, (mapping, extents)) in mappings.iter().zip(extents).enumerate() {
         sizer.operands(stage, mapping, extents);
         sizer.weights(stage, mapping, extents);
-        sizer.stores(stage, mapping);
+        sizer.stores(stage, mapping, extents);
     }
     sizer.list
 }
@@ -275,14 +275,18 @@ impl Sizer<'_> {
         }
     }
 
-    fn stores(&mut self, stage: usize, mapping: &Mapping) {
+    fn stores(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
         let tensor = self.graph.stages[stage].output;
         if !self.graph.leaves_section(tensor) {
             return;
         }
         let slices = mapping.pm();
         let row_bytes = self.width(tensor) * self.graph.dtype(tensor).bytes();
-        let slot_bytes = self.nest.token_rows.div_ceil(slices) * row_bytes;
+        let rows = match mapping {
+            Mapping::Gemm(_) => self.slice_rows(slices, extents),
+            Mapping::Simd(_) => self.nest.token_rows.div_ceil(slices),
+        };
+        let slot_bytes = rows * row_bytes;
         self.list.push(BufferSpec {
             role: BufferRole::Store { tensor, stage },
             cadence: StageRoles::tensor_cadence(self.graph, self.nest, tensor),
@@ -330,21 +334,32 @@ impl StageExtents {
         share: u64,
         work: &[Vec<PassWork>],
     ) -> Self {
-        let most = |f: fn(&PassWork) -> u64| work.iter().flatten().map(f).max().unwrap_or(0).div_ceil(share);
-        let weight_slot_bytes = graph.stages[stage].weight.map_or(0, |w| {
-            let tensor = &graph.workload.tensors[w];
-            let values = most(|w| w.stored) * tensor.dtype.bytes();
-            let all = (tensor.stored_elements() * tensor.dtype.bytes()).max(1);
-            let metadata = tensor.stored_bytes() - tensor.stored_elements() * tensor.dtype.bytes();
-            values + (u128::from(metadata) * u128::from(values)).div_ceil(u128::from(all)) as u64
+        let most = |f: &dyn Fn(&PassWork) -> u64| work.iter().flatten().map(f).max().unwrap_or(0);
+        let columns = |w: &PassWork| w.columns.div_ceil(share);
+        // Columns of a bundle are dealt evenly: some of its PCUs have one more than others.
+        let stored = most(&|w| {
+            let all = u128::from(w.stored) * u128::from(columns(w));
+            all.div_ceil(u128::from(w.columns.max(1))) as u64
         });
+        let weight_slot_bytes = weight_slot_bytes(graph, stage, stored);
         let (activation_rate, weight_rate) = shape.stream_rates();
         Self {
             row_grain: shape.row_grain,
             weight_slot_bytes,
-            columns_per_pcu: most(|w| w.columns),
+            columns_per_pcu: most(&columns),
             activation_rate,
             weight_rate,
         }
     }
+}
+
+/// Bytes of `stored` values of a stage's weight and of their share of the metadata.
+pub fn weight_slot_bytes(graph: &SectionGraph<'_>, stage: usize, stored: u64) -> u64 {
+    graph.stages[stage].weight.map_or(0, |w| {
+        let tensor = &graph.workload.tensors[w];
+        let values = stored * tensor.dtype.bytes();
+        let all = (tensor.stored_elements() * tensor.dtype.bytes()).max(1);
+        let metadata = tensor.stored_bytes() - tensor.stored_elements() * tensor.dtype.bytes();
+        values + (u128::from(metadata) * u128::from(values)).div_ceil(u128::from(all)) as u64
+    })
 }

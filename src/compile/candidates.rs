@@ -11,9 +11,9 @@ use crate::arch::Chip;
 use crate::workload::{OperatorKind, TensorId};
 
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
-use super::buffers::{StageExtents, StageRoles};
+use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
 use super::mapping::{
-    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, TileTable, assign, pass_work, tiles,
+    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile, TileTable, assign, pass_work, tiles,
 };
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
@@ -54,6 +54,30 @@ enum CutOf {
 /// Bases already worked out, shared by all sections of a graph: a stage meets the same cuts in each.
 #[derive(Debug, Default)]
 pub struct BaseCache(Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>);
+
+/// Depth in K rows of every column tile of a GEMM stage's row pass, in the order its bundle does them:
+/// `[chunk][bundle][tile]`, one chunk if the cut does not touch the stage. What [`super::Stage::work`] sums up.
+pub fn tile_depths(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    chunking: Option<Chunking>,
+    stage: usize,
+    mapping: &GemmMapping,
+) -> Vec<Vec<Vec<u64>>> {
+    StageBases::without_splits(chip, graph, chunking).depths(stage, mapping)
+}
+
+/// Column tiles of a GEMM stage's row pass in the order its bundles do them: `[chunk][bundle][tile]`, one chunk if the
+/// cut does not touch the stage. What [`super::Stage::work`] sums up.
+pub fn tile_lists(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    chunking: Option<Chunking>,
+    stage: usize,
+    mapping: &GemmMapping,
+) -> Vec<Vec<Vec<Tile>>> {
+    StageBases::without_splits(chip, graph, chunking).tile_lists(stage, mapping)
+}
 
 /// GEMM work of every stage under one cut, computed once for all token sizes.
 #[derive(Debug)]
@@ -160,9 +184,29 @@ impl<'a> StageBases<'a> {
 
     /// Sizes that follow from the exact work of a mapping.
     pub fn extents(&self, stage: usize, mapping: &GemmMapping, work: &[Vec<PassWork>]) -> StageExtents {
-        self.shape(stage, mapping.rows_on_lanes)
-            .map(|shape| StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work))
-            .unwrap_or_default()
+        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return StageExtents::default() };
+        let mut extents = StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work);
+        if mapping.share > 1 {
+            // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
+            let mask = self.graph.mask(stage);
+            let (ranges, _) = self.chunk_ranges(stage);
+            let lists = self.tile_lists(stage, mapping);
+            let (mut stored, mut columns) = (0, 0);
+            for (bundles, (_, k)) in lists.iter().zip(&ranges) {
+                for (list, q) in bundles.iter().flat_map(|list| (0..mapping.share).map(move |q| (list, q))) {
+                    let mine = || list.iter().map(|tile| tile.columns_of(q, mapping.share));
+                    let depth = |n: Range<u64>| match mask {
+                        Some(mask) => mask.stored_in(n, k.clone()),
+                        None => (n.end - n.start) * (k.end - k.start),
+                    };
+                    stored = stored.max(mine().map(depth).sum());
+                    columns = columns.max(mine().map(|n| n.end - n.start).sum());
+                }
+            }
+            extents.weight_slot_bytes = weight_slot_bytes(self.graph, stage, stored);
+            extents.columns_per_pcu = columns;
+        }
+        extents
     }
 
     /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk).
@@ -171,6 +215,35 @@ impl<'a> StageBases<'a> {
         let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
         let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
         pass_work(&shape, &table, &assignment)
+    }
+
+    /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
+    /// the data type.
+    pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
+        let shape = self.shape(stage, mapping.rows_on_lanes)?;
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
+        Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
+    }
+
+    /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
+    fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
+        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
+        let depths = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].k).collect();
+        let chunks = table.chunks.iter().zip(&assignment);
+        chunks.map(|(tiles, lists)| lists.iter().map(|list| depths(tiles, list)).collect()).collect()
+    }
+
+    /// Column tiles of a bundle's row pass, in order: `[chunk][bundle]`.
+    fn tile_lists(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<Tile>>> {
+        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
+        let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize]).collect();
+        let chunks = table.chunks.iter().zip(&assignment);
+        chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect()
     }
 
     fn of_stage(&self, stage: usize) -> Vec<Base> {
@@ -364,7 +437,7 @@ fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
 
 /// Times a SIMD function reads each element: softmax takes the maximum, the sum of exponentials, and the quotient;
 /// norms take the moments, then scale.
-fn passes(kind: OperatorKind) -> u64 {
+pub fn passes(kind: OperatorKind) -> u64 {
     match kind {
         OperatorKind::Softmax => 3,
         OperatorKind::LayerNorm | OperatorKind::RmsNorm => 2,

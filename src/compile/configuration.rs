@@ -1,6 +1,7 @@
 //! The compiled result: everything the simulator needs to know, and nothing it has to decide.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::arch::{Chip, TierId};
 use crate::id_type;
@@ -132,6 +133,17 @@ pub struct Piece {
     pub parts: Vec<Part>,
 }
 
+impl Piece {
+    /// Which of `extent` columns (of weights and partial sums: of elements in order) part `part` holds: as many as its
+    /// share of the banks, the first part the first.
+    pub fn span(&self, part: usize, extent: u64) -> Range<u64> {
+        let banks = |parts: &[Part]| parts.iter().map(|p| u128::from(p.banks)).sum::<u128>();
+        let all = banks(&self.parts).max(1);
+        let upto = |n: usize| (u128::from(extent) * banks(&self.parts[..n]) / all) as u64;
+        upto(part)..upto(part + 1)
+    }
+}
+
 /// Banks of one PMU that hold part of a piece, and the ports they are reached through.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
@@ -221,6 +233,17 @@ pub enum Amount {
     ResultBytes,
 }
 
+/// A part of a buffer that a flow reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowEnd {
+    /// Buffer index.
+    pub buffer: usize,
+    /// Slice; a flow that writes a slice writes all its copies.
+    pub slice: u64,
+    /// Part of the slice's pieces.
+    pub part: usize,
+}
+
 /// A static route from one port to others.
 #[derive(Debug, Clone)]
 pub struct Flow {
@@ -230,7 +253,11 @@ pub struct Flow {
     pub amount: Amount,
     /// ... of which this flow carries `share.0 / share.1`.
     pub share: (u64, u64),
-    /// Ports and links of the tree, source first.
+    /// What of a buffer it reads; `None` from a PCU or an address generator.
+    pub reads: Option<FlowEnd>,
+    /// What of a buffer it fills; `None` into a PCU or an address generator.
+    pub writes: Option<FlowEnd>,
+    /// Ports and links of the tree: the source's port, a port for each sink, the links.
     pub route: Vec<Resource>,
     /// Links in the tree.
     pub links: u64,

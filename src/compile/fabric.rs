@@ -34,6 +34,21 @@ pub enum Direction {
     North,
 }
 
+/// A port of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// A read port.
+    PmuRead(PmuId, u32),
+    /// A write port.
+    PmuWrite(PmuId, u32),
+    /// An input.
+    PcuIn(PcuId, u32),
+    /// An output.
+    PcuOut(PcuId, u32),
+    /// An address generator: AGCU, and number in it.
+    Ag(u32, u32),
+}
+
 /// Numbering of a chip's links and ports.
 #[derive(Debug, Clone)]
 pub struct Fabric {
@@ -139,6 +154,30 @@ impl Fabric {
     /// The port of an address generator.
     pub fn ag(&self, agcu: u32, generator: u32) -> Resource {
         self.ag_base[agcu as usize] + generator
+    }
+
+    /// The port a resource is; `None` for a link.
+    pub fn port_at(&self, resource: Resource) -> Option<Port> {
+        let of = |first: u32, each: u32| ((resource - first) / each, (resource - first) % each);
+        let port = if resource < self.pmu_read {
+            return None;
+        } else if resource < self.pmu_write {
+            let (unit, port) = of(self.pmu_read, self.read_ports);
+            Port::PmuRead(PmuId::from_index(unit as usize), port)
+        } else if resource < self.pcu_in {
+            let (unit, port) = of(self.pmu_write, self.write_ports);
+            Port::PmuWrite(PmuId::from_index(unit as usize), port)
+        } else if resource < self.pcu_out {
+            let (unit, port) = of(self.pcu_in, self.inputs);
+            Port::PcuIn(PcuId::from_index(unit as usize), port)
+        } else if resource < self.ag {
+            let (unit, port) = of(self.pcu_out, self.outputs);
+            Port::PcuOut(PcuId::from_index(unit as usize), port)
+        } else {
+            let agcu = self.ag_base.partition_point(|&base| base <= resource) - 1;
+            Port::Ag(agcu as u32, resource - self.ag_base[agcu])
+        };
+        Some(port)
     }
 
     /// What a resource is.

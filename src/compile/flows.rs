@@ -4,11 +4,11 @@ use crate::arch::{Chip, Coordinate};
 use crate::index::Id;
 
 use super::buffers::BufferRole;
-use super::configuration::{Amount, Buffer, Flow, FlowKind, OffChip, Part, PcuId, Piece, Stage};
+use super::configuration::{Amount, Buffer, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, Stage};
 use super::fabric::{Fabric, Resource};
 use super::mapping::Mapping;
 use super::nest::{Cadence, Nest};
-use super::route::{Request, Router};
+use super::route::{Request, Tree};
 use super::section_graph::SectionGraph;
 use super::work::{StageWork, shared, slot_bytes};
 
@@ -50,8 +50,8 @@ impl<'a> FlowBuilder<'a> {
         Self { chip, graph, nest, fabric, stages, work, buffers, streams, busy_cycles, flows, requests, mean_rates }
     }
 
-    /// All flows, and the fullest link's or port's share of the time in which the busiest stage works.
-    pub fn build(mut self) -> (Vec<Flow>, f64) {
+    /// All flows, in a fixed order, still without links.
+    pub fn build(mut self) -> Unrouted {
         for stage in 0..self.stages.len() {
             self.feeds(stage);
         }
@@ -60,21 +60,7 @@ impl<'a> FlowBuilder<'a> {
         }
         self.copies();
         self.off_chip();
-        let trees = Router::new(self.chip, self.fabric).route_all(&self.requests);
-        for (flow, tree) in self.flows.iter_mut().zip(trees) {
-            flow.links = tree.links.len() as u64;
-            // The unit's own switch is a hop too.
-            flow.hop_cycles = tree.hop_cycles + self.chip.network.hop_cycles;
-            flow.route.extend(tree.links);
-        }
-        let mut load = vec![0.0; self.fabric.count()];
-        for (flow, rate) in self.flows.iter().zip(&self.mean_rates) {
-            for &resource in &flow.route {
-                load[resource as usize] += rate * self.fabric.cycles_per_flit(resource) as f64;
-            }
-        }
-        let fullest = load.into_iter().fold(0.0, f64::max);
-        (self.flows, fullest)
+        Unrouted { flows: self.flows, requests: self.requests, mean_rates: self.mean_rates }
     }
 
     fn pcu_site(&self, pcu: PcuId) -> Coordinate {
@@ -89,7 +75,7 @@ impl<'a> FlowBuilder<'a> {
         (self.fabric.pmu_write(part.pmu, part.write_port), self.chip.grid.pmus[part.pmu.index()])
     }
 
-    fn add(&mut self, kind: FlowKind, amount: Amount, share: (u64, u64), source: End, sinks: &[End]) {
+    fn add(&mut self, kind: FlowKind, amount: Amount, share: (u64, u64), source: End, sinks: &[End]) -> &mut Flow {
         let mean_rate = self.section_flits(kind, amount, share) / self.busy_cycles;
         let rate = mean_rate.max(self.burst_rate(kind, share));
         let sites: Vec<Coordinate> = sinks.iter().map(|s| s.1).collect();
@@ -98,16 +84,12 @@ impl<'a> FlowBuilder<'a> {
         let is_pmu = |end: &End| self.fabric.kind(end.0) == super::fabric::ResourceKind::PmuPort;
         let mut route = vec![source.0];
         route.extend(sinks.iter().map(|s| s.0));
-        self.flows.push(Flow {
-            kind,
-            amount,
-            share,
-            route,
-            links: 0,
-            hop_cycles: 0,
-            pmu_sinks: sinks.iter().filter(|s| is_pmu(s)).count() as u64,
-            from_pmu: is_pmu(&source),
-        });
+        let pmu_sinks = sinks.iter().filter(|s| is_pmu(s)).count() as u64;
+        let from_pmu = is_pmu(&source);
+        let (reads, writes, links, hop_cycles) = (None, None, 0, 0);
+        let at = self.flows.len();
+        self.flows.push(Flow { kind, amount, share, reads, writes, route, links, hop_cycles, pmu_sinks, from_pmu });
+        &mut self.flows[at]
     }
 
     /// Flits a cycle an off-chip flow moves while its tier serves only it: what its links must bear in bursts.
@@ -150,7 +132,7 @@ impl<'a> FlowBuilder<'a> {
     fn feeds(&mut self, stage: usize) {
         let s = &self.stages[stage];
         let (pm, wide, bundles) = (s.mapping.pm(), s.bundle_width(), s.mapping.bundles());
-        for buffer in self.buffers {
+        for (index, buffer) in self.buffers.iter().enumerate() {
             match buffer.spec.role {
                 BufferRole::Operand { stage: of, tensor } if of == stage => {
                     let operand = s.spec.activations.iter().position(|&t| t == tensor).unwrap_or(0) as u32;
@@ -158,12 +140,12 @@ impl<'a> FlowBuilder<'a> {
                         Mapping::Gemm(_) => {
                             for (b, i) in pairs(bundles, pm) {
                                 let pcus: Vec<PcuId> = (0..wide).map(|q| s.pcu(b, i, q)).collect();
-                                self.feed(stage, b, Amount::Activations, buffer.piece(b, i), &pcus, 0);
+                                self.feed(stage, b, Amount::Activations, (index, i), buffer.piece(b, i), &pcus, 0);
                             }
                         }
                         Mapping::Simd(m) => {
                             for (i, j) in pairs(pm, m.pn) {
-                                self.feed_simd(stage, buffer.piece(0, i), (i, j), m.pn, m.chain, operand);
+                                self.feed_simd(stage, index, (i, j), m.chain, operand);
                             }
                         }
                     }
@@ -171,14 +153,14 @@ impl<'a> FlowBuilder<'a> {
                 BufferRole::Weight { stage: of, .. } if of == stage => {
                     for (b, q) in pairs(bundles, wide) {
                         let pcus: Vec<PcuId> = (0..pm).map(|i| s.pcu(b, i, q)).collect();
-                        self.feed(stage, b, Amount::Weights, buffer.piece(0, b * wide + q), &pcus, 1);
+                        let slice = b * wide + q;
+                        self.feed(stage, b, Amount::Weights, (index, slice), buffer.piece(0, slice), &pcus, 1);
                     }
                 }
                 BufferRole::Partial { stage: of } if of == stage => {
                     for (b, rest) in pairs(bundles, pm * wide) {
                         let pcu = s.pcu(b, rest / wide, rest % wide);
-                        let piece = buffer.piece(0, b * pm * wide + rest);
-                        self.partial(stage, b, pcu, piece);
+                        self.partial(stage, b, pcu, (index, b * pm * wide + rest));
                     }
                 }
                 _ => {}
@@ -186,29 +168,40 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
-    fn feed(&mut self, stage: usize, bundle: u64, amount: Amount, piece: &Piece, pcus: &[PcuId], port: u32) {
+    #[expect(clippy::too_many_arguments, reason = "all of them tell feeds apart")]
+    fn feed(
+        &mut self,
+        stage: usize,
+        bundle: u64,
+        amount: Amount,
+        (buffer, slice): (usize, u64),
+        piece: &Piece,
+        pcus: &[PcuId],
+        port: u32,
+    ) {
         let sinks: Vec<End> = pcus.iter().map(|&p| (self.fabric.pcu_in(p, port), self.pcu_site(p))).collect();
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
-        for part in &piece.parts {
+        for (index, part) in piece.parts.iter().enumerate() {
             let source = self.read_end(part);
-            self.add(FlowKind::Feed { stage, bundle }, amount, (part.banks, banks), source, &sinks);
+            let flow = self.add(FlowKind::Feed { stage, bundle }, amount, (part.banks, banks), source, &sinks);
+            flow.reads = Some(FlowEnd { buffer, slice, part: index });
         }
     }
 
     /// The streams of one SIMD PCU: from the parts of its row slice that hold its columns, then along its chain.
-    fn feed_simd(&mut self, stage: usize, piece: &Piece, (i, j): (u64, u64), pn: u64, chain: u64, operand: u32) {
+    fn feed_simd(&mut self, stage: usize, buffer: usize, (i, j): (u64, u64), chain: u64, operand: u32) {
         let s = &self.stages[stage];
+        let piece = self.buffers[buffer].piece(0, i);
         let kind = FlowKind::Feed { stage, bundle: 0 };
-        let parts = piece.parts.len() as u64;
-        let (first, last) = (j * parts / pn, ((j + 1) * parts).div_ceil(pn).max(j * parts / pn + 1));
         let head = s.pcu(0, i, j * chain);
         let sink = [(self.fabric.pcu_in(head, operand), self.pcu_site(head))];
-        for p in first..last {
+        for (p, part) in piece.parts.iter().enumerate() {
+            let Some(share) = self.columns_in_common(stage, piece, p, j) else { continue };
             // Neighbours take turns on the part's read ports.
-            let part = &piece.parts[p as usize];
             let read_port = (part.read_port + j) % self.chip.pmu.read_ports;
             let source = self.read_end(&Part { read_port, ..*part });
-            self.add(kind, Amount::Activations, (1, last - first), source, &sink);
+            let flow = self.add(kind, Amount::Activations, share, source, &sink);
+            flow.reads = Some(FlowEnd { buffer, slice: i, part: p });
         }
         if operand > 0 {
             return;
@@ -221,15 +214,29 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
-    fn partial(&mut self, stage: usize, bundle: u64, pcu: PcuId, piece: &Piece) {
+    /// The share of the columns of a SIMD column slice that a part holds; `None` without any, in full chunks and in the
+    /// short last one.
+    fn columns_in_common(&self, stage: usize, piece: &Piece, part: usize, slice: u64) -> Option<(u64, u64)> {
+        [0, self.nest.chunks() - 1].into_iter().find_map(|chunk| {
+            let work = &self.work[stage];
+            let wanted = work.slice_columns(chunk, slice);
+            let held = piece.span(part, work.width(chunk));
+            let common = wanted.end.min(held.end).saturating_sub(wanted.start.max(held.start));
+            (common > 0).then(|| (common, wanted.end - wanted.start))
+        })
+    }
+
+    fn partial(&mut self, stage: usize, bundle: u64, pcu: PcuId, (buffer, slice): (usize, u64)) {
+        let piece = self.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let site = self.pcu_site(pcu);
         let (into, out) = ((self.fabric.pcu_in(pcu, 2), site), (self.fabric.pcu_out(pcu, 1), site));
-        for part in &piece.parts {
+        for (index, part) in piece.parts.iter().enumerate() {
             let share = (part.banks, banks);
+            let end = Some(FlowEnd { buffer, slice, part: index });
             let (read, write) = (self.read_end(part), self.write_end(part));
-            self.add(FlowKind::PartialRead { stage, bundle }, Amount::Partials, share, read, &[into]);
-            self.add(FlowKind::PartialWrite { stage, bundle }, Amount::Partials, share, out, &[write]);
+            self.add(FlowKind::PartialRead { stage, bundle }, Amount::Partials, share, read, &[into]).reads = end;
+            self.add(FlowKind::PartialWrite { stage, bundle }, Amount::Partials, share, out, &[write]).writes = end;
         }
     }
 
@@ -252,19 +259,29 @@ impl<'a> FlowBuilder<'a> {
             for (b, (i, q)) in pairs(bundles, pm * wide).map(|(b, r)| (b, (r / wide, r % wide))) {
                 let pcu = s.pcu(b, i, q * chain + chain - 1);
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
-                let (first, last) = (i * slices / pm, ((i + 1) * slices).div_ceil(pm));
-                for slice in first..last {
-                    self.fill_piece(
-                        FlowKind::Emit { stage, bundle: b },
-                        Amount::ResultBytes,
-                        (1, last - first),
-                        source,
-                        buffer,
-                        slice,
-                    );
+                for slice in 0..slices {
+                    let Some(share) = self.rows_in_common(stage, i, buffer.spec.role, slice) else { continue };
+                    let kind = FlowKind::Emit { stage, bundle: b };
+                    self.fill_piece(kind, Amount::ResultBytes, share, source, None, (index, slice));
                 }
             }
         }
+    }
+
+    /// The share of the rows of a stage's row slice that go to a slice of a buffer; `None` without any, in full tokens
+    /// and in the short last one, whose rows are dealt anew.
+    fn rows_in_common(&self, stage: usize, i: u64, role: BufferRole, slice: u64) -> Option<(u64, u64)> {
+        let taker = match role {
+            BufferRole::Operand { stage, .. } | BufferRole::Home { stage, .. } => stage,
+            _ => stage,
+        };
+        let last = self.nest.rows_of(self.nest.tokens() - 1);
+        [self.nest.token_rows, last].into_iter().find_map(|rows| {
+            let made = self.work[stage].slice_rows(rows, i);
+            let taken = self.work[taker].slice_rows(rows, slice);
+            let common = made.end.min(taken.end).saturating_sub(made.start.max(taken.start));
+            (common > 0).then(|| (common, made.end - made.start))
+        })
     }
 
     fn has_home(&self, operand: usize) -> bool {
@@ -279,9 +296,10 @@ impl<'a> FlowBuilder<'a> {
         amount: Amount,
         share: (u64, u64),
         source: End,
-        buffer: &Buffer,
-        slice: u64,
+        reads: Option<FlowEnd>,
+        (index, slice): (usize, u64),
     ) {
+        let buffer = &self.buffers[index];
         let parts = (0..buffer.spec.copies).map(|c| buffer.piece(c, slice).parts.len()).max().unwrap_or(0);
         for part in 0..parts {
             let mut sinks = Vec::new();
@@ -297,7 +315,9 @@ impl<'a> FlowBuilder<'a> {
                     sinks.push(self.write_end(p));
                 }
             }
-            self.add(kind, amount, (share.0 * portion.0, share.1 * portion.1), source, &sinks);
+            let flow = self.add(kind, amount, (share.0 * portion.0, share.1 * portion.1), source, &sinks);
+            flow.reads = reads;
+            flow.writes = Some(FlowEnd { buffer: index, slice, part });
         }
     }
 
@@ -305,22 +325,20 @@ impl<'a> FlowBuilder<'a> {
     fn copies(&mut self) {
         for (home, buffer) in self.buffers.iter().enumerate() {
             let BufferRole::Home { stage, tensor } = buffer.spec.role else { continue };
-            let Some(operand) = self.buffers.iter().find(|b| b.spec.role == BufferRole::Operand { stage, tensor })
-            else {
-                continue;
-            };
+            let beside = |b: &Buffer| b.spec.role == BufferRole::Operand { stage, tensor };
+            let Some(operand) = self.buffers.iter().position(beside) else { continue };
             for slice in 0..buffer.spec.slices {
                 let piece = buffer.piece(0, slice);
                 let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
-                for part in &piece.parts {
+                for (index, part) in piece.parts.iter().enumerate() {
                     let share = (part.banks, banks * buffer.spec.slices);
                     self.fill_piece(
                         FlowKind::Copy { home },
                         Amount::SlotBytes,
                         share,
                         self.read_end(part),
-                        operand,
-                        slice,
+                        Some(FlowEnd { buffer: home, slice, part: index }),
+                        (operand, slice),
                     );
                 }
             }
@@ -346,10 +364,10 @@ impl<'a> FlowBuilder<'a> {
                         let ag = ags[((slice * each + a) % ags.len() as u64) as usize];
                         let share = (1, slices * each);
                         if off_chip.stream.writes {
-                            self.drain(stream, share, buffer.piece(0, slice), ag);
+                            self.drain(stream, share, (index, slice), ag);
                         } else {
                             let kind = FlowKind::Fill { stream, buffer: index };
-                            self.fill_piece(kind, Amount::SlotBytes, share, ag, buffer, slice);
+                            self.fill_piece(kind, Amount::SlotBytes, share, ag, None, (index, slice));
                         }
                     }
                 }
@@ -357,11 +375,14 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
-    fn drain(&mut self, stream: usize, share: (u64, u64), piece: &Piece, ag: End) {
+    fn drain(&mut self, stream: usize, share: (u64, u64), (buffer, slice): (usize, u64), ag: End) {
+        let piece = self.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
-        for part in &piece.parts {
+        for (index, part) in piece.parts.iter().enumerate() {
             let share = (share.0 * part.banks, share.1 * banks);
-            self.add(FlowKind::Drain { stream }, Amount::SlotBytes, share, self.read_end(part), &[ag]);
+            let source = self.read_end(part);
+            let flow = self.add(FlowKind::Drain { stream }, Amount::SlotBytes, share, source, &[ag]);
+            flow.reads = Some(FlowEnd { buffer, slice, part: index });
         }
     }
 
@@ -386,6 +407,37 @@ impl<'a> FlowBuilder<'a> {
             BufferRole::Store { tensor, .. } => wanted.writes && tensor == wanted.tensor,
             BufferRole::Partial { .. } => false,
         }
+    }
+}
+
+/// Flows with their ports, but without links.
+pub struct Unrouted {
+    /// The flows; each route holds the source port and then the sinks'.
+    pub flows: Vec<Flow>,
+    /// Where each begins and ends, and what it moves a cycle at its busiest.
+    pub requests: Vec<Request>,
+    /// Flits a cycle of each, over the whole section.
+    mean_rates: Vec<f64>,
+}
+
+impl Unrouted {
+    /// The flows over the links of `trees`, and the fullest link's or port's share of the time in which the busiest
+    /// stage works.
+    pub fn with_trees(mut self, chip: &Chip, fabric: &Fabric, trees: Vec<Tree>) -> (Vec<Flow>, f64) {
+        for (flow, tree) in self.flows.iter_mut().zip(trees) {
+            flow.links = tree.links.len() as u64;
+            // The unit's own switch is a hop too.
+            flow.hop_cycles = tree.hop_cycles + chip.network.hop_cycles;
+            flow.route.extend(tree.links);
+        }
+        let mut load = vec![0.0; fabric.count()];
+        for (flow, rate) in self.flows.iter().zip(&self.mean_rates) {
+            for &resource in &flow.route {
+                load[resource as usize] += rate * fabric.cycles_per_flit(resource) as f64;
+            }
+        }
+        let fullest = load.into_iter().fold(0.0, f64::max);
+        (self.flows, fullest)
     }
 }
 

@@ -1,17 +1,18 @@
 //! Fusion: cutting the operator graph into sections.
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::arch::{Chip, TierId};
-use crate::index::Id;
 use crate::workload::{OperatorId, Workload};
 
 use super::assemble::{Unplaced, assemble};
 use super::candidates::BaseCache;
 use super::configuration::Section;
 use super::fabric::Fabric;
-use super::plan::{NoPlan, SectionPlan, plan};
+use super::plan::{NoPlan, SectionPlan, least_memory_cycles, plan};
 use super::section_graph::SectionGraph;
+use super::twins::{Likeness, Renaming, Twins};
 
 /// Most operators of one section that the search considers.
 pub const MOST_FUSED: usize = 12;
@@ -39,16 +40,16 @@ struct Routed<R> {
 }
 
 /// A section that was chosen.
-#[derive(Debug, Clone, Copy)]
-pub struct Chosen<'s, 'a, R> {
+#[derive(Debug)]
+pub struct Chosen<'a, R> {
     /// Its operators.
-    pub graph: &'s SectionGraph<'a>,
+    pub graph: SectionGraph<'a>,
     /// Its plan.
-    pub plan: &'s SectionPlan,
+    pub plan: SectionPlan,
     /// It, placed and routed.
-    pub section: &'s Section,
-    /// The run that measured it, if one did.
-    pub run: Option<&'s R>,
+    pub section: Section,
+    /// The run that measured it, or one that is the same but for its names, if one did.
+    pub run: Option<R>,
 }
 
 /// A plan that runs within this much of its estimate is taken without looking at the next.
@@ -143,77 +144,253 @@ pub struct Unplannable {
     pub reason: NoPlan,
 }
 
-/// Every run of operators that may become a section, planned.
-#[derive(Debug)]
-pub struct Spans<'a, R> {
-    operators: usize,
-    /// First operator, and one past the last.
-    runs: Vec<(usize, usize)>,
-    planned: Vec<Option<Planned<'a, R>>>,
+/// Why operators cannot share a section.
+#[derive(Debug, Clone, Copy)]
+pub enum Unpinnable {
+    /// They are no pipeline over the same rows.
+    NoPipeline,
+    /// No plan fits.
+    NoPlan(NoPlan),
+    /// No plan can be placed.
+    Unplaced(Option<Unplaced>),
 }
 
-impl<'a, R: Send> Spans<'a, R> {
+/// A run of operators that may become a section.
+#[derive(Debug)]
+struct Run {
+    /// Places in the topological order: first operator, and one past the last (pinned sections: 0, 0).
+    span: (usize, usize),
+    operators: Vec<OperatorId>,
+    /// Runs that are the same but for their names are one kind.
+    kind: usize,
+}
+
+/// Every run of operators that may become a section, and a plan for each kind of them.
+#[derive(Debug)]
+pub struct Spans<'a, R> {
+    workload: &'a Workload,
+    runs: Vec<Run>,
+    planned: Vec<Option<Planned<'a, R>>>,
+    left_out: LeftOut,
+}
+
+/// What the search did not look at.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LeftOut {
+    /// Kinds of sections that could gain too little.
+    pub kinds: usize,
+    /// Sections could be longer than [`MOST_FUSED`].
+    pub longer: bool,
+}
+
+/// Kinds of sections up to which all are planned: as many as runs of [`MOST_FUSED`] different operators.
+const MOST_KINDS: usize = MOST_FUSED * (MOST_FUSED + 1) / 2;
+/// Of more kinds, those are planned that may save this share of the time of the shorter sections they replace.
+pub const WORTH: f64 = 0.08;
+
+impl<'a, R: Clone + Send> Spans<'a, R> {
     /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`].
     pub fn new(chip: &Chip, workload: &'a Workload, tiers: &[TierId], fused: bool) -> Result<Self, Unplannable> {
         let operators: Vec<OperatorId> = workload.operators.ids().collect();
         let n = operators.len();
         let longest = if fused { MOST_FUSED } else { 1 };
-        // Long runs first: they take longest.
-        let mut spans: Vec<(usize, usize)> =
-            (0..n).flat_map(|from| (from + 1..=n.min(from + longest)).map(move |to| (from, to))).collect();
-        spans.sort_by_key(|&(from, to)| (std::cmp::Reverse(to - from), from));
+        let twins = Twins::new(workload, tiers);
+        let mut kinds: FxHashMap<Likeness, usize> = FxHashMap::default();
+        // The first run of each kind.
+        let mut firsts: Vec<usize> = Vec::new();
+        let mut runs: Vec<Run> = Vec::new();
+        for (from, to) in (0..n).flat_map(|from| (from + 1..=n.min(from + longest)).map(move |to| (from, to))) {
+            let operators = operators[from..to].to_vec();
+            let kind = *kinds.entry(twins.likeness(&operators)).or_insert(firsts.len());
+            if kind == firsts.len() {
+                firsts.push(runs.len());
+            }
+            runs.push(Run { span: (from, to), operators, kind });
+        }
+        let planned = firsts.iter().map(|_| None).collect();
+        let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
+        let mut spans = Self { workload, runs, planned, left_out };
         let cache = BaseCache::default();
-        let planned: Vec<Result<Planned<'a, R>, Option<NoPlan>>> = spans
-            .par_iter()
-            .map(|&(from, to)| {
-                let graph = SectionGraph::new(workload, &operators[from..to], to - from > 1).ok_or(None)?;
-                let chip = chip.in_section(graph.largest_off_chip_bytes());
-                let plans = plan(&chip, &graph, tiers, &cache).map_err(Some)?;
-                Ok(Planned { graph, plans, routed: None, unplaced: None })
-            })
-            .collect();
-        for (&(from, to), result) in spans.iter().zip(&planned) {
-            if let (1, Err(reason)) = (to - from, result) {
-                let reason = reason.unwrap_or(NoPlan::Pcus(u64::MAX));
-                return Err(Unplannable { operator: operators[from], reason });
+        let length = |run: usize| spans.runs[run].operators.len();
+        // Long runs first: they take longest.
+        firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
+        let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
+        if firsts.len() <= MOST_KINDS {
+            spans.plan_runs(chip, tiers, &cache, &firsts)?;
+            return Ok(spans);
+        }
+        spans.plan_runs(chip, tiers, &cache, &singles)?;
+        for length in 2..=longest {
+            let of_length: Vec<usize> =
+                longer.iter().copied().filter(|&run| spans.runs[run].operators.len() == length).collect();
+            let worth = spans.worth(chip, tiers, &of_length);
+            spans.left_out.kinds += of_length.len() - worth.len();
+            spans.plan_runs(chip, tiers, &cache, &worth)?;
+        }
+        Ok(spans)
+    }
+
+    /// Plans the kinds of some runs, side by side.
+    fn plan_runs(
+        &mut self,
+        chip: &Chip,
+        tiers: &[TierId],
+        cache: &BaseCache,
+        runs: &[usize],
+    ) -> Result<(), Unplannable> {
+        let workload = self.workload;
+        let plan_run = |&run: &usize| {
+            let operators = &self.runs[run].operators;
+            let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
+            let chip = chip.in_section(graph.largest_off_chip_bytes());
+            let plans = plan(&chip, &graph, tiers, cache).map_err(Some)?;
+            Ok(Planned { graph, plans, routed: None, unplaced: None })
+        };
+        let planned: Vec<Result<Planned<'a, R>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
+        // Of several that cannot run alone, the first is told.
+        let mut refused = None;
+        for (&run, planned) in runs.iter().zip(planned) {
+            let Run { operators, kind, .. } = &self.runs[run];
+            match planned {
+                Ok(planned) => self.planned[*kind] = Some(planned),
+                Err(reason) if operators.len() == 1 => {
+                    let reason = reason.unwrap_or(NoPlan::Pcus(u64::MAX));
+                    let this = Unplannable { operator: operators[0], reason };
+                    refused = refused.filter(|other: &Unplannable| other.operator < this.operator).or(Some(this));
+                }
+                Err(_) => {}
             }
         }
-        Ok(Self { operators: n, runs: spans, planned: planned.into_iter().map(Result::ok).collect() })
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Of the first runs of some kinds those whose kind may save [`WORTH`] of the time of its section somewhere in the
+    /// best partition so far: a section takes what the best shorter ones take for it, less what no section can be
+    /// faster than, for them and for it.
+    fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
+        let n = self.workload.operators.len();
+        let (before, behind) = self.least_scores();
+        let least = |run: usize| least_cycles(chip, self.workload, tiers, &self.runs[run].operators);
+        let hoped = |&first: &usize| {
+            let parts = self.best_partition(self.runs[first].span).ok()?;
+            let now: u64 = parts.iter().filter_map(|&part| self.of(part)).map(Planned::score).sum();
+            let saved = parts.iter().map(|&part| least(part)).sum::<f64>() - least(first);
+            Some(now as f64 - saved)
+        };
+        let is_worth = |&first: &usize| {
+            let Some(hoped) = hoped(&first) else { return true };
+            let alike = self.runs.iter().filter(|run| run.kind == self.runs[first].kind);
+            let saves = |run: &Run| {
+                let (from, to) = run.span;
+                before[n] as f64 - (before[from] as f64 + hoped + behind[to] as f64) > WORTH * hoped
+            };
+            alike.into_iter().any(saves)
+        };
+        firsts.iter().copied().filter(is_worth).collect()
+    }
+
+    /// Least scores of the first i operators, and of those from the i-th on.
+    fn least_scores(&self) -> (Vec<u64>, Vec<u64>) {
+        let n = self.workload.operators.len();
+        let (mut before, mut behind) = (vec![u64::MAX; n + 1], vec![u64::MAX; n + 1]);
+        (before[0], behind[n]) = (0, 0);
+        let scored = |run: &Run| Some((run.span, self.planned[run.kind].as_ref()?.score()));
+        let mut scores: Vec<((usize, usize), u64)> = self.runs.iter().filter_map(scored).collect();
+        scores.sort_unstable_by_key(|&((from, to), _)| (to, from));
+        for &((from, to), score) in &scores {
+            before[to] = before[to].min(before[from].saturating_add(score));
+        }
+        scores.sort_unstable_by_key(|&((from, to), _)| std::cmp::Reverse((from, to)));
+        for &((from, to), score) in &scores {
+            behind[from] = behind[from].min(behind[to].saturating_add(score));
+        }
+        (before, behind)
+    }
+
+    /// What a run's kind was planned as.
+    fn of(&self, run: usize) -> Option<&Planned<'a, R>> {
+        self.planned[self.runs[run].kind].as_ref()
+    }
+
+    /// What the search left out.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    /// The sections of a pinned partition, placed and routed; the index of one that cannot be, and why.
+    pub fn pinned(workload: &'a Workload, ground: &Ground<'_, R>) -> Result<Self, (usize, Unpinnable)> {
+        let cache = BaseCache::default();
+        let twins = Twins::new(workload, ground.tiers);
+        let mut kinds: FxHashMap<Likeness, usize> = FxHashMap::default();
+        let mut firsts: Vec<usize> = Vec::new();
+        let mut runs: Vec<Run> = Vec::new();
+        for section in &workload.sections {
+            let operators = section.operators.clone();
+            let kind = *kinds.entry(twins.likeness(&operators)).or_insert(firsts.len());
+            if kind == firsts.len() {
+                firsts.push(runs.len());
+            }
+            runs.push(Run { span: (0, 0), operators, kind });
+        }
+        let pin = |&index: &usize| {
+            let operators = &runs[index].operators;
+            let graph = SectionGraph::new(workload, operators, operators.len() > 1);
+            let graph = graph.ok_or((index, Unpinnable::NoPipeline))?;
+            let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
+            let plans = plan(&chip, &graph, ground.tiers, &cache);
+            let plans = plans.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
+            let mut planned = Planned { graph, plans, routed: None, unplaced: None };
+            planned.route(ground);
+            if planned.routed.is_none() {
+                return Err((index, Unpinnable::Unplaced(planned.unplaced)));
+            }
+            Ok(Some(planned))
+        };
+        let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
+        let planned = planned.into_iter().collect::<Result<_, _>>()?;
+        Ok(Self { workload, runs, planned, left_out: LeftOut::default() })
+    }
+
+    /// Every run of a pinned partition.
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.runs.len()).collect()
     }
 
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
     pub fn kernel_by_kernel(&mut self, ground: &Ground<'_, R>) -> Result<Vec<usize>, usize> {
         let singles = self.singles();
         self.route(&singles, ground);
-        match singles.iter().find(|&&i| self.chosen(i).is_none()) {
+        match singles.iter().find(|&&run| !self.is_routed(run)) {
             Some(&run) => Err(run),
             None => Ok(singles),
         }
     }
 
+    fn is_routed(&self, run: usize) -> bool {
+        self.of(run).is_some_and(|planned| planned.routed.is_some())
+    }
+
     /// Runs of one operator, in order.
     fn singles(&self) -> Vec<usize> {
-        let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&i| self.runs[i].1 - self.runs[i].0 == 1).collect();
-        singles.sort_by_key(|&i| self.runs[i]);
+        let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&run| self.runs[run].operators.len() == 1).collect();
+        singles.sort_by_key(|&run| self.runs[run].span);
         singles
     }
 
-    /// The partition with the least time (and a little for every byte): dynamic programming over the places to cut, exact for sections of up to
-    /// [`MOST_FUSED`] operators. Single operators are always candidates. Sections of the best partition are routed and
-    /// measured, which may show them slower than estimated; then the search is repeated.
+    /// The partition with the least time (and a little for every byte): dynamic programming over the places to cut,
+    /// exact over the runs that are planned ([`Self::left_out`] tells of others). Single operators are always
+    /// candidates. Sections of the best partition are routed and measured, which may show them slower than estimated;
+    /// then the search is repeated.
     pub fn fused(&mut self, ground: &Ground<'_, R>) -> Result<Vec<usize>, usize> {
+        let whole = (0, self.workload.operators.len());
         // What is wanted in any case, side by side.
-        let mut first = self.best_partition()?;
+        let mut first = self.best_partition(whole)?;
         first.extend(self.singles());
         self.route(&first, ground);
         let singles = self.kernel_by_kernel(ground)?;
         loop {
-            let best = self.best_partition()?;
-            let unrouted: Vec<usize> = best
-                .iter()
-                .copied()
-                .filter(|&i| self.planned[i].as_ref().is_some_and(|p| p.routed.is_none()))
-                .collect();
+            let best = self.best_partition(whole)?;
+            let unrouted: Vec<usize> = best.iter().copied().filter(|&run| !self.is_routed(run)).collect();
             if unrouted.is_empty() {
                 // Fewer bytes do not excuse being slower than kernel by kernel.
                 return Ok(if self.cycles(&best) <= self.cycles(&singles) { best } else { singles });
@@ -221,8 +398,8 @@ impl<'a, R: Send> Spans<'a, R> {
             self.route(&unrouted, ground);
             for run in unrouted {
                 // What cannot be placed is no candidate.
-                if self.chosen(run).is_none() {
-                    self.planned[run] = None;
+                if !self.is_routed(run) {
+                    self.planned[self.runs[run].kind] = None;
                 }
             }
         }
@@ -230,70 +407,85 @@ impl<'a, R: Send> Spans<'a, R> {
 
     /// Cycles of routed runs.
     fn cycles(&self, runs: &[usize]) -> u64 {
-        let of_run = |&run: &usize| self.planned[run].as_ref()?.routed.as_ref().map(|routed| routed.cycles);
+        let of_run = |&run: &usize| self.of(run)?.routed.as_ref().map(|routed| routed.cycles);
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 
     fn route(&mut self, runs: &[usize], ground: &Ground<'_, R>) {
-        self.planned
-            .par_iter_mut()
-            .enumerate()
-            .filter(|(i, _)| runs.contains(i))
-            .filter_map(|(_, planned)| planned.as_mut())
-            .for_each(|planned| planned.route(ground));
+        let mut wanted = vec![false; self.planned.len()];
+        for &run in runs {
+            wanted[self.runs[run].kind] = true;
+        }
+        let kinds = self.planned.par_iter_mut().zip(wanted).filter(|(_, wanted)| *wanted);
+        kinds.filter_map(|(planned, _)| planned.as_mut()).for_each(|planned| planned.route(ground));
     }
 
-    /// Runs of the partition with the least cycles; the index of a run that nothing covers, if there is none.
-    fn best_partition(&self) -> Result<Vec<usize>, usize> {
-        let n = self.operators;
+    /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if
+    /// there is none.
+    fn best_partition(&self, (start, end): (usize, usize)) -> Result<Vec<usize>, usize> {
         // least[i]: score of the first i operators, and the run that ends there.
-        let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); n + 1];
+        let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); end - start + 1];
         least[0].0 = 0;
-        let mut order: Vec<usize> = (0..self.runs.len()).collect();
-        order.sort_by_key(|&i| (self.runs[i].1, self.runs[i].0));
-        for &index in &order {
-            let (from, to) = self.runs[index];
-            let Some(section) = &self.planned[index] else { continue };
-            let score = least[from].0.saturating_add(section.score());
-            if score < least[to].0 {
-                least[to] = (score, index);
+        let mut order: Vec<usize> = (0..self.runs.len())
+            .filter(|&run| start <= self.runs[run].span.0 && self.runs[run].span.1 <= end)
+            .collect();
+        order.sort_by_key(|&run| (self.runs[run].span.1, self.runs[run].span.0));
+        for &run in &order {
+            let (from, to) = self.runs[run].span;
+            let Some(section) = self.of(run) else { continue };
+            let score = least[from - start].0.saturating_add(section.score());
+            if score < least[to - start].0 {
+                least[to - start] = (score, run);
             }
         }
         let mut chosen = Vec::new();
-        let mut at = n;
-        while at > 0 {
-            let (score, index) = least[at];
+        let mut at = end;
+        while at > start {
+            let (score, run) = least[at - start];
             if score == u64::MAX {
-                return Err(order.into_iter().find(|&i| self.runs[i] == (at - 1, at)).unwrap_or(0));
+                return Err(order.into_iter().find(|&run| self.runs[run].span == (at - 1, at)).unwrap_or(0));
             }
-            chosen.push(index);
-            at = self.runs[index].0;
+            chosen.push(run);
+            at = self.runs[run].span.0;
         }
         chosen.reverse();
         Ok(chosen)
     }
 
-    /// A routed run.
-    pub fn chosen(&self, run: usize) -> Option<Chosen<'_, 'a, R>> {
-        let planned = self.planned[run].as_ref()?;
+    /// A routed run, under its own names.
+    pub fn chosen(&self, run: usize) -> Option<Chosen<'a, R>> {
+        let planned = self.of(run)?;
         let routed = planned.routed.as_ref()?;
-        Some(Chosen {
-            graph: &planned.graph,
-            plan: &planned.plans[routed.plan],
-            section: &routed.section,
-            run: routed.run.as_ref(),
-        })
+        let operators = &self.runs[run].operators;
+        let graph = SectionGraph::new(self.workload, operators, operators.len() > 1)?;
+        let renaming = Renaming::new(&planned.graph, &graph);
+        let (plan, section) = (renaming.plan(&planned.plans[routed.plan]), renaming.section(&routed.section));
+        Some(Chosen { graph, plan, section, run: routed.run.clone() })
     }
 
     /// The whole graph as one section, with its best plan, if there is one.
     pub fn whole(&self) -> Option<(&SectionGraph<'a>, &SectionPlan)> {
-        let run = self.runs.iter().position(|&run| run == (0, self.operators))?;
-        let planned = self.planned[run].as_ref()?;
+        let run = self.runs.iter().position(|run| run.span == (0, self.workload.operators.len()))?;
+        let planned = self.of(run)?;
         Some((&planned.graph, planned.plans.first()?))
     }
 
     /// The first operator of a run that cannot be placed, and why.
     pub fn unplaced(&self, run: usize) -> (OperatorId, Option<Unplaced>) {
-        (OperatorId::from_index(self.runs[run].0), self.planned[run].as_ref().and_then(|p| p.unplaced))
+        (self.runs[run].operators[0], self.of(run).and_then(|planned| planned.unplaced))
     }
+}
+
+/// Cycles that no section of some operators beats: its launch, and its arithmetic at peak or its tensors moved once.
+fn least_cycles(chip: &Chip, workload: &Workload, tiers: &[TierId], operators: &[OperatorId]) -> f64 {
+    let compute: f64 = operators
+        .iter()
+        .map(|&op| {
+            let dtype = workload.tensors[workload.operators[op].inputs[0]].dtype;
+            workload.stored_macs(op) as f64 / chip.macs_per_cycle(dtype).unwrap_or(1) as f64
+        })
+        .sum();
+    let graph = SectionGraph::new(workload, operators, operators.len() > 1);
+    let memory = graph.map_or(0, |graph| least_memory_cycles(chip, &graph, tiers));
+    chip.launch_cycles() as f64 + compute.max(memory as f64)
 }

@@ -12,7 +12,8 @@ use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 
 /// Mapping of a GEMM stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GemmMapping {
     /// Token rows lie along the lanes (else weight columns do).
     pub rows_on_lanes: bool,
@@ -27,7 +28,8 @@ pub struct GemmMapping {
 }
 
 /// Mapping of a SIMD stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SimdMapping {
     /// Row slices of a token.
     pub pm: u64,
@@ -40,7 +42,7 @@ pub struct SimdMapping {
 }
 
 /// Mapping of any stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mapping {
     /// Systolic GEMM.
@@ -168,12 +170,21 @@ impl SystolicShape {
 /// One column tile of a weight, as wide as a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
+    /// First weight column.
+    pub start: u64,
     /// Columns in it.
     pub columns: u64,
     /// k-steps executed: rows of the union of the blocks under it.
     pub k: u64,
     /// Weight elements stored under it.
     pub stored: u64,
+}
+
+impl Tile {
+    /// The tile's columns that PCU column `q` of `share` computes: they are dealt evenly.
+    pub fn columns_of(&self, q: u64, share: u64) -> Range<u64> {
+        self.start + self.columns * q / share..self.start + self.columns * (q + 1) / share
+    }
 }
 
 /// Tiles of columns `columns` over K rows `k`, each at most `width` wide.
@@ -184,7 +195,8 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, width
     while at < columns.end {
         let mut end = columns.end.min(at + width);
         let Some(mask) = mask else {
-            tiles.push(Tile { columns: end - at, k: k.end - k.start, stored: (end - at) * (k.end - k.start) });
+            let (columns, depth) = (end - at, k.end - k.start);
+            tiles.push(Tile { start: at, columns, k: depth, stored: columns * depth });
             at = end;
             continue;
         };
@@ -209,7 +221,7 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, width
         }
         let alone = at / block == (end - 1) / block;
         let k = if alone { stored / (end - at) } else { mask.rows_in(&union, first as u64, k_blocks) };
-        tiles.push(Tile { columns: end - at, k, stored });
+        tiles.push(Tile { start: at, columns: end - at, k, stored });
         at = end;
     }
     tiles

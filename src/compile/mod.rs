@@ -10,6 +10,7 @@ mod buffers;
 mod candidates;
 mod configuration;
 mod estimate;
+mod exact;
 mod fabric;
 mod flows;
 mod fuse;
@@ -18,20 +19,24 @@ mod nest;
 mod notes;
 mod place;
 mod plan;
+mod restore;
 mod route;
 mod section_graph;
 mod tiers;
+mod twins;
 mod work;
 
 pub use buffers::{BufferRole, BufferSpec};
+pub use candidates::{tile_depths, tile_lists};
 pub use configuration::{
-    Amount, Buffer, Configuration, Flow, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
+    Amount, Buffer, Configuration, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
 };
 pub use estimate::Stream;
-pub use fabric::{Direction, Fabric, Resource, ResourceKind};
+pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind};
 pub use fuse::{Judge, Verdict};
-pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape};
+pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
+pub use restore::{BufferDraft, Draft, Fault, Place, Restored, StreamDraft};
 pub use section_graph::{SectionGraph, StageSpec};
 pub use tiers::home_tiers;
 pub use work::{StageWork, emits, shared, slot_bytes};
@@ -74,27 +79,43 @@ pub fn compile_modes<R: Clone + Send>(
     judge: Option<&Judge<'_, R>>,
 ) -> Result<Vec<Compiled<R>>, Diagnostic> {
     let tiers = home_tiers(chip, workload)?;
-    let mut spans = Spans::new(chip, workload, &tiers, modes.contains(&Mode::Fused))
-        .map_err(|failed| notes::unplannable(chip, workload, failed))?;
     let fabric = Fabric::new(chip);
     let ground = &Ground { chip, fabric: &fabric, tiers: &tiers, judge };
-    if modes.contains(&Mode::Fused) {
+    let is_pinned = !workload.sections.is_empty();
+    let pinned = (is_pinned && modes.contains(&Mode::Fused))
+        .then(|| Spans::pinned(workload, ground))
+        .transpose()
+        .map_err(|(section, reason)| notes::unpinnable(chip, workload, &workload.sections[section], reason))?;
+    let searches = |mode: Mode| mode == Mode::Fused && !is_pinned;
+    let free = modes.iter().any(|&mode| mode == Mode::Kbk || searches(mode));
+    let mut spans = free
+        .then(|| Spans::new(chip, workload, &tiers, modes.iter().any(|&mode| searches(mode))))
+        .transpose()
+        .map_err(|failed| notes::unplannable(chip, workload, failed))?;
+    let unplaceable = |spans: &Spans<'_, R>, run| notes::unplaceable(chip, workload, spans.unplaced(run));
+    if let Some(spans) = spans.as_mut().filter(|_| modes.iter().any(|&mode| searches(mode))) {
         // Routes single operators on the way, at the same time.
-        spans.fused(ground).map_err(|run| notes::unplaceable(chip, workload, spans.unplaced(run)))?;
+        spans.fused(ground).map_err(|run| unplaceable(spans, run))?;
     }
     let mut compiled = Vec::with_capacity(modes.len());
     for &mode in modes {
-        let runs = match mode {
-            Mode::Kbk => spans.kernel_by_kernel(ground),
-            Mode::Fused => spans.fused(ground),
-        }
-        .map_err(|run| notes::unplaceable(chip, workload, spans.unplaced(run)))?;
-        let chosen: Vec<Chosen<'_, '_, R>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
-        let mut notes: Vec<String> = chosen.iter().flat_map(|c| notes::of_section(chip, c.graph, c.plan)).collect();
-        let measured = chosen.iter().map(|c| c.run.cloned()).collect();
-        let sections: Vec<Section> = chosen.iter().map(|c| c.section.clone()).collect();
-        if mode == Mode::Fused && sections.len() > 1 {
+        let (spans, runs) = match (&mut spans, &pinned) {
+            (_, Some(pinned)) if mode == Mode::Fused => (pinned, pinned.all()),
+            (Some(spans), _) => {
+                let runs = if mode == Mode::Kbk { spans.kernel_by_kernel(ground) } else { spans.fused(ground) };
+                let runs = runs.map_err(|run| unplaceable(spans, run))?;
+                (&*spans, runs)
+            }
+            (None, _) => continue,
+        };
+        let chosen: Vec<Chosen<'_, R>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
+        let mut notes: Vec<String> = chosen.iter().flat_map(|c| notes::of_section(chip, &c.graph, &c.plan)).collect();
+        let (sections, measured): (Vec<Section>, _) = chosen.into_iter().map(|c| (c.section, c.run)).unzip();
+        if searches(mode) && sections.len() > 1 {
             notes.push(notes::several_sections(chip, workload, &sections, spans.whole()));
+        }
+        if searches(mode) {
+            notes.extend(notes::left_out(spans.left_out()));
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
         compiled.push(Compiled { configuration, runs: measured });

@@ -3,13 +3,13 @@
 use crate::arch::Chip;
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::units::{ByteSize, MIB};
-use crate::workload::{OperatorId, Workload};
+use crate::workload::{OperatorId, PinnedSection, Workload};
 
 use super::assemble::Unplaced;
 use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
 use super::estimate::{Stream, streams};
-use super::fuse::Unplannable;
+use super::fuse::{LeftOut, MOST_FUSED, Unpinnable, Unplannable, WORTH};
 use super::nest::Cadence;
 use super::plan::{NoPlan, SectionPlan};
 use super::section_graph::SectionGraph;
@@ -55,25 +55,62 @@ pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Dia
     }
 }
 
+/// A pinned section that cannot be one.
+pub fn unpinnable(chip: &Chip, workload: &Workload, section: &PinnedSection, why: Unpinnable) -> Diagnostic {
+    let names: Vec<&str> = section.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
+    let why = match why {
+        Unpinnable::NoPipeline => {
+            "its operators are no pipeline: their rows differ, or one makes another's second operand".to_owned()
+        }
+        Unpinnable::NoPlan(NoPlan::Dtype(dtype)) => format!("a PCU of {} lacks {dtype}", chip.name),
+        Unpinnable::NoPlan(NoPlan::Sram(bytes)) => format!(
+            "it needs {} of PMU at the least, {} has {}: short by {}",
+            ByteSize(bytes),
+            chip.name,
+            ByteSize(chip.sram_bytes()),
+            ByteSize(bytes.saturating_sub(chip.sram_bytes())),
+        ),
+        Unpinnable::NoPlan(NoPlan::Pcus(least)) => {
+            format!("it needs {least} PCUs at the least, {} has {}", chip.name, chip.pcus())
+        }
+        Unpinnable::Unplaced(Some(why)) => shortage(chip, why),
+        Unpinnable::Unplaced(None) => "placement finds no room".to_owned(),
+    };
+    let diagnostic = Diagnostic::new(format!("the pinned section `{}` cannot be one: {why}", names.join("+")));
+    let diagnostic = match &section.declared {
+        Some(origin) => diagnostic.with_origin(Origin { label: "pinned here".into(), ..origin.clone() }),
+        None => diagnostic,
+    };
+    diagnostic.with_help("cut it into smaller sections, or let the compiler choose")
+}
+
+/// What placement is short of.
+fn shortage(chip: &Chip, why: Unplaced) -> String {
+    match why {
+        Unplaced::Generators { streams } => format!(
+            "it needs {streams} off-chip streams at once, the chip has {} of the address generators they come through: short by {}",
+            chip.grid.ags(),
+            streams.saturating_sub(chip.grid.ags()),
+        ),
+        Unplaced::Banks { needed } => format!(
+            "its buffers take {needed} of the chip's {} PMU banks, and the parts of a buffer find too few free banks \
+             and ports in one PMU",
+            chip.pmus() * chip.pmu.banks,
+        ),
+    }
+}
+
 /// An operator whose plans placement could not carry out, and why.
 pub fn unplaceable(chip: &Chip, workload: &Workload, (operator, why): (OperatorId, Option<Unplaced>)) -> Diagnostic {
     let operator = &workload.operators[operator];
     let cannot = format!("operator `{}` cannot be placed on {}", operator.name, chip.name);
-    let diagnostic = match why {
-        Some(Unplaced::Generators { streams }) => Diagnostic::new(format!(
-            "{cannot}: it needs {streams} off-chip streams at once, the chip has {} of the address generators they come through: short by {}",
-            chip.grid.ags(),
-            streams.saturating_sub(chip.grid.ags()),
-        ))
-        .with_help("raise `ags` of the AGCUs in `grid`"),
-        Some(Unplaced::Banks { needed }) => Diagnostic::new(format!(
-            "{cannot}: its buffers take {needed} of the chip's {} PMU banks, and the parts of a buffer find too few \
-             free banks and ports in one PMU",
-            chip.pmus() * chip.pmu.banks,
-        ))
-        .with_help("raise the number of PMUs, `pmu.banks` or `pmu.capacity_bytes`"),
-        None => Diagnostic::new(cannot).with_help("raise the number of PMUs or of address generators"),
+    let help = match why {
+        Some(Unplaced::Generators { .. }) => "raise `ags` of the AGCUs in `grid`",
+        Some(Unplaced::Banks { .. }) => "raise the number of PMUs, `pmu.banks` or `pmu.capacity_bytes`",
+        None => "raise the number of PMUs or of address generators",
     };
+    let title = why.map_or(cannot.clone(), |why| format!("{cannot}: {}", shortage(chip, why)));
+    let diagnostic = Diagnostic::new(title).with_help(help);
     match &operator.declared {
         Some(origin) => diagnostic.with_origin(Origin { label: "cannot be placed".to_owned(), ..origin.clone() }),
         None => diagnostic,
@@ -144,6 +181,26 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
     plan.buffers.iter().map(grown).sum::<u64>() * chip.pmu.bank_bytes()
 }
 
+/// Sections that a note names at most.
+const MOST_NAMED: usize = 8;
+
+/// Where the search for a partition was not exact.
+pub fn left_out(left_out: LeftOut) -> Option<String> {
+    let mut parts = Vec::new();
+    if left_out.longer {
+        parts.push(format!("sections of more than {MOST_FUSED} operators were not tried"));
+    }
+    if left_out.kinds > 0 {
+        parts.push(format!(
+            "{} kinds of longer sections were not planned, because none can save more than {:.0} % of its time in \
+             the partition found so far",
+            left_out.kinds,
+            100.0 * WORTH,
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("the partition into sections is not proved the best: {}", parts.join(", and ")))
+}
+
 /// A fused run that still has several sections, and what one section of the whole graph would have to give up.
 pub fn several_sections(
     chip: &Chip,
@@ -151,7 +208,11 @@ pub fn several_sections(
     sections: &[Section],
     whole: Option<(&SectionGraph<'_>, &SectionPlan)>,
 ) -> String {
-    let names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
+    let mut names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
+    if names.len() > MOST_NAMED {
+        names.truncate(MOST_NAMED);
+        names.push("...");
+    }
     let found = format!(
         "the fused run of {} operators has {} sections ({})",
         workload.operators.len(),

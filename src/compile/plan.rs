@@ -13,6 +13,7 @@ use super::allocate::{Candidate, StageCandidates, allocate, chain};
 use super::buffers::{BufferRole, BufferSpec, Residency, StageExtents, StageRoles, buffers};
 use super::candidates::{BaseCache, StageBases, stage_candidates};
 use super::estimate::{Estimate, estimate};
+use super::exact::{Exact, exact};
 use super::mapping::{Mapping, PassWork};
 use super::nest::{Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
@@ -272,7 +273,7 @@ fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
 }
 
 /// Cycles to move every tensor that enters or leaves the section once.
-fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> u64 {
+pub fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> u64 {
     let mut bytes = vec![0u64; chip.memory.len()];
     let mut seen = Vec::new();
     for stage in &graph.stages {
@@ -290,25 +291,8 @@ fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) 
 
 /// Works the best candidate out in full: exact work tables, and buffers from them.
 fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: &Best) -> SectionPlan {
-    let roles = StageRoles::new(graph, &best.nest);
-    let bases = StageBases::without_splits(chip, graph, best.nest.chunking);
     let mappings: Vec<Mapping> = best.picked.iter().map(|c| c.mapping).collect();
-    let work: Vec<_> = mappings
-        .iter()
-        .enumerate()
-        .map(|(s, mapping)| match mapping {
-            Mapping::Gemm(m) => bases.work(s, m),
-            Mapping::Simd(_) => Vec::new(),
-        })
-        .collect();
-    let extents: Vec<StageExtents> = mappings
-        .iter()
-        .enumerate()
-        .map(|(s, mapping)| match mapping {
-            Mapping::Gemm(m) => bases.extents(s, m, &work[s]),
-            Mapping::Simd(_) => StageExtents::default(),
-        })
-        .collect();
+    let Exact { roles, work, extents } = exact(chip, graph, &best.nest, &mappings);
     let mut buffers = buffers(chip, graph, &best.nest, &roles, &best.residency, &mappings, &extents);
     deepen(chip, graph, &mut buffers);
     SectionPlan { nest: best.nest, roles, mappings, work, buffers, estimate: best.estimate }

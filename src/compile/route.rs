@@ -55,7 +55,6 @@ pub struct Router<'a> {
     chip: &'a Chip,
     fabric: &'a Fabric,
     columns: u32,
-    rows: u32,
     /// Flits a cycle over all parallel links of an edge.
     load: Vec<f64>,
     /// What overuse in earlier rounds has added to an edge's cost.
@@ -82,7 +81,6 @@ impl<'a> Router<'a> {
             chip,
             fabric,
             columns: chip.grid.columns,
-            rows: chip.grid.rows,
             load: vec![0.0; sites * 4],
             history: vec![0.0; sites * 4],
             search: Search {
@@ -120,6 +118,59 @@ impl<'a> Router<'a> {
 
     fn capacity(&self) -> f64 {
         f64::from(self.fabric.lanes()) * FULL
+    }
+
+    /// The edges of a tree that lead to sinks, along each branch in turn from the source; the first way to a site
+    /// counts.
+    fn tidy(&mut self, request: &Request, edges: &[Edge]) -> Vec<Edge> {
+        let mut leaving = edges.to_vec();
+        leaving.sort_unstable();
+        self.search.path_stamp += 1;
+        let stamp = self.search.path_stamp;
+        let source = self.site(request.source);
+        let mut reached = vec![source];
+        self.search.seen[source as usize] = stamp;
+        let mut next = 0;
+        while let Some(&site) = reached.get(next) {
+            next += 1;
+            let from = leaving.partition_point(|&edge| edge < site * 4);
+            for &edge in leaving[from..].iter().take_while(|&&edge| edge / 4 == site) {
+                let Some(end) = self.end(edge) else { continue };
+                if self.search.seen[end as usize] != stamp {
+                    self.search.seen[end as usize] = stamp;
+                    self.search.came_by[end as usize] = edge;
+                    reached.push(end);
+                }
+            }
+        }
+        self.search.tree_stamp += 1;
+        let wanted = self.search.tree_stamp;
+        self.search.in_tree[source as usize] = wanted;
+        for sink in &request.sinks {
+            let mut at = self.site(*sink);
+            while self.search.in_tree[at as usize] != wanted {
+                self.search.in_tree[at as usize] = wanted;
+                at = self.search.came_by[at as usize] / 4;
+            }
+        }
+        let mut tidied = Vec::with_capacity(edges.len());
+        let mut open = vec![source];
+        while let Some(site) = open.pop() {
+            if site != source {
+                tidied.push(self.search.came_by[site as usize]);
+            }
+            let from = leaving.partition_point(|&edge| edge < site * 4);
+            let to = leaving.partition_point(|&edge| edge < site * 4 + 4);
+            for &edge in leaving[from..to].iter().rev() {
+                let ends_here = |end: &u32| {
+                    self.search.in_tree[*end as usize] == wanted
+                        && *end != source
+                        && self.search.came_by[*end as usize] == edge
+                };
+                open.extend(self.end(edge).filter(ends_here));
+            }
+        }
+        tidied
     }
 
     fn book(&mut self, edges: &[Edge], rate: f64) {
@@ -166,14 +217,8 @@ impl<'a> Router<'a> {
 
     /// The site an edge leads to.
     fn end(&self, edge: Edge) -> Option<u32> {
-        let (site, direction) = (edge / 4, DIRECTIONS[(edge % 4) as usize]);
-        let (x, y) = (site % self.columns, site / self.columns);
-        match direction {
-            Direction::East => (x + 1 < self.columns).then_some(site + 1),
-            Direction::West => (x > 0).then(|| site - 1),
-            Direction::South => (y + 1 < self.rows).then_some(site + self.columns),
-            Direction::North => (y > 0).then(|| site - self.columns),
-        }
+        let from = Coordinate { x: edge / 4 % self.columns, y: edge / 4 / self.columns };
+        beyond(self.chip, from, DIRECTIONS[(edge % 4) as usize]).map(|at| self.site(at))
     }
 
     /// One for the hop, and more the fuller the edge would be and has been.
@@ -208,7 +253,7 @@ impl<'a> Router<'a> {
                 at = edge / 4;
             }
         }
-        edges
+        self.tidy(request, &edges)
     }
 
     /// Finds the cheapest path from any site of `tree` to `target` (A*); `came_by` then leads back. Returns `target`.
@@ -251,7 +296,7 @@ impl<'a> Router<'a> {
     }
 
     /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
-    fn straight_tree(&self, request: &Request) -> Vec<Edge> {
+    fn straight_tree(&mut self, request: &Request) -> Vec<Edge> {
         let median = |f: fn(&Coordinate) -> u32| {
             let mut list: Vec<u32> = request.sinks.iter().map(f).collect();
             list.sort_unstable();
@@ -274,7 +319,7 @@ impl<'a> Router<'a> {
                 best = Some((cost, edges));
             }
         }
-        best.map(|(_, edges)| edges).unwrap_or_default()
+        best.map(|(_, edges)| self.tidy(request, &edges)).unwrap_or_default()
     }
 
     /// Edges of the tree with a trunk along row (or column) `at`.
@@ -327,42 +372,104 @@ impl<'a> Router<'a> {
                 load[link as usize] += requests[r].rate;
                 links.push(link);
             }
-            let hop_cycles = self.depth_cycles(&requests[r], &trees[r]);
-            routed[r] = Tree { links, hop_cycles };
+            let reached = walk(self.chip, self.fabric, &requests[r], &links);
+            routed[r] = Tree { hop_cycles: reached.depth_cycles, links };
         }
         routed
     }
+}
 
-    /// Cycles from the source to the farthest sink along the tree.
-    fn depth_cycles(&self, request: &Request, edges: &[Edge]) -> u64 {
-        let mut leaving: Vec<(u32, u32)> = edges.iter().filter_map(|&e| self.end(e).map(|end| (e / 4, end))).collect();
-        leaving.sort_unstable();
-        let sinks: Vec<u32> = request.sinks.iter().map(|&s| self.site(s)).collect();
-        let mut at: Vec<(u32, u64)> = vec![(self.site(request.source), 0)];
-        let mut seen = rustc_hash::FxHashSet::default();
-        seen.insert(at[0].0);
-        let mut deepest = 0;
-        let mut next = 0;
-        while let Some(&(site, cycles)) = at.get(next) {
-            next += 1;
-            if sinks.contains(&site) {
-                deepest = deepest.max(cycles);
-            }
-            let from = leaving.partition_point(|&(a, _)| a < site);
-            for &(_, end) in leaving[from..].iter().take_while(|&&(a, _)| a == site) {
-                if seen.insert(end) {
-                    at.push((end, cycles + self.hop_cycles(site, end)));
-                }
+/// The site across a link; `None` beyond the edge of the grid.
+fn beyond(chip: &Chip, from: Coordinate, direction: Direction) -> Option<Coordinate> {
+    let Coordinate { x, y } = from;
+    match direction {
+        Direction::East => (x + 1 < chip.grid.columns).then_some(Coordinate { x: x + 1, y }),
+        Direction::West => x.checked_sub(1).map(|x| Coordinate { x, y }),
+        Direction::South => (y + 1 < chip.grid.rows).then_some(Coordinate { x, y: y + 1 }),
+        Direction::North => y.checked_sub(1).map(|y| Coordinate { x, y }),
+    }
+}
+
+/// Where links lead from a source.
+struct Reached {
+    /// Cycles to the farthest sink that is reached.
+    depth_cycles: u64,
+    /// Sites in the order they are reached, with the cycles to each.
+    sites: Vec<(Coordinate, u64)>,
+}
+
+/// Follows `links` from the source of a request, nearest sites first.
+fn walk(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resource]) -> Reached {
+    let mut leaving: Vec<(Coordinate, Coordinate)> = links
+        .iter()
+        .filter_map(|&link| fabric.link_at(link))
+        .filter_map(|(from, direction, _)| beyond(chip, from, direction).map(|to| (from, to)))
+        .collect();
+    leaving.sort_unstable_by_key(|&(from, to)| (from.y, from.x, to.y, to.x));
+    let key = |at: Coordinate| (at.y, at.x);
+    let mut sites: Vec<(Coordinate, u64)> = vec![(request.source, 0)];
+    let mut seen = rustc_hash::FxHashSet::default();
+    seen.insert(request.source);
+    let mut depth_cycles = 0;
+    let mut next = 0;
+    while let Some(&(site, cycles)) = sites.get(next) {
+        next += 1;
+        if request.sinks.contains(&site) {
+            depth_cycles = depth_cycles.max(cycles);
+        }
+        let from = leaving.partition_point(|&(a, _)| key(a) < key(site));
+        for &(_, end) in leaving[from..].iter().take_while(|&&(a, _)| a == site) {
+            if seen.insert(end) {
+                let crosses = chip.grid.crosses_die(site, end);
+                let hop = if crosses { chip.network.die_hop_cycles } else { chip.network.hop_cycles };
+                sites.push((end, cycles + hop));
             }
         }
-        deepest
     }
+    Reached { depth_cycles, sites }
+}
 
-    fn hop_cycles(&self, from: u32, to: u32) -> u64 {
-        let at = |site: u32| Coordinate { x: site % self.columns, y: site / self.columns };
-        let network = &self.chip.network;
-        if self.chip.grid.crosses_die(at(from), at(to)) { network.die_hop_cycles } else { network.hop_cycles }
+/// Why links are no tree.
+pub struct Broken {
+    /// Index of the link, if it is one's fault.
+    pub link: Option<usize>,
+    /// What is wrong.
+    pub title: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+/// The tree over `links`, if they lead from the request's source to all its sinks.
+pub fn tree_over(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resource]) -> Result<Tree, Broken> {
+    let reached = walk(chip, fabric, request, links);
+    let reaches = |at: Coordinate| reached.sites.iter().any(|&(site, _)| site == at);
+    let mut seen = rustc_hash::FxHashSet::default();
+    for (index, &link) in links.iter().enumerate() {
+        let broken = |title: String, expected: &str| Broken { link: Some(index), title, expected: expected.into() };
+        let Some((from, direction, _)) = fabric.link_at(link) else { continue };
+        let (x, y) = (from.x, from.y);
+        if beyond(chip, from, direction).is_none() {
+            return Err(broken(
+                format!("the link from [{x}, {y}] leads out of the grid"),
+                "expected a neighbour there",
+            ));
+        }
+        if !seen.insert(link) {
+            return Err(broken(format!("the link from [{x}, {y}] is used twice by one flow"), "expected it once"));
+        }
+        if !reaches(from) {
+            let title = format!("the route is broken: nothing leads to [{x}, {y}], where this link begins");
+            return Err(broken(title, "expected a link that continues the route"));
+        }
     }
+    for sink in &request.sinks {
+        if !reaches(*sink) {
+            let title = format!("the route is broken: its links do not reach [{}, {}]", sink.x, sink.y);
+            let expected = format!("expected links from [{}, {}] to there", request.source.x, request.source.y);
+            return Err(Broken { link: None, title, expected });
+        }
+    }
+    Ok(Tree { links: links.to_vec(), hop_cycles: reached.depth_cycles })
 }
 
 /// A cost that can be ordered.

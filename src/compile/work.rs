@@ -1,5 +1,7 @@
 //! What one firing of a placed stage costs: cycles of its bundles and flits of its flows.
 
+use std::ops::Range;
+
 use crate::arch::Chip;
 use crate::units::Dtype;
 
@@ -63,7 +65,7 @@ impl StageWork {
     }
 
     /// Output columns in a chunk.
-    fn width(&self, chunk: u64) -> u64 {
+    pub fn width(&self, chunk: u64) -> u64 {
         match self.nest.chunk_range(chunk) {
             Some(range) if self.along_cut => range.end - range.start,
             _ => self.columns,
@@ -82,6 +84,19 @@ impl StageWork {
             (Some(shape), mapping) => shape.passes(rows, mapping.pm()),
             (None, mapping) => rows.div_ceil(mapping.pm()),
         }
+    }
+
+    /// Rows of a token of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none.
+    pub fn slice_rows(&self, rows: u64, slice: u64) -> Range<u64> {
+        let each = self.passes(rows) * self.shape.as_ref().map_or(1, |shape| shape.row_grain);
+        (slice * each).min(rows)..((slice + 1) * each).min(rows)
+    }
+
+    /// Output columns of SIMD column slice `slice` in a chunk, counted from the chunk's first.
+    pub fn slice_columns(&self, chunk: u64, slice: u64) -> Range<u64> {
+        let pn = if let Mapping::Simd(m) = &self.mapping { m.pn } else { 1 };
+        let (width, each) = (self.width(chunk), self.width(chunk).div_ceil(pn));
+        (slice * each).min(width)..((slice + 1) * each).min(width)
     }
 
     /// Cycles a bundle is occupied by a firing.

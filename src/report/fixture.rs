@@ -122,6 +122,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
         .into_iter()
         .collect(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 
@@ -133,6 +134,7 @@ pub(crate) fn empty_workload() -> Workload {
         tensors: IndexVec::new(),
         operators: IndexVec::new(),
         graph: DiGraph::new(),
+        sections: Vec::new(),
     }
 }
 

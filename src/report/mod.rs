@@ -16,6 +16,7 @@ mod map_table;
 mod mask;
 mod table;
 mod validation;
+mod verify_table;
 mod write;
 
 pub use self::chart::{Chart, ChartError, MapChart, MaskChart, SetChart};
@@ -30,4 +31,5 @@ pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
 pub use self::table::table;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
+pub use self::verify_table::{verify_files, verify_table};
 pub use self::write::{File, WriteError, files, write};

@@ -18,6 +18,17 @@ pub(super) enum ActorKind {
     Store { stream: usize },
 }
 
+/// A firing that has begun and not yet emitted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Firing {
+    /// Where it stands in the nest.
+    pub(super) at: Step,
+    /// When it begins to emit.
+    pub(super) emits_at: Ticks,
+    /// When it ends.
+    pub(super) ends_at: Ticks,
+}
+
 /// A buffer an actor reads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Input {
@@ -42,8 +53,8 @@ pub(super) struct Actor {
     pub(super) next: u64,
     /// When it is free for the next.
     pub(super) free_at: Ticks,
-    /// Whether its next firing is in the queue.
-    pub(super) scheduled: bool,
+    /// When its next firing begins, if it is in the queue.
+    pub(super) scheduled: Option<Ticks>,
     /// Buffers it reads.
     pub(super) inputs: Vec<Input>,
     /// Buffers it fills.
@@ -62,8 +73,8 @@ pub(super) struct Actor {
     pub(super) feed_hops: Ticks,
     /// Longest way of a result.
     pub(super) result_hops: Ticks,
-    /// The firing under way: step, end.
-    pub(super) firing: Option<(Step, Ticks)>,
+    /// The firing under way.
+    pub(super) firing: Option<Firing>,
     /// Cycles it has worked.
     pub(super) busy_cycles: u64,
 }
@@ -122,7 +133,7 @@ impl<'a> Actors<'a> {
             count: self.nest.count(cadence),
             next: 0,
             free_at: 0,
-            scheduled: false,
+            scheduled: None,
             inputs,
             outputs,
             feed: volley,

@@ -1,5 +1,6 @@
 //! A stage buffer in time: slots, who has filled them, who still needs them.
 
+use super::clock::Clock;
 use super::time::Ticks;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,6 +51,43 @@ impl BufferState {
             return Some(0);
         }
         (ordinal < self.released + depth).then(|| self.slots[(ordinal % depth) as usize].freed)
+    }
+
+    /// Slots completely filled, and completely released, so far.
+    pub fn passed(&self) -> (u64, u64) {
+        (self.filled, self.released)
+    }
+
+    /// Writes down all that the rest of a run depends on, but for how many slots have passed.
+    pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
+        let depth = self.slots.len() as u64;
+        words.push(self.filled - self.released);
+        for ordinal in self.released..self.released + depth {
+            let slot = &self.slots[(ordinal % depth) as usize];
+            words.push(slot.fills << 32 | slot.releases);
+            if slot.fills > 0 {
+                words.extend([clock.relative(slot.first), clock.relative(slot.last)]);
+            }
+            words.push(clock.relative(slot.freed));
+        }
+    }
+
+    /// Whether every slot that is filled was so long ago.
+    pub fn is_settled(&self, clock: Clock) -> bool {
+        self.slots.iter().all(|slot| slot.fills == 0 || clock.is_past(slot.first) && clock.is_past(slot.last))
+    }
+
+    /// Lets `slots` more pass, and time with them: the state, seen from then, is the same.
+    pub fn shift(&mut self, slots: u64, time: Ticks) {
+        let depth = self.slots.len() as u64;
+        for slot in &mut self.slots {
+            slot.first += time;
+            slot.last += time;
+            slot.freed += time;
+        }
+        self.slots.rotate_right((slots % depth) as usize);
+        self.filled += slots;
+        self.released += slots;
     }
 
     /// Slots filled and not yet released.

@@ -124,6 +124,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         streams,
         tier_busy_cycles: tier_ticks.into_iter().map(to_cycles).collect(),
         usage,
+        events: 0,
     })
 }
 

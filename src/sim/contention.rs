@@ -206,6 +206,8 @@ mod tests {
             kind: FlowKind::Copy { home: 0 },
             amount: Amount::SlotBytes,
             share,
+            reads: None,
+            writes: None,
             route: route.to_vec(),
             links: 0,
             hop_cycles: 0,

@@ -14,12 +14,13 @@ use crate::compile::{
 use crate::index::Id;
 use crate::workload::Workload;
 
-use super::actors::{Actor, ActorKind, Actors};
+use super::actors::{Actor, ActorKind, Actors, Firing};
 use super::buffer::BufferState;
 use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
 use super::run::{Limits, SectionRun, Stopped, StreamBytes};
+use super::steady::Steady;
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 use super::transfer::transfer_bytes;
 
@@ -27,7 +28,7 @@ use super::transfer::transfer_bytes;
 pub const MOST_EVENTS: u64 = 200_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+pub(super) enum Event {
     /// A piece of a transfer is through: stream, slot, first, last.
     Arrive(usize, u64, bool, bool),
     /// Results of an actor begin to leave.
@@ -49,25 +50,25 @@ pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section,
 
 /// One section being simulated.
 pub struct Engine<'a> {
-    chip: &'a Chip,
+    pub(super) chip: &'a Chip,
     pub(super) graph: SectionGraph<'a>,
     pub(super) section: &'a Section,
-    nest: Nest,
-    work: Vec<StageWork>,
+    pub(super) nest: Nest,
+    pub(super) work: Vec<StageWork>,
     pub(super) actors: Vec<Actor>,
     pub(super) buffers: Vec<BufferState>,
-    consumers: &'a [Vec<usize>],
-    producers: &'a [Vec<usize>],
-    stream_actor: &'a [usize],
+    pub(super) consumers: &'a [Vec<usize>],
+    pub(super) producers: &'a [Vec<usize>],
+    pub(super) stream_actor: &'a [usize],
     /// Transfers under way of each stream: (slot, first arrival, when its flows are through).
-    filling: Vec<Vec<(u64, Ticks, Ticks)>>,
-    streams: Vec<StreamBytes>,
-    tiers: Vec<TierServer>,
-    network: Network<'a>,
-    queue: BinaryHeap<Reverse<(Ticks, Event)>>,
-    end: Ticks,
-    macs: u64,
-    simd_elements: Vec<u64>,
+    pub(super) filling: Vec<Vec<(u64, Ticks, Ticks)>>,
+    pub(super) streams: Vec<StreamBytes>,
+    pub(super) tiers: Vec<TierServer>,
+    pub(super) network: Network<'a>,
+    pub(super) queue: BinaryHeap<Reverse<(Ticks, Event)>>,
+    pub(super) end: Ticks,
+    pub(super) macs: u64,
+    pub(super) simd_elements: Vec<u64>,
 }
 
 impl<'a> Engine<'a> {
@@ -127,11 +128,12 @@ impl<'a> Engine<'a> {
     fn run(mut self, limits: Limits) -> SectionRun {
         let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
         for actor in 0..self.actors.len() {
-            self.wake(actor);
+            self.wake(actor, 0);
         }
+        let mut steady = if limits.skip { Steady::new(&self) } else { None };
         let mut events = 0u64;
         let mut stopped = None;
-        while let Some(Reverse((now, event))) = self.queue.pop() {
+        while let Some(Reverse((mut now, event))) = self.queue.pop() {
             self.end = self.end.max(now);
             events += 1;
             if events > limits.events {
@@ -143,7 +145,12 @@ impl<'a> Engine<'a> {
                 break;
             }
             match event {
-                Event::Start(actor) => self.start(actor, now),
+                Event::Start(actor) => {
+                    if let Some(steady) = steady.as_mut().filter(|steady| steady.is_reference(actor)) {
+                        now = steady.look(&mut self, now);
+                    }
+                    self.start(actor, now);
+                }
                 Event::Emit(actor) => self.emit(actor, now),
                 Event::Issue(stream, slot) => self.issue(stream, slot, now),
                 Event::Serve(tier) => self.serve(tier, now),
@@ -172,6 +179,7 @@ impl<'a> Engine<'a> {
             streams: self.streams,
             tier_busy_cycles: self.tiers.iter().map(|t| to_cycles(t.busy)).collect(),
             usage,
+            events,
         }
     }
 
@@ -197,10 +205,11 @@ impl<'a> Engine<'a> {
         self.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
     }
 
-    /// Schedules an actor's next firing if everything it waits for has a time.
-    fn wake(&mut self, index: usize) {
+    /// Schedules an actor's next firing if everything it waits for has a time. A firing that could have begun before
+    /// its inputs were known to be complete began at most its own length ago.
+    fn wake(&mut self, index: usize, now: Ticks) {
         let actor = &self.actors[index];
-        if actor.scheduled || actor.firing.is_some() || actor.next >= actor.count {
+        if actor.scheduled.is_some() || actor.firing.is_some() || actor.next >= actor.count {
             return;
         }
         let step = self.step(actor);
@@ -221,12 +230,21 @@ impl<'a> Engine<'a> {
             ActorKind::Load { stream } => Event::Issue(stream, actor.next),
             _ => Event::Start(index),
         };
-        self.actors[index].scheduled = true;
+        if start < now {
+            let length = match actor.kind {
+                ActorKind::Bundle { stage, bundle } => {
+                    cycles(self.work[stage].cycles(step.chunk, bundle, self.nest.rows_of(step.token)))
+                }
+                _ => 0,
+            };
+            start = start.max(now.saturating_sub(length));
+        }
+        self.actors[index].scheduled = Some(start);
         self.queue.push(Reverse((start, event)));
     }
 
     fn start(&mut self, index: usize, now: Ticks) {
-        self.actors[index].scheduled = false;
+        self.actors[index].scheduled = None;
         match self.actors[index].kind {
             ActorKind::Bundle { stage, bundle } => self.start_bundle(index, stage, bundle, now),
             ActorKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
@@ -273,13 +291,13 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         actor.busy_cycles += occupied;
         actor.free_at = end;
-        actor.firing = Some((at, end));
+        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
-        self.release_inputs(index, at, end);
+        self.release_inputs(index, at, end, now);
     }
 
     /// Gives back the slots that a firing was the last to use.
-    fn release_inputs(&mut self, index: usize, at: Step, end: Ticks) {
+    fn release_inputs(&mut self, index: usize, at: Step, end: Ticks, now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
             let buffer = self.actors[index].inputs[i].buffer;
             let cadence = self.section.buffers[buffer].spec.cadence;
@@ -289,26 +307,26 @@ impl<'a> Engine<'a> {
             let slot = self.nest.ordinal(cadence, at);
             if self.buffers[buffer].release(slot, end) {
                 for p in 0..self.producers[buffer].len() {
-                    self.wake(self.producers[buffer][p]);
+                    self.wake(self.producers[buffer][p], now);
                 }
             }
         }
     }
 
     /// Marks a slot of a buffer as filled by one producer.
-    fn fill(&mut self, buffer: usize, at: Step, first: Ticks, last: Ticks) {
+    fn fill(&mut self, buffer: usize, at: Step, first: Ticks, last: Ticks, now: Ticks) {
         let slot = self.ordinal(buffer, at);
         self.end = self.end.max(last);
         if self.buffers[buffer].fill(slot, first, last) {
             for c in 0..self.consumers[buffer].len() {
-                self.wake(self.consumers[buffer][c]);
+                self.wake(self.consumers[buffer][c], now);
             }
         }
     }
 
     fn emit(&mut self, index: usize, now: Ticks) {
         let ActorKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
-        let Some((at, end)) = self.actors[index].firing.take() else { return };
+        let Some(Firing { at, ends_at: end, .. }) = self.actors[index].firing.take() else { return };
         let rows = self.nest.rows_of(at.token);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
@@ -332,11 +350,11 @@ impl<'a> Engine<'a> {
         if emits {
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
-                self.fill(output, at, now + lag, through + lag);
+                self.fill(output, at, now + lag, through + lag, now);
             }
         }
         self.end = self.end.max(through + lag);
-        self.wake(index);
+        self.wake(index, now);
     }
 
     /// Whether an actor's next firing (already counted) continues the token of the firing at `at`.
@@ -354,9 +372,9 @@ impl<'a> Engine<'a> {
         let hops = actor.feed_hops;
         actor.free_at = through;
         actor.next += 1;
-        self.fill(operand, at, now + hops, through + hops);
-        self.release_inputs(index, at, through);
-        self.wake(index);
+        self.fill(operand, at, now + hops, through + hops, now);
+        self.release_inputs(index, at, through, now);
+        self.wake(index, now);
     }
 
     fn flits_of(&self, bytes: u64) -> u64 {
@@ -365,11 +383,12 @@ impl<'a> Engine<'a> {
 
     fn issue(&mut self, stream: usize, slot: u64, now: Ticks) {
         let index = self.stream_actor[stream];
-        self.actors[index].scheduled = false;
+        self.actors[index].scheduled = None;
         let at = self.nest.step(self.actors[index].cadence, slot);
+        self.actors[index].free_at = now;
         self.actors[index].next += 1;
         self.request(stream, slot, at, now);
-        self.wake(index);
+        self.wake(index, now);
     }
 
     fn request(&mut self, stream: usize, slot: u64, at: Step, now: Ticks) {
@@ -387,14 +406,15 @@ impl<'a> Engine<'a> {
 
     fn schedule_tier(&mut self, tier: usize, now: Ticks) {
         let server = &mut self.tiers[tier];
-        if !server.scheduled && server.has_work() {
-            server.scheduled = true;
-            self.queue.push(Reverse((now.max(server.free_at), Event::Serve(tier))));
+        if server.scheduled.is_none() && server.has_work() {
+            let at = now.max(server.free_at);
+            server.scheduled = Some(at);
+            self.queue.push(Reverse((at, Event::Serve(tier))));
         }
     }
 
     fn serve(&mut self, tier: usize, now: Ticks) {
-        self.tiers[tier].scheduled = false;
+        self.tiers[tier].scheduled = None;
         if let Some(Served { transfer, first, last, done_at }) = self.tiers[tier].serve(now)
             && (first || last)
         {
@@ -411,7 +431,7 @@ impl<'a> Engine<'a> {
                 let (_, _, through) = self.filling[stream].swap_remove(i);
                 let written = now.max(through);
                 self.end = self.end.max(written);
-                self.release_inputs(index, self.store_step(index, at), written);
+                self.release_inputs(index, self.store_step(index, at), written, now);
             }
             return;
         }
@@ -428,7 +448,7 @@ impl<'a> Engine<'a> {
             let hops = self.actors[index].feed_hops;
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
-                self.fill(output, at, first_at + hops, now.max(through) + hops);
+                self.fill(output, at, first_at + hops, now.max(through) + hops, now);
             }
         }
     }
@@ -457,6 +477,6 @@ impl<'a> Engine<'a> {
         let through = through + actor.feed_hops;
         self.filling[stream].push((slot, now, through));
         self.request(stream, slot, at, now);
-        self.wake(index);
+        self.wake(index, now);
     }
 }

@@ -7,6 +7,7 @@ use crate::arch::{Chip, TierId};
 use crate::index::Id;
 use crate::units::Rate;
 
+use super::clock::Clock;
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
 
 /// Most bytes of one piece: requests of different streams take turns at this grain.
@@ -48,8 +49,8 @@ pub struct TierServer {
     waiting: BinaryHeap<Reverse<(Transfer, u64)>>,
     /// When the last piece given is through.
     pub free_at: Ticks,
-    /// Whether a service is already scheduled.
-    pub scheduled: bool,
+    /// When the next service is scheduled.
+    pub scheduled: Option<Ticks>,
     /// Ticks spent serving.
     pub busy: Ticks,
     /// When each stream's latest piece arrives.
@@ -67,7 +68,7 @@ impl TierServer {
             latency: cycles(chip.tier_latency_cycles(tier)),
             waiting: BinaryHeap::new(),
             free_at: 0,
-            scheduled: false,
+            scheduled: None,
             busy: 0,
             arrived: vec![0; streams],
         }
@@ -81,6 +82,34 @@ impl TierServer {
     /// Queues a transfer.
     pub fn request(&mut self, transfer: Transfer) {
         self.waiting.push(Reverse((transfer, 0)));
+    }
+
+    /// Writes down all that the rest of a run depends on: urgencies relative to `urgency`, slots to `next` of their
+    /// stream.
+    pub fn write_state(&self, clock: Clock, urgency: u64, next: &dyn Fn(usize) -> u64, words: &mut Vec<u64>) {
+        words.push(clock.relative(self.free_at));
+        words.push(self.scheduled.map_or(0, |at| clock.relative(at) + 1));
+        words.extend(self.arrived.iter().map(|&at| clock.relative(at)));
+        let mut waiting: Vec<(Transfer, u64)> = self.waiting.iter().map(|&Reverse(waiting)| waiting).collect();
+        waiting.sort_unstable();
+        words.push(waiting.len() as u64);
+        for (transfer, offset) in waiting {
+            let Transfer { urgency: at, stream, slot, moved_bytes } = transfer;
+            let slot = slot.wrapping_sub(next(stream));
+            words.extend([at.wrapping_sub(urgency), stream as u64, slot, moved_bytes, offset]);
+        }
+    }
+
+    /// Lets time pass, and the firings and slots of `step`: the state, seen from then, is the same.
+    pub fn shift(&mut self, time: Ticks, urgency: u64, slots: &dyn Fn(usize) -> u64) {
+        self.free_at += time;
+        self.scheduled = self.scheduled.map(|at| at + time);
+        self.arrived.iter_mut().for_each(|at| *at += time);
+        let moved = |Reverse((transfer, offset)): Reverse<(Transfer, u64)>| {
+            let later = transfer.slot + slots(transfer.stream);
+            Reverse((Transfer { urgency: transfer.urgency + urgency, slot: later, ..transfer }, offset))
+        };
+        self.waiting = std::mem::take(&mut self.waiting).into_iter().map(moved).collect();
     }
 
     /// Whether anything waits.
@@ -123,7 +152,7 @@ mod tests {
             latency: 100,
             waiting: BinaryHeap::new(),
             free_at: 0,
-            scheduled: false,
+            scheduled: None,
             busy: 0,
             arrived: vec![0; 2],
         }

@@ -5,6 +5,7 @@
 mod account;
 mod actors;
 mod buffer;
+mod clock;
 mod closed;
 mod contention;
 mod deadlock;
@@ -15,6 +16,8 @@ mod network;
 mod outcome;
 mod peaks;
 mod run;
+mod state;
+mod steady;
 mod time;
 mod transfer;
 mod usage;
@@ -61,7 +64,7 @@ fn measure(
 ) -> Verdict<SectionRun> {
     let chip = &*section.chip(chip, workload);
     let launch = chip.launch_cycles();
-    let limits = Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch) };
+    let limits = Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch), skip: true };
     let Some(run) = event::run(chip, workload, fabric, section, limits) else { return Verdict::Unknown };
     match run.stopped {
         None => Verdict::Takes(run.cycles + launch, run),
@@ -72,13 +75,29 @@ fn measure(
 
 /// Runs a configuration of `workload` on `chip`, section by section.
 pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[])
+    simulate_sections(chip, workload, configuration, fidelity, &[], true)
+}
+
+/// As [`simulate`], event by event, though all repeats: the same outcome, later.
+pub fn simulate_unskipped(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+) -> Outcome {
+    simulate_sections(chip, workload, configuration, fidelity, &[], false)
 }
 
 /// As [`simulate`], without repeating the runs that are at hand already.
 pub fn simulate_measured(chip: &Chip, workload: &Workload, measured: &Measured, fidelity: Fidelity) -> Outcome {
     let runs = if fidelity == Fidelity::Event { &measured.runs[..] } else { &[] };
-    simulate_sections(chip, workload, &measured.configuration, fidelity, runs)
+    simulate_sections(chip, workload, &measured.configuration, fidelity, runs, true)
+}
+
+/// Runs one section with the event engine: raw counts. `None` if its operators are no pipeline of `workload`.
+pub fn run_section(chip: &Chip, workload: &Workload, section: &Section, skip: bool) -> Option<SectionRun> {
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+    event::run(chip, workload, &Fabric::new(chip), section, limits)
 }
 
 /// `known`: runs of the event engine, as far as there are any, section by section.
@@ -88,6 +107,7 @@ fn simulate_sections(
     configuration: &Configuration,
     fidelity: Fidelity,
     known: &[Option<SectionRun>],
+    skip: bool,
 ) -> Outcome {
     let fabric = Fabric::new(chip);
     let mut sections = Vec::with_capacity(configuration.sections.len());
@@ -98,7 +118,7 @@ fn simulate_sections(
             (Some(Some(run)), _) => Some(run.clone()),
             (_, Fidelity::Bound) => closed::bound_section(chip, workload, &fabric, section),
             (_, Fidelity::Event) => {
-                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX };
+                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
                 event::run(chip, workload, &fabric, section, limits)
             }
         };

@@ -3,6 +3,7 @@
 use crate::arch::Chip;
 use crate::compile::{Fabric, Flow, shared};
 
+use super::clock::Clock;
 use super::contention::{Contention, Volley};
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
 use super::usage::Usage;
@@ -169,6 +170,36 @@ impl<'a> Network<'a> {
                 sent.swap(i, last);
             }
             None => sent.push((amount, 1)),
+        }
+    }
+
+    /// Writes down all that the rest of a run depends on.
+    pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
+        for active in &self.active {
+            let mut live = 0;
+            for group in active.groups[..active.count].iter().filter(|group| !clock.is_past(group.until)) {
+                words.extend([clock.relative(group.until), u64::from(group.streams) << 32 | u64::from(group.rate)]);
+                live += 1;
+            }
+            words.push(live);
+        }
+    }
+
+    /// What each volley has moved so far: amounts, and how often.
+    pub fn sent(&self) -> &[Vec<(u64, u64)>] {
+        &self.sent
+    }
+
+    /// Lets time pass and, `times` again, what was sent since `before`: the state, seen from then, is the same.
+    pub fn shift(&mut self, before: &[Vec<(u64, u64)>], times: u64, time: Ticks) {
+        for (sent, before) in self.sent.iter_mut().zip(before) {
+            for (amount, count) in sent {
+                let known = before.iter().find(|(known, _)| known == amount).map_or(0, |&(_, count)| count);
+                *count += times * (*count - known);
+            }
+        }
+        for group in self.active.iter_mut().flat_map(|active| &mut active.groups) {
+            group.until += time;
         }
     }
 

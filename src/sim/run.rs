@@ -12,7 +12,7 @@ pub struct StreamBytes {
 }
 
 /// What one section did, launch excluded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionRun {
     /// Why it ended: `None` if drained.
     pub stopped: Option<Stopped>,
@@ -30,6 +30,8 @@ pub struct SectionRun {
     pub tier_busy_cycles: Vec<u64>,
     /// What went over links and ports.
     pub usage: Usage,
+    /// Events that were simulated one by one: fewer than happened, where periods were skipped.
+    pub events: u64,
 }
 
 /// Why a section did not drain.
@@ -50,4 +52,6 @@ pub struct Limits {
     pub events: u64,
     /// Cycles it may take, launch excluded.
     pub cycles: u64,
+    /// Whether what repeats exactly is skipped: the result is the same, sooner.
+    pub skip: bool,
 }

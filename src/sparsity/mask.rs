@@ -149,6 +149,19 @@ impl BlockMask {
         blocks * self.block_rows - if has_last { ragged } else { 0 }
     }
 
+    /// Stored elements in columns `columns` and rows `rows`, which begins and ends at blocks.
+    pub fn stored_in(&self, columns: std::ops::Range<u64>, rows: std::ops::Range<u64>) -> u64 {
+        let blocks = rows.start / self.block_rows..rows.end.div_ceil(self.block_rows);
+        if columns.is_empty() || blocks.is_empty() {
+            return 0;
+        }
+        let in_block = |n: u64| {
+            let width = columns.end.min((n + 1) * self.block_columns) - columns.start.max(n * self.block_columns);
+            self.rows_in(self.column_words(n), 0, blocks.clone()) * width
+        };
+        (columns.start / self.block_columns..=(columns.end - 1) / self.block_columns).map(in_block).sum()
+    }
+
     /// Kept blocks.
     pub fn kept_blocks(&self) -> u64 {
         self.kept_blocks

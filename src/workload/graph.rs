@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
+use super::sections::PinnedSection;
 use crate::diagnostics::Origin;
 use crate::id_type;
 use crate::index::IndexVec;
@@ -180,6 +181,8 @@ pub struct Workload {
     pub operators: IndexVec<OperatorId, Operator>,
     /// Operators as nodes, tensors that pass from one to another as edges.
     pub graph: DiGraph<OperatorId, TensorId>,
+    /// The partition of a fused run, in the order its sections run; empty if the compiler may choose.
+    pub sections: Vec<PinnedSection>,
 }
 
 impl Workload {

@@ -7,6 +7,7 @@ mod graph;
 mod infer;
 mod link;
 mod masks;
+mod sections;
 mod sparsity;
 mod spec;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use std::path::Path;
 use petgraph::graph::DiGraph;
 
 pub use graph::{Operator, OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
+pub use sections::{PinnedSection, pin};
 
 use crate::diagnostics::Diagnostic;
 use crate::index::{Id, IndexVec};
@@ -81,7 +83,9 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
         })
         .collect();
     let graph = graph_of(&operators, tensors.len());
-    Ok(Workload { name, dims, tensors, operators, graph })
+    let mut workload = Workload { name, dims, tensors, operators, graph, sections: Vec::new() };
+    workload.sections = sections::sections(source, &workload, &spec.sections)?;
+    Ok(workload)
 }
 
 /// Operators as nodes, in order, and an edge for every tensor from its producer to each of its consumers.

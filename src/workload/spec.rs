@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use toml::Spanned;
 
+use super::sections::SectionSpec;
 use crate::input::{Count, Real, Table};
 
 /// The file.
@@ -18,6 +19,8 @@ pub(super) struct WorkloadSpec {
     pub(super) sparsity: Option<Spanned<Table<DistributionSpec>>>,
     pub(super) tensors: Vec<Table<TensorSpec>>,
     pub(super) operators: Spanned<Vec<Table<OperatorSpec>>>,
+    #[serde(default)]
+    pub(super) sections: Vec<Table<SectionSpec>>,
 }
 
 /// `[[tensors]]`

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -17,11 +17,13 @@ const ROOMS: [(&str, &[&str]); 15] = [
     ("arch", &["units", "index", "diagnostics", "input"]),
     ("workload", &["units", "index", "diagnostics", "sparsity", "input"]),
     ("compile", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
+    ("saved", &["index", "mode", "diagnostics", "input", "arch", "workload", "compile"]),
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
     ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "sim", "bound"]),
-    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "validate"]),
+    ("verify", &["units", "index", "diagnostics", "input", "arch", "workload", "compile"]),
+    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "validate", "verify"]),
     (
         "cli",
         &[
@@ -36,7 +38,9 @@ const ROOMS: [(&str, &[&str]); 15] = [
             "sim",
             "map",
             "validate",
+            "verify",
             "report",
+            "saved",
         ],
     ),
 ];

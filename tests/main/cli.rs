@@ -112,7 +112,9 @@ fn help_teaches_by_example() {
 fn the_files_of_the_help_exist() {
     let text: String =
         ["", "compare", "run", "map", "check"].iter().map(|c| succeeds(&format!("{c} --help"))).collect();
-    let files: Vec<&str> = text.split_whitespace().filter(|word| word.contains(".toml")).collect();
+    // What an example makes need not be there.
+    let given = |word: &&str| word.contains(".toml") && *word != "mine.toml";
+    let files: Vec<&str> = text.split_whitespace().filter(given).collect();
     assert!(files.len() > 20);
     for file in files {
         assert!(Path::new(file).is_file(), "{file}");
@@ -124,6 +126,38 @@ fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(succeeds(&format!("completions {shell}")).contains("workload"), "{shell}");
     }
+}
+
+#[test]
+fn verify_compares_numbers_and_says_what_it_made_smaller() {
+    let pair = "--arch arch/sn10.toml --workload workloads/gpt2-small-mlp.toml";
+    let output = rdusim(&format!("verify {pair} --max-flops 20000000 --format json"));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("tokens 1024 -> ") && stderr.contains("--max-flops 20000000"), "{stderr}");
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&verdict["schema"], &verdict["passed"]), (&1.into(), &true.into()));
+    let (error, tolerance) = (verdict["max_rel_error"].as_f64(), verdict["tolerance"].as_f64());
+    assert!(error > Some(0.0) && error <= tolerance && tolerance < Some(0.1), "{error:?} {tolerance:?}");
+    assert!(verdict["where"]["unit"].as_str().is_some_and(|unit| unit.starts_with("PCU (")), "{verdict}");
+    assert_eq!(verdict["scaled"]["dims"].as_array().map(Vec::len), Some(3));
+    assert!(verdict["flops"].as_u64() <= Some(20_000_000));
+    assert_eq!(verdict["runs"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn verify_reads_every_data_type_and_one_mode() {
+    let text = succeeds(
+        "verify --arch arch/sn10.toml --workload workloads/tiny-mlp.toml --mode fused --set workload.dtype=fp32",
+    );
+    assert!(text.ends_with("\nverified\n") && !text.contains("\nkbk"), "{text}");
+    let lanes = "--set arch.pcu.lanes.int8=64 --set arch.energy.mac_pj.int8=0.1";
+    let text = succeeds(&format!(
+        "verify --arch arch/sn10.toml --workload workloads/tiny-mlp.toml --set workload.dtype=int8 {lanes}"
+    ));
+    assert!(text.ends_with("\nverified\n"), "{text}");
+    let message = refused("verify --arch arch/sn10.toml --workload workloads/tiny-mlp.toml --max-flops 1000");
+    assert!(message.contains("--max-flops 1000") && message.contains("raise --max-flops"), "{message}");
 }
 
 #[test]

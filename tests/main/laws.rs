@@ -27,7 +27,7 @@ const FUSED_SLACK: f64 = 1.10;
 const ENOUGH_AGS: u64 = 4;
 
 /// Runs a law on random chips and graphs: always the same ones, or new ones if `PROPTEST_CASES` says how many.
-fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
+pub fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
     let mut config = Config { source_file: Some(file!()), ..Config::default() };
     let mut runner = if std::env::var_os("PROPTEST_CASES").is_some() {
         TestRunner::new(config)

@@ -1,0 +1,59 @@
+//! Configurations: compiled or read, and saved.
+
+use std::path::Path;
+
+use super::args::ConfigArgs;
+use super::failure::Failure;
+use crate::arch::Chip;
+use crate::diagnostics::Diagnostic;
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::report::{self, File};
+use crate::saved;
+use crate::sim::{Measured, compile_measured};
+use crate::workload::{self, Workload};
+
+/// The workload, with the partition of `--sections` if one is given.
+pub(super) fn workload(path: &Path, sets: &[Override], seed: u64, from: &ConfigArgs) -> Result<Workload, Diagnostic> {
+    let workload = workload::load(path, sets, seed)?;
+    match &from.sections {
+        Some(sections) => workload::pin(workload, sections),
+        None => Ok(workload),
+    }
+}
+
+/// The configurations of `--config`, else compiled ones.
+pub(super) fn configurations(
+    from: &ConfigArgs,
+    chip: &Chip,
+    workload: &Workload,
+    modes: &[Mode],
+) -> Result<Vec<Measured>, Diagnostic> {
+    match &from.config {
+        Some(path) => {
+            let unmeasured = |configuration| Measured { configuration, runs: Vec::new() };
+            Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
+        }
+        None => compile_measured(chip, workload, modes),
+    }
+}
+
+/// Writes the file of `--save-config`, if one is asked for.
+pub(super) fn save(
+    to: &ConfigArgs,
+    chip: &Chip,
+    workload: &Workload,
+    configurations: &[Measured],
+) -> Result<(), Failure> {
+    let Some(path) = &to.save_config else { return Ok(()) };
+    let text = saved::to_toml(chip, workload, configurations.iter().map(|measured| &measured.configuration));
+    let named = || {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some((directory, path.file_name()?.to_str()?.to_owned()))
+    };
+    let Some((directory, name)) = named() else {
+        return Err(Diagnostic::new(format!("`--save-config {}` names no file", path.display())).into());
+    };
+    report::write(directory, &[File { name, bytes: text.into_bytes() }])?;
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! `rdusim verify`: do the configurations compute what the graph says?
+
+use std::io::{self, Write};
+
+use super::args::{Format, VerifyArgs};
+use super::execute::timed;
+use super::failure::Failure;
+use super::{configured, output, progress};
+use crate::input::Override;
+use crate::sim::Mode;
+use crate::verify::{Scaling, Verdict, graph_flops, scaled, verify as verify_all};
+use crate::{arch, report};
+
+/// Compiles, runs on numbers, compares.
+pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
+    let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
+    let (workload, scaling) = scaled(&chip, args.max_flops, |smaller| {
+        let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
+        configured::workload(&args.workload, &all, args.seed, &args.configuration)
+    })?;
+    if let Some(scaling) = &scaling {
+        tell_scaling(scaling);
+    }
+    let modes = args.mode.map_or(vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]);
+    let (compiling, (runs, verifying)) = progress::watched("compiling and verifying", || -> Result<_, Failure> {
+        let (configurations, compiling) =
+            timed(|| configured::configurations(&args.configuration, &chip, &workload, &modes));
+        let measured = configurations?;
+        configured::save(&args.configuration, &chip, &workload, &measured)?;
+        let configurations = measured.iter().map(|compiled| &compiled.configuration);
+        let verified = timed(|| verify_all(&chip, &workload, configurations, args.seed));
+        Ok((compiling, verified))
+    })?;
+    if args.verbose {
+        let (compiling, verifying) = (compiling.as_secs_f64(), verifying.as_secs_f64());
+        // A closed standard error costs nothing but this line.
+        let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  verify {verifying:.3} s");
+    }
+    let failed: Vec<&'static str> = runs.iter().filter(|run| !run.passed).map(|run| run.mode).collect();
+    let verdict = Verdict::new(&chip.name, &workload.name, graph_flops(&workload), scaling, runs);
+    let text = match args.format {
+        Format::Table => report::verify_table(&verdict),
+        Format::Json => verdict.to_json(),
+    };
+    // Files first: standard output shows a result only if everything asked for was done.
+    if let Some(directory) = &args.out {
+        report::write(directory, &report::verify_files(&verdict))?;
+    }
+    output::print(text.as_bytes())?;
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Mismatch(failed)) }
+}
+
+fn tell_scaling(scaling: &Scaling) {
+    let changed = scaling.dims.iter().filter(|dim| dim.from != dim.to);
+    let dims: Vec<String> = changed.map(|dim| format!("{} {} -> {}", dim.name, dim.from, dim.to)).collect();
+    let _ = writeln!(
+        io::stderr().lock(),
+        "verified smaller, to stay below --max-flops {} (the graph needs {}): {}",
+        scaling.max_flops,
+        scaling.full_flops,
+        dims.join(", ")
+    );
+}

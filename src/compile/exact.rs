@@ -1,0 +1,42 @@
+//! What follows from a nest and the mappings of its stages, without a choice left.
+
+use crate::arch::Chip;
+
+use super::buffers::{StageExtents, StageRoles};
+use super::candidates::StageBases;
+use super::mapping::{Mapping, PassWork};
+use super::nest::Nest;
+use super::section_graph::SectionGraph;
+
+/// The parts stages play in a nest, their exact work, and the sizes their buffers follow.
+#[derive(Debug)]
+pub struct Exact {
+    /// Part each stage plays in the nest.
+    pub roles: StageRoles,
+    /// Work of each GEMM stage, `[chunk][bundle]`; empty for SIMD stages.
+    pub work: Vec<Vec<Vec<PassWork>>>,
+    /// Sizes of each stage.
+    pub extents: Vec<StageExtents>,
+}
+
+/// Works the stages of a section out in full.
+pub fn exact(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, mappings: &[Mapping]) -> Exact {
+    let bases = StageBases::without_splits(chip, graph, nest.chunking);
+    let work: Vec<_> = mappings
+        .iter()
+        .enumerate()
+        .map(|(s, mapping)| match mapping {
+            Mapping::Gemm(m) => bases.work(s, m),
+            Mapping::Simd(_) => Vec::new(),
+        })
+        .collect();
+    let extents = mappings
+        .iter()
+        .enumerate()
+        .map(|(s, mapping)| match mapping {
+            Mapping::Gemm(m) => bases.extents(s, m, &work[s]),
+            Mapping::Simd(_) => StageExtents::default(),
+        })
+        .collect();
+    Exact { roles: StageRoles::new(graph, nest), work, extents }
+}

@@ -1,0 +1,73 @@
+//! A verification as text, and its file.
+
+use super::human::{count, shorten, whole};
+use super::table::wrapped;
+use super::write::File;
+use crate::verify::{Deviation, RunVerdict, Verdict};
+
+/// Columns of a name.
+const NAME: usize = 40;
+
+/// What was verified, and the number of each run that is farthest off.
+pub fn verify_table(verdict: &Verdict) -> String {
+    let mut lines = vec![
+        wrapped("chip      ", &shorten(&verdict.arch, NAME)),
+        wrapped("workload  ", &format!("{}, {} FLOP", shorten(&verdict.workload, NAME), count(verdict.flops))),
+    ];
+    if let Some(scaling) = &verdict.scaled {
+        let changed = scaling.dims.iter().filter(|dim| dim.from != dim.to);
+        let dims: Vec<String> =
+            changed.map(|d| format!("{} {} (of {})", shorten(&d.name, NAME), whole(d.to), whole(d.from))).collect();
+        lines.push(wrapped("smaller   ", &format!("{}, below {} FLOP", dims.join(", "), count(scaling.max_flops))));
+    }
+    for run in &verdict.runs {
+        lines.push(String::new());
+        lines.extend(of_run(run));
+    }
+    lines.push(String::new());
+    lines.push(if verdict.passed { "verified" } else { "NOT verified" }.to_owned());
+    let mut text = lines.join("\n");
+    text.push('\n');
+    text
+}
+
+fn of_run(run: &RunVerdict) -> Vec<String> {
+    let plural = if run.sections == 1 { "" } else { "s" };
+    let state = if run.passed { "passed" } else { "FAILED" };
+    let did = format!(
+        "{} section{plural}, {} firings in two orders, {} numbers compared: {state}",
+        run.sections,
+        whole(run.firings),
+        whole(run.compared)
+    );
+    let mut lines = vec![wrapped(&format!("{:<10}", run.mode), &did)];
+    if let Some(fault) = &run.fault {
+        lines.push(wrapped("failed    ", &fault.to_string()));
+    }
+    for (name, deviation) in [("by stage  ", &run.by_stage), ("the graph ", &run.end_to_end)] {
+        if let Some(deviation) = deviation {
+            lines.push(wrapped(name, &of_deviation(deviation)));
+        }
+    }
+    lines
+}
+
+fn of_deviation(d: &Deviation) -> String {
+    format!(
+        "largest error {:.3e} of at most {:.3e}: `{}` row {}, column {}, from {} of stage `{}`: {:e}, the reference says {:e}",
+        d.rel_error,
+        d.tolerance,
+        shorten(&d.tensor, NAME),
+        d.index[0],
+        d.index[1],
+        d.unit,
+        shorten(&d.stage, NAME),
+        d.got,
+        d.want
+    )
+}
+
+/// `verify.json`.
+pub fn verify_files(verdict: &Verdict) -> Vec<File> {
+    vec![File { name: "verify.json".to_owned(), bytes: verdict.to_json().into_bytes() }]
+}

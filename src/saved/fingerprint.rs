@@ -1,0 +1,48 @@
+//! Short marks of a chip and of a workload: a configuration is for one of each.
+
+use std::fmt::{self, Write};
+
+use crate::arch::Chip;
+use crate::workload::{Tensor, Workload};
+
+/// FNV-1a, 64 bits.
+struct Fnv(u64);
+
+impl Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+fn mark(write: impl FnOnce(&mut Fnv) -> fmt::Result) -> String {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    write(&mut hash).expect("hashing does not fail");
+    format!("{:016x}", hash.0)
+}
+
+/// A mark of everything a chip file says.
+pub fn of_chip(chip: &Chip) -> String {
+    mark(|hash| write!(hash, "{chip:?}"))
+}
+
+/// A mark of a graph: shapes, operators, and which elements of its weights are stored.
+pub fn of_workload(workload: &Workload) -> String {
+    mark(|hash| {
+        for tensor in &workload.tensors {
+            let Tensor { name, rows, columns, dtype, role, mask, declared: _ } = tensor;
+            write!(hash, "{name:?} {rows} {columns} {dtype:?} {role:?};")?;
+            let Some(mask) = mask else { continue };
+            write!(hash, "{} {};", mask.block_rows(), mask.block_columns())?;
+            for column in 0..mask.n_blocks() {
+                write!(hash, "{:x?}", mask.column_words(column))?;
+            }
+        }
+        for op in &workload.operators {
+            write!(hash, "{} {:?} {:?} {:?};", op.name, op.kind, op.inputs, op.output)?;
+        }
+        Ok(())
+    })
+}

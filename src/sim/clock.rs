@@ -1,0 +1,24 @@
+//! Times as the rest of a run sees them: relative to now, and what is long past all alike.
+
+use super::time::Ticks;
+
+/// The point from which a state is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// Now.
+    pub now: Ticks,
+    /// No event from now on depends on how long before `now - reach` something was.
+    pub reach: Ticks,
+}
+
+impl Clock {
+    /// A time relative to the earliest that matters.
+    pub fn relative(self, at: Ticks) -> u64 {
+        (at + self.reach).saturating_sub(self.now)
+    }
+
+    /// Whether a time is too long ago to matter.
+    pub fn is_past(self, at: Ticks) -> bool {
+        self.relative(at) == 0
+    }
+}

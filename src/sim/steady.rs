@@ -1,0 +1,301 @@
+//! Steady state: when the state relative to now equals an earlier one, what happened in between happens again, as
+//! often as the nest goes on alike, and need not be simulated.
+//!
+//! A run is deterministic: its future is a function of its state and of what the coming firings are. Where the loops of
+//! the nest have moved on by whole iterations, where every actor and buffer has moved on with them, and where the
+//! coming iterations are like those that have passed, the future is the past, later. Nothing is approximated: counters
+//! and cycles are those of a run without skipping.
+
+use std::collections::VecDeque;
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
+use crate::compile::{Cadence, LoopOrder, Nest, Step};
+
+use super::actors::ActorKind;
+use super::clock::Clock;
+use super::event::Engine;
+use super::memory::PIECE_BYTES;
+use super::state::Progress;
+use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
+use super::transfer::transfer_bytes;
+
+/// The loop whose iterations are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loop {
+    Token,
+    Chunk,
+    Block,
+}
+
+/// A state that was met.
+#[derive(Debug)]
+struct Snapshot {
+    hash: u64,
+    words: Vec<u64>,
+    progress: Progress,
+}
+
+/// States of earlier iterations of one loop, latest last.
+#[derive(Debug, Default)]
+struct Album {
+    /// Hashes of what actors were doing.
+    sketches: VecDeque<u64>,
+    snapshots: VecDeque<Snapshot>,
+}
+
+/// Iterations that are remembered.
+const REMEMBERED: usize = 48;
+
+/// Looks for periods, and skips them.
+#[derive(Debug)]
+pub(super) struct Steady {
+    /// The actor whose firings are the points of comparison.
+    reference: usize,
+    /// How far back times matter.
+    reach: Ticks,
+    /// The first of the chunks in a row that are like each chunk.
+    alike: Vec<u64>,
+    albums: [Album; 3],
+    /// Block and chunk of the latest look.
+    place: (u64, u64),
+    words: Vec<u64>,
+}
+
+impl Steady {
+    /// Looks from the last stage that walks the whole nest.
+    pub(super) fn new(engine: &Engine<'_>) -> Option<Self> {
+        let is_first = |index: &usize| matches!(engine.actors[*index].kind, ActorKind::Bundle { bundle: 0, .. });
+        let bundles: Vec<usize> = (0..engine.actors.len()).filter(is_first).collect();
+        let walks_all = |index: &&usize| engine.actors[**index].cadence == Cadence::Firing;
+        let reference = *bundles.iter().rev().find(walks_all).or(bundles.last())?;
+        Some(Self {
+            reference,
+            reach: reach(engine),
+            alike: alike_chunks(engine),
+            albums: Default::default(),
+            place: (0, 0),
+            words: Vec::new(),
+        })
+    }
+
+    /// Whether the coming firing of `actor` is a point of comparison.
+    pub(super) fn is_reference(&self, actor: usize) -> bool {
+        actor == self.reference
+    }
+
+    /// Compares the state before the reference's firing at `now` with earlier ones, and skips what will repeat. Returns
+    /// the time from which the run goes on.
+    pub(super) fn look(&mut self, engine: &mut Engine<'_>, now: Ticks) -> Ticks {
+        let nest = engine.nest;
+        let actor = &engine.actors[self.reference];
+        let at = nest.step(actor.cadence, actor.next);
+        if at.block != self.place.0 {
+            self.albums[Loop::Chunk as usize] = Album::default();
+        }
+        if at.block != self.place.0 || nest.order == LoopOrder::ChunkOuter && at.chunk != self.place.1 {
+            self.albums[Loop::Token as usize] = Album::default();
+        }
+        self.place = (at.block, at.chunk);
+        let Some(level) = level(&nest, at) else { return now };
+        let clock = Clock { now, reach: self.reach };
+        // Most tokens end here: what actors do, which is soon written, never was before.
+        if level == Loop::Token && !self.is_known_sketch(engine, clock) {
+            return now;
+        }
+        self.words.clear();
+        engine.write_state(clock, self.reference, &mut self.words);
+        let hash = hash_of(&self.words);
+        let album = &self.albums[level as usize];
+        let same = |snapshot: &&Snapshot| snapshot.hash == hash && snapshot.words == self.words;
+        for snapshot in album.snapshots.iter().rev().filter(same) {
+            let times = self.periods(engine, &snapshot.progress, clock, level);
+            if times > 0 {
+                let later = engine.shift(&snapshot.progress, now, self.reference, times);
+                self.albums[level as usize] = Album::default();
+                return later;
+            }
+        }
+        let progress = engine.progress(now, self.reference);
+        let album = &mut self.albums[level as usize];
+        if album.snapshots.len() == REMEMBERED {
+            album.snapshots.pop_front();
+        }
+        album.snapshots.push_back(Snapshot { hash, words: self.words.clone(), progress });
+        now
+    }
+
+    /// Whether actors did the same at an earlier token; remembers what they do.
+    fn is_known_sketch(&mut self, engine: &Engine<'_>, clock: Clock) -> bool {
+        self.words.clear();
+        engine.write_actors(clock, &mut self.words);
+        let hash = hash_of(&self.words);
+        let sketches = &mut self.albums[Loop::Token as usize].sketches;
+        let known = sketches.contains(&hash);
+        if sketches.len() == REMEMBERED {
+            sketches.pop_front();
+        }
+        sketches.push_back(hash);
+        known
+    }
+
+    /// How often what happened since `before`, when the state was the same, will happen again before the nest changes.
+    fn periods(&self, engine: &Engine<'_>, before: &Progress, clock: Clock, level: Loop) -> u64 {
+        let nest = &engine.nest;
+        let reference = &engine.actors[self.reference];
+        let from = nest.step(reference.cadence, before.next[self.reference]);
+        let to = nest.step(reference.cadence, reference.next);
+        let by = match level {
+            Loop::Token => to.token - from.token,
+            Loop::Chunk => to.chunk - from.chunk,
+            Loop::Block => to.block - from.block,
+        };
+        if by == 0 || to.block != from.block && level != Loop::Block {
+            return 0;
+        }
+        let moved = |cadence| by * iteration(nest, level, to.block, cadence);
+        let mut still = Vec::with_capacity(engine.buffers.len());
+        for (b, (buffer, before)) in engine.buffers.iter().zip(&before.passed).enumerate() {
+            let passed = buffer.passed();
+            let moved = moved(engine.section.buffers[b].spec.cadence);
+            let is_still = passed == *before;
+            // What is read in a loop without being filled or given back must have been there for long.
+            let goes_on = passed.0 - before.0 == moved && passed.1 - before.1 == moved;
+            if !(goes_on || is_still && buffer.is_settled(clock)) {
+                return 0;
+            }
+            still.push(is_still);
+        }
+        let mut times = u64::MAX;
+        for (actor, &before) in engine.actors.iter().zip(&before.next) {
+            let mut buffers = actor.inputs.iter().map(|input| input.buffer).chain(actor.outputs.iter().copied());
+            let steps = actor.next - before;
+            if steps != moved(actor.cadence) {
+                // It waits for another loop, and so do its buffers.
+                if steps > 0 || !buffers.all(|b| still[b]) {
+                    return 0;
+                }
+            } else if steps > 0 {
+                if actor.next >= actor.count {
+                    return 0;
+                }
+                let (from, to) = (nest.step(actor.cadence, before), nest.step(actor.cadence, actor.next));
+                times = times.min(self.alike(nest, level, actor.cadence, from, to, by));
+                for input in actor.inputs.iter().filter(|input| still[input.buffer]) {
+                    // Its slots must be there already.
+                    let cadence = engine.section.buffers[input.buffer].spec.cadence;
+                    let (ordinal, filled) = (nest.ordinal(cadence, to), engine.buffers[input.buffer].passed().0);
+                    let step = moved(cadence);
+                    if ordinal >= filled {
+                        return 0;
+                    }
+                    if let Some(more) = (filled - 1 - ordinal).checked_div(step) {
+                        times = times.min(more);
+                    }
+                }
+            }
+        }
+        if times == u64::MAX { 0 } else { times }
+    }
+
+    /// How many times `by` iterations an actor that went `from` one place `to` another can go on before it comes to an
+    /// iteration of another kind.
+    fn alike(&self, nest: &Nest, level: Loop, cadence: Cadence, from: Step, to: Step, by: u64) -> u64 {
+        if level == Loop::Block {
+            return (nest.blocks() - 1).saturating_sub(to.block + 1) / by;
+        }
+        if from.block != to.block {
+            return 0;
+        }
+        if level == Loop::Chunk {
+            let first = self.alike[from.chunk as usize];
+            let last = self.alike.iter().rposition(|&other| other == first).unwrap_or(0) as u64;
+            return if to.chunk > last { 0 } else { (last - to.chunk) / by };
+        }
+        if nest.order == LoopOrder::ChunkOuter && cadence == Cadence::Firing && from.chunk != to.chunk {
+            return 0;
+        }
+        // The last token may be short, and gives back what the loop has used.
+        (nest.block_range(to.block).end - 1).saturating_sub(to.token + 1) / by
+    }
+}
+
+/// The loop of which a firing at `at` begins an iteration.
+fn level(nest: &Nest, at: Step) -> Option<Loop> {
+    let tokens = nest.block_range(at.block);
+    if at.chunk == 0 && at.token == tokens.start {
+        return Some(if nest.blocks() > 1 { Loop::Block } else { Loop::Token });
+    }
+    match nest.order {
+        LoopOrder::ChunkOuter if at.token == tokens.start => Some(Loop::Chunk),
+        // Too near the end of the loop to skip anything.
+        _ if at.token + 2 >= tokens.end => None,
+        LoopOrder::ChunkOuter => Some(Loop::Token),
+        LoopOrder::TokenOuter => (at.chunk == 0).then_some(Loop::Token),
+    }
+}
+
+/// Events of a cadence in one iteration of a loop.
+fn iteration(nest: &Nest, level: Loop, block: u64, cadence: Cadence) -> u64 {
+    let tokens = nest.block_range(block);
+    let (tokens, chunks) = (tokens.end - tokens.start, nest.chunks());
+    match (cadence, level) {
+        (Cadence::Firing, Loop::Token) if nest.order == LoopOrder::TokenOuter => chunks,
+        (Cadence::Firing, Loop::Chunk) | (Cadence::Token, Loop::Block) => tokens,
+        (Cadence::Firing, Loop::Block) => tokens * chunks,
+        (Cadence::BlockChunk, Loop::Block) => chunks,
+        (Cadence::Firing | Cadence::Token, Loop::Token) | (Cadence::BlockChunk | Cadence::Chunk, Loop::Chunk) => 1,
+        _ => 0,
+    }
+}
+
+/// How far back an event may look: a firing begins at most its own length before it is known, and what a load moves is
+/// sent as early as memory began to serve it.
+fn reach(engine: &Engine<'_>) -> Ticks {
+    let nest = &engine.nest;
+    let mut longest = 0;
+    for (stage, work) in engine.section.stages.iter().zip(&engine.work) {
+        for chunk in 0..nest.chunks() {
+            for bundle in 0..stage.mapping.bundles() {
+                longest = longest.max(work.cycles(chunk, bundle, nest.token_rows.min(nest.rows)));
+            }
+        }
+    }
+    let piece = engine.chip.memory.ids().map(|tier| engine.chip.tier_rate(tier).ticks(PIECE_BYTES, TICKS_PER_CYCLE));
+    2 * (cycles(longest) + piece.max().unwrap_or(0)) + 1
+}
+
+/// For each chunk the first of those before it in a row that are like it, in every stage and stream. The first and the
+/// last are like no other: partial sums begin and end there.
+fn alike_chunks(engine: &Engine<'_>) -> Vec<u64> {
+    let nest = &engine.nest;
+    let chunks = nest.chunks();
+    let width = |chunk| nest.chunk_range(chunk).map(|range| range.end - range.start);
+    let bytes = |stream: usize, chunk: u64| {
+        let at = Step { block: 0, chunk, token: 0 };
+        transfer_bytes(engine.chip, &engine.graph, engine.section, stream, at)
+    };
+    let same = |a: u64, b: u64| {
+        let work = |stage: &crate::compile::Stage| {
+            stage.work.len() < 2 || stage.work.get(a as usize) == stage.work.get(b as usize)
+        };
+        width(a) == width(b)
+            && engine.section.stages.iter().all(work)
+            && (0..engine.section.streams.len()).all(|stream| bytes(stream, a) == bytes(stream, b))
+    };
+    let mut alike = vec![0; chunks as usize];
+    for chunk in 1..chunks {
+        let is_inside = chunk > 1 && chunk + 1 < chunks;
+        alike[chunk as usize] = if is_inside && same(chunk - 1, chunk) { alike[chunk as usize - 1] } else { chunk };
+    }
+    alike
+}
+
+fn hash_of(words: &[u64]) -> u64 {
+    let mut hasher = FxHasher::default();
+    for &word in words {
+        hasher.write_u64(word);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,105 @@
+//! Who acts in a section: read from its flows, which say what each actor reads and fills.
+
+use crate::compile::{Cadence, FlowKind, Section};
+
+/// What an actor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An off-chip stream in.
+    Load { stream: usize },
+    /// A home buffer's copies.
+    Copy { home: usize },
+    /// PCUs of a stage in lockstep.
+    Bundle { stage: usize, bundle: u64 },
+    /// An off-chip stream out.
+    Store { stream: usize },
+}
+
+/// One actor, and how far it has come.
+#[derive(Debug, Clone)]
+pub(super) struct Actor {
+    pub(super) kind: Kind,
+    pub(super) cadence: Cadence,
+    pub(super) count: u64,
+    /// Firings done.
+    pub(super) next: u64,
+    /// Buffers it reads, and those it fills.
+    pub(super) inputs: Vec<usize>,
+    pub(super) outputs: Vec<usize>,
+    /// Flows of its operands or of its stream.
+    pub(super) feeds: Vec<usize>,
+    /// Flows of its results.
+    pub(super) results: Vec<usize>,
+    /// Flows of partial sums it starts from, and of those it leaves.
+    pub(super) partial_reads: Vec<usize>,
+    pub(super) partial_writes: Vec<usize>,
+}
+
+/// The actors of a section in the order of the data: loads, copies, stages in topological order, stores.
+pub(super) fn actors(section: &Section) -> Vec<Actor> {
+    let mut list = Vec::new();
+    let streams = section.streams.iter().enumerate();
+    let loads =
+        streams.clone().filter(|(_, s)| !s.stream.writes).map(|(stream, s)| (Kind::Load { stream }, s.stream.cadence));
+    let stores = streams.filter(|(_, s)| s.stream.writes).map(|(stream, s)| (Kind::Store { stream }, s.stream.cadence));
+    let homes = section.flows.iter().filter_map(|flow| match flow.kind {
+        FlowKind::Copy { home } => Some(home),
+        _ => None,
+    });
+    let mut homes: Vec<usize> = homes.collect();
+    homes.dedup();
+    let stages = section.stages.iter().enumerate();
+    let bundles = stages
+        .flat_map(|(stage, s)| (0..s.mapping.bundles()).map(move |bundle| (Kind::Bundle { stage, bundle }, s.cadence)));
+    let copies = homes.into_iter().map(|home| (Kind::Copy { home }, Cadence::Firing));
+    for (kind, cadence) in loads.chain(copies).chain(bundles).chain(stores) {
+        list.push(Actor {
+            kind,
+            cadence,
+            count: section.nest.count(cadence),
+            next: 0,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            feeds: Vec::new(),
+            results: Vec::new(),
+            partial_reads: Vec::new(),
+            partial_writes: Vec::new(),
+        });
+    }
+    for (f, flow) in section.flows.iter().enumerate() {
+        let kind = match flow.kind {
+            FlowKind::Fill { stream, .. } => Kind::Load { stream },
+            FlowKind::Drain { stream } => Kind::Store { stream },
+            FlowKind::Copy { home } => Kind::Copy { home },
+            FlowKind::Feed { stage, bundle }
+            | FlowKind::Emit { stage, bundle }
+            | FlowKind::PartialRead { stage, bundle }
+            | FlowKind::PartialWrite { stage, bundle } => Kind::Bundle { stage, bundle },
+        };
+        let Some(actor) = list.iter_mut().find(|a| a.kind == kind) else { continue };
+        match flow.kind {
+            FlowKind::PartialRead { .. } => {
+                actor.partial_reads.push(f);
+                continue;
+            }
+            FlowKind::PartialWrite { .. } => {
+                actor.partial_writes.push(f);
+                continue;
+            }
+            FlowKind::Emit { .. } => actor.results.push(f),
+            _ => actor.feeds.push(f),
+        }
+        let add = |list: &mut Vec<usize>, buffer| {
+            if !list.contains(&buffer) {
+                list.push(buffer);
+            }
+        };
+        if let Some(end) = flow.reads {
+            add(&mut actor.inputs, end.buffer);
+        }
+        if let Some(end) = flow.writes {
+            add(&mut actor.outputs, end.buffer);
+        }
+    }
+    list
+}

@@ -1,0 +1,349 @@
+//! One firing of a bundle of PCUs: operands over their feeds, sums, results over their flows.
+
+use std::ops::Range;
+
+use crate::compile::{BufferRole, FlowEnd, Mapping, PcuId, Step};
+use crate::index::Id;
+
+use super::compute;
+use super::fault::Fault;
+use super::machine::Machine;
+use super::matrix::Matrix;
+use super::transport::{Block, Operand, part_columns, write};
+use super::wires::Unit;
+
+/// What one PCU has made in a firing: rows of the token, and runs of the output's columns.
+#[derive(Debug)]
+struct Made {
+    rows: Range<u64>,
+    /// Runs of columns of the whole tensor.
+    columns: Vec<Range<u64>>,
+    /// One matrix a run.
+    values: Vec<Matrix>,
+}
+
+impl Machine<'_> {
+    /// Feeds, computes, and sends results or partial sums.
+    pub(super) fn bundle(
+        &mut self,
+        actor: usize,
+        stage: usize,
+        bundle: u64,
+        at: Step,
+        emits: bool,
+    ) -> Result<(), Fault> {
+        let s = &self.section.stages[stage];
+        self.feed(actor, bundle, at);
+        let first_chunk = !s.k_cut || at.chunk == 0;
+        if !first_chunk {
+            self.read_partials(actor, at)?;
+        }
+        let (pm, wide) = (s.mapping.pm(), s.bundle_width());
+        let chain = if let Mapping::Simd(m) = s.mapping { m.chain } else { 1 };
+        let mut made = Vec::new();
+        for (i, q) in (0..pm).flat_map(|i| (0..wide).map(move |q| (i, q))) {
+            // A chain's results leave from its last PCU.
+            let pcu = s.pcu(bundle, i, q * chain + chain - 1);
+            let sums = match s.mapping {
+                Mapping::Gemm(_) => self.gemm(actor, stage, (bundle, i, q), pcu, at, first_chunk)?,
+                Mapping::Simd(_) => self.simd(actor, stage, (i, q), pcu, at)?,
+            };
+            made.push((pcu, sums));
+        }
+        for offset in 0..pm * wide * chain {
+            let pcu = s.pcus[(bundle * pm * wide * chain + offset) as usize];
+            self.inbox[pcu.index()].clear();
+        }
+        if emits { self.emit(actor, stage, at, &made) } else { self.write_partials(actor, stage, at, &made) }
+    }
+
+    /// Operands from PMUs to PCUs, and along chains of PCUs.
+    fn feed(&mut self, actor: usize, bundle: u64, at: Step) {
+        for n in 0..self.actors[actor].feeds.len() {
+            let f = self.actors[actor].feeds[n];
+            let Some(end) = self.section.flows[f].reads else {
+                self.pass_on(f);
+                continue;
+            };
+            let operand = self.operand_of(f);
+            let columns = self.pipeline_columns(f, at);
+            let Some(mut block) = self.take(f, bundle, end, at, columns.as_ref()) else { continue };
+            if let Some(columns) = columns {
+                // A pipeline counts its columns from its first.
+                block.column = block.column.saturating_sub(columns.start as usize);
+            }
+            self.hand_over(f, operand, block);
+        }
+    }
+
+    /// A PCU of a chain hands on what it has to the next.
+    fn pass_on(&mut self, flow: usize) {
+        let Some(Unit::Pcu(from)) = self.traces[flow].source else { return };
+        let held = self.inbox[from.index()].clone();
+        for sink in &self.traces[flow].sinks {
+            if let Some(Unit::Pcu(to)) = sink {
+                self.inbox[to.index()].extend(held.iter().cloned());
+            }
+        }
+    }
+
+    /// Columns that the SIMD pipeline at the end of a flow works on.
+    fn pipeline_columns(&self, flow: usize, at: Step) -> Option<Range<u64>> {
+        let Some(&Some(Unit::Pcu(pcu))) = self.traces[flow].sinks.first() else { return None };
+        let stage = self.section.stages.iter().position(|s| s.pcus.contains(&pcu))?;
+        let s = &self.section.stages[stage];
+        let Mapping::Simd(m) = s.mapping else { return None };
+        let position = s.pcus.iter().position(|&p| p == pcu)? as u64;
+        Some(self.layout.work[stage].slice_columns(at.chunk, position / m.chain % m.pn))
+    }
+
+    /// One operand of a PCU, put together from what arrived.
+    fn operand(
+        &self,
+        actor: usize,
+        pcu: PcuId,
+        operand: Operand,
+        (rows, columns): (u64, u64),
+        name: &str,
+    ) -> Result<Matrix, Fault> {
+        let mut matrix = Matrix::unwritten(rows as usize, columns as usize);
+        for incoming in self.inbox[pcu.index()].iter().filter(|incoming| incoming.operand == operand) {
+            if let Err((row, column)) = write(&mut matrix, &incoming.block, &(0..u64::MAX)) {
+                let what =
+                    format!("row {row}, column {column} of its tile of {name} comes twice, or does not belong to it");
+                return Err(self.fault(actor, Some(Unit::Pcu(pcu)), what));
+            }
+        }
+        if let Some((row, column)) = matrix.first_unwritten() {
+            let what = format!("row {row}, column {column} of its tile of {name} never arrived");
+            return Err(self.fault(actor, Some(Unit::Pcu(pcu)), what));
+        }
+        Ok(matrix)
+    }
+
+    fn gemm(
+        &self,
+        actor: usize,
+        stage: usize,
+        (bundle, i, q): (u64, u64, u64),
+        pcu: PcuId,
+        at: Step,
+        first_chunk: bool,
+    ) -> Result<Made, Fault> {
+        let s = &self.section.stages[stage];
+        let rows = self.layout.work[stage].slice_rows(self.layout.nest.rows_of(at.token), i);
+        let slice = bundle * s.bundle_width() + q;
+        let (Some(weight), Some(index)) = (s.spec.weight, self.layout.weight_index(stage, at.chunk, slice)) else {
+            return Ok(Made { rows, columns: Vec::new(), values: Vec::new() });
+        };
+        let count = rows.end - rows.start;
+        let input = s.spec.activations[0];
+        let width = self.layout.columns(input, at.chunk);
+        let quoted = |tensor| format!("`{}`", self.tensor_name(tensor));
+        let shape = (count, width.end - width.start);
+        let activations = self.operand(actor, pcu, Operand::Activation(0), shape, &quoted(input))?;
+        let weights = self.operand(actor, pcu, Operand::Weights, (1, index.values as u64), &quoted(weight))?;
+        let partials = if first_chunk {
+            None
+        } else {
+            let name = format!("partial sums of {}", quoted(s.spec.output));
+            Some(self.operand(actor, pcu, Operand::Partials, (1, count * index.columns()), &name)?)
+        };
+        let dtype = self.layout.graph.stage_dtype(stage);
+        let sums = compute::gemm(dtype, &activations, index, &weights.values, partials.as_ref().map(|p| &p.values[..]));
+        let (mut columns, mut values, mut next) = (Vec::new(), Vec::new(), 0);
+        for tile in &index.tiles {
+            let width = (tile.columns.end - tile.columns.start) as usize;
+            let end = next + width * count as usize;
+            columns.push(tile.columns.clone());
+            values.push(Matrix { rows: count as usize, columns: width, values: sums[next..end].to_vec() });
+            next = end;
+        }
+        Ok(Made { rows, columns, values })
+    }
+
+    fn simd(&self, actor: usize, stage: usize, (i, j): (u64, u64), pcu: PcuId, at: Step) -> Result<Made, Fault> {
+        let s = &self.section.stages[stage];
+        let work = &self.layout.work[stage];
+        let rows = work.slice_rows(self.layout.nest.rows_of(at.token), i);
+        let columns = work.slice_columns(at.chunk, j);
+        let shape = (rows.end - rows.start, columns.end - columns.start);
+        let mut operands = Vec::new();
+        for (n, &tensor) in s.spec.activations.iter().enumerate() {
+            let name = format!("`{}`", self.tensor_name(tensor));
+            operands.push(self.operand(actor, pcu, Operand::Activation(n), shape, &name)?);
+        }
+        let first = self.layout.columns(s.spec.output, at.chunk).start;
+        let run = first + columns.start..first + columns.end;
+        Ok(Made {
+            rows,
+            columns: Vec::from([run]),
+            values: vec![compute::simd(self.layout.workload, &s.spec, &operands)],
+        })
+    }
+
+    /// Results into every buffer that takes them; what each PCU emits is noted.
+    fn emit(&mut self, actor: usize, stage: usize, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
+        let spec = &self.section.stages[stage].spec;
+        let is_gemm = spec.weight.is_some();
+        let finish = |m: &Matrix| {
+            let values =
+                if is_gemm { compute::finish(self.layout.workload, spec, &m.values) } else { m.values.clone() };
+            Matrix { rows: m.rows, columns: m.columns, values }
+        };
+        let results: Vec<(PcuId, &Made, Vec<Matrix>)> =
+            made.iter().map(|(pcu, made)| (*pcu, made, made.values.iter().map(finish).collect())).collect();
+        self.note(actor, stage, at, &results)?;
+        for n in 0..self.actors[actor].results.len() {
+            let f = self.actors[actor].results[n];
+            let Some(end) = self.section.flows[f].writes else { continue };
+            let Some(Unit::Pcu(source)) = self.traces[f].source else { continue };
+            let buffer = &self.section.buffers[end.buffer];
+            let (taken, width) = self.layout.extent(buffer, at, end.slice);
+            let span = part_columns(buffer, end, width);
+            let first = self.layout.columns(spec.output, at.chunk).start;
+            for (_, made, values) in results.iter().filter(|(pcu, ..)| *pcu == source) {
+                let rows = made.rows.start.max(taken.start)..made.rows.end.min(taken.end);
+                if rows.is_empty() {
+                    continue;
+                }
+                for (run, values) in made.columns.iter().zip(values) {
+                    let run = run.start - first..run.end - first;
+                    let wanted = run.start.max(span.start)..run.end.min(span.end);
+                    if wanted.is_empty() {
+                        continue;
+                    }
+                    let from = (rows.start - made.rows.start) as usize..(rows.end - made.rows.start) as usize;
+                    let cut = super::transport::cut(values, from, &(wanted.start - run.start..wanted.end - run.start));
+                    let row = (rows.start - taken.start) as usize;
+                    let block = Block { row, column: wanted.start as usize, values: cut.values };
+                    self.deliver(actor, f, end, at, &block)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what a stage emits, and where it came from.
+    fn note(
+        &mut self,
+        actor: usize,
+        stage: usize,
+        at: Step,
+        results: &[(PcuId, &Made, Vec<Matrix>)],
+    ) -> Result<(), Fault> {
+        let first_row = self.layout.first_row(at.token) as usize;
+        let mut outside = None;
+        for (pcu, made, values) in results {
+            for (run, values) in made.columns.iter().zip(values) {
+                let emitted = &mut self.emitted[stage];
+                if run.end as usize > emitted.values.columns {
+                    outside = Some((*pcu, run.end));
+                    continue;
+                }
+                for row in 0..values.rows {
+                    let to = first_row + made.rows.start as usize + row;
+                    emitted.values.row_mut(to)[run.start as usize..run.end as usize].copy_from_slice(values.row(row));
+                    let columns = emitted.values.columns;
+                    emitted.from[to * columns + run.start as usize..to * columns + run.end as usize]
+                        .fill(pcu.index() as u32);
+                }
+            }
+        }
+        match outside {
+            Some((pcu, end)) => {
+                let what = format!("it computes up to column {end}, behind the last of its output");
+                Err(self.fault(actor, Some(Unit::Pcu(pcu)), what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The piece and ring of partial sums behind a flow's end.
+    fn partial_piece(&self, end: FlowEnd) -> usize {
+        debug_assert!(matches!(self.section.buffers[end.buffer].spec.role, BufferRole::Partial { .. }));
+        end.slice as usize
+    }
+
+    fn read_partials(&mut self, actor: usize, at: Step) -> Result<(), Fault> {
+        let last = at.chunk + 1 == self.layout.nest.chunks();
+        let mut ended = Vec::new();
+        for n in 0..self.actors[actor].partial_reads.len() {
+            let f = self.actors[actor].partial_reads[n];
+            let Some(end) = self.section.flows[f].reads else { continue };
+            let buffer = &self.section.buffers[end.buffer];
+            let piece = buffer.piece(0, end.slice);
+            let Some(part) = piece.parts.get(end.part) else { continue };
+            let ring = &self.partials[end.buffer][self.partial_piece(end)];
+            let Some(sums) = ring.piece(at.token, 0) else {
+                let what = format!("the {} of token {} are gone", self.layout.buffer_name(buffer), at.token);
+                return Err(self.fault(actor, Some(Unit::Pmu(part.pmu)), what));
+            };
+            if self.traces[f].source == Some(Unit::Pmu(part.pmu)) {
+                let block = super::transport::cut(sums, 0..1, &piece.span(end.part, sums.columns as u64));
+                self.hand_over(f, Operand::Partials, block);
+            }
+            if last && !ended.contains(&(end.buffer, end.slice as usize)) {
+                ended.push((end.buffer, end.slice as usize));
+            }
+        }
+        for (buffer, piece) in ended {
+            self.partials[buffer][piece].release(at.token);
+        }
+        Ok(())
+    }
+
+    fn write_partials(&mut self, actor: usize, stage: usize, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
+        let mut begun: Vec<(usize, usize)> = Vec::new();
+        for n in 0..self.actors[actor].partial_writes.len() {
+            let f = self.actors[actor].partial_writes[n];
+            let Some(end) = self.section.flows[f].writes else { continue };
+            let buffer = &self.section.buffers[end.buffer];
+            let piece = buffer.piece(0, end.slice);
+            let Some(part) = piece.parts.get(end.part) else { continue };
+            let number = self.partial_piece(end);
+            let (_, width) = self.layout.extent(buffer, at, end.slice);
+            if !begun.contains(&(end.buffer, number)) {
+                begun.push((end.buffer, number));
+                let ring = &mut self.partials[end.buffer][number];
+                if let Err(held) = ring.claim(at.token, || vec![Matrix::unwritten(1, width as usize)]) {
+                    let what = format!(
+                        "the {} of token {} overwrite those of token {held} before their last read: the buffer has {} slots",
+                        self.layout.buffer_name(buffer),
+                        at.token,
+                        ring.depth()
+                    );
+                    return Err(self.fault(actor, Some(Unit::Pmu(part.pmu)), what));
+                }
+                if let Some(sums) = ring.piece_mut(at.token, 0) {
+                    *sums = Matrix::unwritten(1, width as usize);
+                }
+                if width * 4 > buffer.spec.slot_bytes {
+                    let what = format!(
+                        "{width} partial sums of `{}` have no room in {} bytes",
+                        self.layout.stage_name(stage),
+                        buffer.spec.slot_bytes
+                    );
+                    return Err(self.fault(actor, Some(Unit::Pmu(part.pmu)), what));
+                }
+            }
+            let Some(Unit::Pcu(source)) = self.traces[f].source else { continue };
+            let Some((_, made)) = made.iter().find(|(pcu, _)| *pcu == source) else { continue };
+            if self.traces[f].sinks.first() != Some(&Some(Unit::Pmu(part.pmu))) {
+                continue;
+            }
+            let values: Vec<f64> = made.values.iter().flat_map(|m| m.values.iter().copied()).collect();
+            let block = Block { row: 0, column: 0, values: Matrix { rows: 1, columns: values.len(), values } };
+            let span = piece.span(end.part, width);
+            let Some(sums) = self.partials[end.buffer][number].piece_mut(at.token, 0) else { continue };
+            if write(sums, &block, &span).is_err() {
+                let what = format!(
+                    "partial sums of `{}` are written twice, or where they have no place",
+                    self.layout.stage_name(stage)
+                );
+                return Err(self.fault(actor, Some(Unit::Pmu(part.pmu)), what));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! What can go wrong in a configuration before there is a number to compare.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A configuration that does not do its work: where, when and what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Section.
+    pub section: String,
+    /// The stage that fails, or for which a stream or copy works; empty for none.
+    pub stage: String,
+    /// The unit it shows at, with its coordinates; empty for none.
+    pub unit: String,
+    /// Token, counted over the section; `None` where none is at fault.
+    pub token: Option<u64>,
+    /// Firings of all actors before it.
+    pub step: u64,
+    /// What happened.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "section `{}`", self.section)?;
+        if !self.stage.is_empty() {
+            write!(f, ", stage `{}`", self.stage)?;
+        }
+        if !self.unit.is_empty() {
+            write!(f, ", {}", self.unit)?;
+        }
+        if let Some(token) = self.token {
+            write!(f, ", token {token}")?;
+        }
+        write!(f, ", step {}: {}", self.step, self.what)
+    }
+}

@@ -1,0 +1,211 @@
+//! Where the elements of a section's tensors lie: in tokens, chunks, slices and parts, as the configuration says.
+
+use std::ops::Range;
+
+use crate::arch::Chip;
+use crate::compile::{
+    Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, StageWork, Step, Tile, tile_lists,
+};
+use crate::workload::{TensorId, Workload};
+
+use super::matrix::Matrix;
+use super::weights::{self, SlotIndex};
+
+/// A section with what follows from it.
+#[derive(Debug)]
+pub(super) struct Layout<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) section: &'a Section,
+    pub(super) graph: SectionGraph<'a>,
+    pub(super) nest: Nest,
+    pub(super) work: Vec<StageWork>,
+    /// Index of each GEMM stage's weight: `[stage][chunk][bundle * share + q]`.
+    index: Vec<Vec<Vec<SlotIndex>>>,
+}
+
+/// Column tiles of a section: `[stage][chunk][bundle]`, none for SIMD stages.
+pub(super) type Tiles = Vec<Vec<Vec<Vec<Tile>>>>;
+
+/// The column tiles that a section's mappings stand for.
+pub(super) fn tiles(chip: &Chip, workload: &Workload, section: &Section) -> Tiles {
+    let Some(graph) = SectionGraph::new(workload, &section.operators, section.operators.len() > 1) else {
+        return Vec::new();
+    };
+    let of_stage = |(s, stage): (usize, &crate::compile::Stage)| match &stage.mapping {
+        Mapping::Gemm(m) => tile_lists(chip, &graph, section.nest.chunking, s, m),
+        Mapping::Simd(_) => Vec::new(),
+    };
+    section.stages.iter().enumerate().map(of_stage).collect()
+}
+
+impl<'a> Layout<'a> {
+    /// # Errors
+    /// The stage whose tiles are not what it was timed with, and a sentence.
+    pub(super) fn new(
+        chip: &Chip,
+        workload: &'a Workload,
+        section: &'a Section,
+        tiles: &Tiles,
+    ) -> Result<Self, (usize, String)> {
+        let Some(graph) = SectionGraph::new(workload, &section.operators, section.operators.len() > 1) else {
+            return Err((0, "its operators are no pipeline over common rows".to_owned()));
+        };
+        let nest = section.nest;
+        let work = |(s, stage): (usize, &crate::compile::Stage)| {
+            StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work)
+        };
+        let work: Vec<StageWork> = section.stages.iter().enumerate().map(work).collect();
+        let mut layout = Self { workload, section, graph, nest, work, index: Vec::new() };
+        for (stage, chunks) in tiles.iter().enumerate() {
+            let index = layout.stage_index(stage, chunks).map_err(|why| (stage, why))?;
+            layout.index.push(index);
+        }
+        Ok(layout)
+    }
+
+    fn stage_index(&self, stage: usize, chunks: &[Vec<Vec<Tile>>]) -> Result<Vec<Vec<SlotIndex>>, String> {
+        let s = &self.section.stages[stage];
+        let (Mapping::Gemm(m), Some(weight)) = (&s.mapping, s.spec.weight) else { return Ok(Vec::new()) };
+        let tensor = &self.workload.tensors[weight];
+        let mut index = Vec::with_capacity(chunks.len());
+        for (chunk, bundles) in chunks.iter().enumerate() {
+            let k = self.k_rows(weight, chunk as u64);
+            let mut slots = Vec::new();
+            for (bundle, list) in bundles.iter().enumerate() {
+                let timed = s.work.get(chunk).and_then(|c| c.get(bundle)).copied().unwrap_or_default();
+                let (count, columns) = (list.len() as u64, list.iter().map(|t| t.columns).sum::<u64>());
+                if (timed.tiles, timed.columns) != (count, columns) {
+                    return Err(format!(
+                        "bundle {bundle} was timed with {} column tiles of {} columns in chunk {chunk}, it has {count} of {columns}",
+                        timed.tiles, timed.columns
+                    ));
+                }
+                for q in 0..m.share {
+                    slots.push(weights::index(tensor, list, k.clone(), q, m.share)?);
+                }
+                let stored: usize = slots[slots.len() - m.share as usize..].iter().map(|slot| slot.values).sum();
+                if stored as u64 != timed.stored {
+                    return Err(format!(
+                        "bundle {bundle} was timed with {} stored weights in chunk {chunk}, its PCUs hold {stored}",
+                        timed.stored
+                    ));
+                }
+            }
+            index.push(slots);
+        }
+        Ok(index)
+    }
+
+    /// Whether the cut runs along a tensor's columns.
+    fn is_cut(&self, tensor: TensorId) -> bool {
+        self.nest.chunking.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis))
+    }
+
+    /// Columns of a tensor that a chunk uses.
+    pub(super) fn columns(&self, tensor: TensorId, chunk: u64) -> Range<u64> {
+        match self.nest.chunk_range(chunk) {
+            Some(range) if self.is_cut(tensor) => range,
+            _ => 0..self.workload.tensors[tensor].columns,
+        }
+    }
+
+    /// K rows of a weight that a chunk uses.
+    pub(super) fn k_rows(&self, weight: TensorId, chunk: u64) -> Range<u64> {
+        match (self.nest.chunk_range(chunk), self.nest.chunking) {
+            (Some(range), Some(cut)) if self.graph.row_axis(weight) == Some(cut.axis) => range,
+            _ => 0..self.workload.tensors[weight].rows,
+        }
+    }
+
+    /// Index of a stage's weight for PCU column `slice` in a chunk (a stage off the cut has one).
+    pub(super) fn weight_index(&self, stage: usize, chunk: u64, slice: u64) -> Option<&SlotIndex> {
+        let chunks = &self.index[stage];
+        chunks.get(chunk as usize).or(chunks.last())?.get(slice as usize)
+    }
+
+    /// First row of a token.
+    pub(super) fn first_row(&self, token: u64) -> u64 {
+        token * self.nest.token_rows
+    }
+
+    /// Rows of a token and columns of a chunk that a slice of a buffer holds. Weights and partial sums are one row.
+    pub(super) fn extent(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, u64) {
+        let rows = self.nest.rows_of(at.token);
+        match buffer.spec.role {
+            BufferRole::Operand { stage, tensor }
+            | BufferRole::Home { stage, tensor }
+            | BufferRole::Store { stage, tensor } => {
+                let columns = self.columns(tensor, at.chunk);
+                (self.work[stage].slice_rows(rows, slice), columns.end - columns.start)
+            }
+            BufferRole::Weight { stage, .. } => {
+                (0..1, self.weight_index(stage, at.chunk, slice).map_or(0, |index| index.values as u64))
+            }
+            BufferRole::Partial { stage } => {
+                let s = &self.section.stages[stage];
+                let (pm, wide) = (s.mapping.pm(), s.bundle_width());
+                let (bundle, i, q) = (slice / (pm * wide), slice / wide % pm, slice % wide);
+                let rows = self.work[stage].slice_rows(rows, i);
+                let columns = self.weight_index(stage, at.chunk, bundle * wide + q).map_or(0, SlotIndex::columns);
+                (0..1, (rows.end - rows.start) * columns)
+            }
+        }
+    }
+
+    /// The pieces of a slot, not yet written.
+    pub(super) fn blank(&self, buffer: &Buffer, at: Step) -> Vec<Matrix> {
+        let slices = (0..buffer.spec.copies).flat_map(|_| 0..buffer.spec.slices);
+        slices
+            .map(|slice| {
+                let (rows, columns) = self.extent(buffer, at, slice);
+                Matrix::unwritten((rows.end - rows.start) as usize, columns as usize)
+            })
+            .collect()
+    }
+
+    /// Bytes of an element of a buffer.
+    pub(super) fn element_bytes(&self, buffer: &Buffer) -> u64 {
+        match buffer.spec.role {
+            BufferRole::Operand { tensor, .. }
+            | BufferRole::Home { tensor, .. }
+            | BufferRole::Store { tensor, .. }
+            | BufferRole::Weight { tensor, .. } => self.graph.dtype(tensor).bytes(),
+            BufferRole::Partial { .. } => 4,
+        }
+    }
+
+    /// Where slot `ordinal` of a buffer stands in the nest.
+    pub(super) fn slot_step(&self, buffer: &Buffer, ordinal: u64) -> Step {
+        self.nest.step(buffer.spec.cadence, ordinal)
+    }
+
+    /// A slot for a message.
+    pub(super) fn slot_name(&self, buffer: &Buffer, ordinal: u64) -> String {
+        let at = self.slot_step(buffer, ordinal);
+        match buffer.spec.cadence {
+            Cadence::Firing => format!("token {}, chunk {}", at.token, at.chunk),
+            Cadence::Token => format!("token {}", at.token),
+            Cadence::BlockChunk => format!("row block {}, chunk {}", at.block, at.chunk),
+            Cadence::Chunk => format!("chunk {}", at.chunk),
+            Cadence::Once => "the whole weight".to_owned(),
+        }
+    }
+
+    /// A buffer for a message.
+    pub(super) fn buffer_name(&self, buffer: &Buffer) -> String {
+        let name = |tensor: TensorId| &self.workload.tensors[tensor].name;
+        let of = |stage: usize| self.stage_name(stage);
+        match buffer.spec.role {
+            BufferRole::Operand { stage, tensor } => format!("buffer of `{}` for `{}`", name(tensor), of(stage)),
+            BufferRole::Home { stage, tensor } => format!("home of `{}` for `{}`", name(tensor), of(stage)),
+            BufferRole::Store { tensor, .. } => format!("store buffer of `{}`", name(tensor)),
+            BufferRole::Weight { stage, tensor } => format!("weight buffer of `{}` for `{}`", name(tensor), of(stage)),
+            BufferRole::Partial { stage } => format!("partial sums of `{}`", of(stage)),
+        }
+    }
+
+    /// Name of a stage: its main operator's.
+    pub(super) fn stage_name(&self, stage: usize) -> &str {
+        &self.workload.operators[self.section.stages[stage].spec.main].name
+    }
+}

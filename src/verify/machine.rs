@@ -1,0 +1,331 @@
+//! A section on numbers: actors fire when their inputs are there and they have credits, and move tiles over flows.
+
+use crate::arch::Chip;
+use crate::compile::{BufferRole, Cadence, Section, Step, emits};
+use crate::index::Id;
+use crate::workload::{TensorId, Workload};
+
+use super::actors::{Actor, Kind, actors};
+use super::fault::Fault;
+use super::layout::{Layout, Tiles};
+use super::matrix::Matrix;
+use super::ring::Ring;
+use super::transport::{Incoming, Stripe, stripes};
+use super::wires::{Trace, Unit, Wires};
+
+/// In which order actors that may fire do so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The first in the order of the data goes as far as its credits allow, then the next: every buffer is as full as it can be.
+    Eager,
+    /// Always the last in the order of the data that may fire: every buffer is as empty as it can be.
+    Lazy,
+}
+
+/// What a stage emitted: values, and the PCU that each came from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Emitted {
+    pub(super) values: Matrix,
+    /// Grid index of the PCU; row-major as the values.
+    pub(super) from: Vec<u32>,
+}
+
+/// A section being run.
+pub(super) struct Machine<'a> {
+    pub(super) section: &'a Section,
+    pub(super) wires: &'a Wires<'a>,
+    pub(super) layout: Layout<'a>,
+    pub(super) traces: Vec<Trace>,
+    /// Which part of its data each off-chip flow carries.
+    pub(super) stripes: Vec<Stripe>,
+    pub(super) actors: Vec<Actor>,
+    pub(super) rings: Vec<Ring>,
+    /// Partial sums: a ring for each piece, and the chunk its sums have come to.
+    pub(super) partials: Vec<Vec<Ring>>,
+    /// What has arrived at each PCU and was not used yet.
+    pub(super) inbox: Vec<Vec<Incoming>>,
+    /// Off-chip memory, by tensor.
+    pub(super) memory: Vec<Option<Matrix>>,
+    /// What each stage emitted.
+    pub(super) emitted: Vec<Emitted>,
+    /// Firings done.
+    pub(super) step: u64,
+}
+
+impl<'a> Machine<'a> {
+    /// Sets a section up over what is off chip.
+    pub(super) fn new(
+        chip: &'a Chip,
+        workload: &'a Workload,
+        wires: &'a Wires<'a>,
+        section: &'a Section,
+        tiles: &Tiles,
+        memory: Vec<Option<Matrix>>,
+    ) -> Result<Self, Fault> {
+        let layout = Layout::new(chip, workload, section, tiles).map_err(|(stage, what)| Fault {
+            section: section.name.clone(),
+            stage: section.stages.get(stage).map_or(String::new(), |s| workload.operators[s.spec.main].name.clone()),
+            unit: String::new(),
+            token: None,
+            step: 0,
+            what,
+        })?;
+        let actors = actors(section);
+        let ring = |b: usize| Ring::new(chip, &section.buffers[b], section.nest.count(section.buffers[b].spec.cadence));
+        let mut rings: Vec<Ring> = (0..section.buffers.len()).map(ring).collect();
+        for actor in &actors {
+            actor.inputs.iter().for_each(|&b| rings[b].readers += 1);
+            actor.outputs.iter().for_each(|&b| rings[b].writers += 1);
+        }
+        let partials = section.buffers.iter().enumerate().map(|(b, buffer)| match buffer.spec.role {
+            BufferRole::Partial { .. } => {
+                let mut ring = ring(b);
+                (ring.readers, ring.writers) = (1, 1);
+                vec![ring; buffer.pieces.len()]
+            }
+            _ => Vec::new(),
+        });
+        let emitted = section.stages.iter().map(|stage| {
+            let tensor = &workload.tensors[stage.spec.output];
+            let values = Matrix::unwritten(tensor.rows as usize, tensor.columns as usize);
+            Emitted { from: vec![0; values.values.len()], values }
+        });
+        Ok(Self {
+            section,
+            wires,
+            traces: section.flows.iter().map(|flow| wires.trace(flow)).collect(),
+            stripes: stripes(section),
+            actors,
+            rings,
+            partials: partials.collect(),
+            inbox: vec![Vec::new(); chip.grid.pcus.len()],
+            memory,
+            emitted: emitted.collect(),
+            layout,
+            step: 0,
+        })
+    }
+
+    /// Runs every actor to its end.
+    ///
+    /// # Errors
+    /// The first thing that goes wrong; also when nothing can go on.
+    pub(super) fn run(&mut self, order: Order) -> Result<(), Fault> {
+        loop {
+            let mut moved = false;
+            match order {
+                Order::Eager => {
+                    for actor in 0..self.actors.len() {
+                        while self.is_ready(actor) {
+                            self.fire(actor)?;
+                            moved = true;
+                        }
+                    }
+                }
+                Order::Lazy => {
+                    if let Some(actor) = (0..self.actors.len()).rev().find(|&actor| self.is_ready(actor)) {
+                        self.fire(actor)?;
+                        moved = true;
+                    }
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        match self.actors.iter().position(|a| a.next < a.count) {
+            Some(actor) => Err(self.blocked(actor)),
+            None => self.check_stored(),
+        }
+    }
+
+    /// Where an actor's next firing stands in the nest. Stages that run once a token stand in the last chunk.
+    pub(super) fn at(&self, actor: usize) -> Step {
+        let actor = &self.actors[actor];
+        let step = self.layout.nest.step(actor.cadence, actor.next);
+        match actor.kind {
+            Kind::Bundle { .. } if actor.cadence == Cadence::Token => {
+                Step { chunk: self.layout.nest.chunks() - 1, ..step }
+            }
+            _ => step,
+        }
+    }
+
+    /// The slot of a buffer that a firing uses.
+    pub(super) fn slot(&self, buffer: usize, at: Step) -> u64 {
+        self.layout.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
+    }
+
+    /// Whether results leave in a firing.
+    pub(super) fn emits(&self, actor: usize, at: Step) -> bool {
+        match self.actors[actor].kind {
+            Kind::Bundle { stage, .. } => emits(&self.section.stages[stage], &self.layout.nest, at),
+            _ => true,
+        }
+    }
+
+    fn is_ready(&self, index: usize) -> bool {
+        let actor = &self.actors[index];
+        if actor.next >= actor.count {
+            return false;
+        }
+        let at = self.at(index);
+        actor.inputs.iter().all(|&b| self.rings[b].is_filled(self.slot(b, at)))
+            && (!self.emits(index, at) || actor.outputs.iter().all(|&b| self.rings[b].has_credit(self.slot(b, at))))
+    }
+
+    fn fire(&mut self, index: usize) -> Result<(), Fault> {
+        let at = self.at(index);
+        let emits = self.emits(index, at);
+        if emits {
+            for o in 0..self.actors[index].outputs.len() {
+                let buffer = self.actors[index].outputs[o];
+                self.claim(index, buffer, at)?;
+            }
+        }
+        match self.actors[index].kind {
+            Kind::Load { stream } => self.load(index, stream, at)?,
+            Kind::Copy { .. } => self.copy(index, at)?,
+            Kind::Bundle { stage, bundle } => self.bundle(index, stage, bundle, at, emits)?,
+            Kind::Store { stream } => self.store(index, stream, at)?,
+        }
+        if emits {
+            for o in 0..self.actors[index].outputs.len() {
+                let buffer = self.actors[index].outputs[o];
+                let slot = self.slot(buffer, at);
+                self.rings[buffer].fill(slot);
+            }
+        }
+        for i in 0..self.actors[index].inputs.len() {
+            let buffer = self.actors[index].inputs[i];
+            let cadence = self.section.buffers[buffer].spec.cadence;
+            // A store stands where its slot does; the others may use a slot for many firings.
+            let is_store = matches!(self.actors[index].kind, Kind::Store { .. });
+            if is_store || self.layout.nest.is_last_use(cadence, at) {
+                let slot = self.slot(buffer, at);
+                self.rings[buffer].release(slot);
+            }
+        }
+        self.actors[index].next += 1;
+        self.step += 1;
+        Ok(())
+    }
+
+    /// Gives a slot its place in a buffer's ring.
+    fn claim(&mut self, index: usize, buffer: usize, at: Step) -> Result<(), Fault> {
+        let slot = self.slot(buffer, at);
+        let (layout, b) = (&self.layout, &self.section.buffers[buffer]);
+        let mut widest = 0;
+        let claimed = self.rings[buffer].claim(slot, || {
+            let pieces = layout.blank(b, layout.slot_step(b, slot));
+            widest = pieces.iter().map(|p| p.values.len() as u64).max().unwrap_or(0) * layout.element_bytes(b);
+            pieces
+        });
+        if let Err(held) = claimed {
+            let what = format!(
+                "{} of the {} overwrites {} before its last read: its banks hold fewer than the {} slots that there are credits for",
+                layout.slot_name(b, slot),
+                layout.buffer_name(b),
+                layout.slot_name(b, held),
+                self.rings[buffer].depth()
+            );
+            return Err(self.fault(index, None, what));
+        }
+        if widest > b.spec.slot_bytes {
+            let what = format!(
+                "{} of the {} has {widest} bytes in one piece, a slot holds {}",
+                layout.slot_name(b, slot),
+                layout.buffer_name(b),
+                b.spec.slot_bytes
+            );
+            return Err(self.fault(index, None, what));
+        }
+        Ok(())
+    }
+
+    /// A fault at an actor's next firing.
+    pub(super) fn fault(&self, index: usize, unit: Option<Unit>, what: String) -> Fault {
+        let actor = &self.actors[index];
+        let stage = match actor.kind {
+            Kind::Bundle { stage, .. } => self.layout.stage_name(stage).to_owned(),
+            Kind::Copy { home } => match self.section.buffers[home].spec.role {
+                BufferRole::Home { stage, .. } => self.layout.stage_name(stage).to_owned(),
+                _ => String::new(),
+            },
+            Kind::Load { stream } | Kind::Store { stream } => {
+                let stream = &self.section.streams[stream].stream;
+                let verb = if stream.writes { "store" } else { "load" };
+                format!("{verb} {}", self.tensor_name(stream.tensor))
+            }
+        };
+        Fault {
+            section: self.section.name.clone(),
+            stage,
+            unit: unit.map_or(String::new(), |unit| self.wires.name(unit)),
+            token: (actor.next < actor.count).then(|| self.at(index).token),
+            step: self.step,
+            what,
+        }
+    }
+
+    pub(super) fn tensor_name(&self, tensor: TensorId) -> &'a str {
+        &self.layout.workload.tensors[tensor].name
+    }
+
+    /// Why an actor cannot go on when none can.
+    fn blocked(&self, index: usize) -> Fault {
+        let at = self.at(index);
+        let actor = &self.actors[index];
+        let name = |b: usize| {
+            let buffer = &self.section.buffers[b];
+            format!("{} of the {}", self.layout.slot_name(buffer, self.slot(b, at)), self.layout.buffer_name(buffer))
+        };
+        let waits = actor.inputs.iter().find(|&&b| !self.rings[b].is_filled(self.slot(b, at)));
+        let why = if let Some(&b) = waits {
+            format!("waits for {}", name(b))
+        } else {
+            let full = actor.outputs.iter().find(|&&b| !self.rings[b].has_credit(self.slot(b, at)));
+            let depth = |b: usize| self.rings[b].depth();
+            full.map_or(String::new(), |&b| {
+                format!("waits for room for {}, all {} slots of which are in use", name(b), depth(b))
+            })
+        };
+        self.fault(
+            index,
+            None,
+            format!("deadlock: firing {} of {} {why}, and nothing can go on", actor.next, actor.count),
+        )
+    }
+
+    /// Whether everything that leaves the section is off chip as it was emitted.
+    fn check_stored(&self) -> Result<(), Fault> {
+        for (stage, s) in self.section.stages.iter().enumerate() {
+            let emitted = &self.emitted[stage].values;
+            let stored =
+                self.memory[s.spec.output.index()].as_ref().filter(|_| self.layout.graph.leaves_section(s.spec.output));
+            let fault = |(row, column): (usize, usize), what: &str| Fault {
+                section: self.section.name.clone(),
+                stage: self.layout.stage_name(stage).to_owned(),
+                unit: String::new(),
+                token: Some(row as u64 / self.layout.nest.token_rows),
+                step: self.step,
+                what: format!("`{}` row {row}, column {column} {what}", self.tensor_name(s.spec.output)),
+            };
+            if let Some(at) = emitted.first_unwritten() {
+                return Err(fault(at, "was never computed"));
+            }
+            if self.layout.graph.leaves_section(s.spec.output) {
+                let Some(stored) = stored else { return Err(fault((0, 0), "was never stored off chip")) };
+                if let Some(at) = stored.first_unwritten() {
+                    return Err(fault(at, "was never stored off chip"));
+                }
+                let differs = stored.values.iter().zip(&emitted.values).position(|(a, b)| a.to_bits() != b.to_bits());
+                if let Some(at) = differs {
+                    let at = (at / stored.columns, at % stored.columns);
+                    return Err(fault(at, "lies off chip with another value than was computed"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,282 @@
+//! What the graph says, in f64 and plain loops, and how far the chip's arithmetic may be off.
+//!
+//! `docs/verify.md` derives every bound. Nothing here knows tiles, tokens or units.
+
+use crate::units::Dtype;
+use crate::workload::{OperatorKind, TensorId, Workload};
+
+use super::matrix::Matrix;
+use super::number::{exp2, requantisation_shift, round_int8, rounded_error};
+
+/// Unit roundoff of fp32, in which sums are kept and functions computed.
+const FP32: f64 = 5.960_464_477_539_063e-8;
+/// Added to the variance or mean square of a norm.
+const EPSILON: f64 = 1e-5;
+
+/// Values, and how far a chip's may be off from each.
+#[derive(Debug, Clone)]
+pub(super) struct Bounded {
+    pub(super) value: Matrix,
+    pub(super) error: Matrix,
+}
+
+impl Bounded {
+    /// Values that are exact.
+    pub(super) fn exact(value: Matrix) -> Self {
+        let error = Matrix::filled(value.rows, value.columns, 0.0);
+        Self { value, error }
+    }
+
+    /// Rounds to a tensor's data type: only integers change their value, for the reference of the others is not rounded.
+    fn rounded(mut self, dtype: Dtype) -> Self {
+        for (value, error) in self.value.values.iter_mut().zip(&mut self.error.values) {
+            *error = rounded_error(dtype, *value, *error);
+            if dtype == Dtype::Int8 {
+                *value = round_int8(*value);
+            }
+        }
+        self
+    }
+}
+
+/// Every tensor of a graph from its inputs, each result rounded to its data type.
+pub(super) fn graph(workload: &Workload, inputs: &[Option<Matrix>]) -> Vec<Option<Bounded>> {
+    let mut tensors: Vec<Option<Bounded>> = inputs.iter().map(|input| input.clone().map(Bounded::exact)).collect();
+    for operator in &workload.operators {
+        let given: Vec<&Bounded> = operator.inputs.iter().filter_map(|&t| tensors[index(t)].as_ref()).collect();
+        let result = apply(workload, operator.kind, &operator.inputs, operator.output, &given);
+        tensors[index(operator.output)] = Some(result.rounded(workload.tensors[operator.output].dtype));
+    }
+    tensors
+}
+
+fn index(tensor: TensorId) -> usize {
+    crate::index::Id::index(tensor)
+}
+
+/// A main operator and the functions behind it, rounded once, to the data type of the last result.
+pub(super) fn chain(workload: &Workload, operators: &[crate::workload::OperatorId], given: &[&Bounded]) -> Bounded {
+    let mut result: Option<Bounded> = None;
+    let mut output = None;
+    for &id in operators {
+        let operator = &workload.operators[id];
+        let next = match &result {
+            None => apply(workload, operator.kind, &operator.inputs, operator.output, given),
+            Some(before) => apply(workload, operator.kind, &operator.inputs, operator.output, &[before]),
+        };
+        (result, output) = (Some(next), Some(operator.output));
+    }
+    let dtype = output.map_or(Dtype::Fp32, |output| workload.tensors[output].dtype);
+    result.unwrap_or_else(|| Bounded::exact(Matrix::filled(0, 0, 0.0))).rounded(dtype)
+}
+
+/// One operator, its result not yet rounded.
+fn apply(
+    workload: &Workload,
+    kind: OperatorKind,
+    inputs: &[TensorId],
+    output: TensorId,
+    given: &[&Bounded],
+) -> Bounded {
+    match kind {
+        OperatorKind::Gemm => {
+            let whole = workload.tensors[inputs[0]].dtype == Dtype::Int8;
+            let mut product = gemm(given[0], given[1], whole);
+            if whole && workload.tensors[output].dtype == Dtype::Int8 {
+                let scale = exp2(-requantisation_shift(workload.tensors[inputs[0]].columns));
+                product.value.values.iter_mut().for_each(|x| *x *= scale);
+                product.error.values.iter_mut().for_each(|x| *x *= scale);
+            }
+            product
+        }
+        OperatorKind::Add | OperatorKind::Mul => binary(kind, given[0], given[given.len() - 1]),
+        OperatorKind::Softmax | OperatorKind::LayerNorm | OperatorKind::RmsNorm => {
+            let mut result = given[0].clone();
+            for row in 0..result.value.rows {
+                let (x, e) = (given[0].value.row(row), given[0].error.row(row));
+                let (y, d) = (result.value.row_mut(row), result.error.row_mut(row));
+                match kind {
+                    OperatorKind::Softmax => softmax(x, e, y, d),
+                    OperatorKind::LayerNorm => layer_norm(x, e, y, d),
+                    _ => rms_norm(x, e, y, d),
+                }
+            }
+            result
+        }
+        _ => {
+            let mut result = given[0].clone();
+            for (value, error) in result.value.values.iter_mut().zip(&mut result.error.values) {
+                (*value, *error) = unary(kind, *value, *error);
+            }
+            result
+        }
+    }
+}
+
+/// `C = A B`. A sum of `k` products in fp32, in any order and with products rounded, is off by at most
+/// `(k + 1) u / (1 - (k + 1) u)` of the sum of their magnitudes (Higham, Accuracy and Stability, 3.1); in integers by nothing.
+fn gemm(a: &Bounded, b: &Bounded, whole: bool) -> Bounded {
+    let (rows, inner, columns) = (a.value.rows, a.value.columns, b.value.columns);
+    let count = (inner + 1) as f64 * FP32;
+    let growth = if whole { 0.0 } else { count / (1.0 - count) };
+    let mut value = Matrix::filled(rows, columns, 0.0);
+    let mut error = Matrix::filled(rows, columns, 0.0);
+    let exact = a.error.values.iter().chain(&b.error.values).all(|&e| e == 0.0);
+    for row in 0..rows {
+        let (sums, errors) = (value.row_mut(row), error.row_mut(row));
+        for k in 0..inner {
+            let (x, dx) = (a.value.row(row)[k], a.error.row(row)[k]);
+            if x == 0.0 && dx == 0.0 {
+                continue;
+            }
+            let (weights, off) = (b.value.row(k), b.error.row(k));
+            if exact {
+                for ((sum, error), y) in sums.iter_mut().zip(errors.iter_mut()).zip(weights) {
+                    *sum += x * y;
+                    *error += growth * (x * y).abs();
+                }
+                continue;
+            }
+            let most = x.abs() + dx;
+            for (((sum, error), y), dy) in sums.iter_mut().zip(errors.iter_mut()).zip(weights).zip(off) {
+                *sum += x * y;
+                *error += dx * y.abs() + most * dy + growth * most * (y.abs() + dy);
+            }
+        }
+    }
+    Bounded { value, error }
+}
+
+fn binary(kind: OperatorKind, a: &Bounded, b: &Bounded) -> Bounded {
+    let mut result = a.clone();
+    let others = b.value.values.iter().zip(&b.error.values);
+    for ((value, error), (y, dy)) in result.value.values.iter_mut().zip(&mut result.error.values).zip(others) {
+        let off = match kind {
+            OperatorKind::Mul => value.abs() * dy + y.abs() * *error + *error * dy,
+            _ => *error + dy,
+        };
+        *value = if kind == OperatorKind::Mul { *value * y } else { *value + y };
+        // Sums and products of small integers are exact in fp32.
+        let whole = off == 0.0 && value.fract() == 0.0 && value.abs() < 16_777_216.0;
+        *error = if whole { 0.0 } else { off + FP32 * (value.abs() + off) };
+    }
+    result
+}
+
+/// A function of one element: the value, and its error from the argument's (by the function's steepest slope) and from
+/// fp32 with a polynomial of 1.5e-7 in the place of erf.
+fn unary(kind: OperatorKind, x: f64, e: f64) -> (f64, f64) {
+    let sigmoid = |x: f64| 1.0 / (1.0 + libm::exp(-x));
+    let (value, slope, own) = match kind {
+        OperatorKind::Gelu => {
+            (0.5 * x * (1.0 + libm::erf(x / std::f64::consts::SQRT_2)), 1.13, 16.0 * FP32 * (x.abs() + e))
+        }
+        OperatorKind::Relu => (x.max(0.0), 1.0, 0.0),
+        OperatorKind::Silu => (x * sigmoid(x), 1.1, 8.0 * FP32 * (x.abs() + e)),
+        OperatorKind::Sigmoid => (sigmoid(x), 0.25, 8.0 * FP32),
+        OperatorKind::Tanh => (libm::tanh(x), 1.0, 16.0 * FP32 * (x.abs() + e).min(1.0)),
+        _ => (x, 1.0, 0.0),
+    };
+    // The argument is an fp32 number; where it was not before, it is rounded to one.
+    let argument = if e == 0.0 { 0.0 } else { FP32 * x.abs() };
+    (value, slope * (e + argument) + own)
+}
+
+fn softmax(x: &[f64], e: &[f64], y: &mut [f64], d: &mut [f64]) {
+    let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let widest = e.iter().copied().fold(0.0, f64::max);
+    let sum: f64 = x.iter().map(|x| libm::exp(x - most)).sum();
+    for (at, x) in x.iter().enumerate() {
+        y[at] = libm::exp(x - most) / sum;
+        // Every exponent may be off by the error of two arguments and the rounding of their difference.
+        let exponent = 2.0 * widest + 2.0 * FP32 * (x - most).abs();
+        let relative = libm::expm1(exponent.min(700.0)) + (x_count(d) + 16.0) * FP32;
+        // A share is never above one, and in fp32 it is zero below the smallest number.
+        d[at] = (y[at] * relative).min(1.0) + 1e-37;
+    }
+}
+
+fn x_count(row: &[f64]) -> f64 {
+    row.len() as f64
+}
+
+fn layer_norm(x: &[f64], e: &[f64], y: &mut [f64], d: &mut [f64]) {
+    let count = x_count(x);
+    let mean = x.iter().sum::<f64>() / count;
+    let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
+    let spread = (variance + EPSILON).sqrt();
+    let mean_off = e.iter().sum::<f64>() / count + (count + 2.0) * FP32 * largest(x, e);
+    // The spread is a norm of the deviations: it moves by no more than the root mean square of what they move by.
+    let moved = (e.iter().map(|e| (e + mean_off) * (e + mean_off)).sum::<f64>() / count).sqrt();
+    let spread_off = moved + (count + 8.0) * FP32 * spread;
+    for at in 0..x.len() {
+        y[at] = (x[at] - mean) / spread;
+        d[at] = quotient_error(e[at] + mean_off + 2.0 * FP32 * (x[at] - mean).abs(), y[at], spread, spread_off, count);
+    }
+}
+
+fn rms_norm(x: &[f64], e: &[f64], y: &mut [f64], d: &mut [f64]) {
+    let count = x_count(x);
+    let spread = (x.iter().map(|x| x * x).sum::<f64>() / count + EPSILON).sqrt();
+    let moved = (e.iter().map(|e| e * e).sum::<f64>() / count).sqrt();
+    let spread_off = moved + (count + 8.0) * FP32 * spread;
+    for at in 0..x.len() {
+        y[at] = x[at] / spread;
+        d[at] = quotient_error(e[at] + FP32 * x[at].abs(), y[at], spread, spread_off, count);
+    }
+}
+
+fn largest(x: &[f64], e: &[f64]) -> f64 {
+    x.iter().zip(e).map(|(x, e)| x.abs() + e).fold(0.0, f64::max)
+}
+
+/// Error of `y = n / s` where n is off by `top` and s by `bottom`. No element of a norm is larger than the root of the
+/// row's length.
+fn quotient_error(top: f64, y: f64, spread: f64, bottom: f64, count: f64) -> f64 {
+    let least = (spread - bottom).max(EPSILON.sqrt() * 0.99);
+    let off = (top + y.abs() * bottom) / least + 4.0 * FP32 * y.abs();
+    off.min(2.0 * count.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[f64]) -> Bounded {
+        Bounded::exact(Matrix { rows: 1, columns: values.len(), values: values.to_vec() })
+    }
+
+    #[test]
+    fn known_values() {
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+        near(unary(OperatorKind::Gelu, 1.0, 0.0).0, 0.841_344_746_068_543);
+        near(unary(OperatorKind::Silu, 0.0, 0.0).0, 0.0);
+        let (mut y, mut d) = (vec![0.0; 3], vec![0.0; 3]);
+        softmax(&[0.0, 0.0, libm::log(2.0)], &[0.0; 3], &mut y, &mut d);
+        near(y[0], 0.25);
+        near(y[2], 0.5);
+        layer_norm(&[1.0, 2.0, 3.0], &[0.0; 3], &mut y, &mut d);
+        near(y[2], 1.0 / (2.0f64 / 3.0 + EPSILON).sqrt());
+        rms_norm(&[3.0, 4.0, 0.0], &[0.0; 3], &mut y, &mut d);
+        near(y[1], 4.0 / (25.0f64 / 3.0 + EPSILON).sqrt());
+        let product =
+            gemm(&row(&[1.0, 2.0]), &Bounded::exact(Matrix { rows: 2, columns: 1, values: vec![3.0, 4.0] }), false);
+        near(product.value.values[0], 11.0);
+        near(product.error.values[0], 11.0 * 3.0 * FP32 / (1.0 - 3.0 * FP32));
+    }
+
+    #[test]
+    fn a_bound_holds_what_a_changed_argument_gives() {
+        let x = [0.3, -1.2, 2.0, 0.7];
+        let e = [0.01, 0.0, 0.02, 0.005];
+        let moved: Vec<f64> = x.iter().zip(&e).map(|(x, e)| x + e).collect();
+        for function in [softmax, layer_norm, rms_norm] {
+            let (mut y, mut d, mut z, mut unused) = (vec![0.0; 4], vec![0.0; 4], vec![0.0; 4], vec![0.0; 4]);
+            function(&x, &e, &mut y, &mut d);
+            function(&moved, &[0.0; 4], &mut z, &mut unused);
+            for at in 0..4 {
+                assert!((y[at] - z[at]).abs() <= d[at] && d[at] < 0.2, "{at}: {} {}", (y[at] - z[at]).abs(), d[at]);
+            }
+        }
+    }
+}

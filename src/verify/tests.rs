@@ -1,0 +1,409 @@
+//! Faults put into configurations that are right: every one must be found.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::*;
+use crate::arch;
+use crate::compile::{
+    Amount, Buffer, BufferRole, Cadence, Configuration, Flow, FlowKind, Mapping, Resource, Stage, Step, compile,
+};
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::sparsity::BlockMask;
+use crate::workload;
+
+/// A right configuration, and what it is compared with.
+struct Case {
+    chip: Chip,
+    workload: Workload,
+    configuration: Configuration,
+}
+
+impl Case {
+    fn new(arch: &str, workload: &str, sets: &[&str], mode: Mode) -> Self {
+        let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
+        let of = |root: &str| sets.iter().filter(|s| s.raw().starts_with(root)).cloned().collect::<Vec<_>>();
+        let chip = arch::load(Path::new(&format!("arch/{arch}.toml")), &of("arch")).unwrap();
+        let path = format!("workloads/{workload}.toml");
+        let workload = workload::load(Path::new(&path), &of("workload"), 0).unwrap();
+        let configuration = compile(&chip, &workload, mode).unwrap();
+        Self { chip, workload, configuration }
+    }
+
+    fn run(&self, mapped: &Workload, tiles: impl Fn(&Chip, &Workload, &Section) -> Tiles) -> RunVerdict {
+        Check::new(&self.chip, &self.workload, 3).run(mapped, &self.configuration, tiles)
+    }
+
+    fn plain(&self) -> RunVerdict {
+        self.run(&self.workload, layout::tiles)
+    }
+
+    /// What a mutation of the first section's configuration that applies leads to, `None` if it applies to none.
+    fn with(mut self, change: impl Fn(&mut Section) -> bool) -> Option<RunVerdict> {
+        let applied = self.configuration.sections.iter_mut().any(change);
+        applied.then(|| self.plain())
+    }
+}
+
+/// A dense block with a cut K, on a chip whose PMUs hold little.
+fn dense(mode: Mode) -> Case {
+    let sets = [
+        "workload.dims.tokens=100",
+        "workload.dims.d_model=130",
+        "workload.dims.d_ff=400",
+        "arch.pmu.capacity_bytes=16384",
+    ];
+    Case::new("plasticine", "tiny-mlp", &sets, mode)
+}
+
+/// A dense block whose weights do not fit: chunk after chunk of them meets every token.
+fn streamed() -> Case {
+    let sets = [
+        "workload.dims.tokens=120",
+        "workload.dims.d_model=64",
+        "workload.dims.d_ff=2000",
+        "arch.pmu.capacity_bytes=8192",
+    ];
+    Case::new("plasticine", "tiny-mlp", &sets, Mode::Fused)
+}
+
+/// A sparse block.
+fn sparse(mode: Mode) -> Case {
+    let sets = ["workload.dims.tokens=100", "workload.dims.d_model=208", "workload.dims.d_ff=416"];
+    Case::new("sn10", "gpt13b-mlp-sparse", &sets, mode)
+}
+
+/// A wide GELU by itself.
+fn simd() -> Case {
+    let sets = ["workload.dims.tokens=100", "workload.dims.d_model=60", "workload.dims.d_ff=500"];
+    Case::new("plasticine", "tiny-mlp", &sets, Mode::Kbk)
+}
+
+fn all() -> Vec<Case> {
+    vec![dense(Mode::Kbk), dense(Mode::Fused), streamed(), sparse(Mode::Kbk), sparse(Mode::Fused), simd()]
+}
+
+#[track_caller]
+fn caught(verdict: &RunVerdict) -> String {
+    assert!(!verdict.passed, "not caught: {:?} {:?}", verdict.by_stage, verdict.end_to_end);
+    match &verdict.fault {
+        Some(fault) => fault.to_string(),
+        None => format!("number: {:?} {:?}", verdict.by_stage, verdict.end_to_end),
+    }
+}
+
+#[test]
+fn without_a_fault_every_case_passes() {
+    for case in all() {
+        let verdict = case.plain();
+        assert!(verdict.passed, "{:?} {:?} {:?}", verdict.fault, verdict.by_stage, verdict.end_to_end);
+        assert!(verdict.compared > 0 && verdict.firings > 0);
+    }
+    // The cases have what the faults below need.
+    let sections: Vec<Section> = all().into_iter().flat_map(|case| case.configuration.sections).collect();
+    assert!(sections.iter().any(|s| s.stages.iter().any(|s| s.k_cut)), "no cut K");
+    assert!(sections.iter().any(|s| s.nest.rows % s.nest.token_rows != 0), "no short token");
+    let shares = |s: &Stage| matches!(s.mapping, Mapping::Gemm(m) if m.share > 1);
+    assert!(sections.iter().any(|s| s.stages.iter().any(shares)), "no multicast");
+}
+
+fn sinks(flow: &Flow) -> usize {
+    flow.route.len() - 1 - flow.links as usize
+}
+
+/// What a flow is, without its ends.
+fn kind(flow: &Flow) -> (u8, Amount) {
+    let kind = match flow.kind {
+        FlowKind::Fill { .. } => 0,
+        FlowKind::Copy { .. } => 1,
+        FlowKind::Feed { .. } => 2,
+        FlowKind::Emit { .. } => 3,
+        FlowKind::PartialRead { .. } => 4,
+        FlowKind::PartialWrite { .. } => 5,
+        FlowKind::Drain { .. } => 6,
+    };
+    (kind, flow.amount)
+}
+
+#[test]
+fn swapped_routes_are_caught() {
+    let mut swapped = Vec::new();
+    for make in [|| dense(Mode::Kbk), || dense(Mode::Fused), || sparse(Mode::Fused), simd] {
+        let flows: Vec<Flow> = make().configuration.sections[0].flows.clone();
+        let mut kinds: Vec<(u8, Amount)> = flows.iter().map(kind).collect();
+        kinds.dedup();
+        kinds.sort_by_key(|k| k.0);
+        kinds.dedup();
+        for wanted in kinds {
+            // Two flows of one kind, from other units to other units.
+            let of_kind: Vec<usize> = (0..flows.len()).filter(|&f| kind(&flows[f]) == wanted).collect();
+            let other = |a: usize, b: usize| {
+                let ports = |f: usize| flows[f].route[..=sinks(&flows[f])].to_vec();
+                ports(a).iter().all(|port| !ports(b).contains(port))
+            };
+            let pair = of_kind.iter().flat_map(|&a| of_kind.iter().map(move |&b| (a, b))).find(|&(a, b)| other(a, b));
+            let Some((a, b)) = pair else { continue };
+            let whole = make().with(|section| {
+                let (route, links) = (section.flows[a].route.clone(), section.flows[a].links);
+                section.flows[a].route = std::mem::replace(&mut section.flows[b].route, route);
+                section.flows[a].links = std::mem::replace(&mut section.flows[b].links, links);
+                true
+            });
+            caught(&whole.unwrap());
+            // The links and sinks alone: the data starts where it should and ends where it should not.
+            let ends = make().with(|section| {
+                let (source_a, source_b) = (section.flows[a].route[0], section.flows[b].route[0]);
+                let (route, links) = (section.flows[a].route.clone(), section.flows[a].links);
+                section.flows[a].route = std::mem::replace(&mut section.flows[b].route, route);
+                section.flows[a].links = std::mem::replace(&mut section.flows[b].links, links);
+                (section.flows[a].route[0], section.flows[b].route[0]) = (source_a, source_b);
+                true
+            });
+            caught(&ends.unwrap());
+            swapped.push(wanted.0);
+        }
+    }
+    swapped.sort_unstable();
+    swapped.dedup();
+    assert!(swapped.len() >= 6, "only flows of kinds {swapped:?} were swapped");
+}
+
+#[test]
+fn data_at_the_wrong_pcu_gives_a_wrong_number() {
+    // The sinks of two row slices change places: every PCU gets a whole tile, but of other rows.
+    let mut found = false;
+    for case in all() {
+        let verdict = case.with(|section| {
+            let full = |f: &Flow| matches!(f.kind, FlowKind::Feed { .. }) && f.amount == Amount::Activations;
+            let list: Vec<usize> = (0..section.flows.len())
+                .filter(|&f| full(&section.flows[f]) && section.flows[f].reads.is_some_and(|end| end.part == 0))
+                .collect();
+            let is_other = |a: usize, b: usize| {
+                let (x, y) = (&section.flows[a], &section.flows[b]);
+                let (p, q) = (x.reads.unwrap(), y.reads.unwrap());
+                x.kind == y.kind
+                    && p.buffer == q.buffer
+                    && p.slice != q.slice
+                    && sinks(x) == sinks(y)
+                    && x.share == y.share
+                    && x.share.0 == x.share.1
+            };
+            let pair = list.iter().flat_map(|&a| list.iter().map(move |&b| (a, b))).find(|&(a, b)| is_other(a, b));
+            let Some((a, b)) = pair else { return false };
+            // Each of the two trees serves both sites, so that only the ports decide.
+            let links = |f: usize| section.flows[f].route[1 + sinks(&section.flows[f])..].to_vec();
+            let mut joined: Vec<Resource> = links(a);
+            joined.extend(links(b));
+            let ports = |f: usize| section.flows[f].route[1..=sinks(&section.flows[f])].to_vec();
+            let (ports_a, ports_b) = (ports(a), ports(b));
+            for (f, ports) in [(a, ports_b), (b, ports_a)] {
+                let flow = &mut section.flows[f];
+                flow.route = [vec![flow.route[0]], ports, joined.clone()].concat();
+                flow.links = joined.len() as u64;
+            }
+            true
+        });
+        if let Some(verdict) = verdict {
+            caught(&verdict);
+            found = true;
+        }
+    }
+    assert!(found, "no case has two row slices");
+}
+
+/// A change of a tile.
+type Edit = fn(&mut crate::compile::Tile);
+
+#[test]
+fn a_tile_off_by_one_is_caught() {
+    for make in [|| dense(Mode::Kbk), || dense(Mode::Fused), || sparse(Mode::Kbk), || sparse(Mode::Fused)] {
+        let edits: [(&str, Edit); 4] = [
+            ("a column to the right", |t| t.start += 1),
+            ("a column to the left", |t| t.start = t.start.saturating_sub(1)),
+            ("a column less", |t| t.columns -= 1),
+            ("a column more", |t| t.columns += 1),
+        ];
+        for (what, edit) in edits {
+            let case = make();
+            let verdict = case.run(&case.workload, |chip, workload, section| {
+                let mut tiles = layout::tiles(chip, workload, section);
+                // The last tile of the last GEMM: its left neighbour or the edge is next to it.
+                if let Some(tile) = tiles.iter_mut().rev().flatten().flatten().flatten().next() {
+                    let first = tile.start;
+                    edit(tile);
+                    if what == "a column to the left" && first == 0 {
+                        tile.columns -= 1;
+                    }
+                }
+                tiles
+            });
+            assert!(!verdict.passed, "{what} is not caught");
+        }
+    }
+}
+
+#[test]
+fn a_dropped_last_k_tile_is_caught() {
+    // The mapping leaves out the last row of blocks; all it does is consistent with that.
+    for mode in [Mode::Kbk, Mode::Fused] {
+        let case = sparse(mode);
+        let dropped = with_masks(&case.workload, |mask, k, n| mask.is_kept(k, n) && k + 1 < mask.k_blocks());
+        let configuration = compile(&case.chip, &dropped, mode).unwrap();
+        let verdict = Check::new(&case.chip, &case.workload, 3).run(&dropped, &configuration, layout::tiles);
+        assert!(caught(&verdict).starts_with("number"), "{:?}", verdict.fault);
+    }
+    // The last chunk of a cut K never comes.
+    let verdict = dense(Mode::Fused).with(|section| {
+        let Some(cut) = section.nest.chunking.as_mut().filter(|cut| cut.extent > cut.width) else { return false };
+        cut.extent = (cut.extent.div_ceil(cut.width) - 1) * cut.width;
+        true
+    });
+    caught(&verdict.expect("the dense case is cut"));
+    // The sums of the chunks before are not read back.
+    let verdict = dense(Mode::Fused).with(|section| {
+        let before = section.flows.len();
+        section.flows.retain(|flow| !matches!(flow.kind, FlowKind::PartialRead { .. }));
+        section.flows.len() < before
+    });
+    assert!(caught(&verdict.expect("the dense case has partial sums")).contains("never arrived"));
+}
+
+/// A workload whose masks keep block (k, n) where `keeps` says so.
+fn with_masks(workload: &Workload, keeps: impl Fn(&BlockMask, u64, u64) -> bool) -> Workload {
+    let mut changed = workload.clone();
+    for id in workload.tensors.ids() {
+        let Some(mask) = &workload.tensors[id].mask else { continue };
+        let mut other = BlockMask::empty(mask.rows(), mask.columns(), (mask.block_rows(), mask.block_columns()));
+        for (k, n) in (0..mask.k_blocks()).flat_map(|k| (0..mask.n_blocks()).map(move |n| (k, n))) {
+            if keeps(mask, k, n) {
+                other.keep(k, n);
+            }
+        }
+        changed.tensors[id].mask = Some(Arc::new(other));
+    }
+    changed
+}
+
+#[test]
+fn a_shifted_mask_is_caught() {
+    for mode in [Mode::Kbk, Mode::Fused] {
+        let case = sparse(mode);
+        let down = with_masks(&case.workload, |m, k, n| m.is_kept((k + 1) % m.k_blocks(), n));
+        let right = with_masks(&case.workload, |m, k, n| m.is_kept(k, (n + 1) % m.n_blocks()));
+        for shifted in [down, right] {
+            // A mapping of the shifted mask, consistent in itself, gives wrong numbers ...
+            let configuration = compile(&case.chip, &shifted, mode).unwrap();
+            let verdict = Check::new(&case.chip, &case.workload, 3).run(&shifted, &configuration, layout::tiles);
+            assert!(caught(&verdict).starts_with("number"), "{:?}", verdict.fault);
+            // ... and so does the index of another mask under the right mapping, or it is not what was timed.
+            caught(&case.run(&shifted, layout::tiles));
+        }
+    }
+}
+
+#[test]
+fn a_buffer_one_token_too_shallow_is_caught() {
+    // Partial sums of a row block live side by side.
+    let verdict = streamed().with(|section| {
+        let partial = |b: &&mut Buffer| matches!(b.spec.role, BufferRole::Partial { .. }) && b.spec.depth >= 2;
+        let buffer = section.buffers.iter_mut().find(partial);
+        buffer.is_some_and(|buffer| {
+            buffer.spec.depth = section.nest.block_tokens.min(buffer.spec.depth) - 1;
+            true
+        })
+    });
+    let fault = caught(&verdict.expect("the streamed case has partial sums"));
+    assert!(fault.contains("before their last read") && fault.contains("token") && fault.contains("step"), "{fault}");
+    // Activations of a row block that every chunk reads again.
+    let verdict = streamed().with(|section| {
+        let nest = section.nest;
+        let held = |b: &&mut Buffer| {
+            let activations = matches!(b.spec.role, BufferRole::Operand { .. } | BufferRole::Home { .. });
+            activations && b.spec.cadence == Cadence::Token && b.spec.depth >= nest.block_tokens
+        };
+        let again = nest.chunks() > 1 && nest.block_tokens > 1;
+        section.buffers.iter_mut().find(held).filter(|_| again).is_some_and(|buffer| {
+            buffer.spec.depth = nest.block_tokens - 1;
+            true
+        })
+    });
+    let fault = caught(&verdict.expect("the streamed case keeps a row block"));
+    assert!(fault.contains("deadlock") && fault.contains("slots of which are in use"), "{fault}");
+    // Credits for one slot more than the banks hold.
+    let mut found = 0;
+    for case in all() {
+        let bank_bytes = case.chip.pmu.bank_bytes();
+        let verdict = case.with(|section| {
+            let nest = section.nest;
+            section.buffers.iter_mut().any(|buffer| {
+                let holds = buffer.pieces.iter().map(|piece| {
+                    piece.parts.iter().map(|part| part.banks).sum::<u64>() * bank_bytes / buffer.spec.slot_bytes.max(1)
+                });
+                let holds = holds.min().unwrap_or(0);
+                let is_ring = !matches!(buffer.spec.role, BufferRole::Partial { .. });
+                if holds == 0 || !is_ring || nest.count(buffer.spec.cadence) <= holds {
+                    return false;
+                }
+                buffer.spec.depth = holds + 1;
+                true
+            })
+        });
+        if let Some(verdict) = verdict {
+            let fault = caught(&verdict);
+            assert!(fault.contains("overwrites") && fault.contains("before its last read"), "{fault}");
+            found += 1;
+        }
+    }
+    assert!(found > 0, "no case has a ring that is used again");
+}
+
+#[test]
+fn a_multicast_that_misses_one_pcu_is_caught() {
+    let mut missed = 0;
+    for case in all() {
+        let wires_chip = case.chip.clone();
+        let verdict = case.with(|section| {
+            let wires = Wires::new(&wires_chip);
+            let reached = |flow: &Flow| wires.trace(flow).sinks.iter().flatten().count();
+            let wide = |f: &&mut Flow| matches!(f.kind, FlowKind::Feed { .. }) && sinks(f) > 1;
+            for flow in section.flows.iter_mut().filter(|f| wide(f)) {
+                for link in 1 + sinks(flow)..flow.route.len() {
+                    let mut cut = flow.clone();
+                    cut.route.remove(link);
+                    cut.links -= 1;
+                    if reached(&cut) + 1 == sinks(flow) {
+                        *flow = cut;
+                        return true;
+                    }
+                }
+            }
+            false
+        });
+        if let Some(verdict) = verdict {
+            let fault = caught(&verdict);
+            assert!(fault.contains("never arrived") && fault.contains("PCU ("), "{fault}");
+            missed += 1;
+        }
+    }
+    assert!(missed > 1, "only {missed} cases have a multicast");
+}
+
+#[test]
+fn a_slot_is_not_given_away_before_its_last_read() {
+    let case = dense(Mode::Fused);
+    let section = &case.configuration.sections[0];
+    let buffer = &section.buffers[0];
+    let mut ring = ring::Ring::new(&case.chip, buffer, 10);
+    (ring.writers, ring.readers) = (1, 1);
+    let depth = ring.depth();
+    for slot in 0..depth {
+        assert_eq!(ring.claim(slot, Vec::new), Ok(()));
+        ring.fill(slot);
+    }
+    assert!(!ring.has_credit(depth) && ring.claim(depth, Vec::new) == Err(0));
+    ring.release(0);
+    assert!(ring.has_credit(depth) && ring.claim(depth, Vec::new) == Ok(()));
+    let at = Step { block: 0, chunk: 0, token: 0 };
+    assert_eq!(section.nest.ordinal(Cadence::Token, at), 0);
+}

@@ -1,0 +1,328 @@
+//! Moving blocks of numbers over flows: out of a source, along its links, into whatever stands at the ports they reach.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::compile::{Amount, Buffer, BufferRole, FlowEnd, FlowKind, Section, Step};
+use crate::index::Id;
+
+use super::fault::Fault;
+use super::machine::Machine;
+use super::matrix::{Matrix, is_unwritten};
+use super::wires::Unit;
+
+/// A block of numbers at a place of an operand or slot.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) row: usize,
+    pub(super) column: usize,
+    pub(super) values: Matrix,
+}
+
+/// What a PCU's input is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operand {
+    /// Position in the stage's activations.
+    Activation(usize),
+    Weights,
+    Partials,
+}
+
+/// A block that has arrived at a PCU.
+#[derive(Debug, Clone)]
+pub(super) struct Incoming {
+    pub(super) operand: Operand,
+    pub(super) block: Rc<Block>,
+}
+
+/// Which of how many equal runs of its data an off-chip flow carries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stripe {
+    at: u64,
+    of: u64,
+}
+
+impl Stripe {
+    /// Its run of `count` elements.
+    fn range(self, count: u64) -> Range<u64> {
+        let of = self.of.max(1);
+        count * self.at / of..count * (self.at + 1) / of
+    }
+}
+
+/// Stripes of every flow: flows of one stream and one part share its elements in the order of the list.
+pub(super) fn stripes(section: &Section) -> Vec<Stripe> {
+    let mut stripes = vec![Stripe { at: 0, of: 1 }; section.flows.len()];
+    let mut seen: Vec<(FlowKind, FlowEnd, Vec<usize>)> = Vec::new();
+    for (f, flow) in section.flows.iter().enumerate() {
+        let (FlowKind::Fill { .. } | FlowKind::Drain { .. }, Some(end)) = (flow.kind, flow.reads.or(flow.writes))
+        else {
+            continue;
+        };
+        match seen.iter_mut().find(|(kind, place, _)| (*kind, *place) == (flow.kind, end)) {
+            Some((.., list)) => list.push(f),
+            None => seen.push((flow.kind, end, vec![f])),
+        }
+    }
+    for (.., list) in seen {
+        for (at, &f) in list.iter().enumerate() {
+            stripes[f] = Stripe { at: at as u64, of: list.len() as u64 };
+        }
+    }
+    stripes
+}
+
+impl Machine<'_> {
+    /// The runs of columns in each row that an off-chip flow carries of a slice's part: (row, columns).
+    fn runs(&self, flow: usize, columns: &Range<u64>, rows: u64) -> Vec<(u64, Range<u64>)> {
+        let width = columns.end - columns.start;
+        let range = self.stripes[flow].range(rows * width);
+        let mut runs = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let (row, first) = (at / width, at % width);
+            let end = width.min(first + range.end - at);
+            runs.push((row, columns.start + first..columns.start + end));
+            at += end - first;
+        }
+        runs
+    }
+
+    /// Writes a block that a flow carries into the copies of the part at its end, where its links lead.
+    pub(super) fn deliver(
+        &mut self,
+        actor: usize,
+        flow: usize,
+        end: FlowEnd,
+        at: Step,
+        block: &Block,
+    ) -> Result<(), Fault> {
+        let buffer = &self.section.buffers[end.buffer];
+        let slot = self.slot(end.buffer, at);
+        let mut sinks = self.traces[flow].sinks.iter();
+        for copy in 0..buffer.spec.copies {
+            let piece = buffer.piece(copy, end.slice);
+            let Some(part) = piece.parts.get(end.part) else { continue };
+            // What arrives at another unit is lost.
+            if sinks.next() != Some(&Some(Unit::Pmu(part.pmu))) {
+                continue;
+            }
+            let number = (copy * buffer.spec.slices + end.slice) as usize;
+            let Some(target) = self.rings[end.buffer].piece_mut(slot, number) else { continue };
+            let span = piece.span(end.part, target.columns as u64);
+            let written = write(target, block, &span);
+            if let Err((row, column)) = written {
+                let what = format!(
+                    "row {row}, column {column} of {} of the {} is written twice, or has no place in it",
+                    self.layout.slot_name(buffer, slot),
+                    self.layout.buffer_name(buffer)
+                );
+                return Err(self.fault(actor, Some(Unit::Pmu(part.pmu)), what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the block that a flow takes from the part at its beginning; `None` if the flow does not begin there.
+    pub(super) fn take(
+        &self,
+        flow: usize,
+        copy: u64,
+        end: FlowEnd,
+        at: Step,
+        columns: Option<&Range<u64>>,
+    ) -> Option<Block> {
+        let buffer = &self.section.buffers[end.buffer];
+        let copy = if buffer.spec.copies > 1 { copy } else { 0 };
+        let part = buffer.piece(copy, end.slice).parts.get(end.part)?;
+        if self.traces[flow].source != Some(Unit::Pmu(part.pmu)) {
+            return None;
+        }
+        let number = (copy * buffer.spec.slices + end.slice) as usize;
+        let slot = self.rings[end.buffer].piece(self.slot(end.buffer, at), number)?;
+        let span = buffer.piece(copy, end.slice).span(end.part, slot.columns as u64);
+        let wanted = columns.map_or(span.clone(), |c| c.start.max(span.start)..c.end.min(span.end));
+        Some(cut(slot, 0..slot.rows, &wanted))
+    }
+
+    /// One slot of an off-chip stream into every buffer it fills.
+    pub(super) fn load(&mut self, actor: usize, stream: usize, at: Step) -> Result<(), Fault> {
+        let off_chip = &self.section.streams[stream];
+        let tensor = off_chip.stream.tensor;
+        let mut packed: Option<(usize, u64, Vec<f64>)> = None;
+        for n in 0..self.actors[actor].feeds.len() {
+            let f = self.actors[actor].feeds[n];
+            let flow = &self.section.flows[f];
+            let (Some(end), Some(Unit::Ag(agcu, ag))) = (flow.writes, self.traces[f].source) else { continue };
+            if !off_chip.ags.contains(&(agcu, ag)) {
+                continue;
+            }
+            let buffer = &self.section.buffers[end.buffer];
+            let (rows, width) = self.layout.extent(buffer, at, end.slice);
+            let columns = part_columns(buffer, end, width);
+            if let BufferRole::Weight { stage, .. } = buffer.spec.role {
+                let known = packed.as_ref().is_some_and(|(b, slice, _)| (*b, *slice) == (end.buffer, end.slice));
+                if !known {
+                    packed = Some((end.buffer, end.slice, self.packed(actor, stage, at.chunk, end.slice)?));
+                }
+            }
+            for (row, run) in self.runs(f, &columns, rows.end - rows.start) {
+                let values: Vec<f64> =
+                    if let (BufferRole::Weight { .. }, Some((_, _, packed))) = (buffer.spec.role, &packed) {
+                        packed[run.start as usize..run.end as usize].to_vec()
+                    } else {
+                        let Some(memory) = &self.memory[tensor.index()] else { continue };
+                        let first = self.layout.columns(tensor, at.chunk).start;
+                        let line = memory.row((self.layout.first_row(at.token) + rows.start + row) as usize);
+                        line[(first + run.start) as usize..(first + run.end) as usize].to_vec()
+                    };
+                let values = Matrix { rows: 1, columns: values.len(), values };
+                self.deliver(actor, f, end, at, &Block { row: row as usize, column: run.start as usize, values })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The stored weights of a slot of one column of PCUs, from off chip.
+    fn packed(&self, actor: usize, stage: usize, chunk: u64, slice: u64) -> Result<Vec<f64>, Fault> {
+        let weight = self.section.stages[stage].spec.weight;
+        let index = self.layout.weight_index(stage, chunk, slice);
+        match (weight, index) {
+            (Some(weight), Some(index)) => {
+                let Some(memory) = &self.memory[weight.index()] else {
+                    let what = format!("`{}` is read before it is off chip", self.tensor_name(weight));
+                    return Err(self.fault(actor, None, what));
+                };
+                Ok(super::weights::pack(memory, index, self.layout.k_rows(weight, chunk).start))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// One slot of a store buffer to where its generators write.
+    pub(super) fn store(&mut self, actor: usize, stream: usize, at: Step) -> Result<(), Fault> {
+        let off_chip = &self.section.streams[stream];
+        let id = off_chip.stream.tensor;
+        let tensor = &self.layout.workload.tensors[id];
+        for n in 0..self.actors[actor].feeds.len() {
+            let f = self.actors[actor].feeds[n];
+            let Some(end) = self.section.flows[f].reads else { continue };
+            let Some(&Some(Unit::Ag(agcu, ag))) = self.traces[f].sinks.first() else { continue };
+            let Some(block) = self.take(f, 0, end, at, None) else { continue };
+            if !off_chip.ags.contains(&(agcu, ag)) {
+                continue;
+            }
+            let (rows, _) = self.layout.extent(&self.section.buffers[end.buffer], at, end.slice);
+            let (first_row, first) =
+                (self.layout.first_row(at.token) + rows.start, self.layout.columns(id, at.chunk).start);
+            let width = block.column as u64..(block.column + block.values.columns) as u64;
+            let runs = self.runs(f, &width, block.values.rows as u64);
+            let memory = self.memory[id.index()]
+                .get_or_insert_with(|| Matrix::unwritten(tensor.rows as usize, tensor.columns as usize));
+            let mut twice = None;
+            for (row, run) in runs {
+                let line = memory.row_mut((first_row + row) as usize);
+                for column in run {
+                    let target = &mut line[(first + column) as usize];
+                    if !is_unwritten(*target) {
+                        twice = Some((first_row + row, first + column));
+                    }
+                    *target = block.values.row(row as usize)[column as usize - block.column];
+                }
+            }
+            if let Some((row, column)) = twice {
+                let what = format!("row {row}, column {column} of `{}` is stored twice", tensor.name);
+                return Err(self.fault(actor, Some(Unit::Ag(agcu, ag)), what));
+            }
+        }
+        Ok(())
+    }
+
+    /// One slot of a home buffer to the copies beside the PCUs.
+    pub(super) fn copy(&mut self, actor: usize, at: Step) -> Result<(), Fault> {
+        for n in 0..self.actors[actor].feeds.len() {
+            let f = self.actors[actor].feeds[n];
+            let flow = &self.section.flows[f];
+            let (Some(from), Some(to)) = (flow.reads, flow.writes) else { continue };
+            let buffer = &self.section.buffers[to.buffer];
+            let (_, width) = self.layout.extent(buffer, at, to.slice);
+            let columns = part_columns(buffer, to, width);
+            if let Some(block) = self.take(f, 0, from, at, Some(&columns)) {
+                self.deliver(actor, f, to, at, &block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a flow from a PMU is for at a PCU.
+    pub(super) fn operand_of(&self, flow: usize) -> Operand {
+        let flow = &self.section.flows[flow];
+        match (flow.amount, flow.reads) {
+            (Amount::Weights, _) => Operand::Weights,
+            (Amount::Partials, _) => Operand::Partials,
+            (_, Some(end)) => match self.section.buffers[end.buffer].spec.role {
+                BufferRole::Operand { stage, tensor } => {
+                    let activations = &self.section.stages[stage].spec.activations;
+                    Operand::Activation(activations.iter().position(|&t| t == tensor).unwrap_or(0))
+                }
+                _ => Operand::Activation(0),
+            },
+            (_, None) => Operand::Activation(0),
+        }
+    }
+
+    /// Hands a block to every PCU that a flow's links reach.
+    pub(super) fn hand_over(&mut self, flow: usize, operand: Operand, block: Block) {
+        let block = Rc::new(block);
+        for sink in &self.traces[flow].sinks {
+            if let Some(Unit::Pcu(pcu)) = sink {
+                self.inbox[pcu.index()].push(Incoming { operand, block: Rc::clone(&block) });
+            }
+        }
+    }
+}
+
+/// Columns of a slice that its part holds in any of the copies: what a flow into them carries.
+pub(super) fn part_columns(buffer: &Buffer, end: FlowEnd, width: u64) -> Range<u64> {
+    let copies = (0..buffer.spec.copies).map(|copy| buffer.piece(copy, end.slice));
+    let spans = copies.filter(|piece| end.part < piece.parts.len()).map(|piece| piece.span(end.part, width));
+    spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+}
+
+/// Rows and columns of a matrix as a block.
+pub(super) fn cut(matrix: &Matrix, rows: Range<usize>, columns: &Range<u64>) -> Block {
+    let (first, last) = (columns.start as usize, columns.end.max(columns.start) as usize);
+    let mut values = Vec::with_capacity(rows.len() * (last - first));
+    for row in rows.clone() {
+        values.extend_from_slice(&matrix.row(row)[first..last]);
+    }
+    Block { row: rows.start, column: first, values: Matrix { rows: rows.len(), columns: last - first, values } }
+}
+
+/// Writes the part of a block that lies in columns `span`.
+///
+/// # Errors
+/// The first element that was written before, or that the target has no place for.
+pub(super) fn write(target: &mut Matrix, block: &Block, span: &Range<u64>) -> Result<(), (usize, usize)> {
+    let first = (span.start as usize).max(block.column);
+    let last = (span.end as usize).min(block.column + block.values.columns);
+    if first >= last {
+        return Ok(());
+    }
+    for row in 0..block.values.rows {
+        if block.row + row >= target.rows || last > target.columns {
+            return Err((block.row + row, last - 1));
+        }
+        let source = &block.values.row(row)[first - block.column..last - block.column];
+        let line = &mut target.row_mut(block.row + row)[first..last];
+        for (column, (to, from)) in line.iter_mut().zip(source).enumerate() {
+            if !is_unwritten(*to) && !is_unwritten(*from) {
+                return Err((block.row + row, first + column));
+            }
+            if !is_unwritten(*from) {
+                *to = *from;
+            }
+        }
+    }
+    Ok(())
+}

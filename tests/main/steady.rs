@@ -1,0 +1,55 @@
+//! Skipping what repeats changes nothing but the time it takes.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use rdusim::arch::Chip;
+use rdusim::compile::{Section, compile};
+use rdusim::mode::Mode;
+use rdusim::sim::{SectionRun, run_section};
+use rdusim::workload::Workload;
+
+use crate::laws::for_all;
+
+/// Nests made from one that was compiled: tokens cut by the first, row blocks of the second, rows times the third.
+const NESTS: [(u64, u64, u64); 6] = [(1, 64, 1), (2, 64, 3), (3, 2, 9), (1, 1, 7), (5, 7, 40), (4, 3, 101)];
+
+/// Most rows of a case, for the sake of the run without skipping.
+const MOST_ROWS: u64 = 20_000;
+
+/// Both ways of running a section, without the count of events; and the events.
+fn runs(chip: &Chip, workload: &Workload, section: &Section) -> [(SectionRun, u64); 2] {
+    [true, false].map(|skip| {
+        let mut run = run_section(chip, workload, section, skip).expect("a section of the workload");
+        let events = std::mem::take(&mut run.events);
+        (run, events)
+    })
+}
+
+#[test]
+fn skipped_periods_leave_every_count_as_it_was() {
+    let (ran, skipped, saved, all) = (Cell::new(0u64), Cell::new(0u64), Cell::new(0u64), Cell::new(0u64));
+    for_all(24, |chip, graph| {
+        let (chip, workload) = (chip.chip(), graph.workload());
+        for mode in [Mode::Kbk, Mode::Fused] {
+            let Ok(configuration) = compile(&chip, &workload, mode) else { continue };
+            for (section, (cut, block, rows)) in configuration.sections.iter().flat_map(|s| NESTS.map(|n| (s, n))) {
+                let mut section = section.clone();
+                let nest = &mut section.nest;
+                nest.token_rows = (nest.token_rows / cut).max(1);
+                nest.rows = (nest.rows * rows).min(MOST_ROWS).min(nest.token_rows * 1_000);
+                nest.block_tokens = block.min(nest.block_tokens);
+                let [(fast, few), (slow, many)] = runs(&chip, &workload, &section);
+                prop_assert_eq!(&fast, &slow, "{} {:?}", &section.name, &section.nest);
+                prop_assert!(few <= many);
+                ran.set(ran.get() + 1);
+                skipped.set(skipped.get() + u64::from(few < many));
+                saved.set(saved.get() + (many - few));
+                all.set(all.get() + many);
+            }
+        }
+        Ok(())
+    });
+    println!("{} runs, {} with periods skipped, {} of {} events", ran.get(), skipped.get(), saved.get(), all.get());
+    assert!(3 * skipped.get() > ran.get(), "hardly anything was skipped");
+}
