@@ -82,7 +82,8 @@ pub fn validate(set: &PublishedSet, chips: &[Chip]) -> Result<SetReport, Diagnos
     let simulated = simulate_set(set, &chip.under(Quality::Vendor)?)?;
     let ideal = simulate_set(set, &chip.under(Quality::Ideal)?)?;
     let published: Vec<f64> = set.points.iter().map(|&(_, value)| value).collect();
-    let out = outliers(&published, &simulated);
+    let at: Vec<f64> = set.points.iter().map(|&(at, _)| at).collect();
+    let out = outliers(&at, &published, &simulated);
     let rows = set.points.iter().enumerate().map(|(i, &(at, published))| SetRow {
         label: format!("{at}"),
         at,

@@ -56,22 +56,24 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(rank).collect()
 }
 
-/// Beyond this modified z-score a residual is an outlier (Iglewicz and Hoaglin, 1993).
-const MOST_Z: f64 = 3.5;
-/// The median absolute deviation of a normal distribution, in standard deviations.
-const MAD_OF_NORMAL: f64 = 0.6745;
-/// Residuals nearer to the median than this are no outliers, however near the others are.
-const LEAST_RESIDUAL: f64 = 0.10;
+/// A point is erratic when both the simulation and its neighbours miss it by more than this, the same way.
+const ERRATIC: f64 = 0.15;
 
-/// Which points are outliers: the logarithm of simulated over published lies more than 3.5 modified z-scores, and more
-/// than 10 %, from the median of the set. Sets of fewer than five points have none.
-pub fn outliers(published: &[f64], simulated: &[f64]) -> Vec<bool> {
-    let residuals: Vec<f64> = published.iter().zip(simulated).map(|(p, s)| (s / p).ln()).collect();
-    let center = median(&residuals);
-    let apart: Vec<f64> = residuals.iter().map(|r| (r - center).abs()).collect();
-    let mad = median(&apart);
-    let is_outlier = |&r: &f64| r > LEAST_RESIDUAL && MAD_OF_NORMAL * r > MOST_Z * mad;
-    apart.iter().map(|r| residuals.len() >= 5 && is_outlier(r)).collect()
+/// Which points of a series, in order of `at`, are outliers: the published figure lies more than 15 % to one side of the
+/// line between its two neighbours (both axes logarithmic), and more than 15 % to the same side of the simulated one.
+/// The first and the last point have one neighbour and are never outliers.
+pub fn outliers(at: &[f64], published: &[f64], simulated: &[f64]) -> Vec<bool> {
+    let is_outlier = |i: usize| {
+        if i == 0 || i + 1 >= published.len() {
+            return false;
+        }
+        let part = (at[i] / at[i - 1]).ln() / (at[i + 1] / at[i - 1]).ln();
+        let between = published[i - 1].ln() * (1.0 - part) + published[i + 1].ln() * part;
+        let off_line = relative_error(published[i], between.exp());
+        let off_simulated = relative_error(published[i], simulated[i]);
+        off_line.abs() > ERRATIC && off_simulated.abs() > ERRATIC && off_line.signum() == off_simulated.signum()
+    };
+    (0..published.len()).map(is_outlier).collect()
 }
 
 #[cfg(test)]
@@ -102,16 +104,17 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_is_far_from_the_others_and_far_in_itself() {
-        let published = [1.0; 6];
-        assert_eq!(
-            outliers(&published, &[1.0, 1.01, 0.99, 1.02, 0.98, 1.5]),
-            [false, false, false, false, false, true]
-        );
-        // The others agree to 0.1 %: 5 % is still no outlier.
-        assert_eq!(outliers(&published, &[1.0, 1.001, 1.0, 0.999, 1.0, 1.05]), [false; 6]);
-        // A common offset is a bad calibration, not six outliers.
-        assert_eq!(outliers(&published, &[2.0, 2.01, 1.99, 2.02, 1.98, 2.0]), [false; 6]);
-        assert_eq!(outliers(&[1.0, 1.0], &[1.0, 9.0]), [false; 2]);
+    fn an_outlier_contradicts_its_neighbours_and_the_simulation() {
+        let at = [1.0, 2.0, 4.0, 8.0];
+        // The second point lies at 3 where its neighbours and the simulation say 2.
+        let found = |published: &[f64], simulated: &[f64]| outliers(&at, published, simulated);
+        assert_eq!(found(&[1.0, 3.0, 4.0, 8.0], &[1.0, 2.0, 4.0, 8.0]), [false, true, false, false]);
+        // The simulation agrees with it: a step, not an error of the measurement.
+        assert_eq!(found(&[1.0, 3.0, 4.0, 8.0], &[1.0, 3.0, 4.0, 8.0]), [false; 4]);
+        // The neighbours agree with it: the simulation is wrong.
+        assert_eq!(found(&[1.0, 2.0, 4.0, 8.0], &[1.0, 3.0, 4.0, 8.0]), [false; 4]);
+        // The ends have one neighbour.
+        assert_eq!(found(&[9.0, 2.0, 4.0, 8.0], &[1.0, 2.0, 4.0, 8.0]), [false; 4]);
+        assert_eq!(outliers(&[1.0], &[1.0], &[2.0]), [false]);
     }
 }
