@@ -14,15 +14,24 @@ use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Wo
 /// launch + max(stored MACs / peak, compulsory bytes / each tier's bandwidth, compulsory bytes / address generators).
 ///
 /// Kernel by kernel every operator is a section that moves its inputs, its stored weights and its output once; fused,
-/// the graph is one section that moves graph inputs, stored weights and graph outputs once.
+/// the graph is one section that moves graph inputs, stored weights and graph outputs once. Operators of a repeated
+/// block count every time.
 pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
+    // A tier that does not hold a tensor is not charged; what fits nowhere is charged nowhere (compile refuses it).
+    let homes = home_tiers(chip, workload).unwrap_or_default();
     let all: Vec<OperatorId> = workload.operators.ids().collect();
     match mode {
-        Mode::Kbk => all.iter().map(|&op| section_bound(&of_operator(chip, workload, op), workload, &[op])).sum(),
+        Mode::Kbk => {
+            let of = |&op: &OperatorId| {
+                let once = section_bound(&of_operator(chip, workload, op), workload, &homes, &[op], 1);
+                once.saturating_mul(workload.operators[op].repeat)
+            };
+            all.iter().map(of).fold(0, u64::saturating_add)
+        }
         Mode::Fused => {
             // A section of a part of the graph may move a tensor that the whole graph keeps on chip.
             let largest = workload.tensors.iter().map(Tensor::stored_bytes).max().unwrap_or(0);
-            section_bound(&chip.in_section(largest), workload, &all)
+            section_bound(&chip.in_section(largest), workload, &homes, &all, u64::MAX)
         }
     }
 }
@@ -34,29 +43,45 @@ fn of_operator<'c>(chip: &'c Chip, workload: &Workload, op: OperatorId) -> Cow<'
     chip.in_section(moved.max().unwrap_or(0))
 }
 
-fn section_bound(chip: &Chip, workload: &Workload, operators: &[OperatorId]) -> u64 {
+/// Bound of one section in which an operator, and a tensor that enters or leaves, counts `most_repeat` times at most.
+fn section_bound(
+    chip: &Chip,
+    workload: &Workload,
+    homes: &[TierId],
+    operators: &[OperatorId],
+    most_repeat: u64,
+) -> u64 {
     let mut macs: BTreeMap<Dtype, u64> = BTreeMap::new();
     let mut tensors: Vec<TensorId> = Vec::new();
+    let mut inside = vec![false; workload.operators.len()];
+    let mut made = vec![false; workload.tensors.len()];
     for &op in operators {
         let operator = &workload.operators[op];
+        inside[op.index()] = true;
+        made[operator.output.index()] = true;
         if operator.kind == OperatorKind::Gemm {
             let dtype = workload.tensors[operator.inputs[0]].dtype;
-            *macs.entry(dtype).or_default() += workload.stored_macs(op);
+            let all = workload.stored_macs(op).saturating_mul(operator.repeat.min(most_repeat));
+            let sum = macs.entry(dtype).or_default();
+            *sum = sum.saturating_add(all);
         }
         tensors.extend(operator.inputs.iter().copied().chain([operator.output]));
     }
-    tensors.sort_unstable();
-    tensors.dedup();
-    let made_here = |t: TensorId| operators.iter().any(|&op| workload.operators[op].output == t);
+    tensors.sort_unstable_by_key(|&t| (workload.base(t), t));
+    tensors.dedup_by_key(|t| workload.base(*t));
     let leaves = |t: TensorId| {
-        workload.tensors[t].role == TensorRole::Output || workload.consumers(t).any(|op| !operators.contains(&op))
+        workload.tensors[t].role == TensorRole::Output || workload.consumers(t).any(|op| !inside[op.index()])
     };
-    // A tier that does not hold a tensor is not charged; what fits nowhere is charged nowhere (compile refuses it).
-    let homes = home_tiers(chip, workload).unwrap_or_default();
     let mut bytes = vec![0u64; chip.memory.len()];
-    for t in tensors.into_iter().filter(|&t| !made_here(t) || leaves(t)) {
+    for t in tensors.into_iter().filter(|&t| !made[workload.base(t).index()] || leaves(t)) {
         if let Some(tier) = homes.get(t.index()) {
-            bytes[tier.index()] += workload.tensors[t].stored_bytes();
+            // Of a table, rows may be read that are fewer than it has, or the same rows again.
+            let tensor = &workload.tensors[t];
+            let least = tensor.stored_bytes().min(workload.tensors[workload.base(t)].stored_bytes());
+            let sum = &mut bytes[tier.index()];
+            // What passes from one repetition to the next may stay on chip.
+            let repeat = if tensor.role == TensorRole::Weight { tensor.repeat.min(most_repeat) } else { 1 };
+            *sum = sum.saturating_add(least.saturating_mul(repeat));
         }
     }
     let memory = bytes

@@ -33,6 +33,7 @@ pub mod index;
 pub mod input;
 pub mod map;
 pub mod mode;
+pub mod model;
 pub mod report;
 pub mod saved;
 pub mod sim;

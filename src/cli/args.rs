@@ -74,6 +74,17 @@ Examples:
   # every unit, bank and route, as JSON
   rdusim map --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml --format json";
 
+const MODEL_EXAMPLES: &str = "\
+Examples:
+  # one training step of GPT-2 XL with 4 of its layers, as a workload file
+  rdusim model gpt2-xl --phase training --layers 4 --batch 8 -o gpt2-xl-4.toml
+
+  # a model by its dimensions, its layers' matrices pruned to an eighth in blocks of 16 x 16
+  rdusim model gpt --hidden 5120 --layers 40 --heads 40 --sequence 2048 --sparsity 0.875
+
+  # one generated token with 4096 tokens in the cache
+  rdusim model llama2-7b --phase decode --context 4096 -o llama2-7b-decode.toml";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   # do both configurations compute what the graph says?
@@ -159,6 +170,9 @@ pub(super) enum Command {
     /// Show how a workload is laid out on a chip: units, buffers, routes
     #[command(after_help = MAP_EXAMPLES)]
     Map(MapArgs),
+    /// Write the workload file of a model: a preset, or `gpt` or `llama` by dimensions
+    #[command(after_help = MODEL_EXAMPLES)]
+    Model(ModelArgs),
     /// Run the configurations on numbers and compare with a plain reference
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
@@ -279,6 +293,85 @@ pub(super) struct MapArgs {
     /// Tell on standard error how long compiling took
     #[arg(short, long)]
     pub(super) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ModelArgs {
+    /// gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt-13b, llama2-7b, llama2-70b, bloom-176b, mistral-7b, falcon-40b,
+    /// bert-base, bert-large; or gpt or llama
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// What is done with it
+    #[arg(long, value_enum, default_value_t = ModelPhase::Forward)]
+    pub(super) phase: ModelPhase,
+    /// Width of the residual stream
+    #[arg(long, value_name = "N")]
+    pub(super) hidden: Option<u64>,
+    /// Layers
+    #[arg(long, value_name = "N")]
+    pub(super) layers: Option<u64>,
+    /// Query heads
+    #[arg(long, value_name = "N")]
+    pub(super) heads: Option<u64>,
+    /// Key and value heads [default: the query heads]
+    #[arg(long, value_name = "N")]
+    pub(super) kv_heads: Option<u64>,
+    /// Width of the feed-forward block [default: 4 x hidden]
+    #[arg(long, value_name = "N")]
+    pub(super) ffn: Option<u64>,
+    /// Rows of the token table
+    #[arg(long, value_name = "N")]
+    pub(super) vocabulary: Option<u64>,
+    /// Sequences
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) batch: u64,
+    /// Tokens of a sequence [default: the model's]
+    #[arg(long, value_name = "N")]
+    pub(super) sequence: Option<u64>,
+    /// Tokens in the cache when decoding [default: the sequence]
+    #[arg(long, value_name = "N")]
+    pub(super) context: Option<u64>,
+    /// Data type
+    #[arg(long, value_name = "TYPE", default_value = "bf16")]
+    pub(super) dtype: String,
+    /// Share of the layers' weights that is pruned
+    #[arg(long, value_name = "SHARE")]
+    pub(super) sparsity: Option<f64>,
+    /// Side of the blocks that are pruned
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(super) block: u64,
+    /// Optimiser of a training step
+    #[arg(long, value_enum, default_value_t = Optimizer::Adam)]
+    pub(super) optimizer: Optimizer,
+    /// Compute activations again in the backward phase instead of saving them
+    #[arg(long)]
+    pub(super) recompute: bool,
+    /// Drop elements behind attention and feed-forward block
+    #[arg(long)]
+    pub(super) dropout: bool,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ModelPhase {
+    /// All tokens, from embedding to output
+    Forward,
+    /// Forward, backward and the optimiser's step
+    Training,
+    /// One token a sequence, with a cache of keys and values
+    Decode,
+    /// As forward, keys and values written to a cache
+    Prefill,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Optimizer {
+    /// Two moments and a master weight in fp32
+    Adam,
+    /// Stochastic gradient descent
+    Sgd,
 }
 
 #[derive(Debug, Args)]
@@ -482,6 +575,7 @@ mod tests {
             COMPARE_EXAMPLES,
             RUN_EXAMPLES,
             MAP_EXAMPLES,
+            MODEL_EXAMPLES,
             VERIFY_EXAMPLES,
             SPARSITY_EXAMPLES,
             VALIDATE_EXAMPLES,
@@ -491,7 +585,7 @@ mod tests {
         .join("\n")
         .replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 34);
+        assert_eq!(lines.len(), 37);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -506,6 +600,7 @@ mod tests {
             COMPARE_EXAMPLES,
             RUN_EXAMPLES,
             MAP_EXAMPLES,
+            MODEL_EXAMPLES,
             VERIFY_EXAMPLES,
             SPARSITY_EXAMPLES,
             VALIDATE_EXAMPLES,

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::args::ConfigArgs;
 use super::failure::Failure;
 use crate::arch::Chip;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Origin};
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::report::{self, File};
@@ -22,6 +22,19 @@ pub(super) fn workload(path: &Path, sets: &[Override], seed: u64, from: &ConfigA
     }
 }
 
+/// Refuses a workload with operators of a model (heads, blocks, training), which `cannot` be done with yet.
+pub(super) fn refuse_models(workload: &Workload, cannot: &str) -> Result<(), Diagnostic> {
+    let Some(op) = workload.first_of_a_model() else { return Ok(()) };
+    let operator = &workload.operators[op];
+    let title = format!("{cannot} operator `{}` (`{}`) yet", operator.name, operator.kind.name());
+    let diagnostic = Diagnostic::new(title)
+        .with_help("plain operators can: no heads, batch, transposition, vectors, blocks or training");
+    Err(match &operator.declared {
+        Some(origin) => diagnostic.with_origin(Origin { label: "not yet".to_owned(), ..origin.clone() }),
+        None => diagnostic,
+    })
+}
+
 /// The configurations of `--config`, else compiled ones.
 pub(super) fn configurations(
     from: &ConfigArgs,
@@ -31,6 +44,7 @@ pub(super) fn configurations(
 ) -> Result<Vec<Measured>, Diagnostic> {
     match &from.config {
         Some(path) => {
+            refuse_models(workload, "a configuration file cannot hold")?;
             let unmeasured = |configuration| Measured { configuration, runs: Vec::new() };
             Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
         }
@@ -46,6 +60,7 @@ pub(super) fn save(
     configurations: &[Measured],
 ) -> Result<(), Failure> {
     let Some(path) = &to.save_config else { return Ok(()) };
+    refuse_models(workload, "a configuration file cannot hold")?;
     let text = saved::to_toml(chip, workload, configurations.iter().map(|measured| &measured.configuration));
     let named = || {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

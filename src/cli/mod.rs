@@ -9,6 +9,7 @@ mod configured;
 mod execute;
 mod failure;
 mod map;
+mod model;
 mod output;
 mod progress;
 mod sparsity;
@@ -45,6 +46,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Compare(args) => compare::compare(&args),
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
+        Command::Model(args) => model::model(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Validate(args) => validate::validate(&args),
         Command::Calibrate(args) => validate::calibrate(&args),

@@ -11,7 +11,9 @@ use crate::arch::{self, Chip, Quality};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 use crate::report;
-use crate::validate::{CHIPS, PublishedSet, SetReport, analytic_sets, fit, published_sets, validate as validate_set};
+use crate::validate::{
+    CHIPS, PublishedSet, SetReport, analytic_sets, fit, layer_report, published_sets, validate as validate_set,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {
@@ -61,6 +63,7 @@ pub(super) fn validate(args: &ValidateArgs) -> Result<(), Failure> {
             .filter(|set| wanted(set.name))
             .map(|set| validate_set(set, &chips))
             .collect::<Result<_, _>>()?;
+        reports.extend(layer_report(&reports));
         // They hold for the shipped chip as it is.
         if args.arch.is_none() && ANALYTIC.into_iter().any(wanted) {
             reports.extend(analytic_sets()?.into_iter().filter(|set| wanted(&set.name)));
@@ -94,7 +97,9 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         // The limits found, on every chip: sets that were left out show what they predict.
         let limited: Vec<Chip> =
             chips.iter().map(|chip| Chip { vendor: Some(fitted.vendor), ..chip.clone() }).collect();
-        let reports: Vec<SetReport> = sets.iter().map(|set| validate_set(set, &limited)).collect::<Result<_, _>>()?;
+        let mut reports: Vec<SetReport> =
+            sets.iter().map(|set| validate_set(set, &limited)).collect::<Result<_, _>>()?;
+        reports.extend(layer_report(&reports));
         Ok((fitted, reports))
     })?;
     output::print(report::fit_table(&fitted, &reports).as_bytes())

@@ -19,6 +19,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
         configured::workload(&args.workload, &all, args.seed, &args.configuration)
     })?;
+    configured::refuse_models(&workload, "`verify` cannot compute")?;
     if let Some(scaling) = &scaling {
         tell_scaling(scaling);
     }

@@ -69,7 +69,12 @@ pub fn allocate(stages: &[StageCandidates], pcus: u64, floor_cycles: u64) -> Opt
 
 /// PCUs chained for one pipeline of a SIMD function.
 pub fn chain(chip: &Chip, kind: OperatorKind) -> u64 {
-    chip.pcu.simd_stages.get(kind.name()).copied().unwrap_or(1).div_ceil(chip.pcu.stages).max(1)
+    simd_stages(chip, kind).div_ceil(chip.pcu.stages).max(1)
+}
+
+/// Pipeline stages of a SIMD function.
+pub fn simd_stages(chip: &Chip, kind: OperatorKind) -> u64 {
+    chip.pcu.simd_stages.get(kind.name()).copied().unwrap_or_else(|| kind.assumed_simd_stages())
 }
 
 /// The distinct values of `ceil(total / q)`, at most `most`, largest first: splits that waste no unit.

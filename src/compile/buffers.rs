@@ -214,7 +214,11 @@ impl Sizer<'_> {
         for &tensor in &graph.stages[stage].activations {
             let row_bytes = self.width(tensor) * graph.dtype(tensor).bytes();
             let (slices, copies, slot_bytes, spread) = match mapping {
-                Mapping::Gemm(m) => (m.pm, mapping.bundles(), self.slice_rows(m.pm, extents) * row_bytes, 1),
+                // A stream of activations brings the columns of its heads only.
+                Mapping::Gemm(m) => {
+                    let part = (self.slice_rows(m.pm, extents) * row_bytes).div_ceil(m.streams);
+                    (m.pm * m.streams, mapping.bundles(), part, 1)
+                }
                 Mapping::Simd(m) => {
                     (m.pm, 1, nest.token_rows.div_ceil(m.pm) * row_bytes, m.pn.div_ceil(self.chip.pmu.read_ports))
                 }
@@ -247,7 +251,12 @@ impl Sizer<'_> {
         let nest = self.nest;
         let cut = self.roles.k_cut[stage] || self.roles.n_cut[stage];
         let resident = self.residency.weights || nest.order == LoopOrder::TokenOuter;
+        let own = self.graph.form(stage).is_some_and(|form| form.instances > 1);
         let (cadence, depth) = match (cut, resident) {
+            _ if own => {
+                let slot = extents.weight_slot_bytes.saturating_mul(m.pn);
+                (Cadence::BlockChunk, (2 + slots_in_flight(self.chip, slot)).min(nest.blocks()))
+            }
             (true, false) => (Cadence::BlockChunk, 2.min(nest.count(Cadence::BlockChunk))),
             (true, true) => (Cadence::Chunk, nest.chunks()),
             (false, _) => (Cadence::Once, 1),

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::workload::{OperatorKind, TensorId};
+use crate::workload::TensorId;
 
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
+use super::heads::{heads_candidates, heads_work};
 use super::mapping::{
     CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile, TileTable, assign, pass_work, tiles,
 };
@@ -104,7 +105,7 @@ impl<'a> StageBases<'a> {
 
     fn cached(&self, stage: usize, cache: &BaseCache) -> Arc<Vec<Base>> {
         let spec = &self.graph.stages[stage];
-        let Some(weight) = spec.weight else { return Arc::default() };
+        let Some(weight) = spec.weight.filter(|_| self.graph.form(stage).is_none()) else { return Arc::default() };
         let cut = self.chunking.and_then(|cut| {
             if self.graph.row_axis(weight) == Some(cut.axis) {
                 Some((CutOf::Rows, cut.width))
@@ -147,7 +148,8 @@ impl<'a> StageBases<'a> {
         grains
     }
 
-    fn shape(&self, stage: usize, rows_on_lanes: bool) -> Option<SystolicShape> {
+    /// The array shape of a GEMM stage; `None` if the chip lacks the data type.
+    pub fn shape(&self, stage: usize, rows_on_lanes: bool) -> Option<SystolicShape> {
         let tail = self.graph.stages[stage].tail.len() as u64;
         let partials = self.graph.is_k_cut(self.chunking, stage);
         SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
@@ -209,9 +211,13 @@ impl<'a> StageBases<'a> {
         extents
     }
 
-    /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk).
-    pub fn work(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<PassWork>> {
+    /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk). Tokens of
+    /// `token_rows` matter to causal attention only.
+    pub fn work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Vec<Vec<PassWork>> {
         let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
+        if let Some(form) = self.graph.form(stage) {
+            return vec![vec![heads_work(&form, &shape, mapping, token_rows)]];
+        }
         let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
         let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
         pass_work(&shape, &table, &assignment)
@@ -325,11 +331,11 @@ impl<'a> StageBases<'a> {
         pn: u64,
         ranges: &[WeightRange],
     ) -> Base {
-        let mapping = GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, aligned: false };
+        let mapping = GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams: 1, aligned: false };
         if let Some(mask) = self.graph.mask(stage)
             && pn * shape.column_grain <= MOST_UNION_BLOCKS * mask.block_columns()
         {
-            return self.base(stage, shape, mapping, &self.work(stage, &mapping));
+            return self.base(stage, shape, mapping, &self.work(stage, &mapping, 1));
         }
         let work: Vec<Vec<PassWork>> = ranges
             .iter()
@@ -395,6 +401,9 @@ pub fn stage_candidates(
     if graph.stages[stage].weight.is_none() {
         return simd_candidates(chip, graph, nest, roles, stage);
     }
+    if let Some(form) = graph.form(stage) {
+        return heads_candidates(chip, graph, bases, nest, roles, stage, &form);
+    }
     let stretch = stretch(nest, roles, stage, false);
     let full_tokens = graph.rows / nest.token_rows;
     let last_rows = graph.rows % nest.token_rows;
@@ -419,7 +428,7 @@ pub fn stage_candidates(
                     pcus,
                     cycles: each.saturating_mul(passes).saturating_mul(stretch),
                     stretch,
-                    mapping: Mapping::Gemm(GemmMapping { rows_on_lanes, pm, pn, share, aligned }),
+                    mapping: Mapping::Gemm(GemmMapping { rows_on_lanes, pm, pn, share, streams: 1, aligned }),
                     extents: base.extents,
                 });
             }
@@ -430,19 +439,9 @@ pub fn stage_candidates(
 
 /// With chunks outermost, a stage off the cut works during the first chunk or the last only, while the others work
 /// in all. A GEMM behind an accumulating stage is left out: it overlaps with the next row block instead.
-fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
+pub(super) fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
     let off_cut = roles.cadence[stage] == Cadence::Token && nest.order == LoopOrder::ChunkOuter;
     if off_cut && (simd || !roles.is_late(stage)) { nest.chunks() } else { 1 }
-}
-
-/// Times a SIMD function reads each element: softmax takes the maximum, the sum of exponentials, and the quotient;
-/// norms take the moments, then scale.
-pub fn passes(kind: OperatorKind) -> u64 {
-    match kind {
-        OperatorKind::Softmax => 3,
-        OperatorKind::LayerNorm | OperatorKind::RmsNorm => 2,
-        _ => 1,
-    }
 }
 
 fn simd_candidates(
@@ -453,16 +452,20 @@ fn simd_candidates(
     stage: usize,
 ) -> StageCandidates {
     let kind = graph.kind(stage);
-    let (chain, passes) = (chain(chip, kind), passes(kind));
+    let (chain, passes) = (chain(chip, kind), kind.passes());
     let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return StageCandidates::default() };
-    let columns = graph.workload.tensors[graph.stages[stage].output].columns;
+    let columns = graph.simd_columns(stage);
     let (width, chunks) = match (nest.chunking, roles.cadence[stage]) {
         (Some(cut), Cadence::Firing) => (cut.width, nest.chunks()),
         _ => (columns, 1),
     };
     // A function that needs more PCUs than an operator is given still gets one pipeline, if the chip has room.
     let most = chip.pcus_per_operator().max(chain.min(chip.pcus())) / chain;
-    let column_splits = if kind.is_row_wise() { vec![1] } else { useful_splits(width.div_ceil(lanes), most.min(64)) };
+    let column_splits = if kind.is_row_wise() {
+        useful_splits(graph.workload.operators[graph.stages[stage].main].heads, most.min(64))
+    } else {
+        useful_splits(width.div_ceil(lanes), most.min(64))
+    };
     let stretch = stretch(nest, roles, stage, true);
     let mut list = Vec::new();
     for pm in useful_splits(nest.token_rows, most) {

@@ -60,12 +60,13 @@ pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) ->
                 Stream { tensor, cadence: buffer.cadence, writes: false, weight: false, tensor_bytes, passes }
             }
             BufferRole::Weight { tensor, .. } => {
-                let passes = if buffer.cadence == Cadence::BlockChunk { nest.blocks() } else { 1 };
+                let own = matches!(buffer.role, BufferRole::Weight { stage, .. } if graph.form(stage).is_some());
+                let passes = if buffer.cadence == Cadence::BlockChunk && !own { nest.blocks() } else { 1 };
                 let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, cadence: buffer.cadence, writes: false, weight: true, tensor_bytes, passes }
             }
             BufferRole::Store { tensor, .. } => {
-                let tensor_bytes = workload.tensors[tensor].dense_bytes();
+                let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, cadence: buffer.cadence, writes: true, weight: false, tensor_bytes, passes: 1 }
             }
             BufferRole::Partial { .. } => continue,
@@ -121,8 +122,10 @@ fn crowding(chip: &Chip, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidat
             ((0.5 + pmus.sqrt()) / (1.0 - filled).max(0.1)).min(f64::from(chip.grid.columns) / 4.0)
         };
         let bundles = (m.pn / m.share) as f64;
-        let activations =
-            bundles * m.pm as f64 * candidate.extents.activation_rate * (2.0 * m.share as f64 + distance(false));
+        let activations = bundles
+            * m.pm as f64
+            * candidate.extents.activation_rate
+            * (2.0 * m.share as f64 + m.streams as f64 * distance(false));
         let weights = m.pn as f64 * candidate.extents.weight_rate * (2.0 * m.pm as f64 + distance(true));
         let links = (m.pm * m.pn) as f64 * links_per_pcu;
         let rewritten =
@@ -158,6 +161,9 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
     let tensor = &graph.workload.tensors[stream.tensor];
     let row_bytes = tensor.columns * tensor.dtype.bytes();
     let run = match nest.chunking {
+        _ if tensor.view.is_some_and(|view| view.transposed) && !stream.weight => {
+            nest.token_rows * tensor.dtype.bytes()
+        }
         _ if stream.weight => payload.div_ceil(nest.count(stream.cadence)),
         Some(cut) if graph.column_axis(stream.tensor) == Some(cut.axis) && cut.width < tensor.columns => {
             cut.width * tensor.dtype.bytes()

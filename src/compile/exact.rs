@@ -26,7 +26,7 @@ pub fn exact(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, mappings: &[Map
         .iter()
         .enumerate()
         .map(|(s, mapping)| match mapping {
-            Mapping::Gemm(m) => bases.work(s, m),
+            Mapping::Gemm(m) => bases.work(s, m, nest.token_rows),
             Mapping::Simd(_) => Vec::new(),
         })
         .collect();

@@ -137,10 +137,21 @@ impl<'a> FlowBuilder<'a> {
                 BufferRole::Operand { stage: of, tensor } if of == stage => {
                     let operand = s.spec.activations.iter().position(|&t| t == tensor).unwrap_or(0) as u32;
                     match s.mapping {
-                        Mapping::Gemm(_) => {
-                            for (b, i) in pairs(bundles, pm) {
-                                let pcus: Vec<PcuId> = (0..wide).map(|q| s.pcu(b, i, q)).collect();
-                                self.feed(stage, b, Amount::Activations, (index, i), buffer.piece(b, i), &pcus, 0);
+                        Mapping::Gemm(m) => {
+                            let each = wide / m.streams;
+                            for (b, rest) in pairs(bundles, pm * m.streams) {
+                                let (i, head) = (rest / m.streams, rest % m.streams);
+                                let pcus: Vec<PcuId> =
+                                    (head * each..(head + 1) * each).map(|q| s.pcu(b, i, q)).collect();
+                                self.feed(
+                                    stage,
+                                    b,
+                                    Amount::Activations,
+                                    (index, rest),
+                                    buffer.piece(b, rest),
+                                    &pcus,
+                                    0,
+                                );
                             }
                         }
                         Mapping::Simd(m) => {

@@ -124,8 +124,17 @@ impl<R: Send> Planned<'_, R> {
         }
     }
 
+    /// Times it runs.
+    fn repeat(&self) -> u64 {
+        self.graph.workload.operators[self.graph.operators[0]].repeat
+    }
+
     /// What partitions are compared by: cycles, and the price of the bytes moved.
     fn score(&self) -> u64 {
+        self.score_once().saturating_mul(self.repeat())
+    }
+
+    fn score_once(&self) -> u64 {
         let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
         match (&self.routed, self.plans.first()) {
             (Some(routed), _) => routed.cycles.saturating_add(price(&self.plans[routed.plan])),
@@ -270,7 +279,10 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
     fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
         let n = self.workload.operators.len();
         let (before, behind) = self.least_scores();
-        let least = |run: usize| least_cycles(chip, self.workload, tiers, &self.runs[run].operators);
+        let least = |run: usize| {
+            let operators = &self.runs[run].operators;
+            least_cycles(chip, self.workload, tiers, operators) * self.workload.operators[operators[0]].repeat as f64
+        };
         let hoped = |&first: &usize| {
             let parts = self.best_partition(self.runs[first].span).ok()?;
             let now: u64 = parts.iter().filter_map(|&part| self.of(part)).map(Planned::score).sum();
@@ -407,7 +419,10 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
 
     /// Cycles of routed runs.
     fn cycles(&self, runs: &[usize]) -> u64 {
-        let of_run = |&run: &usize| self.of(run)?.routed.as_ref().map(|routed| routed.cycles);
+        let of_run = |&run: &usize| {
+            let planned = self.of(run)?;
+            planned.routed.as_ref().map(|routed| routed.cycles.saturating_mul(planned.repeat()))
+        };
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 

@@ -23,6 +23,9 @@ pub struct GemmMapping {
     pub pn: u64,
     /// Columns of PCUs on one stream of activations; divides `pn`.
     pub share: u64,
+    /// Streams of activations to a bundle, each to as many of its columns: heads side by side. One but for a GEMM with
+    /// heads; divides `pn`.
+    pub streams: u64,
     /// Column tiles of a bundle begin and end at block borders of the mask, or lie within a block (else they are packed).
     pub aligned: bool,
 }

@@ -14,6 +14,7 @@ mod exact;
 mod fabric;
 mod flows;
 mod fuse;
+mod heads;
 mod mapping;
 mod nest;
 mod notes;
@@ -26,6 +27,7 @@ mod tiers;
 mod twins;
 mod work;
 
+pub use allocate::simd_stages;
 pub use buffers::{BufferRole, BufferSpec};
 pub use candidates::{tile_depths, tile_lists};
 pub use configuration::{

@@ -259,7 +259,11 @@ pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[
                 let s = &stages[stage];
                 let (pm, wide) = (s.mapping.pm(), s.bundle_width());
                 let target = match spec.role {
-                    BufferRole::Operand { .. } => centre(chip, (0..wide).map(|q| s.pcu(copy, slice, q))),
+                    BufferRole::Operand { .. } => {
+                        let streams = if let Mapping::Gemm(m) = s.mapping { m.streams } else { 1 };
+                        let (i, head, each) = (slice / streams, slice % streams, wide / streams);
+                        centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(copy, i, q)))
+                    }
                     BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
                     BufferRole::Partial { .. } => {
                         let (bundle, rest) = (slice / (pm * wide), slice % (pm * wide));

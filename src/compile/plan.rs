@@ -108,6 +108,10 @@ fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Optio
     if counts.contains(&1) {
         list.push(None);
     }
+    if graph.sequences() > 1 {
+        // Weights of a sequence come once a block, whole.
+        return list;
+    }
     for (index, axis) in graph.axes.iter().enumerate() {
         let grain = if axis.grain >= lanes { axis.grain } else { axis.grain * lanes.div_ceil(axis.grain) };
         let mut last = axis.extent;
@@ -125,8 +129,9 @@ fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Optio
 /// Most rows of a token: beyond, a token is no longer a small part of anything.
 const MOST_TOKEN_ROWS: u64 = 16 * 1024;
 
-/// Token sizes to try: numbers of row grains that divide the rows with little padding.
-fn token_sizes(rows: u64, grains: &[u64]) -> Vec<u64> {
+/// Token sizes to try: numbers of row grains that divide the rows with little padding; of sequences, divisors.
+fn token_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
+    let rows = rows / sequences;
     const LADDER: [u64; 20] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 19, 22, 27, 32, 43, 64, 128, 256];
     let mut sizes: Vec<u64> = Vec::new();
     for &grain in grains {
@@ -136,6 +141,10 @@ fn token_sizes(rows: u64, grains: &[u64]) -> Vec<u64> {
             sizes.push(all.div_ceil(all.div_ceil(m)) * grain);
         }
         sizes.push(rows);
+    }
+    if sequences > 1 {
+        sizes.extend((1..=rows.min(1024)).filter(|&size| rows.is_multiple_of(size)));
+        sizes.retain(|&size| rows.is_multiple_of(size));
     }
     sizes.retain(|&size| size <= MOST_TOKEN_ROWS);
     if sizes.is_empty() {
@@ -174,10 +183,12 @@ impl Search<'_> {
         let weights: u64 =
             graph.stages.iter().filter_map(|s| s.weight).map(|w| graph.workload.tensors[w].stored_bytes()).sum();
         let weights_fit = weights <= chip.sram_bytes();
-        for token_rows in token_sizes(graph.rows, &grains) {
-            let tokens = graph.rows.div_ceil(token_rows);
+        let sequences = graph.sequences();
+        for token_rows in token_sizes(graph.rows, sequences, &grains) {
+            // A block of rows is a sequence, if sequences have weights of their own.
+            let tokens = (graph.rows / sequences).div_ceil(token_rows);
             for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-                if chunking.is_none() && order == LoopOrder::TokenOuter {
+                if (chunking.is_none() || sequences > 1) && order == LoopOrder::TokenOuter {
                     continue;
                 }
                 let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };

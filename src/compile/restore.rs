@@ -15,7 +15,7 @@ use crate::workload::TensorId;
 use super::allocate::chain;
 use super::assemble::{Placed, stages};
 use super::buffers::{BufferRole, BufferSpec, Residency, StageRoles, buffers};
-use super::candidates::{StageBases, passes};
+use super::candidates::StageBases;
 use super::configuration::{Buffer, Flow, OffChip, PcuId, Piece, Section};
 use super::estimate::streams;
 use super::exact::{Exact, exact};
@@ -281,7 +281,7 @@ fn check_mapping(
         Mapping::Simd(m) if !is_gemm => {
             let kind = graph.kind(stage);
             exactly("chain", m.chain, chain(chip, kind))?;
-            exactly("passes", m.passes, passes(kind))?;
+            exactly("passes", m.passes, kind.passes())?;
             from_one("pm", m.pm, nest.token_rows)?;
             let output = graph.stages[stage].output;
             let lanes = chip.pcu.lanes.get(&graph.stage_dtype(stage)).copied().unwrap_or(1);

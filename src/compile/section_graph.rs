@@ -2,7 +2,7 @@
 
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
-use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 use crate::index::Id;
 
@@ -51,13 +51,25 @@ pub struct Axis {
 
 impl<'a> SectionGraph<'a> {
     /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, or a GEMM's
-    /// second operand is made inside the section (all its rows are needed before the first token).
+    /// second operand, or a tensor that is read in another shape, is made inside the section (all its rows are needed
+    /// before the first token), sequences differ, or the operators are not repeated together.
     pub fn new(workload: &'a Workload, operators: &[OperatorId], fold_tails: bool) -> Option<Self> {
         let rows = workload.tensors[workload.operators[operators[0]].output].rows;
         let made_here = |tensor: TensorId| operators.iter().any(|&op| workload.operators[op].output == tensor);
+        let first = &workload.operators[operators[0]];
+        let mut sequences = None;
         for &op in operators {
             let operator = &workload.operators[op];
-            if workload.tensors[operator.output].rows != rows {
+            if workload.tensors[operator.output].rows != rows
+                || (operator.block, operator.phase) != (first.block, first.phase)
+            {
+                return None;
+            }
+            if operator.inputs.iter().any(|&input| workload.tensors[input].view.is_some_and(|v| made_here(v.base))) {
+                return None;
+            }
+            let instances = operator.form.map_or(1, |form| form.instances);
+            if instances > 1 && *sequences.get_or_insert(instances) != instances {
                 return None;
             }
             if operator.kind == OperatorKind::Gemm && made_here(operator.inputs[1]) {
@@ -97,6 +109,23 @@ impl<'a> SectionGraph<'a> {
     pub fn leaves_section(&self, tensor: TensorId) -> bool {
         self.workload.tensors[tensor].role == TensorRole::Output
             || self.workload.consumers(tensor).any(|op| !self.operators.contains(&op))
+    }
+
+    /// Shape of a stage's GEMM if it is one product for every head or sequence.
+    pub fn form(&self, stage: usize) -> Option<GemmForm> {
+        self.workload.operators[self.stages[stage].main].form
+    }
+
+    /// Groups of rows that have weights of their own in some stage.
+    pub fn sequences(&self) -> u64 {
+        (0..self.stages.len()).filter_map(|s| self.form(s)).map(|form| form.instances).max().unwrap_or(1)
+    }
+
+    /// Columns a SIMD stage works through: the wider of its operands and its result.
+    pub fn simd_columns(&self, stage: usize) -> u64 {
+        let spec = &self.stages[stage];
+        let columns = |&tensor: &TensorId| self.workload.tensors[tensor].columns;
+        spec.activations.iter().chain([&spec.output]).map(columns).max().unwrap_or(1)
     }
 
     /// Bytes of the largest tensor that the section moves off chip.
@@ -163,7 +192,10 @@ impl<'a> SectionGraph<'a> {
             used[out] = true;
             let first = operator.inputs[0].index();
             used[first] = true;
-            if operator.kind == OperatorKind::Gemm {
+            if operator.form.is_some() {
+                // Heads cut the columns already.
+                whole.extend([first, out]);
+            } else if operator.kind == OperatorKind::Gemm {
                 let b = operator.inputs[1].index();
                 used[b] = true;
                 used[tensors + b] = true;
@@ -174,6 +206,9 @@ impl<'a> SectionGraph<'a> {
                 for input in &operator.inputs {
                     used[input.index()] = true;
                     sets.union(out, input.index());
+                    if self.workload.tensors[*input].columns != self.workload.tensors[operator.output].columns {
+                        whole.push(out);
+                    }
                 }
                 if operator.kind.is_row_wise() {
                     whole.push(out);
@@ -227,8 +262,7 @@ fn stages(workload: &Workload, operators: &[OperatorId], fold_tails: bool) -> Ve
         let operator = &workload.operators[op];
         let folds_into = stages.iter().position(|stage: &StageSpec| {
             fold_tails
-                && operator.kind.is_elementwise()
-                && operator.kind.arity() == 1
+                && operator.kind.folds_into_a_tail()
                 && stage.output == operator.inputs[0]
                 && workload.operators[stage.main].kind == OperatorKind::Gemm
                 && workload.tensors[stage.output].role != TensorRole::Output

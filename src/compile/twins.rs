@@ -8,7 +8,7 @@ use crate::arch::TierId;
 use crate::index::Id;
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
-use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
@@ -19,12 +19,26 @@ use super::section_graph::{SectionGraph, StageSpec};
 /// Everything about a run of operators that its compilation looks at; tensors are numbered as they first appear.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Likeness {
-    operators: Vec<(OperatorKind, Vec<usize>, usize)>,
+    operators: Vec<OperatorLikeness>,
     tensors: Vec<TensorLikeness>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct OperatorLikeness {
+    kind: OperatorKind,
+    form: Option<GemmForm>,
+    heads: u64,
+    /// With which block and phase, counted as they first appear, and how often it is repeated.
+    place: (usize, u64),
+    inputs: Vec<usize>,
+    output: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct TensorLikeness {
+    is_transposed: bool,
+    /// It is another shape of a tensor made here.
+    is_view_of_made_here: bool,
     shape: (u64, u64),
     dtype: Dtype,
     tier: TierId,
@@ -61,9 +75,11 @@ impl<'a> Twins<'a> {
         let mut consumers = vec![Vec::new(); workload.tensors.len()];
         for (id, operator) in workload.operators.iter_enumerated() {
             for &input in &operator.inputs {
-                let list: &mut Vec<OperatorId> = &mut consumers[input.index()];
-                if list.last() != Some(&id) {
-                    list.push(id);
+                for read in [input, workload.base(input)] {
+                    let list: &mut Vec<OperatorId> = &mut consumers[read.index()];
+                    if list.last() != Some(&id) {
+                        list.push(id);
+                    }
                 }
             }
         }
@@ -77,7 +93,16 @@ impl<'a> Twins<'a> {
         let of_operator = |&op: &OperatorId| {
             let operator = &self.workload.operators[op];
             let inputs = operator.inputs.iter().map(|input| number[input]).collect();
-            (operator.kind, inputs, number[&operator.output])
+            let place = |op: OperatorId| (self.workload.operators[op].block, self.workload.operators[op].phase);
+            let with = operators.iter().position(|&other| place(other) == place(op)).unwrap_or_default();
+            OperatorLikeness {
+                kind: operator.kind,
+                form: operator.form,
+                heads: operator.heads,
+                place: (with, operator.repeat),
+                inputs,
+                output: number[&operator.output],
+            }
         };
         let made_here = |tensor| operators.iter().any(|&op| self.workload.operators[op].output == tensor);
         let of_tensor = |&id: &TensorId| {
@@ -85,14 +110,16 @@ impl<'a> Twins<'a> {
             let consumers = &self.consumers[id.index()];
             let is_output = tensor.role == TensorRole::Output;
             let outside = consumers.iter().any(|op| !operators.contains(op));
-            let made_here = made_here(id);
+            let is_made_here = made_here(id);
             TensorLikeness {
+                is_transposed: tensor.view.is_some_and(|view| view.transposed),
+                is_view_of_made_here: tensor.view.is_some_and(|view| made_here(view.base)),
                 shape: (tensor.rows, tensor.columns),
                 dtype: tensor.dtype,
                 tier: self.tiers[id.index()],
                 mask: self.masks[id.index()],
-                leaves: made_here && (is_output || outside),
-                is_private: made_here && !is_output && !outside && consumers.len() == 1,
+                leaves: is_made_here && (is_output || outside),
+                is_private: is_made_here && !is_output && !outside && consumers.len() == 1,
             }
         };
         Likeness {

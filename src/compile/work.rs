@@ -18,7 +18,12 @@ pub struct StageWork {
     work: Vec<Vec<PassWork>>,
     nest: Nest,
     along_cut: bool,
+    /// Columns a SIMD stage works through.
     columns: u64,
+    /// Columns of the result.
+    result_columns: u64,
+    /// MACs of so many rows, where that is not told by the stored weights.
+    macs_of_rows: Option<(u64, u64)>,
     element_bytes: u64,
     result_bytes: u64,
     lanes: u64,
@@ -50,7 +55,13 @@ impl StageWork {
             work: work.to_vec(),
             nest: *nest,
             along_cut: nest.chunking.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
-            columns: graph.workload.tensors[spec.output].columns,
+            columns: if spec.weight.is_some() {
+                graph.workload.tensors[spec.output].columns
+            } else {
+                graph.simd_columns(index)
+            },
+            result_columns: graph.workload.tensors[spec.output].columns,
+            macs_of_rows: graph.form(index).map(|_| (graph.workload.stored_macs(spec.main), graph.rows)),
             element_bytes: dtype.bytes(),
             result_bytes: graph.dtype(spec.output).bytes(),
             lanes: chip.pcu.lanes.get(&dtype).copied().unwrap_or(1),
@@ -132,14 +143,17 @@ impl StageWork {
     /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.
     pub fn stored_macs(&self, chunk: u64, rows: u64) -> u64 {
         match &self.mapping {
-            Mapping::Gemm(_) => (0..self.mapping.bundles()).map(|b| self.pass(chunk, b).stored).sum::<u64>() * rows,
+            Mapping::Gemm(_) => match self.macs_of_rows {
+                Some((macs, of_rows)) => (u128::from(macs) * u128::from(rows) / u128::from(of_rows)) as u64,
+                None => (0..self.mapping.bundles()).map(|b| self.pass(chunk, b).stored).sum::<u64>() * rows,
+            },
             Mapping::Simd(_) => 0,
         }
     }
 
     /// Elements of the stage's output in a chunk.
     pub fn output_elements(&self, chunk: u64, rows: u64) -> u64 {
-        rows * self.width(chunk)
+        rows * self.width(chunk).min(self.result_columns)
     }
 
     /// Elements a SIMD firing computes.
@@ -178,7 +192,7 @@ impl StageWork {
             }
             (mapping, _) => {
                 let pn = if let Mapping::Simd(m) = mapping { m.pn } else { 1 };
-                self.passes(rows) * self.width(chunk).div_ceil(pn) * self.result_bytes
+                self.passes(rows) * self.width(chunk).min(self.result_columns).div_ceil(pn) * self.result_bytes
             }
         }
     }
@@ -242,7 +256,16 @@ pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload
         }
         _ => t.columns,
     };
-    nest.rows_of(at.token) * columns * t.dtype.bytes()
+    let elements = nest.rows_of(at.token) * columns;
+    match &t.mask {
+        // The gradient of a sparse weight: its stored part.
+        Some(mask) => {
+            let all = u128::from(t.rows) * u128::from(t.columns);
+            let stored = (u128::from(elements) * u128::from(mask.stored_elements())).div_ceil(all);
+            stored as u64 * t.dtype.bytes()
+        }
+        None => elements * t.dtype.bytes(),
+    }
 }
 
 /// Whether a stage emits at a step: every firing, or in the last chunk when it accumulates.

@@ -193,6 +193,12 @@ pub struct SectionEntry {
     pub name: String,
     /// Operators in order.
     pub operators: Vec<String>,
+    /// Part of a training step, of a workload that trains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<&'static str>,
+    /// Times it runs, if more than once: everything here counts all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<u64>,
     /// Cycles, launch included.
     pub cycles: u64,
     /// Cycles of the launch.
@@ -345,6 +351,8 @@ impl From<&SectionOutcome> for SectionEntry {
         Self {
             name: section.name.clone(),
             operators: section.operators.clone(),
+            phase: None,
+            repeat: Some(section.repeat).filter(|&repeat| repeat > 1),
             cycles: section.cycles,
             launch_cycles: section.launch_cycles,
             bound_by: section.bound_by.to_string(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::arch::Chip;
 use crate::sim::{BoundBy, EnergyJ, Outcome, Traffic};
 use crate::units::Dtype;
-use crate::workload::{TensorRole, Workload};
+use crate::workload::{Tensor, TensorRole, Workload};
 
 /// `over / under`, and 0 where that is no number.
 pub(crate) fn quotient(over: f64, under: f64) -> f64 {
@@ -36,20 +36,21 @@ impl Work {
             if workload.gemm_shape(id).is_none() {
                 continue;
             }
-            let dense = workload.dense_macs(id);
+            let dense = workload.dense_macs(id).saturating_mul(operator.repeat);
             dense_macs = dense_macs.saturating_add(dense);
-            stored_macs = stored_macs.saturating_add(workload.stored_macs(id));
+            stored_macs = stored_macs.saturating_add(workload.stored_macs(id).saturating_mul(operator.repeat));
             let slot = macs_by_dtype.entry(workload.tensors[operator.inputs[0]].dtype).or_default();
             *slot = slot.saturating_add(dense);
         }
         // `rev` so that of equals the first data type wins.
         let most = macs_by_dtype.into_iter().rev().max_by_key(|(_, macs)| *macs);
-        let weights = workload.tensors.iter().filter(|tensor| tensor.role == TensorRole::Weight);
+        let own = |tensor: &&Tensor| tensor.role == TensorRole::Weight && tensor.view.is_none();
+        let weights = workload.tensors.iter().filter(own);
         Self {
             dense_flops: dense_macs.saturating_mul(2),
             executed_flops: stored_macs.saturating_mul(2),
             parameters: workload.parameters(),
-            dense_parameters: weights.map(|tensor| tensor.rows * tensor.columns).sum(),
+            dense_parameters: weights.map(|tensor| tensor.rows * tensor.columns * tensor.repeat).sum(),
             dtype: most.map_or(Dtype::Bf16, |(dtype, _)| dtype),
         }
     }
@@ -111,7 +112,7 @@ impl Figures {
             cycles: outcome.cycles,
             bound_cycles: outcome.bound_cycles,
             time_s,
-            launches: outcome.sections.len() as u64,
+            launches: outcome.sections.iter().map(|section| section.repeat).sum(),
             tflops_dense_equivalent: quotient(work.dense_flops as f64 / 1e12, time_s),
             tflops_executed: quotient(executed / 1e12, time_s),
             utilization: quotient(executed, time_s * work.peak_flops(chip)),

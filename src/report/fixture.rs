@@ -15,7 +15,7 @@ use crate::sim::{
 };
 use crate::sparsity::BlockMask;
 use crate::units::{Dtype, MIB};
-use crate::workload::{Operator, OperatorKind, Tensor, TensorId, TensorRole, Workload};
+use crate::workload::{Operator, OperatorKind, Phase, Tensor, TensorId, TensorRole, Workload};
 
 const LAUNCH: u64 = 30_000;
 
@@ -95,7 +95,17 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
     let mut tensor = |name: &str, rows, columns, role| {
         let sparse = density.filter(|_| role == TensorRole::Weight);
         let mask = sparse.map(|density| Arc::new(BlockMask::random(rows, columns, (16, 16), density, 1)));
-        tensors.push(Tensor { name: name.into(), rows, columns, dtype: Dtype::Bf16, role, mask, declared: None })
+        tensors.push(Tensor {
+            name: name.into(),
+            rows,
+            columns,
+            dtype: Dtype::Bf16,
+            role,
+            mask,
+            declared: None,
+            view: None,
+            repeat: 1,
+        })
     };
     let x = tensor("x", 2048, 5120, TensorRole::Input);
     let w_up = tensor("w_up", 5120, 20480, TensorRole::Weight);
@@ -103,13 +113,8 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
     let h_act = tensor("h_act", 2048, 20480, TensorRole::Intermediate);
     let w_down = tensor("w_down", 20480, 5120, TensorRole::Weight);
     let y = tensor("y", 2048, 5120, TensorRole::Output);
-    let operator = |name: &str, kind, inputs: &[TensorId], output| Operator {
-        name: name.into(),
-        kind,
-        inputs: inputs.to_vec(),
-        output,
-        declared: None,
-    };
+    let operator =
+        |name: &str, kind, inputs: &[TensorId], output| Operator::new(name.into(), kind, inputs.to_vec(), output);
     Workload {
         name: "GPT-13B FFN".into(),
         dims: IndexMap::from([("tokens".to_owned(), 2048)]),
@@ -178,6 +183,8 @@ pub(crate) fn section(
     SectionOutcome {
         name: name.into(),
         operators: operators.iter().map(ToString::to_string).collect(),
+        repeat: 1,
+        phase: Phase::Forward,
         cycles: cycles + LAUNCH,
         launch_cycles: LAUNCH,
         bound_by,

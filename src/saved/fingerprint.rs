@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use crate::arch::Chip;
-use crate::workload::{Tensor, Workload};
+use crate::workload::{Operator, Phase, Tensor, Workload};
 
 /// FNV-1a, 64 bits.
 struct Fnv(u64);
@@ -32,8 +32,11 @@ pub fn of_chip(chip: &Chip) -> String {
 pub fn of_workload(workload: &Workload) -> String {
     mark(|hash| {
         for tensor in &workload.tensors {
-            let Tensor { name, rows, columns, dtype, role, mask, declared: _ } = tensor;
+            let Tensor { name, rows, columns, dtype, role, mask, declared: _, view, repeat } = tensor;
             write!(hash, "{name:?} {rows} {columns} {dtype:?} {role:?};")?;
+            if view.is_some() || *repeat > 1 {
+                write!(hash, "{view:?} {repeat};")?;
+            }
             let Some(mask) = mask else { continue };
             write!(hash, "{} {};", mask.block_rows(), mask.block_columns())?;
             for column in 0..mask.n_blocks() {
@@ -42,6 +45,10 @@ pub fn of_workload(workload: &Workload) -> String {
         }
         for op in &workload.operators {
             write!(hash, "{} {:?} {:?} {:?};", op.name, op.kind, op.inputs, op.output)?;
+            let Operator { form, heads, vectors, block, repeat, phase, .. } = op;
+            if form.is_some() || *heads > 1 || !vectors.is_empty() || block.is_some() || *phase != Phase::Forward {
+                write!(hash, "{form:?} {heads} {vectors:?} {block:?} {repeat} {phase:?};")?;
+            }
         }
         Ok(())
     })

@@ -3,9 +3,9 @@
 use indexmap::IndexMap;
 
 use crate::arch::{Chip, TierId};
-use crate::compile::{Mapping, ResourceKind, Section, Stage};
+use crate::compile::{Mapping, ResourceKind, Section, Stage, simd_stages};
 use crate::index::Id;
-use crate::workload::Workload;
+use crate::workload::{OperatorId, Phase, Workload};
 
 use super::outcome::{BoundBy, EnergyJ, SectionOutcome, StageOutcome, TensorTraffic, Traffic};
 use super::run::SectionRun;
@@ -18,10 +18,12 @@ const BUSY: f64 = 0.5;
 
 /// Reports one section.
 pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun) -> SectionOutcome {
+    let first = section.operators.first().map(|&op| &workload.operators[op]);
+    let (repeat, phase) = first.map_or((1, Phase::Forward), |op| (op.repeat, op.phase));
     let launch_cycles = chip.launch_cycles();
-    let cycles = run.cycles + launch_cycles;
-    let traffic = traffic(chip, workload, section, run);
-    let energy = energy(chip, workload, section, run, &traffic, cycles);
+    let cycles = (run.cycles + launch_cycles).saturating_mul(repeat);
+    let traffic = traffic(chip, workload, section, run).times(repeat);
+    let energy = energy(chip, workload, section, run, repeat, &traffic, cycles);
     let names = |ops: &[crate::workload::OperatorId]| -> Vec<String> {
         ops.iter().map(|&op| workload.operators[op].name.clone()).collect()
     };
@@ -35,8 +37,8 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
             StageOutcome {
                 operators: names(&operators),
                 pcus: stage.pcus.len() as u64,
-                busiest_cycles: busy.iter().copied().max().unwrap_or(0),
-                mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64,
+                busiest_cycles: busy.iter().copied().max().unwrap_or(0).saturating_mul(repeat),
+                mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64 * repeat as f64,
                 mapping: describe(section, stage),
             }
         })
@@ -44,8 +46,10 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
     SectionOutcome {
         name: section.name.clone(),
         operators: names(&section.operators),
+        repeat,
+        phase,
         cycles,
-        launch_cycles,
+        launch_cycles: launch_cycles.saturating_mul(repeat),
         bound_by: bound_by(chip, run, launch_cycles),
         pcus: section.stages.iter().map(|s| s.pcus.len() as u64).sum(),
         pmus: section.pmus,
@@ -93,6 +97,7 @@ fn energy(
     workload: &Workload,
     section: &Section,
     run: &SectionRun,
+    repeat: u64,
     traffic: &Traffic,
     cycles: u64,
 ) -> EnergyJ {
@@ -109,7 +114,7 @@ fn energy(
         .zip(&run.simd_elements)
         .map(|(stage, &elements)| {
             let functions = if stage.spec.tail.is_empty() { &[stage.spec.main][..] } else { &stage.spec.tail };
-            let depth_of = |&op| chip.pcu.simd_stages.get(workload.operators[op].kind.name()).copied().unwrap_or(1);
+            let depth_of = |&op: &OperatorId| simd_stages(chip, workload.operators[op].kind);
             // Every function of a tail counts the same elements.
             let depth = functions.iter().map(depth_of).sum::<u64>() as f64 / functions.len() as f64;
             elements as f64 * depth * mac_pj(stage)
@@ -122,10 +127,10 @@ fn energy(
         .map(|(s, bytes)| (bytes.payload + bytes.waste) as f64 * 8.0 * chip.memory[s.tier].pj_per_bit)
         .sum();
     EnergyJ {
-        compute: (run.macs as f64 * gemm + simd) * PJ,
+        compute: (run.macs as f64 * gemm + simd) * repeat as f64 * PJ,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * chip.energy.sram_pj_per_byte * PJ,
         network: traffic.network_byte_hops as f64 * 8.0 * chip.energy.network_pj_per_bit_hop * PJ,
-        off_chip: off_chip * PJ,
+        off_chip: off_chip * repeat as f64 * PJ,
         static_: chip.energy.static_w * chip.seconds(cycles),
     }
 }

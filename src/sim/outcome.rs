@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::mode::Mode;
+use crate::workload::Phase;
 
 /// How closely time is modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +98,28 @@ impl Traffic {
         self.off_chip_read_bytes + self.off_chip_write_bytes
     }
 
+    /// The same so many times over.
+    #[must_use]
+    pub fn times(mut self, repeat: u64) -> Self {
+        for count in [
+            &mut self.off_chip_read_bytes,
+            &mut self.off_chip_write_bytes,
+            &mut self.network_bytes,
+            &mut self.network_byte_hops,
+            &mut self.sram_read_bytes,
+            &mut self.sram_write_bytes,
+            &mut self.waste_bytes,
+            &mut self.program_bytes,
+        ] {
+            *count = count.saturating_mul(repeat);
+        }
+        for bytes in self.by_tensor.values_mut() {
+            bytes.off_chip_read_bytes = bytes.off_chip_read_bytes.saturating_mul(repeat);
+            bytes.off_chip_write_bytes = bytes.off_chip_write_bytes.saturating_mul(repeat);
+        }
+        self
+    }
+
     /// Adds another count, tensor by tensor.
     pub fn add(&mut self, other: &Self) {
         self.off_chip_read_bytes += other.off_chip_read_bytes;
@@ -159,6 +182,10 @@ pub struct SectionOutcome {
     pub name: String,
     /// Operators, in order.
     pub operators: Vec<String>,
+    /// Times it runs: everything below counts all of them.
+    pub repeat: u64,
+    /// Part of a training step.
+    pub phase: Phase,
     /// Cycles, launch included.
     pub cycles: u64,
     /// Cycles of its launch.

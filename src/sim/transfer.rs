@@ -17,7 +17,11 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
     let rows = section.nest.rows_of(at.token);
     let run = payload / rows;
     // A cut row-major tensor moves in runs of a chunk's columns, whole bursts each; else a token is one run.
-    let moved = if run < tensor.columns * tensor.dtype.bytes() {
+    let moved = if tensor.view.is_some_and(|view| view.transposed) {
+        // Columns of the tensor as it lies in memory: a run of them in each of its rows.
+        let run = rows * tensor.dtype.bytes();
+        (payload / run) * run.next_multiple_of(burst)
+    } else if run < tensor.columns * tensor.dtype.bytes() {
         rows * run.next_multiple_of(burst)
     } else {
         payload.next_multiple_of(burst)
@@ -29,6 +33,11 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
 fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: usize, at: Step) -> u64 {
     let wanted = &section.streams[stream].stream;
     let total = graph.workload.tensors[wanted.tensor].stored_bytes();
+    let whole = |s: usize| section.stages[s].spec.weight == Some(wanted.tensor);
+    let form = (0..section.stages.len()).find(|&s| whole(s)).and_then(|s| graph.form(s));
+    if let Some(form) = form.filter(|_| wanted.cadence == Cadence::BlockChunk) {
+        return total / form.instances;
+    }
     let stage = section.stages.iter().find(|s| s.spec.weight == Some(wanted.tensor));
     let Some(stage) = stage.filter(|_| wanted.cadence != Cadence::Once) else { return total };
     let stored = |chunk: &Vec<PassWork>| chunk.iter().map(|w| w.stored).sum::<u64>();

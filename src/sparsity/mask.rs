@@ -87,6 +87,17 @@ impl BlockMask {
         }
     }
 
+    /// The mask of the transposed matrix.
+    pub fn transposed(&self) -> Self {
+        let mut mask = Self::empty(self.columns, self.rows, (self.block_columns, self.block_rows));
+        for n in 0..self.n_blocks() {
+            for k in (0..self.k_blocks()).filter(|&k| self.is_kept(k, n)) {
+                mask.keep(n, k);
+            }
+        }
+        mask
+    }
+
     /// Marks block (`k`, `n`) as stored.
     pub fn keep(&mut self, k: u64, n: u64) {
         let at = n as usize * self.words_per_column * 64 + k as usize;
@@ -231,6 +242,16 @@ mod tests {
         let mask = BlockMask::random(20, 10, (16, 4), 1.0, 1);
         assert_eq!(mask.stored_elements(), 200);
         assert_eq!(mask.rows_in(mask.column_words(0), 0, 1..2), 4);
+    }
+
+    #[test]
+    fn transposing_twice_is_nothing() {
+        let mask = BlockMask::random(70, 30, (16, 4), 0.4, 3);
+        let transposed = mask.transposed();
+        assert_eq!((transposed.rows(), transposed.block_rows()), (30, 4));
+        assert_eq!(transposed.stored_elements(), mask.stored_elements());
+        assert!((0..5).all(|k| (0..8).all(|n| mask.is_kept(k, n) == transposed.is_kept(n, k))));
+        assert_eq!(transposed.transposed(), mask);
     }
 
     #[test]

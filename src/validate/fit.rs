@@ -87,14 +87,20 @@ impl Problem<'_> {
         for (set, chip) in self.sets {
             let chip = Chip { vendor: Some(*vendor), ..chip.clone() }.under(Quality::Vendor)?;
             let simulated = simulate_set(set, &chip)?;
-            let soft = |(&(_, published), simulated): (&(f64, f64), &f64)| {
-                let residual = (simulated / published).ln();
-                residual.hypot(SOFT) - SOFT
-            };
-            sum += set.points.iter().zip(&simulated).map(soft).sum::<f64>() / set.points.len() as f64;
+            let residuals = residuals(set, &simulated);
+            sum += residuals.iter().map(|r| r.hypot(SOFT) - SOFT).sum::<f64>() / residuals.len() as f64;
         }
         Ok(sum / self.sets.len() as f64)
     }
+}
+
+/// Logarithms of simulated over published: of every point, or of a linear set of its slope alone, because what the fixed
+/// part of those runs held is not known.
+fn residuals(set: &PublishedSet, simulated: &[f64]) -> Vec<f64> {
+    if let (true, [first, .., last], [from, .., to]) = (set.measured.is_linear(), &set.points[..], simulated) {
+        return vec![((to - from) / (last.1 - first.1)).ln()];
+    }
+    set.points.iter().zip(simulated).map(|(&(_, published), simulated)| (simulated / published).ln()).collect()
 }
 
 impl CostFunction for &Problem<'_> {

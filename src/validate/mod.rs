@@ -13,5 +13,5 @@ mod score;
 pub use analytic::analytic_sets;
 pub use fit::{FitReport, Fitted, fit};
 pub use published::{CHIPS, ChipSource, Measured, PublishedSet, published_sets};
-pub use run::{SetReport, SetRow, validate};
+pub use run::{SetReport, SetRow, layer_report, validate};
 pub use score::{Score, outliers};

@@ -7,6 +7,7 @@ use crate::mode::Mode;
 use crate::workload::{self, Workload};
 
 const GEMM: &str = include_str!("../../workloads/gemm-square.toml");
+const TRAINING: &str = include_str!("../../workloads/gpt2-xl-training.toml");
 const RELU: &str = include_str!("../../workloads/relu.toml");
 
 /// Elements of a row of the streaming workload.
@@ -31,8 +32,10 @@ impl ChipSource {
 }
 
 /// Chips that measurements were made on.
-pub const CHIPS: [ChipSource; 1] =
-    [ChipSource { name: "SN10", path: "arch/sn10.toml", text: include_str!("../../arch/sn10.toml") }];
+pub const CHIPS: [ChipSource; 2] = [
+    ChipSource { name: "SN10", path: "arch/sn10.toml", text: include_str!("../../arch/sn10.toml") },
+    ChipSource { name: "SN30-half", path: "arch/sn30-half.toml", text: include_str!("../../arch/sn30-half.toml") },
+];
 
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub enum Measured {
     Gemm,
     /// Elements a second of a ReLU; the point is their number.
     Relu,
+    /// Seconds of a GPT-2 training step; the point is the number of layers.
+    Training(Mode),
 }
 
 impl Measured {
@@ -49,6 +54,7 @@ impl Measured {
         let (text, dim, value) = match self {
             Self::Gemm => (GEMM, "n", point as u64),
             Self::Relu => (RELU, "rows", (point as u64).div_ceil(STREAM_COLUMNS)),
+            Self::Training(_) => (TRAINING, "layers", point as u64),
         };
         let set = Override::parse(&format!("workload.dims.{dim}={value}"))?;
         debug_assert_eq!(set.root(), Root::Workload);
@@ -60,12 +66,21 @@ impl Measured {
         match self {
             Self::Gemm => 2.0 * point.powi(3) / seconds / 1e12,
             Self::Relu => point / seconds / 1e9,
+            Self::Training(_) => seconds,
         }
     }
 
     /// How it is run: measurements of one operator are one section either way.
     pub(super) fn mode(self) -> Mode {
-        Mode::Kbk
+        match self {
+            Self::Gemm | Self::Relu => Mode::Kbk,
+            Self::Training(mode) => mode,
+        }
+    }
+
+    /// Whether the quantity is linear in the point by construction, so that two points give all.
+    pub(super) fn is_linear(self) -> bool {
+        matches!(self, Self::Training(_))
     }
 }
 
@@ -94,6 +109,17 @@ pub struct PublishedSet {
 /// A file that cannot be read as two columns of numbers.
 pub fn published_sets() -> Result<Vec<PublishedSet>, Diagnostic> {
     let digitised = "digitised from arXiv:2311.04417";
+    let training = |name, mode, column| -> Result<PublishedSet, Diagnostic> {
+        Ok(PublishedSet {
+            name,
+            chip: "SN30-half",
+            measured: Measured::Training(mode),
+            point: "layers",
+            quantity: "seconds a step",
+            source: "DABench-LLM artifact",
+            points: points(include_str!("../../tests/data/published/sn30_gpt2_training.csv"), column)?,
+        })
+    };
     Ok(vec![
         PublishedSet {
             name: "sn10-gemm-square",
@@ -102,7 +128,7 @@ pub fn published_sets() -> Result<Vec<PublishedSet>, Diagnostic> {
             point: "n",
             quantity: "TFLOP/s",
             source: digitised,
-            points: points(include_str!("../../tests/data/published/sn10_gemm_square.csv"))?,
+            points: points(include_str!("../../tests/data/published/sn10_gemm_square.csv"), 1)?,
         },
         PublishedSet {
             name: "sn10-relu",
@@ -111,19 +137,21 @@ pub fn published_sets() -> Result<Vec<PublishedSet>, Diagnostic> {
             point: "elements",
             quantity: "Gelement/s",
             source: digitised,
-            points: points(include_str!("../../tests/data/published/sn10_relu.csv"))?,
+            points: points(include_str!("../../tests/data/published/sn10_relu.csv"), 1)?,
         },
+        training("sn30-gpt2-kbk", Mode::Kbk, 1)?,
+        training("sn30-gpt2-fused", Mode::Fused, 2)?,
     ])
 }
 
-/// The first two columns of a CSV file with a header; lines that start with `#` are comments.
-fn points(text: &str) -> Result<Vec<(f64, f64)>, Diagnostic> {
+/// The first column and another of a CSV file with a header; lines that start with `#` are comments.
+fn points(text: &str, column: usize) -> Result<Vec<(f64, f64)>, Diagnostic> {
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
     let bad = |what: &dyn std::fmt::Display| Diagnostic::new(format!("a file of published figures is broken: {what}"));
     let row = |record: Result<csv::StringRecord, csv::Error>| {
         let record = record.map_err(|error| bad(&error))?;
         let number = |at: usize| record.get(at).and_then(|text| text.trim().parse::<f64>().ok());
-        match (number(0), number(1)) {
+        match (number(0), number(column)) {
             (Some(point), Some(value)) => Ok((point, value)),
             _ => Err(bad(&"expected two numbers a line")),
         }
@@ -139,8 +167,9 @@ mod tests {
     fn the_files_hold_their_points() {
         let sets = published_sets().unwrap();
         let count: Vec<usize> = sets.iter().map(|set| set.points.len()).collect();
-        assert_eq!(count, [9, 34]);
+        assert_eq!(count, [9, 34, 4, 4]);
         assert_eq!(sets[0].points[7], (4096.0, 40.899));
+        assert_eq!((sets[2].points[3], sets[3].points[3]), ((24.0, 6.603), (24.0, 1.934)));
         for set in &sets {
             assert!(CHIPS.iter().any(|chip| chip.name == set.chip), "{}", set.name);
             assert!(set.points.iter().all(|&(point, value)| point > 0.0 && value > 0.0));
@@ -161,6 +190,6 @@ mod tests {
         assert!((Measured::Relu.quantity(31e6, 4e-3) - 7.75).abs() < 1e-12);
         let relu = Measured::Relu.workload(65_525.0).unwrap();
         assert_eq!(relu.dims["rows"], 64);
-        assert!(points("a,b\n1,x\n").is_err());
+        assert!(points("a,b\n1,x\n", 1).is_err());
     }
 }

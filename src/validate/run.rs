@@ -113,7 +113,65 @@ pub(super) fn simulate_set(set: &PublishedSet, chip: &Chip) -> Result<Vec<f64>, 
         let outcome = outcome(chip, &workload, set.measured.mode())?;
         Ok(set.measured.quantity(point, chip.seconds(outcome.cycles)))
     };
+    if let (true, Some(&(last, _))) = (set.measured.is_linear(), set.points.last()) {
+        let (fixed, slope) = line(set, last, chip)?;
+        return Ok(set.points.iter().map(|&(at, _)| fixed + at * slope).collect());
+    }
     set.points.par_iter().map(quantity).collect()
+}
+
+/// Of a set that is linear in its points: the part that no point has a share in, and the part of each. Repeated
+/// sections are simulated once, so one run at `point` gives both.
+fn line(set: &PublishedSet, point: f64, chip: &Chip) -> Result<(f64, f64), Diagnostic> {
+    let outcome = outcome(chip, &set.measured.workload(point)?, set.measured.mode())?;
+    let repeated = outcome.sections.iter().filter(|section| section.repeat > 1);
+    let of_one: u64 = repeated.map(|section| section.cycles / section.repeat).sum();
+    let (all, of_one) = (chip.seconds(outcome.cycles), chip.seconds(of_one));
+    Ok((all - of_one * point, of_one))
+}
+
+/// What the training sets say of a layer: its marginal time kernel by kernel and fused, their ratio, and steps of one
+/// layer. `None` without both sets.
+pub fn layer_report(reports: &[SetReport]) -> Option<SetReport> {
+    let find = |name: &str| reports.iter().find(|report| report.name == name);
+    let (kbk, fused) = (find("sn30-gpt2-kbk")?, find("sn30-gpt2-fused")?);
+    let figures = |value: &dyn Fn(&SetRow) -> Option<f64>| -> Option<Vec<f64>> {
+        let series = |set: &SetReport| {
+            let (first, last) = (set.rows.first()?, set.rows.last()?);
+            let one = value(first)?;
+            Some(((value(last)? - one) / (last.at - first.at) * 1e3, one * 1e3))
+        };
+        let ((of_kbk, one_kbk), (of_fused, one_fused)) = (series(kbk)?, series(fused)?);
+        Some(vec![of_kbk, of_fused, of_kbk / of_fused, one_kbk, one_fused])
+    };
+    let published = figures(&|row| Some(row.published))?;
+    let simulated = figures(&|row| Some(row.simulated))?;
+    let ideal = figures(&|row| row.ideal)?;
+    let labels = [
+        "marginal layer, kbk, ms",
+        "marginal layer, fused, ms",
+        "marginal layer, kbk / fused",
+        "step of one layer, kbk, ms",
+        "step of one layer, fused, ms",
+    ];
+    let rows = labels.iter().enumerate().map(|(i, label)| SetRow {
+        label: (*label).to_owned(),
+        at: 0.0,
+        published: published[i],
+        simulated: simulated[i],
+        ideal: Some(ideal[i]),
+        outlier: false,
+    });
+    Some(SetReport {
+        name: "sn30-gpt2-layer".to_owned(),
+        point: "figure".to_owned(),
+        quantity: "milliseconds, and a ratio".to_owned(),
+        plotted: false,
+        rows: rows.collect(),
+        score: Score::new(&published, &simulated),
+        ideal_score: Some(Score::new(&published, &ideal)),
+        ..kbk.clone()
+    })
 }
 
 /// A workload compiled and simulated in one mode, to the end.

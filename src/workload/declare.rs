@@ -122,6 +122,14 @@ pub(super) fn tensors(
         };
         drafts.insert(name, draft);
     }
+    let of_operators = spec.operators.get_ref().iter().flat_map(|operator| operator.extents().into_iter().flatten());
+    for extent in of_operators.chain(spec.blocks.iter().map(|block| &block.repeat)) {
+        if let Extent::Dim(name) = extent.get_ref()
+            && let Some(index) = dims.get_index_of(name.as_str())
+        {
+            used[index] = true;
+        }
+    }
     if let Some((key, _)) = spec.dims.iter().zip(&used).find(|(_, used)| !**used).map(|(entry, _)| entry) {
         let title = format!("`dims.{}` is not used by any shape", key.get_ref());
         let error = source.error(key.span(), title, "in no shape").with_help("remove it, or use it in a shape");
@@ -161,23 +169,34 @@ fn shape(
         return Err(source.error(spec.span(), title, "expected [rows, columns]"));
     };
     let mut spans = vec![spec.span()];
-    let mut extent = |extent: &Spanned<Extent>| -> Result<u64, Diagnostic> {
-        match extent.get_ref() {
-            Extent::Number(number) => {
-                let number: Spanned<Count> = Spanned::new(extent.span(), *number);
-                source.count(field, &number, 1..=MAX_DIM)
-            }
-            Extent::Dim(name) => {
-                let Some(index) = dims.get_index_of(name.as_str()) else {
-                    let known: Vec<&str> = dims.keys().map(String::as_str).collect();
-                    let title = format!("`{field}` names the dimension {name:?}, which is not in `dims`");
-                    return Err(suggest(source.error(extent.span(), title, "no such dimension"), name, &known));
-                };
-                used[index] = true;
-                spans.extend(file.dims.get_index(index).map(|(_, value)| value.span()));
-                Ok(dims[index])
-            }
+    let mut read = |spec: &Spanned<Extent>| -> Result<u64, Diagnostic> {
+        if let Extent::Dim(name) = spec.get_ref()
+            && let Some(index) = dims.get_index_of(name.as_str())
+        {
+            used[index] = true;
+            spans.extend(file.dims.get_index(index).map(|(_, value)| value.span()));
         }
+        extent(source, field, spec, dims)
     };
-    Ok(((extent(rows)?, extent(columns)?), spans))
+    Ok(((read(rows)?, read(columns)?), spans))
+}
+
+/// A count, or the size of the dimension it names.
+pub(super) fn extent(
+    source: &Source,
+    field: &str,
+    extent: &Spanned<Extent>,
+    dims: &IndexMap<String, u64>,
+) -> Result<u64, Diagnostic> {
+    match extent.get_ref() {
+        Extent::Number(number) => {
+            let number: Spanned<Count> = Spanned::new(extent.span(), *number);
+            source.count(field, &number, 1..=MAX_DIM)
+        }
+        Extent::Dim(name) => dims.get(name.as_str()).copied().ok_or_else(|| {
+            let known: Vec<&str> = dims.keys().map(String::as_str).collect();
+            let title = format!("`{field}` names the dimension {name:?}, which is not in `dims`");
+            suggest(source.error(extent.span(), title, "no such dimension"), name, &known)
+        }),
+    }
 }

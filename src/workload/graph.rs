@@ -6,7 +6,10 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
+pub use super::form::GemmForm;
+pub use super::kind::{OperatorKind, Phase};
 use super::sections::PinnedSection;
+
 use crate::diagnostics::Origin;
 use crate::id_type;
 use crate::index::IndexVec;
@@ -53,6 +56,19 @@ pub struct Tensor {
     pub mask: Option<Arc<BlockMask>>,
     /// Where it is declared, for errors about it.
     pub declared: Option<Origin>,
+    /// The tensor whose bytes these are, seen in another shape.
+    pub view: Option<View>,
+    /// Times it exists: once for every repetition of the block of operators it belongs to.
+    pub repeat: u64,
+}
+
+/// Another way to see the bytes of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// The tensor that has the bytes.
+    pub base: TensorId,
+    /// Rows of the view are columns of the base: they lie apart in memory.
+    pub transposed: bool,
 }
 
 impl Tensor {
@@ -73,86 +89,6 @@ impl Tensor {
     }
 }
 
-/// What an operator computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OperatorKind {
-    /// `C[M,N] = A[M,K] x B[K,N]`; inputs A (activations) then B (weights).
-    Gemm,
-    /// Gaussian error linear unit, element by element.
-    Gelu,
-    /// `max(x, 0)`.
-    Relu,
-    /// `x * sigmoid(x)`.
-    Silu,
-    /// Logistic function.
-    Sigmoid,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// `a + b`, equal shapes.
-    Add,
-    /// `a * b`, equal shapes.
-    Mul,
-    /// Softmax along each row.
-    Softmax,
-    /// Layer norm along each row, without affine parameters.
-    LayerNorm,
-    /// Root-mean-square norm along each row, without gain.
-    RmsNorm,
-}
-
-impl OperatorKind {
-    /// Every kind, in a fixed order.
-    pub const ALL: [Self; 11] = [
-        Self::Gemm,
-        Self::Gelu,
-        Self::Relu,
-        Self::Silu,
-        Self::Sigmoid,
-        Self::Tanh,
-        Self::Add,
-        Self::Mul,
-        Self::Softmax,
-        Self::LayerNorm,
-        Self::RmsNorm,
-    ];
-
-    /// The name used in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gemm => "gemm",
-            Self::Gelu => "gelu",
-            Self::Relu => "relu",
-            Self::Silu => "silu",
-            Self::Sigmoid => "sigmoid",
-            Self::Tanh => "tanh",
-            Self::Add => "add",
-            Self::Mul => "mul",
-            Self::Softmax => "softmax",
-            Self::LayerNorm => "layer_norm",
-            Self::RmsNorm => "rms_norm",
-        }
-    }
-
-    /// Number of inputs.
-    pub fn arity(self) -> usize {
-        match self {
-            Self::Gemm | Self::Add | Self::Mul => 2,
-            _ => 1,
-        }
-    }
-
-    /// Whether an output element needs its whole input row.
-    pub fn is_row_wise(self) -> bool {
-        matches!(self, Self::Softmax | Self::LayerNorm | Self::RmsNorm)
-    }
-
-    /// Whether output element `i` needs only element `i` of each input.
-    pub fn is_elementwise(self) -> bool {
-        self != Self::Gemm && !self.is_row_wise()
-    }
-}
-
 /// One operator.
 #[derive(Debug, Clone)]
 pub struct Operator {
@@ -166,6 +102,37 @@ pub struct Operator {
     pub output: TensorId,
     /// Where it is declared, for errors about it.
     pub declared: Option<Origin>,
+    /// Of a GEMM, its shape.
+    pub form: Option<GemmForm>,
+    /// Heads side by side in a row, each with a softmax or rotation of its own.
+    pub heads: u64,
+    /// Row vectors of parameters (gain, bias): they ride with the arguments of a launch.
+    pub vectors: Vec<TensorId>,
+    /// The block of operators it is repeated with.
+    pub block: Option<usize>,
+    /// Times it runs.
+    pub repeat: u64,
+    /// Part of a training step.
+    pub phase: Phase,
+}
+
+impl Operator {
+    /// An operator that runs once, outside any block.
+    pub fn new(name: String, kind: OperatorKind, inputs: Vec<TensorId>, output: TensorId) -> Self {
+        Self {
+            name,
+            kind,
+            inputs,
+            output,
+            declared: None,
+            form: None,
+            heads: 1,
+            vectors: Vec::new(),
+            block: None,
+            repeat: 1,
+            phase: Phase::Forward,
+        }
+    }
 }
 
 /// An operator graph, shapes inferred and checked.
@@ -191,35 +158,70 @@ impl Workload {
         self.operators.iter_enumerated().find(|(_, op)| op.output == tensor).map(|(id, _)| id)
     }
 
-    /// The operators that consume a tensor, in order.
+    /// The operators that consume a tensor, as it is or as a view, in order.
     pub fn consumers(&self, tensor: TensorId) -> impl Iterator<Item = OperatorId> + '_ {
-        self.operators.iter_enumerated().filter(move |(_, op)| op.inputs.contains(&tensor)).map(|(id, _)| id)
+        let reads = move |op: &Operator| op.inputs.iter().any(|&input| input == tensor || self.base(input) == tensor);
+        self.operators.iter_enumerated().filter(move |(_, op)| reads(op)).map(|(id, _)| id)
     }
 
-    /// M, N, K of a GEMM operator.
-    pub fn gemm_shape(&self, operator: OperatorId) -> Option<(u64, u64, u64)> {
+    /// The tensor that has the bytes of `tensor`: itself, or what it is a view of.
+    pub fn base(&self, tensor: TensorId) -> TensorId {
+        self.tensors[tensor].view.map_or(tensor, |view| view.base)
+    }
+
+    /// The shape of a GEMM operator.
+    pub fn form(&self, operator: OperatorId) -> Option<GemmForm> {
         let op = &self.operators[operator];
         if op.kind != OperatorKind::Gemm {
             return None;
         }
-        let a = &self.tensors[op.inputs[0]];
-        let b = &self.tensors[op.inputs[1]];
-        Some((a.rows, b.columns, a.columns))
+        let (a, b) = (&self.tensors[op.inputs[0]], &self.tensors[op.inputs[1]]);
+        Some(op.form.unwrap_or(GemmForm::plain(a.rows, b.columns, a.columns)))
     }
 
-    /// MACs of an operator with every element counted (zero for other than GEMM).
+    /// M, N, K of one product of a GEMM operator.
+    pub fn gemm_shape(&self, operator: OperatorId) -> Option<(u64, u64, u64)> {
+        self.form(operator).map(|form| (form.m, form.n, form.k))
+    }
+
+    /// MACs of one run of an operator with every element counted (zero for other than GEMM).
     pub fn dense_macs(&self, operator: OperatorId) -> u64 {
-        self.gemm_shape(operator).map_or(0, |(m, n, k)| m * n * k)
+        self.form(operator).map_or(0, |form| form.dense_macs())
     }
 
-    /// MACs of an operator counting stored weight elements only.
+    /// MACs of one run of an operator counting stored weight elements, and query-key pairs that causality keeps, only.
     pub fn stored_macs(&self, operator: OperatorId) -> u64 {
-        self.gemm_shape(operator)
-            .map_or(0, |(m, _, _)| m * self.tensors[self.operators[operator].inputs[1]].stored_elements())
+        self.form(operator).map_or(0, |form| {
+            let op = &self.operators[operator];
+            match (&self.tensors[op.inputs[1]].mask, &self.tensors[op.output].mask) {
+                (Some(mask), _) => form.m * mask.stored_elements(),
+                // Only stored elements of a sparse weight's gradient are computed.
+                (None, Some(mask)) => form.k * mask.stored_elements(),
+                (None, None) => form.causal_macs(),
+            }
+        })
     }
 
-    /// Stored parameters of all weights.
+    /// Rows that the activations of an operator have.
+    pub fn rows(&self, operator: OperatorId) -> u64 {
+        self.tensors[self.operators[operator].output].rows
+    }
+
+    /// The first operator of a model: with heads, sequences, row vectors or views, repeated, or in a training step.
+    pub fn first_of_a_model(&self) -> Option<OperatorId> {
+        let plain = OperatorKind::Gelu..=OperatorKind::RmsNorm;
+        let is_of_a_model = |op: &Operator| {
+            let known = op.kind == OperatorKind::Gemm || plain.contains(&op.kind);
+            let is_view = |&t: &TensorId| self.tensors[t].view.is_some();
+            let shaped = op.form.is_some() || op.heads > 1 || op.inputs.iter().chain([&op.output]).any(is_view);
+            !known || shaped || !op.vectors.is_empty() || op.block.is_some() || op.phase != Phase::Forward
+        };
+        self.operators.iter_enumerated().find(|(_, op)| is_of_a_model(op)).map(|(id, _)| id)
+    }
+
+    /// Stored parameters of all weights, those of repeated blocks counted every time.
     pub fn parameters(&self) -> u64 {
-        self.tensors.iter().filter(|t| t.role == TensorRole::Weight).map(Tensor::stored_elements).sum()
+        let own = |t: &&Tensor| t.role == TensorRole::Weight && t.view.is_none();
+        self.tensors.iter().filter(own).map(|t| t.stored_elements() * t.repeat).sum()
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use indexmap::IndexMap;
 
 use super::declare::{Draft, Shape, role_name};
+use super::form::{FormError, GemmForm};
 use super::link::Linked;
 use super::{OperatorKind, TensorRole};
 use crate::diagnostics::Diagnostic;
@@ -77,6 +78,30 @@ pub(super) fn shapes(
         // In topological order every input has its shape by now.
         let inputs: Vec<Shape> = operator.inputs.iter().filter_map(|&input| shapes[input]).collect();
         let shape = output_shape(source, operator, &inputs, drafts)?;
+        for &vector in &operator.vectors {
+            let columns = drafts[vector].shape.map_or(0, |(_, columns)| columns);
+            if columns != shape.1 {
+                let title = format!(
+                    "operator {:?}: vector {:?} has {columns} columns, rows have {}",
+                    operator.name, drafts[vector].name, shape.1
+                );
+                return Err(source.error_among(
+                    &drafts[vector].shape_spans,
+                    title,
+                    format!("expected [1, {}]", shape.1),
+                ));
+            }
+        }
+        if !inputs.iter().all(|&(_, columns)| columns.is_multiple_of(operator.options.heads))
+            && operator.kind != OperatorKind::Gemm
+        {
+            let title = format!(
+                "operator {:?}: {} columns do not divide into {} heads",
+                operator.name, inputs[0].1, operator.options.heads
+            );
+            let spans: Vec<_> = operator.spec.heads.iter().map(|heads| heads.span()).collect();
+            return Err(source.error_among(&spans, title, "expected a divisor of the columns"));
+        }
         let output = &drafts[operator.output];
         if let Some(declared) = output.shape.filter(|declared| *declared != shape) {
             let title = format!(
@@ -100,13 +125,26 @@ fn output_shape(
     drafts: &IndexMap<String, Draft>,
 ) -> Result<Shape, Diagnostic> {
     let (&[first] | &[first, _]) = inputs else { return Ok((0, 0)) };
-    let Some(&second) = inputs.get(1) else { return Ok(first) };
+    let Some(&second) = inputs.get(1) else {
+        return Ok(match operator.kind {
+            OperatorKind::Transpose => (first.1, first.0),
+            OperatorKind::RowSum | OperatorKind::RowMax => (first.0, 1),
+            _ => first,
+        });
+    };
     let (a, b) = (&drafts[operator.inputs[0]], &drafts[operator.inputs[1]]);
     let written_with = |spans: [&[Range<usize>]; 2]| -> Vec<Range<usize>> {
         std::iter::once(operator.spec.inputs.span()).chain(spans.concat()).collect()
     };
     let both = format!("{:?} is {} and {:?} is {}", a.name, text(first), b.name, text(second));
-    if a.dtype != b.dtype {
+    let indexes = matches!(
+        operator.kind,
+        OperatorKind::Embedding
+            | OperatorKind::CrossEntropy
+            | OperatorKind::CrossEntropyGrad
+            | OperatorKind::EmbeddingGrad
+    );
+    if a.dtype != b.dtype && !indexes && operator.kind != OperatorKind::AdamUpdate {
         let title = format!(
             "operator {:?} mixes data types: {:?} is {} and {:?} is {}",
             operator.name, a.name, a.dtype, b.name, b.dtype
@@ -114,16 +152,44 @@ fn output_shape(
         let spans = written_with([a.dtype_span.as_slice(), b.dtype_span.as_slice()]);
         return Err(source.error_among(&spans, title, "expected inputs of one data type"));
     }
-    if operator.kind == OperatorKind::Gemm {
-        if first.1 != second.0 {
-            let title = format!("operator {:?}: {both}", operator.name);
-            let label = format!(
-                "expected as many columns of {:?} as rows of {:?}: {} and {}",
-                a.name, b.name, first.1, second.0
-            );
-            return Err(source.error_among(&written_with([&a.shape_spans, &b.shape_spans]), title, label));
+    match operator.kind {
+        OperatorKind::Gemm => {
+            let form = GemmForm::new(first, second, &operator.options).map_err(|error| {
+                let title = format!("operator {:?}: {both}", operator.name);
+                let label = match error {
+                    FormError::Depths(k, of_b) if operator.options == Default::default() => {
+                        format!("expected as many columns of {:?} as rows of {:?}: {k} and {of_b}", a.name, b.name)
+                    }
+                    FormError::Depths(k, of_b) => {
+                        format!("expected products of one depth: {k} of {:?}, {of_b} of {:?}", a.name, b.name)
+                    }
+                    FormError::Indivisible(what, extent, of, groups) => {
+                        format!("{what} ({extent}) do not divide by {of} ({groups})")
+                    }
+                };
+                source.error_among(&written_with([&a.shape_spans, &b.shape_spans]), title, label)
+            })?;
+            return Ok(form.output());
         }
-        return Ok((first.0, second.1));
+        OperatorKind::Embedding if first.1 == 1 => return Ok((first.0, second.1)),
+        OperatorKind::CrossEntropy if second == (first.0, 1) => return Ok((first.0, 1)),
+        OperatorKind::CrossEntropyGrad if second == (first.0, 1) => return Ok(first),
+        OperatorKind::Concat if first.0 == second.0 => return Ok((first.0, first.1 + second.1)),
+        OperatorKind::Embedding | OperatorKind::CrossEntropy | OperatorKind::CrossEntropyGrad => {
+            let title = format!("operator {:?}: {both}", operator.name);
+            let (which, expected) = if operator.kind == OperatorKind::Embedding {
+                (a, "expected one column of indices".to_owned())
+            } else {
+                (b, format!("expected one label a row: [{}, 1]", first.0))
+            };
+            return Err(source.error_among(&written_with([&which.shape_spans, &[]]), title, expected));
+        }
+        OperatorKind::Concat => {
+            let title = format!("operator {:?}: {both}", operator.name);
+            let spans = written_with([&a.shape_spans, &b.shape_spans]);
+            return Err(source.error_among(&spans, title, "expected equally many rows"));
+        }
+        _ => {}
     }
     if first != second {
         let title = format!("operator {:?}: {both}", operator.name);
@@ -157,8 +223,9 @@ pub(super) fn totals(
     let mut macs: u128 = 0;
     for operator in operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm) {
         let (a, b) = (shapes[operator.inputs[0]], shapes[operator.inputs[1]]);
+        let Ok(form) = GemmForm::new(a, b, &operator.options) else { continue };
         // Three dimensions of 2^40 fit 128 bits.
-        macs += u128::from(a.0) * u128::from(a.1) * u128::from(b.1);
+        macs += u128::from(form.output().0) * u128::from(form.k) * u128::from(form.output().1);
         if macs >= MAX_TOTAL {
             let title = format!(
                 "operator {:?} multiplies {} by {}: with it the graph has more than 2^62 multiply-accumulates",

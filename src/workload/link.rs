@@ -5,9 +5,12 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use indexmap::IndexMap;
 
-use super::OperatorKind;
-use super::declare::{Draft, default_dtype};
-use super::spec::{OperatorSpec, WorkloadSpec};
+use toml::Spanned;
+
+use super::declare::{Draft, default_dtype, extent};
+use super::form::GemmOptions;
+use super::spec::{Extent, OperatorSpec, WorkloadSpec};
+use super::{OperatorKind, TensorRole};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Source, suggest};
 
@@ -19,12 +22,27 @@ pub(super) struct Linked<'a> {
     pub(super) kind: OperatorKind,
     pub(super) inputs: Vec<usize>,
     pub(super) output: usize,
+    /// Row vectors of parameters.
+    pub(super) vectors: Vec<usize>,
+    /// How a GEMM takes its operands; `heads` also of a softmax or rotation.
+    pub(super) options: GemmOptions,
+    /// The block it belongs to.
+    pub(super) block: Option<usize>,
+}
+
+/// A block of operators that is repeated.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) name: String,
+    pub(super) repeat: u64,
 }
 
 /// Links the operators, in file order; outputs that are not declared join the drafts.
 pub(super) fn link<'a>(
     source: &Source,
     spec: &'a WorkloadSpec,
+    dims: &IndexMap<String, u64>,
+    blocks: &[Block],
     drafts: &mut IndexMap<String, Draft>,
 ) -> Result<Vec<Linked<'a>>, Diagnostic> {
     let operators = spec.operators.get_ref();
@@ -64,16 +82,123 @@ pub(super) fn link<'a>(
         let kind = source.keyword(&format!("operators.{name}.kind"), &operator.kind, &kinds)?;
         let kind = OperatorKind::ALL[kind];
         let inputs = inputs(source, operator, &name, kind, drafts)?;
-        for &input in &inputs {
+        let vectors = vectors(source, operator, &name, kind, drafts)?;
+        for &input in inputs.iter().chain(&vectors) {
             let consumers = &mut drafts[input].consumers;
             if consumers.last() != Some(&index) {
                 consumers.push(index);
             }
         }
         let output = drafts.get_index_of(operator.output.get_ref().as_str()).unwrap_or_default();
-        linked.push(Linked { spec: operator, name, kind, inputs, output });
+        let options = options(source, operator, &name, kind, dims)?;
+        let block = block(source, operator, &name, blocks)?;
+        linked.push(Linked { spec: operator, name, kind, inputs, output, vectors, options, block });
     }
     Ok(linked)
+}
+
+/// `[[blocks]]`, in order.
+pub(super) fn blocks(
+    source: &Source,
+    spec: &WorkloadSpec,
+    dims: &IndexMap<String, u64>,
+) -> Result<Vec<Block>, Diagnostic> {
+    let mut list: Vec<Block> = Vec::with_capacity(spec.blocks.len());
+    for block in &spec.blocks {
+        let name = source.name("blocks.name", &block.name)?;
+        if list.iter().any(|known| known.name == name) {
+            let title = format!("two blocks are named {name:?}");
+            return Err(source.error(block.name.span(), title, "the second of them"));
+        }
+        if !spec.operators.get_ref().iter().any(|op| op.block.as_ref().is_some_and(|b| *b.get_ref() == name)) {
+            let title = format!("block {name:?} has no operators");
+            let error = source.error(block.name.span(), title, "empty");
+            return Err(error.with_help(format!("say block = {name:?} in the operators that are repeated")));
+        }
+        let repeat = extent(source, &format!("blocks.{name}.repeat"), &block.repeat, dims)?;
+        list.push(Block { name, repeat });
+    }
+    Ok(list)
+}
+
+fn block(source: &Source, operator: &OperatorSpec, name: &str, blocks: &[Block]) -> Result<Option<usize>, Diagnostic> {
+    let Some(word) = &operator.block else { return Ok(None) };
+    let index = blocks.iter().position(|block| block.name == *word.get_ref());
+    index.map(Some).ok_or_else(|| {
+        let known: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
+        let title = format!("`operators.{name}.block` names the block {:?}, which is not in `blocks`", word.get_ref());
+        suggest(source.error(word.span(), title, "no such block"), word.get_ref(), &known)
+    })
+}
+
+/// Heads and sequences of an operator, and how a GEMM takes its operands.
+fn options(
+    source: &Source,
+    operator: &OperatorSpec,
+    name: &str,
+    kind: OperatorKind,
+    dims: &IndexMap<String, u64>,
+) -> Result<GemmOptions, Diagnostic> {
+    let is_gemm = kind == OperatorKind::Gemm;
+    let has_heads = is_gemm || matches!(kind, OperatorKind::Softmax | OperatorKind::SoftmaxGrad | OperatorKind::Rotary);
+    let refused = |key: &str, span: std::ops::Range<usize>| {
+        let title = format!("`operators.{name}.{key}`: `{}` has no `{key}`", kind.name());
+        Err(source.error(span, title, "means nothing here"))
+    };
+    let count = |key: &str, spec: &Option<Spanned<Extent>>, allowed: bool, default: u64| match spec {
+        None => Ok(default),
+        Some(spec) if !allowed => refused(key, spec.span()),
+        Some(spec) => extent(source, &format!("operators.{name}.{key}"), spec, dims),
+    };
+    let flag = |key: &str, spec: &Option<Spanned<bool>>| match spec {
+        Some(spec) if *spec.get_ref() && !is_gemm => refused(key, spec.span()).map(|_: u64| false),
+        spec => Ok(spec.as_ref().is_some_and(|spec| *spec.get_ref())),
+    };
+    let heads = count("heads", &operator.heads, has_heads, 1)?;
+    Ok(GemmOptions {
+        batch: count("batch", &operator.batch, is_gemm, 1)?,
+        heads,
+        kv_heads: count("kv_heads", &operator.kv_heads, is_gemm, heads)?,
+        transpose_a: flag("transpose_a", &operator.transpose_a)?,
+        transpose_b: flag("transpose_b", &operator.transpose_b)?,
+        causal: flag("causal", &operator.causal)?,
+    })
+}
+
+/// Row vectors of parameters.
+fn vectors(
+    source: &Source,
+    operator: &OperatorSpec,
+    name: &str,
+    kind: OperatorKind,
+    drafts: &IndexMap<String, Draft>,
+) -> Result<Vec<usize>, Diagnostic> {
+    let none = Vec::new();
+    let found = operator.vectors.as_ref().map_or(&none, Spanned::get_ref);
+    let span = operator.vectors.as_ref().map_or(operator.kind.span(), Spanned::span);
+    let most = kind.most_vectors();
+    let wrong = found.len() > most || (kind == OperatorKind::Bias && found.len() != 1);
+    if wrong {
+        let title = format!("`operators.{name}.vectors` has length {}, `{}` takes {most}", found.len(), kind.name());
+        return Err(source.error(span, title, format!("expected {most}")));
+    }
+    let mut vectors = Vec::with_capacity(found.len());
+    for vector in found {
+        let Some(index) = drafts.get_index_of(vector.get_ref().as_str()) else {
+            let known: Vec<&str> = drafts.keys().map(String::as_str).collect();
+            let title = format!("operator {name:?} reads tensor {:?}, which nothing declares", vector.get_ref());
+            return Err(suggest(source.error(vector.span(), title, "no such tensor"), vector.get_ref(), &known));
+        };
+        let draft = &drafts[index];
+        let is_vector = draft.shape.is_some_and(|(rows, _)| rows == 1) && draft.sparsity.is_none();
+        if !is_vector || draft.role.as_ref().is_none_or(|(role, _)| *role != TensorRole::Weight) {
+            let title = format!("`operators.{name}.vectors`: {:?} is no row vector of parameters", draft.name);
+            let error = source.error(vector.span(), title, "expected a dense weight of one row");
+            return Err(error.with_help("declare it with shape = [1, columns] and role = \"weight\""));
+        }
+        vectors.push(index);
+    }
+    Ok(vectors)
 }
 
 fn inputs(

@@ -3,21 +3,27 @@
 //! `docs/workload-format.md` describes the file.
 
 mod declare;
+mod form;
 mod graph;
 mod infer;
+mod kind;
 mod link;
 mod masks;
+mod resolve;
 mod sections;
 mod sparsity;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod train;
 
 use std::path::Path;
 
 use petgraph::graph::DiGraph;
 
-pub use graph::{Operator, OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
+pub use form::{CausalAxis, GemmForm, GemmOptions};
+pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Workload};
+pub use kind::{OperatorKind, Phase};
 pub use sections::{PinnedSection, pin};
 
 use crate::diagnostics::Diagnostic;
@@ -42,7 +48,8 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
     let name = source.name("name", &spec.name)?;
     let dims = declare::dims(source, &spec)?;
     let mut drafts = declare::tensors(source, &spec, &dims)?;
-    let linked = link::link(source, &spec, &mut drafts)?;
+    let blocks = link::blocks(source, &spec, &dims)?;
+    let linked = link::link(source, &spec, &dims, &blocks, &mut drafts)?;
     let order = link::order(source, &linked, &drafts)?;
     let roles = infer::roles(source, &linked, &drafts)?;
     let shapes = infer::shapes(source, &linked, &order, &drafts)?;
@@ -70,18 +77,19 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
             role,
             mask,
             declared: Some(source.place(draft.span.clone())),
+            view: None,
+            repeat: 1,
         });
     }
-    let operators: IndexVec<OperatorId, Operator> = order
-        .iter()
-        .map(|&index| Operator {
-            name: linked[index].name.clone(),
-            kind: linked[index].kind,
-            inputs: linked[index].inputs.iter().map(|&input| TensorId::from_index(input)).collect(),
-            output: TensorId::from_index(linked[index].output),
-            declared: Some(source.place(linked[index].spec.name.span())),
-        })
-        .collect();
+    let mut graph = resolve::Builder::new(tensors);
+    for &index in &order {
+        let repeat = linked[index].block.map_or(1, |block| blocks[block].repeat);
+        graph.add(&linked[index], repeat, source.place(linked[index].spec.name.span()));
+    }
+    if let Some(spec) = &spec.training {
+        train::derive(&mut graph, &train::options(source, spec)?)?;
+    }
+    let (tensors, operators) = graph.finish();
     let graph = graph_of(&operators, tensors.len());
     let mut workload = Workload { name, dims, tensors, operators, graph, sections: Vec::new() };
     workload.sections = sections::sections(source, &workload, &spec.sections)?;

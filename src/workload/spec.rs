@@ -21,6 +21,25 @@ pub(super) struct WorkloadSpec {
     pub(super) operators: Spanned<Vec<Table<OperatorSpec>>>,
     #[serde(default)]
     pub(super) sections: Vec<Table<SectionSpec>>,
+    #[serde(default)]
+    pub(super) blocks: Vec<Table<BlockSpec>>,
+    pub(super) training: Option<Spanned<Table<TrainingSpec>>>,
+}
+
+/// `[[blocks]]`
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BlockSpec {
+    pub(super) name: Spanned<String>,
+    pub(super) repeat: Spanned<Extent>,
+}
+
+/// `[training]`
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrainingSpec {
+    pub(super) optimizer: Spanned<String>,
+    pub(super) activations: Option<Spanned<String>>,
 }
 
 /// `[[tensors]]`
@@ -80,6 +99,21 @@ pub(super) struct OperatorSpec {
     pub(super) kind: Spanned<String>,
     pub(super) inputs: Spanned<Vec<Spanned<String>>>,
     pub(super) output: Spanned<String>,
+    pub(super) block: Option<Spanned<String>>,
+    pub(super) vectors: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) batch: Option<Spanned<Extent>>,
+    pub(super) heads: Option<Spanned<Extent>>,
+    pub(super) kv_heads: Option<Spanned<Extent>>,
+    pub(super) transpose_a: Option<Spanned<bool>>,
+    pub(super) transpose_b: Option<Spanned<bool>>,
+    pub(super) causal: Option<Spanned<bool>>,
+}
+
+impl OperatorSpec {
+    /// Fields that hold a dimension's name or a count.
+    pub(super) fn extents(&self) -> [Option<&Spanned<Extent>>; 3] {
+        [self.batch.as_ref(), self.heads.as_ref(), self.kv_heads.as_ref()]
+    }
 }
 
 impl<'de> Deserialize<'de> for Extent {

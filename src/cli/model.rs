@@ -1,0 +1,73 @@
+//! `rdusim model`: the workload file of a model.
+
+use std::path::Path;
+
+use super::args::{ModelArgs, ModelPhase, Optimizer};
+use super::failure::Failure;
+use super::output;
+use crate::diagnostics::Diagnostic;
+use crate::model::{Options, Phase, Position, Sparsity, preset, write};
+use crate::report;
+
+/// Writes it to a file or standard output.
+pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
+    let (mut architecture, trained_with) = preset(&args.name)?;
+    if args.name == "gpt" || args.name == "llama" {
+        let given = [("--hidden", args.hidden), ("--layers", args.layers), ("--heads", args.heads)];
+        if let Some((flag, _)) = given.into_iter().find(|(_, value)| value.is_none()) {
+            let title = format!("`{}` is a family of models: `{flag}` is missing", args.name);
+            return Err(Diagnostic::new(title).with_help("give `--hidden`, `--layers` and `--heads`").into());
+        }
+    }
+    let sequence = args.sequence.unwrap_or(trained_with);
+    let a = &mut architecture;
+    if let Some(hidden) = args.hidden {
+        let gated = a.activation == crate::model::Activation::GatedSilu;
+        // A gated block of the same size has two thirds of the width, in whole 256s.
+        a.feed_forward = if gated { (8 * hidden).div_ceil(3).next_multiple_of(256) } else { hidden.saturating_mul(4) };
+        a.hidden = hidden;
+    }
+    if let Some(heads) = args.heads {
+        (a.heads, a.kv_heads) = (heads, heads);
+    }
+    a.layers = args.layers.unwrap_or(a.layers);
+    a.kv_heads = args.kv_heads.unwrap_or(a.kv_heads);
+    a.feed_forward = args.ffn.unwrap_or(a.feed_forward);
+    a.vocabulary = args.vocabulary.unwrap_or(a.vocabulary);
+    if let Position::Learned(rows) = a.position {
+        a.position = Position::Learned(rows.max(sequence));
+    }
+    let phase = match args.phase {
+        ModelPhase::Forward => Phase::Forward,
+        ModelPhase::Training => Phase::Training,
+        ModelPhase::Decode => Phase::Decode,
+        ModelPhase::Prefill => Phase::Prefill,
+    };
+    let text = write(&Options {
+        name: args.name.clone(),
+        architecture,
+        phase,
+        batch: args.batch,
+        sequence,
+        context: args.context.unwrap_or(sequence),
+        dtype: args.dtype.clone(),
+        sparsity: args.sparsity.map(|share| Sparsity { density: 1.0 - share, block: args.block }),
+        optimizer: match args.optimizer {
+            Optimizer::Adam => "adam".to_owned(),
+            Optimizer::Sgd => "sgd".to_owned(),
+        },
+        recompute: args.recompute,
+        dropout: args.dropout,
+    })?;
+    match &args.output {
+        Some(path) => {
+            let Some(name) = path.file_name() else {
+                return Err(Diagnostic::new(format!("`--output {}` names no file", path.display())).into());
+            };
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let file = report::File { name: name.to_string_lossy().into_owned(), bytes: text.into_bytes() };
+            Ok(report::write(parent, &[file])?)
+        }
+        None => output::print(text.as_bytes()),
+    }
+}

@@ -1,0 +1,72 @@
+//! GEMMs with heads: one small product for every head, side by side in a row of the activations.
+//!
+//! PCU columns are dealt to heads. `streams` heads are worked on at a time, each on `pn / streams` columns that take
+//! that head's part of the activations; the heads left come after one another. All columns run in lockstep.
+
+use crate::arch::Chip;
+use crate::workload::{CausalAxis, GemmForm};
+
+use super::allocate::{Candidate, StageCandidates, useful_splits};
+use super::buffers::{StageExtents, StageRoles};
+use super::candidates::{StageBases, stretch};
+use super::mapping::{GemmMapping, Mapping, PassWork, SystolicShape};
+use super::nest::Nest;
+use super::section_graph::SectionGraph;
+
+/// Work of one row pass: column tiles and depth of a mean token, all heads.
+pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, token_rows: u64) -> PassWork {
+    let width = shape.column_grain * (mapping.pn / mapping.streams);
+    let (columns, k) = match form.causal {
+        None => (form.n, form.k),
+        Some(CausalAxis::Columns) => (form.mean_causal_extent(token_rows, width), form.k),
+        Some(CausalAxis::Depth) => (form.n, form.mean_causal_extent(token_rows, 1)),
+    };
+    let tiles = form.heads.div_ceil(mapping.streams) * columns.div_ceil(width);
+    PassWork {
+        cycles: tiles * shape.tile_cycles(k),
+        tiles,
+        a_flits: tiles * shape.a_flits(k),
+        w_flits: tiles * shape.w_flits(k),
+        columns: form.heads * form.n,
+        stored: form.b_heads * form.n * form.k,
+    }
+}
+
+/// The useful mappings of a stage with heads.
+pub fn heads_candidates(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    bases: &StageBases<'_>,
+    nest: &Nest,
+    roles: &StageRoles,
+    stage: usize,
+    form: &GemmForm,
+) -> StageCandidates {
+    let stretch = stretch(nest, roles, stage, false);
+    let full_tokens = graph.rows / nest.token_rows;
+    let last_rows = graph.rows % nest.token_rows;
+    let mut list = Vec::new();
+    for rows_on_lanes in [false, true] {
+        let Some(shape) = bases.shape(stage, rows_on_lanes) else { continue };
+        for streams in useful_splits(form.heads, chip.pcus()) {
+            for each in useful_splits(form.n.div_ceil(shape.column_grain), chip.pcus() / streams) {
+                let pn = streams * each;
+                let mapping = GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams, aligned: false };
+                let work = heads_work(form, &shape, &mapping, nest.token_rows);
+                let extents = StageExtents::of_gemm(graph, stage, &shape, pn, &[vec![work]]);
+                for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
+                    let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
+                    let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
+                    list.push(Candidate {
+                        pcus: pm * pn,
+                        cycles: work.cycles.saturating_mul(passes).saturating_mul(stretch),
+                        stretch,
+                        mapping: Mapping::Gemm(GemmMapping { pm, ..mapping }),
+                        extents,
+                    });
+                }
+            }
+        }
+    }
+    StageCandidates::pareto(&list)
+}

@@ -1,0 +1,9 @@
+//! Models by their dimensions: presets, and the workload file of a phase.
+//!
+//! `docs/models.md` names the source of every preset.
+
+mod preset;
+mod write;
+
+pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
+pub use write::{Options, Phase, Sparsity, write};

@@ -1,0 +1,255 @@
+//! Published models and the dimensions that make them.
+
+use crate::diagnostics::Diagnostic;
+
+/// How positions enter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// A learned table of so many rows.
+    Learned(u64),
+    /// Queries and keys are rotated.
+    Rotary,
+    /// A bias by distance, added with the mask.
+    Alibi,
+}
+
+/// The norm of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Norm {
+    /// Layer norm with gain and bias.
+    Layer,
+    /// Root-mean-square norm with gain.
+    Rms,
+}
+
+/// The feed-forward block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// Two matrices with GELU between.
+    Gelu,
+    /// Three matrices, one of them a SiLU gate.
+    GatedSilu,
+}
+
+/// A transformer by its dimensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Architecture {
+    /// Width of the residual stream.
+    pub hidden: u64,
+    /// Layers.
+    pub layers: u64,
+    /// Query heads.
+    pub heads: u64,
+    /// Key and value heads.
+    pub kv_heads: u64,
+    /// Width of the feed-forward block.
+    pub feed_forward: u64,
+    /// Rows of the token table.
+    pub vocabulary: u64,
+    /// Positions.
+    pub position: Position,
+    /// Norms.
+    pub norm: Norm,
+    /// Feed-forward block.
+    pub activation: Activation,
+    /// Matrices have biases.
+    pub bias: bool,
+    /// The output matrix is the token table.
+    pub tied: bool,
+    /// A token sees those before it only.
+    pub causal: bool,
+    /// Norms stand behind the residual additions.
+    pub post_norm: bool,
+    /// Attention and feed-forward block read the same norm, side by side.
+    pub parallel: bool,
+    /// Embeddings are normed.
+    pub embedding_norm: bool,
+    /// Rows of a table of token types.
+    pub token_types: u64,
+    /// Whether a vocabulary-wide output matrix follows.
+    pub output: bool,
+}
+
+/// A published model.
+#[derive(Debug, Clone, Copy)]
+pub struct Preset {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Dimensions.
+    pub architecture: Architecture,
+    /// Parameters as published.
+    pub parameters: u64,
+    /// Where that is published.
+    pub source: &'static str,
+    /// Sequence it was trained with.
+    pub sequence: u64,
+}
+
+const GPT2: Architecture = Architecture {
+    hidden: 768,
+    layers: 12,
+    heads: 12,
+    kv_heads: 12,
+    feed_forward: 3072,
+    vocabulary: 50257,
+    position: Position::Learned(1024),
+    norm: Norm::Layer,
+    activation: Activation::Gelu,
+    bias: true,
+    tied: true,
+    causal: true,
+    post_norm: false,
+    parallel: false,
+    embedding_norm: false,
+    token_types: 0,
+    output: true,
+};
+
+const LLAMA: Architecture = Architecture {
+    hidden: 4096,
+    layers: 32,
+    heads: 32,
+    kv_heads: 32,
+    feed_forward: 11008,
+    vocabulary: 32000,
+    position: Position::Rotary,
+    norm: Norm::Rms,
+    activation: Activation::GatedSilu,
+    bias: false,
+    tied: false,
+    ..GPT2
+};
+
+const BERT: Architecture = Architecture {
+    vocabulary: 30522,
+    position: Position::Learned(512),
+    causal: false,
+    post_norm: true,
+    embedding_norm: true,
+    token_types: 2,
+    output: false,
+    ..GPT2
+};
+
+const fn gpt2(hidden: u64, layers: u64, heads: u64) -> Architecture {
+    Architecture { hidden, layers, heads, kv_heads: heads, feed_forward: 4 * hidden, ..GPT2 }
+}
+
+const GPT2_SOURCE: &str = "github.com/openai/gpt-2, sizes of the released models";
+
+/// Every preset.
+pub const PRESETS: [Preset; 12] = [
+    Preset { name: "gpt2", architecture: GPT2, parameters: 124_000_000, source: GPT2_SOURCE, sequence: 1024 },
+    Preset {
+        name: "gpt2-medium",
+        architecture: gpt2(1024, 24, 16),
+        parameters: 355_000_000,
+        source: GPT2_SOURCE,
+        sequence: 1024,
+    },
+    Preset {
+        name: "gpt2-large",
+        architecture: gpt2(1280, 36, 20),
+        parameters: 774_000_000,
+        source: GPT2_SOURCE,
+        sequence: 1024,
+    },
+    Preset {
+        name: "gpt2-xl",
+        architecture: gpt2(1600, 48, 25),
+        parameters: 1_558_000_000,
+        source: GPT2_SOURCE,
+        sequence: 1024,
+    },
+    Preset {
+        name: "gpt-13b",
+        architecture: Architecture { position: Position::Learned(2048), ..gpt2(5120, 40, 40) },
+        parameters: 12_853_000_000,
+        source: "Dey et al. 2023, arXiv:2304.03208, Cerebras-GPT 13B",
+        sequence: 2048,
+    },
+    Preset {
+        name: "llama2-7b",
+        architecture: LLAMA,
+        parameters: 6_738_415_616,
+        source: "Touvron et al. 2023, arXiv:2307.09288, released weights",
+        sequence: 4096,
+    },
+    Preset {
+        name: "llama2-70b",
+        architecture: Architecture { hidden: 8192, layers: 80, heads: 64, kv_heads: 8, feed_forward: 28672, ..LLAMA },
+        parameters: 68_976_648_192,
+        source: "Touvron et al. 2023, arXiv:2307.09288, released weights",
+        sequence: 4096,
+    },
+    Preset {
+        name: "bloom-176b",
+        architecture: Architecture {
+            vocabulary: 250_880,
+            position: Position::Alibi,
+            embedding_norm: true,
+            ..gpt2(14336, 70, 112)
+        },
+        parameters: 176_247_271_424,
+        source: "BigScience 2022, arXiv:2211.05100, table 3",
+        sequence: 2048,
+    },
+    Preset {
+        name: "mistral-7b",
+        architecture: Architecture { kv_heads: 8, feed_forward: 14336, ..LLAMA },
+        parameters: 7_241_732_096,
+        source: "Jiang et al. 2023, arXiv:2310.06825, released weights",
+        sequence: 8192,
+    },
+    Preset {
+        name: "falcon-40b",
+        architecture: Architecture {
+            hidden: 8192,
+            layers: 60,
+            heads: 128,
+            kv_heads: 8,
+            feed_forward: 32768,
+            vocabulary: 65024,
+            position: Position::Rotary,
+            bias: false,
+            parallel: true,
+            ..GPT2
+        },
+        parameters: 41_303_293_952,
+        source: "Almazrouei et al. 2023, arXiv:2311.16867, released weights",
+        sequence: 2048,
+    },
+    Preset {
+        name: "bert-base",
+        architecture: BERT,
+        parameters: 109_482_240,
+        source: "Devlin et al. 2018, arXiv:1810.04805 (110 M), released weights",
+        sequence: 512,
+    },
+    Preset {
+        name: "bert-large",
+        architecture: Architecture { hidden: 1024, layers: 24, heads: 16, kv_heads: 16, feed_forward: 4096, ..BERT },
+        parameters: 335_141_888,
+        source: "Devlin et al. 2018, arXiv:1810.04805 (340 M), released weights",
+        sequence: 512,
+    },
+];
+
+/// A preset, or the architecture of a family (`gpt`, `llama`) whose dimensions are to be given.
+///
+/// # Errors
+/// A diagnostic that lists the names.
+pub fn preset(name: &str) -> Result<(Architecture, u64), Diagnostic> {
+    match name {
+        "gpt" => return Ok((GPT2, 1024)),
+        "llama" => return Ok((LLAMA, 4096)),
+        _ => {}
+    }
+    PRESETS.iter().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(
+        || {
+            let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+            Diagnostic::new(format!("there is no model {name:?}"))
+                .with_help(format!("use one of {}, or `gpt` or `llama` with dimensions", names.join(", ")))
+        },
+    )
+}

@@ -1,0 +1,355 @@
+//! The workload file of a model and phase, as text.
+
+use std::fmt::Write as _;
+
+use super::preset::{Activation, Architecture, Norm, Position};
+use crate::diagnostics::Diagnostic;
+
+/// What is done with a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// All tokens of a batch, from embedding to output.
+    Forward,
+    /// Forward, backward and the optimiser's step.
+    Training,
+    /// As forward, keys and values kept.
+    Prefill,
+    /// One token a sequence, with the keys and values of a context.
+    Decode,
+}
+
+/// Sparsity of every matrix of the layers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sparsity {
+    /// Share of the blocks that is kept.
+    pub density: f64,
+    /// Rows and columns of a block.
+    pub block: u64,
+}
+
+/// A model and what is done with it.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Name of the workload.
+    pub name: String,
+    /// The model.
+    pub architecture: Architecture,
+    /// What is done.
+    pub phase: Phase,
+    /// Sequences.
+    pub batch: u64,
+    /// Tokens of a sequence (decoding: one).
+    pub sequence: u64,
+    /// Decoding: tokens whose keys and values a token meets, itself included.
+    pub context: u64,
+    /// Data type of everything but the optimiser's state.
+    pub dtype: String,
+    /// Sparsity of the layers' matrices.
+    pub sparsity: Option<Sparsity>,
+    /// `adam` or `sgd`.
+    pub optimizer: String,
+    /// Activations are computed again in the backward phase.
+    pub recompute: bool,
+    /// Elements are dropped behind attention and feed-forward block.
+    pub dropout: bool,
+}
+
+/// The workload file.
+///
+/// # Errors
+/// A diagnostic when heads do not divide the width, or groups of them the heads, or a count is zero.
+pub fn write(options: &Options) -> Result<String, Diagnostic> {
+    let a = &options.architecture;
+    let counts = [
+        ("--hidden", a.hidden),
+        ("--layers", a.layers),
+        ("--heads", a.heads),
+        ("--kv-heads", a.kv_heads),
+        ("--ffn", a.feed_forward),
+        ("--vocabulary", a.vocabulary),
+        ("--batch", options.batch),
+        ("--sequence", options.sequence),
+        ("--context", options.context),
+    ];
+    if let Some((flag, value)) = counts.into_iter().find(|&(_, value)| value == 0 || value > 1 << 40) {
+        return Err(Diagnostic::new(format!("`{flag}` is {value}, expected a count from 1 to 2^40")));
+    }
+    if !a.hidden.is_multiple_of(a.heads) {
+        return Err(Diagnostic::new(format!("{} heads do not divide the width {}", a.heads, a.hidden))
+            .with_help("give `--heads` that divides `--hidden`"));
+    }
+    if !a.heads.is_multiple_of(a.kv_heads) {
+        return Err(Diagnostic::new(format!("{} key and value heads do not divide the {} heads", a.kv_heads, a.heads))
+            .with_help("give `--kv-heads` that divides `--heads`"));
+    }
+    if options.phase == Phase::Training && !a.output {
+        return Err(Diagnostic::new("a model without an output matrix has no loss to train on"));
+    }
+    if let Some(sparsity) = options.sparsity
+        && !(sparsity.density > 0.0 && sparsity.density <= 1.0)
+    {
+        return Err(Diagnostic::new(format!(
+            "`--density` is {}, expected the share of blocks that is kept: above 0, at most 1",
+            sparsity.density
+        )));
+    }
+    let mut writer = Writer { options, tensors: String::new(), operators: String::new(), in_layer: false, norms: 0 };
+    writer.model();
+    Ok(writer.file())
+}
+
+struct Writer<'a> {
+    options: &'a Options,
+    tensors: String,
+    operators: String,
+    in_layer: bool,
+    norms: u64,
+}
+
+impl Writer<'_> {
+    fn file(self) -> String {
+        let Options { name, architecture: a, phase, batch, sequence, context, dtype, optimizer, recompute, .. } =
+            self.options;
+        let mut text = String::new();
+        let what = match phase {
+            Phase::Forward => "forward",
+            Phase::Training => "a training step",
+            Phase::Prefill => "prefill",
+            Phase::Decode => "one generated token a sequence",
+        };
+        let rows = if *phase == Phase::Decode { *batch } else { batch * sequence };
+        let head = a.hidden / a.heads;
+        let _ = writeln!(text, "# {name}: {what}. Weights of the layers are declared once and repeated.");
+        let _ = writeln!(text, "\nschema = 1\nname = {name:?}\ndtype = {dtype:?}\n\n[dims]");
+        let mut dims = vec![("tokens", rows), ("batch", *batch), ("hidden", a.hidden), ("layers", a.layers)];
+        dims.push(("heads", a.heads));
+        dims.extend([("kv_heads", a.kv_heads), ("kv_width", a.kv_heads * head), ("ffn", a.feed_forward)]);
+        dims.push(("vocabulary", a.vocabulary));
+        if *phase == Phase::Decode {
+            dims.push(("cached", batch * context));
+        }
+        for (name, size) in dims {
+            let _ = writeln!(text, "{name} = {size}");
+        }
+        if *phase == Phase::Training {
+            let activations = if *recompute { "recomputed" } else { "saved" };
+            let _ = writeln!(text, "\n[training]\noptimizer = {optimizer:?}\nactivations = {activations:?}");
+        }
+        let _ = writeln!(text, "\n[[blocks]]\nname = \"layer\"\nrepeat = \"layers\"");
+        text + &self.tensors + &self.operators
+    }
+
+    fn tensor(&mut self, name: &str, rows: &str, columns: &str, role: &str, more: &str) {
+        let extent = |e: &str| if e.parse::<u64>().is_ok() { e.to_owned() } else { format!("{e:?}") };
+        let (rows, columns) = (extent(rows), extent(columns));
+        let _ = writeln!(
+            self.tensors,
+            "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]\nrole = {role:?}{more}"
+        );
+    }
+
+    fn matrix(&mut self, name: &str, rows: &str, columns: &str) {
+        let seed = self.tensors.matches("seed").count() + 1;
+        let sparsity = match self.options.sparsity.filter(|_| self.in_layer) {
+            Some(Sparsity { density, block }) => format!(
+                "\nsparsity = {{ pattern = \"block\", density = {density:?}, block = [{block}, {block}], seed = {seed} }}"
+            ),
+            None => String::new(),
+        };
+        self.tensor(name, rows, columns, "weight", &sparsity);
+    }
+
+    fn operator(&mut self, name: &str, kind: &str, inputs: &[&str], output: &str, more: &str) {
+        let block = if self.in_layer { "\nblock = \"layer\"" } else { "" };
+        let more = if more.is_empty() { String::new() } else { format!("\n{more}") };
+        let _ = writeln!(
+            self.operators,
+            "\n[[operators]]\nname = {name:?}\nkind = {kind:?}\ninputs = {inputs:?}\noutput = {output:?}{more}{block}"
+        );
+    }
+
+    /// A matrix product, with its weight and bias.
+    fn linear(&mut self, name: &str, (from, rows): (&str, &str), columns: &str, output: &str) {
+        let weight = format!("w_{name}");
+        self.matrix(&weight, rows, columns);
+        let mut more = String::new();
+        if self.options.architecture.bias {
+            let bias = format!("b_{name}");
+            self.tensor(&bias, "1", columns, "weight", "");
+            more = format!("vectors = [{bias:?}]");
+        }
+        self.operator(name, "gemm", &[from, &weight], output, &more);
+    }
+
+    fn norm(&mut self, from: &str, to: &str) {
+        self.norms += 1;
+        let name = format!("norm_{to}");
+        let gain = format!("gain_{to}");
+        self.tensor(&gain, "1", "hidden", "weight", "");
+        match self.options.architecture.norm {
+            Norm::Rms => self.operator(&name, "rms_norm", &[from], to, &format!("vectors = [{gain:?}]")),
+            Norm::Layer => {
+                let bias = format!("bias_{to}");
+                self.tensor(&bias, "1", "hidden", "weight", "");
+                self.operator(&name, "layer_norm", &[from], to, &format!("vectors = [{gain:?}, {bias:?}]"));
+            }
+        }
+    }
+
+    fn model(&mut self) {
+        let Options { architecture: a, phase, .. } = self.options;
+        let x = self.embedding();
+        self.in_layer = true;
+        let y = self.layer(&x);
+        self.in_layer = false;
+        let last = if a.post_norm {
+            y
+        } else {
+            self.norm(&y, "x_final");
+            "x_final".to_owned()
+        };
+        if !a.output {
+            return;
+        }
+        if a.tied {
+            self.operator("logits", "gemm", &[&last, "w_tokens"], "logits", "transpose_b = true");
+        } else {
+            self.matrix("w_logits", "hidden", "vocabulary");
+            self.operator("logits", "gemm", &[&last, "w_logits"], "logits", "");
+        }
+        if *phase == Phase::Training {
+            self.tensor("labels", "tokens", "1", "input", "\ndtype = \"fp32\"");
+            self.operator("loss", "cross_entropy", &["logits", "labels"], "loss", "");
+        }
+    }
+
+    fn embedding(&mut self) -> String {
+        let a = &self.options.architecture;
+        self.tensor("ids", "tokens", "1", "input", "\ndtype = \"fp32\"");
+        self.matrix("w_tokens", "vocabulary", "hidden");
+        self.operator("embed_tokens", "embedding", &["ids", "w_tokens"], "x_tokens", "");
+        let mut x = "x_tokens".to_owned();
+        let mut tables = Vec::new();
+        if let Position::Learned(rows) = a.position {
+            tables.push(("positions", rows));
+        }
+        if a.token_types > 0 {
+            tables.push(("types", a.token_types));
+        }
+        for (name, rows) in tables {
+            let (ids, table, part, sum) =
+                (format!("ids_{name}"), format!("w_{name}"), format!("x_{name}"), format!("x_with_{name}"));
+            self.tensor(&ids, "tokens", "1", "input", "\ndtype = \"fp32\"");
+            self.matrix(&table, &rows.to_string(), "hidden");
+            self.operator(&format!("embed_{name}"), "embedding", &[&ids, &table], &part, "");
+            self.operator(&format!("add_{name}"), "add", &[&x, &part], &sum, "");
+            x = sum;
+        }
+        if a.embedding_norm {
+            self.norm(&x, "x_embedded");
+            x = "x_embedded".to_owned();
+        }
+        x
+    }
+
+    fn layer(&mut self, x: &str) -> String {
+        let a = self.options.architecture;
+        let h = if a.post_norm {
+            x.to_owned()
+        } else {
+            self.norm(x, "x_attention");
+            "x_attention".to_owned()
+        };
+        let attended = self.attention(&h);
+        if a.parallel {
+            let fed = self.feed_forward(&h);
+            self.operator("add_blocks", "add", &[&attended, &fed], "x_blocks", "");
+            self.operator("add_residual", "add", &[x, "x_blocks"], "y", "");
+            return "y".to_owned();
+        }
+        self.operator("add_attention", "add", &[x, &attended], "x_mid", "");
+        let mid = if a.post_norm {
+            self.norm("x_mid", "x_mid_normed");
+            "x_mid_normed"
+        } else {
+            "x_mid"
+        };
+        let h = if a.post_norm {
+            mid.to_owned()
+        } else {
+            self.norm(mid, "x_feed");
+            "x_feed".to_owned()
+        };
+        let fed = self.feed_forward(&h);
+        self.operator("add_feed", "add", &[mid, &fed], "y", "");
+        if a.post_norm {
+            self.norm("y", "y_normed");
+            return "y_normed".to_owned();
+        }
+        "y".to_owned()
+    }
+
+    fn attention(&mut self, h: &str) -> String {
+        let Options { architecture: a, phase, .. } = self.options;
+        let rotary = a.position == Position::Rotary;
+        // Keys and values first: queries can then go on with their scores.
+        let (k, q) = if rotary { ("k_plain", "q_plain") } else { ("k", "q") };
+        self.linear("key", (h, "hidden"), "kv_width", k);
+        if rotary {
+            self.operator("rotate_key", "rotary", &[k], "k", "heads = \"kv_heads\"");
+        }
+        self.linear("value", (h, "hidden"), "kv_width", "v");
+        self.linear("query", (h, "hidden"), "hidden", q);
+        if rotary {
+            self.operator("rotate_query", "rotary", &[q], "q", "heads = \"heads\"");
+        }
+        let keeps = matches!(phase, Phase::Prefill | Phase::Decode);
+        if keeps {
+            self.tensor("k", "tokens", "kv_width", "output", "");
+            self.tensor("v", "tokens", "kv_width", "output", "");
+        }
+        let (keys, values) = if *phase == Phase::Decode {
+            // What a token adds is written to the cache, of which it reads the whole.
+            self.tensor("k_cache", "cached", "kv_width", "input", "");
+            self.tensor("v_cache", "cached", "kv_width", "input", "");
+            ("k_cache", "v_cache")
+        } else {
+            ("k", "v")
+        };
+        let causal = if a.causal && *phase != Phase::Decode { "\ncausal = true" } else { "" };
+        let heads = format!("batch = \"batch\"\nheads = \"heads\"\nkv_heads = \"kv_heads\"{causal}");
+        self.operator("scores", "gemm", &["q", keys], "s", &format!("transpose_b = true\n{heads}"));
+        let mask = if a.causal { ("mask", "causal_mask") } else { ("scale", "scale") };
+        self.operator(mask.0, mask.1, &["s"], "s_masked", "");
+        self.operator("softmax", "softmax", &["s_masked"], "p", "heads = \"heads\"");
+        self.operator("mix", "gemm", &["p", values], "o", &heads);
+        self.linear("project", ("o", "hidden"), "hidden", "attended");
+        self.dropped("attended")
+    }
+
+    fn feed_forward(&mut self, h: &str) -> String {
+        match self.options.architecture.activation {
+            Activation::Gelu => {
+                self.linear("up", (h, "hidden"), "ffn", "f");
+                self.operator("gelu", "gelu", &["f"], "g", "");
+            }
+            Activation::GatedSilu => {
+                self.linear("gate", (h, "hidden"), "ffn", "f_gate");
+                self.operator("silu", "silu", &["f_gate"], "f_open", "");
+                self.linear("up", (h, "hidden"), "ffn", "f");
+                self.operator("gated", "mul", &["f_open", "f"], "g", "");
+            }
+        }
+        self.linear("down", ("g", "ffn"), "hidden", "fed");
+        self.dropped("fed")
+    }
+
+    fn dropped(&mut self, from: &str) -> String {
+        if !self.options.dropout {
+            return from.to_owned();
+        }
+        let to = format!("{from}_kept");
+        self.operator(&format!("drop_{from}"), "dropout", &[from], &to, "");
+        to
+    }
+}

@@ -1,0 +1,119 @@
+//! Operators as the compiler takes them: transposed, gathered and flattened operands become views of tensors.
+
+use std::sync::Arc;
+
+use super::form::{GemmForm, GemmOptions};
+use super::graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View};
+use super::kind::OperatorKind;
+use super::link::Linked;
+use crate::diagnostics::Origin;
+use crate::index::{Id, IndexVec};
+
+/// A graph while operators are added to it.
+#[derive(Debug)]
+pub(super) struct Builder {
+    /// Tensors, views included.
+    pub(super) tensors: IndexVec<TensorId, Tensor>,
+    /// Operators, in order.
+    pub(super) operators: IndexVec<OperatorId, Operator>,
+    /// How each was written.
+    pub(super) written: IndexVec<OperatorId, Written>,
+}
+
+/// Operands of an operator as they are declared, before views of them are made.
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    pub(super) inputs: Vec<TensorId>,
+    pub(super) options: GemmOptions,
+}
+
+impl Builder {
+    /// A graph of tensors without operators.
+    pub(super) fn new(tensors: IndexVec<TensorId, Tensor>) -> Self {
+        Self { tensors, operators: IndexVec::new(), written: IndexVec::new() }
+    }
+
+    /// Adds an operator of a file, whose shapes are known to match.
+    pub(super) fn add(&mut self, linked: &Linked<'_>, repeat: u64, declared: Origin) {
+        let inputs: Vec<TensorId> = linked.inputs.iter().map(|&input| TensorId::from_index(input)).collect();
+        let written = Written { inputs, options: linked.options };
+        let mut operator = self.operator(&linked.name, linked.kind, &written, TensorId::from_index(linked.output));
+        operator.declared = Some(declared);
+        operator.vectors = linked.vectors.iter().map(|&vector| TensorId::from_index(vector)).collect();
+        operator.block = linked.block;
+        operator.repeat = repeat;
+        self.push(operator, written);
+    }
+
+    /// An operator on tensors as they are declared: what it reads in another shape becomes a view.
+    pub(super) fn operator(&mut self, name: &str, kind: OperatorKind, written: &Written, output: TensorId) -> Operator {
+        let options = &written.options;
+        let mut inputs = written.inputs.clone();
+        let mut form = None;
+        let mut heads = options.heads;
+        match kind {
+            OperatorKind::Gemm => {
+                let shape = |t: TensorId| (self.tensors[t].rows, self.tensors[t].columns);
+                let found = GemmForm::new(shape(inputs[0]), shape(inputs[1]), options).ok();
+                heads = 1;
+                if let Some(found) = found {
+                    if options.transpose_a {
+                        let rows = found.instances * found.m;
+                        inputs[0] = self.view(inputs[0], rows, found.heads * found.k, true);
+                    }
+                    if options.transpose_b && found.is_plain() {
+                        let (rows, columns) = (self.tensors[inputs[1]].columns, self.tensors[inputs[1]].rows);
+                        inputs[1] = self.view(inputs[1], rows, columns, true);
+                    }
+                    form = Some(found).filter(|form| !form.is_plain());
+                }
+            }
+            OperatorKind::Embedding => {
+                let (rows, columns) = (self.tensors[inputs[0]].rows, self.tensors[inputs[1]].columns);
+                inputs = vec![self.view(inputs[1], rows, columns, false)];
+            }
+            OperatorKind::Transpose => {
+                let (rows, columns) = (self.tensors[inputs[0]].columns, self.tensors[inputs[0]].rows);
+                inputs = vec![self.view(inputs[0], rows, columns, true)];
+            }
+            OperatorKind::CrossEntropy | OperatorKind::CrossEntropyGrad => inputs.truncate(1),
+            _ => {}
+        }
+        Operator { form, heads, ..Operator::new(name.to_owned(), kind, inputs, output) }
+    }
+
+    /// Adds an operator; what it touches exists as often as it runs.
+    pub(super) fn push(&mut self, operator: Operator, written: Written) {
+        for &tensor in operator.inputs.iter().chain([&operator.output]).chain(&operator.vectors) {
+            let base = self.tensors[tensor].view.map_or(tensor, |view| view.base);
+            for touched in [tensor, base] {
+                self.tensors[touched].repeat = self.tensors[touched].repeat.max(operator.repeat);
+            }
+        }
+        self.operators.push(operator);
+        self.written.push(written);
+    }
+
+    /// Bytes of a tensor in another shape; the same view is made once.
+    pub(super) fn view(&mut self, of: TensorId, rows: u64, columns: u64, transposed: bool) -> TensorId {
+        let base = self.tensors[of].view.map_or(of, |view| view.base);
+        let view = View { base, transposed };
+        let same = |t: &Tensor| t.view == Some(view) && (t.rows, t.columns) == (rows, columns);
+        if let Some((known, _)) = self.tensors.iter_enumerated().find(|(_, t)| same(t)) {
+            return known;
+        }
+        let source = &self.tensors[base];
+        let mask = source.mask.as_ref().filter(|_| transposed).map(|mask| Arc::new(mask.transposed()));
+        let role = match source.role {
+            TensorRole::Output => TensorRole::Intermediate,
+            role => role,
+        };
+        let view = Tensor { rows, columns, mask, role, view: Some(view), ..source.clone() };
+        self.tensors.push(view)
+    }
+
+    /// The tensors and the operators.
+    pub(super) fn finish(self) -> (IndexVec<TensorId, Tensor>, IndexVec<OperatorId, Operator>) {
+        (self.tensors, self.operators)
+    }
+}
