@@ -152,3 +152,53 @@ pub fn fit(sets: &[(PublishedSet, Chip)], most_iterations: u64) -> Result<FitRep
     let sets = sets.iter().map(|(set, _)| set.name.to_owned()).collect();
     Ok(FitReport { sets, vendor, fitted, cost: (before, after), evaluations: problem.evaluations.get() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate::{CHIPS, published_sets};
+
+    #[test]
+    fn a_fit_finds_the_limits_that_made_the_figures() {
+        let chip = CHIPS[0].load(&[]).unwrap();
+        let truth = Vendor {
+            launch_us: 50.0,
+            stream_bytes_per_s: 20_000_000_000,
+            large: None,
+            pcus_per_operator: 64,
+        };
+        let limited = Chip { vendor: Some(truth), ..chip.clone() }.under(Quality::Vendor).unwrap();
+        let mut set = published_sets().unwrap().swap_remove(0);
+        set.points = vec![(64.0, 1.0), (128.0, 1.0), (768.0, 1.0), (1024.0, 1.0)];
+        let made = simulate_set(&set, &limited).unwrap();
+        for (point, made) in set.points.iter_mut().zip(made) {
+            point.1 = made;
+        }
+        let start = Vendor { launch_us: 30.0, stream_bytes_per_s: 30_000_000_000, ..truth };
+        let from = Chip { vendor: Some(start), ..chip };
+        let found = fit(&[(set.clone(), from.clone())], 30).unwrap();
+        assert!(found.cost.1 < found.cost.0 / 10.0, "{:?}", found.cost);
+        assert!((found.vendor.launch_us / 50.0 - 1.0).abs() < 0.05, "{:?}", found.vendor);
+        assert!((found.vendor.stream_bytes_per_s as f64 / 20e9 - 1.0).abs() < 0.05, "{:?}", found.vendor);
+        assert_eq!(fit(&[(set, from)], 30).unwrap(), found, "the same input gives the same limits");
+    }
+
+    #[test]
+    fn a_fit_needs_somewhere_to_start() {
+        let chip = CHIPS[0].load(&[]).unwrap();
+        let set = published_sets().unwrap().swap_remove(0);
+        let error = fit(&[(set, Chip { vendor: None, ..chip })], 1).unwrap_err().to_string();
+        assert!(error.contains("SN10 has no table `vendor`"), "{error}");
+        assert!(fit(&[], 1).is_err());
+    }
+
+    #[test]
+    fn of_a_line_the_slope_alone_counts() {
+        let mut set = published_sets().unwrap().swap_remove(2);
+        set.points = vec![(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)];
+        // Half the slope, another fixed part.
+        let residuals = residuals(&set, &[105.0, 110.0, 115.0]);
+        assert_eq!(residuals.len(), 1);
+        assert!((residuals[0] - 0.5_f64.ln()).abs() < 1e-12);
+    }
+}

@@ -13,3 +13,4 @@ mod saved;
 mod sparsity;
 mod stack;
 mod steady;
+mod validate;
