@@ -38,6 +38,7 @@ pub mod report;
 pub mod saved;
 pub mod sim;
 pub mod sparsity;
+pub mod study;
 pub mod units;
 pub mod validate;
 pub mod verify;

@@ -7,10 +7,11 @@ use toml::Spanned;
 use super::grid::grid;
 use super::limits;
 use super::spec::{
-    ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, TierSpec, VendorSpec,
+    AreaSpec, ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, TierSpec, VendorSpec,
 };
 use super::{
-    Chip, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier, TierId, Vendor,
+    Area, Chip, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier, TierId,
+    Vendor,
 };
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
@@ -37,6 +38,7 @@ pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic>
         memory: memory(source, &spec.memory)?,
         launch: launch(source, &spec.launch)?,
         energy: energy(source, &spec.energy, &spec.pcu)?,
+        area: spec.area.as_ref().map(|spec| area(source, spec)).transpose()?,
         vendor: spec.vendor.as_ref().map(|vendor_spec| vendor(source, vendor_spec)).transpose()?,
         quality: Quality::Ideal,
     })
@@ -79,6 +81,10 @@ fn pmu(source: &Source, spec: &PmuSpec) -> Result<Pmu, Diagnostic> {
         read_ports: source.count("pmu.read_ports", &spec.read_ports, limits::PORTS)?,
         write_ports: source.count("pmu.write_ports", &spec.write_ports, limits::PORTS)?,
         port_bytes: source.count("pmu.port_bytes", &spec.port_bytes, limits::WIDTH_BYTES)?,
+        gathers_out_of_order: match &spec.gather {
+            Some(word) => source.keyword("pmu.gather", word, &["in_order", "out_of_order"])? == 1,
+            None => false,
+        },
     };
     if !pmu.capacity_bytes.is_multiple_of(pmu.banks) {
         let title = format!(
@@ -204,6 +210,24 @@ fn energy(source: &Source, spec: &EnergySpec, pcu: &PcuSpec) -> Result<Energy, D
         sram_pj_per_byte: real("sram_pj_per_byte", &spec.sram_pj_per_byte)?,
         network_pj_per_bit_hop: real("network_pj_per_bit_hop", &spec.network_pj_per_bit_hop)?,
         static_w: real("static_w", &spec.static_w)?,
+    })
+}
+
+fn area(source: &Source, spec: &AreaSpec) -> Result<Area, Diagnostic> {
+    let mm2 = |key: &str, value: &Spanned<Real>| source.real(&format!("area.{key}"), value, limits::AREA_MM2);
+    let shrink = |key: &str, value: &Spanned<Real>| source.real(&format!("area.{key}"), value, limits::SHRINK);
+    Ok(Area {
+        cell_mm2: mm2("cell_mm2", &spec.cell_mm2)?,
+        pmu_mm2: mm2("pmu_mm2", &spec.pmu_mm2)?,
+        sram_mm2_per_mib: mm2("sram_mm2_per_mib", &spec.sram_mm2_per_mib)?,
+        switch_mm2_per_link_byte: mm2("switch_mm2_per_link_byte", &spec.switch_mm2_per_link_byte)?,
+        ag_mm2: mm2("ag_mm2", &spec.ag_mm2)?,
+        logic_shrink: shrink("logic_shrink", &spec.logic_shrink)?,
+        sram_shrink: shrink("sram_shrink", &spec.sram_shrink)?,
+        package_w: match &spec.package_w {
+            Some(watt) => Some(source.real("area.package_w", watt, limits::ENERGY)?),
+            None => None,
+        },
     })
 }
 

@@ -113,6 +113,8 @@ pub struct Pmu {
     pub write_ports: u64,
     /// Bytes a port moves a cycle.
     pub port_bytes: u64,
+    /// Gathered vectors may overtake each other to avoid banks and columns that are busy (else they come in order).
+    pub gathers_out_of_order: bool,
 }
 
 impl Pmu {
@@ -243,6 +245,48 @@ pub struct Energy {
     pub static_w: f64,
 }
 
+/// What the parts of a chip take on the die: an estimate from the synthesis of another chip, scaled to this one's node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Area {
+    /// One lane x stage of a PCU at the widest data type, with its share of registers and control, mm2.
+    pub cell_mm2: f64,
+    /// A PMU without its scratchpad, mm2.
+    pub pmu_mm2: f64,
+    /// A MiB of scratchpad, mm2.
+    pub sram_mm2_per_mib: f64,
+    /// Switches, a site: mm2 for each byte of a flit and link a direction.
+    pub switch_mm2_per_link_byte: f64,
+    /// An address generator with its share of the coalescing units and memory controllers, mm2.
+    pub ag_mm2: f64,
+    /// How many times denser logic is on this chip's node than where the figures come from.
+    pub logic_shrink: f64,
+    /// The same for scratchpads.
+    pub sram_shrink: f64,
+    /// Power of the package, watt.
+    pub package_w: Option<f64>,
+}
+
+/// Estimated area of a chip's units, mm2. What is not a unit (pads, host interface, controllers' analogue parts) is
+/// not in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AreaMm2 {
+    /// PCUs.
+    pub pcus: f64,
+    /// PMUs, scratchpads included.
+    pub pmus: f64,
+    /// Switches and links.
+    pub network: f64,
+    /// Address generators.
+    pub ags: f64,
+}
+
+impl AreaMm2 {
+    /// All units.
+    pub fn total(&self) -> f64 {
+        self.pcus + self.pmus + self.network + self.ags
+    }
+}
+
 /// A chip, checked and resolved.
 #[derive(Debug, Clone)]
 pub struct Chip {
@@ -266,6 +310,8 @@ pub struct Chip {
     pub launch: Launch,
     /// Energy constants.
     pub energy: Energy,
+    /// Area and package, if the file tells.
+    pub area: Option<Area>,
     /// What the vendor's stack was measured to reach, if the file says.
     pub vendor: Option<Vendor>,
     /// Whether those limits act.
@@ -273,6 +319,24 @@ pub struct Chip {
 }
 
 impl Chip {
+    /// Estimated area of the units; `None` if the file has no `[area]`.
+    pub fn area_mm2(&self) -> Option<AreaMm2> {
+        let area = self.area.as_ref()?;
+        // Packed narrow lanes share the cells of the widest type.
+        let widest = self.pcu.lanes.iter().max_by_key(|(dtype, _)| dtype.bytes()).map_or(0, |(_, &lanes)| lanes);
+        let cells = (self.pcus() * widest * self.pcu.stages) as f64;
+        let mib = self.sram_bytes() as f64 / f64::from(1 << 20);
+        let sites = f64::from(self.grid.columns) * f64::from(self.grid.rows);
+        let link_bytes = (self.network.links_per_direction * self.network.flit_bytes) as f64;
+        Some(AreaMm2 {
+            pcus: cells * area.cell_mm2 / area.logic_shrink,
+            pmus: self.pmus() as f64 * area.pmu_mm2 / area.logic_shrink
+                + mib * area.sram_mm2_per_mib / area.sram_shrink,
+            network: sites * link_bytes * area.switch_mm2_per_link_byte / area.logic_shrink,
+            ags: self.grid.ags() as f64 * area.ag_mm2 / area.logic_shrink,
+        })
+    }
+
     /// Number of PCUs.
     pub fn pcus(&self) -> u64 {
         self.grid.pcus.len() as u64

@@ -57,3 +57,7 @@ pub(super) const LAUNCH_US: RangeInclusive<f64> = 0.0..=1e8;
 pub(super) const PROGRAM_BYTES: RangeInclusive<u64> = 0..=1 << 30;
 /// Picojoule or watt.
 pub(super) const ENERGY: RangeInclusive<f64> = 0.0..=1e9;
+/// Square millimetres of a part.
+pub(super) const AREA_MM2: RangeInclusive<f64> = 0.0..=1e6;
+/// How many times denser a node is.
+pub(super) const SHRINK: RangeInclusive<f64> = 0.001..=1e6;

@@ -14,7 +14,8 @@ mod vendor;
 use std::path::Path;
 
 pub use chip::{
-    Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier, TierId, UnitKind,
+    Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
+    TierId, UnitKind,
 };
 pub use vendor::{LargeTensors, Quality, Vendor};
 
@@ -22,7 +23,7 @@ pub use vendor::{LargeTensors, Quality, Vendor};
 pub(crate) use check::FUNCTIONS;
 
 use crate::diagnostics::Diagnostic;
-use crate::input::{Override, Root, Source};
+use crate::input::{self, Override, Root, Source};
 
 /// Reads a chip file, with the `arch.` overrides among `sets` applied.
 pub fn load(path: &Path, sets: &[Override]) -> Result<Chip, Diagnostic> {
@@ -36,4 +37,32 @@ pub fn parse(name: &str, text: &str, sets: &[Override]) -> Result<Chip, Diagnost
 
 fn resolve(source: &Source) -> Result<Chip, Diagnostic> {
     check::chip(source, &source.read()?)
+}
+
+/// A chip file that is read many times with different overrides.
+#[derive(Debug)]
+pub struct Template(input::Template);
+
+impl Template {
+    /// Reads a chip file; the `arch.` overrides among `base` stand in every chip.
+    pub fn open(path: &Path, base: &[Override]) -> Result<Self, Diagnostic> {
+        input::Template::open(path, Root::Arch, base).map(Self)
+    }
+
+    /// The chip with the `arch.` overrides among `sets` applied too: what [`load`] gives for the base's and these.
+    pub fn chip(&self, sets: &[&Override]) -> Result<Chip, Diagnostic> {
+        let quick = self.0.variant(sets).and_then(|variant| check::chip(self.0.source(), &variant.read()?).ok());
+        quick.map_or_else(|| resolve(&self.0.patched_source(sets)?), Ok)
+    }
+
+    /// A hash of what the file with these overrides says; fields for whose path `skip` holds are left out. `None` if
+    /// the overrides do not apply to the file.
+    pub fn fingerprint(&self, sets: &[&Override], skip: &dyn Fn(&str) -> bool) -> Option<u128> {
+        self.0.fingerprint(sets, skip)
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> &str {
+        self.0.source().text()
+    }
 }

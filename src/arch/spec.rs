@@ -24,6 +24,7 @@ pub(super) struct ChipSpec {
     pub(super) memory: Spanned<Vec<Table<TierSpec>>>,
     pub(super) launch: Table<LaunchSpec>,
     pub(super) energy: Table<EnergySpec>,
+    pub(super) area: Option<Table<AreaSpec>>,
     pub(super) vendor: Option<Table<VendorSpec>>,
 }
 
@@ -83,6 +84,7 @@ pub(super) struct PmuSpec {
     pub(super) read_ports: Spanned<Count>,
     pub(super) write_ports: Spanned<Count>,
     pub(super) port_bytes: Spanned<Count>,
+    pub(super) gather: Option<Spanned<String>>,
 }
 
 /// `[network]`
@@ -146,6 +148,20 @@ pub(super) struct EnergySpec {
     pub(super) sram_pj_per_byte: Spanned<Real>,
     pub(super) network_pj_per_bit_hop: Spanned<Real>,
     pub(super) static_w: Spanned<Real>,
+}
+
+/// `[area]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AreaSpec {
+    pub(super) cell_mm2: Spanned<Real>,
+    pub(super) pmu_mm2: Spanned<Real>,
+    pub(super) sram_mm2_per_mib: Spanned<Real>,
+    pub(super) switch_mm2_per_link_byte: Spanned<Real>,
+    pub(super) ag_mm2: Spanned<Real>,
+    pub(super) logic_shrink: Spanned<Real>,
+    pub(super) sram_shrink: Spanned<Real>,
+    pub(super) package_w: Option<Spanned<Real>>,
 }
 
 /// `[vendor]`

@@ -275,7 +275,7 @@ error: unknown field `pmu.bankz`
  --> command line:1:7
   |
 1 | --set arch.pmu.bankz=15
-  |       ^^^^^^^^^^^^^^ expected one of `capacity_bytes`, `banks`, `read_ports`, `write_ports`, `port_bytes`
+  |       ^^^^^^^^^^^^^^ expected one of `capacity_bytes`, `banks`, `read_ports`, `write_ports`, `port_bytes`, `gather`
   |
 help: did you mean `banks`?
 "#);
@@ -284,7 +284,7 @@ error: unknown field `pmux`
  --> command line:1:7
   |
 1 | --set arch.pmux.banks=15
-  |       ^^^^^^^^^^^^^^^ expected one of `schema`, `name`, `clock_ghz`, `grid`, `pcu`, `pmu`, `network`, `ag`, `memory`, `launch`, `energy`, `vendor`
+  |       ^^^^^^^^^^^^^^^ expected one of `schema`, `name`, `clock_ghz`, `grid`, `pcu`, `pmu`, `network`, `ag`, `memory`, `launch`, `energy`, `area`, `vendor`
   |
 help: did you mean `pmu`?
 "#);

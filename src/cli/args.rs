@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
 use crate::units::Dtype;
 use crate::{arch, sim};
@@ -185,6 +186,18 @@ pub(super) enum Command {
     /// Fit the `vendor` limits of a chip file to published measurements
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArgs),
+    /// Say what bounds each section, and what one more of each resource would buy
+    #[command(after_help = study_args::EXPLAIN_EXAMPLES)]
+    Explain(study_args::ExplainArgs),
+    /// Run a what-if study: axes over any field, in parallel, resumable
+    #[command(after_help = study_args::SWEEP_EXAMPLES)]
+    Sweep(study_args::SweepArgs),
+    /// Join the shards of a study
+    #[command(after_help = study_args::MERGE_EXAMPLES)]
+    Merge(study_args::MergeArgs),
+    /// Say what changed between two results, and why
+    #[command(after_help = study_args::DIFF_EXAMPLES)]
+    Diff(study_args::DiffArgs),
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -254,6 +267,9 @@ pub(super) struct SharedArgs {
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Write a timeline of the event engine that Perfetto and Chrome open (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
     /// Simulate every event, even where the run only repeats itself: the same result, later
     #[arg(long)]
     pub(super) no_skip: bool,

@@ -1,15 +1,17 @@
 //! `rdusim compare` and `rdusim run`: a workload on a chip, both ways or one.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use super::args::{CompareArgs, Format, RunArgs, SharedArgs};
 use super::execute::{Execution, execute};
 use super::failure::Failure;
 use super::{configured, output, progress};
-use crate::arch;
+use crate::arch::{self, Chip};
 use crate::input::Override;
 use crate::report::{self, Document};
-use crate::sim::{Mode, StopReason};
+use crate::sim::{Mode, SectionTrace, StopReason, trace};
+use crate::workload::Workload;
 
 /// Both ways, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
@@ -47,11 +49,27 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
         Format::Json => Document::new(&chip, &workload, outcomes).to_json(),
     };
     configured::save(&args.configuration, &chip, &workload, &execution.configurations)?;
+    if let Some(path) = &args.trace {
+        write_trace(path, &chip, &workload, &execution)?;
+    }
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
         report::write(directory, &report::files(&chip, &workload, outcomes)?)?;
     }
     output::print(text.as_bytes())
+}
+
+/// Simulates once more, and writes down when what worked.
+fn write_trace(path: &Path, chip: &Chip, workload: &Workload, execution: &Execution) -> Result<(), Failure> {
+    let runs: Vec<(Mode, Vec<SectionTrace>)> = execution
+        .configurations
+        .iter()
+        .map(|measured| (measured.configuration.mode, trace(chip, workload, &measured.configuration)))
+        .collect();
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = report::File { name, bytes: report::trace_json(chip, &runs).into_bytes() };
+    Ok(report::write(directory, &[file])?)
 }
 
 fn tell_durations(execution: &Execution) {

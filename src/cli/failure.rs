@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::diagnostics::Diagnostic;
 use crate::report::WriteError;
+use crate::study::StudyError;
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -26,6 +27,15 @@ pub(super) enum Failure {
 impl From<Diagnostic> for Failure {
     fn from(diagnostic: Diagnostic) -> Self {
         Self::Refused(vec![diagnostic])
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        match error {
+            StudyError::Refused(diagnostic) => diagnostic.into(),
+            StudyError::Files(error) => error.into(),
+        }
     }
 }
 

@@ -6,13 +6,17 @@ mod args;
 mod check;
 mod compare;
 mod configured;
+mod diff;
 mod execute;
+mod explain;
 mod failure;
 mod map;
 mod model;
 mod output;
 mod progress;
 mod sparsity;
+mod study_args;
+mod sweep;
 mod validate;
 mod verify;
 
@@ -47,6 +51,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
         Command::Model(args) => model::model(&args),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
+        Command::Merge(args) => sweep::merge(&args),
+        Command::Diff(args) => diff::diff(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Validate(args) => validate::validate(&args),
         Command::Calibrate(args) => validate::calibrate(&args),

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Work that is done sooner shows nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -32,4 +32,24 @@ pub(super) fn watched<T>(message: &str, work: impl FnOnce() -> T) -> T {
         drop(done);
         result
     })
+}
+
+/// Does `work`, which is given a function to call with what is done and what there is, from any thread; shows a bar with
+/// rate and time left meanwhile, if standard error is a terminal.
+pub(super) fn counted<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize) + Sync)) -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return work(&|_, _| {});
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let template = "{msg} {wide_bar} {pos}/{len}  {per_sec}  {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(message.to_owned());
+    let result = work(&|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    result
 }

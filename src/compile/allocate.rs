@@ -7,7 +7,7 @@ use super::buffers::StageExtents;
 use super::mapping::Mapping;
 
 /// One way to map a stage, and what it costs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// PCUs it takes.
     pub pcus: u64,

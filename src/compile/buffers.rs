@@ -3,7 +3,8 @@
 use crate::arch::Chip;
 use crate::workload::TensorId;
 
-use super::mapping::{Mapping, PassWork, SystolicShape};
+use super::gather::GatherPorts;
+use super::mapping::{Mapping, PassWork, Style, SystolicShape};
 use super::nest::{Cadence, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
 
@@ -216,8 +217,10 @@ impl Sizer<'_> {
             let (slices, copies, slot_bytes, spread) = match mapping {
                 // A stream of activations brings the columns of its heads only.
                 Mapping::Gemm(m) => {
+                    // A PMU for each vector that is gathered in a cycle.
+                    let spread = if m.style == Style::Gather { GatherPorts::new(self.chip).vectors } else { 1 };
                     let part = (self.slice_rows(m.pm, extents) * row_bytes).div_ceil(m.streams);
-                    (m.pm * m.streams, mapping.bundles(), part, 1)
+                    (m.pm * m.streams, mapping.bundles(), part, spread)
                 }
                 Mapping::Simd(m) => {
                     (m.pm, 1, nest.token_rows.div_ceil(m.pm) * row_bytes, m.pn.div_ceil(self.chip.pmu.read_ports))
@@ -320,7 +323,7 @@ fn slots_in_flight(chip: &Chip, slot_bytes: u64) -> u64 {
 }
 
 /// Sizes of a GEMM stage's parts that its buffers follow (all zero but `row_grain` for SIMD stages).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageExtents {
     /// Token rows of one output tile.
     pub row_grain: u64,

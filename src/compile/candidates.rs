@@ -12,9 +12,11 @@ use crate::workload::TensorId;
 
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
+use super::gather::{GatherPorts, MOST_COLUMNS};
 use super::heads::{heads_candidates, heads_work};
 use super::mapping::{
-    CostSample, GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile, TileTable, assign, pass_work, tiles,
+    CostSample, Cut, GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile, TileTable, assign,
+    pass_work, tiles,
 };
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
@@ -22,8 +24,17 @@ use super::section_graph::SectionGraph;
 /// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
 const SHARES: [u64; 3] = [1, 2, 4];
 
+/// The same for gathering.
+const GATHER_SHARES: [u64; 3] = [1, 2, 4];
+
 /// Beyond this many block columns on one stream their union is taken as dense while searching.
 const MOST_UNION_BLOCKS: u64 = 16;
+
+/// While searching, one in so many tiles of a fine mask is looked at.
+const LOOKED_AT_OF: usize = 16;
+
+/// Blocks from which on a mask is fine.
+const FINE_BLOCKS: u64 = 1 << 22;
 
 /// Work of a GEMM stage for one choice of columns, for one row pass over all chunks.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +43,7 @@ struct Base {
     pn: u64,
     share: u64,
     aligned: bool,
+    style: Style,
     /// Busiest bundle of each chunk, summed.
     in_step_cycles: u64,
     /// Busiest bundle over all chunks.
@@ -41,6 +53,9 @@ struct Base {
 
 /// Columns and K rows of a weight that a chunk uses.
 type WeightRange = (Range<u64>, Range<u64>);
+
+/// Stage, width of a tile, whether tiles are aligned, and how they are worked through.
+type TableKey = (usize, u64, bool, Style);
 
 /// What fixes the bases of a stage: weight, functions in its tail, and the cut of its weight.
 type BaseKey = (TensorId, usize, Option<(CutOf, u64)>);
@@ -87,20 +102,23 @@ pub struct StageBases<'a> {
     graph: &'a SectionGraph<'a>,
     chunking: Option<Chunking>,
     stages: Vec<Arc<Vec<Base>>>,
-    tables: RefCell<FxHashMap<(usize, u64, bool), Rc<TileTable>>>,
+    tables: RefCell<FxHashMap<TableKey, Rc<TileTable>>>,
+    /// Work is exact; else, while searching, that of fine masks is estimated from a sample of tiles.
+    exact: bool,
 }
 
 impl<'a> StageBases<'a> {
     /// Works out every column split of every GEMM stage.
     pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>, cache: &BaseCache) -> Self {
         let mut bases = Self::without_splits(chip, graph, chunking);
+        bases.exact = false;
         bases.stages = (0..graph.stages.len()).map(|s| bases.cached(s, cache)).collect();
         bases
     }
 
     /// Without column splits: for exact work of mappings that are already chosen.
     pub fn without_splits(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
-        Self { chip, graph, chunking, stages: Vec::new(), tables: RefCell::default() }
+        Self { chip, graph, chunking, stages: Vec::new(), tables: RefCell::default(), exact: true }
     }
 
     fn cached(&self, stage: usize, cache: &BaseCache) -> Arc<Vec<Base>> {
@@ -155,6 +173,11 @@ impl<'a> StageBases<'a> {
         SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
     }
 
+    fn styled(&self, stage: usize, rows_on_lanes: bool, style: Style) -> Option<SystolicShape> {
+        let dtype = self.graph.stage_dtype(stage);
+        self.shape(stage, rows_on_lanes).map(|shape| shape.in_style(self.chip, dtype, style))
+    }
+
     /// Columns and K rows of a stage's weight in each chunk, and whether columns repeat.
     fn chunk_ranges(&self, stage: usize) -> (Vec<WeightRange>, bool) {
         let Some(weight) = self.graph.stages[stage].weight else { return (Vec::new(), true) };
@@ -172,21 +195,26 @@ impl<'a> StageBases<'a> {
         }
     }
 
-    fn table(&self, stage: usize, width: u64, aligned: bool) -> Rc<TileTable> {
-        if let Some(table) = self.tables.borrow().get(&(stage, width, aligned)) {
+    fn table(&self, stage: usize, width: u64, aligned: bool, style: Style) -> Rc<TileTable> {
+        if let Some(table) = self.tables.borrow().get(&(stage, width, aligned, style)) {
             return Rc::clone(table);
         }
+        let gather = (style == Style::Gather).then(|| GatherPorts::new(self.chip));
+        let fine = self.graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > FINE_BLOCKS);
+        let cut = Cut { width, aligned, gather, looked_at_of: if fine && !self.exact { LOOKED_AT_OF } else { 1 } };
         let (ranges, same_columns) = self.chunk_ranges(stage);
         let mask = self.graph.mask(stage);
-        let chunks = ranges.into_iter().map(|(n, k)| tiles(mask, n, k, width, aligned)).collect();
+        let chunks = ranges.into_iter().map(|(n, k)| tiles(mask, n, k, &cut)).collect();
         let table = Rc::new(TileTable { chunks, same_columns });
-        self.tables.borrow_mut().insert((stage, width, aligned), Rc::clone(&table));
+        self.tables.borrow_mut().insert((stage, width, aligned, style), Rc::clone(&table));
         table
     }
 
     /// Sizes that follow from the exact work of a mapping.
     pub fn extents(&self, stage: usize, mapping: &GemmMapping, work: &[Vec<PassWork>]) -> StageExtents {
-        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return StageExtents::default() };
+        let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else {
+            return StageExtents::default();
+        };
         let mut extents = StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work);
         if mapping.share > 1 {
             // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
@@ -214,29 +242,29 @@ impl<'a> StageBases<'a> {
     /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk). Tokens of
     /// `token_rows` matter to causal attention only.
     pub fn work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Vec<Vec<PassWork>> {
-        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
+        let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
         if let Some(form) = self.graph.form(stage) {
             return vec![vec![heads_work(&form, &shape, mapping, token_rows)]];
         }
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
-        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
-        pass_work(&shape, &table, &assignment)
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
+        pass_work(&shape, &table, &assignment, mapping.share)
     }
 
     /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
     /// the data type.
     pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
         let shape = self.shape(stage, mapping.rows_on_lanes)?;
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style);
         let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
         Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
     }
 
     /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
     fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
-        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
-        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
+        let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
         let depths = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].k).collect();
         let chunks = table.chunks.iter().zip(&assignment);
         chunks.map(|(tiles, lists)| lists.iter().map(|list| depths(tiles, list)).collect()).collect()
@@ -244,9 +272,9 @@ impl<'a> StageBases<'a> {
 
     /// Column tiles of a bundle's row pass, in order: `[chunk][bundle]`.
     fn tile_lists(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<Tile>>> {
-        let Some(shape) = self.shape(stage, mapping.rows_on_lanes) else { return Vec::new() };
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned);
-        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.tile_cycles(t.k));
+        let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style);
+        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
         let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize]).collect();
         let chunks = table.chunks.iter().zip(&assignment);
         chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect()
@@ -274,7 +302,22 @@ impl<'a> StageBases<'a> {
                 shares.sort_unstable();
                 shares.dedup();
                 for share in shares {
-                    self.sparse_bases(stage, &shape, rows_on_lanes, share, mask.block_columns(), &mut bases);
+                    self.sparse_bases(
+                        stage,
+                        &shape,
+                        rows_on_lanes,
+                        (share, Style::Skip),
+                        mask.block_columns(),
+                        &mut bases,
+                    );
+                }
+                // Tokens lie along the lanes, and where one block is as wide as a tile there is nothing to gain.
+                if rows_on_lanes && mask.block_columns() < shape.column_grain {
+                    let gathering = shape.in_style(self.chip, self.graph.stage_dtype(stage), Style::Gather);
+                    for share in GATHER_SHARES.into_iter().filter(|share| share * shape.column_grain <= MOST_COLUMNS) {
+                        let kind = (share, Style::Gather);
+                        self.sparse_bases(stage, &gathering, rows_on_lanes, kind, mask.block_columns(), &mut bases);
+                    }
                 }
             }
             list.extend(undominated(bases));
@@ -288,7 +331,7 @@ impl<'a> StageBases<'a> {
         stage: usize,
         shape: &SystolicShape,
         rows_on_lanes: bool,
-        share: u64,
+        (share, style): (u64, Style),
         block: u64,
         bases: &mut Vec<Base>,
     ) {
@@ -299,8 +342,8 @@ impl<'a> StageBases<'a> {
             if aligned && !aligned_too {
                 continue;
             }
-            let table = self.table(stage, width, aligned);
-            let sample = CostSample::new(&table, |t| shape.tile_cycles(t.k));
+            let table = self.table(stage, width, aligned, style);
+            let sample = CostSample::new(&table, |t| shape.cycles(t));
             let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
             let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
             let columns = table.chunks.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
@@ -314,6 +357,7 @@ impl<'a> StageBases<'a> {
                     pn: bundles * share,
                     share,
                     aligned,
+                    style,
                     in_step_cycles,
                     free_cycles,
                     extents: StageExtents::of_gemm(self.graph, stage, shape, share, &[vec![work]]),
@@ -331,7 +375,8 @@ impl<'a> StageBases<'a> {
         pn: u64,
         ranges: &[WeightRange],
     ) -> Base {
-        let mapping = GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams: 1, aligned: false };
+        let mapping =
+            GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams: 1, aligned: false, style: Style::Skip };
         if let Some(mask) = self.graph.mask(stage)
             && pn * shape.column_grain <= MOST_UNION_BLOCKS * mask.block_columns()
         {
@@ -363,6 +408,7 @@ impl<'a> StageBases<'a> {
             pn: m.pn,
             share: m.share,
             aligned: m.aligned,
+            style: m.style,
             in_step_cycles,
             free_cycles,
             extents: StageExtents::of_gemm(self.graph, stage, shape, m.share, work),
@@ -423,12 +469,12 @@ pub fn stage_candidates(
                     continue;
                 }
                 let each = if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
-                let Base { rows_on_lanes, pn, share, aligned, .. } = **base;
+                let Base { rows_on_lanes, pn, share, aligned, style, .. } = **base;
                 list.push(Candidate {
                     pcus,
                     cycles: each.saturating_mul(passes).saturating_mul(stretch),
                     stretch,
-                    mapping: Mapping::Gemm(GemmMapping { rows_on_lanes, pm, pn, share, streams: 1, aligned }),
+                    mapping: Mapping::Gemm(GemmMapping { rows_on_lanes, pm, pn, share, streams: 1, aligned, style }),
                     extents: base.extents,
                 });
             }

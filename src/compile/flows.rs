@@ -6,7 +6,7 @@ use crate::index::Id;
 use super::buffers::BufferRole;
 use super::configuration::{Amount, Buffer, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, Stage};
 use super::fabric::{Fabric, Resource};
-use super::mapping::Mapping;
+use super::mapping::{Mapping, Style};
 use super::nest::{Cadence, Nest};
 use super::route::{Request, Tree};
 use super::section_graph::SectionGraph;
@@ -27,6 +27,9 @@ pub struct FlowBuilder<'a> {
     requests: Vec<Request>,
     mean_rates: Vec<f64>,
 }
+
+/// PCU ports of gathered activations: beside the weights', which have the second.
+const GATHER_PORTS: [u32; 2] = [0, 2];
 
 /// An end of a flow: a port, and the site its unit stands at.
 type End = (Resource, Coordinate);
@@ -138,20 +141,15 @@ impl<'a> FlowBuilder<'a> {
                     let operand = s.spec.activations.iter().position(|&t| t == tensor).unwrap_or(0) as u32;
                     match s.mapping {
                         Mapping::Gemm(m) => {
+                            // Gathered vectors of a cycle come from different PMUs, into different ports.
+                            let ports: &[u32] = if m.style == Style::Gather { &GATHER_PORTS } else { &[0] };
                             let each = wide / m.streams;
                             for (b, rest) in pairs(bundles, pm * m.streams) {
                                 let (i, head) = (rest / m.streams, rest % m.streams);
                                 let pcus: Vec<PcuId> =
                                     (head * each..(head + 1) * each).map(|q| s.pcu(b, i, q)).collect();
-                                self.feed(
-                                    stage,
-                                    b,
-                                    Amount::Activations,
-                                    (index, rest),
-                                    buffer.piece(b, rest),
-                                    &pcus,
-                                    0,
-                                );
+                                let piece = buffer.piece(b, rest);
+                                self.feed(stage, b, Amount::Activations, (index, rest), piece, &pcus, ports);
                             }
                         }
                         Mapping::Simd(m) => {
@@ -165,7 +163,7 @@ impl<'a> FlowBuilder<'a> {
                     for (b, q) in pairs(bundles, wide) {
                         let pcus: Vec<PcuId> = (0..pm).map(|i| s.pcu(b, i, q)).collect();
                         let slice = b * wide + q;
-                        self.feed(stage, b, Amount::Weights, (index, slice), buffer.piece(0, slice), &pcus, 1);
+                        self.feed(stage, b, Amount::Weights, (index, slice), buffer.piece(0, slice), &pcus, &[1]);
                     }
                 }
                 BufferRole::Partial { stage: of } if of == stage => {
@@ -179,6 +177,7 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
+    /// One flow for each part of a piece; parts take turns on the PCUs' `ports`.
     #[expect(clippy::too_many_arguments, reason = "all of them tell feeds apart")]
     fn feed(
         &mut self,
@@ -188,11 +187,11 @@ impl<'a> FlowBuilder<'a> {
         (buffer, slice): (usize, u64),
         piece: &Piece,
         pcus: &[PcuId],
-        port: u32,
+        ports: &[u32],
     ) {
-        let sinks: Vec<End> = pcus.iter().map(|&p| (self.fabric.pcu_in(p, port), self.pcu_site(p))).collect();
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
-        for (index, part) in piece.parts.iter().enumerate() {
+        for (index, (part, &port)) in piece.parts.iter().zip(ports.iter().cycle()).enumerate() {
+            let sinks: Vec<End> = pcus.iter().map(|&p| (self.fabric.pcu_in(p, port), self.pcu_site(p))).collect();
             let source = self.read_end(part);
             let flow = self.add(FlowKind::Feed { stage, bundle }, amount, (part.banks, banks), source, &sinks);
             flow.reads = Some(FlowEnd { buffer, slice, part: index });

@@ -17,6 +17,9 @@ use super::twins::{Likeness, Renaming, Twins};
 /// Most operators of one section that the search considers.
 pub const MOST_FUSED: usize = 12;
 
+/// Most operators of a repeated block that are tried as one section.
+const MOST_IN_A_BLOCK: usize = 24;
+
 /// A possible section and its plans, best first.
 #[derive(Debug)]
 struct Planned<'a, R> {
@@ -192,13 +195,13 @@ pub struct LeftOut {
     pub longer: bool,
 }
 
-/// Kinds of sections up to which all are planned: as many as runs of [`MOST_FUSED`] different operators.
-const MOST_KINDS: usize = MOST_FUSED * (MOST_FUSED + 1) / 2;
-/// Of more kinds, those are planned that may save this share of the time of the shorter sections they replace.
+/// In graphs of more than [`MOST_FUSED`] operators, those kinds of sections are planned that may save this share of
+/// their time.
 pub const WORTH: f64 = 0.08;
 
 impl<'a, R: Clone + Send> Spans<'a, R> {
-    /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`].
+    /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`], and whole blocks
+    /// of up to [`MOST_IN_A_BLOCK`].
     pub fn new(chip: &Chip, workload: &'a Workload, tiers: &[TierId], fused: bool) -> Result<Self, Unplannable> {
         let operators: Vec<OperatorId> = workload.operators.ids().collect();
         let n = operators.len();
@@ -216,6 +219,20 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
             }
             runs.push(Run { span: (from, to), operators, kind });
         }
+        let place = |at: usize| (workload.operators[operators[at]].block, workload.operators[operators[at]].phase);
+        let mut from = 0;
+        while fused && from < n {
+            let to = (from..n).find(|&at| place(at) != place(from)).unwrap_or(n);
+            if place(from).0.is_some() && (MOST_FUSED + 1..=MOST_IN_A_BLOCK).contains(&(to - from)) {
+                let operators = operators[from..to].to_vec();
+                let kind = *kinds.entry(twins.likeness(&operators)).or_insert(firsts.len());
+                if kind == firsts.len() {
+                    firsts.push(runs.len());
+                }
+                runs.push(Run { span: (from, to), operators, kind });
+            }
+            from = to;
+        }
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
         let mut spans = Self { workload, runs, planned, left_out };
@@ -224,7 +241,7 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
         // Long runs first: they take longest.
         firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
         let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
-        if firsts.len() <= MOST_KINDS {
+        if n <= MOST_FUSED {
             spans.plan_runs(chip, tiers, &cache, &firsts)?;
             return Ok(spans);
         }
@@ -236,6 +253,9 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
             spans.left_out.kinds += of_length.len() - worth.len();
             spans.plan_runs(chip, tiers, &cache, &worth)?;
         }
+        let blocks: Vec<usize> =
+            longer.iter().copied().filter(|&run| spans.runs[run].operators.len() > MOST_FUSED).collect();
+        spans.plan_runs(chip, tiers, &cache, &blocks)?;
         Ok(spans)
     }
 

@@ -9,7 +9,7 @@ use crate::workload::{CausalAxis, GemmForm};
 use super::allocate::{Candidate, StageCandidates, useful_splits};
 use super::buffers::{StageExtents, StageRoles};
 use super::candidates::{StageBases, stretch};
-use super::mapping::{GemmMapping, Mapping, PassWork, SystolicShape};
+use super::mapping::{GemmMapping, Mapping, PassWork, Style, SystolicShape};
 use super::nest::Nest;
 use super::section_graph::SectionGraph;
 
@@ -51,7 +51,8 @@ pub fn heads_candidates(
         for streams in useful_splits(form.heads, chip.pcus()) {
             for each in useful_splits(form.n.div_ceil(shape.column_grain), chip.pcus() / streams) {
                 let pn = streams * each;
-                let mapping = GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams, aligned: false };
+                let mapping =
+                    GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams, aligned: false, style: Style::Skip };
                 let work = heads_work(form, &shape, &mapping, nest.token_rows);
                 let extents = StageExtents::of_gemm(graph, stage, &shape, pn, &[vec![work]]);
                 for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {

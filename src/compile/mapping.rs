@@ -7,9 +7,21 @@
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use super::gather::{self, GatherPorts};
 use crate::arch::Chip;
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
+
+/// How a GEMM stage works through a sparse weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// A systolic array: it skips the K rows that nothing under a tile stores. Dense weights too.
+    #[default]
+    Skip,
+    /// A SIMD pipeline: each stored row meets a gathered vector of activations ([`gather`]).
+    Gather,
+}
 
 /// Mapping of a GEMM stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -28,6 +40,9 @@ pub struct GemmMapping {
     pub streams: u64,
     /// Column tiles of a bundle begin and end at block borders of the mask, or lie within a block (else they are packed).
     pub aligned: bool,
+    /// How it works through a sparse weight.
+    #[serde(default)]
+    pub style: Style,
 }
 
 /// Mapping of a SIMD stage.
@@ -94,10 +109,22 @@ pub struct SystolicShape {
     /// k-steps of the activations one flit carries, or flits a k-step takes.
     a_packing: Packing,
     w_packing: Packing,
+    gather: Option<Gather>,
     /// Flits of one tile of fp32 partial sums.
     pub partial_flits: u64,
     /// Cycles from a tile's last operand to its last drained vector.
     pub drain_cycles: u64,
+}
+
+/// What gathered operands take.
+#[derive(Debug, Clone, Copy)]
+struct Gather {
+    vectors: u64,
+    /// Flits of a vector of activations: it comes alone, from wherever it lies.
+    flits_per_vector: u64,
+    /// Bytes of a stored weight and of the stage it is for.
+    bytes_per_weight: u64,
+    flit_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -137,9 +164,41 @@ impl SystolicShape {
             least_cycles,
             a_packing: Packing::new(row_grain * dtype.bytes(), flit),
             w_packing: Packing::new(column_grain * dtype.bytes(), flit),
+            gather: None,
             partial_flits,
             drain_cycles: lanes + stages - 2 + stages,
         })
+    }
+
+    /// The same for a style of working through a sparse weight.
+    #[must_use]
+    pub fn in_style(mut self, chip: &Chip, dtype: Dtype, style: Style) -> Self {
+        let flit_bytes = chip.network.flit_bytes;
+        self.gather = (style == Style::Gather).then(|| Gather {
+            vectors: GatherPorts::new(chip).vectors,
+            flits_per_vector: (self.row_grain * dtype.bytes()).div_ceil(flit_bytes),
+            bytes_per_weight: dtype.bytes() + if chip.pcu.stages <= 256 { 1 } else { 2 },
+            flit_bytes,
+        });
+        self
+    }
+
+    /// Cycles a PCU is occupied by a tile.
+    pub fn cycles(&self, tile: &Tile) -> u64 {
+        self.tile_cycles(tile.steps)
+    }
+
+    /// Flits of the activations of a tile.
+    pub fn activations(&self, tile: &Tile) -> u64 {
+        self.gather.map_or_else(|| self.a_flits(tile.k), |gather| tile.k * gather.flits_per_vector)
+    }
+
+    /// Flits of the weights of one PCU's part of a tile that `share` PCUs have together.
+    pub fn weights(&self, tile: &Tile, share: u64) -> u64 {
+        self.gather.map_or_else(
+            || self.w_flits(tile.k),
+            |gather| (tile.stored.div_ceil(share) * gather.bytes_per_weight).div_ceil(gather.flit_bytes),
+        )
     }
 
     /// Cycles a PCU is occupied by one output tile over `k` steps, back to back with others (DESIGN §3).
@@ -161,6 +220,10 @@ impl SystolicShape {
     /// Flits a cycle of one stream of activations and one of weights while tiles run back to back.
     pub fn stream_rates(&self) -> (f64, f64) {
         let rate = |p: Packing| p.flits_per_step as f64 / p.steps_per_flit as f64;
+        if let Some(gather) = self.gather {
+            let weights = (self.stages * gather.bytes_per_weight).div_ceil(gather.flit_bytes);
+            return ((gather.vectors * gather.flits_per_vector) as f64, weights as f64);
+        }
         (rate(self.a_packing), rate(self.w_packing))
     }
 
@@ -179,6 +242,8 @@ pub struct Tile {
     pub columns: u64,
     /// k-steps executed: rows of the union of the blocks under it.
     pub k: u64,
+    /// Cycles of its operands: one a k-step, or what gathering them takes.
+    pub steps: u64,
     /// Weight elements stored under it.
     pub stored: u64,
 }
@@ -190,16 +255,31 @@ impl Tile {
     }
 }
 
-/// Tiles of columns `columns` over K rows `k`, each at most `width` wide.
-pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, width: u64, aligned: bool) -> Vec<Tile> {
-    let mut tiles = Vec::new();
+/// How the columns of a weight are cut into tiles.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut {
+    /// Columns of a tile at most.
+    pub width: u64,
+    /// Tiles begin and end at block borders, or lie within a block.
+    pub aligned: bool,
+    /// The ports that K rows are gathered through; `None` to skip.
+    pub gather: Option<GatherPorts>,
+    /// Tiles of which only one is looked at, for an estimate; the others are taken to be like it.
+    pub looked_at_of: usize,
+}
+
+/// Tiles of columns `columns` over K rows `k`.
+pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: &Cut) -> Vec<Tile> {
+    let Cut { width, aligned, .. } = *cut;
+    let mut tiles: Vec<Tile> = Vec::new();
+
     let mut at = columns.start;
     let mut union = Vec::new();
     while at < columns.end {
         let mut end = columns.end.min(at + width);
         let Some(mask) = mask else {
-            let (columns, depth) = (end - at, k.end - k.start);
-            tiles.push(Tile { start: at, columns, k: depth, stored: columns * depth });
+            let k = k.end - k.start;
+            tiles.push(Tile { start: at, columns: end - at, k, steps: k, stored: (end - at) * k });
             at = end;
             continue;
         };
@@ -207,6 +287,13 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, width
         if aligned {
             let whole = (width / block).max(1) * block;
             end = end.min(at / block * block + whole);
+        }
+        if !tiles.len().is_multiple_of(cut.looked_at_of)
+            && let Some(&like) = tiles.last().filter(|tile| tile.columns == end - at)
+        {
+            tiles.push(Tile { start: at, ..like });
+            at = end;
+            continue;
         }
         let k_blocks = k.start / mask.block_rows()..k.end.div_ceil(mask.block_rows());
         // Only the words of this K range are looked at.
@@ -223,8 +310,9 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, width
             stored += mask.rows_in(words, first as u64, k_blocks.clone()) * width_here;
         }
         let alone = at / block == (end - 1) / block;
-        let k = if alone { stored / (end - at) } else { mask.rows_in(&union, first as u64, k_blocks) };
-        tiles.push(Tile { start: at, columns: end - at, k, stored });
+        let k = if alone { stored / (end - at) } else { mask.rows_in(&union, first as u64, k_blocks.clone()) };
+        let steps = cut.gather.as_ref().map_or(k, |ports| gather::cycles(ports, mask, &(at..end), &k_blocks));
+        tiles.push(Tile { start: at, columns: end - at, k, steps, stored });
         at = end;
     }
     tiles
@@ -396,7 +484,7 @@ pub struct PassWork {
 }
 
 /// Work of each bundle in each chunk: `[chunk][bundle]`.
-pub fn pass_work(shape: &SystolicShape, table: &TileTable, assignment: &Assignment) -> Vec<Vec<PassWork>> {
+pub fn pass_work(shape: &SystolicShape, table: &TileTable, assignment: &Assignment, share: u64) -> Vec<Vec<PassWork>> {
     table
         .chunks
         .iter()
@@ -407,10 +495,10 @@ pub fn pass_work(shape: &SystolicShape, table: &TileTable, assignment: &Assignme
                 .map(|list| {
                     let mut work = PassWork::default();
                     for tile in list.iter().map(|&t| &tiles[t as usize]) {
-                        work.cycles += shape.tile_cycles(tile.k);
+                        work.cycles += shape.cycles(tile);
                         work.tiles += 1;
-                        work.a_flits += shape.a_flits(tile.k);
-                        work.w_flits += shape.w_flits(tile.k);
+                        work.a_flits += shape.activations(tile);
+                        work.w_flits += shape.weights(tile, share);
                         work.columns += tile.columns;
                         work.stored += tile.stored;
                     }
@@ -425,14 +513,18 @@ pub fn pass_work(shape: &SystolicShape, table: &TileTable, assignment: &Assignme
 mod tests {
     use super::*;
 
+    fn cut(width: u64, aligned: bool) -> Cut {
+        Cut { width, aligned, gather: None, looked_at_of: 1 }
+    }
+
     #[test]
     fn straddling_tiles_cost_what_the_design_says() {
         // Block 16 on 12 columns: packed tiles run 1.44x the stored work at density 1/8 (DESIGN §3).
         let mask = BlockMask::random(5120, 4800, (16, 16), 0.125, 3);
-        let work: u64 = tiles(Some(&mask), 0..4800, 0..5120, 12, false).iter().map(|t| t.k * 12).sum();
+        let work: u64 = tiles(Some(&mask), 0..4800, 0..5120, &cut(12, false)).iter().map(|t| t.k * 12).sum();
         let ratio = work as f64 / mask.stored_elements() as f64;
         assert!((ratio - 1.4375).abs() < 0.02, "{ratio}");
-        let aligned: u64 = tiles(Some(&mask), 0..4800, 0..5120, 12, true).iter().map(|t| t.k * 12).sum();
+        let aligned: u64 = tiles(Some(&mask), 0..4800, 0..5120, &cut(12, true)).iter().map(|t| t.k * 12).sum();
         assert!((aligned as f64 / mask.stored_elements() as f64 - 1.5).abs() < 1e-9);
     }
 
@@ -441,7 +533,7 @@ mod tests {
         // 1 - (1 - 1/8)^4 = 0.414, and 0.882 for 16 columns (DESIGN §3).
         let mask = BlockMask::random(5120, 5120, (16, 16), 0.125, 3);
         for (columns, expected) in [(4, 0.414), (16, 0.882)] {
-            let list = tiles(Some(&mask), 0..5120, 0..5120, 16 * columns, false);
+            let list = tiles(Some(&mask), 0..5120, 0..5120, &cut(16 * columns, false));
             let k: u64 = list.iter().map(|t| t.k).sum();
             let density = k as f64 / (list.len() as f64 * 5120.0);
             assert!((density - expected).abs() < 0.01, "{density}");
@@ -452,7 +544,7 @@ mod tests {
     fn tiles_keep_every_stored_element() {
         let mask = BlockMask::random(300, 200, (16, 8), 0.3, 9);
         for (width, aligned) in [(6, true), (6, false), (32, false)] {
-            let stored: u64 = tiles(Some(&mask), 0..200, 0..300, width, aligned).iter().map(|t| t.stored).sum();
+            let stored: u64 = tiles(Some(&mask), 0..200, 0..300, &cut(width, aligned)).iter().map(|t| t.stored).sum();
             assert_eq!(stored, mask.stored_elements());
         }
     }
@@ -460,7 +552,8 @@ mod tests {
     #[test]
     fn assignment_is_balanced_and_complete() {
         let mask = BlockMask::random(20480, 5120, (16, 16), 0.125, 3);
-        let chunks: Vec<_> = (0..8).map(|c| tiles(Some(&mask), 0..5120, c * 2560..(c + 1) * 2560, 16, false)).collect();
+        let chunks: Vec<_> =
+            (0..8).map(|c| tiles(Some(&mask), 0..5120, c * 2560..(c + 1) * 2560, &cut(16, false))).collect();
         let table = TileTable { chunks, same_columns: true };
         let assignment = assign(&table, 27, |t| t.k);
         let mut seen: Vec<u32> = assignment[0].iter().flatten().copied().collect();

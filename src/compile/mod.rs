@@ -14,6 +14,7 @@ mod exact;
 mod fabric;
 mod flows;
 mod fuse;
+mod gather;
 mod heads;
 mod mapping;
 mod nest;
@@ -36,7 +37,7 @@ pub use configuration::{
 pub use estimate::Stream;
 pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind};
 pub use fuse::{Judge, Verdict};
-pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, SystolicShape, Tile};
+pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use restore::{BufferDraft, Draft, Fault, Place, Restored, StreamDraft};
 pub use section_graph::{SectionGraph, StageSpec};
@@ -118,6 +119,10 @@ pub fn compile_modes<R: Clone + Send>(
         }
         if searches(mode) {
             notes.extend(notes::left_out(spans.left_out()));
+        }
+        if workload.first_of_a_model().is_some() {
+            notes.extend(notes::scores_off_chip(workload, &sections));
+            notes.extend(tiers::told(chip, workload, &tiers));
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
         compiled.push(Compiled { configuration, runs: measured });

@@ -10,6 +10,7 @@ use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
 use super::estimate::{Stream, streams};
 use super::fuse::{LeftOut, MOST_FUSED, Unpinnable, Unplannable, WORTH};
+use super::mapping::{Mapping, PassWork};
 use super::nest::Cadence;
 use super::plan::{NoPlan, SectionPlan};
 use super::section_graph::SectionGraph;
@@ -124,6 +125,7 @@ pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> 
     let workload = graph.workload;
     let names: Vec<&str> = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
     let mut notes = both_ways(graph, &names.join("+"));
+    notes.extend(sparse_as_dense(graph, plan, &names.join("+")));
     if repeated.is_empty() {
         return notes;
     }
@@ -146,6 +148,44 @@ pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> 
         mib(chip.sram_bytes()),
         (nest.block_tokens * nest.token_rows).min(nest.rows),
     ));
+    notes
+}
+
+/// Executed over all k-steps from which on sparse work is called dense.
+const AS_DENSE: f64 = 0.97;
+
+/// A sentence on every sparse weight that is worked through as if it were dense.
+fn sparse_as_dense(graph: &SectionGraph<'_>, plan: &SectionPlan, section: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (stage, mapping) in plan.mappings.iter().enumerate() {
+        let (Some(mask), Some(weight), Mapping::Gemm(m)) = (graph.mask(stage), graph.stages[stage].weight, mapping)
+        else {
+            continue;
+        };
+        let work = &plan.work[stage];
+        let k_of = |chunk: usize| match plan.nest.chunk_range(chunk as u64) {
+            Some(range) if plan.roles.k_cut[stage] => range.end - range.start,
+            _ => mask.rows(),
+        };
+        let of_chunk = |(chunk, list): (usize, &Vec<PassWork>)| {
+            let tiles: u64 = list.iter().map(|work| work.tiles).sum();
+            (list.iter().map(|work| work.cycles).sum::<u64>(), tiles * k_of(chunk))
+        };
+        let (executed, all) = work.iter().enumerate().map(of_chunk).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        if executed as f64 >= AS_DENSE * all as f64 {
+            let tensor = &graph.workload.tensors[weight];
+            let density = mask.stored_elements() as f64 / (mask.rows() as f64 * mask.columns() as f64);
+            notes.push(format!(
+                "section `{section}` works through `{}` (density {density:.4}) as if it were dense: {}",
+                tensor.name,
+                if m.share == m.pn {
+                    "skipping or gathering by columns was found no faster"
+                } else {
+                    "under its tiles hardly a row can be skipped"
+                },
+            ));
+        }
+    }
     notes
 }
 
@@ -225,4 +265,32 @@ pub fn several_sections(
     let mut parts = vec![format!("{found}: on {} this is estimated faster than one section", chip.name)];
     parts.extend(of_section(chip, graph, plan));
     parts.join("; in one, ")
+}
+
+/// Sentences on attention scores that leave the chip although heads and softmax could share a section.
+pub fn scores_off_chip(workload: &Workload, sections: &[Section]) -> Vec<String> {
+    let mut told = Vec::new();
+    for section in sections {
+        for &op in &section.operators {
+            let operator = &workload.operators[op];
+            let Some(form) = operator.form.filter(|form| form.n > form.k) else { continue };
+            let scores = &workload.tensors[operator.output];
+            let outside: Vec<_> =
+                workload.consumers(operator.output).filter(|c| !section.operators.contains(c)).collect();
+            let Some(&reader) = outside.first() else { continue };
+            let why = if workload.operators[reader].phase == operator.phase {
+                "its section ends before them"
+            } else {
+                "they are saved for the backward phase; `activations = \"recomputed\"` would keep them on chip"
+            };
+            told.push(format!(
+                "scores `{}` ({} of {} heads) go off chip to `{}`: {why}",
+                scores.name,
+                ByteSize(scores.dense_bytes()),
+                form.heads,
+                workload.operators[reader].name,
+            ));
+        }
+    }
+    told
 }

@@ -71,12 +71,15 @@ pub fn plan(
         let found: Vec<Search<'_>> = chunkings(chip, graph, counts)
             .into_par_iter()
             .map(|chunking| {
-                let mut search = Search { chip, graph, tiers, cache, best: None, least_banks: u64::MAX };
+                let mut search =
+                    Search { chip, graph, tiers, cache, best: None, best_shared: None, least_banks: u64::MAX };
                 search.try_chunking(chunking);
                 search
             })
             .collect();
         least_banks = found.iter().map(|s| s.least_banks).fold(least_banks, u64::min);
+        let all_shared = || found.iter().filter_map(|s| s.best_shared.as_ref());
+        let shared = all_shared().min_by_key(|best| best.estimate.score).cloned();
         let mut bests: Vec<Best> = found.into_iter().filter_map(|s| s.best).collect();
         // Stable: of equals the first cut stays first, whatever the threads did.
         bests.sort_by_key(|best| best.estimate.score);
@@ -84,6 +87,8 @@ pub fn plan(
             let most = first.estimate.score as f64 * NEAR;
             bests.retain(|best| best.estimate.score as f64 <= most);
             bests.truncate(KEPT);
+            // Dense work on shared streams is what skipping and gathering must beat, and not only by estimate.
+            bests.extend(shared.filter(|shared| bests.iter().all(|best| best.picked != shared.picked)));
             return Ok(bests.iter().map(|best| search_result(chip, graph, best)).collect());
         }
     }
@@ -131,8 +136,8 @@ const MOST_TOKEN_ROWS: u64 = 16 * 1024;
 
 /// Token sizes to try: numbers of row grains that divide the rows with little padding; of sequences, divisors.
 fn token_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
-    let rows = rows / sequences;
     const LADDER: [u64; 20] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 19, 22, 27, 32, 43, 64, 128, 256];
+    let rows = rows / sequences;
     let mut sizes: Vec<u64> = Vec::new();
     for &grain in grains {
         let all = rows.div_ceil(grain);
@@ -170,6 +175,8 @@ struct Search<'a> {
     tiers: &'a [TierId],
     cache: &'a BaseCache,
     best: Option<Best>,
+    /// The best with every column of PCUs on one stream of activations, where weights are sparse.
+    best_shared: Option<Best>,
     least_banks: u64,
 }
 
@@ -201,9 +208,9 @@ impl Search<'_> {
                         .map(|s| stage_candidates(chip, graph, &bases, &nest, &roles, s, private))
                         .collect();
                     let Some(picked) = allocate(&stages, chip.pcus(), floor_cycles) else { continue };
-                    let fits = self.try_residencies(nest, &roles, &picked);
-                    // Private copies of the activations may be what did not fit.
-                    if fits || !bases.has_masks() {
+                    self.try_residencies(nest, &roles, &picked, private);
+                    // Private copies of the activations may be what does not fit, or what the links do not bear.
+                    if !bases.has_masks() {
                         break;
                     }
                 }
@@ -211,8 +218,7 @@ impl Search<'_> {
         }
     }
 
-    fn try_residencies(&mut self, nest: Nest, roles: &StageRoles, picked: &[Candidate]) -> bool {
-        let mut fits_at_all = false;
+    fn try_residencies(&mut self, nest: Nest, roles: &StageRoles, picked: &[Candidate], private: bool) {
         let mappings: Vec<Mapping> = picked.iter().map(|c| c.mapping).collect();
         let extents: Vec<StageExtents> = picked.iter().map(|c| c.extents).collect();
         let choices: &[(bool, bool)] = if nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
@@ -249,13 +255,16 @@ impl Search<'_> {
             if needed > most {
                 continue;
             }
-            fits_at_all = true;
             let estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
-            if self.best.as_ref().is_none_or(|best| estimate.score < best.estimate.score) {
+            let better = |best: &Option<Best>| best.as_ref().is_none_or(|b| estimate.score < b.estimate.score);
+            if better(&self.best) {
+                let residency = residency.clone();
                 self.best = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
             }
+            if !private && better(&self.best_shared) {
+                self.best_shared = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
+            }
         }
-        fits_at_all
     }
 }
 

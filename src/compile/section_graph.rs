@@ -38,6 +38,8 @@ pub struct SectionGraph<'a> {
     pub axes: Vec<Axis>,
     column_axis: Vec<Option<usize>>,
     row_axis: Vec<Option<usize>>,
+    /// Tensors made here that must also leave the chip: the search asks often.
+    leaving: Vec<TensorId>,
 }
 
 /// A column axis shared by tensors of the section (for example the FFN width).
@@ -85,7 +87,9 @@ impl<'a> SectionGraph<'a> {
             axes: Vec::new(),
             column_axis: Vec::new(),
             row_axis: Vec::new(),
+            leaving: Vec::new(),
         };
+        graph.leaving = graph.stages.iter().map(|stage| stage.output).filter(|&t| graph.is_wanted_outside(t)).collect();
         graph.find_axes();
         Some(graph)
     }
@@ -105,8 +109,12 @@ impl<'a> SectionGraph<'a> {
         self.stages.iter().position(|stage| stage.output == tensor)
     }
 
-    /// Whether a tensor made here must also leave the chip.
+    /// Whether the output of a stage must also leave the chip.
     pub fn leaves_section(&self, tensor: TensorId) -> bool {
+        self.leaving.contains(&tensor)
+    }
+
+    fn is_wanted_outside(&self, tensor: TensorId) -> bool {
         self.workload.tensors[tensor].role == TensorRole::Output
             || self.workload.consumers(tensor).any(|op| !self.operators.contains(&op))
     }

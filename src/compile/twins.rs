@@ -36,9 +36,8 @@ struct OperatorLikeness {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct TensorLikeness {
-    is_transposed: bool,
-    /// It is another shape of a tensor made here.
-    is_view_of_made_here: bool,
+    /// Another shape of a tensor: whether transposed, and whether of one made here.
+    view: Option<(bool, bool)>,
     shape: (u64, u64),
     dtype: Dtype,
     tier: TierId,
@@ -112,8 +111,7 @@ impl<'a> Twins<'a> {
             let outside = consumers.iter().any(|op| !operators.contains(op));
             let is_made_here = made_here(id);
             TensorLikeness {
-                is_transposed: tensor.view.is_some_and(|view| view.transposed),
-                is_view_of_made_here: tensor.view.is_some_and(|view| made_here(view.base)),
+                view: tensor.view.map(|view| (view.transposed, made_here(view.base))),
                 shape: (tensor.rows, tensor.columns),
                 dtype: tensor.dtype,
                 tier: self.tiers[id.index()],

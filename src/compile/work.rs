@@ -45,7 +45,8 @@ impl StageWork {
         let dtype: Dtype = graph.stage_dtype(index);
         let partials = graph.is_k_cut(nest.chunking, index);
         let shape = match &mapping {
-            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials),
+            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials)
+                .map(|shape| shape.in_style(chip, dtype, m.style)),
             Mapping::Simd(_) => None,
         };
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };

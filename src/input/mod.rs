@@ -5,6 +5,7 @@ mod file;
 mod overrides;
 mod patch;
 mod source;
+mod template;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -14,4 +15,5 @@ pub use overrides::{Override, Root};
 pub(crate) use explain::suggest;
 pub(crate) use file::open;
 pub(crate) use source::Source;
+pub(crate) use template::Template;
 pub(crate) use value::{Count, Real, Table};

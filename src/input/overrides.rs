@@ -70,6 +70,20 @@ impl Override {
         Ok(Self { raw: argument.to_owned(), root, path, value, equals })
     }
 
+    /// The override of a field by its keys; `value` is TOML.
+    ///
+    /// # Errors
+    /// As [`Override::parse`], of the argument that says the same.
+    pub fn of(root: Root, keys: &[&str], value: &str) -> Result<Self, Diagnostic> {
+        let root = match root {
+            Root::Arch => "arch",
+            Root::Workload => "workload",
+        };
+        let keys = keys.iter().map(|&key| toml_edit::Key::new(key).to_string());
+        let path: Vec<String> = std::iter::once(root.to_owned()).chain(keys).collect();
+        Self::parse(&format!("{}={value}", path.join(".")))
+    }
+
     /// The argument as typed.
     pub fn raw(&self) -> &str {
         &self.raw

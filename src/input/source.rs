@@ -20,7 +20,7 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 ///
 /// Spans that come out of parsing refer to the spliced text; [`Source::origin`] leads them back to the file as it
 /// is, or to the `--set` argument as it was typed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Source {
     name: String,
     original: Arc<str>,
@@ -93,14 +93,32 @@ impl Source {
     }
 
     /// The spliced text.
-    #[cfg(test)]
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The same file with other overrides.
+    pub(super) fn again(&self, root: Root, sets: &[Override]) -> Result<Self, Diagnostic> {
+        Self::new(&self.name, &self.original, root, sets)
+    }
+
+    /// What is wrong with a text that is not TOML.
+    pub(super) fn unreadable(&self, error: &toml::de::Error) -> Diagnostic {
+        explain::explain(self, &self.text, error)
     }
 
     /// An error about bytes of the spliced text.
     pub(crate) fn error(&self, span: Range<usize>, title: impl Into<String>, label: impl Into<String>) -> Diagnostic {
         Diagnostic::new(title).with_origin(self.origin(span, label.into()))
+    }
+
+    /// An error that was found elsewhere, told at bytes of this text.
+    pub(crate) fn restated(&self, span: Range<usize>, error: &Diagnostic) -> Diagnostic {
+        let restated = self.error(span, error.title(), "");
+        match error.help() {
+            Some(help) => restated.with_help(help),
+            None => restated,
+        }
     }
 
     /// A place that later errors may point at.

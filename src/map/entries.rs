@@ -147,6 +147,8 @@ pub enum MappingEntry {
         rows_on_lanes: bool,
         /// Column tiles keep to the blocks of the mask.
         aligned: bool,
+        /// `skip` or `gather`: how it works through a sparse weight.
+        style: crate::compile::Style,
     },
     /// SIMD function.
     Simd {

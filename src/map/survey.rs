@@ -112,6 +112,7 @@ impl Surveyor<'_> {
                     share: m.share,
                     rows_on_lanes: m.rows_on_lanes,
                     aligned: m.aligned,
+                    style: m.style,
                 },
                 Mapping::Simd(m) => MappingEntry::Simd { pm: m.pm, pn: m.pn, chain: m.chain, passes: m.passes },
             },

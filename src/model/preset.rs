@@ -27,12 +27,13 @@ pub enum Norm {
 pub enum Activation {
     /// Two matrices with GELU between.
     Gelu,
-    /// Three matrices, one of them a SiLU gate.
+    /// Three matrices, one of them a gate.
     GatedSilu,
 }
 
 /// A transformer by its dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property that models differ in on its own")]
 pub struct Architecture {
     /// Width of the residual stream.
     pub hidden: u64,
@@ -165,7 +166,7 @@ pub const PRESETS: [Preset; 12] = [
         name: "gpt-13b",
         architecture: Architecture { position: Position::Learned(2048), ..gpt2(5120, 40, 40) },
         parameters: 12_853_000_000,
-        source: "Dey et al. 2023, arXiv:2304.03208, Cerebras-GPT 13B",
+        source: "Dey et al. 2023, arXiv:2304.03208: dimensions of Cerebras-GPT 13B (13 B, rounded; this is their sum)",
         sequence: 2048,
     },
     Preset {

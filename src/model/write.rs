@@ -247,7 +247,7 @@ impl Writer<'_> {
         }
         if a.embedding_norm {
             self.norm(&x, "x_embedded");
-            x = "x_embedded".to_owned();
+            "x_embedded".clone_into(&mut x);
         }
         x
     }

@@ -5,8 +5,10 @@ use serde::Serialize;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
 use crate::arch::{Chip, Vendor};
-use crate::sim::{EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic};
-use crate::workload::Workload;
+use crate::sim::{
+    BundleOutcome, EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+};
+use crate::workload::{Phase, Workload};
 
 /// Version of the object's shape.
 pub const SCHEMA: u32 = 1;
@@ -125,6 +127,12 @@ pub struct RunEntry {
     pub op_intensity_flop_per_byte: f64,
     /// Energy by place.
     pub energy_j: EnergyEntry,
+    /// Tokens a second, of a model whose file has a dimension `tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s: Option<f64>,
+    /// Parts of a training step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases: Option<IndexMap<&'static str, PhaseEntry>>,
     /// Sections in order.
     pub sections: Vec<SectionEntry>,
     /// `drained` or `deadlock`.
@@ -166,6 +174,19 @@ pub struct TensorEntry {
     pub off_chip_read_bytes: u64,
     /// Written to off-chip memory.
     pub off_chip_write_bytes: u64,
+}
+
+/// One part of a training step.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct PhaseEntry {
+    /// Cycles of its sections.
+    pub cycles: u64,
+    /// The same over the clock.
+    pub time_s: f64,
+    /// Sections started.
+    pub launches: u64,
+    /// Off-chip bytes, read and written.
+    pub off_chip_bytes: u64,
 }
 
 /// Energy in joules by place.
@@ -221,6 +242,21 @@ pub struct SectionEntry {
     pub stages: Vec<StageEntry>,
 }
 
+/// How the bundles of a stage spent the drain of a section: mean cycles, which add up to it.
+#[derive(Debug, Clone, Serialize)]
+pub struct UnitsEntry {
+    /// Bundles.
+    pub bundles: u64,
+    /// Working.
+    pub busy_cycles: f64,
+    /// Waiting for inputs.
+    pub starved_cycles: f64,
+    /// Waiting for room, or for results to leave.
+    pub stalled_cycles: f64,
+    /// After the last firing.
+    pub idle_cycles: f64,
+}
+
 /// One stage of a section.
 #[derive(Debug, Clone, Serialize)]
 pub struct StageEntry {
@@ -234,13 +270,17 @@ pub struct StageEntry {
     pub mean_cycles: f64,
     /// How it was mapped.
     pub mapping: String,
+    /// Mean cycles of its bundles (PCUs in lockstep), by what they did; absent where no time passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub units: Option<UnitsEntry>,
 }
 
 impl Document {
     /// The object for the runs of `workload` on `chip`; of two runs, kernel by kernel stands first.
     pub fn new(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Self {
         let work = Work::of(workload);
-        let runs: Vec<RunEntry> = outcomes.iter().map(|outcome| RunEntry::new(chip, &work, outcome)).collect();
+        let runs: Vec<RunEntry> =
+            outcomes.iter().map(|outcome| RunEntry::new(chip, &work, outcome, tokens(workload))).collect();
         let ratio = |measure: fn(&RunEntry) -> f64| {
             let of = |mode: Mode| runs.iter().find(|run| run.mode == mode.name()).map(measure);
             Some(quotient(of(Mode::Kbk)?, of(Mode::Fused)?))
@@ -282,8 +322,31 @@ impl Document {
     }
 }
 
+/// Tokens that a model's run takes in.
+pub(crate) fn tokens(workload: &Workload) -> Option<u64> {
+    workload.first_of_a_model().and_then(|_| workload.dims.get("tokens").copied())
+}
+
+/// Forward, backward and update apart, of a run that has more than the first.
+pub(crate) fn phases(chip: &Chip, outcome: &Outcome) -> Option<IndexMap<&'static str, PhaseEntry>> {
+    let mut phases: IndexMap<&'static str, PhaseEntry> = IndexMap::new();
+    for section in &outcome.sections {
+        let entry = phases.entry(section.phase.name()).or_insert(PhaseEntry {
+            cycles: 0,
+            time_s: 0.0,
+            launches: 0,
+            off_chip_bytes: 0,
+        });
+        entry.cycles += section.cycles;
+        entry.time_s = quotient(entry.cycles as f64, chip.clock_hz as f64);
+        entry.launches += section.repeat;
+        entry.off_chip_bytes += section.traffic.off_chip_bytes();
+    }
+    (phases.len() > 1).then_some(phases)
+}
+
 impl RunEntry {
-    fn new(chip: &Chip, work: &Work, outcome: &Outcome) -> Self {
+    fn new(chip: &Chip, work: &Work, outcome: &Outcome, tokens: Option<u64>) -> Self {
         let figures = Figures::new(chip, work, outcome);
         let (stop, blocked) = match &outcome.stop {
             StopReason::Drained => ("drained", Vec::new()),
@@ -295,6 +358,8 @@ impl RunEntry {
             fidelity: outcome.fidelity.name(),
             cycles: outcome.cycles,
             time_s: figures.time_s,
+            tokens_per_s: tokens.map(|tokens| quotient(tokens as f64, figures.time_s)),
+            phases: phases(chip, outcome),
             launches: figures.launches,
             tflops_dense_equivalent: figures.tflops_dense_equivalent,
             tflops_executed: figures.tflops_executed,
@@ -351,7 +416,7 @@ impl From<&SectionOutcome> for SectionEntry {
         Self {
             name: section.name.clone(),
             operators: section.operators.clone(),
-            phase: None,
+            phase: Some(section.phase.name()).filter(|_| section.phase != Phase::Forward),
             repeat: Some(section.repeat).filter(|&repeat| repeat > 1),
             cycles: section.cycles,
             launch_cycles: section.launch_cycles,
@@ -375,6 +440,22 @@ impl From<&StageOutcome> for StageEntry {
             busiest_cycles: stage.busiest_cycles,
             mean_cycles: quotient(stage.mean_cycles, 1.0),
             mapping: stage.mapping.clone(),
+            units: (!stage.bundles.is_empty()).then(|| UnitsEntry::from(&stage.bundles[..])),
+        }
+    }
+}
+
+impl From<&[BundleOutcome]> for UnitsEntry {
+    fn from(bundles: &[BundleOutcome]) -> Self {
+        let mean = |cycles: fn(&BundleOutcome) -> u64| {
+            quotient(bundles.iter().map(cycles).sum::<u64>() as f64, bundles.len() as f64)
+        };
+        Self {
+            bundles: bundles.len() as u64,
+            busy_cycles: mean(|bundle| bundle.busy_cycles),
+            starved_cycles: mean(|bundle| bundle.starved_cycles),
+            stalled_cycles: mean(|bundle| bundle.stalled_cycles),
+            idle_cycles: mean(|bundle| bundle.idle_cycles),
         }
     }
 }

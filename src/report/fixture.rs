@@ -11,7 +11,7 @@ use crate::arch::{
 };
 use crate::index::IndexVec;
 use crate::sim::{
-    BoundBy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, Busy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::sparsity::BlockMask;
 use crate::units::{Dtype, MIB};
@@ -47,7 +47,14 @@ pub(crate) fn sn10() -> Chip {
             vector_outputs: 3,
             simd_stages: [("gelu".to_owned(), 6)].into(),
         },
-        pmu: Pmu { capacity_bytes: 512 << 10, banks: 16, read_ports: 2, write_ports: 1, port_bytes: 64 },
+        pmu: Pmu {
+            capacity_bytes: 512 << 10,
+            banks: 16,
+            read_ports: 2,
+            write_ports: 1,
+            port_bytes: 64,
+            gathers_out_of_order: false,
+        },
         network: Network {
             flit_bytes: 64,
             links_per_direction: 2,
@@ -70,6 +77,7 @@ pub(crate) fn sn10() -> Chip {
             network_pj_per_bit_hop: 0.05,
             static_w: 60.0,
         },
+        area: None,
         vendor: None,
         quality: Quality::Ideal,
     }
@@ -200,6 +208,14 @@ pub(crate) fn section(
             static_: (cycles + LAUNCH) as f64 / 1.25e9 * 60.0,
         },
         traffic,
+        links: Vec::new(),
+        busy: Busy {
+            tiers: vec![("ddr".into(), cycles * 9 / 10)],
+            ag: cycles / 2,
+            link: cycles / 3,
+            pcu_port: cycles / 4,
+            pmu_port: cycles / 5,
+        },
         stages: operators
             .iter()
             .map(|operator| StageOutcome {
@@ -207,6 +223,7 @@ pub(crate) fn section(
                 pcus,
                 busiest_cycles: cycles * 6 / 10,
                 mean_cycles: cycles as f64 * 0.57,
+                bundles: Vec::new(),
                 mapping: format!("systolic, {pcus} PCUs as 16 x {} x 1, tile 128 x 512 x 5120", pcus / 16),
             })
             .collect(),

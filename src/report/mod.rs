@@ -10,16 +10,19 @@ mod document;
 mod figures;
 #[cfg(test)]
 mod fixture;
-mod human;
+pub(crate) mod human;
 mod map_files;
 mod map_table;
 mod mask;
 mod table;
+mod trace;
 mod validation;
 mod verify_table;
 mod write;
 
-pub use self::chart::{Chart, ChartError, MapChart, MaskChart, SetChart};
+pub use self::chart::{
+    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot,
+};
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
@@ -30,6 +33,7 @@ pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
 pub use self::table::table;
+pub use self::trace::trace_json;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::write::{File, WriteError, files, write};

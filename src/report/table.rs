@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle
 use indexmap::IndexMap;
 
 use super::describe;
+use super::document::{PhaseEntry, phases, tokens};
 use super::figures::{Figures, Work, quotient};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
 use crate::arch::Chip;
@@ -31,6 +32,7 @@ pub fn table(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> String {
     if let ([first, second], [of_first, of_second]) = (outcomes, figures.as_slice()) {
         blocks.push(verdict((first.mode.name(), of_first), (second.mode.name(), of_second)));
     }
+    blocks.push(model(chip, workload, outcomes, &figures));
     blocks.push(sections(outcomes));
     blocks.push(stages(outcomes));
     blocks.push(traffic(outcomes, &figures));
@@ -39,6 +41,33 @@ pub fn table(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> String {
     let mut text = blocks.join("\n\n");
     text.push('\n');
     text
+}
+
+/// Tokens a second, and the parts of a training step; nothing for other workloads.
+fn model(chip: &Chip, workload: &Workload, outcomes: &[Outcome], figures: &[Figures]) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if let Some(tokens) = tokens(workload) {
+        let rate = |f: &Figures| whole(quotient(tokens as f64, f.time_s) as u64);
+        rows.push(std::iter::once("tokens / s".to_owned()).chain(figures.iter().map(rate)).collect());
+    }
+    let parts: Vec<_> = outcomes.iter().filter_map(|outcome| phases(chip, outcome)).collect();
+    for name in parts.first().into_iter().flat_map(|first| first.keys().copied()) {
+        let time = |part: &IndexMap<&'static str, _>| {
+            part.get(name)
+                .map_or(String::new(), |p: &PhaseEntry| format!("{}, {}", si(p.time_s, "s"), bytes(p.off_chip_bytes)))
+        };
+        rows.push(std::iter::once(name.to_owned()).chain(parts.iter().map(time)).collect());
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut header = vec![String::new()];
+    header.extend(outcomes.iter().map(|outcome| outcome.mode.name().to_owned()));
+    let mut table = new_table(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    table.trim_fmt()
 }
 
 fn heading(chip: &Chip, workload: &Workload, work: &Work, outcomes: &[Outcome]) -> String {

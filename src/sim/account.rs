@@ -7,8 +7,10 @@ use crate::compile::{Mapping, ResourceKind, Section, Stage, simd_stages};
 use crate::index::Id;
 use crate::workload::{OperatorId, Phase, Workload};
 
-use super::outcome::{BoundBy, EnergyJ, SectionOutcome, StageOutcome, TensorTraffic, Traffic};
-use super::run::SectionRun;
+use super::outcome::{
+    BoundBy, BundleOutcome, Busy, EnergyJ, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
+};
+use super::run::{SectionRun, Waits};
 use super::time::to_cycles;
 
 /// A stage whose mean unit works less than this share of its busiest is bound by imbalance.
@@ -31,7 +33,8 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         .stages
         .iter()
         .zip(&run.busy_cycles)
-        .map(|(stage, busy)| {
+        .enumerate()
+        .map(|(index, (stage, busy))| {
             let mut operators = vec![stage.spec.main];
             operators.extend_from_slice(&stage.spec.tail);
             StageOutcome {
@@ -39,6 +42,7 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
                 pcus: stage.pcus.len() as u64,
                 busiest_cycles: busy.iter().copied().max().unwrap_or(0).saturating_mul(repeat),
                 mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64 * repeat as f64,
+                bundles: bundles(run, index, repeat),
                 mapping: describe(section, stage),
             }
         })
@@ -57,7 +61,56 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         sram_bank_loss_bytes: section.sram_bank_loss_bytes,
         traffic,
         energy,
+        links: loads(run),
+        busy: busy(chip, run, repeat),
         stages,
+    }
+}
+
+fn loads(run: &SectionRun) -> Vec<LinkLoad> {
+    let loads = (0..).zip(&run.usage.resource_flits).filter(|(_, flits)| **flits > 0);
+    loads.map(|(resource, &flits)| LinkLoad { resource, flits }).collect()
+}
+
+/// How the bundles of a stage spent the drain. Waits are rounded up to a cycle, and what is left is idle.
+fn bundles(run: &SectionRun, stage: usize, repeat: u64) -> Vec<BundleOutcome> {
+    let Some(waits) = run.waits.get(stage) else { return Vec::new() };
+    let of_bundle = |(&busy_cycles, waits): (&u64, &Waits)| {
+        // A run that was stopped may have firings under way.
+        let mut left = run.cycles.saturating_sub(busy_cycles);
+        let mut take = |cycles: u64| {
+            let taken = cycles.min(left);
+            left -= taken;
+            taken
+        };
+        let starved_cycles = take(waits.starved_cycles);
+        let stalled_cycles = take(waits.stalled_cycles);
+        let idle_cycles = take(u64::MAX);
+        BundleOutcome {
+            busy_cycles: busy_cycles.saturating_mul(repeat),
+            starved_cycles: starved_cycles.saturating_mul(repeat),
+            stalled_cycles: stalled_cycles.saturating_mul(repeat),
+            idle_cycles: idle_cycles.saturating_mul(repeat),
+        }
+    };
+    run.busy_cycles[stage].iter().zip(waits).map(of_bundle).collect()
+}
+
+/// How long the busiest resource of each kind was busy, stages aside.
+fn busy(chip: &Chip, run: &SectionRun, repeat: u64) -> Busy {
+    let wire = |kind| to_cycles(run.usage.busiest(kind)).saturating_mul(repeat);
+    let name = |tier| chip.memory[TierId::from_index(tier)].name.clone();
+    Busy {
+        tiers: run
+            .tier_busy_cycles
+            .iter()
+            .enumerate()
+            .map(|(tier, &cycles)| (name(tier), cycles.saturating_mul(repeat)))
+            .collect(),
+        ag: wire(ResourceKind::AgPort),
+        link: wire(ResourceKind::Link),
+        pcu_port: wire(ResourceKind::PcuPort),
+        pmu_port: wire(ResourceKind::PmuPort),
     }
 }
 

@@ -77,6 +77,10 @@ pub(super) struct Actor {
     pub(super) firing: Option<Firing>,
     /// Cycles it has worked.
     pub(super) busy_cycles: u64,
+    /// Time it has waited for its inputs ...
+    pub(super) starved: Ticks,
+    /// ... and for room in its outputs, or for results to leave.
+    pub(super) stalled: Ticks,
 }
 
 /// Every actor of a section, and who fills and reads each buffer.
@@ -145,6 +149,8 @@ impl<'a> Actors<'a> {
             result_hops: 0,
             firing: None,
             busy_cycles: 0,
+            starved: 0,
+            stalled: 0,
         });
     }
 

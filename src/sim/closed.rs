@@ -119,6 +119,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         stopped: None,
         cycles: compute.max(memory).max(wires),
         busy_cycles,
+        waits: Vec::new(),
         macs,
         simd_elements,
         streams,

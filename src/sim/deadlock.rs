@@ -1,50 +1,105 @@
 //! What a run that cannot go on says of itself.
 
-use crate::compile::BufferRole;
+use crate::arch::Chip;
+use crate::compile::{BufferRole, BufferSpec, Fabric, Section};
+use crate::workload::Workload;
 
-use super::actors::ActorKind;
+use super::actors::{Actor, ActorKind};
 use super::event::Engine;
+use super::run::Limits;
 
 impl Engine<'_> {
-    /// One line for every actor that could not finish.
-    pub(super) fn blocked(&self) -> Vec<String> {
+    fn tensor(&self, buffer: usize) -> &str {
+        tensor(self.graph.workload, self.section, buffer)
+    }
+
+    /// What an actor is called.
+    pub(super) fn name(&self, actor: &Actor) -> String {
         let workload = self.graph.workload;
-        let tensor = |b: usize| match self.section.buffers[b].spec.role {
-            BufferRole::Operand { tensor, .. }
-            | BufferRole::Home { tensor, .. }
-            | BufferRole::Weight { tensor, .. }
-            | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.as_str(),
-            BufferRole::Partial { .. } => "partial sums",
-        };
+        match actor.kind {
+            ActorKind::Bundle { stage, bundle } => {
+                let main = self.section.stages[stage].spec.main;
+                format!("stage `{}` (bundle {bundle})", workload.operators[main].name)
+            }
+            ActorKind::Copy { operand, .. } => format!("copy of `{}`", self.tensor(operand)),
+            ActorKind::Load { stream } | ActorKind::Store { stream } => {
+                format!("stream of `{}`", workload.tensors[self.section.streams[stream].stream.tensor].name)
+            }
+        }
+    }
+
+    /// One line for every actor that could not finish: stalled, if all its inputs are there and a buffer it fills has
+    /// no room, else starved. Those that have sent all are counted.
+    pub(super) fn blocked(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for actor in self.actors.iter().filter(|a| a.next < a.count) {
-            let name = match actor.kind {
-                ActorKind::Bundle { stage, bundle } => {
-                    let main = self.section.stages[stage].spec.main;
-                    format!("stage `{}` (bundle {bundle})", workload.operators[main].name)
-                }
-                ActorKind::Copy { operand, .. } => format!("copy of `{}`", tensor(operand)),
-                ActorKind::Load { stream } | ActorKind::Store { stream } => {
-                    format!("stream of `{}`", workload.tensors[self.section.streams[stream].stream.tensor].name)
-                }
-            };
             let step = self.step(actor);
             let mut waits = Vec::new();
             for input in &actor.inputs {
                 let slot = self.ordinal(input.buffer, step);
                 if self.buffers[input.buffer].filled(slot).is_none() {
-                    waits.push(format!("token {slot} of `{}`", tensor(input.buffer)));
+                    waits.push(format!("token {slot} of `{}`", self.tensor(input.buffer)));
                 }
             }
+            let class = if waits.is_empty() { "stalled" } else { "starved" };
             for &output in actor.outputs.iter().filter(|_| self.emits(actor, step)) {
                 if self.buffers[output].room(self.ordinal(output, step)).is_none() {
                     let state = &self.buffers[output];
                     let depth = self.section.buffers[output].spec.depth;
-                    waits.push(format!("room in `{}` ({} of {depth} slots held)", tensor(output), state.held()));
+                    waits.push(format!("room in `{}` ({} of {depth} slots held)", self.tensor(output), state.held()));
                 }
             }
-            lines.push(format!("{name} at firing {} of {}: waits for {}", actor.next, actor.count, waits.join(", ")));
+            let (name, next, count) = (self.name(actor), actor.next, actor.count);
+            lines.push(format!("{name} is {class} at firing {next} of {count}: waits for {}", waits.join(", ")));
         }
+        let done = self.actors.len() - lines.len();
+        lines.push(format!("{done} of {} stages, copies and streams have sent all", self.actors.len()));
         lines
     }
+}
+
+fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: usize) -> &'w str {
+    match section.buffers[buffer].spec.role {
+        BufferRole::Operand { tensor, .. }
+        | BufferRole::Home { tensor, .. }
+        | BufferRole::Weight { tensor, .. }
+        | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.as_str(),
+        BufferRole::Partial { .. } => "partial sums",
+    }
+}
+
+/// Slots of a buffer that are tried at most, and events of each try.
+const DEEPEST: u64 = 4096;
+const LIMITS: Limits = Limits { events: 1_000_000, cycles: u64::MAX, skip: true };
+
+/// The buffer that frees a blocked section with the fewest more slots, in words; `None` if none does alone.
+pub fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<String> {
+    let mut trial = section.clone();
+    let mut best: Option<(u64, usize)> = None;
+    for buffer in 0..section.buffers.len() {
+        let BufferSpec { depth, cadence, .. } = section.buffers[buffer].spec;
+        let mut drains = |depth: u64| {
+            trial.buffers[buffer].spec.depth = depth;
+            super::event::run(chip, workload, fabric, &trial, LIMITS).is_some_and(|run| run.stopped.is_none())
+        };
+        let (mut fails, mut frees) = (depth, section.nest.count(cadence).min(DEEPEST));
+        if frees > depth && drains(frees) {
+            while frees - fails > 1 {
+                let middle = fails + (frees - fails) / 2;
+                if drains(middle) {
+                    frees = middle;
+                } else {
+                    fails = middle;
+                }
+            }
+            if best.is_none_or(|(more, _)| frees - depth < more) {
+                best = Some((frees - depth, buffer));
+            }
+        }
+        trial.buffers[buffer].spec.depth = depth;
+    }
+    let (more, buffer) = best?;
+    let depth = section.buffers[buffer].spec.depth;
+    let name = tensor(workload, section, buffer);
+    Some(format!("with {} slots in place of {depth} in a buffer of `{name}` it would go on", depth + more))
 }

@@ -19,9 +19,10 @@ use super::buffer::BufferState;
 use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
-use super::run::{Limits, SectionRun, Stopped, StreamBytes};
+use super::run::{Limits, SectionRun, Stopped, StreamBytes, Waits};
 use super::steady::Steady;
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
+use super::trace::{Recorder, SectionTrace};
 use super::transfer::transfer_bytes;
 
 /// Events after which a run is ended as too long.
@@ -48,6 +49,35 @@ pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section,
     Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
 }
 
+/// Runs one section as [`run`] does, and tells when its actors worked; the section begins at `start_cycle`.
+pub fn trace(
+    chip: &Chip,
+    workload: &Workload,
+    fabric: &Fabric,
+    section: &Section,
+    limits: Limits,
+    start_cycle: u64,
+) -> Option<SectionTrace> {
+    let plan = Actors::new(section);
+    let mut engine = Engine::new(chip, workload, fabric, section, &plan)?;
+    engine.recorder = Some(Recorder::default());
+    let tracks = engine.actors.iter().map(|actor| engine.name(actor)).collect();
+    let (run, recorder) = engine.finish(limits);
+    let Recorder { spans, repeats, is_cut } = recorder.unwrap_or_default();
+    let launch_cycles = chip.launch_cycles();
+    let cycles = launch_cycles + run.cycles;
+    Some(SectionTrace {
+        name: section.name.clone(),
+        start_cycle,
+        launch_cycles,
+        cycles,
+        tracks,
+        spans,
+        repeats,
+        is_cut,
+    })
+}
+
 /// One section being simulated.
 pub struct Engine<'a> {
     pub(super) chip: &'a Chip,
@@ -69,6 +99,7 @@ pub struct Engine<'a> {
     pub(super) end: Ticks,
     pub(super) macs: u64,
     pub(super) simd_elements: Vec<u64>,
+    pub(super) recorder: Option<Recorder>,
 }
 
 impl<'a> Engine<'a> {
@@ -121,11 +152,16 @@ impl<'a> Engine<'a> {
             end: 0,
             macs: 0,
             simd_elements: vec![0; section.stages.len()],
+            recorder: None,
         })
     }
 
     /// Runs to the end, or to one of the limits.
-    fn run(mut self, limits: Limits) -> SectionRun {
+    fn run(self, limits: Limits) -> SectionRun {
+        self.finish(limits).0
+    }
+
+    fn finish(mut self, limits: Limits) -> (SectionRun, Option<Recorder>) {
         let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
         for actor in 0..self.actors.len() {
             self.wake(actor, 0);
@@ -165,22 +201,27 @@ impl<'a> Engine<'a> {
         // No link or port has moved more than fits into the time, however its sharing was simplified.
         let end = self.end.max(tiers_free).max(usage.most());
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
+        let mut waits: Vec<Vec<Waits>> = vec![Vec::new(); self.section.stages.len()];
         for actor in &self.actors {
             if let ActorKind::Bundle { stage, .. } = actor.kind {
                 busy_cycles[stage].push(actor.busy_cycles);
+                waits[stage]
+                    .push(Waits { starved_cycles: to_cycles(actor.starved), stalled_cycles: to_cycles(actor.stalled) });
             }
         }
-        SectionRun {
+        let run = SectionRun {
             stopped,
             cycles: to_cycles(end),
             busy_cycles,
+            waits,
             macs: self.macs,
             simd_elements: self.simd_elements,
             streams: self.streams,
             tier_busy_cycles: self.tiers.iter().map(|t| to_cycles(t.busy)).collect(),
             usage,
             events,
-        }
+        };
+        (run, self.recorder)
     }
 
     /// Where an actor's next firing stands in the nest. Stages that run once a token stand in the last chunk.
@@ -220,12 +261,14 @@ impl<'a> Engine<'a> {
             };
             start = start.max(if input.by_tile || input.by_vector { first } else { last });
         }
+        let ready = start;
         if self.emits(actor, step) {
             for &output in &actor.outputs {
                 let Some(room) = self.buffers[output].room(self.ordinal(output, step)) else { return };
                 start = start.max(room);
             }
         }
+        let stalled = start - ready;
         let event = match actor.kind {
             ActorKind::Load { stream } => Event::Issue(stream, actor.next),
             _ => Event::Start(index),
@@ -239,7 +282,10 @@ impl<'a> Engine<'a> {
             };
             start = start.max(now.saturating_sub(length));
         }
-        self.actors[index].scheduled = Some(start);
+        let actor = &mut self.actors[index];
+        actor.stalled += stalled;
+        actor.starved += start - actor.free_at - stalled;
+        actor.scheduled = Some(start);
         self.queue.push(Reverse((start, event)));
     }
 
@@ -287,13 +333,23 @@ impl<'a> Engine<'a> {
                 self.simd_elements[stage] += tail * work.output_elements(at.chunk, rows);
             }
         }
+        self.record(index, now, end);
         let first_out = (now + tile).min(end);
         let actor = &mut self.actors[index];
+        // Operands that come later than they are worked on.
+        actor.starved += end - now - cycles(occupied);
         actor.busy_cycles += occupied;
         actor.free_at = end;
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         self.release_inputs(index, at, end, now);
+    }
+
+    /// Takes down an actor's firing, if anybody wants to know.
+    fn record(&mut self, index: usize, start: Ticks, end: Ticks) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.span(index, self.actors[index].next, start, end);
+        }
     }
 
     /// Gives back the slots that a firing was the last to use.
@@ -340,6 +396,7 @@ impl<'a> Engine<'a> {
         let drained = cycles(work.drain_cycles());
         let actor = &mut self.actors[index];
         // Results that cannot leave stop the array.
+        actor.stalled += through - end;
         actor.free_at = actor.free_at.max(through);
         actor.next += 1;
         let lag = actor.feed_hops + drained + actor.result_hops;
@@ -368,6 +425,7 @@ impl<'a> Engine<'a> {
         let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, &self.nest, tensor, at));
         let through = self.network.send(self.actors[index].feed, flits, now, 0);
+        self.record(index, now, through);
         let actor = &mut self.actors[index];
         let hops = actor.feed_hops;
         actor.free_at = through;
@@ -428,8 +486,11 @@ impl<'a> Engine<'a> {
         let at = self.nest.step(self.actors[index].cadence, slot);
         if self.section.streams[stream].stream.writes {
             if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
-                let (_, _, through) = self.filling[stream].swap_remove(i);
+                let (_, began, through) = self.filling[stream].swap_remove(i);
                 let written = now.max(through);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.span(index, slot, began, written);
+                }
                 self.end = self.end.max(written);
                 self.release_inputs(index, self.store_step(index, at), written, now);
             }
@@ -445,6 +506,9 @@ impl<'a> Engine<'a> {
         }
         if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
             let (_, first_at, through) = self.filling[stream].swap_remove(i);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.span(index, slot, first_at, now.max(through));
+            }
             let hops = self.actors[index].feed_hops;
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];

@@ -15,18 +15,24 @@ mod memory;
 mod network;
 mod outcome;
 mod peaks;
+mod pipeline;
+mod ring;
 mod run;
 mod state;
 mod steady;
 mod time;
+mod trace;
 mod transfer;
 mod usage;
 
 pub use event::MOST_EVENTS;
 pub use load::{SectionLoad, section_load};
 pub use outcome::{
-    BoundBy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, BundleOutcome, Busy, EnergyJ, Fidelity, LinkLoad, Outcome, SectionOutcome, StageOutcome, StopReason,
+    TensorTraffic, Traffic,
 };
+pub use pipeline::{NodeRun, Pipeline, PipelineRun};
+pub use trace::{MOST_SPANS, Repeat, SectionTrace, Span};
 
 pub use crate::mode::Mode;
 
@@ -94,6 +100,21 @@ pub fn simulate_measured(chip: &Chip, workload: &Workload, measured: &Measured, 
     simulate_sections(chip, workload, &measured.configuration, fidelity, runs, true)
 }
 
+/// When every unit and stream worked, section by section: what the event engine simulates of a configuration, without
+/// the periods it skips.
+pub fn trace(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<SectionTrace> {
+    let fabric = Fabric::new(chip);
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip: true };
+    let mut start_cycle = 0;
+    let trace_section = |section: &Section| {
+        let chip = &*section.chip(chip, workload);
+        let trace = event::trace(chip, workload, &fabric, section, limits, start_cycle)?;
+        start_cycle += trace.cycles;
+        Some(trace)
+    };
+    configuration.sections.iter().filter_map(trace_section).collect()
+}
+
 /// Runs one section with the event engine: raw counts. `None` if its operators are no pipeline of `workload`.
 pub fn run_section(chip: &Chip, workload: &Workload, section: &Section, skip: bool) -> Option<SectionRun> {
     let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
@@ -126,7 +147,10 @@ fn simulate_sections(
         sections.push(account::section_outcome(chip, workload, section, &run));
         match run.stopped {
             None => continue,
-            Some(Stopped::Deadlock(lines)) => stop = StopReason::Deadlock(lines),
+            Some(Stopped::Deadlock(mut lines)) => {
+                lines.extend(deadlock::cure(chip, workload, &fabric, section));
+                stop = StopReason::Deadlock(lines);
+            }
             Some(Stopped::Events | Stopped::Cycles) => {
                 stop = StopReason::Limit(format!(
                     "section `{}` was stopped after {MOST_EVENTS} events at cycle {}: use `--fidelity bound`, or smaller dimensions",

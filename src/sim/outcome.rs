@@ -160,6 +160,28 @@ impl EnergyJ {
     }
 }
 
+/// How the PCUs of one bundle, which go in lockstep, spent a section's drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BundleOutcome {
+    /// Cycles they worked.
+    pub busy_cycles: u64,
+    /// Cycles they waited for inputs, the first ones included.
+    pub starved_cycles: u64,
+    /// Cycles they waited for room in buffers, or for their results to leave.
+    pub stalled_cycles: u64,
+    /// Cycles after their last firing.
+    pub idle_cycles: u64,
+}
+
+/// Load of one link or port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkLoad {
+    /// Its number in the chip's fabric.
+    pub resource: u32,
+    /// Flits over it.
+    pub flits: u64,
+}
+
 /// What one stage did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageOutcome {
@@ -171,8 +193,25 @@ pub struct StageOutcome {
     pub busiest_cycles: u64,
     /// Mean cycles its units worked.
     pub mean_cycles: f64,
+    /// Its bundles, in order; empty at the `bound` fidelity, where nothing waits.
+    pub bundles: Vec<BundleOutcome>,
     /// One line on how it was mapped.
     pub mapping: String,
+}
+
+/// Cycles for which the busiest resource of each kind was busy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Busy {
+    /// Memory tiers by name, in the chip's order.
+    pub tiers: Vec<(String, u64)>,
+    /// Address generators.
+    pub ag: u64,
+    /// Links between switches.
+    pub link: u64,
+    /// Ports of PCUs.
+    pub pcu_port: u64,
+    /// Ports of PMUs.
+    pub pmu_port: u64,
 }
 
 /// What one section did.
@@ -204,6 +243,10 @@ pub struct SectionOutcome {
     pub traffic: Traffic,
     /// Energy.
     pub energy: EnergyJ,
+    /// Every link and port that moved anything, by number.
+    pub links: Vec<LinkLoad>,
+    /// How busy memory, network and ports were.
+    pub busy: Busy,
     /// Stages, in order.
     pub stages: Vec<StageOutcome>,
 }

@@ -11,6 +11,15 @@ pub struct StreamBytes {
     pub waste: u64,
 }
 
+/// Time that a bundle did not work though it had firings to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Cycles it waited for its inputs.
+    pub starved_cycles: u64,
+    /// Cycles it waited for room in its outputs, or for results to leave.
+    pub stalled_cycles: u64,
+}
+
 /// What one section did, launch excluded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionRun {
@@ -20,6 +29,8 @@ pub struct SectionRun {
     pub cycles: u64,
     /// Cycles each bundle of each stage worked.
     pub busy_cycles: Vec<Vec<u64>>,
+    /// What they waited for; empty where no time passed.
+    pub waits: Vec<Vec<Waits>>,
     /// MACs on stored elements.
     pub macs: u64,
     /// Element operations of SIMD stages and tails, by stage.

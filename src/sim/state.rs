@@ -21,7 +21,10 @@ pub(super) struct Progress {
     pub(super) passed: Vec<(u64, u64)>,
     /// The firing of the nest that the reference actor stands at.
     pub(super) urgency: u64,
+    /// When each actor is free for its next firing.
+    pub(super) free_at: Vec<Ticks>,
     busy_cycles: Vec<u64>,
+    waited: Vec<(Ticks, Ticks)>,
     macs: u64,
     simd_elements: Vec<u64>,
     streams: Vec<StreamBytes>,
@@ -47,6 +50,8 @@ impl Engine<'_> {
             next: self.actors.iter().map(|actor| actor.next).collect(),
             passed: self.buffers.iter().map(super::buffer::BufferState::passed).collect(),
             urgency: self.urgency(reference),
+            free_at: self.actors.iter().map(|actor| actor.free_at).collect(),
+            waited: self.actors.iter().map(|actor| (actor.starved, actor.stalled)).collect(),
             busy_cycles: self.actors.iter().map(|actor| actor.busy_cycles).collect(),
             macs: self.macs,
             simd_elements: self.simd_elements.clone(),
@@ -136,6 +141,8 @@ impl Engine<'_> {
             actor.free_at += time;
             actor.scheduled = actor.scheduled.map(|at| at + time);
             repeat(&mut actor.busy_cycles, before.busy_cycles[index], times);
+            repeat(&mut actor.starved, before.waited[index].0, times);
+            repeat(&mut actor.stalled, before.waited[index].1, times);
             let at = self.step(&self.actors[index]);
             if let Some(firing) = &mut self.actors[index].firing {
                 firing.at = at;

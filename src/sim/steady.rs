@@ -113,6 +113,9 @@ impl Steady {
             let times = self.periods(engine, &snapshot.progress, clock, level);
             if times > 0 {
                 let later = engine.shift(&snapshot.progress, now, self.reference, times);
+                if let Some(recorder) = &mut engine.recorder {
+                    recorder.repeat(times, now, later);
+                }
                 self.albums[level as usize] = Album::default();
                 return later;
             }
@@ -168,7 +171,9 @@ impl Steady {
             still.push(is_still);
         }
         let mut times = u64::MAX;
-        for (actor, &before) in engine.actors.iter().zip(&before.next) {
+        let time = clock.now - before.now;
+        let free_at = before.free_at.iter();
+        for ((actor, &before), &free_at) in engine.actors.iter().zip(&before.next).zip(free_at) {
             let mut buffers = actor.inputs.iter().map(|input| input.buffer).chain(actor.outputs.iter().copied());
             let steps = actor.next - before;
             if steps != moved(actor.cadence) {
@@ -177,7 +182,8 @@ impl Steady {
                     return 0;
                 }
             } else if steps > 0 {
-                if actor.next >= actor.count {
+                // What it waits is counted from when it was free, however long ago that is.
+                if actor.next >= actor.count || actor.free_at != free_at + time {
                     return 0;
                 }
                 let (from, to) = (nest.step(actor.cadence, before), nest.step(actor.cadence, actor.next));

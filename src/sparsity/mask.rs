@@ -88,6 +88,7 @@ impl BlockMask {
     }
 
     /// The mask of the transposed matrix.
+    #[must_use]
     pub fn transposed(&self) -> Self {
         let mut mask = Self::empty(self.columns, self.rows, (self.block_columns, self.block_rows));
         for n in 0..self.n_blocks() {

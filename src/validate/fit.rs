@@ -161,12 +161,7 @@ mod tests {
     #[test]
     fn a_fit_finds_the_limits_that_made_the_figures() {
         let chip = CHIPS[0].load(&[]).unwrap();
-        let truth = Vendor {
-            launch_us: 50.0,
-            stream_bytes_per_s: 20_000_000_000,
-            large: None,
-            pcus_per_operator: 64,
-        };
+        let truth = Vendor { launch_us: 50.0, stream_bytes_per_s: 20_000_000_000, large: None, pcus_per_operator: 64 };
         let limited = Chip { vendor: Some(truth), ..chip.clone() }.under(Quality::Vendor).unwrap();
         let mut set = published_sets().unwrap().swap_remove(0);
         set.points = vec![(64.0, 1.0), (128.0, 1.0), (768.0, 1.0), (1024.0, 1.0)];

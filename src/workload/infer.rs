@@ -5,7 +5,7 @@ use std::ops::Range;
 use indexmap::IndexMap;
 
 use super::declare::{Draft, Shape, role_name};
-use super::form::{FormError, GemmForm};
+use super::form::{FormError, GemmForm, GemmOptions};
 use super::link::Linked;
 use super::{OperatorKind, TensorRole};
 use crate::diagnostics::Diagnostic;
@@ -99,7 +99,7 @@ pub(super) fn shapes(
                 "operator {:?}: {} columns do not divide into {} heads",
                 operator.name, inputs[0].1, operator.options.heads
             );
-            let spans: Vec<_> = operator.spec.heads.iter().map(|heads| heads.span()).collect();
+            let spans: Vec<_> = operator.spec.heads.iter().map(toml::Spanned::span).collect();
             return Err(source.error_among(&spans, title, "expected a divisor of the columns"));
         }
         let output = &drafts[operator.output];
@@ -157,7 +157,7 @@ fn output_shape(
             let form = GemmForm::new(first, second, &operator.options).map_err(|error| {
                 let title = format!("operator {:?}: {both}", operator.name);
                 let label = match error {
-                    FormError::Depths(k, of_b) if operator.options == Default::default() => {
+                    FormError::Depths(k, of_b) if operator.options == GemmOptions::default() => {
                         format!("expected as many columns of {:?} as rows of {:?}: {k} and {of_b}", a.name, b.name)
                     }
                     FormError::Depths(k, of_b) => {

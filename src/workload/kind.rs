@@ -54,7 +54,7 @@ pub enum OperatorKind {
     GeluGrad,
     /// Of x and dy: dy where x is positive.
     ReluGrad,
-    /// Of x and dy: dy times the derivative of SiLU at x.
+    /// Of x and dy: dy times the derivative of `silu` at x.
     SiluGrad,
     /// Of y and dy: dy y (1 - y).
     SigmoidGrad,
@@ -225,11 +225,10 @@ impl OperatorKind {
         match self {
             Self::Rotary | Self::SigmoidGrad | Self::TanhGrad | Self::SgdUpdate => 3,
             Self::CausalMask => 2,
-            Self::Dropout => 4,
+            Self::Dropout | Self::SoftmaxGrad => 4,
             Self::GeluGrad => 8,
             Self::SiluGrad => 6,
             Self::CrossEntropy | Self::CrossEntropyGrad => 10,
-            Self::SoftmaxGrad => 4,
             Self::RmsNormGrad | Self::AdamUpdate => 12,
             Self::LayerNormGrad => 14,
             _ => 1,

@@ -28,7 +28,7 @@ pub use sections::{PinnedSection, pin};
 
 use crate::diagnostics::Diagnostic;
 use crate::index::{Id, IndexVec};
-use crate::input::{Override, Root, Source};
+use crate::input::{self, Override, Root, Source};
 use masks::MaskMaker;
 use spec::WorkloadSpec;
 
@@ -42,14 +42,40 @@ pub fn parse(name: &str, text: &str, sets: &[Override], seed: u64) -> Result<Wor
     resolve(&Source::new(name, text, Root::Workload, sets)?, seed)
 }
 
+/// A workload file that is read many times with different overrides.
+#[derive(Debug)]
+pub struct Template(input::Template);
+
+impl Template {
+    /// Reads a workload file; the `workload.` overrides among `base` stand in every workload.
+    pub fn open(path: &Path, base: &[Override]) -> Result<Self, Diagnostic> {
+        input::Template::open(path, Root::Workload, base).map(Self)
+    }
+
+    /// The workload with the `workload.` overrides among `sets` applied too: what [`load`] gives for the base's and
+    /// these.
+    pub fn workload(&self, sets: &[&Override], seed: u64) -> Result<Workload, Diagnostic> {
+        let quick = self.0.variant(sets).and_then(|variant| checked(self.0.source(), &variant.read()?, seed).ok());
+        quick.map_or_else(|| resolve(&self.0.patched_source(sets)?, seed), Ok)
+    }
+
+    /// A hash of what the file with these overrides says. `None` if the overrides do not apply to the file.
+    pub fn fingerprint(&self, sets: &[&Override]) -> Option<u128> {
+        self.0.fingerprint(sets, &|_| false)
+    }
+}
+
 fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
-    let spec: WorkloadSpec = source.read()?;
+    checked(source, &source.read()?, seed)
+}
+
+fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, Diagnostic> {
     source.count("schema", &spec.schema, 1..=1)?;
     let name = source.name("name", &spec.name)?;
-    let dims = declare::dims(source, &spec)?;
-    let mut drafts = declare::tensors(source, &spec, &dims)?;
-    let blocks = link::blocks(source, &spec, &dims)?;
-    let linked = link::link(source, &spec, &dims, &blocks, &mut drafts)?;
+    let dims = declare::dims(source, spec)?;
+    let mut drafts = declare::tensors(source, spec, &dims)?;
+    let blocks = link::blocks(source, spec, &dims)?;
+    let linked = link::link(source, spec, &dims, &blocks, &mut drafts)?;
     let order = link::order(source, &linked, &drafts)?;
     let roles = infer::roles(source, &linked, &drafts)?;
     let shapes = infer::shapes(source, &linked, &order, &drafts)?;
@@ -87,7 +113,7 @@ fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
         graph.add(&linked[index], repeat, source.place(linked[index].spec.name.span()));
     }
     if let Some(spec) = &spec.training {
-        train::derive(&mut graph, &train::options(source, spec)?)?;
+        train::derive(&mut graph, train::options(source, spec)?)?;
     }
     let (tensors, operators) = graph.finish();
     let graph = graph_of(&operators, tensors.len());

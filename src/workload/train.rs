@@ -36,7 +36,7 @@ pub(super) fn options(source: &Source, spec: &Spanned<Table<TrainingSpec>>) -> R
 }
 
 /// Adds the backward graph and the update of every weight to a forward graph.
-pub(super) fn derive(graph: &mut Builder, options: &TrainingOptions) -> Result<(), Diagnostic> {
+pub(super) fn derive(graph: &mut Builder, options: TrainingOptions) -> Result<(), Diagnostic> {
     let forward: Vec<OperatorId> = graph.operators.ids().collect();
     let mut backward = Backward {
         graph,
@@ -171,7 +171,7 @@ impl Backward<'_> {
     fn gradient_name(&self, tensor: TensorId) -> String {
         let name = format!("d_{}", self.graph.tensors[tensor].name);
         let taken = |name: &str| self.graph.tensors.iter().any(|t| t.name == name);
-        (1..)
+        (1..=u32::MAX)
             .map(|n| if n == 1 { name.clone() } else { format!("{name}.{n}") })
             .find(|name| !taken(name))
             .unwrap_or(name)
@@ -182,7 +182,7 @@ impl Backward<'_> {
         let taken = |name: &str| {
             self.list.iter().any(|p| p.name == name) || self.graph.operators.iter().any(|op| op.name == name)
         };
-        (1..)
+        (1..=u32::MAX)
             .map(|n| if n == 1 { name.clone() } else { format!("{name}{n}") })
             .find(|name| !taken(name))
             .unwrap_or(name)
@@ -324,31 +324,28 @@ fn update(graph: &mut Builder, kind: OperatorKind, weight: TensorId, gradient: T
         .find(|op| op.inputs.iter().any(|&t| t == weight || graph.tensors[t].view.is_some_and(|v| v.base == weight)))
         .and_then(|op| op.block);
     let flat = graph.view(gradient, rows, columns, false);
-    let (inputs, output) = match kind {
-        OperatorKind::SgdUpdate => {
-            let old = graph.view(weight, rows, columns, false);
-            let new = Tensor { role: TensorRole::Output, ..graph.tensors[old].clone() };
-            (vec![old, flat], graph.tensors.push(new))
-        }
-        _ => {
-            // Master weight and two moments, 12 bytes an element.
-            let state = Tensor {
-                name: format!("adam_{name}"),
-                columns: 3 * columns,
-                rows,
-                dtype: Dtype::Fp32,
-                role: TensorRole::Input,
-                mask: None,
-                view: None,
-                ..graph.tensors[weight].clone()
-            };
-            let state = graph.tensors.push(state);
-            // And the weight that is computed with, in its own type.
-            let narrow = (columns * graph.tensors[weight].dtype.bytes()).div_ceil(Dtype::Fp32.bytes());
-            let new = graph.view(state, rows, 3 * columns + narrow, false);
-            graph.tensors[new].role = TensorRole::Output;
-            (vec![flat, state], new)
-        }
+    let (inputs, output) = if kind == OperatorKind::SgdUpdate {
+        let old = graph.view(weight, rows, columns, false);
+        let new = Tensor { role: TensorRole::Output, ..graph.tensors[old].clone() };
+        (vec![old, flat], graph.tensors.push(new))
+    } else {
+        // Master weight and two moments, 12 bytes an element.
+        let state = Tensor {
+            name: format!("adam_{name}"),
+            columns: 3 * columns,
+            rows,
+            dtype: Dtype::Fp32,
+            role: TensorRole::Input,
+            mask: None,
+            view: None,
+            ..graph.tensors[weight].clone()
+        };
+        let state = graph.tensors.push(state);
+        // And the weight that is computed with, in its own type.
+        let narrow = (columns * graph.tensors[weight].dtype.bytes()).div_ceil(Dtype::Fp32.bytes());
+        let new = graph.view(state, rows, 3 * columns + narrow, false);
+        graph.tensors[new].role = TensorRole::Output;
+        (vec![flat, state], new)
     };
     let written = Written { inputs, options: GemmOptions::default() };
     let mut operator = graph.operator(&format!("update_{name}"), kind, &written, output);

@@ -5,6 +5,7 @@
 
 mod axis;
 mod bars;
+mod curves;
 mod font;
 mod grid;
 mod heat;
@@ -14,15 +15,19 @@ mod paint;
 mod palette;
 mod pixels;
 mod roofline;
+mod scale;
 mod scene;
 mod set;
+mod study;
 mod time;
 mod traffic;
 
+pub use curves::{Curve, CurveChart};
 pub use map::MapChart;
 pub use mask::MaskChart;
 pub use paint::ChartError;
 pub use set::SetChart;
+pub use study::{PlotData, Series, StudyPlot};
 
 use self::palette::{INK, MUTED};
 use self::scene::{Anchor, Face, Scene};

@@ -1,0 +1,71 @@
+//! `rdusim sweep` and `rdusim merge`: a study's points.
+
+use std::path::Path;
+
+use super::args::Format;
+use super::failure::Failure;
+use super::study_args::{MergeArgs, SweepArgs};
+use super::{output, progress};
+use crate::diagnostics::Diagnostic;
+use crate::input::Override;
+use crate::report;
+use crate::study::sweep::{self, Results, Shard, Study};
+
+/// Runs the points that are not done yet.
+pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
+    let study = open(&args.study, &args.set)?;
+    let shard = args.shard.as_deref().map_or(Ok(Shard::WHOLE), parse_shard)?;
+    if shard != Shard::WHOLE && args.out.is_none() {
+        let title = "a shard needs `--out`: its points are joined from there by `rdusim merge`";
+        return Err(Diagnostic::new(title).with_help("give `--out DIR`, another for each shard").into());
+    }
+    let out = args.out.as_deref();
+    let results = progress::counted(study.name(), |tick| sweep::sweep(&study, shard, args.threads, out, tick))?;
+    finish(&results, out, args.format)
+}
+
+/// Joins shards.
+pub(super) fn merge(args: &MergeArgs) -> Result<(), Failure> {
+    let study = open(&args.study, &args.set)?;
+    let shards: Vec<&Path> = args.shards.iter().map(AsRef::as_ref).collect();
+    finish(&sweep::merge(&study, &shards)?, args.out.as_deref(), args.format)
+}
+
+fn open(path: &Path, sets: &[String]) -> Result<Study, Failure> {
+    let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Study::open(path, &sets)?)
+}
+
+fn finish(results: &Results<'_>, out: Option<&Path>, format: Format) -> Result<(), Failure> {
+    // Files first: standard output shows a result only if everything asked for was done.
+    if let Some(directory) = out {
+        report::write(directory, &results.files()?)?;
+    }
+    let text = match format {
+        Format::Table => results.to_text(),
+        Format::Json => results.to_json(),
+    };
+    output::print(text.as_bytes())
+}
+
+fn parse_shard(text: &str) -> Result<Shard, Diagnostic> {
+    let parsed = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    match parsed {
+        Some((index, count)) if index >= 1 && index <= count => Ok(Shard { index, count }),
+        _ => Err(Diagnostic::new(format!("`--shard {text}` is no shard"))
+            .with_help("expected I/N with I from 1 to N, for example 2/8")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_counted_from_one() {
+        assert_eq!(parse_shard("2/8").ok(), Some(Shard { index: 2, count: 8 }));
+        for text in ["0/2", "3/2", "1", "a/b", "1/0", "-1/2", "1/2/3"] {
+            assert!(parse_shard(text).is_err(), "{text}");
+        }
+    }
+}

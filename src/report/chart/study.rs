@@ -1,0 +1,301 @@
+//! Pictures of many runs: lines, a front, a heat map over two fields.
+
+use super::paint::{self, ChartError};
+use super::palette::{AXIS, Color, GREY, GRID, INK, SERIES, WHITE};
+use super::scale::{Scale, label};
+use super::scene::{Anchor, Area, Face, Scene};
+use super::{LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH, fitted};
+use crate::report::human::shorten;
+
+const HEIGHT: f64 = 620.0;
+const TOP: f64 = 108.0;
+/// Series with a colour and a name of their own.
+const MOST_SERIES: usize = SERIES.len();
+/// Dashed rests of colour names stay readable up to this many cells a side.
+const MOST_CELLS: usize = 40;
+
+/// A line or a kind of points.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its name; empty if it is the only one.
+    pub name: String,
+    /// x and y of each point.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What a picture shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlotData {
+    /// y over x; the points of each series are joined in the order of x.
+    Lines(Vec<Series>),
+    /// Points, and through those that are least in both the front.
+    Front(Vec<Series>),
+    /// A colour for each pair of values; cells are x, y and the number, if there is one.
+    Heat {
+        /// What the colour means.
+        value: String,
+        /// x, y and the number of each cell.
+        cells: Vec<(String, String, Option<f64>)>,
+    },
+}
+
+/// A picture of a study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StudyPlot {
+    /// Heading.
+    pub title: String,
+    /// What it is of.
+    pub about: String,
+    /// Name of the x axis.
+    pub x: String,
+    /// Name of the y axis.
+    pub y: String,
+    /// What is shown.
+    pub data: PlotData,
+}
+
+impl StudyPlot {
+    /// The picture as an SVG file.
+    ///
+    /// # Errors
+    /// As [`super::Chart::svg`].
+    pub fn svg(&self) -> Result<String, ChartError> {
+        paint::svg(&self.scene())
+    }
+
+    /// The picture as a PNG file.
+    ///
+    /// # Errors
+    /// As [`super::Chart::png`].
+    pub fn png(&self) -> Result<Vec<u8>, ChartError> {
+        paint::png(&self.scene())
+    }
+
+    pub(super) fn scene(&self) -> Scene {
+        let mut scene = Scene::new(WIDTH, HEIGHT);
+        let room = WIDTH - 2.0 * MARGIN;
+        scene.text((MARGIN, 36.0), Anchor::Start, TITLE, &fitted(&self.title, TITLE, room).unwrap_or_default());
+        scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &fitted(&self.about, SUBTITLE, room).unwrap_or_default());
+        match &self.data {
+            PlotData::Lines(series) => self.points(&mut scene, series, true),
+            PlotData::Front(series) => self.points(&mut scene, series, false),
+            PlotData::Heat { value, cells } => self.heat(&mut scene, value, cells),
+        }
+        scene
+    }
+
+    fn points(&self, scene: &mut Scene, series: &[Series], joined: bool) {
+        let plot =
+            Area { left: MARGIN + 78.0, top: TOP, width: WIDTH - 2.0 * MARGIN - 300.0, height: HEIGHT - TOP - 92.0 };
+        let all = || series.iter().flat_map(|s| s.points.iter().copied());
+        let xs = Scale::new(all().map(|point| point.0), &self.x, (plot.left, plot.right()), joined);
+        let ys = Scale::new(all().map(|point| point.1), &self.y, (plot.bottom(), plot.top), false);
+        for (value, text) in &xs.ticks {
+            let x = xs.at(*value);
+            scene.line((x, plot.top), (x, plot.bottom()), 1, GRID);
+            scene.text((x, plot.bottom() + 18.0), Anchor::Middle, TICK, text);
+        }
+        for (value, text) in &ys.ticks {
+            let y = ys.at(*value);
+            scene.line((plot.left, y), (plot.right(), y), 1, GRID);
+            scene.text((plot.left - 10.0, y), Anchor::End, TICK, text);
+        }
+        scene.line((plot.left, plot.bottom()), (plot.right(), plot.bottom()), 1, AXIS);
+        scene.line((plot.left, plot.top), (plot.left, plot.bottom()), 1, AXIS);
+        let under = (plot.left + plot.width / 2.0, plot.bottom() + 46.0);
+        scene.text(under, Anchor::Middle, SUBTITLE, &fitted(&self.x, SUBTITLE, plot.width).unwrap_or_default());
+        scene.text((MARGIN, plot.top - 20.0), Anchor::Start, SUBTITLE, &shorten(&self.y, 80));
+        if !joined {
+            front(scene, &xs, &ys, &all().collect::<Vec<_>>());
+        }
+        for (at, one) in series.iter().enumerate() {
+            let color = SERIES.get(at).copied().unwrap_or(GREY);
+            let mut points = one.points.clone();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let places: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (xs.at(x), ys.at(y))).collect();
+            if joined {
+                for pair in places.windows(2) {
+                    scene.line(pair[0], pair[1], 2, color);
+                }
+            }
+            for &place in &places {
+                scene.circle(place, 5.0, WHITE);
+                scene.circle(place, 4.0, color);
+            }
+            if at <= MOST_SERIES && !one.name.is_empty() {
+                let text =
+                    if at == MOST_SERIES { format!("{} others", series.len() - MOST_SERIES) } else { one.name.clone() };
+                let y = plot.top + 12.0 + at as f64 * 24.0;
+                scene.circle((plot.right() + 26.0, y), 5.0, color);
+                let room = WIDTH - MARGIN - plot.right() - 40.0;
+                scene.text(
+                    (plot.right() + 40.0, y),
+                    Anchor::Start,
+                    LABEL,
+                    &fitted(&text, LABEL, room).unwrap_or_default(),
+                );
+            }
+        }
+        if all().next().is_none() {
+            nothing(scene, plot);
+        }
+    }
+
+    fn heat(&self, scene: &mut Scene, value: &str, cells: &[(String, String, Option<f64>)]) {
+        let plot =
+            Area { left: MARGIN + 150.0, top: TOP, width: WIDTH - 2.0 * MARGIN - 300.0, height: HEIGHT - TOP - 92.0 };
+        let (mut xs, mut ys): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+        for (x, y, _) in cells {
+            if !xs.contains(&x.as_str()) {
+                xs.push(x);
+            }
+            if !ys.contains(&y.as_str()) {
+                ys.push(y);
+            }
+        }
+        if xs.is_empty() || xs.len() > MOST_CELLS || ys.len() > MOST_CELLS {
+            return nothing(scene, plot);
+        }
+        let (width, height) = (plot.width / xs.len() as f64, plot.height / ys.len() as f64);
+        let numbers = || cells.iter().filter_map(|cell| cell.2);
+        let (low, high) = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
+        for (x, y, number) in cells {
+            let place = |list: &[&str], word: &str| list.iter().position(|known| *known == word).unwrap_or(0) as f64;
+            // The first value of y stands at the bottom, as on an axis.
+            let top = plot.bottom() - (place(&ys, y) + 1.0) * height;
+            let area = Area { left: plot.left + place(&xs, x) * width, top, width, height };
+            let Some(number) = number else {
+                scene.hatch(area, GREY);
+                continue;
+            };
+            let share = if high > low { (number - low) / (high - low) } else { 0.0 };
+            let color = shade(share);
+            scene.fill(area, color);
+            let face = Face { color: color.ink(), ..LABEL };
+            let text = label(*number, value);
+            if face.width(&text) + 6.0 <= width && height >= 18.0 {
+                scene.text((area.left + width / 2.0, top + height / 2.0), Anchor::Middle, face, &text);
+            }
+        }
+        for (at, x) in xs.iter().enumerate() {
+            let text = x.parse().map_or_else(|_| (*x).to_owned(), |number| label(number, &self.x));
+            if let Some(text) = fitted(&text, TICK, width) {
+                scene.text((plot.left + (at as f64 + 0.5) * width, plot.bottom() + 18.0), Anchor::Middle, TICK, &text);
+            }
+        }
+        for (at, y) in ys.iter().enumerate() {
+            let text = y.parse().map_or_else(|_| (*y).to_owned(), |number| label(number, &self.y));
+            let text = fitted(&text, TICK, 140.0).unwrap_or_default();
+            scene.text((plot.left - 10.0, plot.bottom() - (at as f64 + 0.5) * height), Anchor::End, TICK, &text);
+        }
+        let under = (plot.left + plot.width / 2.0, plot.bottom() + 46.0);
+        scene.text(under, Anchor::Middle, SUBTITLE, &fitted(&self.x, SUBTITLE, plot.width).unwrap_or_default());
+        scene.text((MARGIN, plot.top - 20.0), Anchor::Start, SUBTITLE, &shorten(&self.y, 80));
+        legend(scene, plot, value, (low, high));
+    }
+}
+
+fn nothing(scene: &mut Scene, plot: Area) {
+    let middle = (plot.left + plot.width / 2.0, plot.top + plot.height / 2.0);
+    scene.text(middle, Anchor::Middle, LABEL, "no point has both numbers, or there are too many to show");
+}
+
+/// The steps through the points that no other is below and left of.
+fn front(scene: &mut Scene, xs: &Scale, ys: &Scale, points: &[(f64, f64)]) {
+    let mut sorted = points.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let mut best: Option<(f64, f64)> = None;
+    for point in sorted {
+        if best.is_none_or(|best| point.1 < best.1) {
+            if let Some(last) = best {
+                let corner = (xs.at(point.0), ys.at(last.1));
+                scene.line((xs.at(last.0), ys.at(last.1)), corner, 2, INK);
+                scene.line(corner, (xs.at(point.0), ys.at(point.1)), 2, INK);
+            }
+            best = Some(point);
+        }
+    }
+}
+
+/// From light to dark.
+fn shade(share: f64) -> Color {
+    const STOPS: [Color; 5] = [
+        Color(0xf7, 0xfb, 0xff),
+        Color(0xc6, 0xdb, 0xef),
+        Color(0x6b, 0xae, 0xd6),
+        Color(0x21, 0x71, 0xb5),
+        Color(0x08, 0x30, 0x6b),
+    ];
+    let at = share.clamp(0.0, 1.0) * (STOPS.len() - 1) as f64;
+    let (low, part) = (at.floor() as usize, at.fract());
+    let (a, b) = (STOPS[low], STOPS[(low + 1).min(STOPS.len() - 1)]);
+    let mix = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * part).round() as u8;
+    Color(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
+}
+
+fn legend(scene: &mut Scene, plot: Area, value: &str, (low, high): (f64, f64)) {
+    if !low.is_finite() {
+        return;
+    }
+    let left = plot.right() + 30.0;
+    let (steps, height) = (40, plot.height * 0.6);
+    for step in 0..steps {
+        let share = f64::from(step) / f64::from(steps - 1);
+        let top = plot.top + 40.0 + height * (1.0 - (f64::from(step) + 1.0) / f64::from(steps));
+        scene.fill(Area { left, top, width: 20.0, height: height / f64::from(steps) + 0.5 }, shade(share));
+    }
+    let room = WIDTH - MARGIN - left;
+    scene.text((left, plot.top + 14.0), Anchor::Start, SUBTITLE, &fitted(value, SUBTITLE, room).unwrap_or_default());
+    scene.text((left + 28.0, plot.top + 46.0), Anchor::Start, TICK, &label(high, value));
+    scene.text((left + 28.0, plot.top + 34.0 + height), Anchor::Start, TICK, &label(low, value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(plot: &StudyPlot) -> Vec<String> {
+        plot.scene()
+            .shapes
+            .iter()
+            .filter_map(|shape| match shape {
+                crate::report::chart::scene::Shape::Text { text, .. } => Some(text.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn plot(data: PlotData) -> StudyPlot {
+        let word = str::to_owned;
+        StudyPlot {
+            title: word("t"),
+            about: word("a"),
+            x: word("arch.pmu.capacity_bytes"),
+            y: word("fused.time_s"),
+            data,
+        }
+    }
+
+    #[test]
+    fn axes_speak_in_units() {
+        let series = Series { name: "s = 1".into(), points: vec![(262_144.0, 4e-3), (1_048_576.0, 2e-3)] };
+        let texts = texts(&plot(PlotData::Lines(vec![series])));
+        for wanted in ["256 KiB", "1 MiB", "s = 1", "2 ms"] {
+            assert!(texts.iter().any(|text| text == wanted), "{wanted}: {texts:?}");
+        }
+    }
+
+    #[test]
+    fn any_numbers_draw() {
+        for points in [vec![], vec![(0.0, 0.0)], vec![(1.0, -3.0), (1.0, 5e300)], vec![(1e-300, 1.0), (1e300, 2.0)]] {
+            let series = vec![Series { name: String::new(), points }];
+            for data in [PlotData::Lines(series.clone()), PlotData::Front(series)] {
+                assert!(plot(data).svg().unwrap().starts_with("<svg "));
+            }
+        }
+        for cells in [vec![], vec![("1".into(), "a".into(), None)], vec![("1".into(), "2".into(), Some(0.0))]] {
+            let heat = PlotData::Heat { value: "v".into(), cells };
+            assert!(plot(heat).png().unwrap().starts_with(b"\x89PNG"));
+        }
+    }
+}

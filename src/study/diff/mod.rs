@@ -1,0 +1,289 @@
+//! `diff`: two results of `compare` or `run`, what changed between them and why.
+
+mod read;
+mod text;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::diagnostics::Diagnostic;
+use read::{ResultFile, Run, Section};
+
+/// What changed from one result to another.
+#[derive(Debug, Clone, Serialize)]
+pub struct Difference {
+    /// Version of the object's shape.
+    pub schema: u32,
+    /// Name of the first file.
+    pub a: String,
+    /// Name of the second file.
+    pub b: String,
+    /// Fields of chip and workload that are not the same.
+    pub inputs: Vec<InputChange>,
+    /// Runs of modes that both have.
+    pub runs: Vec<RunChange>,
+    /// Modes that only the first has.
+    pub only_in_a: Vec<String>,
+    /// Modes that only the second has.
+    pub only_in_b: Vec<String>,
+    /// Kernel by kernel over fused, where a file has both.
+    pub speedup: Option<Change>,
+}
+
+/// A field of an input.
+#[derive(Debug, Clone, Serialize)]
+pub struct InputChange {
+    /// `arch.KEY` or `workload.KEY`.
+    pub field: String,
+    /// In the first; null if missing.
+    pub a: Value,
+    /// In the second; null if missing.
+    pub b: Value,
+}
+
+/// A number in both.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Change {
+    /// In the first.
+    pub a: f64,
+    /// In the second.
+    pub b: f64,
+    /// `b / a`; null where that is no number.
+    pub ratio: Option<f64>,
+}
+
+/// A mode's run.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunChange {
+    /// The mode.
+    pub mode: String,
+    /// Figures by name.
+    pub figures: IndexMap<String, Change>,
+    /// Sections: those that run the same operators side by side, the others alone.
+    pub sections: Vec<SectionChange>,
+    /// Off-chip bytes of tensors whose bytes differ.
+    pub tensors: IndexMap<String, Change>,
+    /// Why the time changed, most important first.
+    pub reasons: Vec<String>,
+}
+
+/// A section.
+#[derive(Debug, Clone, Serialize)]
+pub struct SectionChange {
+    /// Its operators.
+    pub operators: Vec<String>,
+    /// Seconds; a side without the section has none.
+    pub a_time_s: Option<f64>,
+    /// The same of the second.
+    pub b_time_s: Option<f64>,
+    /// What bounds it.
+    pub a_bound_by: Option<String>,
+    /// The same of the second.
+    pub b_bound_by: Option<String>,
+}
+
+impl Change {
+    fn new(a: f64, b: f64) -> Self {
+        Self { a, b, ratio: Some(b / a).filter(|ratio| ratio.is_finite()) }
+    }
+
+    fn is_none(self) -> bool {
+        self.a.to_bits() == self.b.to_bits()
+    }
+}
+
+/// Compares two results; each is the file's name and its text.
+///
+/// # Errors
+/// A text that is no result of this program.
+pub fn diff(a: (&str, &str), b: (&str, &str)) -> Result<Difference, Diagnostic> {
+    let (first, second) = (read::read(a.0, a.1)?, read::read(b.0, b.1)?);
+    let has = |file: &ResultFile, mode: &str| file.runs.iter().any(|run| run.mode == mode);
+    let only = |one: &ResultFile, other: &ResultFile| {
+        one.runs.iter().map(|run| run.mode.clone()).filter(|mode| !has(other, mode)).collect()
+    };
+    let pairs =
+        first.runs.iter().filter_map(|run| Some((run, second.runs.iter().find(|other| other.mode == run.mode)?)));
+    let mut inputs = fields("arch", &first.arch, &second.arch);
+    inputs.extend(fields("workload", &first.workload, &second.workload));
+    Ok(Difference {
+        schema: 1,
+        a: a.0.to_owned(),
+        b: b.0.to_owned(),
+        inputs,
+        runs: pairs.map(|(a, b)| run_change(a, b)).collect(),
+        only_in_a: only(&first, &second),
+        only_in_b: only(&second, &first),
+        speedup: first.speedup.zip(second.speedup).map(|(a, b)| Change::new(a, b)),
+    })
+}
+
+fn fields(root: &str, a: &IndexMap<String, Value>, b: &IndexMap<String, Value>) -> Vec<InputChange> {
+    let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+    let value = |map: &IndexMap<String, Value>, key: &str| map.get(key).cloned().unwrap_or(Value::Null);
+    keys.map(|key| InputChange { field: format!("{root}.{key}"), a: value(a, key), b: value(b, key) })
+        .filter(|change| change.a != change.b)
+        .collect()
+}
+
+fn run_change(a: &Run, b: &Run) -> RunChange {
+    let figure = |name: &str, of: &dyn Fn(&Run) -> f64| (name.to_owned(), Change::new(of(a), of(b)));
+    let mut figures: IndexMap<String, Change> = [
+        figure("time_s", &|run| run.time_s),
+        figure("cycles", &|run| run.cycles as f64),
+        figure("bound_cycles", &|run| run.bound_cycles as f64),
+        figure("launches", &|run| run.launches as f64),
+        figure("utilization", &|run| run.utilization),
+        figure("tflops_executed", &|run| run.tflops_executed),
+        figure("off_chip_read_bytes", &|run| run.traffic.off_chip_read_bytes as f64),
+        figure("off_chip_write_bytes", &|run| run.traffic.off_chip_write_bytes as f64),
+        figure("network_bytes", &|run| run.traffic.network_bytes as f64),
+        figure("sram_read_bytes", &|run| run.traffic.sram_read_bytes as f64),
+        figure("sram_write_bytes", &|run| run.traffic.sram_write_bytes as f64),
+    ]
+    .into();
+    for (place, joules) in &a.energy_j {
+        if let Some(other) = b.energy_j.get(place) {
+            figures.insert(format!("energy_{place}_j"), Change::new(*joules, *other));
+        }
+    }
+    let mut tensors: IndexMap<String, Change> = IndexMap::new();
+    let names = a.traffic.by_tensor.keys().chain(b.traffic.by_tensor.keys());
+    for name in names {
+        let bytes =
+            |run: &Run| run.traffic.by_tensor.get(name).map_or(0, |t| t.off_chip_read_bytes + t.off_chip_write_bytes);
+        let change = Change::new(bytes(a) as f64, bytes(b) as f64);
+        if !change.is_none() {
+            tensors.insert(name.clone(), change);
+        }
+    }
+    let sections = sections(a, b);
+    let reasons = reasons(a, b, &sections, &tensors);
+    RunChange { mode: a.mode.clone(), figures, sections, tensors, reasons }
+}
+
+fn sections(a: &Run, b: &Run) -> Vec<SectionChange> {
+    let seconds = |run: &Run, section: &Section| run.time_s * section.cycles as f64 / (run.cycles.max(1)) as f64;
+    let side =
+        |run: &Run, section: Option<&Section>| (section.map(|s| seconds(run, s)), section.map(|s| s.bound_by.clone()));
+    let change = |operators: &[String], one: Option<&Section>, other: Option<&Section>| {
+        let ((a_time_s, a_bound_by), (b_time_s, b_bound_by)) = (side(a, one), side(b, other));
+        SectionChange { operators: operators.to_vec(), a_time_s, b_time_s, a_bound_by, b_bound_by }
+    };
+    let same = |list: &[Section], operators: &[String]| list.iter().position(|s| s.operators == operators);
+    let mut list: Vec<SectionChange> = a
+        .sections
+        .iter()
+        .map(|one| change(&one.operators, Some(one), same(&b.sections, &one.operators).map(|at| &b.sections[at])))
+        .collect();
+    let new = b.sections.iter().filter(|other| same(&a.sections, &other.operators).is_none());
+    list.extend(new.map(|other| change(&other.operators, None, Some(other))));
+    list
+}
+
+/// What explains a change of time, in sentences.
+fn reasons(a: &Run, b: &Run, sections: &[SectionChange], tensors: &IndexMap<String, Change>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if a.fidelity != b.fidelity {
+        reasons
+            .push(format!("The fidelity is {} in A and {} in B: times are not of one kind.", a.fidelity, b.fidelity));
+    }
+    if a.launches != b.launches {
+        let launched = |run: &Run| {
+            run.sections.iter().map(|s| s.launch_cycles).sum::<u64>() as f64 * run.time_s / run.cycles.max(1) as f64
+        };
+        reasons.push(format!(
+            "B starts {} sections, A {}: launching takes {} instead of {}.",
+            b.launches,
+            a.launches,
+            text::seconds(launched(b)),
+            text::seconds(launched(a))
+        ));
+    }
+    let mut moved: Vec<(&SectionChange, f64)> = sections
+        .iter()
+        .map(|s| (s, s.b_time_s.unwrap_or(0.0) - s.a_time_s.unwrap_or(0.0)))
+        .filter(|(_, delta)| delta.abs() > 1e-3 * a.time_s.max(b.time_s))
+        .collect();
+    moved.sort_by(|x, y| y.1.abs().total_cmp(&x.1.abs()));
+    for (section, delta) in moved {
+        let name = section.operators.join("+");
+        let word = if delta > 0.0 { "longer" } else { "shorter" };
+        let change = text::seconds(delta.abs());
+        reasons.push(match (&section.a_bound_by, &section.b_bound_by) {
+            (Some(one), Some(other)) if one == other => {
+                format!("Section {name} takes {change} {word}, bound by {one} in both.")
+            }
+            (Some(one), Some(other)) => {
+                format!("Section {name} takes {change} {word}: bound by {one} in A, by {other} in B.")
+            }
+            (Some(one), None) => format!("Section {name} ({change}, bound by {one}) is in A alone."),
+            (None, Some(other)) => format!("Section {name} ({change}, bound by {other}) is in B alone."),
+            (None, None) => continue,
+        });
+    }
+    let mut tensors: Vec<(&String, &Change)> = tensors.iter().collect();
+    tensors.sort_by(|x, y| (y.1.b - y.1.a).abs().total_cmp(&(x.1.b - x.1.a).abs()));
+    for (name, change) in tensors {
+        reasons.push(format!(
+            "Off-chip bytes of {name}: {} in A, {} in B.",
+            text::bytes(change.a),
+            text::bytes(change.b)
+        ));
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = r#"{"schema": 1, "arch": {"name": "x", "pcus": 4}, "workload": {"name": "w"},
+        "runs": [{"mode": "fused", "fidelity": "event", "cycles": 100, "time_s": 1.0, "launches": 1,
+        "utilization": 0.5, "tflops_executed": 1.0, "bound_cycles": 90,
+        "traffic": {"off_chip_read_bytes": 10, "off_chip_write_bytes": 2, "network_bytes": 3, "sram_read_bytes": 4,
+        "sram_write_bytes": 5, "by_tensor": {"t": {"off_chip_read_bytes": 10, "off_chip_write_bytes": 2}}},
+        "energy_j": {"total": 1.0},
+        "sections": [{"operators": ["f", "g"], "cycles": 100, "launch_cycles": 10, "bound_by": "compute"}]}]}"#;
+
+    #[test]
+    fn a_result_does_not_differ_from_itself() {
+        let same = diff(("a", A), ("b", A)).unwrap();
+        assert!(same.inputs.is_empty() && same.runs[0].reasons.is_empty() && same.runs[0].tensors.is_empty());
+        assert!(same.to_text().contains("Nothing differs"), "{}", same.to_text());
+    }
+
+    #[test]
+    fn changes_are_told_with_their_reasons() {
+        let b = A
+            .replace("\"pcus\": 4", "\"pcus\": 8")
+            .replace("\"time_s\": 1.0", "\"time_s\": 0.5")
+            .replace("compute", "memory:ddr")
+            .replace("{\"t\": {\"off_chip_read_bytes\": 10", "{\"t\": {\"off_chip_read_bytes\": 20");
+        let found = diff(("a", A), ("b", &b)).unwrap();
+        assert_eq!(found.inputs[0].field, "arch.pcus");
+        assert_eq!(found.runs[0].figures["time_s"].ratio, Some(0.5));
+        assert_eq!(
+            found.runs[0].reasons,
+            [
+                "Section f+g takes 500.0 ms shorter: bound by compute in A, by memory:ddr in B.",
+                "Off-chip bytes of t: 12 B in A, 22 B in B."
+            ]
+        );
+        assert!(found.to_text().contains("500.0 ms"));
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused_with_its_place() {
+        for (text, wanted) in [
+            ("{", "b.json:1:"),
+            ("{\"schema\": 2}", "schema"),
+            ("[]", "b.json:1:"),
+            (&A.replace("\"cycles\": 100, \"time_s\"", "\"time_s\"")[..], "cycles"),
+        ] {
+            let error = diff(("a.json", A), ("b.json", text)).unwrap_err().to_string();
+            assert!(error.contains(wanted) && error.contains("b.json"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `explain`: what bounds every section, what one more of each resource would buy, and what unknown fields may change.
+
+mod assumed;
+mod entries;
+mod sections;
+mod steps;
+mod text;
+mod uncertainty;
+
+use crate::arch::Chip;
+use crate::diagnostics::Diagnostic;
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::sim::{Fidelity, Measured, Outcome};
+use crate::workload::Workload;
+
+use super::inputs::{Inputs, run, run_all, simulated};
+pub use entries::{
+    AreaEntry, Band, Derivative, Effect, Explanation, ModeEntry, PowerEntry, ResourceEntry, SectionEntry, Uncertainty,
+};
+use steps::Step;
+
+/// What to explain, and how closely.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The modes.
+    pub modes: Vec<Mode>,
+    /// How closely time is modelled.
+    pub fidelity: Fidelity,
+    /// Whether to vary the assumed fields of the chip file too.
+    pub uncertainty: bool,
+}
+
+/// Answers; `tick` is called with the runs done and the runs there are, from any thread.
+///
+/// # Errors
+/// What the inputs, the compiler or a run refuse.
+pub fn explain(
+    inputs: &Inputs,
+    question: &Question,
+    tick: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Explanation, Diagnostic> {
+    let chip = inputs.chip(&[])?;
+    let workload = inputs.workload(&[], None)?;
+    let (compiled, outcomes) = run(&chip, &workload, &question.modes, question.fidelity)?;
+    let base = Base { inputs, question, workload: &workload, compiled: &compiled, outcomes: &outcomes };
+
+    let steps = steps::steps(&chip)?;
+    let variants = if question.uncertainty { uncertainty::variants(inputs) } else { uncertainty::Variants::default() };
+    let all = steps.len() + variants.runs();
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    let count = || tick(done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1, all);
+    let answers = run_all(&steps, |step| {
+        let cycles = base.seconds(&step.sets, step.keeps_configuration);
+        count();
+        cycles
+    });
+    let modes = outcomes
+        .iter()
+        .enumerate()
+        .map(|(mode, outcome)| {
+            let mut entry = sections::mode_entry(&chip, outcome);
+            let answers =
+                answers.iter().map(|a| a.as_ref().map(|seconds| seconds[mode]).map_err(Diagnostic::to_string));
+            entry.derivatives = derivatives(chip.seconds(outcome.cycles), &steps, answers);
+            entry
+        })
+        .collect();
+    let uncertainty = question.uncertainty.then(|| uncertainty::uncertainty(&base, &chip, variants, &count));
+    Ok(Explanation {
+        schema: 1,
+        arch: chip.name.clone(),
+        workload: workload.name.clone(),
+        fidelity: question.fidelity.name(),
+        modes,
+        area_mm2: chip.area_mm2().map(AreaEntry::from),
+        uncertainty,
+    })
+}
+
+/// The run that everything is compared with.
+struct Base<'a> {
+    inputs: &'a Inputs,
+    question: &'a Question,
+    workload: &'a Workload,
+    compiled: &'a [Measured],
+    outcomes: &'a [Outcome],
+}
+
+impl Base<'_> {
+    /// Seconds of each mode with overrides. Where the configurations of the base still run, they are candidates too: a
+    /// better chip is never slower only because the search took another turn.
+    fn seconds(&self, sets: &[Override], keeps_configuration: bool) -> Result<Vec<f64>, Diagnostic> {
+        let sets: Vec<&Override> = sets.iter().collect();
+        let chip = self.inputs.chip(&sets)?;
+        let (_, outcomes) = run(&chip, self.workload, &self.question.modes, self.question.fidelity)?;
+        let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
+        if keeps_configuration {
+            for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
+                let kept = simulated(&chip, self.workload, &kept.configuration, self.question.fidelity)?;
+                *cycles = kept.cycles.min(*cycles);
+            }
+        }
+        Ok(cycles.into_iter().map(|cycles| chip.seconds(cycles)).collect())
+    }
+
+    /// Seconds of each mode as it is.
+    fn own_seconds(&self, chip: &Chip) -> Vec<f64> {
+        self.outcomes.iter().map(|outcome| chip.seconds(outcome.cycles)).collect()
+    }
+}
+
+/// Steps with what they save of `time_s`, most first; steps that cannot be taken last.
+fn derivatives(time_s: f64, steps: &[Step], answers: impl Iterator<Item = Result<f64, String>>) -> Vec<Derivative> {
+    let mut list: Vec<Derivative> = steps
+        .iter()
+        .zip(answers)
+        .map(|(step, answer)| {
+            let sets = step.sets.iter().map(|set| set.raw().to_owned()).collect();
+            let (resource, what) = (step.resource.clone(), step.what.clone());
+            let (time, refused) = match answer {
+                Ok(seconds) => (Some(seconds), None),
+                Err(message) => (None, Some(message)),
+            };
+            let saved_s = time.map(|seconds| time_s - seconds);
+            Derivative {
+                resource,
+                step: what,
+                set: sets,
+                time_s: time,
+                saved_s,
+                saved_share: saved_s.map(|s| s / time_s),
+                refused,
+            }
+        })
+        .collect();
+    let saved = |derivative: &Derivative| derivative.saved_s.unwrap_or(f64::NEG_INFINITY);
+    // Stable: of equals the order of the steps.
+    list.sort_by(|a, b| saved(b).total_cmp(&saved(a)));
+    list
+}

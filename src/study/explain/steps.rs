@@ -1,0 +1,136 @@
+//! What could be added to a chip, one resource at a time.
+
+use crate::arch::{Chip, Orchestration};
+use crate::diagnostics::Diagnostic;
+use crate::input::{Override, Root};
+
+/// One more of a resource.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    /// The resource, in the words of `bound_by` where it has one.
+    pub(super) resource: String,
+    /// What is added, for people.
+    pub(super) what: String,
+    /// The same as overrides.
+    pub(super) sets: Vec<Override>,
+    /// Whether a configuration of the chip as it is runs on the chip with the step.
+    pub(super) keeps_configuration: bool,
+}
+
+/// The steps that make sense on a chip.
+///
+/// # Errors
+/// None in practice: the overrides are well-formed by construction.
+pub(super) fn steps(chip: &Chip) -> Result<Vec<Step>, Diagnostic> {
+    let mut list = vec![pcus(chip)?];
+    for tier in &chip.memory {
+        let channels = tier.channels;
+        let rate = tier.bandwidth_bytes_per_s as f64 / 1e9;
+        let more = rate * (channels + 1) as f64 / channels as f64;
+        let field = |key, value: String| Override::of(Root::Arch, &["memory", &tier.name, key], &value);
+        list.push(Step {
+            resource: format!("memory:{}", tier.name),
+            what: format!("one more channel of {} ({rate:.1} to {more:.1} GB/s)", tier.name),
+            sets: vec![field("channels", (channels + 1).to_string())?, field("bandwidth_gb_per_s", number(more))?],
+            keeps_configuration: true,
+        });
+        list.push(Step {
+            resource: "fill".to_owned(),
+            what: format!("half the latency of {} ({} to {} ns)", tier.name, tier.latency_ns, tier.latency_ns / 2.0),
+            sets: vec![field("latency_ns", number(tier.latency_ns / 2.0))?],
+            keeps_configuration: true,
+        });
+    }
+    list.push(one_ag(chip)?);
+    let links = chip.network.links_per_direction;
+    list.push(Step {
+        resource: "link".to_owned(),
+        what: format!("one more link a direction between switches ({links} to {})", links + 1),
+        sets: vec![set(&["network", "links_per_direction"], links + 1)?],
+        keeps_configuration: false,
+    });
+    let ports = chip.pmu.read_ports;
+    list.push(Step {
+        resource: "pmu_port".to_owned(),
+        what: format!("one more read port a PMU ({ports} to {})", ports + 1),
+        sets: vec![set(&["pmu", "read_ports"], ports + 1)?],
+        keeps_configuration: false,
+    });
+    let bytes = chip.pmu.capacity_bytes;
+    list.push(Step {
+        resource: "pmu_capacity".to_owned(),
+        what: format!("twice the capacity of every PMU ({} to {} KiB)", bytes >> 10, bytes >> 9),
+        sets: vec![set(&["pmu", "capacity_bytes"], bytes * 2)?],
+        keeps_configuration: false,
+    });
+    list.push(half_launch(chip)?);
+    Ok(list)
+}
+
+fn set(keys: &[&str], value: impl std::fmt::Display) -> Result<Override, Diagnostic> {
+    Override::of(Root::Arch, keys, &value.to_string())
+}
+
+/// A TOML number that is never read as an integer with a fraction lost.
+fn number(value: f64) -> String {
+    format!("{value:?}")
+}
+
+/// One more column of sites in every tile column, so that tiles stay equal; PMUs come with the PCUs.
+fn pcus(chip: &Chip) -> Result<Step, Diagnostic> {
+    let grid = &chip.grid;
+    let tiles = grid.columns / grid.tile.0;
+    // Whole patterns of two columns, so that PCUs and PMUs stay in step, and a tenth of the grid or the next number.
+    let wanted = grid.columns.div_ceil(10).max(2);
+    let more = wanted.next_multiple_of(tiles.max(1)).next_multiple_of(2).next_multiple_of(tiles.max(1));
+    let columns = grid.columns + more;
+    let dies = grid.columns / grid.die.0;
+    let share = f64::from(more) / f64::from(grid.columns) * 100.0;
+    let mut sets = vec![set(&["grid", "columns"], columns)?, set(&["grid", "tile_columns"], columns / tiles)?];
+    if dies > 1 {
+        sets.push(set(&["grid", "die_columns"], columns / dies)?);
+    }
+    let what = format!("{more} more columns of PCUs and PMUs ({share:.0} %)");
+    Ok(Step { resource: "compute".to_owned(), what, sets, keeps_configuration: false })
+}
+
+/// One address generator at an edge that has none, else one more in every AGCU of the top edge.
+fn one_ag(chip: &Chip) -> Result<Step, Diagnostic> {
+    let grid = &chip.grid;
+    let at_top = grid.agcus.iter().filter(|agcu| agcu.site.y == 0 && agcu.site.x > 0 && agcu.site.x + 1 < grid.columns);
+    let at_bottom =
+        grid.agcus.iter().filter(|a| a.site.y + 1 == grid.rows && a.site.x > 0 && a.site.x + 1 < grid.columns);
+    let (top, bottom) = (at_top.count(), at_bottom.count());
+    let ags = grid.ags();
+    let middle = grid.columns / 2;
+    let new = format!("{{ first = {middle}, count = 1, ags = 1 }}");
+    let (sets, more) = match (top, bottom) {
+        (0, _) => (vec![set(&["grid", "agcus", "top"], new)?], 1),
+        (_, 0) => (vec![set(&["grid", "agcus", "bottom"], new)?], 1),
+        (count, _) => {
+            let most = grid.agcus.iter().filter(|a| a.site.y == 0).map(|a| a.ags).max().unwrap_or(1);
+            (vec![set(&["grid", "agcus", "top", "ags"], most + 1)?], count as u64)
+        }
+    };
+    let plural =
+        if more == 1 { "one more address generator".to_owned() } else { format!("{more} more address generators") };
+    let what = format!("{plural} ({ags} to {})", ags + more);
+    Ok(Step { resource: "ag".to_owned(), what, sets, keeps_configuration: false })
+}
+
+fn half_launch(chip: &Chip) -> Result<Step, Diagnostic> {
+    let (table, times) = match chip.launch.orchestration {
+        Orchestration::Software => ("software", chip.launch.software),
+        Orchestration::Hardware => ("hardware", chip.launch.hardware),
+    };
+    let parts = [
+        ("program_load_us", times.program_load_us),
+        ("argument_load_us", times.argument_load_us),
+        ("execute_us", times.execute_us),
+    ];
+    let all: f64 = parts.iter().map(|(_, us)| us).sum();
+    let sets =
+        parts.iter().map(|(key, us)| set(&["launch", table, key], number(us / 2.0))).collect::<Result<Vec<_>, _>>()?;
+    let what = format!("half the launch time of a section ({all:.1} to {:.1} us)", all / 2.0);
+    Ok(Step { resource: "launch".to_owned(), what, sets, keeps_configuration: true })
+}

@@ -1,0 +1,119 @@
+//! A chip and a workload that are read once and varied many times.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::arch::{self, Chip};
+use crate::compile::Configuration;
+use crate::diagnostics::Diagnostic;
+use crate::input::{Override, Root};
+use crate::mode::Mode;
+use crate::sim::{Fidelity, Measured, Outcome, StopReason, compile_measured, simulate, simulate_measured};
+use crate::workload::{self, Workload};
+
+/// A chip file and a workload file with the overrides of a command or a study.
+#[derive(Debug)]
+pub struct Inputs {
+    arch: arch::Template,
+    workload: workload::Template,
+    base: Arc<Workload>,
+    seed: u64,
+}
+
+impl Inputs {
+    /// Reads both files; `base` are overrides that hold throughout, `seed` goes into every random mask.
+    ///
+    /// # Errors
+    /// What [`arch::load`] and [`workload::load`] refuse.
+    pub fn open(arch: &Path, workload: &Path, base: &[Override], seed: u64) -> Result<Self, Diagnostic> {
+        let arch = arch::Template::open(arch, base)?;
+        arch.chip(&[])?;
+        let workload = workload::Template::open(workload, base)?;
+        let base = Arc::new(workload.workload(&[], seed)?);
+        Ok(Self { arch, workload, base, seed })
+    }
+
+    /// The chip with more overrides.
+    ///
+    /// # Errors
+    /// What the chip's checks refuse.
+    pub fn chip(&self, sets: &[&Override]) -> Result<Chip, Diagnostic> {
+        self.arch.chip(sets)
+    }
+
+    /// The workload with more overrides and, if given, another seed.
+    ///
+    /// # Errors
+    /// What the workload's checks refuse.
+    pub fn workload(&self, sets: &[&Override], seed: Option<u64>) -> Result<Arc<Workload>, Diagnostic> {
+        let seed = seed.unwrap_or(self.seed);
+        if seed == self.seed && sets.iter().all(|set| set.root() != Root::Workload) {
+            return Ok(Arc::clone(&self.base));
+        }
+        self.workload.workload(sets, seed).map(Arc::new)
+    }
+
+    /// A hash of what the chip file says with these overrides, without the fields for whose path `skip` holds.
+    pub(super) fn chip_content(&self, sets: &[&Override], skip: &dyn Fn(&str) -> bool) -> Option<u128> {
+        self.arch.fingerprint(sets, skip)
+    }
+
+    /// A hash of what the workload file says with these overrides, and of the seed.
+    pub(super) fn workload_content(&self, sets: &[&Override], seed: Option<u64>) -> Option<u128> {
+        let content = self.workload.fingerprint(sets)?;
+        Some(content.rotate_left(64) ^ u128::from(seed.unwrap_or(self.seed)))
+    }
+
+    /// The chip file's text, overrides of the base applied.
+    pub(super) fn chip_text(&self) -> &str {
+        self.arch.text()
+    }
+}
+
+/// Compiles and simulates in each mode.
+///
+/// # Errors
+/// What the compiler refuses, and runs that end without draining.
+pub(super) fn run(
+    chip: &Chip,
+    workload: &Workload,
+    modes: &[Mode],
+    fidelity: Fidelity,
+) -> Result<(Vec<Measured>, Vec<Outcome>), Diagnostic> {
+    let compiled = compile_measured(chip, workload, modes)?;
+    let outcomes = compiled.iter().map(|c| drained(simulate_measured(chip, workload, c, fidelity)));
+    let outcomes = outcomes.collect::<Result<_, _>>()?;
+    Ok((compiled, outcomes))
+}
+
+/// Simulates one configuration on a chip that it need not have been compiled for.
+///
+/// # Errors
+/// A run that ends without draining.
+pub(super) fn simulated(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+) -> Result<Outcome, Diagnostic> {
+    drained(simulate(chip, workload, configuration, fidelity))
+}
+
+/// An outcome that ran to its end.
+pub(super) fn drained(outcome: Outcome) -> Result<Outcome, Diagnostic> {
+    match &outcome.stop {
+        StopReason::Drained => Ok(outcome),
+        StopReason::Deadlock(blocked) => {
+            let title = format!("the {} run is deadlocked: {}", outcome.mode.name(), blocked.join("; "));
+            Err(Diagnostic::new(title))
+        }
+        StopReason::Limit(reached) => Err(Diagnostic::new(reached.clone())),
+    }
+}
+
+/// Runs the same modes for several variants of the inputs, in parallel; results in the variants' order.
+pub(super) fn run_all<T: Sync, R: Send>(variants: &[T], one: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
+    variants.par_iter().map(one).collect()
+}

@@ -1,0 +1,215 @@
+//! From a point to the cells of its row.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use indexmap::IndexMap;
+
+use super::axis::Change;
+use super::design::Point;
+use super::metric::{Measured, Metric};
+use super::study::{Compile, Fidelity, Study};
+use crate::arch::Chip;
+use crate::bound::bound_cycles;
+use crate::diagnostics::{COMMAND_LINE, Diagnostic};
+use crate::input::{Override, Root};
+use crate::report::Document;
+use crate::sim::{Measured as Compiled, compile_measured, simulate_measured};
+use crate::study::inputs::{Inputs, drained, simulated};
+use crate::workload::Workload;
+
+/// Workloads kept for points that share one: masks take long to draw.
+const KEPT_WORKLOADS: usize = 64;
+
+/// The inputs of a study's points.
+#[derive(Debug)]
+pub(super) struct Bench<'a> {
+    study: &'a Study,
+    inputs: Vec<Inputs>,
+    workloads: Mutex<IndexMap<u128, Arc<Workload>>>,
+}
+
+/// What a point changes.
+#[derive(Debug)]
+pub(super) struct Setting<'a> {
+    /// Index among the pairs of files.
+    pair: usize,
+    inputs: &'a Inputs,
+    sets: Vec<&'a Override>,
+    seed: Option<u64>,
+}
+
+/// Chip and workload of a point.
+pub(super) struct Built {
+    pub(super) chip: Chip,
+    pub(super) workload: Arc<Workload>,
+}
+
+/// Points of equal content have equal results; those of equal ground share their configurations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Keys {
+    pub(super) content: u128,
+    pub(super) ground: u128,
+}
+
+impl<'a> Bench<'a> {
+    /// Reads every pair of files that the points use.
+    pub(super) fn open(study: &'a Study) -> Result<Self, Diagnostic> {
+        let open = |(arch, workload): (PathBuf, PathBuf)| Inputs::open(&arch, &workload, &study.base, study.seed);
+        let inputs = study.file_pairs().into_iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { study, inputs, workloads: Mutex::new(IndexMap::new()) })
+    }
+
+    pub(super) fn setting(&'a self, point: &'a Point) -> Setting<'a> {
+        let files = self.study.files(point);
+        let pair = if self.inputs.len() == 1 {
+            0
+        } else {
+            self.study.file_pairs().iter().position(|pair| *pair == files).unwrap_or(0)
+        };
+        let mut setting = Setting { pair, inputs: &self.inputs[pair], sets: Vec::new(), seed: None };
+        for value in point {
+            match &value.change {
+                Change::Fields(sets) => setting.sets.extend(sets),
+                Change::Seed(seed) => setting.seed = Some(*seed),
+                Change::Arch(_) | Change::Workload(_) => {}
+            }
+        }
+        setting
+    }
+
+    pub(super) fn built(&self, setting: &Setting<'_>) -> Result<Built, Diagnostic> {
+        Ok(Built { chip: setting.inputs.chip(&setting.sets)?, workload: self.workload(setting)? })
+    }
+
+    fn workload(&self, setting: &Setting<'_>) -> Result<Arc<Workload>, Diagnostic> {
+        if setting.seed.is_none() && setting.sets.iter().all(|set| set.root() == Root::Arch) {
+            return setting.inputs.workload(&[], None);
+        }
+        let Some(content) = setting.inputs.workload_content(&setting.sets, setting.seed) else {
+            return setting.inputs.workload(&setting.sets, setting.seed);
+        };
+        let key = content ^ (setting.pair as u128);
+        // Poisoned or not, the map holds whole entries only.
+        if let Some(known) = self.workloads.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let workload = setting.inputs.workload(&setting.sets, setting.seed)?;
+        let mut kept = self.workloads.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT_WORKLOADS {
+            kept.shift_remove_index(0);
+        }
+        kept.insert(key, Arc::clone(&workload));
+        Ok(workload)
+    }
+
+    /// Whether every constraint holds. A name without a value (an area without `[area]`, an axis of words) is an error.
+    pub(super) fn holds(&self, point: &Point, built: &Built) -> Result<bool, Diagnostic> {
+        let study = self.study;
+        let value = |name: &str| {
+            let axis = study.axes.iter().zip(point).find(|(axis, _)| axis.paths.iter().any(|path| path == name));
+            if let Some((_, value)) = axis {
+                return value.number();
+            }
+            let cell = Metric::named(name)?.of(&built.chip, &built.workload, &Measured::Bounds(Vec::new()))?;
+            cell.to_string().parse().ok()
+        };
+        for (constraint, span) in &study.constraints {
+            match constraint.holds(&value) {
+                Some(true) => {}
+                Some(false) => return Ok(false),
+                None => {
+                    let unknown = constraint.names().into_iter().find(|(name, _)| value(name).is_none());
+                    let name = unknown.map_or("", |(name, _)| name);
+                    let title = format!("`{name}` has no value at a point of this study");
+                    let error = study.source.error(span.clone(), title, "in this constraint");
+                    return Err(
+                        error.with_help("figures of area need `[area]` in the chip file, see docs/arch-format.md")
+                    );
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hashes of what a point runs; `None` if its overrides do not apply.
+    pub(super) fn keys(&self, setting: &Setting<'_>) -> Option<Keys> {
+        let workload = setting.inputs.workload_content(&setting.sets, setting.seed)?;
+        let once = self.study.compile == Compile::Once;
+        let join = |chip: u128, pair: usize| chip.rotate_left(32) ^ workload ^ ((pair as u128) << 120);
+        let ground = setting.inputs.chip_content(&setting.sets, &|path| is_price(path) || (once && is_rate(path)))?;
+        Some(Keys {
+            content: join(setting.inputs.chip_content(&setting.sets, &|_| false)?, setting.pair),
+            // What is compiled once is compiled for the rates of the point's own files.
+            ground: join(ground, if once { setting.pair } else { 0 }),
+        })
+    }
+
+    /// The configurations that points of one ground share.
+    pub(super) fn configurations(&self, setting: &Setting<'_>) -> Result<Vec<Compiled>, Diagnostic> {
+        let mut sets = setting.sets.clone();
+        if self.study.compile == Compile::Once {
+            sets.retain(|set| set.root() != Root::Arch || !is_rate(&set.path().join(".")));
+        }
+        let chip = setting.inputs.chip(&sets)?;
+        let workload = self.workload(setting)?;
+        compile_measured(&chip, &workload, &self.study.modes)
+    }
+
+    /// Runs a point.
+    pub(super) fn measured(&self, built: &Built, compiled: &[Compiled]) -> Measured {
+        let Built { chip, workload } = built;
+        match self.study.fidelity {
+            Fidelity::Bound => {
+                let bound = |&mode| (mode, bound_cycles(chip, workload, mode));
+                Measured::Bounds(self.study.modes.iter().map(bound).collect())
+            }
+            Fidelity::Simulated(fidelity) => {
+                // Prices change no run; rates do, and a configuration that is kept for them is run again.
+                let runs = compiled.iter().map(|c| match self.study.compile {
+                    Compile::EveryPoint => drained(simulate_measured(chip, workload, c, fidelity)),
+                    Compile::Once => simulated(chip, workload, &c.configuration, fidelity),
+                });
+                match runs.collect::<Result<Vec<_>, _>>() {
+                    Ok(outcomes) => Measured::Runs(Box::new(Document::new(chip, workload, &outcomes))),
+                    Err(error) => Measured::Refused(error.title().to_owned()),
+                }
+            }
+        }
+    }
+
+    /// Cells of the metrics; empty where there is no value.
+    pub(super) fn cells(&self, built: Option<&Built>, measured: &Measured) -> Vec<String> {
+        let cell = |metric: &Metric| match (built, metric, measured) {
+            (Some(built), _, _) => metric.of(&built.chip, &built.workload, measured).map(|cell| cell.to_string()),
+            (None, Metric::Status, Measured::Refused(why)) => Some(why.clone()),
+            _ => None,
+        };
+        self.study.metrics.iter().map(|metric| cell(metric).unwrap_or_default()).collect()
+    }
+
+    /// An error about a field that an axis set, told where the axis stands.
+    pub(super) fn told_at_axis(&self, error: Diagnostic) -> Diagnostic {
+        let Some(text) = error.origin().filter(|o| o.path == COMMAND_LINE).map(|o| o.text.to_string()) else {
+            return error;
+        };
+        let argument = text.trim_start_matches("--set ");
+        let sets = |path: &String| argument.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('='));
+        match self.study.axes.iter().find(|axis| axis.paths.iter().any(sets)) {
+            Some(axis) => self.study.source.restated(axis.span.clone(), &error),
+            None => error,
+        }
+    }
+}
+
+/// Fields that energy, area and names depend on, and neither mapping nor time.
+fn is_price(path: &str) -> bool {
+    path == "name" || path.starts_with("energy") || path.starts_with("area") || path.ends_with(".pj_per_bit")
+}
+
+/// Fields that change how long things take and not what a configuration may use.
+fn is_rate(path: &str) -> bool {
+    path == "clock_ghz"
+        || path.starts_with("launch.")
+        || (path.starts_with("memory.") && (path.ends_with(".bandwidth_gb_per_s") || path.ends_with(".latency_ns")))
+}

@@ -1,0 +1,191 @@
+//! Metrics by name: figures of the inputs, of a run, and of the two runs together.
+
+use crate::arch::Chip;
+use crate::mode::Mode;
+use crate::report::{Document, RunEntry};
+use crate::workload::Workload;
+
+/// One cell of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Cell {
+    Whole(u64),
+    Real(f64),
+    Word(String),
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Whole(number) => number.fmt(f),
+            // The shortest digits that read back as the same number.
+            Self::Real(number) => number.fmt(f),
+            Self::Word(word) => word.fmt(f),
+        }
+    }
+}
+
+/// A figure that a study records for each point.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Metric {
+    /// Of chip or workload.
+    Input(&'static InputFigure),
+    /// Of a mode's run.
+    Run(Mode, &'static RunFigure),
+    /// Of both runs.
+    Both(&'static BothFigure),
+    /// `ok`, or why there is no result.
+    Status,
+}
+
+type Name = &'static str;
+pub(super) type InputFigure = (Name, fn(&Chip, &Workload) -> Option<Cell>);
+pub(super) type RunFigure = (Name, fn(&RunEntry) -> Cell);
+pub(super) type BothFigure = (Name, fn(&Document) -> Option<f64>);
+
+/// Figures that need no run; constraints may name them too.
+const INPUTS: [InputFigure; 13] = [
+    ("pcus", |chip, _| Some(Cell::Whole(chip.pcus()))),
+    ("pmus", |chip, _| Some(Cell::Whole(chip.pmus()))),
+    ("ags", |chip, _| Some(Cell::Whole(chip.grid.ags()))),
+    ("sram_bytes", |chip, _| Some(Cell::Whole(chip.sram_bytes()))),
+    ("peak_tflops", |chip, _| {
+        let peaks = chip.pcu.lanes.keys().filter_map(|&dtype| chip.peak_flops(dtype));
+        Some(Cell::Real(peaks.fold(0.0, f64::max) / 1e12))
+    }),
+    ("off_chip_gb_per_s", |chip, _| {
+        Some(Cell::Real(chip.memory.iter().map(|tier| tier.bandwidth_bytes_per_s as f64).sum::<f64>() / 1e9))
+    }),
+    ("launch_cycles", |chip, _| Some(Cell::Whole(chip.launch_cycles()))),
+    ("area_mm2", |chip, _| chip.area_mm2().map(|area| Cell::Real(area.total()))),
+    ("pcu_area_mm2", |chip, _| chip.area_mm2().map(|area| Cell::Real(area.pcus))),
+    ("pmu_area_mm2", |chip, _| chip.area_mm2().map(|area| Cell::Real(area.pmus))),
+    ("package_w", |chip, _| chip.area.as_ref()?.package_w.map(Cell::Real)),
+    ("parameters", |_, workload| Some(Cell::Whole(workload.parameters()))),
+    ("stored_macs", |_, workload| {
+        Some(Cell::Whole(workload.operators.ids().map(|operator| workload.stored_macs(operator)).sum()))
+    }),
+];
+
+/// Figures of a run that the lower bound of the graph has too.
+const BOUNDED: [Name; 3] = ["cycles", "time_s", "bound_cycles"];
+
+const RUNS: [RunFigure; 26] = [
+    ("cycles", |run| Cell::Whole(run.cycles)),
+    ("time_s", |run| Cell::Real(run.time_s)),
+    ("bound_cycles", |run| Cell::Whole(run.bound_cycles)),
+    ("launches", |run| Cell::Whole(run.launches)),
+    ("launch_cycles", |run| Cell::Whole(run.sections.iter().map(|section| section.launch_cycles).sum())),
+    ("tflops_dense_equivalent", |run| Cell::Real(run.tflops_dense_equivalent)),
+    ("tflops_executed", |run| Cell::Real(run.tflops_executed)),
+    ("utilization", |run| Cell::Real(run.utilization)),
+    ("off_chip_bytes", |run| Cell::Whole(run.traffic.off_chip_read_bytes + run.traffic.off_chip_write_bytes)),
+    ("off_chip_read_bytes", |run| Cell::Whole(run.traffic.off_chip_read_bytes)),
+    ("off_chip_write_bytes", |run| Cell::Whole(run.traffic.off_chip_write_bytes)),
+    ("network_bytes", |run| Cell::Whole(run.traffic.network_bytes)),
+    ("network_byte_hops", |run| Cell::Whole(run.traffic.network_byte_hops)),
+    ("sram_read_bytes", |run| Cell::Whole(run.traffic.sram_read_bytes)),
+    ("sram_write_bytes", |run| Cell::Whole(run.traffic.sram_write_bytes)),
+    ("waste_bytes", |run| Cell::Whole(run.traffic.waste_bytes)),
+    ("op_intensity_flop_per_byte", |run| Cell::Real(run.op_intensity_flop_per_byte)),
+    ("energy_j", |run| Cell::Real(run.energy_j.total)),
+    ("energy_compute_j", |run| Cell::Real(run.energy_j.compute)),
+    ("energy_sram_j", |run| Cell::Real(run.energy_j.sram)),
+    ("energy_network_j", |run| Cell::Real(run.energy_j.network)),
+    ("energy_off_chip_j", |run| Cell::Real(run.energy_j.off_chip)),
+    ("energy_static_j", |run| Cell::Real(run.energy_j.static_)),
+    ("power_w", |run| Cell::Real(if run.time_s > 0.0 { run.energy_j.total / run.time_s } else { 0.0 })),
+    ("sram_peak_bytes", |run| {
+        Cell::Whole(run.sections.iter().map(|section| section.sram_peak_bytes).max().unwrap_or(0))
+    }),
+    ("bound_by", |run| {
+        // Of the section that takes most of the time; of equals the first.
+        let longest = run.sections.iter().rev().max_by_key(|section| section.cycles);
+        Cell::Word(longest.map_or_else(String::new, |section| section.bound_by.clone()))
+    }),
+];
+
+const BOTH: [BothFigure; 2] =
+    [("speedup", |document| document.speedup), ("off_chip_traffic_ratio", |document| document.off_chip_traffic_ratio)];
+
+impl Metric {
+    /// The metric of a name, if there is one.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        if name == "status" {
+            return Some(Self::Status);
+        }
+        let input = INPUTS.iter().find(|(known, _)| *known == name).map(Self::Input);
+        let both = || BOTH.iter().find(|(known, _)| *known == name).map(Self::Both);
+        let run = || {
+            let (mode, figure) = name.split_once('.')?;
+            let mode = [Mode::Kbk, Mode::Fused].into_iter().find(|m| m.name() == mode)?;
+            RUNS.iter().find(|(known, _)| *known == figure).map(|figure| Self::Run(mode, figure))
+        };
+        input.or_else(both).or_else(run)
+    }
+
+    /// Every name, for messages.
+    pub(super) fn names() -> Vec<String> {
+        let inputs = INPUTS.iter().map(|(name, _)| (*name).to_owned());
+        let both = BOTH.iter().map(|(name, _)| (*name).to_owned());
+        let runs = [Mode::Fused, Mode::Kbk]
+            .into_iter()
+            .flat_map(|mode| RUNS.iter().map(move |(name, _)| format!("{}.{name}", mode.name())));
+        inputs.chain(both).chain(["status".to_owned()]).chain(runs).collect()
+    }
+
+    /// Modes whose runs it needs.
+    pub(super) fn needs(self) -> Vec<Mode> {
+        match self {
+            Self::Input(_) | Self::Status => Vec::new(),
+            Self::Run(mode, _) => vec![mode],
+            Self::Both(_) => vec![Mode::Kbk, Mode::Fused],
+        }
+    }
+
+    /// Whether the lower bound of the graph has it.
+    pub(super) fn is_bounded(self) -> bool {
+        match self {
+            Self::Input(_) | Self::Status => true,
+            Self::Run(_, (name, _)) => BOUNDED.contains(name),
+            Self::Both((name, _)) => *name == "speedup",
+        }
+    }
+
+    /// Whether the inputs alone give it.
+    pub(super) fn is_input(self) -> bool {
+        matches!(self, Self::Input(_))
+    }
+
+    /// Its value of a point; `None` where there is none.
+    pub(super) fn of(self, chip: &Chip, workload: &Workload, measured: &Measured) -> Option<Cell> {
+        match (self, measured) {
+            (Self::Input((_, figure)), _) => figure(chip, workload),
+            (Self::Run(mode, (_, figure)), Measured::Runs(document)) => {
+                document.runs.iter().find(|run| run.mode == mode.name()).map(figure)
+            }
+            (Self::Both((_, figure)), Measured::Runs(document)) => figure(document).map(Cell::Real),
+            (Self::Run(mode, (name, _)), Measured::Bounds(bounds)) => {
+                let (_, cycles) = bounds.iter().find(|(of, _)| *of == mode)?;
+                Some(if *name == "time_s" { Cell::Real(chip.seconds(*cycles)) } else { Cell::Whole(*cycles) })
+            }
+            (Self::Both(_), Measured::Bounds(bounds)) => {
+                let of = |mode: Mode| bounds.iter().find(|(m, _)| *m == mode).map(|(_, cycles)| *cycles as f64);
+                Some(Cell::Real(of(Mode::Kbk)? / of(Mode::Fused)?))
+            }
+            (Self::Status, Measured::Refused(why)) => Some(Cell::Word(why.clone())),
+            (Self::Status, _) => Some(Cell::Word("ok".to_owned())),
+            (_, Measured::Refused(_)) => None,
+        }
+    }
+}
+
+/// What was found out about a point.
+#[derive(Debug)]
+pub(super) enum Measured {
+    /// Lower bounds of the graph, in cycles.
+    Bounds(Vec<(Mode, u64)>),
+    /// Runs.
+    Runs(Box<Document>),
+    /// Nothing, and why.
+    Refused(String),
+}

@@ -1,0 +1,25 @@
+//! `sweep`: a study file becomes points, points become rows.
+//!
+//! A point is a chip and a workload with some fields changed. Points are run in parallel, each recorded in a journal when
+//! it is done, and put into the order of the design at the end, so that a sweep that was stopped, split or run on other
+//! machines gives the same bytes.
+
+mod axis;
+mod design;
+mod evaluate;
+mod expression;
+mod front;
+mod journal;
+mod metric;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod results;
+mod run;
+mod spec;
+mod study;
+#[cfg(test)]
+mod tests;
+
+pub use results::{Counts, Results};
+pub use run::{Shard, merge, sweep};
+pub use study::{Compile, Fidelity, Study};

@@ -1,0 +1,376 @@
+//! Running a study: in parallel, resumable, the same result whatever the order.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use indexmap::IndexMap;
+use rayon::prelude::*;
+
+use super::evaluate::{Bench, Keys};
+use super::front::{Front, costs};
+use super::journal::{Ending, Header, Journal, Record, read};
+use super::metric::Measured;
+use super::results::Results;
+use super::study::{Fidelity, Study};
+use crate::bound::bound_cycles;
+use crate::diagnostics::Diagnostic;
+use crate::study::StudyError;
+
+/// Points whose bounds are worked out between two writes to disk.
+const BOUNDS_AT_ONCE: usize = 4096;
+/// Points between two looks at what can be pruned: the same whatever the number of threads.
+const PRUNED_AT_ONCE: usize = 16;
+
+/// A part of a study for one machine of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// From 1.
+    pub index: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Shard {
+    /// The whole.
+    pub const WHOLE: Self = Self { index: 1, count: 1 };
+
+    fn has(self, point: usize) -> bool {
+        point % self.count == self.index - 1
+    }
+}
+
+/// Runs the points of a shard that the journal in `out` does not have yet. `tick` is called with the points done and the
+/// points there are, from any thread. `threads` is their number, or as many as the machine has.
+///
+/// # Errors
+/// Inputs that cannot be read, a study of which no point can be built, and a journal that cannot be written.
+pub fn sweep<'a>(
+    study: &'a Study,
+    shard: Shard,
+    threads: Option<usize>,
+    out: Option<&Path>,
+    tick: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Results<'a>, StudyError> {
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(threads) = threads {
+        pool = pool.num_threads(threads);
+    }
+    let pool = pool.build().map_err(|error| Diagnostic::new(format!("cannot start threads: {error}")))?;
+    pool.install(|| Runner::open(study, shard, out, tick)?.run())
+}
+
+/// Joins the journals of shards.
+///
+/// # Errors
+/// Journals of other studies, points that are missing, and points that are there twice.
+pub fn merge<'a>(study: &'a Study, directories: &[&Path]) -> Result<Results<'a>, StudyError> {
+    let mut found: Vec<Option<(Record, &Path)>> = vec![None; study.points.len()];
+    for &directory in directories {
+        let (header, records) = read(directory)?;
+        let wanted = Header { shard: header.shard, ..header_of(study, Shard::WHOLE) };
+        if header != wanted {
+            let title = format!("`{}` holds the journal of another study or version", directory.display());
+            return Err(Diagnostic::new(title)
+                .with_help("give the study file and `--set` that the shards were run with")
+                .into());
+        }
+        for record in records {
+            let index = record.i;
+            let Some(slot) = found.get_mut(index) else {
+                let title = format!("`{}` has point {index}, and the study ends before it", directory.display());
+                return Err(Diagnostic::new(title).into());
+            };
+            if let Some((_, earlier)) = slot {
+                let title = format!("point {index} is in `{}` and in `{}`", earlier.display(), directory.display());
+                return Err(Diagnostic::new(title).with_help("give every shard once").into());
+            }
+            *slot = Some((record, directory));
+        }
+    }
+    let missing: Vec<String> =
+        found.iter().enumerate().filter(|(_, slot)| slot.is_none()).map(|(index, _)| index.to_string()).collect();
+    if let Some(first) = missing.first() {
+        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+        let title = format!("point {first}{more} of {} is in none of the shards", study.points.len());
+        return Err(Diagnostic::new(title).with_help("run the missing shards, or resume the unfinished ones").into());
+    }
+    Ok(Results::new(study, found.into_iter().flatten().map(|(record, _)| record)))
+}
+
+fn header_of(study: &Study, shard: Shard) -> Header {
+    Header {
+        rdusim: env!("CARGO_PKG_VERSION").to_owned(),
+        study: format!("{:032x}", study.fingerprint),
+        points: study.points.len(),
+        shard: (shard.index, shard.count),
+    }
+}
+
+struct Runner<'a, 't> {
+    study: &'a Study,
+    bench: Bench<'a>,
+    journal: Journal,
+    found: Mutex<Vec<Option<Record>>>,
+    mine: Vec<usize>,
+    done: AtomicUsize,
+    tick: &'t (dyn Fn(usize, usize) + Sync),
+}
+
+/// A point that is to be compiled and simulated.
+struct Todo {
+    index: usize,
+    keys: Keys,
+}
+
+impl<'a, 't> Runner<'a, 't> {
+    fn open(
+        study: &'a Study,
+        shard: Shard,
+        out: Option<&Path>,
+        tick: &'t (dyn Fn(usize, usize) + Sync),
+    ) -> Result<Self, StudyError> {
+        if shard != Shard::WHOLE && study.pareto.as_ref().is_some_and(|pareto| pareto.prune) {
+            let title = "a study that prunes cannot be split into shards: what is pruned depends on all points";
+            return Err(Diagnostic::new(title).with_help("set `prune = false`, or run it whole").into());
+        }
+        // Inputs first: nothing is written for a study that cannot run.
+        let bench = Bench::open(study)?;
+        let mut found = vec![None; study.points.len()];
+        let journal = match out {
+            None => Journal::none(),
+            Some(directory) => {
+                let (journal, records) = Journal::open(directory, &header_of(study, shard))?;
+                for record in records {
+                    if let Some(slot) = found.get_mut(record.i) {
+                        *slot = Some(record);
+                    }
+                }
+                journal
+            }
+        };
+        let mine: Vec<usize> = (0..study.points.len()).filter(|&index| shard.has(index)).collect();
+        let done = AtomicUsize::new(mine.iter().filter(|&&index| found[index].is_some()).count());
+        Ok(Self { study, bench, journal, found: Mutex::new(found), mine, done, tick })
+    }
+
+    fn run(self) -> Result<Results<'a>, StudyError> {
+        let pending: Vec<usize> = {
+            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            self.mine.iter().copied().filter(|&index| found[index].is_none()).collect()
+        };
+        match self.study.fidelity {
+            Fidelity::Bound => self.bounds(&pending)?,
+            Fidelity::Simulated(_) => {
+                let todo = self.sort_out(&pending)?;
+                match &self.study.pareto {
+                    Some(pareto) if pareto.prune => self.pruned(todo)?,
+                    _ => self.simulate(&todo)?,
+                }
+            }
+        }
+        let found = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Results::new(self.study, found.into_iter().flatten()))
+    }
+
+    /// Puts records on disk and into the list.
+    fn keep(&self, records: Vec<Record>) -> Result<(), StudyError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.journal.append(&records)?;
+        let done = self.done.fetch_add(records.len(), Ordering::Relaxed) + records.len();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        for record in records {
+            let index = record.i;
+            found[index] = Some(record);
+        }
+        (self.tick)(done, self.mine.len());
+        Ok(())
+    }
+
+    /// Lower bounds of the graph: nothing is compiled, so nothing is shared but the inputs.
+    fn bounds(&self, pending: &[usize]) -> Result<(), StudyError> {
+        let mut first_refusal = None;
+        for some in pending.chunks(BOUNDS_AT_ONCE) {
+            let answers: Vec<Result<(Record, Option<Diagnostic>), Diagnostic>> =
+                some.par_iter().with_min_len(16).map(|&index| self.bound(index)).collect();
+            let mut records = Vec::with_capacity(some.len());
+            for answer in answers {
+                let (record, refusal) = answer?;
+                first_refusal = first_refusal.or(refusal);
+                records.push(record);
+            }
+            self.refuse_if_nothing_runs(&records, pending, first_refusal.as_ref())?;
+            self.keep(records)?;
+        }
+        Ok(())
+    }
+
+    fn bound(&self, index: usize) -> Result<(Record, Option<Diagnostic>), Diagnostic> {
+        let point = &self.study.points[index];
+        let built = match self.bench.built(&self.bench.setting(point)) {
+            Ok(built) => built,
+            Err(error) => return Ok((self.refused(index, &error), Some(error))),
+        };
+        if !self.bench.holds(point, &built)? {
+            return Ok((Record { i: index, s: Ending::Excluded, m: Vec::new() }, None));
+        }
+        let measured = self.bench.measured(&built, &[]);
+        Ok((Record { i: index, s: Ending::Ok, m: self.bench.cells(Some(&built), &measured) }, None))
+    }
+
+    fn refused(&self, index: usize, error: &Diagnostic) -> Record {
+        let why = Measured::Refused(format!("refused: {}", error.title()));
+        Record { i: index, s: Ending::Refused, m: self.bench.cells(None, &why) }
+    }
+
+    /// A study of which no point can be built is a mistake, not a result.
+    fn refuse_if_nothing_runs(
+        &self,
+        records: &[Record],
+        pending: &[usize],
+        refusal: Option<&Diagnostic>,
+    ) -> Result<(), StudyError> {
+        let nothing = pending.len() == self.mine.len()
+            && self.done.load(Ordering::Relaxed) == 0
+            && records.iter().all(|record| record.s == Ending::Refused);
+        match refusal {
+            Some(error) if nothing => Err(self.bench.told_at_axis(error.clone()).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Which points are to be run; the others are recorded at once.
+    fn sort_out(&self, pending: &[usize]) -> Result<Vec<Todo>, StudyError> {
+        enum Sorted {
+            Done(Record, Option<Diagnostic>),
+            Todo(Todo),
+        }
+        let sort = |&index: &usize| -> Result<Sorted, Diagnostic> {
+            let point = &self.study.points[index];
+            let setting = self.bench.setting(point);
+            let refused = |error: Diagnostic| Sorted::Done(self.refused(index, &error), Some(error));
+            let built = match self.bench.built(&setting) {
+                Ok(built) => built,
+                Err(error) => return Ok(refused(error)),
+            };
+            if !self.bench.holds(point, &built)? {
+                return Ok(Sorted::Done(Record { i: index, s: Ending::Excluded, m: Vec::new() }, None));
+            }
+            Ok(match self.bench.keys(&setting) {
+                Some(keys) => Sorted::Todo(Todo { index, keys }),
+                None => refused(Diagnostic::new("the point's fields cannot be read")),
+            })
+        };
+        let sorted: Vec<Result<Sorted, Diagnostic>> = pending.par_iter().map(sort).collect();
+        let (mut todo, mut records, mut refusal) = (Vec::new(), Vec::new(), None);
+        for answer in sorted {
+            match answer? {
+                Sorted::Todo(one) => todo.push(one),
+                Sorted::Done(record, error) => {
+                    records.push(record);
+                    refusal = refusal.or(error);
+                }
+            }
+        }
+        if todo.is_empty() {
+            self.refuse_if_nothing_runs(&records, pending, refusal.as_ref())?;
+        }
+        self.keep(records)?;
+        Ok(todo)
+    }
+
+    /// Compiles once for all points of one ground, and simulates once for all of one content.
+    fn simulate(&self, todo: &[Todo]) -> Result<(), StudyError> {
+        let mut grounds: IndexMap<u128, IndexMap<u128, Vec<usize>>> = IndexMap::new();
+        for point in todo {
+            grounds.entry(point.keys.ground).or_default().entry(point.keys.content).or_default().push(point.index);
+        }
+        let grounds: Vec<Vec<Vec<usize>>> =
+            grounds.into_values().map(|contents| contents.into_values().collect()).collect();
+        grounds.par_iter().try_for_each(|contents| self.one_ground(contents))
+    }
+
+    fn one_ground(&self, contents: &[Vec<usize>]) -> Result<(), StudyError> {
+        let Some(first) = contents.iter().flatten().next() else { return Ok(()) };
+        let configurations = self.bench.configurations(&self.bench.setting(&self.study.points[*first]));
+        contents.par_iter().try_for_each(|indices| {
+            let Some(first) = indices.first() else { return Ok(()) };
+            let built = self.bench.built(&self.bench.setting(&self.study.points[*first]))?;
+            let measured = match &configurations {
+                Ok(configurations) => self.bench.measured(&built, configurations),
+                Err(error) => Measured::Refused(error.title().to_owned()),
+            };
+            let (ending, measured) = match measured {
+                Measured::Refused(why) => (Ending::Refused, Measured::Refused(format!("refused: {why}"))),
+                measured => (Ending::Ok, measured),
+            };
+            let cells = self.bench.cells(Some(&built), &measured);
+            self.keep(indices.iter().map(|&i| Record { i, s: ending, m: cells.clone() }).collect())
+        })
+    }
+
+    /// As [`Runner::simulate`], in rounds from the least bound on; before each, points that cannot be on the front any
+    /// more are left out. Decisions rest on the results of earlier rounds alone, so they are the same on every run.
+    fn pruned(&self, todo: Vec<Todo>) -> Result<(), StudyError> {
+        let Some(pareto) = &self.study.pareto else { return Ok(()) };
+        let mut by_index: IndexMap<usize, Todo> = todo.into_iter().map(|one| (one.index, one)).collect();
+        // Points of the journal take their place in the rounds too.
+        let mut order: Vec<(Vec<f64>, usize)> = self
+            .mine
+            .par_iter()
+            .filter_map(|&index| {
+                let point = &self.study.points[index];
+                let built = self.bench.built(&self.bench.setting(point)).ok()?;
+                let bounds = self.study.modes.iter().map(|&m| (m, bound_cycles(&built.chip, &built.workload, m)));
+                let cells = self.bench.cells(Some(&built), &Measured::Bounds(bounds.collect()));
+                let row = row_of(self.study, index, &cells);
+                Some((costs(&pareto.objectives, &row)?, index))
+            })
+            .collect();
+        order.sort_by(|(a, i), (b, j)| {
+            let by_cost = a.iter().zip(b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne());
+            by_cost.unwrap_or(std::cmp::Ordering::Equal).then(i.cmp(j))
+        });
+        let mut front = Front::default();
+        for round in order.chunks(PRUNED_AT_ONCE) {
+            let mut run = Vec::new();
+            let mut left_out = Vec::new();
+            for (bound, index) in round {
+                let Some(todo) = by_index.swap_remove(index) else { continue };
+                if front.rules_out(bound) {
+                    left_out.push(self.prune(*index));
+                } else {
+                    run.push(todo);
+                }
+            }
+            self.keep(left_out)?;
+            self.simulate(&run)?;
+            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            for (_, index) in round {
+                let ran = found[*index].as_ref().filter(|record| record.s == Ending::Ok);
+                let row = ran.map(|record| row_of(self.study, *index, &record.m));
+                if let Some(costs) = row.and_then(|row| costs(&pareto.objectives, &row)) {
+                    front.add(*index, costs);
+                }
+            }
+        }
+        // Points without a bound, if there are any.
+        self.simulate(&by_index.into_values().collect::<Vec<_>>())
+    }
+
+    fn prune(&self, index: usize) -> Record {
+        let why = Measured::Refused("pruned".to_owned());
+        let built = self.bench.built(&self.bench.setting(&self.study.points[index])).ok();
+        Record { i: index, s: Ending::Pruned, m: self.bench.cells(built.as_ref(), &why) }
+    }
+}
+
+/// All cells of a point: values of the axes, then metrics.
+pub(super) fn row_of(study: &Study, index: usize, metrics: &[String]) -> Vec<String> {
+    let axes = study.axes.iter().zip(&study.points[index]);
+    let values = axes.flat_map(|(axis, value)| axis.paths.iter().map(|_| value.cell.clone()));
+    values.chain(metrics.iter().cloned()).collect()
+}

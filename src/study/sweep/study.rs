@@ -1,0 +1,485 @@
+//! A study file, checked: what is varied, how it is run, and what is recorded.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::axis::{Axis, Change, Values};
+use super::design::{Design, MOST_POINTS, Point, points};
+use super::expression::Constraint;
+use super::metric::Metric;
+use super::spec::{BestSpec, PlotSpec, StudySpec};
+use crate::diagnostics::Diagnostic;
+use crate::input::{Override, Root, Source, Table, suggest};
+use crate::mode::Mode;
+use crate::sim;
+
+/// How closely a point's time is modelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fidelity {
+    /// The lower bound of the graph on the chip: nothing is compiled.
+    Bound,
+    /// Compiled and simulated.
+    Simulated(sim::Fidelity),
+}
+
+/// When a point is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compile {
+    /// For its own chip and workload.
+    EveryPoint,
+    /// For the chip and workload without the axes that only change rates: what would this configuration do elsewhere?
+    Once,
+}
+
+/// A figure to make small or large.
+#[derive(Debug, Clone)]
+pub(super) struct Objective {
+    pub(super) column: usize,
+    pub(super) maximize: bool,
+}
+
+/// The best point under a constraint.
+#[derive(Debug)]
+pub(super) struct Best {
+    pub(super) objective: Objective,
+    pub(super) subject_to: Option<(String, Constraint)>,
+}
+
+/// The Pareto front.
+#[derive(Debug)]
+pub(super) struct Pareto {
+    pub(super) objectives: Vec<Objective>,
+    pub(super) prune: bool,
+}
+
+/// A picture of the results; numbers are columns.
+#[derive(Debug)]
+pub(super) enum Plot {
+    /// `y` over `x`, a line for each value of `series`.
+    Lines { title: String, x: usize, y: usize, series: Option<usize> },
+    /// `value` as colour over `x` and `y`.
+    Heat { title: String, x: usize, y: usize, value: usize },
+    /// Points, with the front that is least in both.
+    Pareto { title: String, x: usize, y: usize, series: Option<usize> },
+}
+
+/// A study, ready to run.
+#[derive(Debug)]
+pub struct Study {
+    pub(super) name: String,
+    pub(super) source: Source,
+    pub(super) arch: PathBuf,
+    pub(super) workload: PathBuf,
+    pub(super) base: Vec<Override>,
+    pub(super) fidelity: Fidelity,
+    pub(super) compile: Compile,
+    pub(super) modes: Vec<Mode>,
+    pub(super) seed: u64,
+    pub(super) axes: Vec<Axis>,
+    pub(super) points: Vec<Point>,
+    pub(super) constraints: Vec<(Constraint, Range<usize>)>,
+    pub(super) metrics: Vec<Metric>,
+    /// Axis paths, then metric names.
+    pub(super) columns: Vec<String>,
+    /// Columns that are axis paths.
+    pub(super) axis_columns: usize,
+    pub(super) pareto: Option<Pareto>,
+    pub(super) best: Vec<Best>,
+    pub(super) plots: Vec<Plot>,
+    /// A hash of the file and the overrides of the command line.
+    pub(super) fingerprint: u128,
+}
+
+impl Study {
+    /// Reads a study file; `sets` are overrides that hold for every point, before the file's own.
+    ///
+    /// # Errors
+    /// What is wrong with the file, with its place.
+    pub fn open(path: &Path, sets: &[Override]) -> Result<Self, Diagnostic> {
+        let source = Source::open(path, Root::Arch, &[])?;
+        let spec: StudySpec = source.read()?;
+        Checker { source: &source, directory: path.parent().unwrap_or(Path::new("")) }.check(&spec, sets)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Points, those that a constraint leaves out included.
+    pub fn points(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Its columns: axis paths, then metric names.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+}
+
+struct Checker<'a> {
+    source: &'a Source,
+    directory: &'a Path,
+}
+
+impl Checker<'_> {
+    fn check(&self, spec: &StudySpec, sets: &[Override]) -> Result<Study, Diagnostic> {
+        let source = self.source;
+        source.count("schema", &spec.schema, 1..=1)?;
+        let seed = spec.seed.as_ref().map_or(Ok(0), |seed| source.count("seed", seed, 0..=u64::MAX))?;
+        let design = self.design(spec)?;
+        let sampled = matches!(design, Design::Random(_) | Design::LatinHypercube(_));
+        let axes = self.axes(spec, design, sampled)?;
+        let points = points(design, &axes, seed)?.ok_or_else(|| {
+            let title = format!("the product of the axes has more than {MOST_POINTS} points");
+            let error = source.error(spec.axes.span(), title, "too many");
+            error.with_help("use `design = \"random\"` or \"latin_hypercube\" with `points`")
+        })?;
+        let mut base: Vec<Override> = sets.to_vec();
+        for set in &spec.set {
+            base.push(Override::parse(set.get_ref()).map_err(|error| source.restated(set.span(), &error))?);
+        }
+        let fidelity = self.fidelity(spec)?;
+        let compile = match &spec.compile {
+            None => Compile::EveryPoint,
+            Some(word) => {
+                let known = [("every_point", Compile::EveryPoint), ("once", Compile::Once)];
+                known[source.keyword("compile", word, &known.map(|(name, _)| name))?].1
+            }
+        };
+        let metrics = self.metrics(spec, fidelity)?;
+        let mut modes = self.modes(spec)?;
+        if modes.is_empty() {
+            let needed: Vec<Mode> = metrics.iter().flat_map(|metric| metric.needs()).collect();
+            modes = [Mode::Kbk, Mode::Fused].into_iter().filter(|mode| needed.contains(mode)).collect();
+        }
+        for (metric, word) in metrics.iter().zip(spec.metrics.get_ref()) {
+            if let Some(mode) = metric.needs().into_iter().find(|mode| !modes.contains(mode)) {
+                let title = format!("the metric `{}` needs the mode {}", word.get_ref(), mode.name());
+                return Err(source.error(word.span(), title, "not among `modes`"));
+            }
+        }
+        let axis_names = axes.iter().flat_map(|axis| axis.paths.iter().cloned());
+        let columns: Vec<String> =
+            axis_names.chain(spec.metrics.get_ref().iter().map(|word| word.get_ref().clone())).collect();
+        let axis_columns = columns.len() - metrics.len();
+        let named = Named { source, columns: &columns, axes: axis_columns, metrics: &metrics };
+        Ok(Study {
+            name: source.name("name", &spec.name)?,
+            arch: self.directory.join(spec.arch.get_ref()),
+            workload: self.directory.join(spec.workload.get_ref()),
+            base,
+            fidelity,
+            compile,
+            modes,
+            seed,
+            constraints: named.constraints(&spec.constraints)?,
+            pareto: named.pareto(spec)?,
+            best: spec.best.iter().map(|best| named.best(best)).collect::<Result<_, _>>()?,
+            plots: spec.plots.iter().map(|plot| named.plot(plot)).collect::<Result<_, _>>()?,
+            fingerprint: fingerprint(source, sets),
+            points,
+            axes,
+            metrics,
+            axis_columns,
+            columns: columns.clone(),
+            source: source.clone(),
+        })
+    }
+
+    fn design(&self, spec: &StudySpec) -> Result<Design, Diagnostic> {
+        let names = ["product", "zip", "random", "latin_hypercube"];
+        let chosen = spec.design.as_ref().map_or(Ok(0), |word| self.source.keyword("design", word, &names))?;
+        let count = |make: fn(u64) -> Design| {
+            if let Some(points) = &spec.points {
+                return self.source.count("points", points, 1..=MOST_POINTS).map(make);
+            }
+            let span = spec.design.as_ref().map_or(0..0, Spanned::span);
+            Err(self.source.error(span, "`points` is missing: this design needs a number of points", ""))
+        };
+        match chosen {
+            2 => count(Design::Random),
+            3 => count(Design::LatinHypercube),
+            other => match &spec.points {
+                None => Ok([Design::Product, Design::Zip][other]),
+                Some(points) => {
+                    let title = "`points` belongs to the designs random and latin_hypercube";
+                    Err(self.source.error(points.span(), title, "not used by this design"))
+                }
+            },
+        }
+    }
+
+    fn axes(&self, spec: &StudySpec, design: Design, sampled: bool) -> Result<Vec<Axis>, Diagnostic> {
+        let source = self.source;
+        let mut axes: Vec<Axis> = Vec::new();
+        for axis in spec.axes.get_ref() {
+            let axis = Axis::check(source, axis, self.directory, sampled)?;
+            for (at, path) in axis.paths.iter().enumerate() {
+                if axes.iter().any(|earlier| earlier.paths.contains(path)) || axis.paths[..at].contains(path) {
+                    return Err(source.error(axis.span, format!("`{path}` is on an axis twice"), "the second of them"));
+                }
+            }
+            axes.push(axis);
+        }
+        if axes.is_empty() {
+            return Err(source.error(spec.axes.span(), "`axes` is empty", "expected at least one axis"));
+        }
+        if design == Design::Zip
+            && let Some(other) = axes.iter().find(|axis| axis.len() != axes[0].len())
+        {
+            let lengths = [axes[0].len(), other.len()].map(Option::unwrap_or_default);
+            let title = format!("zipped axes need equally many values, found {} and {}", lengths[0], lengths[1]);
+            return Err(source.error(other.span.clone(), title, "not as many as the first axis"));
+        }
+        Ok(axes)
+    }
+
+    fn fidelity(&self, spec: &StudySpec) -> Result<Fidelity, Diagnostic> {
+        let known = [
+            ("event", Fidelity::Simulated(sim::Fidelity::Event)),
+            ("mapped_bound", Fidelity::Simulated(sim::Fidelity::Bound)),
+            ("bound", Fidelity::Bound),
+        ];
+        let Some(word) = &spec.fidelity else { return Ok(known[0].1) };
+        Ok(known[self.source.keyword("fidelity", word, &known.map(|(name, _)| name))?].1)
+    }
+
+    fn modes(&self, spec: &StudySpec) -> Result<Vec<Mode>, Diagnostic> {
+        let mut modes = Vec::new();
+        for word in spec.modes.iter().flat_map(Spanned::get_ref) {
+            let mode = [Mode::Kbk, Mode::Fused][self.source.keyword("modes", word, &["kbk", "fused"])?];
+            if !modes.contains(&mode) {
+                modes.push(mode);
+            }
+        }
+        modes.sort_by_key(|&mode| mode == Mode::Fused);
+        Ok(modes)
+    }
+
+    fn metrics(&self, spec: &StudySpec, fidelity: Fidelity) -> Result<Vec<Metric>, Diagnostic> {
+        let source = self.source;
+        let mut metrics = Vec::new();
+        for (at, word) in spec.metrics.get_ref().iter().enumerate() {
+            let name = word.get_ref();
+            let Some(metric) = Metric::named(name) else {
+                return Err(unknown(source, word.span(), "metric", name, &Metric::names()));
+            };
+            if fidelity == Fidelity::Bound && !metric.is_bounded() {
+                let title = format!("the metric `{name}` needs a compiled configuration");
+                let error = source.error(word.span(), title, "not known at fidelity bound");
+                return Err(error.with_help("use `fidelity = \"event\"` or \"mapped_bound\""));
+            }
+            if spec.metrics.get_ref()[..at].iter().any(|earlier| earlier.get_ref() == name) {
+                return Err(source.error(word.span(), format!("the metric `{name}` is named twice"), "again"));
+            }
+            metrics.push(metric);
+        }
+        if metrics.is_empty() {
+            return Err(source.error(spec.metrics.span(), "`metrics` is empty", "expected at least one metric"));
+        }
+        Ok(metrics)
+    }
+}
+
+fn unknown(source: &Source, span: Range<usize>, what: &str, name: &str, known: &[String]) -> Diagnostic {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let title = format!("there is no {what} `{name}`");
+    suggest(source.error(span, title, "not one of them"), name, &known)
+}
+
+fn fingerprint(source: &Source, sets: &[Override]) -> u128 {
+    let mut text = source.text().to_owned();
+    for set in sets {
+        text.push('\0');
+        text.push_str(set.raw());
+    }
+    xxh3_128(text.as_bytes())
+}
+
+/// Columns by name.
+struct Named<'a> {
+    source: &'a Source,
+    columns: &'a [String],
+    axes: usize,
+    metrics: &'a [Metric],
+}
+
+impl Named<'_> {
+    fn column(&self, word: &Spanned<String>) -> Result<usize, Diagnostic> {
+        let name = word.get_ref();
+        self.columns.iter().position(|column| column == name).ok_or_else(|| {
+            let error = unknown(self.source, word.span(), "axis or metric", name, self.columns);
+            if error.help().is_none() { error.with_help("add it to `metrics`") } else { error }
+        })
+    }
+
+    /// Constraints on what is known before a run.
+    fn constraints(&self, specs: &[Spanned<String>]) -> Result<Vec<(Constraint, Range<usize>)>, Diagnostic> {
+        let mut constraints = Vec::new();
+        for spec in specs {
+            let constraint = self.constraint(spec)?;
+            for (name, span) in constraint.names() {
+                let is_axis = self.columns[..self.axes].iter().any(|axis| axis == name);
+                if !is_axis && !Metric::named(name).is_some_and(Metric::is_input) {
+                    let known: Vec<String> = self.columns[..self.axes].to_vec();
+                    let title = format!("`{name}` is not known before a point is run");
+                    let error =
+                        self.source.error(inside(spec, &span), title, "expected an axis or a figure of the inputs");
+                    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                    let error = suggest(error, name, &known);
+                    return Err(if error.help().is_none() {
+                        error.with_help("constraints on results belong in `subject_to` of [[best]]")
+                    } else {
+                        error
+                    });
+                }
+            }
+            constraints.push((constraint, spec.span()));
+        }
+        Ok(constraints)
+    }
+
+    fn constraint(&self, spec: &Spanned<String>) -> Result<Constraint, Diagnostic> {
+        Constraint::parse(spec.get_ref())
+            .map_err(|wrong| self.source.error(inside(spec, &wrong.span), wrong.title, "in this constraint"))
+    }
+
+    fn objective(&self, word: &Spanned<String>, maximize: bool) -> Result<Objective, Diagnostic> {
+        self.column(word).map(|column| Objective { column, maximize })
+    }
+
+    fn pareto(&self, spec: &StudySpec) -> Result<Option<Pareto>, Diagnostic> {
+        let Some(spec) = &spec.pareto else { return Ok(None) };
+        let mut objectives = Vec::new();
+        for (words, maximize) in [(&spec.get_ref().minimize, false), (&spec.get_ref().maximize, true)] {
+            for word in words {
+                objectives.push(self.objective(word, maximize)?);
+            }
+        }
+        if objectives.is_empty() {
+            return Err(self.source.error(
+                spec.span(),
+                "`pareto` has no objective",
+                "expected `minimize` or `maximize`",
+            ));
+        }
+        let prune = spec.get_ref().prune.as_ref();
+        if let Some(prune) = prune.filter(|prune| *prune.get_ref()) {
+            let known = |objective: &Objective| {
+                let Some(metric) = objective.column.checked_sub(self.axes) else { return true };
+                self.metrics[metric].is_input()
+                    || (self.metrics[metric].is_bounded()
+                        && !objective.maximize
+                        && !self.metrics[metric].needs().is_empty()
+                        && self.metrics[metric].needs().len() == 1)
+            };
+            if let Some(objective) = objectives.iter().find(|objective| !known(objective)) {
+                let title = format!(
+                    "no lower bound is known of `{}`, so nothing can be pruned by it",
+                    self.columns[objective.column]
+                );
+                return Err(self.source.error(
+                    prune.span(),
+                    title,
+                    "expected objectives among axes, inputs, cycles and time",
+                ));
+            }
+        }
+        Ok(Some(Pareto { objectives, prune: prune.is_some_and(|prune| *prune.get_ref()) }))
+    }
+
+    fn best(&self, spec: &Spanned<Table<BestSpec>>) -> Result<Best, Diagnostic> {
+        let best = spec.get_ref();
+        let objective = match (&best.minimize, &best.maximize) {
+            (Some(word), None) => self.objective(word, false)?,
+            (None, Some(word)) => self.objective(word, true)?,
+            _ => {
+                let title = "`best` needs `minimize` or `maximize`";
+                return Err(self.source.error(spec.span(), title, "expected exactly one of them"));
+            }
+        };
+        let subject_to = match &best.subject_to {
+            None => None,
+            Some(spec) => {
+                let constraint = self.constraint(spec)?;
+                for (name, span) in constraint.names() {
+                    if !self.columns.iter().any(|column| column == name) {
+                        return Err(unknown(self.source, inside(spec, &span), "axis or metric", name, self.columns));
+                    }
+                }
+                Some((spec.get_ref().clone(), constraint))
+            }
+        };
+        Ok(Best { objective, subject_to })
+    }
+
+    fn plot(&self, spec: &PlotSpec) -> Result<Plot, Diagnostic> {
+        let kind = self.source.keyword("plots.kind", &spec.kind, &["lines", "heat", "pareto"])?;
+        let (x, y) = (self.column(&spec.x)?, self.column(&spec.y)?);
+        let series = spec.series.as_ref().map(|word| self.column(word)).transpose()?;
+        let title = match &spec.title {
+            Some(title) => self.source.name("plots.title", title)?,
+            None => format!("{} over {}", self.columns[y], self.columns[x]),
+        };
+        if let Some(word) = spec.value.as_ref().filter(|_| kind != 1).or(spec.series.as_ref().filter(|_| kind == 1)) {
+            return Err(self.source.error(word.span(), "this kind of plot has no such field", "not used"));
+        }
+        Ok(match kind {
+            0 => Plot::Lines { title, x, y, series },
+            2 => Plot::Pareto { title, x, y, series },
+            _ => {
+                let Some(value) = &spec.value else {
+                    let title = "`plots.value` is missing: a heat map shows it as colour";
+                    return Err(self.source.error(spec.kind.span(), title, "needs `value`"));
+                };
+                Plot::Heat { title, x, y, value: self.column(value)? }
+            }
+        })
+    }
+}
+
+/// Bytes of the file that are bytes of a string in it, if the string is written plainly.
+fn inside(spec: &Spanned<String>, span: &Range<usize>) -> Range<usize> {
+    let whole = spec.span();
+    if whole.len() == spec.get_ref().len() + 2 {
+        return whole.start + 1 + span.start..whole.start + 1 + span.end;
+    }
+    whole
+}
+
+impl Study {
+    /// Chip and workload files of a point, where an axis replaces the study's own.
+    pub(super) fn files(&self, point: &Point) -> (PathBuf, PathBuf) {
+        let (mut arch, mut workload) = (self.arch.clone(), self.workload.clone());
+        for value in point {
+            match &value.change {
+                Change::Arch(path) => arch.clone_from(path),
+                Change::Workload(path) => workload.clone_from(path),
+                Change::Fields(_) | Change::Seed(_) => {}
+            }
+        }
+        (arch, workload)
+    }
+
+    /// Every pair of files that points use, in order of first use.
+    pub(super) fn file_pairs(&self) -> Vec<(PathBuf, PathBuf)> {
+        let replaced = |wanted: fn(&Change) -> Option<&PathBuf>, own: &PathBuf| -> Vec<PathBuf> {
+            let lists = self.axes.iter().filter_map(|axis| match &axis.values {
+                Values::Listed(values) => Some(values),
+                Values::Between { .. } => None,
+            });
+            let mut found: Vec<PathBuf> = lists.flatten().filter_map(|value| wanted(&value.change)).cloned().collect();
+            if found.is_empty() {
+                found.push(own.clone());
+            }
+            found
+        };
+        let arches = replaced(|c| if let Change::Arch(path) = c { Some(path) } else { None }, &self.arch);
+        let workloads = replaced(|c| if let Change::Workload(path) = c { Some(path) } else { None }, &self.workload);
+        arches.iter().flat_map(|a| workloads.iter().map(move |w| (a.clone(), w.clone()))).collect()
+    }
+}

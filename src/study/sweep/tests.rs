@@ -1,0 +1,296 @@
+//! Studies from text to table.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::study::StudyError;
+
+/// A directory with a study of the smallest workload on a small chip.
+struct Room {
+    directory: tempfile::TempDir,
+}
+
+const HEAD: &str = "schema = 1\nname = \"s\"\narch = \"chip.toml\"\nworkload = \"work.toml\"\n";
+const AXES: &str = "[[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nvalues = [50, 100.0, 100]\n\
+                    [[axes]]\npath = \"workload.dims.tokens\"\nvalues = [64, 128]\n";
+
+impl Room {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let small = std::fs::read_to_string(root.join("arch/sn10.toml")).unwrap();
+        let small = small.replace("columns = 40", "columns = 8").replace("rows = 32", "rows = 8");
+        let small = small.replace("tile_columns = 20\n", "").replace("tile_rows = 16\n", "");
+        std::fs::write(directory.path().join("chip.toml"), small).unwrap();
+        std::fs::copy(root.join("workloads/tiny-mlp.toml"), directory.path().join("work.toml")).unwrap();
+        Self { directory }
+    }
+
+    fn write(&self, text: &str) -> PathBuf {
+        let path = self.directory.path().join("study.toml");
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn study(&self, text: &str) -> Study {
+        Study::open(&self.write(text), &[]).unwrap_or_else(|error| panic!("{}", error.render(false)))
+    }
+
+    fn refused(&self, text: &str) -> String {
+        Study::open(&self.write(text), &[]).expect_err("is refused").render(false)
+    }
+
+    fn out(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+fn csv(study: &Study, threads: usize, out: Option<&Path>) -> String {
+    sweep(study, Shard::WHOLE, Some(threads), out, &|_, _| {}).unwrap().to_csv()
+}
+
+#[test]
+fn a_product_has_a_row_for_every_pair() {
+    let room = Room::new();
+    let study = room.study(&format!("{HEAD}metrics = [\"fused.cycles\", \"speedup\", \"status\"]\n{AXES}"));
+    let text = csv(&study, 1, None);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "arch.memory.ddr.bandwidth_gb_per_s,workload.dims.tokens,fused.cycles,speedup,status");
+    assert_eq!(lines.len(), 7);
+    assert!(lines[1].starts_with("50,64,") && lines[2].starts_with("50,128,") && lines[6].starts_with("100,128,"));
+    // 100.0 and 100 are the same point.
+    assert_eq!(lines[3].strip_prefix("100.0,"), lines[5].strip_prefix("100,"));
+    assert!(lines[1..].iter().all(|line| line.ends_with(",ok")));
+    for threads in [2, 4] {
+        assert_eq!(csv(&study, threads, None), text);
+    }
+}
+
+#[test]
+fn a_journal_cut_anywhere_gives_the_same_table() {
+    let room = Room::new();
+    let study = room.study(&format!("{HEAD}metrics = [\"kbk.time_s\", \"fused.energy_j\"]\n{AXES}"));
+    let whole = csv(&study, 2, None);
+    let out = room.out("out");
+    assert_eq!(csv(&study, 2, Some(&out)), whole);
+    let journal = std::fs::read(out.join("journal.jsonl")).unwrap();
+    for length in [0, 10, journal.len() / 3, journal.len() / 2, journal.len() - 1] {
+        std::fs::write(out.join("journal.jsonl"), &journal[..length]).unwrap();
+        assert_eq!(csv(&study, 2, Some(&out)), whole);
+        let lines = std::fs::read_to_string(out.join("journal.jsonl")).unwrap().lines().count();
+        assert_eq!(lines, 7, "a point is recorded once");
+    }
+}
+
+#[test]
+fn shards_join_to_the_whole() {
+    let room = Room::new();
+    let study = room.study(&format!("{HEAD}metrics = [\"fused.cycles\"]\n{AXES}"));
+    let outs: Vec<PathBuf> = (1..=3).map(|index| room.out(&format!("shard-{index}"))).collect();
+    for (at, out) in outs.iter().enumerate() {
+        sweep(&study, Shard { index: at + 1, count: 3 }, Some(1), Some(out), &|_, _| {}).unwrap();
+    }
+    let paths: Vec<&Path> = outs.iter().map(PathBuf::as_path).collect();
+    assert_eq!(merge(&study, &paths).unwrap().to_csv(), csv(&study, 1, None));
+    let refused = |paths: &[&Path]| match merge(&study, paths) {
+        Err(StudyError::Refused(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(&paths[..2]), "point 2 and 1 more of 6 is in none of the shards");
+    assert!(refused(&[paths[0], paths[1], paths[2], paths[0]]).starts_with("point 0 is in"));
+    let changed = room.study(&format!("{HEAD}metrics = [\"fused.time_s\"]\n{AXES}"));
+    assert!(merge(&changed, &paths).is_err());
+}
+
+#[test]
+fn constraints_leave_points_out_and_refusals_stay() {
+    let room = Room::new();
+    let axes = "[[axes]]\npath = \"arch.pmu.capacity_bytes\"\nvalues = [16, 262144, 262145, 524288]\n";
+    let text = format!(
+        "{HEAD}constraints = [\"sram_bytes < 32 * 524288\"]\nmetrics = [\"pmus\", \"fused.cycles\", \"status\"]\n{axes}"
+    );
+    let study = room.study(&text);
+    let results = sweep(&study, Shard::WHOLE, Some(2), None, &|_, _| {}).unwrap();
+    assert_eq!(results.counts(), Counts { points: 4, ran: 1, excluded: 1, refused: 2, pruned: 0 });
+    let rows = results.rows();
+    assert!(rows[0][3].starts_with("refused: ") && rows[0][1] == "32" && rows[0][2].is_empty(), "{rows:?}");
+    assert!(rows[1][3] == "ok" && rows[2][3].contains("`pmu.banks` must divide"), "{rows:?}");
+}
+
+#[test]
+fn one_compile_serves_all_rates() {
+    let room = Room::new();
+    let text = format!(
+        "{HEAD}modes = [\"fused\"]\ncompile = \"once\"\nmetrics = [\"fused.cycles\", \"fused.sram_peak_bytes\"]\n{AXES}"
+    );
+    let results = csv(&room.study(&text), 2, None);
+    let each = csv(&room.study(&text.replace("once", "every_point")), 2, None);
+    // At the rate that the file has, the kept configuration is the one found.
+    let own = |text: &str| text.lines().filter(|line| line.starts_with("100,")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(own(&results), own(&each));
+    assert_eq!(results.lines().count(), 7);
+}
+
+#[test]
+fn bounds_prune_only_what_the_front_leaves_out() {
+    let room = Room::new();
+    let axes = "[[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nrange = { from = 20, to = 400, step = 20 }\n\
+                [[axes]]\npath = \"arch.pcu.stages\"\nvalues = [2, 6, 12]\n";
+    let text = |prune: bool| {
+        format!(
+            "{HEAD}modes = [\"fused\"]\nmetrics = [\"fused.time_s\", \"area_mm2\", \"status\"]\n{axes}[pareto]\nminimize = [\"fused.time_s\", \"area_mm2\"]\nprune = {prune}\n"
+        )
+    };
+    let front = |text: &str, threads: usize, out: Option<&Path>| {
+        let study = room.study(text);
+        let results = sweep(&study, Shard::WHOLE, Some(threads), out, &|_, _| {}).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&results.to_json()).unwrap();
+        (json["pareto"].clone(), results.counts().pruned, results.to_csv())
+    };
+    let (all, none, _) = front(&text(false), 2, None);
+    let (kept, pruned, table) = front(&text(true), 2, None);
+    assert_eq!((all, none), (kept, 0));
+    assert!(pruned >= 5, "{pruned}");
+    // The same decisions with another number of threads, and after a stop.
+    assert_eq!(front(&text(true), 1, None).2, table);
+    let out = room.out("pruned");
+    front(&text(true), 2, Some(&out));
+    let journal = std::fs::read(out.join("journal.jsonl")).unwrap();
+    std::fs::write(out.join("journal.jsonl"), &journal[..journal.len() / 2]).unwrap();
+    assert_eq!(front(&text(true), 2, Some(&out)).2, table);
+}
+
+#[test]
+fn a_bound_point_is_the_bound_of_the_chip_it_names() {
+    let room = Room::new();
+    let study = room.study(&format!(
+        "{HEAD}fidelity = \"bound\"\ndesign = \"random\"\npoints = 50\nmetrics = [\"fused.cycles\", \"kbk.bound_cycles\", \"pcus\"]\n\
+         [[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nlog_range = {{ from = 10.0, to = 1000.0 }}\n\
+         [[axes]]\npath = \"arch.grid.columns\"\nrange = {{ from = 4, to = 20 }}\n\
+         [[axes]]\npath = \"run.seed\"\nvalues = [1, 2]\n"
+    ));
+    let results = sweep(&study, Shard::WHOLE, Some(2), None, &|_, _| {}).unwrap();
+    for row in results.rows() {
+        let sets = [format!("arch.memory.ddr.bandwidth_gb_per_s={}", row[0]), format!("arch.grid.columns={}", row[1])];
+        let sets: Vec<crate::input::Override> =
+            sets.iter().map(|set| crate::input::Override::parse(set).unwrap()).collect();
+        let chip = crate::arch::load(&room.out("chip.toml"), &sets).unwrap();
+        let workload = crate::workload::load(&room.out("work.toml"), &sets, 0).unwrap();
+        let bound = |mode| crate::bound::bound_cycles(&chip, &workload, mode).to_string();
+        assert_eq!(row[3], bound(crate::mode::Mode::Fused));
+        assert_eq!(row[4], bound(crate::mode::Mode::Kbk));
+        assert_eq!(row[5], chip.pcus().to_string());
+    }
+    assert_eq!(results.rows().len(), 50);
+}
+
+#[test]
+fn a_latin_hypercube_meets_every_part_once() {
+    let room = Room::new();
+    let study = room.study(&format!(
+        "{HEAD}fidelity = \"bound\"\ndesign = \"latin_hypercube\"\npoints = 16\nseed = 3\nmetrics = [\"pcus\"]\n\
+         [[axes]]\npath = \"arch.clock_ghz\"\nrange = {{ from = 1.0, to = 2.0 }}\n\
+         [[axes]]\npath = \"arch.pcu.stages\"\nvalues = [2, 4, 6, 8]\n"
+    ));
+    let results = sweep(&study, Shard::WHOLE, Some(1), None, &|_, _| {}).unwrap();
+    let mut parts: Vec<usize> =
+        results.rows().iter().map(|row| ((row[0].parse::<f64>().unwrap() - 1.0) * 16.0) as usize).collect();
+    parts.sort_unstable();
+    assert_eq!(parts, (0..16).collect::<Vec<_>>());
+    for stages in ["2", "4", "6", "8"] {
+        assert_eq!(results.rows().iter().filter(|row| row[1] == stages).count(), 4);
+    }
+}
+
+#[test]
+fn files_can_be_axes() {
+    let room = Room::new();
+    let study = room.study(&format!(
+        "{HEAD}design = \"zip\"\nfidelity = \"bound\"\nmetrics = [\"fused.cycles\"]\n\
+         [[axes]]\npath = \"arch\"\nvalues = [\"chip.toml\", \"chip.toml\"]\n\
+         [[axes]]\npath = \"workload.dims.tokens\"\nvalues = [64, 128]\n"
+    ));
+    let text = csv(&study, 1, None);
+    assert!(text.lines().nth(2).unwrap().starts_with("chip.toml,128,"), "{text}");
+}
+
+#[test]
+fn every_mistake_in_a_study_has_a_place() {
+    let room = Room::new();
+    let metrics = "metrics = [\"fused.cycles\"]\n";
+    for (text, wanted) in [
+        (format!("{HEAD}{metrics}"), "axes"),
+        (format!("{HEAD}{metrics}axes = []\n"), "`axes` is empty"),
+        (format!("{HEAD}{metrics}colour = 1\n{AXES}"), "colour"),
+        (format!("{HEAD}metrics = [\"fused.cycle\"]\n{AXES}"), "did you mean `fused.cycles`?"),
+        (format!("{HEAD}metrics = []\n{AXES}"), "`metrics` is empty"),
+        (format!("{HEAD}metrics = [\"pcus\", \"pcus\"]\n{AXES}"), "named twice"),
+        (format!("{HEAD}modes = [\"kbk\"]\n{metrics}{AXES}"), "needs the mode fused"),
+        (
+            format!("{HEAD}fidelity = \"bound\"\nmetrics = [\"fused.energy_j\"]\n{AXES}"),
+            "needs a compiled configuration",
+        ),
+        (format!("{HEAD}fidelity = \"cycle\"\n{metrics}{AXES}"), "`fidelity`"),
+        (format!("{HEAD}design = \"random\"\n{metrics}{AXES}"), "`points` is missing"),
+        (format!("{HEAD}points = 3\n{metrics}{AXES}"), "belongs to the designs"),
+        (format!("{HEAD}design = \"zip\"\n{metrics}{AXES}"), "equally many values, found 3 and 2"),
+        (format!("{HEAD}constraints = [\"pcus <\"]\n{metrics}{AXES}"), "a term is missing"),
+        (format!("{HEAD}constraints = [\"pcu < 3\"]\n{metrics}{AXES}"), "not known before a point is run"),
+        (format!("{HEAD}set = [\"arch\"]\n{metrics}{AXES}"), "needs `=`"),
+        (format!("{HEAD}{metrics}{AXES}[[axes]]\npath = \"workload.dims.tokens\"\nvalues = [1]\n"), "on an axis twice"),
+        (format!("{HEAD}{metrics}[[axes]]\npath = \"chip.x\"\nvalues = [1]\n"), "starts with `arch.` or `workload.`"),
+        (format!("{HEAD}{metrics}[[axes]]\npath = \"arch.x\"\n"), "needs one of `values`"),
+        (format!("{HEAD}{metrics}[[axes]]\npath = \"arch.x\"\nvalues = []\n"), "`axes.values` is empty"),
+        (
+            format!("{HEAD}{metrics}[[axes]]\npath = \"arch.x\"\nrange = {{ from = 2, to = 1, step = 1 }}\n"),
+            "at most `to`",
+        ),
+        (
+            format!("{HEAD}{metrics}[[axes]]\npath = \"arch.x\"\nrange = {{ from = 1, to = 2 }}\n"),
+            "needs `step` or `count`",
+        ),
+        (format!("{HEAD}{metrics}[[axes]]\npath = \"arch.x\"\nrange = {{ from = 1, to = 2, step = 0 }}\n"), "above 0"),
+        (
+            format!("{HEAD}{metrics}[[axes]]\npath = \"arch.x\"\nrange = {{ from = 0, to = 1, step = 1e-9 }}\n"),
+            "more than",
+        ),
+        (
+            format!("{HEAD}{metrics}[[axes]]\npath = \"arch.x\"\nlog_range = {{ from = 0, to = 1, factor = 2 }}\n"),
+            "above 0",
+        ),
+        (format!("{HEAD}{metrics}[[axes]]\npath = \"arch\"\nvalues = [3]\n"), "must be a string"),
+        (format!("{HEAD}{metrics}{AXES}[pareto]\nminimize = [\"pcus\"]\n"), "no axis or metric `pcus`"),
+        (format!("{HEAD}{metrics}{AXES}[pareto]\n"), "no objective"),
+        (
+            format!(
+                "{HEAD}metrics = [\"fused.energy_j\"]\n{AXES}[pareto]\nminimize = [\"fused.energy_j\"]\nprune = true\n"
+            ),
+            "no lower bound is known",
+        ),
+        (format!("{HEAD}{metrics}{AXES}[[best]]\nsubject_to = \"fused.cycles < 1\"\n"), "`minimize` or `maximize`"),
+        (format!("{HEAD}{metrics}{AXES}[[plots]]\nkind = \"pie\"\nx = \"a\"\ny = \"b\"\n"), "`plots.kind`"),
+        (
+            format!("{HEAD}{metrics}{AXES}[[plots]]\nkind = \"lines\"\nx = \"a\"\ny = \"fused.cycles\"\n"),
+            "no axis or metric `a`",
+        ),
+    ] {
+        let message = room.refused(&text);
+        assert!(message.contains(wanted) && message.contains("study.toml:"), "{text}\n{message}");
+    }
+}
+
+#[test]
+fn a_field_that_does_not_exist_is_told_at_its_axis() {
+    let room = Room::new();
+    for fidelity in ["bound", "event"] {
+        let study = room.study(&format!(
+            "{HEAD}fidelity = \"{fidelity}\"\nmetrics = [\"fused.cycles\"]\n[[axes]]\npath = \"arch.pmu.bank\"\nvalues = [1, 2]\n"
+        ));
+        let out = room.out(fidelity);
+        let Err(StudyError::Refused(error)) = sweep(&study, Shard::WHOLE, None, Some(&out), &|_, _| {}) else {
+            panic!()
+        };
+        let text = error.render(false);
+        assert!(text.contains("study.toml:") && text.contains("bank"), "{text}");
+    }
+}

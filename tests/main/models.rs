@@ -1,0 +1,154 @@
+//! Whole models: their sizes, their training graphs, attention without scores off chip.
+
+use rdusim::arch::{self, Chip};
+use rdusim::compile::compile;
+use rdusim::mode::Mode;
+use rdusim::model::{Architecture, Options, PRESETS, Phase, preset, write};
+use rdusim::sim::{Fidelity, Outcome, simulate};
+use rdusim::workload::{self, OperatorKind, Workload};
+
+fn options(architecture: Architecture, phase: Phase) -> Options {
+    Options {
+        name: "model".to_owned(),
+        architecture,
+        phase,
+        batch: 1,
+        sequence: 512,
+        context: 512,
+        dtype: "bf16".to_owned(),
+        sparsity: None,
+        optimizer: "adam".to_owned(),
+        recompute: false,
+        dropout: false,
+    }
+}
+
+fn small(layers: u64) -> Architecture {
+    let (gpt2, _) = preset("gpt2").expect("a preset");
+    Architecture { hidden: 64, layers, heads: 4, kv_heads: 4, feed_forward: 128, vocabulary: 256, ..gpt2 }
+}
+
+fn graph(options: &Options) -> Workload {
+    let text = write(options).expect("a model");
+    workload::parse("model", &text, &[], 0).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn chip() -> Chip {
+    arch::load("arch/sn30.toml".as_ref(), &[]).expect("a chip")
+}
+
+fn run(workload: &Workload, mode: Mode) -> Outcome {
+    let configuration = compile(&chip(), workload, mode).expect("it fits");
+    simulate(&chip(), workload, &configuration, Fidelity::Bound)
+}
+
+fn macs(workload: &Workload) -> u64 {
+    workload.operators.iter_enumerated().map(|(op, operator)| workload.dense_macs(op) * operator.repeat).sum()
+}
+
+#[test]
+fn presets_have_their_published_parameters() {
+    for preset in PRESETS {
+        let found = graph(&options(preset.architecture, Phase::Forward)).parameters() as f64;
+        let error = (found / preset.parameters as f64 - 1.0).abs();
+        assert!(error < 0.01, "{}: {found} parameters, published {}", preset.name, preset.parameters);
+    }
+}
+
+/// FLOP of a training step without recomputation: 72 B s l h^2 (1 + s / 6h + V / 12lh), after Narayanan et al. 2021
+/// (arXiv:2104.04473, equation 2 has 96 and 16 with every activation computed again).
+#[test]
+fn a_training_step_of_gpt_has_its_published_flop() {
+    for name in ["gpt2-xl", "gpt-13b"] {
+        let (architecture, _) = preset(name).expect("a preset");
+        let step = options(architecture, Phase::Training);
+        let (s, l, h, v) = (
+            step.sequence as f64,
+            architecture.layers as f64,
+            architecture.hidden as f64,
+            architecture.vocabulary as f64,
+        );
+        let published = 72.0 * s * l * h * h * (1.0 + s / (6.0 * h) + v / (12.0 * l * h));
+        let found = 2.0 * macs(&graph(&step)) as f64;
+        assert!((found / published - 1.0).abs() < 0.01, "{name}: {found} FLOP, published {published}");
+    }
+}
+
+#[test]
+fn recomputing_adds_one_forward_pass_of_the_layers() {
+    let saved = options(small(3), Phase::Training);
+    let again = Options { recompute: true, ..saved.clone() };
+    let forward = graph(&options(small(3), Phase::Forward));
+    let in_layers: u64 = forward
+        .operators
+        .iter_enumerated()
+        .filter(|(_, operator)| operator.block.is_some())
+        .map(|(op, operator)| forward.dense_macs(op) * operator.repeat)
+        .sum();
+    assert_eq!(macs(&graph(&again)) - macs(&graph(&saved)), in_layers);
+}
+
+#[test]
+fn every_matrix_is_updated_once_a_layer() {
+    let step = graph(&options(small(3), Phase::Training));
+    let updates: Vec<_> = step.operators.iter().filter(|op| op.kind == OperatorKind::AdamUpdate).collect();
+    // Six matrices a layer, and the tables of tokens and positions.
+    assert_eq!(updates.len(), 8);
+    assert_eq!(updates.iter().filter(|op| op.repeat == 3).count(), 6);
+}
+
+#[test]
+fn repeated_layers_count_as_often_as_they_run() {
+    let (one, three) = (graph(&options(small(1), Phase::Forward)), graph(&options(small(3), Phase::Forward)));
+    for mode in [Mode::Kbk, Mode::Fused] {
+        let (one, three) = (run(&one, mode), run(&three, mode));
+        let layer = |outcome: &Outcome, repeat| -> Vec<(String, u64, u64)> {
+            let of_layer = outcome.sections.iter().filter(|s| s.operators.contains(&"mix".to_owned()));
+            of_layer.map(|s| (s.name.clone(), s.cycles * repeat, s.traffic.off_chip_bytes() * repeat)).collect()
+        };
+        assert_eq!(layer(&one, 3), layer(&three, 1));
+        assert!(three.bound_cycles <= three.cycles);
+    }
+}
+
+#[test]
+fn fused_attention_keeps_its_scores_on_chip() {
+    let workload = graph(&options(small(2), Phase::Forward));
+    let (kbk, fused) = (run(&workload, Mode::Kbk).traffic(), run(&workload, Mode::Fused).traffic());
+    assert!(kbk.by_tensor["s"].off_chip_write_bytes > 0);
+    assert!(!fused.by_tensor.contains_key("s") && !fused.by_tensor.contains_key("p"));
+    assert!(fused.off_chip_bytes() < kbk.off_chip_bytes());
+}
+
+#[test]
+fn a_grouped_query_reads_its_cache_once() {
+    let grouped = Architecture { kv_heads: 2, ..small(1) };
+    let decode = Options { batch: 3, ..options(grouped, Phase::Decode) };
+    let workload = graph(&decode);
+    let traffic = run(&workload, Mode::Kbk).traffic();
+    // 3 sequences of 512 tokens, 2 heads of 16, bf16.
+    assert_eq!(traffic.by_tensor["k_cache"].off_chip_read_bytes, 3 * 512 * 2 * 16 * 2);
+    assert_eq!(traffic.by_tensor["v_cache"].off_chip_read_bytes, 3 * 512 * 2 * 16 * 2);
+}
+
+#[test]
+fn what_cannot_be_trained_is_named() {
+    let text = "schema = 1\nname = \"w\"\n[training]\noptimizer = \"sgd\"\n[[tensors]]\nname = \"x\"\nshape = [8, 8]\n\
+                role = \"input\"\n[[tensors]]\nname = \"w\"\nshape = [8, 8]\nrole = \"weight\"\n[[operators]]\nname = \"h\"\n\
+                kind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"h\"\n[[operators]]\nname = \"sum\"\nkind = \"row_sum\"\n\
+                inputs = [\"h\"]\noutput = \"y\"\n";
+    let error = workload::parse("w", text, &[], 0).expect_err("is refused").to_string();
+    assert!(error.contains("operator `sum` cannot be trained: `row_sum` has no gradient here"), "{error}");
+    let trained = text.replace("row_sum", "gelu");
+    let workload = workload::parse("w", &trained, &[], 0).expect("has gradients");
+    let kinds: Vec<&str> = workload.operators.iter().map(|op| op.kind.name()).collect();
+    assert_eq!(kinds, ["gemm", "gelu", "gelu_grad", "gemm", "sgd_update"]);
+}
+
+#[test]
+fn heads_that_do_not_divide_are_refused() {
+    let odd = options(Architecture { heads: 5, kv_heads: 5, ..small(1) }, Phase::Forward);
+    assert_eq!(write(&odd).expect_err("is refused").title(), "5 heads do not divide the width 64");
+    let odd = options(Architecture { kv_heads: 3, ..small(1) }, Phase::Forward);
+    assert_eq!(write(&odd).expect_err("is refused").title(), "3 key and value heads do not divide the 4 heads");
+}
