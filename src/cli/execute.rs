@@ -8,7 +8,7 @@ use super::args::ConfigArgs;
 use super::configured;
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
-use crate::sim::{Fidelity, Measured, Mode, Outcome, simulate_measured, simulate_unskipped};
+use crate::sim::{Fidelity, Measured, Mode, Outcome, check_size, simulate_measured, simulate_unskipped};
 use crate::workload::Workload;
 
 /// What the runs gave, and how long they took.
@@ -31,6 +31,9 @@ pub(super) fn execute(
 ) -> Result<Execution, Diagnostic> {
     let (configurations, compiling) = timed(|| configured::configurations(from, chip, workload, modes));
     let configurations = configurations?;
+    if fidelity == Fidelity::Cycle {
+        configurations.iter().try_for_each(|measured| check_size(chip, workload, &measured.configuration))?;
+    }
     let (outcomes, simulating) = timed(|| {
         let simulated = configurations.par_iter().map(|measured| {
             if skip {

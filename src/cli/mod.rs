@@ -14,6 +14,7 @@ mod map;
 mod model;
 mod output;
 mod progress;
+mod report;
 mod sparsity;
 mod study_args;
 mod sweep;
@@ -59,6 +60,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Validate(args) => validate::validate(&args),
         Command::Calibrate(args) => validate::calibrate(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

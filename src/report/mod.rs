@@ -14,6 +14,7 @@ pub(crate) mod human;
 mod map_files;
 mod map_table;
 mod mask;
+mod page;
 mod table;
 mod trace;
 mod validation;
@@ -32,6 +33,10 @@ pub use self::document::{
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
+pub use self::page::{
+    BufferLayout, Layout, LinkFlits, Page, PageInput, Points, SavedError, SectionLayout, StageLayout, UnitShares,
+    layouts_json,
+};
 pub use self::table::table;
 pub use self::trace::trace_json;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};

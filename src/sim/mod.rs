@@ -1,6 +1,7 @@
 //! Simulation: a [`Configuration`] on a chip becomes an [`Outcome`].
 //!
-//! Two fidelities walk the same configuration: `bound` in closed form and `event` in time order. Neither has its own idea of the mapping.
+//! Three fidelities walk the same configuration: `bound` in closed form, `event` in time order, and `cycle` (which stands
+//! in a room of its own) unit by unit. None has its own idea of the mapping.
 
 mod account;
 mod actors;
@@ -10,6 +11,7 @@ mod closed;
 mod contention;
 mod deadlock;
 mod event;
+mod judged;
 mod load;
 mod memory;
 mod network;
@@ -26,6 +28,7 @@ mod transfer;
 mod usage;
 
 pub use event::MOST_EVENTS;
+pub use judged::check_size;
 pub use load::{SectionLoad, section_load};
 pub use outcome::{
     BoundBy, BundleOutcome, Busy, EnergyJ, Fidelity, LinkLoad, Outcome, SectionOutcome, StageOutcome, StopReason,
@@ -142,6 +145,7 @@ fn simulate_sections(
                 let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
                 event::run(chip, workload, &fabric, section, limits)
             }
+            (_, Fidelity::Cycle) => judged::cycle_section(chip, workload, &fabric, section),
         };
         let Some(run) = run else { continue };
         sections.push(account::section_outcome(chip, workload, section, &run));
@@ -152,8 +156,12 @@ fn simulate_sections(
                 stop = StopReason::Deadlock(lines);
             }
             Some(Stopped::Events | Stopped::Cycles) => {
+                let (after, instead) = match fidelity {
+                    Fidelity::Cycle => (String::new(), "event"),
+                    _ => (format!(" after {MOST_EVENTS} events"), "bound"),
+                };
                 stop = StopReason::Limit(format!(
-                    "section `{}` was stopped after {MOST_EVENTS} events at cycle {}: use `--fidelity bound`, or smaller dimensions",
+                    "section `{}` was stopped{after} at cycle {}: use `--fidelity {instead}`, or smaller dimensions",
                     section.name, run.cycles
                 ));
             }

@@ -12,6 +12,8 @@ pub enum Fidelity {
     Bound,
     /// Discrete events on tokens and units.
     Event,
+    /// Every unit, link and FIFO, cycle by cycle.
+    Cycle,
 }
 
 impl Fidelity {
@@ -20,6 +22,7 @@ impl Fidelity {
         match self {
             Self::Bound => "bound",
             Self::Event => "event",
+            Self::Cycle => "cycle",
         }
     }
 }

@@ -5,7 +5,8 @@
 //! expectation a line:
 //!
 //! - `PATH = VALUE`, `<=`, `>=`, `<`, `>`: a figure of the JSON result. `kbk.` and `fused.` lead to the runs at `event`
-//!   fidelity, `bound.kbk.` and `bound.fused.` to those at `bound`; `[0]` counts from 0; `.length` is that of a list.
+//!   fidelity, `bound.kbk.` and `bound.fused.` to those at `bound`, `cycle.kbk.` and `cycle.fused.` to those at `cycle`;
+//!   `[0]` counts from 0; `.length` is that of a list.
 //! - `PATH = VALUE ~ 2 %`: within so much of a number.
 //! - `PATH has "TEXT"`: some part of a text or of a list of texts.
 
@@ -40,8 +41,8 @@ fn source(block: &str, case: &str, root: &str) -> (String, String, Vec<Override>
     (reference.file.display().to_string(), text, reference.set.iter().map(set).collect())
 }
 
-/// Both modes at both fidelities, as expectations see them.
-fn figures(chip: &Chip, workload: &Workload) -> Result<Value, String> {
+/// Both modes at `event` and `bound`, and if `judged` at `cycle`, as expectations see them.
+fn figures(chip: &Chip, workload: &Workload, judged: bool) -> Result<Value, String> {
     let configurations =
         compile_measured(chip, workload, &[Mode::Kbk, Mode::Fused]).map_err(|error| error.render(false))?;
     let run = |fidelity| {
@@ -53,6 +54,9 @@ fn figures(chip: &Chip, workload: &Workload) -> Result<Value, String> {
     let modes = |document: &Value| json!({ "kbk": document["runs"][0], "fused": document["runs"][1] });
     let mut all = modes(&event);
     all["bound"] = modes(&bound);
+    if judged {
+        all["cycle"] = modes(&run(Fidelity::Cycle));
+    }
     for key in ["speedup", "off_chip_traffic_ratio", "arch", "workload"] {
         all[key] = event[key].clone();
     }
@@ -126,7 +130,9 @@ fn run(name: &str, text: &str) -> Vec<String> {
                     continue;
                 };
                 if all.is_none() {
-                    all = figures(chip, workload).map_err(|error| wrong.push(format!("{place}: {error}"))).ok();
+                    all = figures(chip, workload, text.contains("\ncycle."))
+                        .map_err(|error| wrong.push(format!("{place}: {error}")))
+                        .ok();
                 }
                 let Some(all) = &all else { continue };
                 for (number, line) in block.into_iter().filter(|(_, line)| !line.trim().is_empty()) {

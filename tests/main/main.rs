@@ -6,6 +6,7 @@ mod cases;
 mod cli;
 mod deadlock;
 mod ffn;
+mod fidelity;
 mod golden;
 mod laws;
 mod models;

@@ -4,6 +4,8 @@ use std::fmt::{self, Write};
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rdusim::arch::{self, Chip};
 use rdusim::workload::{self, Workload};
 
@@ -362,10 +364,17 @@ impl Builder {
     }
 }
 
+fn widths() -> impl Strategy<Value = u64> + Clone {
+    prop_oneof![3 => 1u64..=96, 1 => select(vec![1u64, 16, 32, 64, 128, 256])]
+}
+
+fn sparsities() -> impl Strategy<Value = (f64, (u64, u64))> {
+    (select(vec![0.5, 0.125, 0.9]), select(vec![(16u64, 16u64), (4, 4), (8, 3), (1, 1), (32, 32)]))
+}
+
 /// Random small graphs, of up to a dozen or so operators.
 pub fn graphs() -> impl Strategy<Value = GraphValues> {
-    let width = prop_oneof![3 => 1u64..=96, 1 => select(vec![1u64, 16, 32, 64, 128, 256])];
-    let sparsity = (select(vec![0.5, 0.125, 0.9]), select(vec![(16u64, 16u64), (4, 4), (8, 3), (1, 1), (32, 32)]));
+    let (width, sparsity) = (widths(), sparsities());
     let growth = prop_oneof![
         6 => (width.clone(), prop::option::weighted(0.3, sparsity)).prop_map(|(n, s)| Growth::Gemm(n, s)),
         4 => select(vec!["relu", "gelu"]).prop_map(Growth::Unary),
@@ -376,9 +385,61 @@ pub fn graphs() -> impl Strategy<Value = GraphValues> {
         1 => Just(Growth::Tied),
         1 => Just(Growth::AlsoOutput),
     ];
+    grown(growth)
+}
+
+/// Graphs that grow by what `growth` makes.
+fn grown(growth: impl Strategy<Value = Growth>) -> impl Strategy<Value = GraphValues> {
     let rows = prop_oneof![1 => Just(1u64), 6 => 1u64..=200, 1 => select(vec![64u64, 256, 1000])];
-    (rows, width, prop_oneof![5 => Just("bf16"), 1 => Just("fp32")], prop::collection::vec(growth, 1..=6))
+    (rows, widths(), prop_oneof![5 => Just("bf16"), 1 => Just("fp32")], prop::collection::vec(growth, 1..=6))
         .prop_map(|(rows, columns, dtype, growth)| GraphValues { rows, columns, dtype, growth })
+}
+
+/// Families of pairs, by what they are short of or made of.
+pub fn families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphValues)>)> {
+    let dense = || widths().prop_map(|n| Growth::Gemm(n, None));
+    let unary = || select(vec!["relu", "gelu", "softmax", "layer_norm"]).prop_map(Growth::Unary);
+    let chains = grown(prop_oneof![3 => dense(), 1 => unary()]);
+    let skips = (1usize..4).prop_map(Growth::Skip);
+    let branches = grown(prop_oneof![
+        3 => dense(),
+        1 => unary(),
+        2 => skips,
+        2 => widths().prop_map(Growth::Gated),
+        1 => Just(Growth::Tied),
+        1 => Just(Growth::AlsoOutput),
+    ]);
+    let masked = (widths(), sparsities()).prop_map(|(n, s)| Growth::Gemm(n, Some(s)));
+    let sparse = grown(prop_oneof![4 => masked, 1 => unary()]);
+    let slow = |mut chip: ChipValues| {
+        chip.tiers.iter_mut().for_each(|tier| tier.gb_per_s = (tier.gb_per_s / 8.0).clamp(0.5, 8.0));
+        chip
+    };
+    let narrow = |mut chip: ChipValues| {
+        (chip.links, chip.flit_bytes, chip.port_bytes) = (1, 16, chip.port_bytes.min(32));
+        (chip.pmu_ports, chip.pcu_ports) = ((1, 1), (chip.pcu_ports.0.min(2), 1));
+        chip
+    };
+    vec![
+        ("any", (chips(), graphs()).boxed()),
+        ("chains", (chips(), chains).boxed()),
+        ("branches", (chips(), branches).boxed()),
+        ("sparse", (chips(), sparse).boxed()),
+        ("starved memory", (chips().prop_map(slow), graphs()).boxed()),
+        ("congested links", (chips().prop_map(narrow), graphs()).boxed()),
+    ]
+}
+
+/// The pair with a number, always the same for a seed, and the name of its family.
+pub fn pair(seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
+    let families = families();
+    let (family, strategy) = &families[number % families.len()];
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&(number as u64).to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let (chip, graph) = strategy.new_tree(&mut runner).expect("no value is filtered out").current();
+    (family, chip, graph)
 }
 
 impl fmt::Debug for ChipValues {

@@ -1,0 +1,195 @@
+//! The event engine against the cycle engine on random small cases: a table, a plot and statistics.
+//!
+//! `cargo run --release --example fidelity -- [CASES [SEED [DIRECTORY]]]` (500 cases of at least 5,000 cycles, seed 1,
+//! `reports/fidelity`). A case is a section of a compiled graph, its launch excluded; equal sections count once. Pairs of
+//! chips and graphs come from six families in turn (`tests/main/random.rs`), numbered from the seed, so that a pair can be
+//! made again: `... fidelity -- show SEED PAIR` prints its files and its sections.
+
+#![expect(clippy::print_stdout, reason = "a command")]
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use plotters::prelude::*;
+use rayon::prelude::*;
+use rdusim::mode::Mode;
+use rdusim::sim::{Fidelity, StopReason, compile_measured, simulate};
+
+#[path = "../tests/main/random.rs"]
+mod random;
+
+use random::{families, pair};
+
+/// Shorter cases are listed apart: a few cycles of a hop or a flit are a large part of them.
+const LONG: u64 = 5_000;
+/// Pairs that are run before the number of cases is looked at again.
+const BATCH: usize = 48;
+
+#[derive(Debug, Clone, serde::Serialize)]
+struct Case {
+    pair: usize,
+    family: &'static str,
+    mode: &'static str,
+    section: String,
+    pcus: u64,
+    bound_by: String,
+    event_cycles: u64,
+    cycle_cycles: u64,
+    error: f64,
+}
+
+/// The sections of a pair; none if the compiler refuses it.
+fn cases(seed: u64, number: usize) -> Vec<Case> {
+    let (family, chip, graph) = pair(seed, number);
+    let (chip, workload) = (chip.chip(), graph.workload());
+    let Ok(configurations) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { return Vec::new() };
+    let mut seen = BTreeSet::new();
+    let mut list = Vec::new();
+    for configuration in &configurations {
+        let [event, cycle] = [Fidelity::Event, Fidelity::Cycle]
+            .map(|fidelity| simulate(&chip, &workload, &configuration.configuration, fidelity));
+        assert_eq!(event.stop, StopReason::Drained, "pair {number} of seed {seed}");
+        assert_eq!(cycle.stop, StopReason::Drained, "pair {number} of seed {seed}");
+        for (e, c) in event.sections.iter().zip(&cycle.sections) {
+            assert_eq!(e.traffic, c.traffic, "{} in pair {number} of seed {seed}", e.name);
+            let (event_cycles, cycle_cycles) = (e.cycles - e.launch_cycles, c.cycles - c.launch_cycles);
+            if seen.insert((event_cycles, cycle_cycles)) {
+                list.push(Case {
+                    pair: number,
+                    family,
+                    mode: configuration.configuration.mode.name(),
+                    section: e.name.clone(),
+                    pcus: e.pcus,
+                    bound_by: e.bound_by.to_string(),
+                    event_cycles,
+                    cycle_cycles,
+                    error: event_cycles as f64 / cycle_cycles.max(1) as f64 - 1.0,
+                });
+            }
+        }
+    }
+    list
+}
+
+/// One row of statistics: of a name's cases, how many, and median, 95th percentile and worst of the absolute error.
+fn row(name: &str, cases: &[&Case]) -> String {
+    let mut errors: Vec<f64> = cases.iter().map(|case| case.error.abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let Some(worst) = errors.last() else { return format!("| {name} | 0 | | | | |\n") };
+    let at = |share: f64| errors[((errors.len() as f64 * share).ceil() as usize).clamp(1, errors.len()) - 1];
+    let mean = cases.iter().map(|case| case.error).sum::<f64>() / cases.len() as f64;
+    format!(
+        "| {name} | {} | {:.2} % | {:.2} % | {:.2} % | {:+.2} % |\n",
+        errors.len(),
+        at(0.5) * 100.0,
+        at(0.95) * 100.0,
+        worst * 100.0,
+        mean * 100.0
+    )
+}
+
+fn statistics(seed: u64, pairs: usize, cases: &[Case]) -> String {
+    let (long, short): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.cycle_cycles >= LONG);
+    let mut text = format!(
+        "# Event against cycle, {} cases\n\nMade by `cargo run --release --example fidelity -- {} {seed}`: {pairs} random \
+         pairs of chips and graphs. Error: (event - cycle) / cycle, launch excluded; absolute but for the mean.\n\n\
+         | cases | number | median | 95th percentile | worst | mean, signed |\n|---|---|---|---|---|---|\n",
+        cases.len(),
+        long.len()
+    );
+    text += &row("**at least 5,000 cycles**", &long);
+    for (family, _) in families() {
+        let of: Vec<&Case> = long.iter().copied().filter(|case| case.family == family).collect();
+        text += &row(family, &of);
+    }
+    let bounds: BTreeSet<&str> =
+        long.iter().map(|case| case.bound_by.split(':').next().unwrap_or(&case.bound_by)).collect();
+    for bound in bounds {
+        let of: Vec<&Case> = long.iter().copied().filter(|case| case.bound_by.starts_with(bound)).collect();
+        text += &row(&format!("bound by {bound}"), &of);
+    }
+    text += &row("shorter, apart", &short);
+    let mut worst = long;
+    worst.sort_by(|a, b| b.error.abs().total_cmp(&a.error.abs()));
+    text += "\nThe worst of at least 5,000 cycles:\n\n| pair | family | section | bound by | event | cycle | error |\n\
+             |---|---|---|---|---|---|---|\n";
+    for case in worst.iter().take(20) {
+        let Case { pair, family, mode, section, bound_by, event_cycles, cycle_cycles, error, .. } = case;
+        let _ = writeln!(
+            text,
+            "| {pair} | {family} | {mode} {section} | {bound_by} | {event_cycles} | {cycle_cycles} | {:+.2} % |",
+            error * 100.0
+        );
+    }
+    text
+}
+
+/// Errors over cycles, each case a point.
+fn plot(path: &Path, cases: &[Case]) -> Result<(), Box<dyn Error>> {
+    let root = SVGBackend::new(path, (900, 520)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let longest = cases.iter().map(|case| case.cycle_cycles).max().unwrap_or(1) as f64;
+    let mut chart = ChartBuilder::on(&root)
+        .caption("event against cycle, launch excluded", ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(60)
+        .build_cartesian_2d((100.0..longest * 1.2).log_scale(), -20.0..20.0)?;
+    chart.configure_mesh().x_desc("cycles (cycle fidelity)").y_desc("error, % (clipped at 20)").draw()?;
+    chart.draw_series(
+        [-10.0, 10.0].map(|y| PathElement::new(vec![(LONG as f64, y), (longest * 1.2, y)], RED.mix(0.6)).into_dyn()),
+    )?;
+    chart.draw_series(std::iter::once(
+        PathElement::new(vec![(LONG as f64, -20.0), (LONG as f64, 20.0)], BLACK.mix(0.3)).into_dyn(),
+    ))?;
+    for (index, (family, _)) in families().into_iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
+        let of = cases.iter().filter(|case| case.family == family && case.cycle_cycles >= 100);
+        let points = of.map(|case| (case.cycle_cycles as f64, (case.error * 100.0).clamp(-20.0, 20.0)));
+        chart
+            .draw_series(points.map(|point| Circle::new(point, 2, colour.mix(0.7).filled())))?
+            .label(family)
+            .legend(move |(x, y)| Circle::new((x + 6, y), 4, colour.filled()));
+    }
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.2)).draw()?;
+    root.present()?;
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [show, seed, number] = &arguments[..]
+        && show == "show"
+    {
+        let (family, chip, graph) = pair(seed.parse()?, number.parse()?);
+        println!("# {family}{chip:?}{graph:?}");
+        for case in cases(seed.parse()?, number.parse()?) {
+            println!("{case:?}");
+        }
+        return Ok(());
+    }
+    let wanted: usize = arguments.first().map_or(Ok(500), |text| text.parse())?;
+    let seed: u64 = arguments.get(1).map_or(Ok(1), |text| text.parse())?;
+    let directory = Path::new(arguments.get(2).map_or("reports/fidelity", String::as_str));
+    let mut list: Vec<Case> = Vec::new();
+    let mut pairs = 0;
+    while list.iter().filter(|case| case.cycle_cycles >= LONG).count() < wanted {
+        let batch: Vec<Vec<Case>> = (pairs..pairs + BATCH).into_par_iter().map(|number| cases(seed, number)).collect();
+        list.extend(batch.into_iter().flatten());
+        pairs += BATCH;
+    }
+    fs::create_dir_all(directory)?;
+    let mut table = csv::Writer::from_path(directory.join("cases.csv"))?;
+    for case in &list {
+        table.serialize(case)?;
+    }
+    table.flush()?;
+    plot(&directory.join("error.svg"), &list)?;
+    let text = statistics(seed, pairs, &list);
+    fs::write(directory.join("statistics.md"), &text)?;
+    println!("{text}");
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! A PCU as an output-stationary systolic array (DESIGN §3), k-step by k-step.
+//!
+//! The array moves in step: a cycle in which a result cannot leave moves nothing. A cycle without operands is a bubble
+//! behind which earlier tiles go on draining. Times are those of the first cell; what leaves does so `lanes + stages - 2`
+//! cycles later, when the wave has passed.
+
+use std::collections::VecDeque;
+
+use crate::compile::{Amount, Mapping, Step, emits};
+
+use super::amounts::Amounts;
+use super::results::{Operand, Results};
+use super::wires::Wires;
+
+/// How many k-steps a flit holds, or flits a k-step takes.
+#[derive(Debug, Clone, Copy)]
+struct Packing {
+    steps: u64,
+    flits: u64,
+}
+
+impl Packing {
+    fn new(width_bytes: u64, flit_bytes: u64) -> Self {
+        Self { steps: (flit_bytes / width_bytes).max(1), flits: width_bytes.div_ceil(flit_bytes) }
+    }
+
+    fn flits(self, k: u64) -> u64 {
+        k.div_ceil(self.steps) * self.flits
+    }
+}
+
+/// A tile on its way out of the accumulators.
+#[derive(Debug)]
+struct Drain {
+    /// When its first vector has left the array.
+    from: u64,
+    /// Vectors (results) or flits (partial sums), and cycles of one.
+    vectors: u64,
+    cycles: u64,
+    /// Which tile of its firing.
+    cursor: Cursor,
+    emits: bool,
+    /// Whether the firing has been told to its output.
+    opened: bool,
+}
+
+/// Where a tile stands in the stage's work.
+#[derive(Debug, Clone, Copy)]
+struct Cursor {
+    firing: u64,
+    tile: u64,
+    tiles: u64,
+    at: Step,
+}
+
+/// One PCU of a GEMM stage.
+#[derive(Debug)]
+pub(super) struct Array {
+    pub(super) stage: usize,
+    bundle: u64,
+    firings: u64,
+    lanes: u64,
+    stages: u64,
+    sets: usize,
+    tail_cycles: u64,
+    partial_flits: u64,
+    rows: Packing,
+    columns: Packing,
+    depth: u64,
+    activations: Vec<Operand>,
+    weights: Vec<Operand>,
+    sums: Vec<Operand>,
+    results: Results,
+    partials: Results,
+    /// Cycles that the array has moved.
+    clock: u64,
+    issue: Cursor,
+    /// k-steps of the tile that have been issued, and flits of the tiles before it in the firing.
+    k: u64,
+    row_flits: u64,
+    column_flits: u64,
+    row_flits_of_firing: u64,
+    column_flits_of_firing: u64,
+    /// Tiles issued; for the last ones when they began and ended to drain from the first cell.
+    issued: u64,
+    drained: VecDeque<(u64, u64)>,
+    load: Cursor,
+    /// Flits loaded of the tile that is being loaded, and tiles loaded.
+    loaded_flits: u64,
+    loaded: u64,
+    out: VecDeque<Drain>,
+    vectors_out: u64,
+}
+
+/// What a cycle of a unit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Did {
+    /// It moved.
+    Moved,
+    /// Nothing: it waits for a flit to come or to go.
+    Waits,
+    /// Nothing is left to do.
+    Done,
+}
+
+impl Array {
+    /// The PCU of a stage's bundle that takes and gives over these flows.
+    pub(super) fn new(
+        amounts: &Amounts<'_>,
+        (stage, bundle): (usize, u64),
+        [activations, weights, sums]: [Vec<Operand>; 3],
+        [results, partials]: [Vec<usize>; 2],
+    ) -> Option<Self> {
+        let chip = amounts.chip;
+        let placed = &amounts.section.stages[stage];
+        let Mapping::Gemm(mapping) = placed.mapping else { return None };
+        let dtype = amounts.graph.stage_dtype(stage);
+        let (lanes, stages) = (*chip.pcu.lanes.get(&dtype)?, chip.pcu.stages);
+        let (row_grain, column_grain) = if mapping.rows_on_lanes { (lanes, stages) } else { (stages, lanes) };
+        let flit = chip.network.flit_bytes;
+        let start = Cursor { firing: 0, tile: 0, tiles: 0, at: amounts.stage_step(stage, 0) };
+        let mut array = Self {
+            stage,
+            bundle,
+            firings: amounts.nest.count(placed.cadence),
+            lanes,
+            stages,
+            sets: chip.pcu.accumulator_sets as usize,
+            tail_cycles: lanes.div_ceil(chip.pcu.tail_elements) * placed.spec.tail.len() as u64,
+            partial_flits: (row_grain * column_grain * 4).div_ceil(flit),
+            rows: Packing::new(row_grain * dtype.bytes(), flit),
+            columns: Packing::new(column_grain * dtype.bytes(), flit),
+            depth: chip.network.fifo_depth_flits,
+            activations,
+            weights,
+            sums,
+            results: Results::new(results),
+            partials: Results::new(partials),
+            clock: 0,
+            issue: start,
+            k: 0,
+            row_flits: 0,
+            column_flits: 0,
+            row_flits_of_firing: 0,
+            column_flits_of_firing: 0,
+            issued: 0,
+            drained: VecDeque::new(),
+            load: start,
+            loaded_flits: 0,
+            loaded: 0,
+            out: VecDeque::new(),
+            vectors_out: 0,
+        };
+        array.open_issue(amounts);
+        array.open_load(amounts);
+        Some(array)
+    }
+
+    fn tiles(&self, amounts: &Amounts<'_>, at: Step) -> u64 {
+        amounts.work[self.stage].tiles(at.chunk, self.bundle, amounts.nest.rows_of(at.token))
+    }
+
+    /// Begins the firing that `issue` names, if there is one.
+    fn open_issue(&mut self, amounts: &Amounts<'_>) {
+        if self.issue.firing >= self.firings {
+            return;
+        }
+        let at = amounts.stage_step(self.stage, self.issue.firing);
+        self.issue = Cursor { tile: 0, tiles: self.tiles(amounts, at), at, ..self.issue };
+        (self.k, self.row_flits, self.column_flits) = (0, 0, 0);
+        let (work, rows) = (&amounts.work[self.stage], amounts.nest.rows_of(at.token));
+        self.row_flits_of_firing = work.flits(Amount::Activations, at.chunk, self.bundle, rows);
+        self.column_flits_of_firing = work.flits(Amount::Weights, at.chunk, self.bundle, rows);
+        self.activations.iter_mut().chain(&mut self.weights).for_each(|operand| operand.open(amounts, at));
+    }
+
+    fn open_load(&mut self, amounts: &Amounts<'_>) {
+        while self.load.firing < self.firings {
+            let at = amounts.stage_step(self.stage, self.load.firing);
+            self.load = Cursor { tile: 0, tiles: self.tiles(amounts, at), at, ..self.load };
+            self.loaded_flits = 0;
+            self.sums.iter_mut().for_each(|operand| operand.open(amounts, at));
+            if self.load.tiles > 0 {
+                return;
+            }
+            self.load.firing += 1;
+        }
+    }
+
+    /// One cycle. `depths` are the K rows of the tiles of a row pass: `[chunk][bundle][tile]`.
+    pub(super) fn tick(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, depths: &[Vec<Vec<u64>>], now: u64) -> Did {
+        let draining = !self.out.is_empty();
+        if !self.drain(amounts, wires, now) {
+            return Did::Waits;
+        }
+        let loads = self.load_sums(amounts, wires, now);
+        let steps = self.step(amounts, wires, depths, now);
+        if draining || loads || steps {
+            self.clock += 1;
+            return Did::Moved;
+        }
+        if self.issue.firing >= self.firings { Did::Done } else { Did::Waits }
+    }
+
+    /// Puts out what has drained; `false` if it cannot leave.
+    fn drain(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
+        let Some(drain) = self.out.front_mut() else { return true };
+        if self.clock < drain.from + self.vectors_out * drain.cycles {
+            return true;
+        }
+        let results = if drain.emits { &mut self.results } else { &mut self.partials };
+        if !drain.opened {
+            drain.opened = true;
+            results.open(amounts, drain.cursor.at);
+        }
+        let part = drain.cursor.tile * drain.vectors + self.vectors_out + 1;
+        if !results.put(wires, (part, drain.cursor.tiles * drain.vectors), self.depth, now) {
+            return false;
+        }
+        self.vectors_out += 1;
+        if self.vectors_out == drain.vectors {
+            self.vectors_out = 0;
+            self.out.pop_front();
+        }
+        true
+    }
+
+    /// Loads partial sums into the accumulators that drain or are free; whether anything came.
+    fn load_sums(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
+        let sets = self.sets as u64;
+        while !self.sums.is_empty() && self.load.firing < self.firings && self.loaded < self.issued + sets {
+            if self.load.at.chunk > 0 {
+                if self.loaded >= sets {
+                    // The set drains to the memories while the next sums come.
+                    let before = self.loaded - sets + self.drained.len() as u64 - self.issued;
+                    if self.drained[before as usize].0 > self.clock {
+                        return false;
+                    }
+                }
+                let part = self.load.tile * self.partial_flits + self.loaded_flits + 1;
+                let part = (part, self.load.tiles * self.partial_flits);
+                if !self.sums.iter().all(|operand| operand.is_here(wires, part)) {
+                    return false;
+                }
+                self.sums.iter().for_each(|operand| operand.take(wires, part, now));
+                self.loaded_flits += 1;
+                if self.loaded_flits < self.partial_flits {
+                    return true;
+                }
+            }
+            let from_sums = self.load.at.chunk > 0;
+            self.loaded += 1;
+            self.loaded_flits = 0;
+            self.load.tile += 1;
+            if self.load.tile == self.load.tiles {
+                self.load.firing += 1;
+                self.open_load(amounts);
+            }
+            if from_sums {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Issues a k-step, if its tile has accumulators and its operands are here.
+    fn step(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, depths: &[Vec<Vec<u64>>], now: u64) -> bool {
+        if self.issue.firing >= self.firings {
+            return false;
+        }
+        if self.issue.tiles == 0 {
+            self.issue.firing += 1;
+            self.open_issue(amounts);
+            return true;
+        }
+        let free = self.drained.len() < self.sets || self.drained[0].1 <= self.clock;
+        let loaded = self.sums.is_empty() || self.loaded > self.issued;
+        if self.k == 0 && !(free && loaded) {
+            return false;
+        }
+        let Some(tiles) = depths.get(self.issue.at.chunk as usize).or(depths.last()) else { return false };
+        let tiles = &tiles[self.bundle as usize];
+        let depth = tiles[(self.issue.tile % tiles.len() as u64) as usize];
+        if depth == 0 {
+            self.complete(amounts, depth, self.clock);
+            return true;
+        }
+        let rows = (self.row_flits + self.rows.flits(self.k + 1), self.row_flits_of_firing);
+        let columns = (self.column_flits + self.columns.flits(self.k + 1), self.column_flits_of_firing);
+        let here = |operands: &[Operand], part| operands.iter().all(|operand| operand.is_here(wires, part));
+        if !here(&self.activations, rows) || !here(&self.weights, columns) {
+            return false;
+        }
+        self.activations.iter().for_each(|operand| operand.take(wires, rows, now));
+        self.weights.iter().for_each(|operand| operand.take(wires, columns, now));
+        self.k += 1;
+        if self.k == depth {
+            self.complete(amounts, depth, self.clock + 1);
+        }
+        true
+    }
+
+    /// The last k-step of a tile has been issued by `end`.
+    fn complete(&mut self, amounts: &Amounts<'_>, depth: u64, end: u64) {
+        let stage = &amounts.section.stages[self.stage];
+        let emits = emits(stage, &amounts.nest, self.issue.at);
+        let (vectors, cycles) =
+            if emits { (self.stages, self.tail_cycles.max(1)) } else { (self.stages.max(self.partial_flits), 1) };
+        let begin = self.drained.back().map_or(end, |last| last.1.max(end));
+        self.drained.push_back((begin, begin + vectors * cycles));
+        if self.drained.len() > self.sets {
+            self.drained.pop_front();
+        }
+        let from = begin + self.lanes + self.stages - 2 + cycles;
+        let opened = self.issue.tile > 0;
+        self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, emits, opened });
+        self.issued += 1;
+        self.k = 0;
+        self.row_flits += self.rows.flits(depth);
+        self.column_flits += self.columns.flits(depth);
+        self.issue.tile += 1;
+        if self.issue.tile == self.issue.tiles {
+            self.issue.firing += 1;
+            self.open_issue(amounts);
+        }
+    }
+
+    /// The firing it has come to.
+    pub(super) fn firing(&self) -> u64 {
+        self.issue.firing
+    }
+}

@@ -1,0 +1,577 @@
+//! Tokens and credits: who may begin its next firing, and which flits of it are there to be sent.
+//!
+//! An *agent* is whatever walks the loop nest: a bundle of PCUs, the copies of a home buffer, an off-chip stream. It may
+//! begin a firing when the slots it reads are filled and those it fills are free. A *reader* is a flow out of PMUs; it
+//! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
+//! data. A slot is free again when its readers have sent their last flit of it.
+
+use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Step, emits};
+
+use super::amounts::Amounts;
+use super::wires::Wires;
+
+/// Who walks the nest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AgentKind {
+    /// PCUs of a stage in lockstep.
+    Stage { stage: usize, bundle: u64 },
+    /// A home buffer's copies.
+    Copy { home: usize },
+    /// An off-chip stream in.
+    Load { stream: usize },
+    /// An off-chip stream out.
+    Store { stream: usize },
+}
+
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) kind: AgentKind,
+    pub(super) cadence: Cadence,
+    pub(super) count: u64,
+    /// Firings it may begin.
+    pub(super) enabled: u64,
+    /// Buffers whose slots must be filled before it begins.
+    whole: Vec<usize>,
+    outputs: Vec<usize>,
+    readers: Vec<usize>,
+}
+
+/// A flow out of PMUs.
+#[derive(Debug)]
+struct Reader {
+    flow: usize,
+    agent: usize,
+    /// The firing it sends now, its flits, and those of the firings before.
+    firing: u64,
+    of_firing: u64,
+    before: u64,
+    /// Buffer and slice that are read as they fill.
+    streamed: Option<(usize, u64)>,
+    /// Slots of its buffer it is done with.
+    released: u64,
+    /// Of partial sums, the fill that writes them, and its flits up to each firing.
+    sums: Option<(usize, Vec<u64>)>,
+}
+
+/// A way into a buffer, or into an address generator.
+#[derive(Debug)]
+struct Fill {
+    flow: usize,
+    target: Target,
+    slice: u64,
+    slot: u64,
+    slots: u64,
+    got: u64,
+    need: u64,
+    total: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Buffer(usize),
+    Sums(usize),
+    Stream(usize),
+}
+
+#[derive(Debug)]
+struct Slots {
+    cadence: Cadence,
+    depth: u64,
+    filled: u64,
+    released: u64,
+    fills: Vec<usize>,
+    readers: Vec<usize>,
+    /// Agents that wait for its slots to be filled, or to be free.
+    takers: Vec<usize>,
+    givers: Vec<usize>,
+    /// Given back by memory writes, not by readers.
+    stored: bool,
+}
+
+/// What the control tells the memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Order {
+    /// A stream may move its next slot.
+    Begin { stream: usize, slot: u64 },
+    /// Part of a slot that is written has come to the address generators: of so many flits, the scarcest.
+    Offer { stream: usize, slot: u64, got: u64, need: u64 },
+}
+
+/// Tokens and credits of a section.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) agents: Vec<Agent>,
+    readers: Vec<Reader>,
+    fills: Vec<Fill>,
+    buffers: Vec<Slots>,
+    /// By sink and by flow.
+    fill_of: Vec<Option<usize>>,
+    reader_of: Vec<Option<usize>>,
+    store_of: Vec<Option<usize>>,
+    stirred_agents: Vec<usize>,
+    stirred_readers: Vec<usize>,
+    pub(super) orders: Vec<Order>,
+    /// Readers, fills and stores that are not through.
+    pub(super) open: usize,
+}
+
+impl Control {
+    /// The state before the first cycle.
+    pub(super) fn new(amounts: &Amounts<'_>, wires: &Wires) -> Self {
+        let section = amounts.section;
+        let buffers = section.buffers.iter().map(|buffer| Slots {
+            cadence: buffer.spec.cadence,
+            depth: buffer.spec.depth,
+            filled: 0,
+            released: 0,
+            fills: Vec::new(),
+            readers: Vec::new(),
+            takers: Vec::new(),
+            givers: Vec::new(),
+            stored: matches!(buffer.spec.role, BufferRole::Store { .. }),
+        });
+        let mut control = Self {
+            agents: Vec::new(),
+            readers: Vec::new(),
+            fills: Vec::new(),
+            buffers: buffers.collect(),
+            fill_of: vec![None; wires.sinks.len()],
+            reader_of: vec![None; section.flows.len()],
+            store_of: vec![None; section.streams.len()],
+            stirred_agents: Vec::new(),
+            stirred_readers: Vec::new(),
+            orders: Vec::new(),
+            open: 0,
+        };
+        control.add_agents(amounts);
+        control.add_fills(amounts, wires);
+        control.add_readers(amounts);
+        control.connect(amounts);
+        control.stirred_agents = (0..control.agents.len()).collect();
+        control
+    }
+
+    fn add_agents(&mut self, amounts: &Amounts<'_>) {
+        let section = amounts.section;
+        for (stage, placed) in section.stages.iter().enumerate() {
+            for bundle in 0..placed.mapping.bundles() {
+                self.add_agent(amounts, AgentKind::Stage { stage, bundle }, placed.cadence);
+            }
+        }
+        for (home, buffer) in section.buffers.iter().enumerate() {
+            if matches!(buffer.spec.role, BufferRole::Home { .. }) {
+                self.add_agent(amounts, AgentKind::Copy { home }, Cadence::Firing);
+            }
+        }
+        for (stream, off_chip) in section.streams.iter().enumerate() {
+            let writes = off_chip.stream.writes;
+            let kind = if writes { AgentKind::Store { stream } } else { AgentKind::Load { stream } };
+            if writes {
+                self.store_of[stream] = Some(self.agents.len());
+                self.open += 1;
+            }
+            self.add_agent(amounts, kind, off_chip.stream.cadence);
+        }
+    }
+
+    fn add_agent(&mut self, amounts: &Amounts<'_>, kind: AgentKind, cadence: Cadence) {
+        let count = amounts.nest.count(cadence);
+        let (whole, outputs, readers) = (Vec::new(), Vec::new(), Vec::new());
+        self.agents.push(Agent { kind, cadence, count, enabled: 0, whole, outputs, readers });
+    }
+
+    fn agent_of(&self, kind: FlowKind) -> Option<usize> {
+        let wanted = match kind {
+            FlowKind::Fill { stream, .. } => AgentKind::Load { stream },
+            FlowKind::Drain { stream } => AgentKind::Store { stream },
+            FlowKind::Copy { home } => AgentKind::Copy { home },
+            FlowKind::Feed { stage, bundle }
+            | FlowKind::Emit { stage, bundle }
+            | FlowKind::PartialRead { stage, bundle }
+            | FlowKind::PartialWrite { stage, bundle } => AgentKind::Stage { stage, bundle },
+        };
+        self.agents.iter().position(|agent| agent.kind == wanted)
+    }
+
+    fn add_fills(&mut self, amounts: &Amounts<'_>, wires: &Wires) {
+        for (index, sink) in wires.sinks.iter().enumerate().filter(|(_, sink)| sink.is_unit) {
+            let flow = &amounts.section.flows[sink.flow as usize];
+            let (target, slice, cadence) = match (flow.kind, flow.writes) {
+                (FlowKind::Drain { stream }, _) => {
+                    (Target::Stream(stream), 0, amounts.section.streams[stream].stream.cadence)
+                }
+                (FlowKind::PartialWrite { stage, .. }, Some(end)) => {
+                    (Target::Sums(end.buffer), end.slice, amounts.section.stages[stage].cadence)
+                }
+                (_, Some(end)) => (Target::Buffer(end.buffer), end.slice, self.buffers[end.buffer].cadence),
+                (_, None) => continue,
+            };
+            let slots = amounts.nest.count(cadence);
+            let fill = self.fills.len();
+            self.fill_of[index] = Some(fill);
+            if let Target::Buffer(buffer) = target {
+                self.buffers[buffer].fills.push(fill);
+            }
+            let flow = sink.flow as usize;
+            self.fills.push(Fill { flow, target, slice, slot: 0, slots, got: 0, need: 0, total: 0 });
+            self.open += 1;
+            self.next_slot(amounts, fill);
+        }
+    }
+
+    /// Finds what a fill's slot needs, past slots it gives nothing to.
+    fn next_slot(&mut self, amounts: &Amounts<'_>, fill: usize) {
+        let f = &mut self.fills[fill];
+        let (cadence, late) = match f.target {
+            Target::Buffer(buffer) => (self.buffers[buffer].cadence, true),
+            Target::Sums(_) => {
+                let FlowKind::PartialWrite { stage, .. } = amounts.section.flows[f.flow].kind else { return };
+                (amounts.section.stages[stage].cadence, true)
+            }
+            Target::Stream(stream) => (amounts.section.streams[stream].stream.cadence, true),
+        };
+        f.got = 0;
+        while f.slot < f.slots {
+            f.need = amounts.flits(&amounts.section.flows[f.flow], amounts.step(cadence, f.slot, late));
+            if f.need > 0 {
+                return;
+            }
+            f.slot += 1;
+        }
+        self.open -= 1;
+    }
+
+    fn add_readers(&mut self, amounts: &Amounts<'_>) {
+        let section = amounts.section;
+        for (index, flow) in section.flows.iter().enumerate() {
+            let Some(end) = flow.reads else { continue };
+            let Some(agent) = self.agent_of(flow.kind) else { continue };
+            let reader = self.readers.len();
+            let role = section.buffers[end.buffer].spec.role;
+            let streamed = match (flow.kind, role) {
+                (FlowKind::Feed { .. }, BufferRole::Weight { .. }) => true,
+                (FlowKind::Feed { stage, .. }, _) => matches!(section.stages[stage].mapping, Mapping::Simd(_)),
+                _ => false,
+            };
+            let sums =
+                matches!(flow.kind, FlowKind::PartialRead { .. }).then(|| self.sums_read_by(amounts, index)).flatten();
+            if sums.is_none() {
+                self.buffers[end.buffer].readers.push(reader);
+            }
+            self.reader_of[index] = Some(reader);
+            self.agents[agent].readers.push(reader);
+            self.readers.push(Reader {
+                flow: index,
+                agent,
+                firing: 0,
+                of_firing: 0,
+                before: 0,
+                streamed: streamed.then_some((end.buffer, end.slice)),
+                released: 0,
+                sums,
+            });
+            self.open += 1;
+            self.readers[reader].of_firing = amounts.flits(flow, self.step(amounts, agent, 0));
+        }
+    }
+
+    /// The fill that writes the sums a flow reads, and its flits up to each firing.
+    fn sums_read_by(&self, amounts: &Amounts<'_>, reading: usize) -> Option<(usize, Vec<u64>)> {
+        let flows = &amounts.section.flows;
+        let fill = self.fills.iter().position(|fill| {
+            matches!(fill.target, Target::Sums(_)) && flows[fill.flow].writes == flows[reading].reads
+        })?;
+        let FlowKind::PartialWrite { stage, .. } = flows[self.fills[fill].flow].kind else { return None };
+        let mut sum = 0;
+        let upto = (0..self.fills[fill].slots).map(|n| {
+            sum += amounts.flits(&flows[self.fills[fill].flow], amounts.stage_step(stage, n));
+            sum
+        });
+        Some((fill, upto.collect()))
+    }
+
+    /// Which agents read and fill each buffer.
+    fn connect(&mut self, amounts: &Amounts<'_>) {
+        for (b, buffer) in self.buffers.iter_mut().enumerate() {
+            for &reader in &buffer.readers {
+                let agent = self.readers[reader].agent;
+                if !buffer.takers.contains(&agent) {
+                    buffer.takers.push(agent);
+                    if self.readers[reader].streamed.is_none() {
+                        self.agents[agent].whole.push(b);
+                    }
+                }
+            }
+        }
+        for flow in amounts.section.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::PartialWrite { .. })) {
+            if let (Some(end), Some(agent)) = (flow.writes, self.agent_of(flow.kind))
+                && !self.buffers[end.buffer].givers.contains(&agent)
+            {
+                self.buffers[end.buffer].givers.push(agent);
+                self.agents[agent].outputs.push(end.buffer);
+            }
+        }
+    }
+
+    /// Where the `n`-th firing of an agent stands.
+    pub(super) fn step(&self, amounts: &Amounts<'_>, agent: usize, n: u64) -> Step {
+        let agent = &self.agents[agent];
+        let late = matches!(agent.kind, AgentKind::Stage { .. } | AgentKind::Store { .. });
+        amounts.step(agent.cadence, n, late)
+    }
+
+    fn emits(&self, amounts: &Amounts<'_>, agent: usize, at: Step) -> bool {
+        match self.agents[agent].kind {
+            AgentKind::Stage { stage, .. } => emits(&amounts.section.stages[stage], &amounts.nest, at),
+            _ => true,
+        }
+    }
+
+    /// The buffers an agent's next firing waits for: filled slots, room.
+    fn waits_for(&self, amounts: &Amounts<'_>, agent: usize) -> (Vec<usize>, Vec<usize>) {
+        let a = &self.agents[agent];
+        let at = self.step(amounts, agent, a.enabled);
+        let slot = |b: usize| amounts.nest.ordinal(self.buffers[b].cadence, at);
+        let empty = |&b: &usize| self.buffers[b].filled <= slot(b);
+        let full = |&b: &usize| slot(b) >= self.buffers[b].released + self.buffers[b].depth;
+        let unfilled = a.whole.iter().copied().filter(empty).collect();
+        let emits = self.emits(amounts, agent, at);
+        (unfilled, a.outputs.iter().copied().filter(|b| emits && full(b)).collect())
+    }
+
+    /// Lets agents begin what they may, and readers send what is there; whether anything changed.
+    pub(super) fn settle(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
+        let mut changed = false;
+        loop {
+            if let Some(agent) = self.stirred_agents.pop() {
+                while self.agents[agent].enabled < self.agents[agent].count {
+                    let (unfilled, full) = self.waits_for(amounts, agent);
+                    if !unfilled.is_empty() || !full.is_empty() {
+                        break;
+                    }
+                    let slot = self.agents[agent].enabled;
+                    self.agents[agent].enabled += 1;
+                    changed = true;
+                    if let AgentKind::Load { stream } | AgentKind::Store { stream } = self.agents[agent].kind {
+                        self.orders.push(Order::Begin { stream, slot });
+                    }
+                    self.stirred_readers.extend_from_slice(&self.agents[agent].readers);
+                }
+            } else if let Some(reader) = self.stirred_readers.pop() {
+                changed |= self.refill(amounts, wires, reader, now);
+            } else {
+                return changed;
+            }
+        }
+    }
+
+    /// Flits of a reader's firing that may be sent.
+    fn there(&self, amounts: &Amounts<'_>, reader: &Reader) -> u64 {
+        let at = self.step(amounts, reader.agent, reader.firing);
+        if let Some((fill, upto)) = &reader.sums {
+            if at.chunk == 0 {
+                return 0;
+            }
+            let before = Step { chunk: at.chunk - 1, ..at };
+            let written = amounts.nest.ordinal(Cadence::Firing, before) as usize;
+            let first = written.checked_sub(1).map_or(0, |n| upto[n]);
+            return self.fills[*fill].total.saturating_sub(first).min(reader.of_firing);
+        }
+        let Some((buffer, slice)) = reader.streamed else { return reader.of_firing };
+        let slots = &self.buffers[buffer];
+        let slot = amounts.nest.ordinal(slots.cadence, at);
+        if slots.filled > slot {
+            return reader.of_firing;
+        }
+        let mut least = (1, 1);
+        for fill in slots.fills.iter().map(|&f| &self.fills[f]).filter(|fill| fill.slice == slice && fill.slot <= slot)
+        {
+            let part = if fill.slot == slot { (fill.got, fill.need) } else { (0, 1) };
+            if part.0 * least.1 < least.0 * part.1 {
+                least = part;
+            }
+        }
+        first_reading(amounts, reader.flow, at, reader.of_firing, least, slots.givers.first().map(|&g| &self.agents[g]))
+    }
+
+    /// Gives a reader what is there, past firings that are sent.
+    fn refill(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, reader: usize, now: u64) -> bool {
+        let mut changed = false;
+        loop {
+            let r = &self.readers[reader];
+            if r.firing >= self.agents[r.agent].enabled {
+                return changed;
+            }
+            let total = r.before + self.there(amounts, r);
+            let (flow, all) = (r.flow, r.before + r.of_firing);
+            if total > wires.ready(flow) {
+                wires.give(flow, total, now);
+                changed = true;
+            }
+            if wires.sent(flow) < all {
+                return changed;
+            }
+            changed = true;
+            self.finish(amounts, reader);
+        }
+    }
+
+    /// A reader has sent a firing.
+    fn finish(&mut self, amounts: &Amounts<'_>, reader: usize) {
+        let r = &self.readers[reader];
+        let at = self.step(amounts, r.agent, r.firing);
+        let (firing, flow, agent) = (r.firing + 1, r.flow, r.agent);
+        let releases = r.sums.is_none();
+        let r = &mut self.readers[reader];
+        r.firing = firing;
+        r.before += r.of_firing;
+        if firing < self.agents[agent].count {
+            let next = self.step(amounts, agent, firing);
+            self.readers[reader].of_firing = amounts.flits(&amounts.section.flows[flow], next);
+        } else {
+            self.open -= 1;
+        }
+        let Some(end) = amounts.section.flows[flow].reads.filter(|_| releases) else { return };
+        let slots = &self.buffers[end.buffer];
+        if slots.stored || !amounts.nest.is_last_use(slots.cadence, at) {
+            return;
+        }
+        self.readers[reader].released += 1;
+        let released = slots.readers.iter().map(|&r| self.readers[r].released).min().unwrap_or(0);
+        self.release(end.buffer, released);
+    }
+
+    fn release(&mut self, buffer: usize, released: u64) {
+        let slots = &mut self.buffers[buffer];
+        if released > slots.released {
+            slots.released = released;
+            self.stirred_agents.extend_from_slice(&slots.givers);
+        }
+    }
+
+    /// A memory write is through: so many slots of a stream are.
+    pub(super) fn stored(&mut self, amounts: &Amounts<'_>, stream: usize, slots: u64) {
+        let tensor = amounts.section.streams[stream].stream.tensor;
+        for (b, buffer) in amounts.section.buffers.iter().enumerate() {
+            if matches!(buffer.spec.role, BufferRole::Store { tensor: t, .. } if t == tensor) {
+                self.release(b, slots);
+            }
+        }
+        if let Some(agent) = self.store_of[stream]
+            && slots == self.agents[agent].count
+        {
+            self.open -= 1;
+        }
+    }
+
+    /// A flow's source has sent all it was given.
+    pub(super) fn sent(&mut self, flow: usize) {
+        if let Some(reader) = self.reader_of[flow] {
+            self.stirred_readers.push(reader);
+        }
+    }
+
+    /// A flit has come out at a sink.
+    pub(super) fn delivered(&mut self, amounts: &Amounts<'_>, sink: usize) {
+        let Some(fill) = self.fill_of[sink] else { return };
+        let f = &mut self.fills[fill];
+        f.got += 1;
+        f.total += 1;
+        let (target, slot, got, need) = (f.target, f.slot, f.got, f.need);
+        if got == need {
+            f.slot += 1;
+            self.next_slot(amounts, fill);
+        }
+        match target {
+            Target::Stream(stream) => self.offer(stream, slot),
+            Target::Sums(buffer) => {
+                let end = amounts.section.flows[self.fills[fill].flow].writes;
+                let reads = |r: &usize| {
+                    let flow = &amounts.section.flows[self.readers[*r].flow];
+                    flow.reads == end && end.is_some_and(|end| end.buffer == buffer)
+                };
+                let readers = (0..self.readers.len()).filter(|r| self.readers[*r].sums.is_some() && reads(r));
+                self.stirred_readers.extend(readers);
+            }
+            Target::Buffer(buffer) => {
+                let slots = &self.buffers[buffer];
+                if got == need {
+                    let filled = slots.fills.iter().map(|&f| self.fills[f].slot).min().unwrap_or(0);
+                    if filled > slots.filled {
+                        self.buffers[buffer].filled = filled;
+                        self.stirred_agents.extend_from_slice(&self.buffers[buffer].takers);
+                    }
+                }
+                let slots = &self.buffers[buffer];
+                let streaming = slots.readers.iter().filter(|&&r| self.readers[r].streamed.is_some());
+                self.stirred_readers.extend(streaming);
+            }
+        }
+    }
+
+    /// Tells the memory how much of a slot has come to its address generators.
+    fn offer(&mut self, stream: usize, slot: u64) {
+        let mut least = (1, 1);
+        for fill in self.fills.iter().filter(|fill| fill.target == Target::Stream(stream) && fill.slot <= slot) {
+            let part = if fill.slot == slot { (fill.got, fill.need) } else { (0, 1) };
+            if part.0 * least.1 < least.0 * part.1 {
+                least = part;
+            }
+        }
+        self.orders.push(Order::Offer { stream, slot, got: least.0, need: least.1 });
+    }
+
+    /// Sums up who cannot go on: agent, firing, buffers whose slots it waits for, buffers whose room.
+    pub(super) fn blocked(&self, amounts: &Amounts<'_>) -> Vec<(usize, Vec<usize>, Vec<usize>)> {
+        let open = (0..self.agents.len()).filter(|&a| self.agents[a].enabled < self.agents[a].count);
+        open.map(|agent| {
+            let (unfilled, full) = self.waits_for(amounts, agent);
+            (agent, unfilled, full)
+        })
+        .collect()
+    }
+
+    /// Slots of a buffer that are held: filled and not given back.
+    pub(super) fn held(&self, buffer: usize) -> u64 {
+        self.buffers[buffer].filled - self.buffers[buffer].released.min(self.buffers[buffer].filled)
+    }
+}
+
+/// Of the `all` flits that a flow reads in a firing, those that can be read when `part` of the slot is there.
+fn first_reading(
+    amounts: &Amounts<'_>,
+    flow: usize,
+    at: Step,
+    all: u64,
+    (got, need): (u64, u64),
+    filled_by: Option<&Agent>,
+) -> u64 {
+    let flow = &amounts.section.flows[flow];
+    let FlowKind::Feed { stage, bundle } = flow.kind else { return all };
+    if got == need {
+        return all;
+    }
+    let rows = amounts.nest.rows_of(at.token);
+    let work = &amounts.work[stage];
+    match amounts.section.stages[stage].mapping {
+        // Weights are read once a row pass, in the order they come.
+        Mapping::Gemm(_) => {
+            let _ = bundle;
+            all / work.passes(rows).max(1) * got / need
+        }
+        Mapping::Simd(mapping) if mapping.passes == 1 => all * got / need,
+        Mapping::Simd(mapping) => {
+            // Each row is read several times, the first time as it comes. A GEMM gives whole groups of rows.
+            let (lines, per_line) = (work.passes(rows).max(1), all / work.passes(rows).max(1));
+            if let Some(Agent { kind: AgentKind::Stage { stage: from, .. }, .. }) = filled_by
+                && let Mapping::Gemm(_) = amounts.section.stages[*from].mapping
+            {
+                let groups = amounts.work[*from].passes(rows).max(1);
+                return lines * (groups * got / need) / groups * per_line;
+            }
+            let whole = lines * got / need;
+            let within = lines * got % need;
+            whole * per_line + per_line / mapping.passes * within / need
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! All units of a section, cycle after cycle.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::arch::{Chip, TierId};
+use crate::compile::{Cadence, Fabric, FlowKind, Mapping, PcuId, Section, SectionGraph, tile_depths};
+use crate::index::Id;
+use crate::workload::Workload;
+
+use super::amounts::Amounts;
+use super::array::{Array, Did};
+use super::control::{AgentKind, Control, Order};
+use super::memory::{Key, Progress, Tier};
+use super::results::Operand;
+use super::simd::Pipeline;
+use super::tree::{Ports, Tree};
+use super::wires::{NEVER, Wires};
+use super::{CycleRun, Ended};
+
+#[expect(clippy::large_enum_variant, reason = "there are few, and most are arrays")]
+enum Unit {
+    Array(Array),
+    Pipeline(Pipeline),
+}
+
+/// An off-chip stream between its memory and its flows.
+struct Stream {
+    flows: Vec<usize>,
+    /// Flits of each flow of the slots before.
+    before: Vec<u64>,
+    /// Slots under way, in order: bytes there, of how many.
+    under_way: VecDeque<(u64, u64)>,
+    /// First slot under way; slots begun.
+    first: u64,
+    begun: u64,
+    /// Slots behind `first` that have been written.
+    written: BTreeSet<u64>,
+    payload: u64,
+    moved: u64,
+}
+
+/// A section with all its units.
+pub(super) struct Machine<'a> {
+    amounts: Amounts<'a>,
+    wires: Wires,
+    control: Control,
+    units: Vec<Unit>,
+    awake: Vec<bool>,
+    /// Of every sink and of every flow's source, the unit.
+    unit_of_sink: Vec<Option<usize>>,
+    unit_of_flow: Vec<Option<usize>>,
+    depths: Vec<Vec<Vec<Vec<u64>>>>,
+    tiers: Vec<Tier>,
+    streams: Vec<Stream>,
+    progress: Vec<Progress>,
+    end: u64,
+}
+
+impl<'a> Machine<'a> {
+    /// Sets up a section; `None` if its operators are no pipeline or its routes no trees.
+    pub(super) fn new(chip: &'a Chip, workload: &'a Workload, fabric: &Fabric, section: &'a Section) -> Option<Self> {
+        let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
+        let ports = Ports::new(chip, fabric);
+        let trees: Vec<Tree> =
+            section.flows.iter().map(|flow| Tree::new(chip, fabric, &ports, flow)).collect::<Option<_>>()?;
+        let depth = chip.network.fifo_depth_flits;
+        let widest = chip.pcu.lanes.values().copied().max().unwrap_or(1).max(chip.pcu.stages) * 4;
+        // A step of an operand fits into its input FIFO twice.
+        let input_depth = depth.max(2 * widest.div_ceil(chip.network.flit_bytes));
+        let holds = |_: usize, port| ports.pcu(port).map(|_| input_depth);
+        let (packet, hop) = (chip.network.max_packet_flits, chip.network.hop_cycles);
+        let wires = Wires::new(fabric, &trees, depth, packet, hop, &holds);
+        let amounts = Amounts::new(chip, graph, section);
+        let control = Control::new(&amounts, &wires);
+        let depths = (0..section.stages.len())
+            .map(|stage| match &section.stages[stage].mapping {
+                Mapping::Gemm(mapping) => tile_depths(chip, &amounts.graph, section.nest.chunking, stage, mapping),
+                Mapping::Simd(_) => Vec::new(),
+            })
+            .collect();
+        let tiers =
+            (0..chip.memory.len()).map(|t| Tier::new(chip, TierId::from_index(t), section.streams.len())).collect();
+        let streams = (0..section.streams.len()).map(|stream| {
+            let of = |kind| matches!(kind, FlowKind::Fill { stream: s, .. } if s == stream);
+            let flows: Vec<usize> = (0..section.flows.len()).filter(|&f| of(section.flows[f].kind)).collect();
+            let before = vec![0; flows.len()];
+            let (under_way, written) = (VecDeque::new(), BTreeSet::new());
+            Stream { flows, before, under_way, first: 0, begun: 0, written, payload: 0, moved: 0 }
+        });
+        let mut machine = Self {
+            unit_of_sink: vec![None; wires.sinks.len()],
+            unit_of_flow: vec![None; section.flows.len()],
+            streams: streams.collect(),
+            amounts,
+            wires,
+            control,
+            units: Vec::new(),
+            awake: Vec::new(),
+            depths,
+            tiers,
+            progress: Vec::new(),
+            end: 0,
+        };
+        machine.add_units(&ports)?;
+        Some(machine)
+    }
+
+    fn add_units(&mut self, ports: &Ports) -> Option<()> {
+        let section = self.amounts.section;
+        for (s, stage) in section.stages.iter().enumerate() {
+            let (pm, wide) = (stage.mapping.pm(), stage.bundle_width());
+            for bundle in 0..stage.mapping.bundles() {
+                for i in 0..pm {
+                    match stage.mapping {
+                        Mapping::Gemm(_) => {
+                            for q in 0..wide {
+                                self.add_array(ports, (s, bundle), stage.pcu(bundle, i, q))?;
+                            }
+                        }
+                        Mapping::Simd(m) => {
+                            for at in 0..wide * m.chain {
+                                let passes_on = at % m.chain + 1 < m.chain;
+                                self.add_pipeline(ports, s, stage.pcu(bundle, i, at), passes_on)?;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        self.awake = vec![true; self.units.len()];
+        Some(())
+    }
+
+    /// Flows that come out at a PCU, with their sinks, and that begin at it.
+    fn flows_of(&mut self, ports: &Ports, pcu: PcuId) -> (Vec<Operand>, Vec<usize>) {
+        let unit = Some(self.units.len());
+        let mut into = Vec::new();
+        for (index, sink) in self.wires.sinks.iter().enumerate() {
+            if ports.pcu(sink.resource) == Some(pcu) {
+                self.unit_of_sink[index] = unit;
+                into.push(Operand::new(sink.flow as usize, index));
+            }
+        }
+        let flows = &self.amounts.section.flows;
+        let out: Vec<usize> = (0..flows.len()).filter(|&f| ports.pcu(flows[f].route[0]) == Some(pcu)).collect();
+        for &flow in &out {
+            self.unit_of_flow[flow] = unit;
+        }
+        (into, out)
+    }
+
+    fn add_array(&mut self, ports: &Ports, place: (usize, u64), pcu: PcuId) -> Option<()> {
+        use crate::compile::Amount;
+        let (into, out) = self.flows_of(ports, pcu);
+        let flows = &self.amounts.section.flows;
+        let [mut rows, mut columns, mut sums] = [Vec::new(), Vec::new(), Vec::new()];
+        for operand in into {
+            match flows[operand.flow].amount {
+                Amount::Activations => rows.push(operand),
+                Amount::Weights => columns.push(operand),
+                _ => sums.push(operand),
+            }
+        }
+        let (partials, results): (Vec<usize>, Vec<usize>) =
+            out.into_iter().partition(|&flow| flows[flow].amount == Amount::Partials);
+        let array = Array::new(&self.amounts, place, [rows, columns, sums], [results, partials])?;
+        self.units.push(Unit::Array(array));
+        Some(())
+    }
+
+    fn add_pipeline(&mut self, ports: &Ports, stage: usize, pcu: PcuId, passes_on: bool) -> Option<()> {
+        let (into, out) = self.flows_of(ports, pcu);
+        self.units.push(Unit::Pipeline(Pipeline::new(&self.amounts, stage, into, out, passes_on)?));
+        Some(())
+    }
+
+    /// Runs to the end, or for `most_cycles`.
+    pub(super) fn run(mut self, most_cycles: u64) -> CycleRun {
+        let mut now = 0;
+        let ended = loop {
+            let mut moved = self.remember(now);
+            moved |= self.control.settle(&self.amounts, &mut self.wires, now);
+            self.give_orders();
+            self.tiers.iter_mut().for_each(|tier| tier.tick(now));
+            if self.control.open == 0 {
+                break None;
+            }
+            if now >= most_cycles {
+                break Some(Ended::Limit);
+            }
+            for unit in 0..self.units.len() {
+                if self.awake[unit] {
+                    let did = match &mut self.units[unit] {
+                        Unit::Array(u) => u.tick(&self.amounts, &mut self.wires, &self.depths[u.stage], now),
+                        Unit::Pipeline(u) => u.tick(&self.amounts, &mut self.wires, now),
+                    };
+                    self.awake[unit] = did == Did::Moved;
+                    moved |= did == Did::Moved;
+                }
+            }
+            moved |= self.wires.tick(now);
+            self.pass_on(now);
+            if moved {
+                now += 1;
+                continue;
+            }
+            let next = self.tiers.iter().map(Tier::next_at).fold(self.wires.next_at(), u64::min);
+            if next == NEVER {
+                break Some(Ended::Deadlock(self.blocked()));
+            }
+            now = next.max(now + 1);
+        };
+        self.report(ended)
+    }
+
+    /// Takes what the memories have ready; whether anything arrived.
+    fn remember(&mut self, now: u64) -> bool {
+        let mut moved = false;
+        for tier in 0..self.tiers.len() {
+            let mut progress = std::mem::take(&mut self.progress);
+            self.tiers[tier].arrive(now, &mut progress);
+            moved |= !progress.is_empty();
+            for step in progress.drain(..) {
+                self.end = self.end.max(now);
+                self.arrived(step, now);
+            }
+            self.progress = progress;
+        }
+        moved
+    }
+
+    fn arrived(&mut self, step: Progress, now: u64) {
+        let (_, index, slot) = step.key;
+        let off_chip = &self.amounts.section.streams[index].stream;
+        let stream = &mut self.streams[index];
+        if off_chip.writes {
+            if step.bytes == step.of {
+                stream.written.insert(slot);
+                let before = stream.first;
+                while stream.written.remove(&stream.first) {
+                    stream.first += 1;
+                }
+                if stream.first > before {
+                    self.control.stored(&self.amounts, index, stream.first);
+                }
+            }
+            return;
+        }
+        // A slot without bytes may have passed already, with the one before it.
+        let Some(behind) = slot.checked_sub(stream.first) else { return };
+        stream.under_way[behind as usize] = (step.bytes, step.of);
+        while let Some(&(bytes, of)) = stream.under_way.front() {
+            let at = self.amounts.step(off_chip.cadence, stream.first, false);
+            for (i, &flow) in stream.flows.iter().enumerate() {
+                let all = self.amounts.flits(&self.amounts.section.flows[flow], at);
+                let there = (u128::from(all) * u128::from(bytes) / u128::from(of.max(1))) as u64;
+                self.wires.give(flow, stream.before[i] + there, now);
+                if bytes == of {
+                    stream.before[i] += all;
+                }
+            }
+            if bytes < of {
+                return;
+            }
+            stream.under_way.pop_front();
+            stream.first += 1;
+        }
+    }
+
+    fn key(&self, stream: usize, slot: u64) -> Key {
+        let off_chip = &self.amounts.section.streams[stream].stream;
+        let at = self.amounts.step(off_chip.cadence, slot, off_chip.writes);
+        (self.amounts.nest.ordinal(Cadence::Firing, at), stream, slot)
+    }
+
+    fn give_orders(&mut self) {
+        for order in std::mem::take(&mut self.control.orders) {
+            match order {
+                Order::Begin { stream, slot } => {
+                    let off_chip = &self.amounts.section.streams[stream];
+                    let at = self.amounts.step(off_chip.stream.cadence, slot, false);
+                    let (payload, moved) = self.amounts.stream_bytes(stream, at);
+                    let key = self.key(stream, slot);
+                    let s = &mut self.streams[stream];
+                    s.payload += payload;
+                    s.moved += moved;
+                    s.begun += 1;
+                    let here = if off_chip.stream.writes { 0 } else { moved };
+                    if !off_chip.stream.writes {
+                        s.under_way.push_back((0, moved));
+                    }
+                    self.tiers[off_chip.tier.index()].ask(key, moved, here);
+                }
+                Order::Offer { stream, slot, got, need } => {
+                    let off_chip = &self.amounts.section.streams[stream];
+                    let at = self.amounts.step(off_chip.stream.cadence, slot, false);
+                    let moved = self.amounts.stream_bytes(stream, at).1;
+                    let bytes = (u128::from(moved) * u128::from(got) / u128::from(need)) as u64;
+                    let key = self.key(stream, slot);
+                    self.tiers[off_chip.tier.index()].offer(key, bytes);
+                }
+            }
+        }
+    }
+
+    /// Tells units and buffers what moved in this cycle.
+    fn pass_on(&mut self, now: u64) {
+        for i in 0..self.wires.delivered.len() {
+            let sink = self.wires.delivered[i] as usize;
+            self.end = now + 1;
+            match self.unit_of_sink[sink] {
+                Some(unit) => self.awake[unit] = true,
+                None => self.control.delivered(&self.amounts, sink),
+            }
+        }
+        for i in 0..self.wires.injected.len() {
+            let flow = self.wires.injected[i] as usize;
+            match self.unit_of_flow[flow] {
+                Some(unit) => self.awake[unit] = true,
+                None if self.wires.sent(flow) == self.wires.ready(flow) => self.control.sent(flow),
+                None => {}
+            }
+        }
+    }
+
+    fn blocked(&self) -> Vec<String> {
+        let workload = self.amounts.graph.workload;
+        let section = self.amounts.section;
+        let tensor = |buffer: usize| {
+            use crate::compile::BufferRole;
+            match section.buffers[buffer].spec.role {
+                BufferRole::Operand { tensor, .. }
+                | BufferRole::Home { tensor, .. }
+                | BufferRole::Weight { tensor, .. }
+                | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.clone(),
+                BufferRole::Partial { stage } => format!("sums of {}", self.stage_name(stage)),
+            }
+        };
+        let mut lines = Vec::new();
+        for (agent, unfilled, full) in self.control.blocked(&self.amounts) {
+            let agent = &self.control.agents[agent];
+            let name = match agent.kind {
+                AgentKind::Stage { stage, bundle } => format!("`{}` bundle {bundle}", self.stage_name(stage)),
+                AgentKind::Copy { home } => format!("copies of `{}`", tensor(home)),
+                AgentKind::Load { stream } => {
+                    format!("load of `{}`", workload.tensors[section.streams[stream].stream.tensor].name)
+                }
+                AgentKind::Store { stream } => {
+                    format!("store of `{}`", workload.tensors[section.streams[stream].stream.tensor].name)
+                }
+            };
+            let mut waits: Vec<String> = unfilled.iter().map(|&b| format!("a token of `{}`", tensor(b))).collect();
+            waits.extend(full.iter().map(|&b| {
+                let depth = section.buffers[b].spec.depth;
+                format!("room in `{}` ({} of {depth} slots held)", tensor(b), self.control.held(b))
+            }));
+            lines.push(format!(
+                "{name} at firing {} of {}: waits for {}",
+                agent.enabled,
+                agent.count,
+                waits.join(", ")
+            ));
+        }
+        for unit in &self.units {
+            let (stage, firing) = match unit {
+                Unit::Array(u) => (u.stage, u.firing()),
+                Unit::Pipeline(u) => (u.stage, u.firing()),
+            };
+            let count = self.amounts.nest.count(section.stages[stage].cadence);
+            if firing < count {
+                let line = format!("a PCU of `{}` is at firing {firing} of {count}", self.stage_name(stage));
+                if !lines.contains(&line) {
+                    lines.push(line);
+                }
+            }
+        }
+        lines
+    }
+
+    fn stage_name(&self, stage: usize) -> &str {
+        &self.amounts.graph.workload.operators[self.amounts.section.stages[stage].spec.main].name
+    }
+
+    fn report(self, ended: Option<Ended>) -> CycleRun {
+        let section = self.amounts.section;
+        CycleRun {
+            ended,
+            cycles: self.end,
+            flits: (0..section.flows.len()).map(|flow| self.wires.sent(flow)).collect(),
+            loads: self.wires.loads().collect(),
+            streams: self.streams.iter().map(|s| (s.payload, s.moved - s.payload)).collect(),
+            tier_bytes: self.tiers.iter().map(|t| t.bytes).collect(),
+        }
+    }
+}

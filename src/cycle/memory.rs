@@ -1,0 +1,185 @@
+//! Off-chip memory: every channel of a tier serves the bursts that lie on it, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use std::cmp::Reverse;
+
+use crate::arch::{Chip, TierId};
+use crate::units::Rate;
+
+/// A slot of a stream at a tier, in the order of service: urgency, stream, slot.
+pub(super) type Key = (u64, usize, u64);
+
+#[derive(Debug)]
+struct Transfer {
+    /// Addresses: first byte, behind the last.
+    start: u64,
+    end: u64,
+    /// First address on each channel that has not been served, and that has not arrived; `end` or more when all have.
+    next: Vec<u64>,
+    pending: Vec<u64>,
+    /// Behind the last byte that may be written (reads: `end`).
+    available: u64,
+}
+
+/// What became of a transfer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progress {
+    /// The transfer.
+    pub(super) key: Key,
+    /// Bytes from its beginning that have all arrived, of so many.
+    pub(super) bytes: u64,
+    /// Its bytes.
+    pub(super) of: u64,
+}
+
+/// One tier.
+#[derive(Debug)]
+pub(super) struct Tier {
+    rate: Rate,
+    channels: u64,
+    interleave: u64,
+    grain: u64,
+    latency: u64,
+    transfers: BTreeMap<Key, Transfer>,
+    /// Transfers with something left to serve on each channel.
+    waiting: Vec<BTreeSet<Key>>,
+    /// When each channel is free, in cycles times `rate.bytes`.
+    free: Vec<u128>,
+    /// Accesses under way: when they are there, transfer, channel, first address behind.
+    under_way: BinaryHeap<Reverse<(u64, Key, usize, u64)>>,
+    /// Next address of each stream.
+    address: Vec<u64>,
+    /// Whether a channel may find something to do.
+    stirred: bool,
+    /// Bytes served.
+    pub(super) bytes: u64,
+}
+
+impl Tier {
+    /// An idle tier that this many streams may use.
+    pub(super) fn new(chip: &Chip, tier: TierId, streams: usize) -> Self {
+        let t = &chip.memory[tier];
+        // A channel is asked for a flit's worth of whole bursts at a time.
+        let grain = chip.network.flit_bytes.next_multiple_of(t.burst_bytes).min(t.interleave_bytes);
+        Self {
+            rate: chip.tier_rate(tier),
+            channels: t.channels,
+            interleave: t.interleave_bytes,
+            grain,
+            latency: chip.tier_latency_cycles(tier),
+            transfers: BTreeMap::new(),
+            waiting: vec![BTreeSet::new(); t.channels as usize],
+            free: vec![0; t.channels as usize],
+            under_way: BinaryHeap::new(),
+            // Streams begin on different channels.
+            address: (0..streams as u64).map(|s| s * t.interleave_bytes).collect(),
+            stirred: false,
+            bytes: 0,
+        }
+    }
+
+    /// First address not below `from` on a channel.
+    fn on_channel(&self, from: u64, channel: u64) -> u64 {
+        let stripe = from / self.interleave;
+        let ahead = (channel + self.channels - stripe % self.channels) % self.channels;
+        if ahead == 0 { from } else { (stripe + ahead) * self.interleave }
+    }
+
+    /// Asks for the next `bytes` of a stream. Of a write (`here` = 0) nothing can be served before it is there.
+    pub(super) fn ask(&mut self, key: Key, bytes: u64, here: u64) {
+        let start = self.address[key.1];
+        let end = start + bytes;
+        self.address[key.1] = end;
+        let next: Vec<u64> = (0..self.channels).map(|c| self.on_channel(start, c)).collect();
+        for (channel, &at) in next.iter().enumerate() {
+            if at < end {
+                self.waiting[channel].insert(key);
+            }
+        }
+        if bytes == 0 {
+            // Nothing is stored in this slot: it is there as soon as it is asked for.
+            self.under_way.push(Reverse((0, key, 0, end)));
+        }
+        let transfer = Transfer { start, end, pending: next.clone(), next, available: start + here };
+        self.transfers.insert(key, transfer);
+        self.stirred = true;
+    }
+
+    /// So many bytes of a write are there.
+    pub(super) fn offer(&mut self, key: Key, bytes: u64) {
+        if let Some(transfer) = self.transfers.get_mut(&key) {
+            transfer.available = transfer.start + bytes;
+            self.stirred = true;
+        }
+    }
+
+    /// When something next happens by itself.
+    pub(super) fn next_at(&self) -> u64 {
+        let arrival = self.under_way.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+        if !self.stirred {
+            return arrival;
+        }
+        let free = self.waiting.iter().zip(&self.free).filter(|(keys, _)| !keys.is_empty()).map(|(_, &free)| free);
+        let free = free.min().map_or(u64::MAX, |free| (free / u128::from(self.rate.bytes)) as u64);
+        arrival.min(free)
+    }
+
+    /// What has arrived by now is told in `progress`.
+    pub(super) fn arrive(&mut self, now: u64, progress: &mut Vec<Progress>) {
+        while let Some(&Reverse((at, key, channel, behind))) = self.under_way.peek() {
+            if at > now {
+                break;
+            }
+            self.under_way.pop();
+            let Some(transfer) = self.transfers.get_mut(&key) else { continue };
+            transfer.pending[channel] = behind;
+            let upto = transfer.pending.iter().copied().min().unwrap_or(transfer.end).min(transfer.end);
+            let (bytes, of) = (upto - transfer.start, transfer.end - transfer.start);
+            if bytes == of {
+                self.transfers.remove(&key);
+            }
+            progress.push(Progress { key, bytes, of });
+        }
+    }
+
+    /// One cycle of the channels: they begin what they have time for.
+    pub(super) fn tick(&mut self, now: u64) {
+        if self.stirred {
+            self.serve(now);
+        }
+    }
+
+    fn serve(&mut self, now: u64) {
+        let per_cycle = u128::from(self.rate.bytes);
+        let until = u128::from(now + 1) * per_cycle;
+        let mut idle = true;
+        for channel in 0..self.channels as usize {
+            while self.free[channel] < until {
+                let found = self.waiting[channel].iter().find_map(|key| {
+                    let transfer = &self.transfers[key];
+                    let at = transfer.next[channel];
+                    let bytes = (self.grain - at % self.grain).min(transfer.end - at);
+                    (at + bytes <= transfer.available).then_some((*key, at, bytes))
+                });
+                let Some((key, at, bytes)) = found else { break };
+                let begin = self.free[channel].max(u128::from(now) * per_cycle);
+                let end = begin + u128::from(bytes) * u128::from(self.channels) * u128::from(self.rate.cycles);
+                self.free[channel] = end;
+                self.bytes += bytes;
+                let behind = self.on_channel(at + bytes, channel as u64);
+                let there = end.div_ceil(per_cycle) as u64 + self.latency;
+                self.under_way.push(Reverse((there, key, channel, behind)));
+                if let Some(transfer) = self.transfers.get_mut(&key) {
+                    transfer.next[channel] = behind;
+                    if behind >= transfer.end {
+                        self.waiting[channel].remove(&key);
+                    }
+                }
+            }
+            idle &= self.waiting[channel].is_empty() || self.free[channel] < until;
+        }
+        // A channel that could not go on waits for data or a request.
+        self.stirred = !idle;
+    }
+}

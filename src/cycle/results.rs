@@ -1,0 +1,93 @@
+//! What leaves a PCU: the output FIFOs of its flows.
+
+use super::amounts::Amounts;
+use super::wires::Wires;
+use crate::compile::Step;
+
+/// Flows out of one port of a PCU that carry the results of the same firings.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    flows: Vec<usize>,
+    /// Flits of the firings before.
+    before: Vec<u64>,
+    /// Flits of the firing whose results come now.
+    of_firing: Vec<u64>,
+}
+
+impl Results {
+    /// Results that leave over `flows`.
+    pub(super) fn new(flows: Vec<usize>) -> Self {
+        let none = vec![0; flows.len()];
+        Self { flows, before: none.clone(), of_firing: none }
+    }
+
+    /// The firing at a step is the next whose results come.
+    pub(super) fn open(&mut self, amounts: &Amounts<'_>, at: Step) {
+        for (i, &flow) in self.flows.iter().enumerate() {
+            self.before[i] += self.of_firing[i];
+            self.of_firing[i] = amounts.flits(&amounts.section.flows[flow], at);
+        }
+    }
+
+    /// Puts out the results up to `part / whole` of the firing; `false` and nothing if an output FIFO of `depth` flits
+    /// has no room.
+    pub(super) fn put(&self, wires: &mut Wires, (part, whole): (u64, u64), depth: u64, now: u64) -> bool {
+        let upto = |i: usize| {
+            let flits = u128::from(self.of_firing[i]) * u128::from(part) / u128::from(whole.max(1));
+            self.before[i] + flits as u64
+        };
+        for (i, &flow) in self.flows.iter().enumerate() {
+            let (total, given, sent) = (upto(i), wires.ready(flow), wires.sent(flow));
+            // More flits at once than the FIFO holds go through an empty one.
+            if total > given && given > sent && total - sent > depth {
+                return false;
+            }
+        }
+        for (i, &flow) in self.flows.iter().enumerate() {
+            wires.give(flow, upto(i), now);
+        }
+        true
+    }
+}
+
+/// Flits that a PCU has to take of one flow.
+#[derive(Debug)]
+pub(super) struct Operand {
+    /// The flow.
+    pub(super) flow: usize,
+    /// Where it comes out.
+    pub(super) sink: usize,
+    /// Flits of the firings before.
+    before: u64,
+    /// Flits of this firing.
+    of_firing: u64,
+}
+
+impl Operand {
+    /// An operand that comes over `flow` at `sink`.
+    pub(super) fn new(flow: usize, sink: usize) -> Self {
+        Self { flow, sink, before: 0, of_firing: 0 }
+    }
+
+    /// The next firing is the one at a step.
+    pub(super) fn open(&mut self, amounts: &Amounts<'_>, at: Step) {
+        self.before += self.of_firing;
+        self.of_firing = amounts.flits(&amounts.section.flows[self.flow], at);
+    }
+
+    /// Flits of all firings up to `part / whole` of this one.
+    fn upto(&self, (part, whole): (u64, u64)) -> u64 {
+        let flits = (u128::from(self.of_firing) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
+        self.before + flits as u64
+    }
+
+    /// Whether all flits up to `part / whole` of this firing are here.
+    pub(super) fn is_here(&self, wires: &Wires, part: (u64, u64)) -> bool {
+        wires.sinks[self.sink].delivered >= self.upto(part)
+    }
+
+    /// Takes them.
+    pub(super) fn take(&self, wires: &mut Wires, part: (u64, u64), now: u64) {
+        wires.take(self.sink, self.upto(part), now);
+    }
+}

@@ -1,0 +1,379 @@
+//! Ports, switches and links, flit by flit.
+//!
+//! Every flow has a FIFO at each switch it enters. A flit stays in it until every branch of the tree has taken it; a
+//! branch takes it when its link or port serves the flow and there is room behind it. A link or port serves its flows
+//! in turn, at most a packet each. A credit needs as long back as its flit needed.
+
+use crate::compile::{Fabric, Resource};
+
+use super::tree::Tree;
+
+/// A time that has not been fixed yet.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// The FIFO of a flow at a switch input. Flits of a flow are alike and in order, so that it is counters and times.
+#[derive(Debug)]
+struct Fifo {
+    /// Flits sent into it.
+    pushed: u64,
+    /// Flits that all branches have taken.
+    freed: u64,
+    /// When flit n arrives, at n mod depth.
+    arrives: Box<[u64]>,
+    /// When flit n left, at n mod depth.
+    left: Box<[u64]>,
+    /// Its branches: first, behind the last.
+    branches: (u32, u32),
+    /// The branch that fills it.
+    filled_by: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum From {
+    Source,
+    Fifo(u32),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum To {
+    Fifo(u32),
+    Sink(u32),
+}
+
+/// One way of one flow over one link or port.
+#[derive(Debug)]
+struct Branch {
+    flow: u32,
+    from: From,
+    to: To,
+    /// Index into `servers`.
+    server: u32,
+    /// Flits sent.
+    sent: u64,
+    /// Cycles to the other end.
+    cycles: u64,
+}
+
+/// A link or port.
+#[derive(Debug)]
+struct Server {
+    resource: Resource,
+    cycles_per_flit: u64,
+    users: Vec<u32>,
+    /// Whose turn it is, and how many flits of its packet have gone.
+    turn: usize,
+    in_packet: u64,
+    free_at: u64,
+    flits: u64,
+}
+
+/// Where flits leave the network.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sink {
+    /// Flow.
+    pub(super) flow: u32,
+    /// The port.
+    pub(super) resource: Resource,
+    /// Whether a unit takes them; what comes a second way to a switch is dropped.
+    pub(super) is_unit: bool,
+    /// Flits that came out.
+    pub(super) delivered: u64,
+    /// Flits that the unit has taken from its input FIFO.
+    taken: u64,
+    /// Flits the input FIFO holds; memories take whatever comes.
+    depth: u64,
+    branch: u32,
+}
+
+/// The network of a section.
+#[derive(Debug)]
+pub(super) struct Wires {
+    packet: u64,
+    branches: Vec<Branch>,
+    fifos: Vec<Fifo>,
+    servers: Vec<Server>,
+    /// When a server has something to look at.
+    wake_at: Vec<u64>,
+    /// Flits that each flow's source has given it.
+    ready: Vec<u64>,
+    /// Branch of each flow out of its source.
+    first: Vec<u32>,
+    /// Sinks, flow by flow.
+    pub(super) sinks: Vec<Sink>,
+    /// Sinks that got a flit in this cycle.
+    pub(super) delivered: Vec<u32>,
+    /// Flows whose source sent a flit in this cycle.
+    pub(super) injected: Vec<u32>,
+}
+
+impl Wires {
+    /// Wires up trees; FIFOs hold `depth` flits and packets at most `packet`. PCU inputs (`holds` tells them by their
+    /// port) have a FIFO of so many flits.
+    pub(super) fn new(
+        fabric: &Fabric,
+        trees: &[Tree],
+        depth: u64,
+        packet: u64,
+        hop: u64,
+        holds: &dyn Fn(usize, Resource) -> Option<u64>,
+    ) -> Self {
+        let mut wires = Self {
+            packet,
+            branches: Vec::new(),
+            fifos: Vec::new(),
+            servers: Vec::new(),
+            wake_at: Vec::new(),
+            ready: vec![0; trees.len()],
+            first: Vec::new(),
+            sinks: Vec::new(),
+            delivered: Vec::new(),
+            injected: Vec::new(),
+        };
+        let mut server_of = vec![u32::MAX; fabric.count()];
+        for (flow, tree) in trees.iter().enumerate() {
+            let base = wires.fifos.len() as u32;
+            wires.first.push(wires.branches.len() as u32);
+            wires.branch(fabric, &mut server_of, flow, From::Source, To::Fifo(base), tree.source, hop);
+            for _ in &tree.nodes {
+                wires.fifos.push(Fifo {
+                    pushed: 0,
+                    freed: 0,
+                    arrives: vec![0; depth as usize].into(),
+                    left: vec![0; depth as usize].into(),
+                    branches: (0, 0),
+                    filled_by: wires.branches.len() as u32 - 1,
+                });
+            }
+            for (node, leaves) in tree.nodes.iter().enumerate() {
+                let from = From::Fifo(base + node as u32);
+                let first = wires.branches.len() as u32;
+                for leave in leaves {
+                    let branch = wires.branches.len() as u32;
+                    let to = if let Some(node) = leave.to {
+                        wires.fifos[base as usize + node].filled_by = branch;
+                        To::Fifo(base + node as u32)
+                    } else {
+                        let depth = holds(flow, leave.resource).unwrap_or(NEVER);
+                        let (resource, flow) = (leave.resource, flow as u32);
+                        let is_unit = leave.is_sink;
+                        wires.sinks.push(Sink { flow, resource, is_unit, delivered: 0, taken: 0, depth, branch });
+                        To::Sink(wires.sinks.len() as u32 - 1)
+                    };
+                    wires.branch(fabric, &mut server_of, flow, from, to, leave.resource, leave.cycles);
+                }
+                wires.fifos[base as usize + node].branches = (first, wires.branches.len() as u32);
+            }
+        }
+        wires
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of a branch")]
+    fn branch(
+        &mut self,
+        fabric: &Fabric,
+        server_of: &mut [u32],
+        flow: usize,
+        from: From,
+        to: To,
+        resource: Resource,
+        cycles: u64,
+    ) {
+        let known = &mut server_of[resource as usize];
+        if *known == u32::MAX {
+            *known = self.servers.len() as u32;
+            self.servers.push(Server {
+                resource,
+                cycles_per_flit: fabric.cycles_per_flit(resource),
+                users: Vec::new(),
+                turn: 0,
+                in_packet: 0,
+                free_at: 0,
+                flits: 0,
+            });
+            self.wake_at.push(NEVER);
+        }
+        self.servers[*known as usize].users.push(self.branches.len() as u32);
+        self.branches.push(Branch { flow: flow as u32, from, to, server: *known, sent: 0, cycles });
+    }
+
+    /// Flits that a flow's source has sent.
+    pub(super) fn sent(&self, flow: usize) -> u64 {
+        self.branches[self.first[flow] as usize].sent
+    }
+
+    /// Flits that a flow's source has given.
+    pub(super) fn ready(&self, flow: usize) -> u64 {
+        self.ready[flow]
+    }
+
+    /// Gives a flow's source flits to send, up to a total.
+    pub(super) fn give(&mut self, flow: usize, total: u64, now: u64) {
+        if total > self.ready[flow] {
+            self.ready[flow] = total;
+            let server = self.branches[self.first[flow] as usize].server as usize;
+            self.wake_at[server] = self.wake_at[server].min(now);
+        }
+    }
+
+    /// A unit takes flits from the input FIFO at a sink, up to a total.
+    pub(super) fn take(&mut self, sink: usize, total: u64, now: u64) {
+        let sink = &mut self.sinks[sink];
+        if total > sink.taken {
+            sink.taken = total;
+            let server = self.branches[sink.branch as usize].server as usize;
+            self.wake_at[server] = self.wake_at[server].min(now);
+        }
+    }
+
+    /// When something next may move.
+    pub(super) fn next_at(&self) -> u64 {
+        self.wake_at.iter().copied().min().unwrap_or(NEVER)
+    }
+
+    /// When a branch can send its next flit, as far as that is known: `NEVER` until something else moves.
+    fn sends_at(&self, branch: &Branch) -> u64 {
+        let n = branch.sent;
+        let here = match branch.from {
+            From::Source => {
+                if n < self.ready[branch.flow as usize] {
+                    0
+                } else {
+                    return NEVER;
+                }
+            }
+            From::Fifo(f) => {
+                let fifo = &self.fifos[f as usize];
+                if n >= fifo.pushed {
+                    return NEVER;
+                }
+                fifo.arrives[(n % fifo.arrives.len() as u64) as usize]
+            }
+        };
+        let room = match branch.to {
+            To::Fifo(f) => {
+                let fifo = &self.fifos[f as usize];
+                let depth = fifo.left.len() as u64;
+                if n < depth {
+                    0
+                } else if n - depth < fifo.freed {
+                    fifo.left[((n - depth) % depth) as usize] + branch.cycles
+                } else {
+                    return NEVER;
+                }
+            }
+            To::Sink(s) => {
+                let sink = &self.sinks[s as usize];
+                if sink.delivered - sink.taken.min(sink.delivered) < sink.depth {
+                    0
+                } else {
+                    return NEVER;
+                }
+            }
+        };
+        here.max(room)
+    }
+
+    /// One cycle of every link and port; whether a flit moved.
+    pub(super) fn tick(&mut self, now: u64) -> bool {
+        self.delivered.clear();
+        self.injected.clear();
+        let mut moved = false;
+        for s in 0..self.servers.len() {
+            if self.wake_at[s] <= now {
+                moved |= self.serve(s, now);
+            }
+        }
+        moved
+    }
+
+    fn serve(&mut self, s: usize, now: u64) -> bool {
+        let server = &self.servers[s];
+        if server.free_at > now {
+            self.wake_at[s] = server.free_at;
+            return false;
+        }
+        let users = server.users.len();
+        let mut earliest = NEVER;
+        let mut chosen = None;
+        for step in 0..users {
+            let mut user = server.turn + step;
+            if user >= users {
+                user -= users;
+            }
+            let at = self.sends_at(&self.branches[server.users[user] as usize]);
+            if at <= now {
+                chosen = Some(user);
+                break;
+            }
+            earliest = earliest.min(at);
+        }
+        let Some(user) = chosen else {
+            self.wake_at[s] = earliest;
+            return false;
+        };
+        let packet = self.packet;
+        let server = &mut self.servers[s];
+        if user != server.turn {
+            (server.turn, server.in_packet) = (user, 0);
+        }
+        server.in_packet += 1;
+        if server.in_packet >= packet {
+            (server.turn, server.in_packet) = ((user + 1) % users, 0);
+        }
+        server.flits += 1;
+        server.free_at = now + server.cycles_per_flit;
+        self.wake_at[s] = server.free_at;
+        let branch = server.users[user];
+        self.send(branch as usize, now);
+        true
+    }
+
+    fn wake(&mut self, branch: u32, at: u64) {
+        let server = self.branches[branch as usize].server as usize;
+        self.wake_at[server] = self.wake_at[server].min(at);
+    }
+
+    fn send(&mut self, b: usize, now: u64) {
+        let branch = &mut self.branches[b];
+        let (n, cycles, flow) = (branch.sent, branch.cycles, branch.flow);
+        branch.sent += 1;
+        let (from, to) = (branch.from, branch.to);
+        match from {
+            From::Source => self.injected.push(flow),
+            From::Fifo(f) => {
+                let (first, last) = self.fifos[f as usize].branches;
+                let taken = (first..last).map(|b| self.branches[b as usize].sent).min().unwrap_or(0);
+                let fifo = &mut self.fifos[f as usize];
+                if taken > fifo.freed {
+                    let depth = fifo.left.len() as u64;
+                    fifo.left[(fifo.freed % depth) as usize] = now;
+                    fifo.freed = taken;
+                    let back = fifo.filled_by;
+                    let cycles = self.branches[back as usize].cycles;
+                    self.wake(back, now + cycles);
+                }
+            }
+        }
+        match to {
+            To::Fifo(f) => {
+                let fifo = &mut self.fifos[f as usize];
+                let depth = fifo.arrives.len() as u64;
+                fifo.arrives[(n % depth) as usize] = now + cycles;
+                fifo.pushed += 1;
+                let (first, last) = fifo.branches;
+                for next in first..last {
+                    self.wake(next, now + cycles);
+                }
+            }
+            To::Sink(s) => {
+                self.sinks[s as usize].delivered += 1;
+                self.delivered.push(s);
+            }
+        }
+    }
+
+    /// Flits that went over each link and port.
+    pub(super) fn loads(&self) -> impl Iterator<Item = (Resource, u64)> {
+        self.servers.iter().map(|server| (server.resource, server.flits))
+    }
+}

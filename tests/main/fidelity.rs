@@ -1,0 +1,50 @@
+//! The event engine against its judge, the `cycle` fidelity. `examples/fidelity.rs` makes the full table.
+
+use rdusim::mode::Mode;
+use rdusim::sim::{Fidelity, StopReason, compile_measured, simulate};
+
+use crate::random::pair;
+
+/// Random pairs of chips and graphs of this seed.
+const SEED: u64 = 7;
+const PAIRS: usize = 24;
+/// Shorter sections are not judged: a few cycles of a hop or a flit are a large part of them.
+const LONG: u64 = 5_000;
+/// Most that the median, and the worst of this seed's sections, may be off.
+const MOST: (f64, f64) = (0.10, 0.80);
+
+/// Runs every section of a pair in all fidelities; the errors of the long ones.
+fn judge(number: usize) -> Vec<f64> {
+    let (family, chip, graph) = pair(SEED, number);
+    let about = format!("pair {number} of seed {SEED} ({family}){chip:?}{graph:?}");
+    let (chip, workload) = (chip.chip(), graph.workload());
+    let Ok(configurations) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { return Vec::new() };
+    let mut errors = Vec::new();
+    for configuration in &configurations {
+        let [bound, event, cycle] = [Fidelity::Bound, Fidelity::Event, Fidelity::Cycle]
+            .map(|fidelity| simulate(&chip, &workload, &configuration.configuration, fidelity));
+        assert_eq!(cycle.stop, StopReason::Drained, "{about}");
+        assert_eq!(cycle.sections.len(), event.sections.len(), "{about}");
+        for ((bound, event), cycle) in bound.sections.iter().zip(&event.sections).zip(&cycle.sections) {
+            assert_eq!(event.traffic, cycle.traffic, "{} of {about}", event.name);
+            assert!(bound.cycles <= cycle.cycles, "{}: bound {} of {about}", event.name, bound.cycles);
+            let [event_cycles, cycle_cycles] = [event, cycle].map(|s| (s.cycles - s.launch_cycles) as f64);
+            let error = event_cycles / cycle_cycles - 1.0;
+            if cycle_cycles >= LONG as f64 {
+                assert!(error.abs() <= MOST.1, "{}: {event_cycles} against {cycle_cycles} of {about}", event.name);
+                errors.push(error.abs());
+            }
+        }
+    }
+    errors
+}
+
+#[test]
+fn the_judge_moves_the_same_bytes_and_the_event_engine_stays_near_it() {
+    let mut errors: Vec<f64> = (0..PAIRS).flat_map(judge).collect();
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() > PAIRS / 3, "only {} sections are long", errors.len());
+    let median = errors[errors.len() / 2];
+    println!("{} sections, median error {median:.4}, worst {:.4}", errors.len(), errors[errors.len() - 1]);
+    assert!(median <= MOST.0, "median error {median} of seed {SEED}");
+}
