@@ -41,5 +41,6 @@ pub mod sim;
 pub mod sparsity;
 pub mod study;
 pub mod units;
+pub mod validate;
 pub mod verify;
 pub mod workload;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::index::Id;
 use crate::units::{Dtype, MIB};
 
 const SN10: &str = include_str!("../../arch/sn10.toml");
@@ -371,4 +372,37 @@ fn the_documented_example_is_a_chip() {
     let example = text.rsplit("```toml\n").next().and_then(|rest| rest.split("```").next()).expect("has an example");
     let chip = parse("example", example, &[]).unwrap_or_else(|error| panic!("{}", error.render(false)));
     assert_eq!((chip.pcus(), chip.grid.ags(), chip.network.die_hop_cycles), (16, 4, 1));
+}
+
+#[test]
+fn vendor_limits_act_only_when_asked_for() {
+    let chip = shipped("sn10");
+    let vendor = chip.vendor.expect("SN10 is calibrated");
+    assert!(chip.limits().is_none() && chip.pcus_per_operator() == 640 && chip.launch_cycles() == 30_000);
+    assert_eq!(chip.in_section(u64::MAX).memory[TierId::from_index(0)].bandwidth_bytes_per_s, 100_000_000_000);
+    let limited = chip.under(Quality::Vendor).expect("has limits");
+    assert_eq!(limited.pcus_per_operator(), vendor.pcus_per_operator);
+    near(limited.launch.times().sum_us(), vendor.launch_us, 1e-12);
+    // The parts of a launch keep their proportions.
+    near(limited.launch.times().execute_us, vendor.launch_us / 3.0, 1e-12);
+    let large = vendor.large.expect("large tensors are faster");
+    let rate = |bytes: u64| limited.in_section(bytes).memory[TierId::from_index(0)].bandwidth_bytes_per_s;
+    assert_eq!(rate(large.tensor_bytes - 1), vendor.stream_bytes_per_s);
+    assert_eq!(rate(large.tensor_bytes), large.stream_bytes_per_s);
+    // A limit above what the memory gives changes nothing.
+    let set = "arch.vendor.large_tensor_gb_per_s=1000";
+    let fast = with_sets(&[set]).expect("is a chip").under(Quality::Vendor).expect("has limits");
+    assert_eq!(fast.in_section(u64::MAX).memory[TierId::from_index(0)].bandwidth_bytes_per_s, 100_000_000_000);
+}
+
+#[test]
+fn vendor_limits_are_checked() {
+    let error = shipped("sn40l").under(Quality::Vendor).expect_err("has no limits").to_string();
+    assert!(error.contains("SN40L has no vendor limits"), "{error}");
+    let message = refused("large_tensor_bytes = 536870912", "");
+    assert!(message.contains("belong together"), "{message}");
+    let message = refused("large_tensor_gb_per_s = 81.2", "large_tensor_gb_per_s = 1");
+    assert!(message.contains("must be at least `vendor.stream_gb_per_s`: found 1 and 30.7"), "{message}");
+    let message = refused("pcus_per_operator = 116", "pcus_per_operator = 0");
+    assert!(message.contains("vendor.pcus_per_operator"), "{message}");
 }

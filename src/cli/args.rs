@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::study_args;
+use super::validate::{CalibrateArgs, ValidateArgs};
 use crate::units::Dtype;
 use crate::{arch, sim};
 
@@ -116,6 +117,25 @@ Examples:
   # a weight of a workload file
   rdusim sparsity workloads/gpt13b-mlp-sparse.toml --key w_up";
 
+const VALIDATE_EXAMPLES: &str = "\
+Examples:
+  # every published set, within the vendor's limits and with an ideal mapping
+  rdusim validate
+
+  # another calibration; CSV, JSON and pictures in results/
+  rdusim validate --set arch.vendor.stream_gb_per_s=33 --out results
+
+  # one set, as JSON
+  rdusim validate --only sn10-gemm-square --format json";
+
+const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  # fit launch time, stream rates and PCUs an operator to the sets of SN10
+  rdusim calibrate --arch arch/sn10.toml
+
+  # to one set; the residuals of the other show what was not fitted
+  rdusim calibrate --arch arch/sn10.toml --on sn10-gemm-square";
+
 const REPORT_EXAMPLES: &str = "\
 Examples:
   # a page of a result; `--out results` of compare and run writes one too
@@ -168,6 +188,12 @@ pub(super) enum Command {
     /// Show the statistics of a mask: density, histograms, imbalance, bytes in each format
     #[command(after_help = SPARSITY_EXAMPLES)]
     Sparsity(SparsityArgs),
+    /// Simulate published measurements, and show the errors
+    #[command(after_help = VALIDATE_EXAMPLES)]
+    Validate(ValidateArgs),
+    /// Fit the `vendor` limits of a chip file to published measurements
+    #[command(after_help = CALIBRATE_EXAMPLES)]
+    Calibrate(CalibrateArgs),
     /// Say what bounds each section, and what one more of each resource would buy
     #[command(after_help = study_args::EXPLAIN_EXAMPLES)]
     Explain(study_args::ExplainArgs),
@@ -395,6 +421,9 @@ pub(super) struct VerifyArgs {
     /// Seed of the numbers and of random masks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
+    /// How good the mapping is taken to be
+    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
+    pub(super) mapping: Mapping,
     /// Also write verify.json into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -589,6 +618,8 @@ mod tests {
             MODEL_EXAMPLES,
             VERIFY_EXAMPLES,
             SPARSITY_EXAMPLES,
+            VALIDATE_EXAMPLES,
+            CALIBRATE_EXAMPLES,
             REPORT_EXAMPLES,
             CHECK_EXAMPLES,
         ]
@@ -613,6 +644,8 @@ mod tests {
             MODEL_EXAMPLES,
             VERIFY_EXAMPLES,
             SPARSITY_EXAMPLES,
+            VALIDATE_EXAMPLES,
+            CALIBRATE_EXAMPLES,
             REPORT_EXAMPLES,
             CHECK_EXAMPLES,
             COMPLETIONS_EXAMPLES,

@@ -18,6 +18,7 @@ mod report;
 mod sparsity;
 mod study_args;
 mod sweep;
+mod validate;
 mod verify;
 
 use std::ffi::OsString;
@@ -56,6 +57,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Merge(args) => sweep::merge(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
+        Command::Validate(args) => validate::validate(&args),
+        Command::Calibrate(args) => validate::calibrate(&args),
         Command::Verify(args) => verify::verify(&args),
         Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),

@@ -14,7 +14,7 @@ use crate::{arch, report};
 /// Compiles, runs on numbers, compares.
 pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = arch::load(&args.arch, &sets)?;
+    let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let (workload, scaling) = scaled(&chip, args.max_flops, |smaller| {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
         configured::workload(&args.workload, &all, args.seed, &args.configuration)

@@ -93,7 +93,7 @@ pub fn traffic(outcomes: &[Outcome]) -> Result<String, csv::Error> {
     }))
 }
 
-fn to_text<Row: Serialize>(rows: impl Iterator<Item = Row>) -> Result<String, csv::Error> {
+pub(super) fn to_text<Row: Serialize>(rows: impl Iterator<Item = Row>) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.serialize(row)?;

@@ -17,10 +17,13 @@ mod mask;
 mod page;
 mod table;
 mod trace;
+mod validation;
 mod verify_table;
 mod write;
 
-pub use self::chart::{Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, StudyPlot};
+pub use self::chart::{
+    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot,
+};
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
@@ -36,5 +39,6 @@ pub use self::page::{
 };
 pub use self::table::table;
 pub use self::trace::trace_json;
+pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::write::{File, WriteError, files, write};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 19] = [
+const ROOMS: [(&str, &[&str]); 20] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -23,8 +23,9 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("cycle", &["units", "index", "arch", "workload", "compile"]),
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound", "cycle"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
+    ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "sim", "bound"]),
     ("verify", &["units", "index", "diagnostics", "input", "arch", "workload", "compile"]),
-    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "verify"]),
+    ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "validate", "verify"]),
     (
         "study",
         &["units", "index", "diagnostics", "mode", "input", "arch", "workload", "compile", "bound", "sim", "report"],
@@ -43,6 +44,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
             "compile",
             "sim",
             "map",
+            "validate",
             "verify",
             "report",
             "study",

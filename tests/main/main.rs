@@ -18,3 +18,4 @@ mod sparsity;
 mod stack;
 mod steady;
 mod study;
+mod validate;

@@ -20,7 +20,8 @@ fn made(directory: &Path) {
     std::fs::write(&workload, text).expect("the directory takes files");
     let out = directory.join("out");
     let (workload, out) = (workload.display().to_string(), out.display().to_string());
-    let (code, message) = rdusim(&["compare", "--arch", "arch/plasticine.toml", "--workload", &workload, "--out", &out]);
+    let (code, message) =
+        rdusim(&["compare", "--arch", "arch/plasticine.toml", "--workload", &workload, "--out", &out]);
     assert_eq!(code, Some(0), "{message}");
 }
 

@@ -17,6 +17,7 @@ mod pixels;
 mod roofline;
 mod scale;
 mod scene;
+mod set;
 mod study;
 mod time;
 mod traffic;
@@ -25,6 +26,7 @@ pub use curves::{Curve, CurveChart};
 pub use map::MapChart;
 pub use mask::MaskChart;
 pub use paint::ChartError;
+pub use set::SetChart;
 pub use study::{PlotData, Series, StudyPlot};
 
 use self::palette::{INK, MUTED};

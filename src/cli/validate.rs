@@ -1,0 +1,145 @@
+//! `rdusim validate` and `rdusim calibrate`: simulated against published.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::args::Format;
+use super::failure::Failure;
+use super::{output, progress};
+use crate::arch::{self, Chip, Quality};
+use crate::diagnostics::Diagnostic;
+use crate::input::{Override, Root};
+use crate::report;
+use crate::validate::{
+    CHIPS, PublishedSet, SetReport, analytic_sets, fit, layer_report, published_sets, validate as validate_set,
+};
+
+#[derive(Debug, Args)]
+pub(super) struct ValidateArgs {
+    /// Chip file (TOML) in place of the shipped one of its name; only its sets are run
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: Option<PathBuf>,
+    /// Change a field of the chips: arch.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Run this set; may be repeated
+    #[arg(long, value_name = "SET")]
+    pub(super) only: Vec<String>,
+    /// Also write JSON, CSV and pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CalibrateArgs {
+    /// Chip file (TOML) in place of the shipped one of its name; only its sets are used
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: Option<PathBuf>,
+    /// Change a field of the chips: arch.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Fit to this set; may be repeated (default: every set)
+    #[arg(long, value_name = "SET")]
+    pub(super) on: Vec<String>,
+    /// Steps of the search at most
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(super) iterations: u64,
+}
+
+/// Simulates the sets and shows their errors.
+pub(super) fn validate(args: &ValidateArgs) -> Result<(), Failure> {
+    let chips = chips(args.arch.as_deref(), &args.set)?;
+    let sets = measured_on(published_sets()?, &chips);
+    let names: Vec<&str> = sets.iter().map(|set| set.name).chain(ANALYTIC).collect();
+    check_names(&args.only, &names)?;
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    let reports = progress::watched("simulating published sets", || -> Result<Vec<SetReport>, Diagnostic> {
+        let mut reports: Vec<SetReport> = sets
+            .iter()
+            .filter(|set| wanted(set.name))
+            .map(|set| validate_set(set, &chips))
+            .collect::<Result<_, _>>()?;
+        reports.extend(layer_report(&reports));
+        // They hold for the shipped chip as it is.
+        if args.arch.is_none() && ANALYTIC.into_iter().any(wanted) {
+            reports.extend(analytic_sets()?.into_iter().filter(|set| wanted(&set.name)));
+        }
+        Ok(reports)
+    })?;
+    let text = match args.format {
+        Format::Table => report::validation_table(&reports),
+        Format::Json => report::validation_json(&reports),
+    };
+    if let Some(directory) = &args.out {
+        report::write(directory, &report::validation_files(&reports)?)?;
+    }
+    output::print(text.as_bytes())
+}
+
+/// Fits the vendor limits to some sets and shows them on all.
+pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
+    let chips = chips(args.arch.as_deref(), &args.set)?;
+    let sets = measured_on(published_sets()?, &chips);
+    let names: Vec<&str> = sets.iter().map(|set| set.name).collect();
+    check_names(&args.on, &names)?;
+    let (fitted, reports) = progress::watched("fitting", || -> Result<_, Diagnostic> {
+        let mut chosen: Vec<(PublishedSet, Chip)> = Vec::new();
+        for set in sets.iter().filter(|set| args.on.is_empty() || args.on.iter().any(|on| on == set.name)) {
+            if let Some(chip) = chips.iter().find(|chip| chip.name == set.chip) {
+                chosen.push((set.clone(), chip.clone()));
+            }
+        }
+        let fitted = fit(&chosen, args.iterations)?;
+        // The limits found, on every chip: sets that were left out show what they predict.
+        let limited: Vec<Chip> =
+            chips.iter().map(|chip| Chip { vendor: Some(fitted.vendor), ..chip.clone() }).collect();
+        let mut reports: Vec<SetReport> =
+            sets.iter().map(|set| validate_set(set, &limited)).collect::<Result<_, _>>()?;
+        reports.extend(layer_report(&reports));
+        Ok((fitted, reports))
+    })?;
+    output::print(report::fit_table(&fitted, &reports).as_bytes())
+}
+
+/// Names of the sets that need no measurement.
+const ANALYTIC: [&str; 3] = ["analytic-traffic", "analytic-limits", "analytic-systolic"];
+
+/// The chip given, or every shipped one that measurements were made on.
+fn chips(arch: Option<&Path>, sets: &[String]) -> Result<Vec<Chip>, Failure> {
+    let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(set) = sets.iter().find(|set| set.root() == Root::Workload) {
+        let title = format!("`--set {}`: the workloads of published sets are fixed", set.raw());
+        return Err(Diagnostic::new(title).with_help("change a field of the chip: `arch.PATH=VALUE`").into());
+    }
+    let chips = match arch {
+        Some(path) => vec![arch::load(path, &sets)?],
+        None => CHIPS.iter().map(|chip| chip.load(&sets)).collect::<Result<Vec<_>, _>>()?,
+    };
+    for chip in &chips {
+        if !CHIPS.iter().any(|known| known.name == chip.name) {
+            let names: Vec<&str> = CHIPS.iter().map(|chip| chip.name).collect();
+            let title = format!("no published set was measured on a chip named {:?}", chip.name);
+            let help = format!("sets are found by the `name` of the chip file: {}", names.join(", "));
+            return Err(Diagnostic::new(title).with_help(help).into());
+        }
+        chip.under(Quality::Vendor)?;
+    }
+    Ok(chips)
+}
+
+fn measured_on(sets: Vec<PublishedSet>, chips: &[Chip]) -> Vec<PublishedSet> {
+    sets.into_iter().filter(|set| chips.iter().any(|chip| chip.name == set.chip)).collect()
+}
+
+fn check_names(wanted: &[String], known: &[&str]) -> Result<(), Failure> {
+    match wanted.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(Diagnostic::new(format!("there is no set named {name:?}"))
+            .with_help(format!("the sets are {}", known.join(", ")))
+            .into()),
+    }
+}

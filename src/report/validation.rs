@@ -1,0 +1,325 @@
+//! Validation and calibration as text, JSON, CSV and pictures.
+
+use serde::Serialize;
+
+use super::chart::{ChartError, SetChart};
+use super::human::percent;
+use super::table::{new_table, wrapped};
+use super::write::{File, WriteError};
+use crate::arch::Vendor;
+use crate::validate::{FitReport, Score, SetReport};
+
+/// Version of the object's shape.
+const SCHEMA: u32 = 1;
+
+/// `validate --format json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    sets: Vec<SetEntry<'a>>,
+}
+
+#[derive(Serialize)]
+struct SetEntry<'a> {
+    name: &'a str,
+    chip: &'a str,
+    mapping: &'static str,
+    quantity: &'a str,
+    source: &'a str,
+    median_error: f64,
+    worst_error: f64,
+    rank_correlation: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ideal: Option<ScoreEntry>,
+    rows: Vec<RowEntry<'a>>,
+}
+
+#[derive(Serialize)]
+struct ScoreEntry {
+    median_error: f64,
+    worst_error: f64,
+    rank_correlation: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct RowEntry<'a> {
+    point: &'a str,
+    published: f64,
+    simulated: f64,
+    error: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ideal: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ideal_error: Option<f64>,
+    outlier: bool,
+}
+
+impl<'a> SetEntry<'a> {
+    fn new(set: &'a SetReport) -> Self {
+        let score = |score: &Score| ScoreEntry {
+            median_error: score.median_error,
+            worst_error: score.worst_error,
+            rank_correlation: score.rank_correlation,
+        };
+        let rows = set.rows.iter().map(|row| RowEntry {
+            point: &row.label,
+            published: row.published,
+            simulated: row.simulated,
+            error: row.error(),
+            ideal: row.ideal,
+            ideal_error: row.ideal_error(),
+            outlier: row.outlier,
+        });
+        let ScoreEntry { median_error, worst_error, rank_correlation } = score(&set.score);
+        Self {
+            name: &set.name,
+            chip: &set.chip,
+            mapping: set.quality.name(),
+            quantity: &set.quantity,
+            source: &set.source,
+            median_error,
+            worst_error,
+            rank_correlation,
+            ideal: set.ideal_score.as_ref().map(score),
+            rows: rows.collect(),
+        }
+    }
+}
+
+/// The sets as a JSON object. Errors of rows are signed, those of sets are absolute.
+pub fn validation_json(sets: &[SetReport]) -> String {
+    let document = Document { schema: SCHEMA, sets: sets.iter().map(SetEntry::new).collect() };
+    // Strings, numbers and lists of them cannot fail.
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The sets as tables for the terminal: each point, then the errors of each set.
+pub fn validation_table(sets: &[SetReport]) -> String {
+    let mut blocks: Vec<String> = sets.iter().map(of_set).collect();
+    blocks.push(summary(sets));
+    let mut text = blocks.join("\n\n");
+    text.push('\n');
+    text
+}
+
+fn of_set(set: &SetReport) -> String {
+    let about = format!("{} on {}, {}; {}", set.name, set.chip, set.quantity, set.source);
+    let mut header = vec![set.point.clone(), "published".to_owned()];
+    let measured = set.ideal_score.is_some();
+    if measured {
+        header.extend(["vendor", "error", "ideal", "error", ""].map(str::to_owned));
+    } else {
+        header.extend(["simulated", "error"].map(str::to_owned));
+    }
+    let mut table = new_table(header);
+    for row in &set.rows {
+        let mut cells =
+            vec![row.label.clone(), number(row.published), number(row.simulated), signed_percent(row.error())];
+        if let (Some(ideal), Some(error)) = (row.ideal, row.ideal_error()) {
+            let mark = if row.outlier { "outlier" } else { "" };
+            cells.extend([number(ideal), signed_percent(error), mark.to_owned()]);
+        }
+        table.add_row(cells);
+    }
+    format!("{}\n{}", wrapped("set       ", &about), table.trim_fmt())
+}
+
+fn summary(sets: &[SetReport]) -> String {
+    let header = ["set", "mapping", "points", "median error", "worst error", "rank correlation", "outliers"];
+    let mut table = new_table(header.map(str::to_owned).to_vec());
+    for set in sets {
+        let mut line = |quality: &str, score: &Score, outliers: String| {
+            let rank = score.rank_correlation.map_or_else(|| "-".to_owned(), |r| format!("{r:.3}"));
+            let (median, worst) = (percent(score.median_error), percent(score.worst_error));
+            table.add_row(vec![
+                set.name.clone(),
+                quality.to_owned(),
+                set.rows.len().to_string(),
+                median,
+                worst,
+                rank,
+                outliers,
+            ]);
+        };
+        let outliers: Vec<&str> = set.rows.iter().filter(|row| row.outlier).map(|row| row.label.as_str()).collect();
+        line(set.quality.name(), &set.score, outliers.join(" "));
+        if let Some(ideal) = &set.ideal_score {
+            line("ideal", ideal, String::new());
+        }
+    }
+    table.trim_fmt()
+}
+
+/// Four significant digits; large counts whole.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        v if v >= 10.0 => format!("{value:.2}"),
+        v if v >= 1.0 => format!("{value:.3}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+fn signed_percent(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+/// `validation.csv`, `validation.json`, and a picture of every set with numbers for points.
+///
+/// # Errors
+/// A picture that cannot be drawn.
+pub fn validation_files(sets: &[SetReport]) -> Result<Vec<File>, WriteError> {
+    let table = csv_of(sets).map_err(|error| WriteError::Csv("validation.csv", error))?;
+    let mut files = vec![
+        File { name: "validation.json".to_owned(), bytes: validation_json(sets).into_bytes() },
+        File { name: "validation.csv".to_owned(), bytes: table.into_bytes() },
+    ];
+    for set in sets.iter().filter(|set| set.plotted && !set.rows.is_empty()) {
+        let chart = SetChart::new(set);
+        let failed = |error: ChartError| WriteError::Chart("validation", error);
+        files.push(File { name: format!("{}.svg", set.name), bytes: chart.svg().map_err(failed)?.into_bytes() });
+        files.push(File { name: format!("{}.png", set.name), bytes: chart.png().map_err(failed)? });
+    }
+    Ok(files)
+}
+
+/// One row a point.
+#[derive(Serialize)]
+struct CsvRow<'a> {
+    set: &'a str,
+    chip: &'a str,
+    mapping: &'static str,
+    quantity: &'a str,
+    point: &'a str,
+    published: f64,
+    simulated: f64,
+    error: f64,
+    ideal: Option<f64>,
+    ideal_error: Option<f64>,
+    outlier: bool,
+}
+
+fn csv_of(sets: &[SetReport]) -> Result<String, csv::Error> {
+    super::csv::to_text(sets.iter().flat_map(|set| {
+        set.rows.iter().map(|row| CsvRow {
+            set: &set.name,
+            chip: &set.chip,
+            mapping: set.quality.name(),
+            quantity: &set.quantity,
+            point: &row.label,
+            published: row.published,
+            simulated: row.simulated,
+            error: row.error(),
+            ideal: row.ideal,
+            ideal_error: row.ideal_error(),
+            outlier: row.outlier,
+        })
+    }))
+}
+
+/// A fit and what its limits predict: parameters, then sets it was fitted to and sets it never saw.
+pub fn fit_table(fit: &FitReport, sets: &[SetReport]) -> String {
+    let mut parameters = new_table(["field", "start", "fitted"].map(str::to_owned).to_vec());
+    for fitted in &fit.fitted {
+        parameters.add_row(vec![format!("vendor.{}", fitted.field), number(fitted.start), number(fitted.value)]);
+    }
+    let cost = format!(
+        "mean softened residual {:.4} at the start, {:.4} after {} simulations of all points",
+        fit.cost.0, fit.cost.1, fit.evaluations
+    );
+    let mut residuals: Vec<String> = sets.iter().map(of_set).collect();
+    residuals.push(summary(sets));
+    format!(
+        "{}\n{}\n{}\n\n{}\n\nTo put into the chip file:\n\n{}",
+        wrapped("fitted to  ", &fit.sets.join(", ")),
+        parameters.trim_fmt(),
+        cost,
+        residuals.join("\n\n"),
+        vendor_toml(&fit.vendor, &fit.sets),
+    )
+}
+
+/// The `[vendor]` table of a chip file.
+fn vendor_toml(vendor: &Vendor, sets: &[String]) -> String {
+    let large = vendor.large.map_or_else(String::new, |large| {
+        format!(
+            "large_tensor_bytes = {}\nlarge_tensor_gb_per_s = {}\n",
+            large.tensor_bytes,
+            large.stream_bytes_per_s as f64 / 1e9
+        )
+    });
+    format!(
+        "# calibrated on: {}\n[vendor]\nlaunch_us = {}\nstream_gb_per_s = {}\n{large}pcus_per_operator = {}\n",
+        sets.join(", "),
+        vendor.launch_us,
+        vendor.stream_bytes_per_s as f64 / 1e9,
+        vendor.pcus_per_operator
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Quality;
+    use crate::validate::SetRow;
+
+    pub(crate) fn set() -> SetReport {
+        let row = |at: f64, published: f64, simulated: f64, ideal: f64, outlier: bool| SetRow {
+            label: format!("{at}"),
+            at,
+            published,
+            simulated,
+            ideal: Some(ideal),
+            outlier,
+        };
+        let rows =
+            vec![row(128.0, 0.2, 0.25, 0.4, true), row(256.0, 1.0, 1.0, 2.0, false), row(512.0, 8.0, 7.0, 16.0, false)];
+        SetReport {
+            name: "example".into(),
+            chip: "SN10".into(),
+            quality: Quality::Vendor,
+            point: "n".into(),
+            quantity: "TFLOP/s".into(),
+            source: "nowhere".into(),
+            plotted: true,
+            score: Score::new(&[0.2, 1.0, 8.0], &[0.25, 1.0, 7.0]),
+            ideal_score: Some(Score::new(&[0.2, 1.0, 8.0], &[0.4, 2.0, 16.0])),
+            rows,
+        }
+    }
+
+    #[test]
+    fn the_object_has_the_keys_of_the_contract() {
+        let value: serde_json::Value = serde_json::from_str(&validation_json(&[set()])).unwrap();
+        assert_eq!(value["schema"], 1);
+        let set = &value["sets"][0];
+        assert_eq!((&set["name"], &set["mapping"]), (&"example".into(), &"vendor".into()));
+        // Errors 0.25, 0 and 0.125; the rows' are signed.
+        assert_eq!((set["median_error"].as_f64(), set["worst_error"].as_f64()), (Some(0.125), Some(0.25)));
+        assert_eq!(set["rank_correlation"].as_f64(), Some(1.0));
+        assert_eq!(set["rows"][2]["error"].as_f64(), Some(-0.125));
+        assert_eq!(set["ideal"]["median_error"].as_f64(), Some(1.0));
+        for key in ["point", "published", "simulated", "error"] {
+            assert!(set["rows"][0].get(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_table_shows_points_errors_and_outliers() {
+        insta::assert_snapshot!(validation_table(&[set()]));
+    }
+
+    #[test]
+    fn a_set_has_a_csv_and_pictures() {
+        let files = validation_files(&[set()]).unwrap();
+        let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["validation.json", "validation.csv", "example.svg", "example.png"]);
+        let csv = String::from_utf8(files[1].bytes.clone()).unwrap();
+        assert_eq!(csv.lines().nth(1), Some("example,SN10,vendor,TFLOP/s,128,0.2,0.25,0.25,0.4,1.0,true"));
+        let svg = String::from_utf8(files[2].bytes.clone()).unwrap();
+        assert!(svg.contains("published") && svg.contains("vendor") && svg.contains("ideal"));
+    }
+}

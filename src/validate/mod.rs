@@ -1,0 +1,17 @@
+//! Validation: published measurements and analytic truths against the simulation, and the calibration of the few limits
+//! that the vendor's stack is described by.
+//!
+//! `docs/validation.md` explains the sets, the parameters and what the errors mean. Everything a set needs is part of the
+//! program, so that an installed binary validates itself from any directory.
+
+mod analytic;
+mod fit;
+mod published;
+mod run;
+mod score;
+
+pub use analytic::analytic_sets;
+pub use fit::{FitReport, Fitted, fit};
+pub use published::{CHIPS, ChipSource, Measured, PublishedSet, published_sets};
+pub use run::{SetReport, SetRow, layer_report, validate};
+pub use score::{Score, outliers};

@@ -1,0 +1,189 @@
+//! Sets of published measurements, simulated.
+
+use rayon::prelude::*;
+
+use super::published::{CHIPS, PublishedSet};
+use super::score::{Score, outliers, relative_error};
+use crate::arch::{Chip, Quality};
+use crate::diagnostics::Diagnostic;
+use crate::mode::Mode;
+use crate::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate_measured};
+use crate::workload::Workload;
+
+/// One point of a set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetRow {
+    /// What was measured, for people.
+    pub label: String,
+    /// Where it stands on a plot's axis.
+    pub at: f64,
+    /// The published figure, or the analytic truth.
+    pub published: f64,
+    /// The simulated one, under the set's mapping quality.
+    pub simulated: f64,
+    /// The same with an ideal mapping, where that is another.
+    pub ideal: Option<f64>,
+    /// Far from the rest of its set, by [`outliers`].
+    pub outlier: bool,
+}
+
+impl SetRow {
+    /// Simulated over published, less one.
+    pub fn error(&self) -> f64 {
+        relative_error(self.published, self.simulated)
+    }
+
+    /// The same of the ideal mapping.
+    pub fn ideal_error(&self) -> Option<f64> {
+        self.ideal.map(|ideal| relative_error(self.published, ideal))
+    }
+}
+
+/// A set with its errors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetReport {
+    /// Name.
+    pub name: String,
+    /// Chip.
+    pub chip: String,
+    /// The mapping quality of `simulated`.
+    pub quality: Quality,
+    /// What a point is.
+    pub point: String,
+    /// What is compared, with its unit.
+    pub quantity: String,
+    /// Where the published figures come from.
+    pub source: String,
+    /// Whether points are numbers that a plot can show.
+    pub plotted: bool,
+    /// Points.
+    pub rows: Vec<SetRow>,
+    /// Errors.
+    pub score: Score,
+    /// Errors of the ideal mapping, where that is another.
+    pub ideal_score: Option<Score>,
+}
+
+/// The chip that a set was measured on: the one given, or else a shipped one.
+pub(super) fn chip_of<'c>(set: &PublishedSet, chips: &'c [Chip]) -> Result<&'c Chip, Diagnostic> {
+    chips.iter().find(|chip| chip.name == set.chip).ok_or_else(|| {
+        let names: Vec<&str> = CHIPS.iter().map(|chip| chip.name).collect();
+        Diagnostic::new(format!("the set `{}` was measured on {}, which is not at hand", set.name, set.chip))
+            .with_help(format!("chips are found by the `name` of their file: {}", names.join(", ")))
+    })
+}
+
+/// Simulates a set within the vendor's limits and with an ideal mapping.
+///
+/// # Errors
+/// A chip without vendor limits, or a point that cannot be run on it.
+pub fn validate(set: &PublishedSet, chips: &[Chip]) -> Result<SetReport, Diagnostic> {
+    let chip = chip_of(set, chips)?;
+    let simulated = simulate_set(set, &chip.under(Quality::Vendor)?)?;
+    let ideal = simulate_set(set, &chip.under(Quality::Ideal)?)?;
+    let published: Vec<f64> = set.points.iter().map(|&(_, value)| value).collect();
+    let at: Vec<f64> = set.points.iter().map(|&(at, _)| at).collect();
+    // The rule looks for breaks of a power law; a line with a constant part is none.
+    let line = set.measured.is_linear();
+    let out = if line { vec![false; at.len()] } else { outliers(&at, &published, &simulated) };
+    let rows = set.points.iter().enumerate().map(|(i, &(at, published))| SetRow {
+        label: format!("{at}"),
+        at,
+        published,
+        simulated: simulated[i],
+        ideal: Some(ideal[i]),
+        outlier: out[i],
+    });
+    Ok(SetReport {
+        name: set.name.to_owned(),
+        chip: set.chip.to_owned(),
+        quality: Quality::Vendor,
+        point: set.point.to_owned(),
+        quantity: set.quantity.to_owned(),
+        source: set.source.to_owned(),
+        plotted: true,
+        rows: rows.collect(),
+        score: Score::new(&published, &simulated),
+        ideal_score: Some(Score::new(&published, &ideal)),
+    })
+}
+
+/// The quantity of every point of a set, in order.
+pub(super) fn simulate_set(set: &PublishedSet, chip: &Chip) -> Result<Vec<f64>, Diagnostic> {
+    let quantity = |&(point, _): &(f64, f64)| {
+        let workload = set.measured.workload(point)?;
+        let outcome = outcome(chip, &workload, set.measured.mode())?;
+        Ok(set.measured.quantity(point, chip.seconds(outcome.cycles)))
+    };
+    if let (true, Some(&(last, _))) = (set.measured.is_linear(), set.points.last()) {
+        let (fixed, slope) = line(set, last, chip)?;
+        return Ok(set.points.iter().map(|&(at, _)| fixed + at * slope).collect());
+    }
+    set.points.par_iter().map(quantity).collect()
+}
+
+/// Of a set that is linear in its points: the part that no point has a share in, and the part of each. Repeated
+/// sections are simulated once, so one run at `point` gives both.
+fn line(set: &PublishedSet, point: f64, chip: &Chip) -> Result<(f64, f64), Diagnostic> {
+    let outcome = outcome(chip, &set.measured.workload(point)?, set.measured.mode())?;
+    let repeated = outcome.sections.iter().filter(|section| section.repeat > 1);
+    let of_one: u64 = repeated.map(|section| section.cycles / section.repeat).sum();
+    let (all, of_one) = (chip.seconds(outcome.cycles), chip.seconds(of_one));
+    Ok((all - of_one * point, of_one))
+}
+
+/// What the training sets say of a layer: its marginal time kernel by kernel and fused, their ratio, and steps of one
+/// layer. `None` without both sets.
+pub fn layer_report(reports: &[SetReport]) -> Option<SetReport> {
+    let find = |name: &str| reports.iter().find(|report| report.name == name);
+    let (kbk, fused) = (find("sn30-gpt2-kbk")?, find("sn30-gpt2-fused")?);
+    let figures = |value: &dyn Fn(&SetRow) -> Option<f64>| -> Option<Vec<f64>> {
+        let series = |set: &SetReport| {
+            let (first, last) = (set.rows.first()?, set.rows.last()?);
+            let one = value(first)?;
+            Some(((value(last)? - one) / (last.at - first.at) * 1e3, one * 1e3))
+        };
+        let ((of_kbk, one_kbk), (of_fused, one_fused)) = (series(kbk)?, series(fused)?);
+        Some(vec![of_kbk, of_fused, of_kbk / of_fused, one_kbk, one_fused])
+    };
+    let published = figures(&|row| Some(row.published))?;
+    let simulated = figures(&|row| Some(row.simulated))?;
+    let ideal = figures(&|row| row.ideal)?;
+    let labels = [
+        "marginal layer, kbk, ms",
+        "marginal layer, fused, ms",
+        "marginal layer, kbk / fused",
+        "step of one layer, kbk, ms",
+        "step of one layer, fused, ms",
+    ];
+    let rows = labels.iter().enumerate().map(|(i, label)| SetRow {
+        label: (*label).to_owned(),
+        at: 0.0,
+        published: published[i],
+        simulated: simulated[i],
+        ideal: Some(ideal[i]),
+        outlier: false,
+    });
+    Some(SetReport {
+        name: "sn30-gpt2-layer".to_owned(),
+        point: "figure".to_owned(),
+        quantity: "milliseconds, and a ratio".to_owned(),
+        plotted: false,
+        rows: rows.collect(),
+        score: Score::new(&published, &simulated),
+        ideal_score: Some(Score::new(&published, &ideal)),
+        ..kbk.clone()
+    })
+}
+
+/// A workload compiled and simulated in one mode, to the end.
+pub(super) fn outcome(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Outcome, Diagnostic> {
+    let measured = compile_measured(chip, workload, &[mode])?;
+    let outcome = simulate_measured(chip, workload, &measured[0], Fidelity::Event);
+    match &outcome.stop {
+        StopReason::Drained => Ok(outcome),
+        StopReason::Deadlock(_) | StopReason::Limit(_) => {
+            Err(Diagnostic::new(format!("the {} run of `{}` on {} did not end", mode.name(), workload.name, chip.name)))
+        }
+    }
+}
