@@ -15,11 +15,12 @@ use crate::{arch, report};
 pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
-    let (workload, scaling) = scaled(&chip, args.max_flops, |smaller| {
+    let load = |smaller: &[Override]| {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
         configured::workload(&args.workload, &all, args.seed, &args.configuration)
-    })?;
-    configured::refuse_models(&workload, "`verify` cannot compute")?;
+    };
+    configured::refuse_models(&load(&[])?, "`verify` cannot compute")?;
+    let (workload, scaling) = scaled(&chip, args.max_flops, load)?;
     if let Some(scaling) = &scaling {
         tell_scaling(scaling);
     }

@@ -211,7 +211,7 @@ mod runs {
         let out = parent.path().join("new/out");
         let text = succeeds(&format!("compare {TINY} --format json --out {}", out.display()));
         assert_eq!(std::fs::read_to_string(out.join("result.json")).expect("result.json"), text);
-        assert_eq!(std::fs::read_dir(&out).expect("the directory").count(), 9);
+        assert_eq!(std::fs::read_dir(&out).expect("the directory").count(), 11);
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!((json["runs"][0]["mode"].as_str(), json["runs"][1]["mode"].as_str()), (Some("kbk"), Some("fused")));
         assert!(json["speedup"].as_f64().is_some_and(|speedup| speedup > 0.0));

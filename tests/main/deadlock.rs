@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use rdusim::compile::{BufferRole, compile};
+use rdusim::compile::{Buffer, BufferRole, compile};
 use rdusim::mode::Mode;
 use rdusim::sim::{Fidelity, StopReason, simulate};
 use rdusim::{arch, workload};
 
 #[test]
-fn a_home_buffer_that_is_too_short_is_named_with_the_depth_it_needs() {
+fn a_buffer_that_is_too_short_is_named_with_the_depth_it_needs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let chip = arch::load(&root.join("arch/sn10.toml"), &[]).expect("a shipped chip");
     let workload = workload::load(&root.join("workloads/gpt13b-mlp.toml"), &[], 0).expect("a shipped workload");
@@ -16,10 +16,13 @@ fn a_home_buffer_that_is_too_short_is_named_with_the_depth_it_needs() {
     let section = &mut configuration.sections[0];
     // Every chunk needs all tokens of `x` again, and the first few leave no room for the rest.
     let tokens = section.nest.block_tokens;
-    let home = section.buffers.iter_mut().find(|b| matches!(b.spec.role, BufferRole::Home { .. }));
-    let home = home.expect("`x` stays on chip, and is copied to the PCUs that use it");
-    assert_eq!(home.spec.depth, tokens);
-    home.spec.depth = tokens / 2;
+    let x = workload.tensors.iter_enumerated().find(|(_, tensor)| tensor.name == "x").expect("an input `x`").0;
+    let holds_x = |b: &&mut Buffer| match b.spec.role {
+        BufferRole::Home { tensor, .. } | BufferRole::Operand { tensor, .. } => tensor == x && b.spec.depth == tokens,
+        _ => false,
+    };
+    let kept = section.buffers.iter_mut().find(holds_x).expect("`x` stays on chip");
+    kept.spec.depth = tokens / 2;
     let outcome = simulate(&chip, &workload, &configuration, Fidelity::Event);
     let StopReason::Deadlock(lines) = &outcome.stop else { panic!("{:?}", outcome.stop) };
     let text = lines.join("\n");
