@@ -317,7 +317,16 @@ pub(super) struct MapArgs {
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
-    /// Tell on standard error how long compiling took
+    /// How closely the time of the stages is modelled
+    #[arg(long, value_enum, default_value_t = Fidelity::Event)]
+    pub(super) fidelity: Fidelity,
+    /// Write a timeline of the event engine that Perfetto and Chrome open (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
+    /// Simulate every event, even where the run only repeats itself: the same result, later
+    #[arg(long)]
+    pub(super) no_skip: bool,
+    /// Tell on standard error how long compiling and simulating took
     #[arg(short, long)]
     pub(super) verbose: bool,
 }
@@ -432,6 +441,15 @@ pub(super) struct VerifyArgs {
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Taken as by the other commands; numbers do not depend on it
+    #[arg(long, value_enum, default_value_t = Fidelity::Event)]
+    pub(super) fidelity: Fidelity,
+    /// Write a timeline of the verified configurations that Perfetto and Chrome open (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
+    /// Taken as by the other commands; numbers do not depend on it
+    #[arg(long)]
+    pub(super) no_skip: bool,
     /// Tell on standard error how long compiling and verifying took
     #[arg(short, long)]
     pub(super) verbose: bool,

@@ -11,7 +11,7 @@ use super::{configured, output, progress};
 use crate::arch::{self, Chip};
 use crate::input::Override;
 use crate::report::{self, Document};
-use crate::sim::{Mode, SectionTrace, StopReason, trace};
+use crate::sim::{Measured, Mode, SectionTrace, StopReason, trace};
 use crate::workload::Workload;
 
 /// Both ways, kernel by kernel first.
@@ -51,7 +51,7 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     };
     configured::save(&args.configuration, &chip, &workload, &execution.configurations)?;
     if let Some(path) = &args.trace {
-        write_trace(path, &chip, &workload, &execution)?;
+        write_trace(path, &chip, &workload, &execution.configurations)?;
     }
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
@@ -64,9 +64,13 @@ fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
 }
 
 /// Simulates once more, and writes down when what worked.
-fn write_trace(path: &Path, chip: &Chip, workload: &Workload, execution: &Execution) -> Result<(), Failure> {
-    let runs: Vec<(Mode, Vec<SectionTrace>)> = execution
-        .configurations
+pub(super) fn write_trace(
+    path: &Path,
+    chip: &Chip,
+    workload: &Workload,
+    configurations: &[Measured],
+) -> Result<(), Failure> {
+    let runs: Vec<(Mode, Vec<SectionTrace>)> = configurations
         .iter()
         .map(|measured| (measured.configuration.mode, trace(chip, workload, &measured.configuration)))
         .collect();
@@ -76,7 +80,7 @@ fn write_trace(path: &Path, chip: &Chip, workload: &Workload, execution: &Execut
     Ok(report::write(directory, &[file])?)
 }
 
-fn tell_durations(execution: &Execution) {
+pub(super) fn tell_durations(execution: &Execution) {
     let (compiling, simulating) = (execution.compiling.as_secs_f64(), execution.simulating.as_secs_f64());
     // A closed standard error costs nothing but this line.
     let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  simulate {simulating:.3} s");

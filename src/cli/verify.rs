@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::args::{Format, VerifyArgs};
+use super::compare::write_trace;
 use super::execute::timed;
 use super::failure::Failure;
 use super::{configured, output, progress};
@@ -30,6 +31,9 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
             timed(|| configured::configurations(&args.configuration, &chip, &workload, &modes));
         let measured = configurations?;
         configured::save(&args.configuration, &chip, &workload, &measured)?;
+        if let Some(path) = &args.trace {
+            write_trace(path, &chip, &workload, &measured)?;
+        }
         let configurations = measured.iter().map(|compiled| &compiled.configuration);
         let verified = timed(|| verify_all(&chip, &workload, configurations, args.seed));
         Ok((compiling, verified))

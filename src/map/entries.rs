@@ -129,6 +129,22 @@ pub struct StageEntry {
     pub n_cut: bool,
     /// Its PCUs.
     pub pcus: Vec<Site>,
+    /// How its units spent the run, once there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<StageTime>,
+}
+
+/// Mean over the units of a stage: shares of the section's cycles, launch included. What is left is launch and idle.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StageTime {
+    /// Working.
+    pub busy: f64,
+    /// Waiting for inputs; known at the `event` fidelity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starved: Option<f64>,
+    /// Waiting for room in buffers, or for results to leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<f64>,
 }
 
 /// How a stage lies on its units.

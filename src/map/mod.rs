@@ -9,9 +9,9 @@ mod survey;
 
 pub use self::entries::{
     ArchEntry, BufferEntry, ChunkingEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry,
-    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, WorkloadEntry,
+    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, WorkloadEntry,
 };
-pub use self::survey::survey;
+pub use self::survey::{survey, tell_times};
 
 #[cfg(test)]
 mod tests;

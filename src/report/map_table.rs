@@ -135,7 +135,12 @@ fn loops(nest: &NestEntry) -> String {
 }
 
 fn stages(section: &Section) -> String {
-    let mut table = new_table(["stage", "pm x pn", "how", "runs", "PCUs", "within"].map(str::to_owned).to_vec());
+    let ran = section.stages.iter().any(|stage| stage.time.is_some());
+    let mut head = ["stage", "pm x pn", "how", "runs", "PCUs", "within"].map(str::to_owned).to_vec();
+    if ran {
+        head.extend(["busy", "starved", "stalled"].map(str::to_owned));
+    }
+    let mut table = new_table(head);
     for column in [2, 3, 5] {
         align_left(&mut table, column);
     }
@@ -143,14 +148,20 @@ fn stages(section: &Section) -> String {
         let (pm, pn) = match stage.mapping {
             MappingEntry::Gemm { pm, pn, .. } | MappingEntry::Simd { pm, pn, .. } => (pm, pn),
         };
-        table.add_row(vec![
+        let mut row = vec![
             shorten(&stage.operators.join("+"), NAME),
             format!("{pm} x {pn}"),
             how(stage),
             each(stage.cadence).to_owned(),
             whole(stage.pcus.len() as u64),
             within(&stage.pcus.iter().copied()),
-        ]);
+        ];
+        if ran {
+            let share = |of: Option<f64>| of.map_or_else(String::new, percent);
+            let time = stage.time;
+            row.extend([time.map(|t| t.busy), time.and_then(|t| t.starved), time.and_then(|t| t.stalled)].map(share));
+        }
+        table.add_row(row);
     }
     table.trim_fmt()
 }
