@@ -16,7 +16,7 @@ use std::path::Path;
 use plotters::prelude::*;
 use rayon::prelude::*;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, StopReason, compile_measured, simulate};
+use rdusim::sim::{Fidelity, StopReason, check_size, compile_measured, simulate};
 
 #[path = "../tests/main/random.rs"]
 mod random;
@@ -49,6 +49,9 @@ fn cases(seed: u64, number: usize) -> Vec<Case> {
     let mut seen = BTreeSet::new();
     let mut list = Vec::new();
     for configuration in &configurations {
+        if check_size(&chip, &workload, &configuration.configuration).is_err() {
+            continue;
+        }
         let [event, cycle] = [Fidelity::Event, Fidelity::Cycle]
             .map(|fidelity| simulate(&chip, &workload, &configuration.configuration, fidelity));
         assert_eq!(event.stop, StopReason::Drained, "pair {number} of seed {seed}");

@@ -1,9 +1,9 @@
 //! The `cycle` fidelity: what the judge counted, as every fidelity reports it.
 
 use crate::arch::{Chip, TierId};
-use crate::compile::{Configuration, Fabric, Section};
+use crate::compile::{Configuration, Fabric, Mapping, Section, Style};
 use crate::cycle::{self, Ended, MOST_UNIT_CYCLES};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Origin};
 use crate::index::Id;
 use crate::workload::Workload;
 
@@ -36,11 +36,12 @@ pub fn cycle_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     })
 }
 
-/// Refuses a configuration that is too large for the `cycle` fidelity.
+/// Refuses a configuration that is too large for the `cycle` fidelity, or of a kind that it does not model.
 ///
 /// # Errors
-/// A diagnostic with its size, the limit, and what to change.
+/// A diagnostic with its size, the limit, and what to change; or with the operator.
 pub fn check_size(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Diagnostic> {
+    check_kinds(workload, configuration)?;
     let launch = |section: &Section| section.chip(chip, workload).launch_cycles();
     let cycles_of = |section: &Section| section.estimated_cycles.saturating_sub(launch(section));
     let size_of = |section: &Section| cycles_of(section).saturating_mul(cycle::units(section));
@@ -59,4 +60,22 @@ pub fn check_size(chip: &Chip, workload: &Workload, configuration: &Configuratio
     .with_help(
         "make it smaller, for example with `--set workload.dims.tokens=64` or a smaller chip, or use `--fidelity event`",
     ))
+}
+
+/// Refuses what the cycle engine does not model.
+fn check_kinds(workload: &Workload, configuration: &Configuration) -> Result<(), Diagnostic> {
+    let gathers = |mapping: &Mapping| matches!(mapping, Mapping::Gemm(m) if m.style == Style::Gather);
+    let mut stages = configuration.sections.iter().flat_map(|section| &section.stages);
+    let gathered =
+        stages.find(|stage| gathers(&stage.mapping)).map(|stage| (stage.spec.main, "as it gathers its rows"));
+    let of_a_model = workload.first_of_a_model().map(|op| (op, "as it has heads, blocks or vectors, or is trained"));
+    let Some((op, why)) = of_a_model.or(gathered) else { return Ok(()) };
+    let operator = &workload.operators[op];
+    let diagnostic =
+        Diagnostic::new(format!("`--fidelity cycle` cannot simulate operator `{}` yet, {why}", operator.name))
+            .with_help("use `--fidelity event`");
+    Err(match &operator.declared {
+        Some(origin) => diagnostic.with_origin(Origin { label: "not yet".to_owned(), ..origin.clone() }),
+        None => diagnostic,
+    })
 }

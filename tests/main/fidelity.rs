@@ -1,7 +1,7 @@
 //! The event engine against its judge, the `cycle` fidelity. `examples/fidelity.rs` makes the full table.
 
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, StopReason, compile_measured, simulate};
+use rdusim::sim::{Fidelity, StopReason, check_size, compile_measured, simulate};
 
 use crate::random::pair;
 
@@ -21,6 +21,9 @@ fn judge(number: usize) -> Vec<f64> {
     let Ok(configurations) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { return Vec::new() };
     let mut errors = Vec::new();
     for configuration in &configurations {
+        if check_size(&chip, &workload, &configuration.configuration).is_err() {
+            continue;
+        }
         let [bound, event, cycle] = [Fidelity::Bound, Fidelity::Event, Fidelity::Cycle]
             .map(|fidelity| simulate(&chip, &workload, &configuration.configuration, fidelity));
         assert_eq!(cycle.stop, StopReason::Drained, "{about}");
