@@ -94,14 +94,14 @@ fn row(name: &str, cases: &[&Case]) -> String {
     )
 }
 
-fn statistics(seed: u64, pairs: usize, cases: &[Case]) -> String {
+fn statistics(wanted: usize, seed: u64, pairs: usize, cases: &[Case]) -> String {
     let (long, short): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.cycle_cycles >= LONG);
     let mut text = format!(
         "# Event against cycle, {} cases\n\nMade by `cargo run --release --example fidelity -- {} {seed}`: {pairs} random \
          pairs of chips and graphs. Error: (event - cycle) / cycle, launch excluded; absolute but for the mean.\n\n\
          | cases | number | median | 95th percentile | worst | mean, signed |\n|---|---|---|---|---|---|\n",
         cases.len(),
-        long.len()
+        wanted
     );
     text += &row("**at least 5,000 cycles**", &long);
     for (family, _) in families() {
@@ -191,7 +191,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     table.flush()?;
     plot(&directory.join("error.svg"), &list)?;
-    let text = statistics(seed, pairs, &list);
+    let text = statistics(wanted, seed, pairs, &list);
     fs::write(directory.join("statistics.md"), &text)?;
     println!("{text}");
     Ok(())
