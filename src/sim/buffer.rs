@@ -88,7 +88,7 @@ impl BufferState {
         slot.fills += 1;
         let complete = slot.fills == self.producers;
         if complete {
-            self.ring.fill();
+            self.ring.fill(1);
         }
         complete
     }
@@ -102,7 +102,7 @@ impl BufferState {
         if free {
             slot.fills = 0;
             slot.releases = 0;
-            self.ring.release();
+            self.ring.release(1);
         }
         free
     }

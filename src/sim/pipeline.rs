@@ -65,6 +65,9 @@ struct State {
     run: NodeRun,
 }
 
+/// Firings of one node in one go, at most.
+const MOST_FIRINGS: u64 = 1024;
+
 /// Rounds of which one state is compared with all that follow, until twice as many have passed.
 const FIRST_COMPARED: u64 = 8;
 
@@ -100,6 +103,7 @@ impl Pipeline {
             pipeline: self,
             rings: self.capacities.iter().map(|&capacity| Ring::new(capacity)).collect(),
             states: vec![State::default(); self.nodes.len()],
+            times: vec![Times::default(); MOST_FIRINGS as usize],
             tokens,
             end: 0,
         };
@@ -139,8 +143,22 @@ struct Flow<'a> {
     pipeline: &'a Pipeline,
     rings: Vec<Ring<Times>>,
     states: Vec<State>,
+    /// Room for the firings of one node: when what they take was filled and what they need was freed, and after that
+    /// when what they put down is filled and what they took is freed.
+    times: Vec<Times>,
     tokens: u64,
     end: u64,
+}
+
+/// Goes through firings and the slots of a ring that they use, in the order of both.
+fn pair_up(times: &mut [Times], (first, then): (&mut [Times], &mut [Times]), act: impl Fn(&mut Times, &mut Times)) {
+    let (before, after) = times.split_at_mut(first.len());
+    for (at, slot) in before.iter_mut().zip(first) {
+        act(at, slot);
+    }
+    for (at, slot) in after.iter_mut().zip(then) {
+        act(at, slot);
+    }
 }
 
 impl Flow<'_> {
@@ -155,38 +173,46 @@ impl Flow<'_> {
             for &output in &node.outputs {
                 firings = firings.min(self.rings[output].room());
             }
-            for _ in 0..firings {
-                let mut ready = state.free_at;
-                for &input in &node.inputs {
-                    let ring = &self.rings[input];
-                    ready = ready.max(ring.slot(ring.released()).filled);
-                }
-                let mut start = ready;
-                for &output in &node.outputs {
-                    let ring = &self.rings[output];
-                    start = start.max(ring.slot(ring.filled()).freed);
-                }
+            firings = firings.min(MOST_FIRINGS);
+            if firings == 0 {
+                continue;
+            }
+            let times = &mut self.times[..firings as usize];
+            times.fill(Times::default());
+            for &input in &node.inputs {
+                let ring = &mut self.rings[input];
+                pair_up(times, ring.stretch_mut(ring.released(), firings), |at, slot| {
+                    at.filled = at.filled.max(slot.filled);
+                });
+            }
+            for &output in &node.outputs {
+                let ring = &mut self.rings[output];
+                pair_up(times, ring.stretch_mut(ring.filled(), firings), |at, slot| {
+                    at.freed = at.freed.max(slot.freed)
+                });
+            }
+            for at in times.iter_mut() {
+                let ready = at.filled.max(state.free_at);
+                let start = at.freed.max(ready);
                 state.run.starved_cycles += ready - state.free_at;
                 state.run.stalled_cycles += start - ready;
-                let end = start + node.service_cycles;
-                state.free_at = end;
-                for &input in &node.inputs {
-                    let ring = &mut self.rings[input];
-                    ring.slot_mut(ring.released()).freed = end;
-                    ring.release();
-                }
-                for &output in &node.outputs {
-                    let ring = &mut self.rings[output];
-                    ring.slot_mut(ring.filled()).filled = end + node.latency_cycles;
-                    ring.fill();
-                }
+                state.free_at = start + node.service_cycles;
+                *at = Times { filled: state.free_at + node.latency_cycles, freed: state.free_at };
             }
-            if firings > 0 {
-                fired = true;
-                state.run.tokens += firings;
-                state.run.busy_cycles += firings * node.service_cycles;
-                self.end = self.end.max(state.free_at + node.latency_cycles);
+            for &input in &node.inputs {
+                let ring = &mut self.rings[input];
+                pair_up(times, ring.stretch_mut(ring.released(), firings), |at, slot| slot.freed = at.freed);
+                ring.release(firings);
             }
+            for &output in &node.outputs {
+                let ring = &mut self.rings[output];
+                pair_up(times, ring.stretch_mut(ring.filled(), firings), |at, slot| slot.filled = at.filled);
+                ring.fill(firings);
+            }
+            fired = true;
+            state.run.tokens += firings;
+            state.run.busy_cycles += firings * node.service_cycles;
+            self.end = self.end.max(state.free_at + node.latency_cycles);
         }
         fired
     }

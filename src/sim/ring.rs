@@ -53,6 +53,15 @@ impl<S: Clone + Default> Ring<S> {
         &mut self.places[place]
     }
 
+    /// `count` slots from one on, to be changed, as far as they lie behind each other and from the first place on. They
+    /// are not released, and no more than a turn ahead of those that are.
+    pub fn stretch_mut(&mut self, ordinal: u64, count: u64) -> (&mut [S], &mut [S]) {
+        let (place, count) = (self.place(ordinal), count as usize);
+        let (start, behind) = self.places.split_at_mut(place);
+        let first = count.min(behind.len());
+        (&mut behind[..first], &mut start[..count - first])
+    }
+
     /// All slots, the oldest that is not released first.
     pub fn slots(&self) -> impl Iterator<Item = &S> {
         let (before, from) = self.places.split_at(self.front);
@@ -64,17 +73,17 @@ impl<S: Clone + Default> Ring<S> {
         self.places.iter_mut()
     }
 
-    /// The oldest slot that was not filled now is.
-    pub fn fill(&mut self) {
-        self.filled += 1;
+    /// The oldest `slots` that were not filled now are.
+    pub fn fill(&mut self, slots: u64) {
+        self.filled += slots;
     }
 
-    /// The oldest slot that was not released now is.
-    pub fn release(&mut self) {
-        self.released += 1;
-        self.front += 1;
-        if self.front == self.places.len() {
-            self.front = 0;
+    /// The oldest `slots` that were not released now are; no more than there are.
+    pub fn release(&mut self, slots: u64) {
+        self.released += slots;
+        self.front += slots as usize;
+        if self.front >= self.places.len() {
+            self.front -= self.places.len();
         }
     }
 
