@@ -14,9 +14,9 @@ use crate::compile::{
 use crate::index::Id;
 use crate::workload::Workload;
 
-use super::actors::{Actor, ActorKind, Actors, Firing};
-use super::buffer::BufferState;
-use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
+use super::actors::{Actor, ActorKind, Actors, Firing, Input, Latest, Streamed};
+use super::buffer::{BufferState, Filled};
+use super::memory::{Arrival, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
 use super::run::{Limits, SectionRun, Stopped, StreamBytes, Waits};
@@ -30,14 +30,14 @@ pub const MOST_EVENTS: u64 = 200_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// A piece of a transfer is through: stream, slot, first, last.
-    Arrive(usize, u64, bool, bool),
+    /// The first byte of a transfer arrives, or else the last has: stream, slot, first.
+    Arrive(usize, u64, bool),
     /// Results of an actor begin to leave.
     Emit(usize),
     /// A stream's transfer may be queued: stream, slot.
     Issue(usize, u64),
-    /// A memory tier is free.
-    Serve(usize),
+    /// A channel of a memory tier is free.
+    Serve(usize, usize),
     /// An actor starts its next firing.
     Start(usize),
 }
@@ -45,7 +45,7 @@ pub(super) enum Event {
 /// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
 /// operators are no pipeline.
 pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, limits: Limits) -> Option<SectionRun> {
-    let plan = Actors::new(section);
+    let plan = Actors::new(chip, section);
     Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
 }
 
@@ -58,7 +58,7 @@ pub fn trace(
     limits: Limits,
     start_cycle: u64,
 ) -> Option<SectionTrace> {
-    let plan = Actors::new(section);
+    let plan = Actors::new(chip, section);
     let mut engine = Engine::new(chip, workload, fabric, section, &plan)?;
     engine.recorder = Some(Recorder::default());
     let tracks = engine.actors.iter().map(|actor| engine.name(actor)).collect();
@@ -170,6 +170,9 @@ impl<'a> Engine<'a> {
         let mut events = 0u64;
         let mut stopped = None;
         while let Some(Reverse((mut now, event))) = self.queue.pop() {
+            if matches!(event, Event::Serve(tier, channel) if !self.tiers[tier].is_due(channel, now)) {
+                continue;
+            }
             self.end = self.end.max(now);
             events += 1;
             if events > limits.events {
@@ -189,15 +192,15 @@ impl<'a> Engine<'a> {
                 }
                 Event::Emit(actor) => self.emit(actor, now),
                 Event::Issue(stream, slot) => self.issue(stream, slot, now),
-                Event::Serve(tier) => self.serve(tier, now),
-                Event::Arrive(stream, slot, first, last) => self.arrive(stream, slot, first, last, now),
+                Event::Serve(tier, channel) => self.serve(tier, channel, now),
+                Event::Arrive(stream, slot, first) => self.arrive(stream, slot, first, now),
             }
         }
         if stopped.is_none() && self.actors.iter().any(|a| a.next < a.count) {
             stopped = Some(Stopped::Deadlock(self.blocked()));
         }
         let usage = self.network.usage();
-        let tiers_free = self.tiers.iter().map(|t| t.free_at).max().unwrap_or(0);
+        let tiers_free = self.tiers.iter().map(TierServer::free_at).max().unwrap_or(0);
         // No link or port has moved more than fits into the time, however its sharing was simplified.
         let end = self.end.max(tiers_free).max(usage.most());
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
@@ -254,12 +257,16 @@ impl<'a> Engine<'a> {
             return;
         }
         let step = self.step(actor);
-        let mut start = actor.free_at;
+        let is_bundle = matches!(actor.kind, ActorKind::Bundle { .. });
+        // Operands of a bundle may go ahead of its work.
+        let mut start = if is_bundle { actor.fed_at[0].min(actor.fed_at[1]) } else { actor.free_at };
         for input in &actor.inputs {
-            let Some((first, last)) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, step)) else {
-                return;
-            };
-            start = start.max(if input.by_tile || input.by_vector { first } else { last });
+            let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, step)) else { return };
+            start = start.max(match input.streamed {
+                Streamed::Not => filled.last,
+                Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
+                Streamed::Rows => filled.begins(self.groups(input, step)),
+            });
         }
         let ready = start;
         if self.emits(actor, step) {
@@ -283,10 +290,19 @@ impl<'a> Engine<'a> {
             start = start.max(now.saturating_sub(length));
         }
         let actor = &mut self.actors[index];
-        actor.stalled += stalled;
-        actor.starved += start - actor.free_at - stalled;
+        if is_bundle {
+            actor.waits_for_room = stalled;
+        } else {
+            actor.stalled += stalled;
+            actor.starved += start - actor.free_at - stalled;
+        }
         actor.scheduled = Some(start);
         self.queue.push(Reverse((start, event)));
+    }
+
+    /// Groups of rows that whoever fills an input makes one after the other.
+    fn groups(&self, input: &Input, at: Step) -> u64 {
+        input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.token)))
     }
 
     fn start(&mut self, index: usize, now: Ticks) {
@@ -308,10 +324,19 @@ impl<'a> Engine<'a> {
         let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
         let k_cut = self.section.stages[stage].k_cut;
-        let mut end = now + cycles(occupied);
+        let begin = now.max(actor.free_at);
+        let mut end = begin + cycles(occupied);
+        // The first row pass takes all weights, and the others follow it.
+        let passes = work.passes(rows).max(1);
         for input in &actor.inputs {
-            if let Some((_, last)) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
-                end = end.max(last + if input.by_tile || input.by_vector { tile } else { 0 });
+            if let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
+                let after = match input.streamed {
+                    Streamed::Not => 0,
+                    Streamed::Weights => tile + cycles(occupied) / passes * (passes - 1),
+                    Streamed::Vectors => tile.max(cycles(occupied) / filled.parts),
+                    Streamed::Rows => tile.max(cycles(occupied) / filled.parts.min(self.groups(input, at))),
+                };
+                end = end.max(filled.last + after);
             }
         }
         let amounts = [
@@ -320,10 +345,11 @@ impl<'a> Engine<'a> {
             work.flits(Amount::Partials, at.chunk, bundle, rows),
         ];
         let pace = cycles(occupied);
-        end = end.max(self.network.send(actor.feed, amounts[0], now, pace));
-        end = end.max(self.network.send(actor.weights, amounts[1], now, pace));
+        let fed_at = actor.fed_at.map(|fed_at| fed_at.max(now));
+        end = end.max(self.network.send(actor.feed, amounts[0], fed_at[0], pace));
+        end = end.max(self.network.send(actor.weights, amounts[1], fed_at[1], pace));
         if k_cut && at.chunk > 0 {
-            end = end.max(self.network.send(actor.partial_reads, amounts[2], now, pace));
+            end = end.max(self.network.send(actor.partial_reads, amounts[2], begin, pace));
         }
         if bundle == 0 {
             self.macs += work.stored_macs(at.chunk, rows);
@@ -333,16 +359,38 @@ impl<'a> Engine<'a> {
                 self.simd_elements[stage] += tail * work.output_elements(at.chunk, rows);
             }
         }
-        self.record(index, now, end);
-        let first_out = (now + tile).min(end);
+        // Operands leave the PMUs before they are worked on: FIFOs on their way hold them.
+        let actor = &self.actors[index];
+        let volleys = [actor.feed, actor.weights];
+        let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
+        let latest = Latest { end, occupied: cycles(occupied), flits: lengths.map(|(flits, _)| flits) };
+        let mut left = [0, 1].map(|kind| {
+            let (flits, least) = lengths[kind];
+            let holds = actor.holds[kind];
+            let taken = match holds.checked_sub(flits) {
+                Some(more) => actor.latest.taken(kind, more),
+                None => latest.taken(kind, holds),
+            };
+            taken.max(fed_at[kind] + least).min(end)
+        });
+        if lengths[1].0 == 0 {
+            left[1] = left[0];
+        }
+        self.record(index, begin, end);
+        let first_out = (begin + tile).min(end);
         let actor = &mut self.actors[index];
+        let waited = begin - actor.free_at;
+        let stalled = actor.waits_for_room.min(waited);
+        actor.stalled += stalled;
         // Operands that come later than they are worked on.
-        actor.starved += end - now - cycles(occupied);
+        actor.starved += waited - stalled + end - begin - cycles(occupied);
         actor.busy_cycles += occupied;
         actor.free_at = end;
+        actor.fed_at = left;
+        actor.latest = latest;
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
-        self.release_inputs(index, at, end, now);
+        self.release_inputs(index, at, (left[0], left[1]), now);
     }
 
     /// Takes down an actor's firing, if anybody wants to know.
@@ -352,16 +400,18 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Gives back the slots that a firing was the last to use.
-    fn release_inputs(&mut self, index: usize, at: Step, end: Ticks, now: Ticks) {
+    /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
+    fn release_inputs(&mut self, index: usize, at: Step, (operands, weights): (Ticks, Ticks), now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
-            let buffer = self.actors[index].inputs[i].buffer;
+            let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
             let cadence = self.section.buffers[buffer].spec.cadence;
             if !self.nest.is_last_use(cadence, at) {
                 continue;
             }
             let slot = self.nest.ordinal(cadence, at);
-            if self.buffers[buffer].release(slot, end) {
+            let left = if streamed == Streamed::Weights { weights } else { operands };
+            let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
+            if self.buffers[buffer].release(slot, left.max(filled)) {
                 for p in 0..self.producers[buffer].len() {
                     self.wake(self.producers[buffer][p], now);
                 }
@@ -370,10 +420,10 @@ impl<'a> Engine<'a> {
     }
 
     /// Marks a slot of a buffer as filled by one producer.
-    fn fill(&mut self, buffer: usize, at: Step, first: Ticks, last: Ticks, now: Ticks) {
+    fn fill(&mut self, buffer: usize, at: Step, filled: Filled, now: Ticks) {
         let slot = self.ordinal(buffer, at);
-        self.end = self.end.max(last);
-        if self.buffers[buffer].fill(slot, first, last) {
+        self.end = self.end.max(filled.last);
+        if self.buffers[buffer].fill(slot, filled) {
             for c in 0..self.consumers[buffer].len() {
                 self.wake(self.consumers[buffer][c], now);
             }
@@ -393,6 +443,7 @@ impl<'a> Engine<'a> {
         };
         let flits = work.flits(amount, at.chunk, bundle, rows);
         let through = end.max(self.network.send(volley, flits, now, end - now));
+        let parts = self.network.fewest(volley, flits);
         let drained = cycles(work.drain_cycles());
         let actor = &mut self.actors[index];
         // Results that cannot leave stop the array.
@@ -407,7 +458,7 @@ impl<'a> Engine<'a> {
         if emits {
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
-                self.fill(output, at, now + lag, through + lag, now);
+                self.fill(output, at, Filled { first: now + lag, last: through + lag, parts }, now);
             }
         }
         self.end = self.end.max(through + lag);
@@ -430,8 +481,8 @@ impl<'a> Engine<'a> {
         let hops = actor.feed_hops;
         actor.free_at = through;
         actor.next += 1;
-        self.fill(operand, at, now + hops, through + hops, now);
-        self.release_inputs(index, at, through, now);
+        self.fill(operand, at, Filled { first: now + hops, last: through + hops, parts: 1 }, now);
+        self.release_inputs(index, at, (through, through), now);
         self.wake(index, now);
     }
 
@@ -458,61 +509,55 @@ impl<'a> Engine<'a> {
         let needed = if writes { self.store_step(index, at) } else { at };
         let urgency = self.nest.ordinal(Cadence::Firing, needed);
         let tier = self.section.streams[stream].tier.index();
-        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved });
-        self.schedule_tier(tier, now);
+        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved }, now);
+        self.heed(tier);
     }
 
-    fn schedule_tier(&mut self, tier: usize, now: Ticks) {
-        let server = &mut self.tiers[tier];
-        if server.scheduled.is_none() && server.has_work() {
-            let at = now.max(server.free_at);
-            server.scheduled = Some(at);
-            self.queue.push(Reverse((at, Event::Serve(tier))));
-        }
+    fn serve(&mut self, tier: usize, channel: usize, now: Ticks) {
+        self.tiers[tier].serve(channel, now);
+        self.heed(tier);
     }
 
-    fn serve(&mut self, tier: usize, now: Ticks) {
-        self.tiers[tier].scheduled = None;
-        if let Some(Served { transfer, first, last, done_at }) = self.tiers[tier].serve(now)
-            && (first || last)
-        {
-            self.queue.push(Reverse((done_at, Event::Arrive(transfer.stream, transfer.slot, first, last))));
-        }
-        self.schedule_tier(tier, now);
+    /// Queues what a memory tier has told.
+    fn heed(&mut self, tier: usize) {
+        let tier_server = &mut self.tiers[tier];
+        let due = tier_server.due.drain(..).map(|(channel, at)| Reverse((at, Event::Serve(tier, channel))));
+        self.queue.extend(due);
+        let arrival = |Arrival { at, stream, slot, first }| Reverse((at, Event::Arrive(stream, slot, first)));
+        self.queue.extend(tier_server.arrivals.drain(..).map(arrival));
     }
 
-    fn arrive(&mut self, stream: usize, slot: u64, first: bool, last: bool, now: Ticks) {
+    fn arrive(&mut self, stream: usize, slot: u64, first: bool, now: Ticks) {
         let index = self.stream_actor[stream];
         let at = self.nest.step(self.actors[index].cadence, slot);
         if self.section.streams[stream].stream.writes {
-            if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
+            if !first && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
                 let (_, began, through) = self.filling[stream].swap_remove(i);
                 let written = now.max(through);
                 if let Some(recorder) = &mut self.recorder {
                     recorder.span(index, slot, began, written);
                 }
                 self.end = self.end.max(written);
-                self.release_inputs(index, self.store_step(index, at), written, now);
+                self.release_inputs(index, self.store_step(index, at), (written, written), now);
             }
             return;
         }
         if first {
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            // Its flits have followed each other while memory served it.
-            let rate = self.chip.tier_rate(self.section.streams[stream].tier);
-            let began = now.saturating_sub(rate.ticks(payload.min(PIECE_BYTES), TICKS_PER_CYCLE));
-            let through = self.send_stream(index, stream, payload, began).max(now);
+            // Its flits follow each other as memory serves it.
+            let through = self.send_stream(index, stream, payload, now);
             self.filling[stream].push((slot, now, through));
-        }
-        if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
+        } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
             let (_, first_at, through) = self.filling[stream].swap_remove(i);
             if let Some(recorder) = &mut self.recorder {
                 recorder.span(index, slot, first_at, now.max(through));
             }
             let hops = self.actors[index].feed_hops;
+            let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+            let parts = self.network.fewest(self.actors[index].feed, self.flits_of(payload));
+            let filled = Filled { first: first_at + hops, last: now.max(through) + hops, parts };
             for o in 0..self.actors[index].outputs.len() {
-                let output = self.actors[index].outputs[o];
-                self.fill(output, at, first_at + hops, now.max(through) + hops, now);
+                self.fill(self.actors[index].outputs[o], at, filled, now);
             }
         }
     }

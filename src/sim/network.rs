@@ -20,34 +20,38 @@ pub struct Network<'a> {
     contention: Contention,
     /// Streams under way over each contended resource that take a notable part of it.
     active: Vec<Active>,
+    /// When the latest of each volley is through, others that came later included.
+    late: Vec<Ticks>,
     /// Flits of the volley being sent, by share.
     parts: Vec<u64>,
 }
 
-/// Streams under way over one resource that end at about the same time.
+/// A volley under way over one resource.
 #[derive(Debug, Clone, Copy, Default)]
-struct Group {
+struct Stream {
     until: Ticks,
-    /// How many they are.
-    streams: u32,
+    volley: u32,
+    /// How many of its flows cross.
+    flows: u32,
     /// Their part of the resource, of [`WHOLE`].
     rate: u32,
 }
 
-/// Groups of streams that a resource remembers apart.
-const MOST_GROUPS: usize = 4;
+/// Volleys that a resource remembers apart.
+const MOST_STREAMS: usize = 6;
 
-/// The streams under way over one resource; kept in place, because every send looks at every resource on its way.
+/// The volleys under way over one resource; kept in place, because every send looks at every resource on its way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Active {
     count: usize,
-    groups: [Group; MOST_GROUPS],
+    streams: [Stream; MOST_STREAMS],
 }
 
 /// What a new volley meets at a resource.
+#[derive(Debug, Clone, Copy)]
 struct Meeting {
-    /// Other streams.
-    streams: u64,
+    /// Flows of others.
+    flows: u64,
     /// Rate that the others take, of [`WHOLE`].
     taken: u64,
     /// Ticks of work that the others still have.
@@ -55,17 +59,17 @@ struct Meeting {
 }
 
 impl Active {
-    /// Forgets what has ended by `at`, and sums up the rest.
-    fn meet(&mut self, at: Ticks) -> Meeting {
-        let mut meeting = Meeting { streams: 0, taken: 0, before: 0 };
+    /// Forgets what has ended by `at` and what went before in the same flows, and sums up the rest.
+    fn meet(&mut self, volley: usize, at: Ticks) -> Meeting {
+        let mut meeting = Meeting { flows: 0, taken: 0, before: 0 };
         let mut kept = 0;
         for i in 0..self.count {
-            let group = self.groups[i];
-            if group.until > at {
-                meeting.streams += u64::from(group.streams);
-                meeting.taken += u64::from(group.rate);
-                meeting.before += u64::from(group.rate) * (group.until - at) / WHOLE;
-                self.groups[kept] = group;
+            let stream = self.streams[i];
+            if stream.until > at && stream.volley as usize != volley {
+                meeting.flows += u64::from(stream.flows);
+                meeting.taken += u64::from(stream.rate);
+                meeting.before += u64::from(stream.rate) * (stream.until - at) / WHOLE;
+                self.streams[kept] = stream;
                 kept += 1;
             }
         }
@@ -73,23 +77,48 @@ impl Active {
         meeting
     }
 
-    /// Adds streams, to others that end at about the same time where there are any or no group is free. Rates and
-    /// what is still to be moved stay what they were.
-    fn join(&mut self, at: Ticks, until: Ticks, rate: u64, streams: u32) {
-        let full = self.count == MOST_GROUPS;
-        let nearest = self.groups[..self.count].iter_mut().min_by_key(|group| group.until.abs_diff(until));
-        match nearest {
-            Some(group) if full || group.until.abs_diff(until) <= (until - at) / 16 => {
-                let sum = u64::from(group.rate) + rate;
-                let volume = u64::from(group.rate) * (group.until - at) + rate * (until - at);
-                group.streams += streams;
-                group.rate = sum as u32;
-                group.until = at + volume.div_ceil(sum);
+    /// Slows those under way that have more than an equal part, so far as a new stream leaves them no more: they move
+    /// the same later. Tells `late` each that is slowed, and when it ends.
+    fn yield_to(&mut self, at: Ticks, new: Stream, late: &mut [Ticks]) {
+        let streams = &mut self.streams[..self.count];
+        let flows: u64 = streams.iter().map(|stream| u64::from(stream.flows)).sum::<u64>() + u64::from(new.flows);
+        let taken = streams.iter().map(|stream| u64::from(stream.rate)).sum::<u64>() + u64::from(new.rate);
+        let equal = WHOLE / flows;
+        let above = |stream: &Stream| u64::from(stream.rate).saturating_sub(equal * u64::from(stream.flows));
+        let all_above: u64 = streams.iter().map(above).sum();
+        let excess = (taken - WHOLE).min(all_above);
+        for stream in streams {
+            let rate = u64::from(stream.rate);
+            let loses = excess * above(stream) / all_above.max(1);
+            let left = stream.until - at;
+            let delay = loses * left.min(new.until - at) / rate.max(1);
+            if delay > 0 {
+                stream.rate = (rate * left / (left + delay)) as u32;
+                stream.until += delay;
+                let late = &mut late[stream.volley as usize];
+                *late = stream.until.max(*late);
             }
-            _ => {
-                self.groups[self.count] = Group { until, streams, rate: rate as u32 };
-                self.count += 1;
+        }
+    }
+
+    /// Adds a stream, to the one that ends at about the same time if there is no room. Rates and what is still to be
+    /// moved stay what they were.
+    fn join(&mut self, at: Ticks, new: Stream) {
+        if self.count < MOST_STREAMS {
+            self.streams[self.count] = new;
+            self.count += 1;
+            return;
+        }
+        let nearest = self.streams.iter_mut().min_by_key(|stream| stream.until.abs_diff(new.until));
+        if let Some(stream) = nearest {
+            let sum = u64::from(stream.rate) + u64::from(new.rate);
+            let volume = u64::from(stream.rate) * (stream.until - at) + u64::from(new.rate) * (new.until - at);
+            if new.rate > stream.rate {
+                stream.volley = new.volley;
             }
+            stream.flows += new.flows;
+            stream.rate = sum as u32;
+            stream.until = at + volume.div_ceil(sum);
         }
     }
 }
@@ -123,6 +152,7 @@ impl<'a> Network<'a> {
             volleys,
             sent: vec![Vec::new(); volleys.len()],
             active: vec![Active::default(); contention.resources()],
+            late: vec![0; volleys.len()],
             contention,
             parts: Vec::new(),
         }
@@ -139,25 +169,47 @@ impl<'a> Network<'a> {
             return at;
         }
         self.count(volley, amount);
-        let mut duration = pace.max(self.contention.parts(volley, amount, &mut self.parts));
+        let at = at.max(self.late[volley]);
+        let mut least = self.contention.parts(volley, amount, &mut self.parts);
         let crossed = self.contention.crossed_by(volley);
         for crossing in crossed {
-            let (own, streams) = (crossing.work(&self.parts), u64::from(crossing.streams));
-            let met = self.active[crossing.resource as usize].meet(at);
-            if met.streams == 0 {
-                duration = duration.max(own);
+            let (own, flows) = (crossing.work(&self.parts), u64::from(crossing.streams));
+            let met = self.active[crossing.resource as usize].meet(volley, at);
+            if met.flows == 0 {
+                least = least.max(own);
                 continue;
             }
-            let left = WHOLE.saturating_sub(met.taken).max(WHOLE * streams / (streams + met.streams));
-            duration = duration.max((own * WHOLE / left).min(own + met.before));
+            let left = WHOLE.saturating_sub(met.taken).max(WHOLE * flows / (flows + met.flows));
+            least = least.max((own * WHOLE / left).min(own + met.before));
         }
+        let duration = pace.max(least);
         for crossing in crossed {
-            let rate = (crossing.work(&self.parts) * WHOLE).div_ceil(duration);
+            let rate = (crossing.work(&self.parts) * WHOLE).div_ceil(duration).min(WHOLE);
             if rate >= NOTABLE {
-                self.active[crossing.resource as usize].join(at, at + duration, rate, crossing.streams);
+                let active = &mut self.active[crossing.resource as usize];
+                let (until, flows) = (at + duration, crossing.streams);
+                let new = Stream { until, volley: volley as u32, flows, rate: rate as u32 };
+                let taken = active.streams[..active.count].iter().map(|stream| u64::from(stream.rate)).sum::<u64>();
+                if taken + rate > WHOLE && active.count > 0 {
+                    active.yield_to(at, new, &mut self.late);
+                }
+                active.join(at, new);
             }
         }
+        self.late[volley] = self.late[volley].max(at + least);
         at + duration
+    }
+
+    /// Flits of the largest flow of a volley that moves `amount`, and the ticks they take at least.
+    pub fn longest(&mut self, volley: usize, amount: u64) -> (u64, Ticks) {
+        let least = self.contention.parts(volley, amount, &mut self.parts);
+        (self.parts.iter().copied().max().unwrap_or(0), least)
+    }
+
+    /// Flits of the smallest flow of a volley that moves `amount`, but one at least.
+    pub fn fewest(&mut self, volley: usize, amount: u64) -> u64 {
+        self.contention.parts(volley, amount, &mut self.parts);
+        self.parts.iter().copied().min().unwrap_or(1).max(1)
     }
 
     fn count(&mut self, volley: usize, amount: u64) {
@@ -177,12 +229,14 @@ impl<'a> Network<'a> {
     pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
         for active in &self.active {
             let mut live = 0;
-            for group in active.groups[..active.count].iter().filter(|group| !clock.is_past(group.until)) {
-                words.extend([clock.relative(group.until), u64::from(group.streams) << 32 | u64::from(group.rate)]);
+            for stream in active.streams[..active.count].iter().filter(|stream| !clock.is_past(stream.until)) {
+                let Stream { until, volley, flows, rate } = *stream;
+                words.extend([clock.relative(until), u64::from(flows) << 32 | u64::from(rate), u64::from(volley)]);
                 live += 1;
             }
             words.push(live);
         }
+        words.extend(self.late.iter().map(|&at| clock.relative(at)));
     }
 
     /// What each volley has moved so far: amounts, and how often.
@@ -198,9 +252,10 @@ impl<'a> Network<'a> {
                 *count += times * (*count - known);
             }
         }
-        for group in self.active.iter_mut().flat_map(|active| &mut active.groups) {
-            group.until += time;
+        for stream in self.active.iter_mut().flat_map(|active| &mut active.streams) {
+            stream.until += time;
         }
+        self.late.iter_mut().for_each(|at| *at += time);
     }
 
     /// What all flows have moved.

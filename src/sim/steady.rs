@@ -16,9 +16,8 @@ use crate::compile::{Cadence, LoopOrder, Nest, Step};
 use super::actors::ActorKind;
 use super::clock::Clock;
 use super::event::Engine;
-use super::memory::PIECE_BYTES;
 use super::state::Progress;
-use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
+use super::time::{Ticks, cycles};
 use super::transfer::transfer_bytes;
 
 /// The loop whose iterations are compared.
@@ -256,8 +255,7 @@ fn iteration(nest: &Nest, level: Loop, block: u64, cadence: Cadence) -> u64 {
     }
 }
 
-/// How far back an event may look: a firing begins at most its own length before it is known, and what a load moves is
-/// sent as early as memory began to serve it.
+/// How far back an event may look: a firing begins at most its own length before it is known.
 fn reach(engine: &Engine<'_>) -> Ticks {
     let nest = &engine.nest;
     let mut longest = 0;
@@ -268,8 +266,7 @@ fn reach(engine: &Engine<'_>) -> Ticks {
             }
         }
     }
-    let piece = engine.chip.memory.ids().map(|tier| engine.chip.tier_rate(tier).ticks(PIECE_BYTES, TICKS_PER_CYCLE));
-    2 * (cycles(longest) + piece.max().unwrap_or(0)) + 1
+    2 * cycles(longest) + 1
 }
 
 /// For each chunk the first of those before it in a row that are like it, in every stage and stream. The first and the
