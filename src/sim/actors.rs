@@ -28,6 +28,8 @@ pub(super) struct Firing {
     pub(super) emits_at: Ticks,
     /// When it ends.
     pub(super) ends_at: Ticks,
+    /// How long a tile takes.
+    pub(super) tile: Ticks,
 }
 
 /// The firing of a bundle that was begun last.

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, Nest, Section, SectionGraph, StageWork, Step, emits, slot_bytes,
+    Amount, BufferRole, Cadence, Fabric, Mapping, Nest, Section, SectionGraph, StageWork, Step, emits, slot_bytes,
 };
 use crate::index::Id;
 use crate::workload::Workload;
@@ -249,6 +249,15 @@ impl<'a> Engine<'a> {
         self.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
     }
 
+    /// How long a firing of a bundle takes by itself: its work, and its operands at their ports. Others take no time.
+    pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
+        let ActorKind::Bundle { stage, bundle } = actor.kind else { return 0 };
+        let (work, rows) = (&self.work[stage], self.nest.rows_of(at.token));
+        let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.chunk, bundle, rows)).1;
+        let fed = fed(actor.feed, Amount::Activations).max(fed(actor.weights, Amount::Weights));
+        fed.max(cycles(work.cycles(at.chunk, bundle, rows)))
+    }
+
     /// Schedules an actor's next firing if everything it waits for has a time. A firing that could have begun before
     /// its inputs were known to be complete began at most its own length ago.
     fn wake(&mut self, index: usize, now: Ticks) {
@@ -281,13 +290,7 @@ impl<'a> Engine<'a> {
             _ => Event::Start(index),
         };
         if start < now {
-            let length = match actor.kind {
-                ActorKind::Bundle { stage, bundle } => {
-                    cycles(self.work[stage].cycles(step.chunk, bundle, self.nest.rows_of(step.token)))
-                }
-                _ => 0,
-            };
-            start = start.max(now.saturating_sub(length));
+            start = start.max(now.saturating_sub(self.length(actor, step)));
         }
         let actor = &mut self.actors[index];
         if is_bundle {
@@ -360,10 +363,14 @@ impl<'a> Engine<'a> {
             }
         }
         // Operands leave the PMUs before they are worked on: FIFOs on their way hold them.
-        let actor = &self.actors[index];
-        let volleys = [actor.feed, actor.weights];
+        let volleys = [self.actors[index].feed, self.actors[index].weights];
         let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
+        // What has not come into the FIFO of the PCU before it begins still has to pass its port.
+        let before = self.input_flits();
+        let passed = lengths.map(|(flits, _)| cycles(flits.saturating_sub(before)));
+        end = end.max(begin + passed[0].max(passed[1]));
         let latest = Latest { end, occupied: cycles(occupied), flits: lengths.map(|(flits, _)| flits) };
+        let actor = &self.actors[index];
         let mut left = [0, 1].map(|kind| {
             let (flits, least) = lengths[kind];
             let holds = actor.holds[kind];
@@ -377,7 +384,8 @@ impl<'a> Engine<'a> {
             left[1] = left[0];
         }
         self.record(index, begin, end);
-        let first_out = (begin + tile).min(end);
+        // Whatever makes a firing last longer than its work does so from the first tile on.
+        let first_out = begin + (end - begin).div_ceil(tiles);
         let actor = &mut self.actors[index];
         let waited = begin - actor.free_at;
         let stalled = actor.waits_for_room.min(waited);
@@ -388,9 +396,17 @@ impl<'a> Engine<'a> {
         actor.free_at = end;
         actor.fed_at = left;
         actor.latest = latest;
-        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end });
+        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_out - begin });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         self.release_inputs(index, at, (left[0], left[1]), now);
+    }
+
+    /// Flits that the FIFO at a PCU's input holds: two steps of the widest operand at least.
+    fn input_flits(&self) -> u64 {
+        let pcu = &self.chip.pcu;
+        let widest = pcu.lanes.values().copied().max().unwrap_or(1).max(pcu.stages) * 4;
+        let network = &self.chip.network;
+        network.fifo_depth_flits.max(2 * widest.div_ceil(network.flit_bytes))
     }
 
     /// Takes down an actor's firing, if anybody wants to know.
@@ -432,7 +448,7 @@ impl<'a> Engine<'a> {
 
     fn emit(&mut self, index: usize, now: Ticks) {
         let ActorKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
-        let Some(Firing { at, ends_at: end, .. }) = self.actors[index].firing.take() else { return };
+        let Some(Firing { at, ends_at: end, tile, .. }) = self.actors[index].firing.take() else { return };
         let rows = self.nest.rows_of(at.token);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
@@ -442,18 +458,31 @@ impl<'a> Engine<'a> {
             (self.actors[index].partial_writes, Amount::Partials)
         };
         let flits = work.flits(amount, at.chunk, bundle, rows);
-        let through = end.max(self.network.send(volley, flits, now, end - now));
-        let parts = self.network.fewest(volley, flits);
+        let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let drained = cycles(work.drain_cycles());
+        // The vectors of a tile leave the array one a cycle, while the next tile is worked on.
+        let window = match work.mapping() {
+            Mapping::Gemm(_) => cycles(self.chip.pcu.stages),
+            Mapping::Simd(m) => tile / m.passes,
+        };
+        let sent_by = self.network.send(volley, flits, now, end - now);
+        let leaves = self.network.least() / tiles;
+        // The array stops for what the output FIFO does not hold.
+        let held = cycles(self.chip.network.fifo_depth_flits);
+        let stop = leaves.saturating_sub(tile).max(leaves.saturating_sub(window + held)) * tiles;
+        let parts = self.network.fewest(volley, flits);
         let actor = &mut self.actors[index];
-        // Results that cannot leave stop the array.
-        actor.stalled += through - end;
-        actor.free_at = actor.free_at.max(through);
+        actor.stalled += stop;
+        actor.free_at = actor.free_at.max(end + stop);
+        let through = sent_by.max(end + stop + leaves.saturating_sub(window));
         actor.next += 1;
         let lag = actor.feed_hops + drained + actor.result_hops;
         if !emits && self.next_reads_these_sums(index, at) {
-            // The next firing starts from the sums of this one: its first tile waits until they are written.
-            self.actors[index].free_at = self.actors[index].free_at.max(now + lag);
+            // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
+            let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
+                .map(|volley| self.network.longest(volley, flits / tiles).1);
+            let more = of_tile[0].max(of_tile[1]).saturating_sub(cycles(self.chip.pcu.stages));
+            self.actors[index].free_at = self.actors[index].free_at.max(now + lag + more);
         }
         if emits {
             for o in 0..self.actors[index].outputs.len() {
@@ -544,8 +573,11 @@ impl<'a> Engine<'a> {
         }
         if first {
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            // Its flits follow each other as memory serves it.
-            let through = self.send_stream(index, stream, payload, now);
+            // Its flits follow each other as memory serves it; the first have come.
+            let tier = self.section.streams[stream].tier;
+            let ticks = self.chip.tier_rate(tier).ticks(payload, TICKS_PER_CYCLE);
+            let pace = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
+            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, pace);
             self.filling[stream].push((slot, now, through));
         } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
             let (_, first_at, through) = self.filling[stream].swap_remove(i);
@@ -555,7 +587,11 @@ impl<'a> Engine<'a> {
             let hops = self.actors[index].feed_hops;
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
             let parts = self.network.fewest(self.actors[index].feed, self.flits_of(payload));
-            let filled = Filled { first: first_at + hops, last: now.max(through) + hops, parts };
+            // The last stripes come from all channels at once, and leave one after the other.
+            let tier = &self.tiers[self.section.streams[stream].tier.index()];
+            let at_once = self.flits_of(tier.at_once_bytes(payload));
+            let through = through.max(now + self.network.longest(self.actors[index].feed, at_once).1);
+            let filled = Filled { first: first_at + hops, last: through + hops, parts };
             for o in 0..self.actors[index].outputs.len() {
                 self.fill(self.actors[index].outputs[o], at, filled, now);
             }
@@ -568,24 +604,19 @@ impl<'a> Engine<'a> {
         Step { chunk: if whole { self.nest.chunks() - 1 } else { at.chunk }, ..at }
     }
 
-    /// Sends a stream's slot between its address generators and PMUs, at the pace of memory.
-    fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, now: Ticks) -> Ticks {
-        let flits = self.flits_of(bytes);
-        let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(bytes, TICKS_PER_CYCLE);
-        self.network.send(self.actors[index].feed, flits, now, pace)
-    }
-
     fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {
         let at = self.step(&self.actors[index]);
         let slot = self.actors[index].next;
         let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        let through = self.send_stream(index, stream, payload, now);
+        let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, 0);
         let actor = &mut self.actors[index];
         actor.next += 1;
         actor.free_at = now;
         let through = through + actor.feed_hops;
-        self.filling[stream].push((slot, now, through));
         self.request(stream, slot, at, now);
+        // The last stripe is written when its bytes have come.
+        let tier = &self.tiers[self.section.streams[stream].tier.index()];
+        self.filling[stream].push((slot, now, through + tier.last_stripe_ticks(stream, payload)));
         self.wake(index, now);
     }
 }

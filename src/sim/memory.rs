@@ -36,13 +36,50 @@ pub struct Arrival {
     pub first: bool,
 }
 
-/// Transfers of a stream that are not told to be complete: slots complete in order, whatever channels they lie on.
+/// A transfer of which something has not been told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Untold {
+    /// When its first bytes arrive, and when it is complete, by itself.
+    first_at: Option<Ticks>,
+    end: Option<Ticks>,
+}
+
+/// Transfers of a stream that are not told to be complete: address generators give bytes on in order, whatever channels
+/// they lie on.
 #[derive(Debug, Default)]
 struct InOrder {
-    /// When each, from the first on, is complete by itself.
-    ends: VecDeque<Option<Ticks>>,
+    /// From the first on.
+    untold: VecDeque<Untold>,
     first_slot: u64,
+    /// Whether the beginning of the first has been told.
+    has_begun: bool,
+    /// When the one before it was complete.
     latest: Ticks,
+}
+
+impl InOrder {
+    fn of(&mut self, slot: u64) -> &mut Untold {
+        &mut self.untold[(slot - self.first_slot) as usize]
+    }
+
+    /// Tells what can be told.
+    fn tell(&mut self, stream: usize, arrivals: &mut Vec<Arrival>) {
+        while let Some(&Untold { first_at: Some(first_at), end }) = self.untold.front() {
+            let slot = self.first_slot;
+            if !self.has_begun {
+                self.has_begun = true;
+                self.latest = self.latest.max(first_at);
+                arrivals.push(Arrival { at: self.latest, stream, slot, first: true });
+            }
+            let Some(end) = end else { return };
+            // Told apart from the first bytes.
+            self.latest = end.max(self.latest + 1);
+            arrivals.push(Arrival { at: self.latest, stream, slot, first: false });
+            self.untold.pop_front();
+            self.first_slot += 1;
+            self.has_begun = false;
+        }
+    }
 }
 
 /// The part of a transfer that lies on one channel and is still to be served.
@@ -61,8 +98,6 @@ struct UnderWay {
     slot: u64,
     /// Bytes that are still to be served; of a row that is not in use, none.
     left_bytes: u64,
-    /// When its first bytes arrive.
-    first_at: Option<Ticks>,
 }
 
 /// What a channel is doing: all of a part, or as much as it had begun when something more urgent came.
@@ -146,6 +181,25 @@ impl TierServer {
         self.rate.ticks(bytes * self.channels.len() as u64, TICKS_PER_CYCLE)
     }
 
+    /// Ticks that a channel serves one thing at least.
+    pub fn grain_ticks(&self) -> Ticks {
+        self.ticks(self.grain_bytes)
+    }
+
+    /// Of a slot of so many bytes, those that come at once at the end: channels serve their stripes side by side, and
+    /// what an address generator gives on is in order.
+    pub fn at_once_bytes(&self, bytes: u64) -> u64 {
+        let around = self.interleave_bytes * self.channels.len() as u64;
+        let last_round = bytes.saturating_sub(1) % around + 1;
+        last_round.min(bytes).saturating_sub(self.interleave_bytes)
+    }
+
+    /// Ticks that the last stripe of the slot of a stream that was asked for last takes, latency included.
+    pub fn last_stripe_ticks(&self, stream: usize, bytes: u64) -> Ticks {
+        let last = self.address[stream].saturating_sub(1) % self.interleave_bytes + 1;
+        self.ticks(last.min(bytes)) + self.latency
+    }
+
     /// Bytes below an address that lie on a channel.
     fn bytes_below(&self, address: u64, channel: u64) -> u64 {
         let (stripe, channels) = (self.interleave_bytes, self.channels.len() as u64);
@@ -159,18 +213,19 @@ impl TierServer {
         let start = self.address[stream];
         let end = start + moved_bytes;
         self.address[stream] = end;
-        self.in_order[stream].ends.push_back(None);
+        let in_order = &mut self.in_order[stream];
+        in_order.untold.push_back(Untold::default());
         if moved_bytes == 0 {
             // Nothing is stored in this slot: it is there as soon as it is asked for.
-            self.arrivals.push(Arrival { at: now, stream, slot, first: true });
-            self.end(stream, slot, now + 1);
+            *in_order.of(slot) = Untold { first_at: Some(now), end: Some(now) };
+            in_order.tell(stream, &mut self.arrivals);
             return;
         }
         let row = self.unused.pop().unwrap_or(self.under_way.len());
         if row == self.under_way.len() {
             self.under_way.push(UnderWay::default());
         }
-        self.under_way[row] = UnderWay { stream, slot, left_bytes: moved_bytes, first_at: None };
+        self.under_way[row] = UnderWay { stream, slot, left_bytes: moved_bytes };
         for c in 0..self.channels.len() {
             let bytes = self.bytes_below(end, c as u64) - self.bytes_below(start, c as u64);
             if bytes > 0 {
@@ -223,10 +278,10 @@ impl TierServer {
             let row = &mut self.under_way[part.row];
             row.left_bytes -= part.bytes;
             if row.left_bytes == 0 {
-                let UnderWay { stream, slot, first_at, .. } = *row;
+                let UnderWay { stream, slot, .. } = *row;
                 self.unused.push(part.row);
-                // Told apart from the first bytes.
-                self.end(stream, slot, (now + self.latency).max(first_at.unwrap_or(0) + 1));
+                self.in_order[stream].of(slot).end = Some(now + self.latency);
+                self.in_order[stream].tell(stream, &mut self.arrivals);
             }
         }
         let Some(Reverse(part)) = self.channels[channel].waiting.pop() else { return };
@@ -236,22 +291,11 @@ impl TierServer {
         c.serving = Some(Service { part, began: now });
         c.free_at = end;
         self.schedule(channel, end);
-        let row = &mut self.under_way[part.row];
-        if row.first_at.is_none() {
-            row.first_at = Some(first);
-            self.arrivals.push(Arrival { at: first, stream: row.stream, slot: row.slot, first: true });
-        }
-    }
-
-    /// A transfer has been served whole by `end`.
-    fn end(&mut self, stream: usize, slot: u64, end: Ticks) {
-        let in_order = &mut self.in_order[stream];
-        in_order.ends[(slot - in_order.first_slot) as usize] = Some(end);
-        while let Some(&Some(end)) = in_order.ends.front() {
-            in_order.ends.pop_front();
-            in_order.latest = end.max(in_order.latest + 1);
-            self.arrivals.push(Arrival { at: in_order.latest, stream, slot: in_order.first_slot, first: false });
-            in_order.first_slot += 1;
+        let UnderWay { stream, slot, .. } = self.under_way[part.row];
+        let first_at = &mut self.in_order[stream].of(slot).first_at;
+        if first_at.is_none() {
+            *first_at = Some(first);
+            self.in_order[stream].tell(stream, &mut self.arrivals);
         }
     }
 
@@ -263,14 +307,14 @@ impl TierServer {
         let mut rows: Vec<&UnderWay> = self.under_way.iter().filter(|row| row.left_bytes > 0).collect();
         rows.sort_unstable_by_key(|row| (row.stream, row.slot));
         words.push(rows.len() as u64);
-        for &&UnderWay { stream, slot, left_bytes, first_at } in &rows {
+        for &&UnderWay { stream, slot, left_bytes } in &rows {
             words.extend([stream as u64, slot.wrapping_sub(next(stream)), left_bytes]);
-            words.push(first_at.map_or(0, |at| clock.relative(at) + 1));
         }
         for (stream, in_order) in self.in_order.iter().enumerate() {
             words.extend([in_order.first_slot.wrapping_sub(next(stream)), clock.relative(in_order.latest)]);
-            words.push(in_order.ends.len() as u64);
-            words.extend(in_order.ends.iter().map(|end| end.map_or(0, |at| clock.relative(at) + 1)));
+            words.extend([in_order.untold.len() as u64, u64::from(in_order.has_begun)]);
+            let relative = |at: Option<Ticks>| at.map_or(0, |at| clock.relative(at) + 1);
+            words.extend(in_order.untold.iter().flat_map(|untold| [relative(untold.first_at), relative(untold.end)]));
         }
         let part_words = |part: Part| {
             let Transfer { urgency: at, stream, slot, moved_bytes } = part.transfer;
@@ -294,12 +338,14 @@ impl TierServer {
     pub fn shift(&mut self, time: Ticks, urgency: u64, slots: &dyn Fn(usize) -> u64) {
         for row in self.under_way.iter_mut().filter(|row| row.left_bytes > 0) {
             row.slot += slots(row.stream);
-            row.first_at = row.first_at.map(|at| at + time);
         }
         for (stream, in_order) in self.in_order.iter_mut().enumerate() {
             in_order.first_slot += slots(stream);
             in_order.latest += time;
-            in_order.ends.iter_mut().for_each(|end| *end = end.map(|at| at + time));
+            for untold in &mut in_order.untold {
+                untold.first_at = untold.first_at.map(|at| at + time);
+                untold.end = untold.end.map(|at| at + time);
+            }
         }
         let later = |part: Part| {
             let Transfer { urgency: at, stream, slot, .. } = part.transfer;
@@ -382,9 +428,11 @@ mod tests {
         tier.request(transfer(1, 0, 2, 64), 1000);
         let told = run(&mut tier);
         let end = |slot| told.iter().find(|t| t.2 == slot && !t.3).map(|t| t.0);
-        // Slot 2 takes the first channel from 1152 to 1536, and slot 0 what is left: 6144 + 384.
+        // Slot 2 takes the first channel from 1152 to 1536, and slot 0 what is left: 6144 + 384. Slot 1 is served on the
+        // others from 1000 on, and what came before it is told behind it.
         assert_eq!(end(0), Some(6144 + 384 + 100));
-        assert_eq!(told.iter().find(|t| t.2 == 2 && t.3).map(|t| t.0), Some(1536 + 100));
+        assert_eq!(end(1), Some(1000 + 6144 + 100));
+        assert_eq!(end(2), Some(1000 + 6144 + 102));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub struct Network<'a> {
     active: Vec<Active>,
     /// When the latest of each volley is through, others that came later included.
     late: Vec<Ticks>,
+    least: Ticks,
     /// Flits of the volley being sent, by share.
     parts: Vec<u64>,
 }
@@ -47,47 +48,51 @@ struct Active {
     streams: [Stream; MOST_STREAMS],
 }
 
-/// What a new volley meets at a resource.
-#[derive(Debug, Clone, Copy)]
-struct Meeting {
-    /// Flows of others.
-    flows: u64,
-    /// Rate that the others take, of [`WHOLE`].
-    taken: u64,
-    /// Ticks of work that the others still have.
-    before: Ticks,
-}
-
 impl Active {
-    /// Forgets what has ended by `at` and what went before in the same flows, and sums up the rest.
-    fn meet(&mut self, volley: usize, at: Ticks) -> Meeting {
-        let mut meeting = Meeting { flows: 0, taken: 0, before: 0 };
+    /// Forgets what has ended by `at`.
+    fn forget(&mut self, at: Ticks) {
         let mut kept = 0;
         for i in 0..self.count {
-            let stream = self.streams[i];
-            if stream.until > at && stream.volley as usize != volley {
-                meeting.flows += u64::from(stream.flows);
-                meeting.taken += u64::from(stream.rate);
-                meeting.before += u64::from(stream.rate) * (stream.until - at) / WHOLE;
-                self.streams[kept] = stream;
+            if self.streams[i].until > at {
+                self.streams[kept] = self.streams[i];
                 kept += 1;
             }
         }
         self.count = kept;
-        meeting
+    }
+
+    /// How long `own` ticks of work in so many flows of a volley last from `at` on, among the others: packets take turns,
+    /// so that another takes as much for each of its flows, unless it has less to move or is slower by itself.
+    fn lasts(&self, volley: usize, at: Ticks, own: Ticks, flows: u64) -> Ticks {
+        let others = || self.streams[..self.count].iter().filter(|stream| stream.volley as usize != volley);
+        let among = |most: Ticks| {
+            let taken = others().map(|stream| {
+                let left = u64::from(stream.rate) * stream.until.saturating_sub(at).min(most) / WHOLE;
+                left.min(own * u64::from(stream.flows) / flows)
+            });
+            own + taken.sum::<Ticks>()
+        };
+        among(among(Ticks::MAX))
     }
 
     /// Slows those under way that have more than an equal part, so far as a new stream leaves them no more: they move
     /// the same later. Tells `late` each that is slowed, and when it ends.
-    fn yield_to(&mut self, at: Ticks, new: Stream, late: &mut [Ticks]) {
-        let streams = &mut self.streams[..self.count];
-        let flows: u64 = streams.iter().map(|stream| u64::from(stream.flows)).sum::<u64>() + u64::from(new.flows);
-        let taken = streams.iter().map(|stream| u64::from(stream.rate)).sum::<u64>() + u64::from(new.rate);
+    fn yield_to(&mut self, at: Ticks, new: Stream, is_held: bool, late: &mut [Ticks]) {
+        let is_other = |stream: &&mut Stream| stream.volley != new.volley && stream.until > at;
+        let (mut flows, mut taken) = (u64::from(new.flows), 0);
+        for stream in self.streams[..self.count].iter_mut().filter(is_other) {
+            flows += u64::from(stream.flows);
+            taken += u64::from(stream.rate);
+        }
         let equal = WHOLE / flows;
+        taken += u64::from(new.rate).max(if is_held { equal * u64::from(new.flows) } else { 0 });
+        if taken <= WHOLE {
+            return;
+        }
         let above = |stream: &Stream| u64::from(stream.rate).saturating_sub(equal * u64::from(stream.flows));
-        let all_above: u64 = streams.iter().map(above).sum();
+        let all_above: u64 = self.streams[..self.count].iter_mut().filter(is_other).map(|stream| above(stream)).sum();
         let excess = (taken - WHOLE).min(all_above);
-        for stream in streams {
+        for stream in self.streams[..self.count].iter_mut().filter(is_other) {
             let rate = u64::from(stream.rate);
             let loses = excess * above(stream) / all_above.max(1);
             let left = stream.until - at;
@@ -101,6 +106,18 @@ impl Active {
         }
     }
 
+    /// What a volley that is still under way sends next follows what it sent before: one stream from `now` on. Whether
+    /// there is one.
+    fn follow(&mut self, now: Ticks, at: Ticks, new: Stream) -> bool {
+        let own = self.streams[..self.count].iter_mut().find(|stream| stream.volley == new.volley);
+        let Some(own) = own else { return false };
+        let volume = u64::from(own.rate) * (own.until - now) + u64::from(new.rate) * (new.until - at);
+        own.until = new.until.max(own.until);
+        own.rate = (volume / (own.until - now)).min(WHOLE) as u32;
+        own.flows = new.flows;
+        true
+    }
+
     /// Adds a stream, to the one that ends at about the same time if there is no room. Rates and what is still to be
     /// moved stay what they were.
     fn join(&mut self, at: Ticks, new: Stream) {
@@ -112,13 +129,14 @@ impl Active {
         let nearest = self.streams.iter_mut().min_by_key(|stream| stream.until.abs_diff(new.until));
         if let Some(stream) = nearest {
             let sum = u64::from(stream.rate) + u64::from(new.rate);
-            let volume = u64::from(stream.rate) * (stream.until - at) + u64::from(new.rate) * (new.until - at);
+            let volume =
+                u64::from(stream.rate) * stream.until.saturating_sub(at) + u64::from(new.rate) * (new.until - at);
             if new.rate > stream.rate {
                 stream.volley = new.volley;
             }
             stream.flows += new.flows;
             stream.rate = sum as u32;
-            stream.until = at + volume.div_ceil(sum);
+            stream.until = at + volume.div_ceil(sum).max(1);
         }
     }
 }
@@ -153,6 +171,7 @@ impl<'a> Network<'a> {
             sent: vec![Vec::new(); volleys.len()],
             active: vec![Active::default(); contention.resources()],
             late: vec![0; volleys.len()],
+            least: 0,
             contention,
             parts: Vec::new(),
         }
@@ -165,34 +184,38 @@ impl<'a> Network<'a> {
     /// Resources are shared as by packets in turn: a volley gets what the others leave, and never less than equal parts
     /// for each of its streams; nor does it wait for more than what the others still have to move.
     pub fn send(&mut self, volley: usize, amount: u64, at: Ticks, pace: Ticks) -> Ticks {
+        self.least = 0;
         if amount == 0 || self.volleys[volley].flows.is_empty() {
             return at;
         }
         self.count(volley, amount);
+        let (now, paced) = (at, at + pace);
         let at = at.max(self.late[volley]);
         let mut least = self.contention.parts(volley, amount, &mut self.parts);
         let crossed = self.contention.crossed_by(volley);
         for crossing in crossed {
-            let (own, flows) = (crossing.work(&self.parts), u64::from(crossing.streams));
-            let met = self.active[crossing.resource as usize].meet(volley, at);
-            if met.flows == 0 {
-                least = least.max(own);
+            let active = &mut self.active[crossing.resource as usize];
+            active.forget(now);
+            least = least.max(active.lasts(volley, at, crossing.work(&self.parts), u64::from(crossing.streams)));
+        }
+        self.least = least;
+        // Who comes late catches up.
+        let duration = least.max(paced.saturating_sub(at));
+        for crossing in crossed {
+            let own = crossing.work(&self.parts);
+            let rate = (own * WHOLE).div_ceil(duration).min(WHOLE);
+            if rate < NOTABLE {
                 continue;
             }
-            let left = WHOLE.saturating_sub(met.taken).max(WHOLE * flows / (flows + met.flows));
-            least = least.max((own * WHOLE / left).min(own + met.before));
-        }
-        let duration = pace.max(least);
-        for crossing in crossed {
-            let rate = (crossing.work(&self.parts) * WHOLE).div_ceil(duration).min(WHOLE);
-            if rate >= NOTABLE {
-                let active = &mut self.active[crossing.resource as usize];
-                let (until, flows) = (at + duration, crossing.streams);
-                let new = Stream { until, volley: volley as u32, flows, rate: rate as u32 };
-                let taken = active.streams[..active.count].iter().map(|stream| u64::from(stream.rate)).sum::<u64>();
-                if taken + rate > WHOLE && active.count > 0 {
-                    active.yield_to(at, new, &mut self.late);
-                }
+            let active = &mut self.active[crossing.resource as usize];
+            let new =
+                Stream { until: at + duration, volley: volley as u32, flows: crossing.streams, rate: rate as u32 };
+            if active.count > 0 {
+                // Among others it is as fast as they let it, and faster when they are through.
+                let is_held = active.lasts(volley, at, own, u64::from(new.flows)) == duration;
+                active.yield_to(at, new, is_held, &mut self.late);
+            }
+            if !active.follow(now, at, new) {
                 active.join(at, new);
             }
         }
@@ -200,16 +223,20 @@ impl<'a> Network<'a> {
         at + duration
     }
 
+    /// How long what was sent last takes at least, whatever its pace.
+    pub fn least(&self) -> Ticks {
+        self.least
+    }
+
     /// Flits of the largest flow of a volley that moves `amount`, and the ticks they take at least.
-    pub fn longest(&mut self, volley: usize, amount: u64) -> (u64, Ticks) {
-        let least = self.contention.parts(volley, amount, &mut self.parts);
-        (self.parts.iter().copied().max().unwrap_or(0), least)
+    pub fn longest(&self, volley: usize, amount: u64) -> (u64, Ticks) {
+        let of_shares = self.contention.shares(volley, amount);
+        of_shares.fold((0, 0), |(most, least), (flits, ticks)| (flits.max(most), ticks.max(least)))
     }
 
     /// Flits of the smallest flow of a volley that moves `amount`, but one at least.
-    pub fn fewest(&mut self, volley: usize, amount: u64) -> u64 {
-        self.contention.parts(volley, amount, &mut self.parts);
-        self.parts.iter().copied().min().unwrap_or(1).max(1)
+    pub fn fewest(&self, volley: usize, amount: u64) -> u64 {
+        self.contention.shares(volley, amount).map(|(flits, _)| flits).min().unwrap_or(1).max(1)
     }
 
     fn count(&mut self, volley: usize, amount: u64) {

@@ -71,7 +71,7 @@ impl Engine<'_> {
             words.push(actor.scheduled.map_or(0, |at| clock.relative(at) + 1));
             words.push(u64::from(actor.next >= actor.count));
             if let Some(firing) = actor.firing {
-                words.extend([clock.relative(firing.emits_at), clock.relative(firing.ends_at)]);
+                words.extend([clock.relative(firing.emits_at), clock.relative(firing.ends_at), firing.tile]);
             }
         }
     }
