@@ -432,7 +432,7 @@ mod tests {
         // others from 1000 on, and what came before it is told behind it.
         assert_eq!(end(0), Some(6144 + 384 + 100));
         assert_eq!(end(1), Some(1000 + 6144 + 100));
-        assert_eq!(end(2), Some(1000 + 6144 + 102));
+        assert_eq!(end(2), Some(1000 + 6144 + 101));
     }
 
     #[test]

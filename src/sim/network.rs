@@ -38,14 +38,18 @@ struct Stream {
     rate: u32,
 }
 
-/// Volleys that a resource remembers apart.
+/// Volleys that a resource remembers apart, ...
 const MOST_STREAMS: usize = 6;
+/// ... and groups of further ones.
+const MOST_GROUPS: usize = 2;
+/// The volley of a group: none.
+const GROUP: u32 = u32::MAX;
 
 /// The volleys under way over one resource; kept in place, because every send looks at every resource on its way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Active {
     count: usize,
-    streams: [Stream; MOST_STREAMS],
+    streams: [Stream; MOST_STREAMS + MOST_GROUPS],
 }
 
 impl Active {
@@ -75,33 +79,35 @@ impl Active {
         among(among(Ticks::MAX))
     }
 
-    /// Slows those under way that have more than an equal part, so far as a new stream leaves them no more: they move
-    /// the same later. Tells `late` each that is slowed, and when it ends.
-    fn yield_to(&mut self, at: Ticks, new: Stream, is_held: bool, late: &mut [Ticks]) {
+    /// Slows those under way that have more than an equal part, so far as a new stream leaves them less than they would
+    /// move while it lasts: they move the same later. Tells `late` each that is slowed, and when it ends.
+    fn yield_to(&mut self, at: Ticks, new: Stream, late: &mut [Ticks]) {
         let is_other = |stream: &&mut Stream| stream.volley != new.volley && stream.until > at;
-        let (mut flows, mut taken) = (u64::from(new.flows), 0);
+        let lasts = new.until - at;
+        let (mut flows, mut volume) = (u64::from(new.flows), u64::from(new.rate) * lasts);
         for stream in self.streams[..self.count].iter_mut().filter(is_other) {
             flows += u64::from(stream.flows);
-            taken += u64::from(stream.rate);
+            volume += u64::from(stream.rate) * lasts.min(stream.until - at);
         }
+        let Some(excess) = volume.checked_sub(WHOLE * lasts).filter(|&excess| excess > 0) else { return };
         let equal = WHOLE / flows;
-        taken += u64::from(new.rate).max(if is_held { equal * u64::from(new.flows) } else { 0 });
-        if taken <= WHOLE {
-            return;
-        }
-        let above = |stream: &Stream| u64::from(stream.rate).saturating_sub(equal * u64::from(stream.flows));
+        let above = |stream: &Stream| {
+            let rate = u64::from(stream.rate).saturating_sub(equal * u64::from(stream.flows));
+            rate * lasts.min(stream.until - at)
+        };
         let all_above: u64 = self.streams[..self.count].iter_mut().filter(is_other).map(|stream| above(stream)).sum();
-        let excess = (taken - WHOLE).min(all_above);
+        let excess = excess.min(all_above);
         for stream in self.streams[..self.count].iter_mut().filter(is_other) {
             let rate = u64::from(stream.rate);
-            let loses = excess * above(stream) / all_above.max(1);
+            let loses = (u128::from(excess) * u128::from(above(stream)) / u128::from(all_above.max(1))) as u64;
             let left = stream.until - at;
-            let delay = loses * left.min(new.until - at) / rate.max(1);
+            let delay = loses / rate.max(1);
             if delay > 0 {
                 stream.rate = (rate * left / (left + delay)) as u32;
                 stream.until += delay;
-                let late = &mut late[stream.volley as usize];
-                *late = stream.until.max(*late);
+                if let Some(late) = late.get_mut(stream.volley as usize) {
+                    *late = stream.until.max(*late);
+                }
             }
         }
     }
@@ -118,25 +124,25 @@ impl Active {
         true
     }
 
-    /// Adds a stream, to the one that ends at about the same time if there is no room. Rates and what is still to be
-    /// moved stay what they were.
-    fn join(&mut self, at: Ticks, new: Stream) {
-        if self.count < MOST_STREAMS {
+    /// Adds a stream; to the group that ends at about the same time, if there is no room for it. Rates and what is still
+    /// to be moved stay what they were.
+    fn join(&mut self, at: Ticks, mut new: Stream) {
+        let groups = self.streams[..self.count].iter().filter(|stream| stream.volley == GROUP).count();
+        if self.count - groups >= MOST_STREAMS {
+            new.volley = GROUP;
+        }
+        if new.volley != GROUP || groups < MOST_GROUPS {
             self.streams[self.count] = new;
             self.count += 1;
             return;
         }
-        let nearest = self.streams.iter_mut().min_by_key(|stream| stream.until.abs_diff(new.until));
-        if let Some(stream) = nearest {
-            let sum = u64::from(stream.rate) + u64::from(new.rate);
-            let volume =
-                u64::from(stream.rate) * stream.until.saturating_sub(at) + u64::from(new.rate) * (new.until - at);
-            if new.rate > stream.rate {
-                stream.volley = new.volley;
-            }
-            stream.flows += new.flows;
-            stream.rate = sum as u32;
-            stream.until = at + volume.div_ceil(sum).max(1);
+        let groups = self.streams.iter_mut().filter(|stream| stream.volley == GROUP);
+        if let Some(group) = groups.min_by_key(|group| group.until.abs_diff(new.until)) {
+            let sum = u64::from(group.rate) + u64::from(new.rate);
+            let left = u64::from(group.rate) * group.until.saturating_sub(at);
+            group.until = at + (left + u64::from(new.rate) * (new.until - at)).div_ceil(sum).max(1);
+            group.flows += new.flows;
+            group.rate = sum as u32;
         }
     }
 }
@@ -210,11 +216,7 @@ impl<'a> Network<'a> {
             let active = &mut self.active[crossing.resource as usize];
             let new =
                 Stream { until: at + duration, volley: volley as u32, flows: crossing.streams, rate: rate as u32 };
-            if active.count > 0 {
-                // Among others it is as fast as they let it, and faster when they are through.
-                let is_held = active.lasts(volley, at, own, u64::from(new.flows)) == duration;
-                active.yield_to(at, new, is_held, &mut self.late);
-            }
+            active.yield_to(at, new, &mut self.late);
             if !active.follow(now, at, new) {
                 active.join(at, new);
             }
