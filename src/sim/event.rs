@@ -468,8 +468,9 @@ impl<'a> Engine<'a> {
         let sent_by = self.network.send(volley, flits, now, end - now);
         let leaves = self.network.least() / tiles;
         // The array stops for what the output FIFO does not hold.
-        let held = cycles(self.chip.network.fifo_depth_flits);
-        let stop = leaves.saturating_sub(tile).max(leaves.saturating_sub(window + held)) * tiles;
+        let of_tile = self.network.longest(volley, flits).0.div_ceil(tiles).max(1);
+        let over = of_tile.saturating_sub(self.chip.network.fifo_depth_flits);
+        let stop = leaves.saturating_sub(tile).max((leaves * over / of_tile).saturating_sub(window)) * tiles;
         let parts = self.network.fewest(volley, flits);
         let actor = &mut self.actors[index];
         actor.stalled += stop;

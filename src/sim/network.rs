@@ -82,6 +82,10 @@ impl Active {
     /// Slows those under way that have more than an equal part, so far as a new stream leaves them less than they would
     /// move while it lasts: they move the same later. Tells `late` each that is slowed, and when it ends.
     fn yield_to(&mut self, at: Ticks, new: Stream, late: &mut [Ticks]) {
+        if self.streams[..self.count].iter().any(|stream| stream.volley == GROUP) {
+            // Who is slowed among so many is not known.
+            return;
+        }
         let is_other = |stream: &&mut Stream| stream.volley != new.volley && stream.until > at;
         let lasts = new.until - at;
         let (mut flows, mut volume) = (u64::from(new.flows), u64::from(new.rate) * lasts);
