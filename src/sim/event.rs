@@ -608,7 +608,7 @@ impl<'a> Engine<'a> {
     fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {
         let at = self.step(&self.actors[index]);
         let slot = self.actors[index].next;
-        let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+        let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, 0);
         let actor = &mut self.actors[index];
         actor.next += 1;
@@ -617,7 +617,7 @@ impl<'a> Engine<'a> {
         self.request(stream, slot, at, now);
         // The last stripe is written when its bytes have come.
         let tier = &self.tiers[self.section.streams[stream].tier.index()];
-        self.filling[stream].push((slot, now, through + tier.last_stripe_ticks(stream, payload)));
+        self.filling[stream].push((slot, now, through + tier.last_stripe_ticks(stream, moved)));
         self.wake(index, now);
     }
 }
