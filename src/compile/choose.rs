@@ -57,7 +57,7 @@ struct Effort {
 impl Effort {
     /// For one of `at_once` kinds of sections.
     fn new(chip: &Chip, at_once: usize) -> Self {
-        let all = (6_000 / chip.pcus().max(1)).clamp(6, 64) as usize;
+        let all = (6_000 / chip.pcus().max(1)).clamp(6, 48) as usize;
         let each = (all * 8 / at_once.max(8)).max(4);
         Self { found: each.div_ceil(2), steps: each / 2, rounds: if chip.pcus() <= 128 { ROUNDS } else { 2 } }
     }

@@ -20,7 +20,7 @@ use super::twins::{Likeness, Renaming, Twins};
 pub const MOST_FUSED: usize = 12;
 
 /// Of a graph with no more kinds of sections times PCUs, all are measured, not only those that estimates prefer.
-const ALL_MEASURED: u64 = 512;
+const ALL_MEASURED: u64 = 256;
 
 /// Most operators of a repeated block that are tried as one section.
 const MOST_IN_A_BLOCK: usize = 24;

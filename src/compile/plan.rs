@@ -164,18 +164,20 @@ pub struct Choice {
     pub residency: Residency,
     /// Mapping of each stage.
     pub picked: Vec<Candidate>,
+    /// Stages are as fast as PCUs allow ([`Allotment::eager`]).
+    pub eager: bool,
     /// What it is expected to cost.
     pub estimate: Estimate,
 }
 
-/// What kind of choice it is: loop order, residency, private streams of activations.
-pub type Class = (LoopOrder, bool, bool, bool);
+/// What kind of choice it is: loop order, residency, private streams of activations, eager stages.
+pub type Class = (LoopOrder, bool, bool, bool, bool);
 
 impl Choice {
     /// Its class.
     pub fn class(&self) -> Class {
         let private = self.picked.iter().any(|c| c.mapping.bundles() > 1);
-        (self.nest.order, self.residency.inputs, self.residency.weights, private)
+        (self.nest.order, self.residency.inputs, self.residency.weights, private, self.eager)
     }
 
     /// Works it out in full: exact work tables, and buffers from them.
@@ -312,6 +314,8 @@ impl Search<'_> {
                 let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
                 let Some(picked) = allocate(turned.as_ref().unwrap_or(&stages), pcus, floor_cycles) else { continue };
                 if !before.contains(&picked) {
+                    let eager = allotment.eager;
+                    let mut offer = |choice: Choice| offer(Choice { eager, ..choice });
                     least_banks = least_banks.min(self.residencies(nest, &roles, &picked, &mut offer));
                     before.push(picked);
                 }
@@ -375,7 +379,7 @@ impl Search<'_> {
                 continue;
             }
             let estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
-            offer(Choice { nest, residency, picked: picked.to_vec(), estimate });
+            offer(Choice { nest, residency, picked: picked.to_vec(), eager: false, estimate });
         }
         least_banks
     }

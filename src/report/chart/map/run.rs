@@ -5,9 +5,10 @@ use super::super::grid::Plan;
 use super::super::heat;
 use super::super::palette::{Color, GREEN, GRID, MUTED, ORANGE, PURPLE, SKY, WHITE};
 use super::super::scene::{Area, Scene};
-use super::{Keys, MOST_NAMED, MapChart, color, gauge_of};
+use super::{Keys, MOST_NAMED, MapChart, color, gauge_of, ring};
 use crate::arch::UnitKind;
 use crate::map::{RunEntry, StageTime};
+use crate::report::figures::quotient;
 use crate::report::human::{percent, shorten, whole};
 
 /// What a PCU does with its time, from below.
@@ -87,6 +88,12 @@ impl MapChart<'_> {
         for (step, end) in heat::ENDS.into_iter().enumerate() {
             let area = keys.add(scene, 30.0, &format!("to {end} %"));
             heat::sample(scene, area, step);
+        }
+        let fullest = section.network.fullest_flits;
+        if fullest > 0 {
+            let share = percent(quotient(fullest as f64, run.cycles as f64));
+            let area = keys.add(scene, 16.0, &format!("the fullest: {share}"));
+            ring(scene, area);
         }
         keys.y + 10.0
     }
