@@ -238,6 +238,13 @@ impl<'a> Router<'a> {
         Some(self.ends[edge as usize]).filter(|&end| end != NOWHERE)
     }
 
+    /// Cycles of a hop over an edge.
+    fn hop_cycles(&self, edge: Edge) -> u64 {
+        let at = |site: u32| Coordinate { x: site % self.columns, y: site / self.columns };
+        let crosses = self.chip.grid.crosses_die(at(edge / 4), at(self.ends[edge as usize]));
+        if crosses { self.chip.network.die_hop_cycles } else { self.chip.network.hop_cycles }
+    }
+
     /// One for the hop, and more the fuller the edge would be and has been.
     fn cost(&self, edge: Edge, rate: f64) -> f64 {
         let e = edge as usize;
@@ -384,6 +391,8 @@ impl<'a> Router<'a> {
         let lanes = self.fabric.lanes();
         let mut load = vec![0.0; self.load.len() * lanes as usize];
         let mut routed: Vec<Tree> = vec![Tree::default(); requests.len()];
+        // Cycles from the source to each site of the tree at hand.
+        let mut cycles: Vec<u64> = vec![0; self.chip.grid.units.len()];
         for &r in order {
             let mut links = Vec::with_capacity(trees[r].len());
             for &edge in &trees[r] {
@@ -394,8 +403,15 @@ impl<'a> Router<'a> {
                 load[link as usize] += requests[r].rate;
                 links.push(link);
             }
-            let reached = walk(self.chip, self.fabric, &requests[r], &links);
-            routed[r] = Tree { hop_cycles: reached.depth_cycles, links };
+            cycles[self.site(requests[r].source) as usize] = 0;
+            // A tidied tree comes from its source, branch by branch.
+            for &edge in &trees[r] {
+                let (from, end) = ((edge / 4) as usize, self.ends[edge as usize] as usize);
+                cycles[end] = cycles[from] + self.hop_cycles(edge);
+            }
+            let to_sink = |sink: &Coordinate| cycles[self.site(*sink) as usize];
+            let hop_cycles = requests[r].sinks.iter().map(to_sink).max().unwrap_or(0);
+            routed[r] = Tree { hop_cycles, links };
         }
         routed
     }
