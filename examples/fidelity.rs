@@ -19,6 +19,7 @@ use rdusim::mode::Mode;
 use rdusim::sim::{Fidelity, StopReason, check_size, compile_measured, simulate};
 
 #[path = "../tests/main/random.rs"]
+#[allow(dead_code, reason = "shared with the tests and other examples")]
 mod random;
 
 use random::{families, pair};

@@ -20,7 +20,7 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     })?;
     let configurations = &execution.configurations;
     let mut map = survey(&chip, &workload, &configurations[0].configuration);
-    tell_times(&mut map, &execution.outcomes[0]);
+    tell_times(&mut map, &chip, &configurations[0].configuration, &execution.outcomes[0]);
     if args.verbose {
         tell_durations(&execution);
     }

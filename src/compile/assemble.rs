@@ -32,13 +32,14 @@ pub enum Unplaced {
 }
 
 /// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
-/// works; or why it cannot be placed.
+/// works; or why it cannot be placed. Crowded links are negotiated for at most `rounds`.
 pub fn assemble(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
     plan: &SectionPlan,
     tiers: &[TierId],
+    rounds: u32,
 ) -> Result<(Section, f64), Unplaced> {
     let work: Vec<StageWork> = (0..graph.stages.len())
         .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
@@ -50,8 +51,8 @@ pub fn assemble(
     let wanted = streams.len() as u64;
     let streams = give_ags(chip, streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
     let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
-    let unrouted = placed.flows(chip, fabric, graph, plan.estimate.busy_cycles);
-    let trees = Router::new(chip, fabric).route_all(&unrouted.requests);
+    let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
+    let trees = Router::new(chip, fabric).route_all(&unrouted.requests, rounds);
     let (flows, fullest) = unrouted.with_trees(chip, fabric, trees);
     Ok((placed.section(chip, graph, flows), fullest))
 }

@@ -79,7 +79,7 @@ impl BufferSpec {
 }
 
 /// The choices that fix a section's buffers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Residency {
     /// Activations used in every chunk stay on chip for a row block (else they are read again).
     pub inputs: bool,
@@ -168,7 +168,7 @@ pub fn buffers(
     graph: &SectionGraph<'_>,
     nest: &Nest,
     roles: &StageRoles,
-    residency: &Residency,
+    residency: Residency,
     mappings: &[Mapping],
     extents: &[StageExtents],
 ) -> Vec<BufferSpec> {
@@ -186,7 +186,7 @@ struct Sizer<'a> {
     graph: &'a SectionGraph<'a>,
     nest: &'a Nest,
     roles: &'a StageRoles,
-    residency: &'a Residency,
+    residency: Residency,
     list: Vec<BufferSpec>,
 }
 

@@ -13,7 +13,7 @@ use crate::workload::TensorId;
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
 use super::gather::{GatherPorts, MOST_COLUMNS};
-use super::heads::{heads_candidates, heads_work};
+use super::heads::{heads_mappings, heads_work};
 use super::mapping::{
     CostSample, Cut, GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile, TileTable, assign,
     pass_work, tiles,
@@ -114,6 +114,11 @@ impl<'a> StageBases<'a> {
         bases.exact = false;
         bases.stages = (0..graph.stages.len()).map(|s| bases.cached(s, cache)).collect();
         bases
+    }
+
+    /// The cut.
+    pub fn chunking(&self) -> Option<Chunking> {
+        self.chunking
     }
 
     /// Without column splits: for exact work of mappings that are already chosen.
@@ -434,7 +439,8 @@ fn undominated(mut bases: Vec<Base>) -> Vec<Base> {
 }
 
 /// The useful mappings of one stage in a nest. With `private` false, sparse weights are only tried with every column
-/// of PCUs on one stream (fewer copies of the activations).
+/// of PCUs on one stream (fewer copies of the activations); with `turned`, only with tokens along the lanes, or across.
+#[expect(clippy::too_many_arguments, reason = "what a stage is, and two filters")]
 pub fn stage_candidates(
     chip: &Chip,
     graph: &SectionGraph<'_>,
@@ -443,18 +449,34 @@ pub fn stage_candidates(
     roles: &StageRoles,
     stage: usize,
     private: bool,
+    turned: Option<bool>,
 ) -> StageCandidates {
+    StageCandidates::pareto(&stage_mappings(chip, graph, bases, nest, roles, stage, private, turned))
+}
+
+/// As [`stage_candidates`], with those that others beat.
+#[expect(clippy::too_many_arguments, reason = "what a stage is, and two filters")]
+pub fn stage_mappings(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    bases: &StageBases<'_>,
+    nest: &Nest,
+    roles: &StageRoles,
+    stage: usize,
+    private: bool,
+    turned: Option<bool>,
+) -> Vec<Candidate> {
     if graph.stages[stage].weight.is_none() {
-        return simd_candidates(chip, graph, nest, roles, stage);
+        return simd_mappings(chip, graph, nest, roles, stage);
     }
     if let Some(form) = graph.form(stage) {
-        return heads_candidates(chip, graph, bases, nest, roles, stage, &form);
+        return heads_mappings(chip, graph, bases, nest, roles, stage, &form);
     }
     let stretch = stretch(nest, roles, stage, false);
     let full_tokens = graph.rows / nest.token_rows;
     let last_rows = graph.rows % nest.token_rows;
     let mut list = Vec::new();
-    for rows_on_lanes in [false, true] {
+    for rows_on_lanes in [false, true].into_iter().filter(|&way| turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.shape(stage, rows_on_lanes) else { continue };
         let of_shape: Vec<&Base> = bases.stages[stage]
             .iter()
@@ -480,7 +502,7 @@ pub fn stage_candidates(
             }
         }
     }
-    StageCandidates::pareto(&list)
+    list
 }
 
 /// With chunks outermost, a stage off the cut works during the first chunk or the last only, while the others work
@@ -490,16 +512,16 @@ pub(super) fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool)
     if off_cut && (simd || !roles.is_late(stage)) { nest.chunks() } else { 1 }
 }
 
-fn simd_candidates(
+fn simd_mappings(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     nest: &Nest,
     roles: &StageRoles,
     stage: usize,
-) -> StageCandidates {
+) -> Vec<Candidate> {
     let kind = graph.kind(stage);
     let (chain, passes) = (chain(chip, kind), kind.passes());
-    let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return StageCandidates::default() };
+    let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return Vec::new() };
     let columns = graph.simd_columns(stage);
     let (width, chunks) = match (nest.chunking, roles.cadence[stage]) {
         (Some(cut), Cadence::Firing) => (cut.width, nest.chunks()),
@@ -531,5 +553,5 @@ fn simd_candidates(
             });
         }
     }
-    StageCandidates::pareto(&list)
+    list
 }

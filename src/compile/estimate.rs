@@ -19,10 +19,41 @@ pub struct Estimate {
     pub score: u64,
     /// Cycles the busiest stage or port works: the time that links must keep up with.
     pub busy_cycles: u64,
+    /// Cycles, launch included, that it cannot beat: its busiest stage's, or those its tensors take to move.
+    pub least_cycles: u64,
+    /// Cycles of computing, as far as memory lets it, and of moving, as far as computing does.
+    parts: (u64, u64),
+    /// Firings of the nest.
+    firings: u64,
     /// Off-chip bytes read.
     pub read_bytes: u64,
     /// Off-chip bytes written.
     pub write_bytes: u64,
+}
+
+/// Share of a section's time in which its links should be able to move all they move, if its stages need less.
+const LINKS_BUSY: f64 = 0.6;
+
+/// Cycles more that a firing takes, where firings are taken to be dearer than thought.
+const DEAR_FIRING: u64 = 50;
+
+impl Estimate {
+    /// Cycles in which links should be able to move what they move.
+    pub fn link_cycles(&self, chip: &Chip) -> u64 {
+        let running = self.cycles.saturating_sub(chip.launch_cycles());
+        self.busy_cycles.max((running as f64 * LINKS_BUSY) as u64)
+    }
+
+    /// What plans are compared by if lens 1: computing, 2: moving, 3: every firing is dearer than thought; 0: nothing.
+    pub fn through(&self, lens: usize) -> u64 {
+        let (compute, off_chip) = self.parts;
+        match lens {
+            3 => self.score.saturating_add(self.firings.saturating_mul(DEAR_FIRING)),
+            1 => compute.saturating_mul(2).max(off_chip),
+            2 => compute.max(off_chip.saturating_mul(2)),
+            _ => self.score,
+        }
+    }
 }
 
 /// An off-chip stream of a section.
@@ -143,15 +174,47 @@ fn crowding(chip: &Chip, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidat
     picked.iter().enumerate().map(stage_crowding).fold(1.0, f64::max)
 }
 
-/// Cycles the busiest PMU write port needs for the activations of its stage: every copy is written in full.
-fn port_cycles(chip: &Chip, nest: &Nest, buffers: &[BufferSpec]) -> f64 {
-    let flit = chip.network.flit_bytes.min(chip.pmu.port_bytes);
+/// Cycles the busiest PMU port needs for what is written through it once, or read through it by GEMMs: every copy is
+/// written in full, every PCU that has a part of a slot writes a flit at least, and a flit may be wider than a port.
+fn port_cycles(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    buffers: &[BufferSpec],
+    picked: &[Candidate],
+) -> f64 {
+    let flit = chip.network.flit_bytes;
+    let cycles_per_flit = flit.div_ceil(chip.pmu.port_bytes) as f64;
+    let pmus = |buffer: &BufferSpec| buffer.banks(chip).div_ceil(chip.pmu.banks).max(buffer.spread);
     let port = |buffer: &BufferSpec| {
-        let pmus = buffer.banks(chip).div_ceil(chip.pmu.banks).max(buffer.spread) * chip.pmu.write_ports;
-        (nest.count(buffer.cadence) * buffer.slot_bytes.div_ceil(flit)) as f64 / pmus as f64
+        let (produced, written) = match buffer.role {
+            BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => (graph.producer(tensor), true),
+            BufferRole::Store { stage, .. } => (Some(stage), true),
+            BufferRole::Weight { .. } | BufferRole::Partial { .. } => (None, false),
+        };
+        let writers = produced.map_or(1, |stage| match &picked[stage].mapping {
+            Mapping::Gemm(m) => (m.pm * m.pn).div_ceil(buffer.slices),
+            Mapping::Simd(m) => (m.pm * m.pn).div_ceil(buffer.slices),
+        });
+        let write = if written {
+            let flits = nest.count(buffer.cadence) * buffer.slot_bytes.div_ceil(flit).max(writers);
+            flits as f64 / (pmus(buffer) * chip.pmu.write_ports) as f64
+        } else {
+            0.0
+        };
+        // A PCU's stream comes through one port of each PMU that has a part of it.
+        let read = |stage: usize, rate: fn(&Candidate) -> f64| match &picked[stage].mapping {
+            Mapping::Gemm(_) => rate(&picked[stage]) * picked[stage].cycles as f64 / pmus(buffer) as f64,
+            Mapping::Simd(_) => 0.0,
+        };
+        let read = match buffer.role {
+            BufferRole::Operand { stage, .. } => read(stage, |c| c.extents.activation_rate),
+            BufferRole::Weight { stage, .. } => read(stage, |c| c.extents.weight_rate),
+            _ => 0.0,
+        };
+        write.max(read) * cycles_per_flit
     };
-    let written = buffers.iter().filter(|b| matches!(b.role, BufferRole::Operand { .. } | BufferRole::Home { .. }));
-    written.map(port).fold(0.0, f64::max)
+    buffers.iter().map(port).fold(0.0, f64::max)
 }
 
 /// Bytes that all passes of a stream move, padding to whole bursts included: narrow chunks of a row-major tensor move
@@ -224,7 +287,8 @@ pub fn estimate(
         };
         fill += most(true).min(most(false)) / nest.blocks() as f64;
     }
-    let slowest = (slowest * crowding(chip, nest, buffers, picked)).max(port_cycles(chip, nest, buffers));
+    let slowest =
+        (slowest * crowding(chip, nest, buffers, picked)).max(port_cycles(chip, graph, nest, buffers, picked));
     let firing = slowest / firings;
     let chunk_parts = (nest.blocks() * nest.chunks()) as f64;
     let first_token = (reads - weights) as f64 / nest.tokens() as f64 / rate;
@@ -249,7 +313,11 @@ pub fn estimate(
     let off_chip = (memory + firing).max(read_time);
     let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + UNHIDDEN * compute.min(off_chip);
     let score = cycles + BYTE_PRICE * memory;
+    let work = picked.iter().map(|c| c.cycles / c.stretch).max().unwrap_or(0);
     Estimate {
+        least_cycles: chip.launch_cycles().saturating_add(work.max(memory.min(1e18) as u64)),
+        firings: nest.count(Cadence::Firing),
+        parts: (compute.min(1e18) as u64, off_chip.min(1e18) as u64),
         cycles: cycles.min(1e18) as u64,
         score: score.min(1e18) as u64,
         busy_cycles: slowest.min(1e18) as u64,

@@ -6,16 +6,21 @@ use rustc_hash::FxHashMap;
 use crate::arch::{Chip, TierId};
 use crate::workload::{OperatorId, Workload};
 
-use super::assemble::{Unplaced, assemble};
+use super::assemble::Unplaced;
 use super::candidates::BaseCache;
+use super::choose::{Routed, choose};
 use super::configuration::Section;
+use super::estimate::Estimate;
 use super::fabric::Fabric;
-use super::plan::{NoPlan, SectionPlan, least_memory_cycles, plan};
+use super::plan::{Choice, NoPlan, SectionPlan, least_memory_cycles, plan};
 use super::section_graph::SectionGraph;
 use super::twins::{Likeness, Renaming, Twins};
 
 /// Most operators of one section that the search considers.
 pub const MOST_FUSED: usize = 12;
+
+/// Of a graph with no more kinds of sections times PCUs, all are measured, not only those that estimates prefer.
+const ALL_MEASURED: u64 = 256;
 
 /// Most operators of a repeated block that are tried as one section.
 const MOST_IN_A_BLOCK: usize = 24;
@@ -24,22 +29,11 @@ const MOST_IN_A_BLOCK: usize = 24;
 #[derive(Debug)]
 struct Planned<'a, R> {
     graph: SectionGraph<'a>,
-    plans: Vec<SectionPlan>,
+    /// What is worth a look, best first.
+    choices: Vec<Choice>,
     routed: Option<Routed<R>>,
     /// Why the last plan that could not be placed could not.
     unplaced: Option<Unplaced>,
-}
-
-/// A section placed and routed.
-#[derive(Debug)]
-struct Routed<R> {
-    section: Section,
-    /// Which of the plans it is.
-    plan: usize,
-    /// Cycles it was measured to take; else the estimate, with what its fullest link or port needs.
-    cycles: u64,
-    /// The run that measured it.
-    run: Option<R>,
 }
 
 /// A section that was chosen.
@@ -54,9 +48,6 @@ pub struct Chosen<'a, R> {
     /// The run that measured it, or one that is the same but for its names, if one did.
     pub run: Option<R>,
 }
-
-/// A plan that runs within this much of its estimate is taken without looking at the next.
-const AS_EXPECTED: f64 = 1.05;
 
 /// A judge's verdict on a section.
 #[derive(Debug)]
@@ -84,49 +75,16 @@ pub struct Ground<'g, R> {
     pub judge: Option<&'g Judge<'g, R>>,
 }
 
-/// A plan placed and routed, before it is measured.
-struct Laid {
-    plan: usize,
-    section: Section,
-    /// Cycles by the estimate, or what its fullest link or port needs if that is more.
-    expected: u64,
-}
-
-impl<R: Send> Planned<'_, R> {
-    /// Places and routes its plans, measures them from the most promising on until one runs as expected, and keeps the
-    /// fastest.
-    fn route(&mut self, ground: &Ground<'_, R>) {
-        if self.routed.is_some() {
-            return;
-        }
-        let graph = &self.graph;
-        let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
-        let lay = |(index, plan): (usize, &SectionPlan)| {
-            let (section, fullest) = assemble(chip, ground.fabric, graph, plan, ground.tiers)?;
-            let crowded = (plan.estimate.busy_cycles as f64 * fullest) as u64 + chip.launch_cycles();
-            Ok(Laid { plan: index, section, expected: plan.estimate.cycles.max(crowded) })
-        };
-        let all: Vec<Result<Laid, Unplaced>> = self.plans.par_iter().enumerate().map(lay).collect();
-        self.unplaced = all.iter().filter_map(|l| l.as_ref().err()).next_back().copied();
-        let mut laid: Vec<Laid> = all.into_iter().filter_map(Result::ok).collect();
-        laid.sort_by_key(|l| (l.expected, l.plan));
-        for Laid { plan, section, expected } in laid {
-            let fastest = self.routed.as_ref().map_or(u64::MAX, |best| best.cycles);
-            let verdict = ground.judge.map_or(Verdict::Unknown, |judge| judge(&section, fastest));
-            let (cycles, run) = match verdict {
-                Verdict::Takes(cycles, run) => (cycles, Some(run)),
-                Verdict::TooLong => (u64::MAX, None),
-                Verdict::Unknown => (expected, None),
-            };
-            if self.routed.as_ref().is_none_or(|best| cycles < best.cycles) {
-                self.routed = Some(Routed { section, plan, cycles, run });
-            }
-            if cycles as f64 <= self.plans[plan].estimate.cycles as f64 * AS_EXPECTED {
-                break;
-            }
+impl<R: Send + Sync> Planned<'_, R> {
+    /// Places, routes and measures its choices, and keeps the fastest. `at_once`: kinds of sections that are looked at.
+    fn route(&mut self, ground: &Ground<'_, R>, cache: &BaseCache, at_once: usize) {
+        if self.routed.is_none() {
+            (self.routed, self.unplaced) = choose(ground, &self.graph, cache, &self.choices, at_once);
         }
     }
+}
 
+impl<R> Planned<'_, R> {
     /// Times it runs.
     fn repeat(&self) -> u64 {
         self.graph.workload.operators[self.graph.operators[0]].repeat
@@ -138,10 +96,12 @@ impl<R: Send> Planned<'_, R> {
     }
 
     fn score_once(&self) -> u64 {
-        let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
-        match (&self.routed, self.plans.first()) {
-            (Some(routed), _) => routed.cycles.saturating_add(price(&self.plans[routed.plan])),
-            (None, Some(plan)) => plan.estimate.score,
+        match (&self.routed, self.choices.first()) {
+            (Some(routed), _) => {
+                let Estimate { score, cycles, .. } = routed.plan.estimate;
+                routed.cycles.saturating_add(score - cycles)
+            }
+            (None, Some(choice)) => choice.estimate.score,
             (None, None) => u64::MAX,
         }
     }
@@ -184,6 +144,7 @@ pub struct Spans<'a, R> {
     runs: Vec<Run>,
     planned: Vec<Option<Planned<'a, R>>>,
     left_out: LeftOut,
+    cache: BaseCache,
 }
 
 /// What the search did not look at.
@@ -199,7 +160,7 @@ pub struct LeftOut {
 /// their time.
 pub const WORTH: f64 = 0.08;
 
-impl<'a, R: Clone + Send> Spans<'a, R> {
+impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`], and whole blocks
     /// of up to [`MOST_IN_A_BLOCK`].
     pub fn new(chip: &Chip, workload: &'a Workload, tiers: &[TierId], fused: bool) -> Result<Self, Unplannable> {
@@ -235,45 +196,38 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
         }
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
-        let mut spans = Self { workload, runs, planned, left_out };
-        let cache = BaseCache::default();
+        let mut spans = Self { workload, runs, planned, left_out, cache: BaseCache::default() };
         let length = |run: usize| spans.runs[run].operators.len();
         // Long runs first: they take longest.
         firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
         let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
         if n <= MOST_FUSED {
-            spans.plan_runs(chip, tiers, &cache, &firsts)?;
+            spans.plan_runs(chip, tiers, &firsts)?;
             return Ok(spans);
         }
-        spans.plan_runs(chip, tiers, &cache, &singles)?;
+        spans.plan_runs(chip, tiers, &singles)?;
         for length in 2..=longest {
             let of_length: Vec<usize> =
                 longer.iter().copied().filter(|&run| spans.runs[run].operators.len() == length).collect();
             let worth = spans.worth(chip, tiers, &of_length);
             spans.left_out.kinds += of_length.len() - worth.len();
-            spans.plan_runs(chip, tiers, &cache, &worth)?;
+            spans.plan_runs(chip, tiers, &worth)?;
         }
         let blocks: Vec<usize> =
             longer.iter().copied().filter(|&run| spans.runs[run].operators.len() > MOST_FUSED).collect();
-        spans.plan_runs(chip, tiers, &cache, &blocks)?;
+        spans.plan_runs(chip, tiers, &blocks)?;
         Ok(spans)
     }
 
     /// Plans the kinds of some runs, side by side.
-    fn plan_runs(
-        &mut self,
-        chip: &Chip,
-        tiers: &[TierId],
-        cache: &BaseCache,
-        runs: &[usize],
-    ) -> Result<(), Unplannable> {
-        let workload = self.workload;
+    fn plan_runs(&mut self, chip: &Chip, tiers: &[TierId], runs: &[usize]) -> Result<(), Unplannable> {
+        let (workload, cache) = (self.workload, &self.cache);
         let plan_run = |&run: &usize| {
             let operators = &self.runs[run].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
             let chip = chip.in_section(graph.largest_off_chip_bytes());
-            let plans = plan(&chip, &graph, tiers, cache).map_err(Some)?;
-            Ok(Planned { graph, plans, routed: None, unplaced: None })
+            let choices = plan(&chip, &graph, tiers, cache).map_err(Some)?;
+            Ok(Planned { graph, choices, routed: None, unplaced: None })
         };
         let planned: Vec<Result<Planned<'a, R>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
         // Of several that cannot run alone, the first is told.
@@ -369,10 +323,10 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
             let graph = SectionGraph::new(workload, operators, operators.len() > 1);
             let graph = graph.ok_or((index, Unpinnable::NoPipeline))?;
             let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
-            let plans = plan(&chip, &graph, ground.tiers, &cache);
-            let plans = plans.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
-            let mut planned = Planned { graph, plans, routed: None, unplaced: None };
-            planned.route(ground);
+            let choices = plan(&chip, &graph, ground.tiers, &cache);
+            let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
+            let mut planned = Planned { graph, choices, routed: None, unplaced: None };
+            planned.route(ground, &cache, firsts.len());
             if planned.routed.is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced)));
             }
@@ -380,7 +334,7 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
         };
         let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
         let planned = planned.into_iter().collect::<Result<_, _>>()?;
-        Ok(Self { workload, runs, planned, left_out: LeftOut::default() })
+        Ok(Self { workload, runs, planned, left_out: LeftOut::default(), cache })
     }
 
     /// Every run of a pinned partition.
@@ -417,6 +371,9 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
         let whole = (0, self.workload.operators.len());
         // What is wanted in any case, side by side.
         let mut first = self.best_partition(whole)?;
+        if ground.judge.is_some() && ground.chip.pcus() * self.planned.len() as u64 <= ALL_MEASURED {
+            first = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
+        }
         first.extend(self.singles());
         self.route(&first, ground);
         let singles = self.kernel_by_kernel(ground)?;
@@ -451,8 +408,9 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
         for &run in runs {
             wanted[self.runs[run].kind] = true;
         }
+        let (at_once, cache) = (wanted.iter().filter(|&&wanted| wanted).count(), &self.cache);
         let kinds = self.planned.par_iter_mut().zip(wanted).filter(|(_, wanted)| *wanted);
-        kinds.filter_map(|(planned, _)| planned.as_mut()).for_each(|planned| planned.route(ground));
+        kinds.filter_map(|(planned, _)| planned.as_mut()).for_each(|planned| planned.route(ground, cache, at_once));
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if
@@ -494,15 +452,15 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
         let operators = &self.runs[run].operators;
         let graph = SectionGraph::new(self.workload, operators, operators.len() > 1)?;
         let renaming = Renaming::new(&planned.graph, &graph);
-        let (plan, section) = (renaming.plan(&planned.plans[routed.plan]), renaming.section(&routed.section));
+        let (plan, section) = (renaming.plan(&routed.plan), renaming.section(&routed.section));
         Some(Chosen { graph, plan, section, run: routed.run.clone() })
     }
 
-    /// The whole graph as one section, with its best plan, if there is one.
-    pub fn whole(&self) -> Option<(&SectionGraph<'a>, &SectionPlan)> {
+    /// The whole graph as one section, with its best choice, if there is one.
+    pub fn whole(&self) -> Option<(&SectionGraph<'a>, &Choice)> {
         let run = self.runs.iter().position(|run| run.span == (0, self.workload.operators.len()))?;
         let planned = self.of(run)?;
-        Some((&planned.graph, planned.plans.first()?))
+        Some((&planned.graph, planned.choices.first()?))
     }
 
     /// The first operator of a run that cannot be placed, and why.
@@ -512,7 +470,7 @@ impl<'a, R: Clone + Send> Spans<'a, R> {
 }
 
 /// Cycles that no section of some operators beats: its launch, and its arithmetic at peak or its tensors moved once.
-fn least_cycles(chip: &Chip, workload: &Workload, tiers: &[TierId], operators: &[OperatorId]) -> f64 {
+pub(super) fn least_cycles(chip: &Chip, workload: &Workload, tiers: &[TierId], operators: &[OperatorId]) -> f64 {
     let compute: f64 = operators
         .iter()
         .map(|&op| {

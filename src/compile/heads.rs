@@ -6,7 +6,7 @@
 use crate::arch::Chip;
 use crate::workload::{CausalAxis, GemmForm};
 
-use super::allocate::{Candidate, StageCandidates, useful_splits};
+use super::allocate::{Candidate, useful_splits};
 use super::buffers::{StageExtents, StageRoles};
 use super::candidates::{StageBases, stretch};
 use super::mapping::{GemmMapping, Mapping, PassWork, Style, SystolicShape};
@@ -33,7 +33,7 @@ pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping,
 }
 
 /// The useful mappings of a stage with heads.
-pub fn heads_candidates(
+pub fn heads_mappings(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     bases: &StageBases<'_>,
@@ -41,7 +41,7 @@ pub fn heads_candidates(
     roles: &StageRoles,
     stage: usize,
     form: &GemmForm,
-) -> StageCandidates {
+) -> Vec<Candidate> {
     let stretch = stretch(nest, roles, stage, false);
     let full_tokens = graph.rows / nest.token_rows;
     let last_rows = graph.rows % nest.token_rows;
@@ -69,5 +69,5 @@ pub fn heads_candidates(
             }
         }
     }
-    StageCandidates::pareto(&list)
+    list
 }

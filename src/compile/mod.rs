@@ -8,9 +8,11 @@ mod allocate;
 mod assemble;
 mod buffers;
 mod candidates;
+mod choose;
 mod configuration;
 mod estimate;
 mod exact;
+mod exhaustive;
 mod fabric;
 mod flows;
 mod fuse;
@@ -21,6 +23,7 @@ mod nest;
 mod notes;
 mod place;
 mod plan;
+mod refine;
 mod restore;
 mod route;
 mod section_graph;
@@ -35,6 +38,7 @@ pub use configuration::{
     Amount, Buffer, Configuration, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
 };
 pub use estimate::Stream;
+pub use exhaustive::{Exhausted, exhaust};
 pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind};
 pub use fuse::{Judge, Verdict};
 pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile};
@@ -75,7 +79,7 @@ pub struct Compiled<R> {
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_modes<R: Clone + Send>(
+pub fn compile_modes<R: Clone + Send + Sync>(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],

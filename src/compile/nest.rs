@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Which of the two inner loops is outermost within a row block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopOrder {
     /// `for block { for chunk { for token } }`: each weight chunk meets every token of the block.

@@ -12,7 +12,7 @@ use super::estimate::{Stream, streams};
 use super::fuse::{LeftOut, MOST_FUSED, Unpinnable, Unplannable, WORTH};
 use super::mapping::{Mapping, PassWork};
 use super::nest::Cadence;
-use super::plan::{NoPlan, SectionPlan};
+use super::plan::{Choice, NoPlan, SectionPlan};
 use super::section_graph::SectionGraph;
 
 fn mib(bytes: u64) -> f64 {
@@ -246,7 +246,7 @@ pub fn several_sections(
     chip: &Chip,
     workload: &Workload,
     sections: &[Section],
-    whole: Option<(&SectionGraph<'_>, &SectionPlan)>,
+    whole: Option<(&SectionGraph<'_>, &Choice)>,
 ) -> String {
     let mut names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
     if names.len() > MOST_NAMED {
@@ -259,11 +259,11 @@ pub fn several_sections(
         sections.len(),
         names.join(" | "),
     );
-    let Some((graph, plan)) = whole else {
+    let Some((graph, choice)) = whole else {
         return format!("{found}: one section of all does not fit {}, or its operators share no rows", chip.name);
     };
     let mut parts = vec![format!("{found}: on {} this is estimated faster than one section", chip.name)];
-    parts.extend(of_section(chip, graph, plan));
+    parts.extend(of_section(chip, graph, &choice.plan(chip, graph)));
     parts.join("; in one, ")
 }
 

@@ -144,6 +144,8 @@ fn tree_links(sinks: &[Coordinate]) -> f64 {
 #[derive(Debug)]
 struct PmuPool<'a> {
     chip: &'a Chip,
+    /// The PMU at each site.
+    at: Vec<Option<usize>>,
     free_banks: Vec<u64>,
     read_rate: Vec<Vec<f64>>,
     write_rate: Vec<Vec<f64>>,
@@ -152,8 +154,13 @@ struct PmuPool<'a> {
 impl<'a> PmuPool<'a> {
     fn new(chip: &'a Chip) -> Self {
         let n = chip.grid.pmus.len();
+        let mut at = vec![None; chip.grid.units.len()];
+        for (pmu, site) in chip.grid.pmus.iter().enumerate() {
+            at[(site.y * chip.grid.columns + site.x) as usize] = Some(pmu);
+        }
         Self {
             chip,
+            at,
             free_banks: vec![chip.pmu.banks; n],
             read_rate: vec![vec![0.0; chip.pmu.read_ports as usize]; n],
             write_rate: vec![vec![0.0; chip.pmu.write_ports as usize]; n],
@@ -187,22 +194,38 @@ impl<'a> PmuPool<'a> {
         Some(piece)
     }
 
+    /// The PMU with room where a part costs least: hops from `target`, and more where ports are full. Of equals the first.
     fn nearest(&self, target: (f64, f64), wanted: u64, read: f64, write: f64, avoided: &Piece) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
-        for (pmu, at) in self.chip.grid.pmus.iter().enumerate() {
-            let free = self.free_banks[pmu];
-            if free == 0 || avoided.parts.iter().any(|p| p.pmu.index() == pmu) {
-                continue;
+        let (cx, cy) = (target.0.round() as i64, target.1.round() as i64);
+        let (columns, rows) = (i64::from(self.chip.grid.columns), i64::from(self.chip.grid.rows));
+        for ring in 0..columns + rows {
+            // Nothing farther out can cost less: rounding the target moves it by a hop at most.
+            if best.is_some_and(|(least, _)| (ring - 1) as f64 > least) {
+                break;
             }
-            let mut cost = (f64::from(at.x) - target.0).abs() + (f64::from(at.y) - target.1).abs();
-            let over = |rates: &[f64], more: f64| (rates[lowest(rates)] + more - PORT_FULL).max(0.0);
-            cost += OVERLOAD_HOPS * (over(&self.read_rate[pmu], read) + over(&self.write_rate[pmu], write));
-            if free < wanted {
-                // Splitting a piece costs a flow; going far costs hops.
-                cost += 4.0;
-            }
-            if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, pmu));
+            let at_row = |dy: i64| {
+                let dx = ring - dy.abs();
+                let xs = if dx == 0 { [Some(cx), None] } else { [Some(cx - dx), Some(cx + dx)] };
+                xs.into_iter().flatten().map(move |x| (x, cy + dy))
+            };
+            let sites = (-ring..=ring).flat_map(at_row);
+            for (x, y) in sites.filter(|&(x, y)| (0..columns).contains(&x) && (0..rows).contains(&y)) {
+                let Some(pmu) = self.at[(y * columns + x) as usize] else { continue };
+                let free = self.free_banks[pmu];
+                if free == 0 || avoided.parts.iter().any(|p| p.pmu.index() == pmu) {
+                    continue;
+                }
+                let mut cost = (x as f64 - target.0).abs() + (y as f64 - target.1).abs();
+                let over = |rates: &[f64], more: f64| (rates[lowest(rates)] + more - PORT_FULL).max(0.0);
+                cost += OVERLOAD_HOPS * (over(&self.read_rate[pmu], read) + over(&self.write_rate[pmu], write));
+                if free < wanted {
+                    // Splitting a piece costs a flow; going far costs hops.
+                    cost += 4.0;
+                }
+                if best.is_none_or(|best| (cost, pmu) < best) {
+                    best = Some((cost, pmu));
+                }
             }
         }
         best.map(|(_, pmu)| pmu)

@@ -3,6 +3,8 @@
 //! Every combination of token size, cut axis, chunk width, loop order and residency is given its best allocation of
 //! PCUs to stages and costed in closed form; the cheapest that fits is kept.
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 
 use crate::arch::{Chip, TierId};
@@ -16,7 +18,7 @@ use super::estimate::{Estimate, estimate};
 use super::exact::{Exact, exact};
 use super::mapping::{Mapping, PassWork};
 use super::nest::{Chunking, LoopOrder, Nest};
-use super::section_graph::SectionGraph;
+use super::section_graph::{SectionGraph, StageSpec};
 
 /// A section's choices before units have places.
 #[derive(Debug, Clone)]
@@ -46,50 +48,37 @@ pub enum NoPlan {
     Pcus(u64),
 }
 
-/// Plans kept for placement to choose from, at most.
-const KEPT: usize = 2;
-/// Plans that score this much worse than the best are not kept.
-const NEAR: f64 = 1.08;
+/// Choices of a section that are kept, at most.
+const KEPT: usize = 64;
 
-/// Finds the best plans of a section, best first: each is the best of another cut, and all are near the first.
-/// `tiers` is the home of each tensor.
-pub fn plan(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    tiers: &[TierId],
-    cache: &BaseCache,
-) -> Result<Vec<SectionPlan>, NoPlan> {
+/// Finds the choices of a section that are worth a look, by score, best first: of every cut, loop order and residency the
+/// best, and the best if computing, moving or starting were dearer than thought. `tiers` is the home of each tensor.
+pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &BaseCache) -> Result<Vec<Choice>, NoPlan> {
     for stage in 0..graph.stages.len() {
         let dtype = graph.stage_dtype(stage);
         if chip.macs_per_cycle(dtype).is_none() {
             return Err(NoPlan::Dtype(dtype));
         }
     }
+    let ground = Search { chip, graph, tiers, cache };
     // Very small chunks only where nothing larger fits.
     let mut least_banks = u64::MAX;
     for counts in [&FEW_CHUNKS[..], &MANY_CHUNKS[..]] {
-        let found: Vec<Search<'_>> = chunkings(chip, graph, counts)
-            .into_par_iter()
-            .map(|chunking| {
-                let mut search =
-                    Search { chip, graph, tiers, cache, best: None, best_shared: None, least_banks: u64::MAX };
-                search.try_chunking(chunking);
-                search
-            })
-            .collect();
-        least_banks = found.iter().map(|s| s.least_banks).fold(least_banks, u64::min);
-        let all_shared = || found.iter().filter_map(|s| s.best_shared.as_ref());
-        let shared = all_shared().min_by_key(|best| best.estimate.score).cloned();
-        let mut bests: Vec<Best> = found.into_iter().filter_map(|s| s.best).collect();
+        let found: Vec<Kept> = chunkings(chip, graph, counts).into_par_iter().map(|cut| ground.best_of(cut)).collect();
+        least_banks = found.iter().map(|kept| kept.least_banks).fold(least_banks, u64::min);
+        let mut choices: Vec<Choice> = Vec::new();
+        for choice in found.into_iter().flat_map(|kept| kept.best.into_values().flatten().flatten()) {
+            if !choices.contains(&choice) {
+                choices.push(choice);
+            }
+        }
         // Stable: of equals the first cut stays first, whatever the threads did.
-        bests.sort_by_key(|best| best.estimate.score);
-        if let Some(first) = bests.first() {
-            let most = first.estimate.score as f64 * NEAR;
-            bests.retain(|best| best.estimate.score as f64 <= most);
-            bests.truncate(KEPT);
-            // Dense work on shared streams is what skipping and gathering must beat, and not only by estimate.
-            bests.extend(shared.filter(|shared| bests.iter().all(|best| best.picked != shared.picked)));
-            return Ok(bests.iter().map(|best| search_result(chip, graph, best)).collect());
+        choices.sort_by_key(|choice| choice.estimate.score);
+        if let Some(first) = choices.first() {
+            let most = first.estimate.score.saturating_mul(2);
+            choices.retain(|choice| choice.estimate.score <= most);
+            choices.truncate(KEPT);
+            return Ok(choices);
         }
     }
     if least_banks == u64::MAX {
@@ -105,6 +94,12 @@ pub fn plan(
 const FEW_CHUNKS: [u64; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48];
 /// Numbers of chunks to try when larger ones do not fit.
 const MANY_CHUNKS: [u64; 10] = [64, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
+
+/// All cuts that are tried, narrow ones too, axis by axis, widths falling.
+pub fn cuts(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<Chunking> {
+    let counts: Vec<u64> = FEW_CHUNKS.into_iter().chain(MANY_CHUNKS).collect();
+    chunkings(chip, graph, &counts).into_iter().flatten().collect()
+}
 
 /// Cuts to try: every chunkable axis in about these many chunks.
 fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Option<Chunking>> {
@@ -160,65 +155,192 @@ fn token_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
     sizes
 }
 
-#[derive(Debug, Clone)]
-struct Best {
-    nest: Nest,
-    residency: Residency,
-    picked: Vec<Candidate>,
-    estimate: Estimate,
+/// A point of the search: what fixes a section, before it is worked out in full.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Loop nest.
+    pub nest: Nest,
+    /// What stays on chip.
+    pub residency: Residency,
+    /// Mapping of each stage.
+    pub picked: Vec<Candidate>,
+    /// Stages are as fast as PCUs allow ([`Allotment::eager`]).
+    pub eager: bool,
+    /// What it is expected to cost.
+    pub estimate: Estimate,
 }
 
+/// What kind of choice it is: loop order, residency, private streams of activations, eager stages.
+pub type Class = (LoopOrder, bool, bool, bool, bool);
+
+impl Choice {
+    /// Its class.
+    pub fn class(&self) -> Class {
+        let private = self.picked.iter().any(|c| c.mapping.bundles() > 1);
+        (self.nest.order, self.residency.inputs, self.residency.weights, private, self.eager)
+    }
+
+    /// Works it out in full: exact work tables, and buffers from them.
+    pub fn plan(&self, chip: &Chip, graph: &SectionGraph<'_>) -> SectionPlan {
+        let mappings: Vec<Mapping> = self.picked.iter().map(|c| c.mapping).collect();
+        let Exact { roles, work, extents } = exact(chip, graph, &self.nest, &mappings);
+        let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &extents);
+        deepen(chip, graph, &mut buffers);
+        SectionPlan { nest: self.nest, roles, mappings, work, buffers, estimate: self.estimate }
+    }
+}
+
+/// The best choices of each class, through every lens.
 #[derive(Debug)]
-struct Search<'a> {
-    chip: &'a Chip,
-    graph: &'a SectionGraph<'a>,
-    tiers: &'a [TierId],
-    cache: &'a BaseCache,
-    best: Option<Best>,
-    /// The best with every column of PCUs on one stream of activations, where weights are sparse.
-    best_shared: Option<Best>,
+struct Kept {
+    best: BTreeMap<Class, [Option<Choice>; LENSES]>,
     least_banks: u64,
 }
 
-impl Search<'_> {
-    fn try_chunking(&mut self, chunking: Option<Chunking>) {
-        let (chip, graph) = (self.chip, self.graph);
-        let bases = StageBases::new(chip, graph, chunking, self.cache);
-        let grains = bases.row_grains();
-        // Half the time the section's tensors need off chip: faster stages would only wait.
-        let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
-        let weights: u64 =
-            graph.stages.iter().filter_map(|s| s.weight).map(|w| graph.workload.tensors[w].stored_bytes()).sum();
-        let weights_fit = weights <= chip.sram_bytes();
-        let sequences = graph.sequences();
-        for token_rows in token_sizes(graph.rows, sequences, &grains) {
-            // A block of rows is a sequence, if sequences have weights of their own.
-            let tokens = (graph.rows / sequences).div_ceil(token_rows);
-            for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-                if (chunking.is_none() || sequences > 1) && order == LoopOrder::TokenOuter {
-                    continue;
-                }
-                let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };
-                let roles = StageRoles::new(graph, &nest);
-                if !roles.is_one_pass() || (order == LoopOrder::TokenOuter && !weights_fit) {
-                    continue;
-                }
-                for private in [true, false] {
-                    let stages: Vec<StageCandidates> = (0..graph.stages.len())
-                        .map(|s| stage_candidates(chip, graph, &bases, &nest, &roles, s, private))
-                        .collect();
-                    let Some(picked) = allocate(&stages, chip.pcus(), floor_cycles) else { continue };
-                    self.try_residencies(nest, &roles, &picked, private);
-                    // Private copies of the activations may be what does not fit, or what the links do not bear.
-                    if !bases.has_masks() {
-                        break;
-                    }
-                }
+/// Ways to weigh an estimate ([`Estimate::through`]).
+const LENSES: usize = 4;
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { best: BTreeMap::new(), least_banks: u64::MAX }
+    }
+}
+
+impl Kept {
+    fn offer(&mut self, choice: &Choice) {
+        let kept = self.best.entry(choice.class()).or_default();
+        for (lens, slot) in kept.iter_mut().enumerate() {
+            let score = |choice: &Choice| choice.estimate.through(lens);
+            if slot.as_ref().is_none_or(|best| score(choice) < score(best)) {
+                *slot = Some(choice.clone());
             }
         }
     }
+}
 
-    fn try_residencies(&mut self, nest: Nest, roles: &StageRoles, picked: &[Candidate], private: bool) {
+/// Which allocations of PCUs to stages are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allotment {
+    /// Of the chip's PCUs, so many sixteenths.
+    pub sixteenths: u64,
+    /// A stage that must lie the one way or the other: tokens along the lanes.
+    pub turned: Option<(usize, bool)>,
+    /// Stages are made as fast as PCUs allow, though memory is slower: the first and the last token pass sooner.
+    pub eager: bool,
+}
+
+impl Allotment {
+    /// All PCUs, every stage as is best, but not much faster than memory.
+    pub const ALL: Self = Self { sixteenths: 16, turned: None, eager: false };
+    /// All PCUs, every stage as fast as can be.
+    pub const EAGER: Self = Self { eager: true, ..Self::ALL };
+}
+
+/// What choices are made for.
+#[derive(Debug, Clone, Copy)]
+pub struct Search<'a> {
+    /// The chip.
+    pub chip: &'a Chip,
+    /// The section's operators.
+    pub graph: &'a SectionGraph<'a>,
+    /// Home of each tensor.
+    pub tiers: &'a [TierId],
+    /// Bases of stages worked out so far.
+    pub cache: &'a BaseCache,
+}
+
+impl Search<'_> {
+    /// The best choices of one cut.
+    fn best_of(&self, chunking: Option<Chunking>) -> Kept {
+        let mut kept = Kept::default();
+        let bases = StageBases::new(self.chip, self.graph, chunking, self.cache);
+        for token_rows in self.token_sizes(&bases) {
+            for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+                let allotments = [Allotment::ALL, Allotment::EAGER];
+                let least_banks = self.choices(&bases, token_rows, order, &allotments, |choice| kept.offer(&choice));
+                kept.least_banks = kept.least_banks.min(least_banks);
+            }
+        }
+        kept
+    }
+
+    /// Bases of every stage under a cut.
+    pub fn bases(&self, chunking: Option<Chunking>) -> StageBases<'_> {
+        StageBases::new(self.chip, self.graph, chunking, self.cache)
+    }
+
+    /// Token sizes to try, rising.
+    pub fn token_sizes(&self, bases: &StageBases<'_>) -> Vec<u64> {
+        token_sizes(self.graph.rows, self.graph.sequences(), &bases.row_grains())
+    }
+
+    /// Every choice for a nest's cut, token size and order that fits, and the fewest banks that one needs, whether it
+    /// fits or not (`u64::MAX` without any).
+    pub fn choices(
+        &self,
+        bases: &StageBases<'_>,
+        token_rows: u64,
+        order: LoopOrder,
+        allotments: &[Allotment],
+        mut offer: impl FnMut(Choice),
+    ) -> u64 {
+        let (chip, graph, chunking) = (self.chip, self.graph, bases.chunking());
+        let mut least_banks = u64::MAX;
+        let sequences = graph.sequences();
+        if (chunking.is_none() || sequences > 1) && order == LoopOrder::TokenOuter {
+            return least_banks;
+        }
+        // A block of rows is a sequence, if sequences have weights of their own.
+        let tokens = (graph.rows / sequences).div_ceil(token_rows);
+        let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };
+        let roles = StageRoles::new(graph, &nest);
+        if !roles.is_one_pass() || (order == LoopOrder::TokenOuter && !self.weights_fit()) {
+            return least_banks;
+        }
+        // Half the time the section's tensors need off chip: faster stages would only wait.
+        let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
+        for private in [true, false] {
+            let stages: Vec<StageCandidates> = (0..graph.stages.len())
+                .map(|s| stage_candidates(chip, graph, bases, &nest, &roles, s, private, None))
+                .collect();
+            let mut before: Vec<Vec<Candidate>> = Vec::new();
+            for allotment in allotments {
+                let turned = allotment.turned.map(|(stage, turn)| {
+                    let mut stages = stages.clone();
+                    stages[stage] = stage_candidates(chip, graph, bases, &nest, &roles, stage, private, Some(turn));
+                    stages
+                });
+                let pcus = (chip.pcus() * allotment.sixteenths).div_ceil(16);
+                let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
+                let Some(picked) = allocate(turned.as_ref().unwrap_or(&stages), pcus, floor_cycles) else { continue };
+                if !before.contains(&picked) {
+                    let eager = allotment.eager;
+                    let mut offer = |choice: Choice| offer(Choice { eager, ..choice });
+                    least_banks = least_banks.min(self.residencies(nest, &roles, &picked, &mut offer));
+                    before.push(picked);
+                }
+            }
+            // Private copies of the activations may be what does not fit, or what the links do not bear.
+            if !bases.has_masks() {
+                break;
+            }
+        }
+        least_banks
+    }
+
+    fn weights_fit(&self) -> bool {
+        let stored = |stage: &StageSpec| stage.weight.map_or(0, |w| self.graph.workload.tensors[w].stored_bytes());
+        self.graph.stages.iter().map(stored).sum::<u64>() <= self.chip.sram_bytes()
+    }
+
+    /// Offers what may stay on chip with a nest and allocation, as far as it fits; the fewest banks that one needs.
+    pub fn residencies(
+        &self,
+        nest: Nest,
+        roles: &StageRoles,
+        picked: &[Candidate],
+        offer: &mut impl FnMut(Choice),
+    ) -> u64 {
         let mappings: Vec<Mapping> = picked.iter().map(|c| c.mapping).collect();
         let extents: Vec<StageExtents> = picked.iter().map(|c| c.extents).collect();
         let choices: &[(bool, bool)] = if nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
@@ -226,11 +348,12 @@ impl Search<'_> {
         } else {
             &[(true, true)]
         };
+        let mut least_banks = u64::MAX;
         for &(inputs, weights) in choices {
             let residency = Residency { inputs, weights };
             let make = |block_tokens: u64| {
                 let nest = Nest { block_tokens, ..nest };
-                (nest, buffers(self.chip, self.graph, &nest, roles, &residency, &mappings, &extents))
+                (nest, buffers(self.chip, self.graph, &nest, roles, residency, &mappings, &extents))
             };
             let banks =
                 |list: &[BufferSpec]| list.iter().fold(0u64, |sum, b| sum.saturating_add(b.total_banks(self.chip)));
@@ -251,20 +374,14 @@ impl Search<'_> {
                 (nest, list) = make(nest.tokens().div_ceil(blocks));
             }
             let needed = banks(&list);
-            self.least_banks = self.least_banks.min(needed);
+            least_banks = least_banks.min(needed);
             if needed > most {
                 continue;
             }
             let estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
-            let better = |best: &Option<Best>| best.as_ref().is_none_or(|b| estimate.score < b.estimate.score);
-            if better(&self.best) {
-                let residency = residency.clone();
-                self.best = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
-            }
-            if !private && better(&self.best_shared) {
-                self.best_shared = Some(Best { nest, residency, picked: picked.to_vec(), estimate });
-            }
+            offer(Choice { nest, residency, picked: picked.to_vec(), eager: false, estimate });
         }
+        least_banks
     }
 }
 
@@ -307,13 +424,4 @@ pub fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierI
     }
     let cycles = |(tier, &bytes): (usize, &u64)| chip.tier_rate(TierId::from_index(tier)).cycles_for(bytes);
     bytes.iter().enumerate().map(cycles).max().unwrap_or(0)
-}
-
-/// Works the best candidate out in full: exact work tables, and buffers from them.
-fn search_result(chip: &Chip, graph: &SectionGraph<'_>, best: &Best) -> SectionPlan {
-    let mappings: Vec<Mapping> = best.picked.iter().map(|c| c.mapping).collect();
-    let Exact { roles, work, extents } = exact(chip, graph, &best.nest, &mappings);
-    let mut buffers = buffers(chip, graph, &best.nest, &roles, &best.residency, &mappings, &extents);
-    deepen(chip, graph, &mut buffers);
-    SectionPlan { nest: best.nest, roles, mappings, work, buffers, estimate: best.estimate }
 }

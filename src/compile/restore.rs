@@ -23,7 +23,7 @@ use super::fabric::{Fabric, Resource};
 use super::flows::Unrouted;
 use super::mapping::Mapping;
 use super::nest::{Cadence, LoopOrder, Nest};
-use super::route::{Router, tree_over};
+use super::route::{ROUNDS, Router, tree_over};
 use super::section_graph::SectionGraph;
 use super::work::StageWork;
 
@@ -181,7 +181,7 @@ impl<'a> Restored<'a> {
 
     /// The section, routed by the compiler.
     pub fn route(self) -> Section {
-        let trees = Router::new(self.chip, self.fabric).route_all(&self.unrouted.requests);
+        let trees = Router::new(self.chip, self.fabric).route_all(&self.unrouted.requests, ROUNDS);
         let (flows, _) = self.unrouted.with_trees(self.chip, self.fabric, trees);
         self.placed.section(self.chip, self.graph, flows)
     }
@@ -330,7 +330,7 @@ fn check_buffers(
 ) -> Result<Vec<BufferSpec>, Fault> {
     let wanted = |inputs, weights| {
         let residency = Residency { inputs, weights };
-        buffers(chip, graph, &draft.nest, &exact.roles, &residency, &draft.mappings, &exact.extents)
+        buffers(chip, graph, &draft.nest, &exact.roles, residency, &draft.mappings, &exact.extents)
     };
     // Which tensors stay on chip shows in the cadences.
     let alike = |specs: &[BufferSpec]| {

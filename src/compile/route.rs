@@ -14,13 +14,13 @@ use super::fabric::{Direction, Fabric, Resource};
 /// Share of a link's rate beyond which flows look for another way.
 const FULL: f64 = 0.9;
 /// Rounds of negotiation.
-const ROUNDS: u32 = 16;
+pub const ROUNDS: u32 = 16;
 /// A round is progress if it leaves less than this share of the least overuse so far ...
 const PROGRESS: f64 = 0.95;
 /// ... and negotiation ends after this many rounds in a row without.
 const PATIENCE: u32 = 3;
 /// Hops farther than the nearest that a path may leave a tree.
-const DETOUR: f64 = 4.0;
+const DETOUR: f32 = 4.0;
 /// Flows below this share of a link's rate are not worth rerouting.
 const LIGHT: f64 = 0.01;
 
@@ -55,6 +55,10 @@ pub struct Router<'a> {
     chip: &'a Chip,
     fabric: &'a Fabric,
     columns: u32,
+    /// Flits a cycle that an edge should carry at most.
+    capacity: f64,
+    /// Where each edge leads; [`NOWHERE`] beyond the grid.
+    ends: Vec<u32>,
     /// Flits a cycle over all parallel links of an edge.
     load: Vec<f64>,
     /// What overuse in earlier rounds has added to an edge's cost.
@@ -62,25 +66,42 @@ pub struct Router<'a> {
     search: Search,
 }
 
+/// The end of an edge that leads out of the grid.
+const NOWHERE: u32 = u32::MAX;
+
 /// Scratch of the path search, stamped instead of cleared.
 #[derive(Debug)]
 struct Search {
     path_stamp: u32,
     tree_stamp: u32,
     seen: Vec<u32>,
-    cost: Vec<f64>,
+    cost: Vec<f32>,
     came_by: Vec<Edge>,
     in_tree: Vec<u32>,
+    /// Sites to look at: their estimate's bits above, which sort as the number does, and the site below.
+    open: BinaryHeap<Reverse<u64>>,
+}
+
+/// An entry of the heap of sites to look at.
+fn entry(estimate: f32, site: u32) -> Reverse<u64> {
+    Reverse(u64::from(estimate.to_bits()) << 32 | u64::from(site))
 }
 
 impl<'a> Router<'a> {
     /// A router over an empty network.
     pub fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
         let sites = chip.grid.units.len();
+        let columns = chip.grid.columns;
+        let end = |edge: usize| {
+            let at = Coordinate { x: (edge / 4) as u32 % columns, y: (edge / 4) as u32 / columns };
+            beyond(chip, at, DIRECTIONS[edge % 4]).map_or(NOWHERE, |at| at.y * columns + at.x)
+        };
         Self {
             chip,
             fabric,
-            columns: chip.grid.columns,
+            columns,
+            capacity: f64::from(fabric.lanes()) * FULL,
+            ends: (0..sites * 4).map(end).collect(),
             load: vec![0.0; sites * 4],
             history: vec![0.0; sites * 4],
             search: Search {
@@ -90,12 +111,13 @@ impl<'a> Router<'a> {
                 cost: vec![0.0; sites],
                 came_by: vec![0; sites],
                 in_tree: vec![0; sites],
+                open: BinaryHeap::new(),
             },
         }
     }
 
-    /// A tree for every request.
-    pub fn route_all(mut self, requests: &[Request]) -> Vec<Tree> {
+    /// A tree for every request; crowded links are negotiated for at most `rounds`.
+    pub fn route_all(mut self, requests: &[Request], rounds: u32) -> Vec<Tree> {
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by(|&a, &b| requests[b].rate.total_cmp(&requests[a].rate).then(a.cmp(&b)));
         let mut trees: Vec<Vec<Edge>> = vec![Vec::new(); requests.len()];
@@ -104,7 +126,7 @@ impl<'a> Router<'a> {
             self.book(&trees[r], requests[r].rate);
         }
         let (mut least, mut stuck) = (f64::INFINITY, 0);
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let overuse = self.overuse();
             stuck = if overuse < least * PROGRESS { 0 } else { stuck + 1 };
             least = least.min(overuse);
@@ -114,10 +136,6 @@ impl<'a> Router<'a> {
             self.negotiate(requests, &order, &mut trees);
         }
         self.to_links(requests, &order, &trees)
-    }
-
-    fn capacity(&self) -> f64 {
-        f64::from(self.fabric.lanes()) * FULL
     }
 
     /// The edges of a tree that lead to sinks, along each branch in turn from the source; the first way to a site
@@ -181,13 +199,13 @@ impl<'a> Router<'a> {
 
     /// Flits a cycle beyond what edges should carry, over all edges.
     fn overuse(&self) -> f64 {
-        let capacity = self.capacity();
+        let capacity = self.capacity;
         self.load.iter().map(|load| (load - capacity).max(0.0)).sum()
     }
 
     /// Reroutes the flows over full edges once.
     fn negotiate(&mut self, requests: &[Request], order: &[usize], trees: &mut [Vec<Edge>]) {
-        let capacity = self.capacity();
+        let capacity = self.capacity;
         for (load, history) in self.load.iter().zip(&mut self.history) {
             if *load > capacity {
                 *history += (load - capacity) / capacity + 0.2;
@@ -217,14 +235,20 @@ impl<'a> Router<'a> {
 
     /// The site an edge leads to.
     fn end(&self, edge: Edge) -> Option<u32> {
-        let from = Coordinate { x: edge / 4 % self.columns, y: edge / 4 / self.columns };
-        beyond(self.chip, from, DIRECTIONS[(edge % 4) as usize]).map(|at| self.site(at))
+        Some(self.ends[edge as usize]).filter(|&end| end != NOWHERE)
+    }
+
+    /// Cycles of a hop over an edge.
+    fn hop_cycles(&self, edge: Edge) -> u64 {
+        let at = |site: u32| Coordinate { x: site % self.columns, y: site / self.columns };
+        let crosses = self.chip.grid.crosses_die(at(edge / 4), at(self.ends[edge as usize]));
+        if crosses { self.chip.network.die_hop_cycles } else { self.chip.network.hop_cycles }
     }
 
     /// One for the hop, and more the fuller the edge would be and has been.
     fn cost(&self, edge: Edge, rate: f64) -> f64 {
         let e = edge as usize;
-        let full = (self.load[e] + rate) / self.capacity();
+        let full = (self.load[e] + rate) / self.capacity;
         (1.0 + self.history[e]) * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
     }
 
@@ -258,20 +282,22 @@ impl<'a> Router<'a> {
 
     /// Finds the cheapest path from any site of `tree` to `target` (A*); `came_by` then leads back. Returns `target`.
     fn cheapest_path(&mut self, tree: &[u32], target: u32, rate: f64) -> u32 {
-        let (tx, ty) = (target % self.columns, target / self.columns);
         let columns = self.columns;
-        let ahead = |site: u32| f64::from((site % columns).abs_diff(tx) + (site / columns).abs_diff(ty));
+        let (tx, ty) = (target % columns, target / columns);
+        let ahead = |site: u32| ((site % columns).abs_diff(tx) + (site / columns).abs_diff(ty)) as f32;
         self.search.path_stamp += 1;
         let stamp = self.search.path_stamp;
-        let mut open: BinaryHeap<Reverse<(Key, u32)>> = BinaryHeap::new();
+        let mut open = std::mem::take(&mut self.search.open);
+        open.clear();
         // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.
-        let nearest = tree.iter().map(|&site| ahead(site)).fold(f64::INFINITY, f64::min);
+        let nearest = tree.iter().map(|&site| ahead(site)).fold(f32::INFINITY, f32::min);
         for &site in tree.iter().filter(|&&site| ahead(site) <= nearest + DETOUR) {
             self.search.seen[site as usize] = stamp;
             self.search.cost[site as usize] = 0.0;
-            open.push(Reverse((Key(ahead(site)), site)));
+            open.push(entry(ahead(site), site));
         }
-        while let Some(Reverse((Key(estimate), site))) = open.pop() {
+        while let Some(Reverse(key)) = open.pop() {
+            let (estimate, site) = (f32::from_bits((key >> 32) as u32), key as u32);
             if site == target {
                 break;
             }
@@ -279,19 +305,22 @@ impl<'a> Router<'a> {
             if estimate > here + ahead(site) {
                 continue;
             }
-            for direction in 0..4 {
-                let edge = site * 4 + direction;
-                let Some(next) = self.end(edge) else { continue };
-                let cost = here + self.cost(edge, rate);
+            for edge in site * 4..site * 4 + 4 {
+                let next = self.ends[edge as usize];
+                if next == NOWHERE {
+                    continue;
+                }
+                let cost = here + self.cost(edge, rate) as f32;
                 let n = next as usize;
                 if self.search.seen[n] != stamp || cost < self.search.cost[n] {
                     self.search.seen[n] = stamp;
                     self.search.cost[n] = cost;
                     self.search.came_by[n] = edge;
-                    open.push(Reverse((Key(cost + ahead(next)), next)));
+                    open.push(entry(cost + ahead(next), next));
                 }
             }
         }
+        self.search.open = open;
         target
     }
 
@@ -362,6 +391,8 @@ impl<'a> Router<'a> {
         let lanes = self.fabric.lanes();
         let mut load = vec![0.0; self.load.len() * lanes as usize];
         let mut routed: Vec<Tree> = vec![Tree::default(); requests.len()];
+        // Cycles from the source to each site of the tree at hand.
+        let mut cycles: Vec<u64> = vec![0; self.chip.grid.units.len()];
         for &r in order {
             let mut links = Vec::with_capacity(trees[r].len());
             for &edge in &trees[r] {
@@ -372,8 +403,15 @@ impl<'a> Router<'a> {
                 load[link as usize] += requests[r].rate;
                 links.push(link);
             }
-            let reached = walk(self.chip, self.fabric, &requests[r], &links);
-            routed[r] = Tree { hop_cycles: reached.depth_cycles, links };
+            cycles[self.site(requests[r].source) as usize] = 0;
+            // A tidied tree comes from its source, branch by branch.
+            for &edge in &trees[r] {
+                let (from, end) = ((edge / 4) as usize, self.ends[edge as usize] as usize);
+                cycles[end] = cycles[from] + self.hop_cycles(edge);
+            }
+            let to_sink = |sink: &Coordinate| cycles[self.site(*sink) as usize];
+            let hop_cycles = requests[r].sinks.iter().map(to_sink).max().unwrap_or(0);
+            routed[r] = Tree { hop_cycles, links };
         }
         routed
     }
@@ -444,6 +482,8 @@ pub fn tree_over(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resou
     let reached = walk(chip, fabric, request, links);
     let reaches = |at: Coordinate| reached.sites.iter().any(|&(site, _)| site == at);
     let mut seen = rustc_hash::FxHashSet::default();
+    let mut ends = rustc_hash::FxHashSet::default();
+    ends.insert(request.source);
     for (index, &link) in links.iter().enumerate() {
         let broken = |title: String, expected: &str| Broken { link: Some(index), title, expected: expected.into() };
         let Some((from, direction, _)) = fabric.link_at(link) else { continue };
@@ -456,6 +496,10 @@ pub fn tree_over(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resou
         }
         if !seen.insert(link) {
             return Err(broken(format!("the link from [{x}, {y}] is used twice by one flow"), "expected it once"));
+        }
+        let end = beyond(chip, from, direction).filter(|&end| !ends.insert(end));
+        if let Some(Coordinate { x, y }) = end {
+            return Err(broken(format!("the route comes to the switch at [{x}, {y}] twice"), "expected one way there"));
         }
         if !reaches(from) {
             let title = format!("the route is broken: nothing leads to [{x}, {y}], where this link begins");
@@ -470,22 +514,4 @@ pub fn tree_over(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resou
         }
     }
     Ok(Tree { links: links.to_vec(), hop_cycles: reached.depth_cycles })
-}
-
-/// A cost that can be ordered.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Key(f64);
-
-impl Eq for Key {}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
 }

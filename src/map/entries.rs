@@ -1,5 +1,7 @@
 //! The JSON object of a map: its shape and key order are a contract, new keys may be added, none renamed.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 /// Version of the object's shape.
@@ -78,6 +80,29 @@ pub struct Section {
     pub links: Vec<LinkEntry>,
     /// Flows in order.
     pub routes: Vec<RouteEntry>,
+    /// How it ran, once it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunEntry>,
+}
+
+/// How a section ran. If it runs several times, this is one of them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunEntry {
+    /// Cycles, launch included.
+    pub cycles: u64,
+    /// Cycles of its launch.
+    pub launch_cycles: u64,
+    /// What bounds it.
+    pub bound_by: String,
+    /// Shares of its cycles for which the busiest of each kind was busy: memory tiers by name, `ag`, `link`, `pcu_port`,
+    /// `pmu_port`.
+    pub busy: Vec<(String, f64)>,
+    /// How each working PCU spent the run.
+    #[serde(skip)]
+    pub units: BTreeMap<Site, StageTime>,
+    /// Share of the run for which the busiest port of each PMU in use moved flits.
+    #[serde(skip)]
+    pub ports: BTreeMap<Site, f64>,
 }
 
 /// The loop nest that all stages walk.

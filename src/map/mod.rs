@@ -6,12 +6,14 @@
 mod entries;
 mod json;
 mod survey;
+mod times;
 
 pub use self::entries::{
     ArchEntry, BufferEntry, ChunkingEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry,
-    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, WorkloadEntry,
+    PartEntry, RouteEntry, RunEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, WorkloadEntry,
 };
-pub use self::survey::{survey, tell_times};
+pub use self::survey::survey;
+pub use self::times::tell_times;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::entries::{
     ArchEntry, BufferEntry, ChunkingEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry,
-    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, WorkloadEntry,
+    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, WorkloadEntry,
 };
 use crate::arch::{Chip, Coordinate};
 use crate::compile::{
@@ -12,7 +12,7 @@ use crate::compile::{
     Resource, SectionGraph, Stage,
 };
 use crate::index::Id;
-use crate::sim::{BundleOutcome, Outcome, SectionLoad, section_load};
+use crate::sim::{SectionLoad, section_load};
 use crate::workload::{OperatorId, TensorId, Workload};
 
 /// Draws the map of a configuration of `workload` on `chip`.
@@ -62,6 +62,7 @@ impl Surveyor<'_> {
             network: self.network(section, &links),
             routes: routes.collect(),
             links,
+            run: None,
         })
     }
 
@@ -237,24 +238,5 @@ fn cadence(cadence: Cadence) -> &'static str {
         Cadence::BlockChunk => "block_chunk",
         Cadence::Chunk => "chunk",
         Cadence::Once => "once",
-    }
-}
-
-/// Adds to every stage how its units spent the run.
-pub fn tell_times(map: &mut Map, outcome: &Outcome) {
-    for (section, ran) in map.sections.iter_mut().zip(&outcome.sections) {
-        // Cycles and counts are those of all repetitions.
-        let share = |cycles: f64| cycles / ran.cycles.max(1) as f64;
-        for (stage, spent) in section.stages.iter_mut().zip(&ran.stages) {
-            let mean = |of: fn(&BundleOutcome) -> u64| {
-                let sum: u64 = spent.bundles.iter().map(of).sum();
-                (!spent.bundles.is_empty()).then(|| share(sum as f64 / spent.bundles.len() as f64))
-            };
-            stage.time = Some(StageTime {
-                busy: share(spent.mean_cycles),
-                starved: mean(|bundle| bundle.starved_cycles),
-                stalled: mean(|bundle| bundle.stalled_cycles),
-            });
-        }
     }
 }

@@ -8,7 +8,8 @@ use crate::map::Map;
 /// Most characters of a section's name in a file's name.
 const MOST_NAME: usize = 48;
 
-/// `map.json`, and `map-N-NAME.svg` and `.png` for each section, counted from 1.
+/// `map.json`, and `map-N-NAME.svg` and `.png` for each section, counted from 1; of sections that ran also how they spent
+/// the run, `map-N-NAME.run.svg` and `.png`.
 pub fn map_files(chip: &Chip, map: &Map) -> Result<Vec<File>, WriteError> {
     let mut files = vec![File { name: "map.json".to_owned(), bytes: map.to_json().into_bytes() }];
     for (at, section) in map.sections.iter().enumerate() {
@@ -17,6 +18,10 @@ pub fn map_files(chip: &Chip, map: &Map) -> Result<Vec<File>, WriteError> {
         let name = format!("map-{}-{}", at + 1, file_name(&section.name));
         files.push(File { name: format!("{name}.svg"), bytes: chart.svg().map_err(failed)?.into_bytes() });
         files.push(File { name: format!("{name}.png"), bytes: chart.png().map_err(failed)? });
+        if let Some(chart) = MapChart::of_run(chip, map, at) {
+            files.push(File { name: format!("{name}.run.svg"), bytes: chart.svg().map_err(failed)?.into_bytes() });
+            files.push(File { name: format!("{name}.run.png"), bytes: chart.png().map_err(failed)? });
+        }
     }
     Ok(files)
 }

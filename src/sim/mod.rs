@@ -40,7 +40,7 @@ pub use trace::{MOST_SPANS, Repeat, SectionTrace, Span};
 pub use crate::mode::Mode;
 
 use crate::arch::Chip;
-use crate::compile::{Compiled, Configuration, Fabric, Section, Verdict, compile_modes};
+use crate::compile::{self, Compiled, Configuration, Exhausted, Fabric, Section, Verdict, compile_modes};
 use crate::diagnostics::Diagnostic;
 use crate::workload::Workload;
 
@@ -58,6 +58,12 @@ const MOST_MEASURED_EVENTS: u64 = 4_000_000;
 pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Measured>, Diagnostic> {
     let fabric = Fabric::new(chip);
     compile_modes(chip, workload, modes, Some(&|section, most| measure(chip, workload, &fabric, section, most)))
+}
+
+/// The best of all mappings of a small graph, by the event engine ([`crate::compile::exhaust`]).
+pub fn exhaust(chip: &Chip, workload: &Workload, most: u64) -> Option<Exhausted> {
+    let fabric = Fabric::new(chip);
+    compile::exhaust(chip, workload, &|section, most| measure(chip, workload, &fabric, section, most), most)
 }
 
 /// A configuration with the event engine's runs of its sections.

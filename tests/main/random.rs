@@ -138,6 +138,27 @@ static_w = 10
     }
 }
 
+impl ChipValues {
+    /// The same chip with more of one resource, and what.
+    pub fn richer(&self) -> Vec<(&'static str, Self)> {
+        let with = |change: &dyn Fn(&mut Self)| {
+            let mut values = self.clone();
+            change(&mut values);
+            values
+        };
+        vec![
+            ("columns of units", with(&|v| v.grid.0 += 1)),
+            ("rows of units", with(&|v| v.grid.1 *= 2)),
+            ("address generators", with(&|v| v.ags.0 += 1)),
+            ("bytes in a bank", with(&|v| v.bank_bytes *= 2)),
+            ("banks", with(&|v| v.banks *= 2)),
+            ("bandwidth of a tier", with(&|v| v.tiers[0].gb_per_s *= 1.5)),
+            ("bandwidth", with(&|v| v.tiers.iter_mut().for_each(|t| t.gb_per_s *= 3.0))),
+            ("links", with(&|v| v.links += 1)),
+        ]
+    }
+}
+
 fn tiers() -> impl Strategy<Value = Vec<TierValues>> {
     let tier = (
         select(vec![1u64, 2, 6]),
@@ -430,16 +451,46 @@ pub fn families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphValues)>
     ]
 }
 
+/// Pairs so small that every mapping can be measured: a handful of units, one to three operators, dimensions up to 24.
+fn small() -> impl Strategy<Value = (ChipValues, GraphValues)> {
+    let chip = (chips(), (2u64..=4, 2u64..=3), 1u64..=4, 1u64..=4).prop_map(|(mut chip, grid, lanes, stages)| {
+        (chip.grid, chip.lanes, chip.stages) = (grid, lanes, stages);
+        chip
+    });
+    let width = || 2u64..=24;
+    let growth = prop_oneof![
+        5 => width().prop_map(|n| Growth::Gemm(n, None)),
+        2 => select(vec!["relu", "gelu", "softmax"]).prop_map(Growth::Unary),
+        1 => Just(Growth::Skip(1)),
+    ];
+    let graph = (2u64..=24, width(), prop::collection::vec(growth, 1..=3));
+    let graph = graph.prop_map(|(rows, columns, growth)| GraphValues { rows, columns, dtype: "bf16", growth });
+    (chip, graph)
+}
+
+/// The small pair with a number, always the same for a seed.
+pub fn small_pair(seed: u64, number: usize) -> (ChipValues, GraphValues) {
+    drawn(&small(), seed, number)
+}
+
 /// The pair with a number, always the same for a seed, and the name of its family.
 pub fn pair(seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
     let families = families();
     let (family, strategy) = &families[number % families.len()];
+    let (chip, graph) = drawn(strategy, seed, number);
+    (family, chip, graph)
+}
+
+fn drawn(
+    strategy: &impl Strategy<Value = (ChipValues, GraphValues)>,
+    seed: u64,
+    number: usize,
+) -> (ChipValues, GraphValues) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8..16].copy_from_slice(&(number as u64).to_le_bytes());
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let (chip, graph) = strategy.new_tree(&mut runner).expect("no value is filtered out").current();
-    (family, chip, graph)
+    strategy.new_tree(&mut runner).expect("no value is filtered out").current()
 }
 
 impl fmt::Debug for ChipValues {

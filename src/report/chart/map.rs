@@ -24,6 +24,8 @@ pub struct MapChart<'a> {
     chip: &'a Chip,
     map: &'a Map,
     section: usize,
+    /// Coloured by how the run went, not by stage.
+    ran: bool,
 }
 
 /// What a PMU holds: banks for each stage.
@@ -32,7 +34,12 @@ type Held = BTreeMap<usize, u64>;
 impl<'a> MapChart<'a> {
     /// The picture of section `section`, counted from 0.
     pub fn new(chip: &'a Chip, map: &'a Map, section: usize) -> Self {
-        Self { chip, map, section }
+        Self { chip, map, section, ran: false }
+    }
+
+    /// The same, coloured by how units, ports and links spent the run; `None` before there was one.
+    pub fn of_run(chip: &'a Chip, map: &'a Map, section: usize) -> Option<Self> {
+        map.sections[section].run.is_some().then_some(Self { chip, map, section, ran: true })
     }
 
     /// The picture as an SVG file.
@@ -64,11 +71,20 @@ impl<'a> MapChart<'a> {
         let mut scene = Scene::new(area.width.max(WIDTH), area.bottom());
         self.heading(&mut scene);
         plan.draw_frame(&mut scene);
-        heat::draw(&mut scene, &plan, &self.section().links, self.section().bound);
-        self.units(&mut scene, &plan);
+        let run = self.section().run.as_ref().filter(|_| self.ran);
+        heat::draw(&mut scene, &plan, &self.section().links, run.map_or(self.section().bound, |run| run.cycles));
+        match run {
+            Some(run) => self.units_in(run, &mut scene, &plan),
+            None => self.units(&mut scene, &plan),
+        }
         self.agcus(&mut scene, &plan);
         self.mark_fullest(&mut scene, &plan);
-        scene.height = self.legend(&mut scene, &plan, area.bottom() + 10.0) + MARGIN;
+        let top = area.bottom() + 10.0;
+        let bottom = match run {
+            Some(run) => self.legend_of(run, &mut scene, top),
+            None => self.legend(&mut scene, &plan, top),
+        };
+        scene.height = bottom + MARGIN;
         scene
     }
 
@@ -78,6 +94,11 @@ impl<'a> MapChart<'a> {
         let room = scene.width - 2.0 * MARGIN;
         let title = fitted(&title, TITLE, room).unwrap_or_default();
         scene.text((MARGIN, 36.0), Anchor::Start, TITLE, &title);
+        if let Some(run) = section.run.as_ref().filter(|_| self.ran) {
+            let about = fitted(&Self::told(run), SUBTITLE, room).unwrap_or_default();
+            scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &about);
+            return;
+        }
         let about = format!(
             "{} on {}, section {} of {}: {} of {} PCUs work",
             shorten(&self.map.workload.name, 48),
@@ -280,6 +301,8 @@ impl Keys {
         (self.x, self.y) = (MARGIN, self.y + 28.0);
     }
 }
+
+mod run;
 
 #[cfg(test)]
 mod tests;

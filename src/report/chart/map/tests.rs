@@ -6,8 +6,9 @@ use super::super::scene::Shape;
 use super::*;
 use crate::compile::compile;
 use crate::input::Override;
-use crate::map::survey;
+use crate::map::{survey, tell_times};
 use crate::mode::Mode;
+use crate::sim::{Fidelity, simulate};
 use crate::{arch, workload};
 
 fn tiny(chip: &str, mode: Mode, sets: &[&str]) -> (Chip, Map) {
@@ -88,6 +89,37 @@ fn both_files_are_whole_and_always_the_same() {
     let png = chart.png().unwrap();
     assert!(png.starts_with(b"\x89PNG\r\n"));
     assert_eq!(png, chart.png().unwrap());
+}
+
+#[test]
+fn a_run_shows_how_every_unit_spent_it() {
+    let (chip, mut map) = tiny("arch/sn10.toml", Mode::Fused, &[]);
+    assert!(MapChart::of_run(&chip, &map, 0).is_none());
+    let workload = workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0).unwrap();
+    let configuration = compile(&chip, &workload, Mode::Fused).unwrap();
+    let outcome = simulate(&chip, &workload, &configuration, Fidelity::Event);
+    tell_times(&mut map, &chip, &configuration, &outcome);
+    let section = &map.sections[0];
+    let run = section.run.as_ref().unwrap();
+    assert_eq!(run.cycles, outcome.sections[0].cycles);
+    assert_eq!(run.units.len(), section.stages.iter().map(|stage| stage.pcus.len()).sum::<usize>());
+    for time in run.units.values() {
+        let sum = time.busy + time.starved.unwrap() + time.stalled.unwrap();
+        assert!(time.busy > 0.0 && sum <= 1.0, "{time:?}");
+    }
+    assert!(run.ports.values().all(|&share| (0.0..=1.0).contains(&share)));
+    let chart = MapChart::of_run(&chip, &map, 0).unwrap();
+    let scene = chart.scene();
+    // A green part for every PCU that works for a visible part of the run, and those of the legend.
+    assert!(fills(&scene, super::super::palette::GREEN) > 1);
+    let texts = scene.shapes.iter().filter_map(|shape| match shape {
+        Shape::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let texts: Vec<&str> = texts.collect();
+    assert!(texts.iter().any(|text| text.contains("bound by") && text.contains("Busy: ")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.contains("starved") && text.contains("stalled")), "{texts:?}");
+    assert!(chart.png().unwrap().starts_with(b"\x89PNG\r\n"));
 }
 
 #[test]

@@ -1,0 +1,241 @@
+//! The choice of a section's mapping: the most promising are placed, routed and measured, and the best is improved
+//! step by step.
+
+use rayon::prelude::*;
+
+use crate::arch::Chip;
+
+use super::assemble::{Unplaced, assemble};
+use super::candidates::BaseCache;
+use super::configuration::Section;
+use super::fuse::{Ground, Verdict, least_cycles};
+use super::plan::{Choice, Search, SectionPlan};
+use super::refine::neighbours;
+use super::route::ROUNDS;
+use super::section_graph::SectionGraph;
+
+/// A section placed and routed.
+#[derive(Debug)]
+pub struct Routed<R> {
+    /// It.
+    pub section: Section,
+    /// The plan it is made of.
+    pub plan: SectionPlan,
+    /// Cycles it was measured to take; else the estimate, with what its fullest link or port needs.
+    pub cycles: u64,
+    /// The run that measured it.
+    pub run: Option<R>,
+    /// The choice behind it.
+    choice: Choice,
+    /// Its links or ports are fuller than its estimate allows for.
+    crowded: bool,
+}
+
+/// A mapping this near to what no mapping of the section beats is taken.
+const NEAR_LEAST: f64 = 1.01;
+/// A step that gains less is not worth another.
+const WORTH: f64 = 0.002;
+/// Share of its estimate's lower bound that a choice may be measured below: bounds of masks are sampled.
+const SAMPLED: f64 = 0.9;
+/// What is expected to take this much longer than the best is not measured.
+const HOPELESS: f64 = 1.3;
+/// Steps that are placed and measured together: on large chips fewer are made at all.
+const BATCH: usize = 8;
+
+/// How many mappings are placed and measured, by the size of the chip: what placing, routing and measuring one takes
+/// grows with it.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    /// Of those the plan search found.
+    found: usize,
+    /// Of neighbours of the best.
+    steps: usize,
+    /// Rounds of negotiation of a trial.
+    rounds: u32,
+}
+
+impl Effort {
+    /// For one of `at_once` kinds of sections.
+    fn new(chip: &Chip, at_once: usize) -> Self {
+        let all = (6_000 / chip.pcus().max(1)).clamp(6, 48) as usize;
+        let each = (all * 8 / at_once.max(8)).max(4);
+        Self { found: each.div_ceil(2), steps: each / 2, rounds: if chip.pcus() <= 128 { ROUNDS } else { 2 } }
+    }
+}
+
+/// Measures the most promising of a section's choices and steps from the best of them; the fastest, and why the last
+/// that could not be placed could not. `at_once`: kinds of sections that are looked at.
+pub fn choose<R: Send + Sync>(
+    ground: &Ground<'_, R>,
+    graph: &SectionGraph<'_>,
+    cache: &BaseCache,
+    choices: &[Choice],
+    at_once: usize,
+) -> (Option<Routed<R>>, Option<Unplaced>) {
+    let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
+    let effort = Effort::new(chip, at_once);
+    let floor = least_cycles(chip, graph.workload, ground.tiers, &graph.operators);
+    let mut trial =
+        Trial { ground, chip, graph, rounds: effort.rounds, floor, seen: Vec::new(), best: None, unplaced: None };
+    if ground.judge.is_none() {
+        trial.rounds = ROUNDS;
+        // Believed as they come: the first that can be placed, unless its links are crowded.
+        trial.measure(choices.iter().take(2).cloned().collect());
+        for choice in choices.iter().skip(2) {
+            if trial.best.is_some() {
+                break;
+            }
+            trial.measure(vec![choice.clone()]);
+        }
+        return (trial.best, trial.unplaced);
+    }
+    let order = promising(choices);
+    let (first, others) = order.split_at(order.len().min(1));
+    let wanted = |indices: &[usize]| indices.iter().map(|&index| choices[index].clone()).collect();
+    let mut laid = trial.lay_all(wanted(first));
+    // The first alone, if nothing speaks against it: it may be good enough.
+    if !laid.iter().any(Laid::is_crowded) {
+        trial.run(std::mem::take(&mut laid));
+    }
+    for batch in others.chunks(effort.found) {
+        if !trial.is_done() {
+            laid.extend(trial.lay_all(wanted(batch)));
+        }
+        trial.run(std::mem::take(&mut laid));
+        if trial.best.is_some() {
+            break;
+        }
+    }
+    trial.run(laid);
+    let search = Search { chip, graph, tiers: ground.tiers, cache };
+    let mut steps = effort.steps;
+    while steps > 0 && !trial.is_done() {
+        let Some(best) = &trial.best else { break };
+        let mut near = neighbours(&search, &best.choice);
+        near.retain(|choice| !trial.seen.contains(choice) && trial.may_win(choice));
+        if near.is_empty() {
+            break;
+        }
+        near.truncate(BATCH.min(steps));
+        steps -= near.len();
+        trial.measure(near);
+    }
+    if effort.rounds < ROUNDS
+        && let Some(best) = trial.best.as_ref().filter(|best| best.crowded)
+    {
+        let choice = best.choice.clone();
+        trial.rounds = ROUNDS;
+        trial.measure(vec![choice]);
+    }
+    (trial.best, trial.unplaced)
+}
+
+/// The order in which choices are looked at: in turn the best of the next cut, and of the next class; then the others.
+fn promising(choices: &[Choice]) -> Vec<usize> {
+    let first_of = |same: &dyn Fn(&Choice, &Choice) -> bool| {
+        let is_first = |&index: &usize| !choices[..index].iter().any(|other| same(other, &choices[index]));
+        (0..choices.len()).filter(is_first).collect::<Vec<usize>>()
+    };
+    let cuts = first_of(&|a, b| a.nest.chunking == b.nest.chunking);
+    let classes = first_of(&|a, b| a.class() == b.class());
+    let mut order: Vec<usize> = Vec::with_capacity(choices.len());
+    for turn in 0..choices.len() {
+        for next in [cuts.get(turn), classes.get(turn)].into_iter().flatten() {
+            if !order.contains(next) {
+                order.push(*next);
+            }
+        }
+    }
+    let others: Vec<usize> = (0..choices.len()).filter(|index| !order.contains(index)).collect();
+    order.extend(others);
+    order
+}
+
+/// Choices that were measured, and the best of them.
+struct Trial<'t, 'g, R> {
+    ground: &'t Ground<'g, R>,
+    chip: &'t Chip,
+    graph: &'t SectionGraph<'t>,
+    rounds: u32,
+    /// Cycles that no mapping beats.
+    floor: f64,
+    seen: Vec<Choice>,
+    best: Option<Routed<R>>,
+    unplaced: Option<Unplaced>,
+}
+
+impl<R: Send + Sync> Trial<'_, '_, R> {
+    /// Whether a choice could be faster than the best so far.
+    fn may_win(&self, choice: &Choice) -> bool {
+        let sampled = (0..self.graph.stages.len()).any(|s| self.graph.mask(s).is_some());
+        let least = choice.estimate.least_cycles as f64 * if sampled { SAMPLED } else { 1.0 };
+        self.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - WORTH))
+    }
+
+    /// Places, routes and measures choices.
+    fn measure(&mut self, choices: Vec<Choice>) {
+        let laid = self.lay_all(choices);
+        self.run(laid);
+    }
+
+    /// Places and routes choices side by side, those that can be.
+    fn lay_all(&mut self, choices: Vec<Choice>) -> Vec<Laid> {
+        let laid: Vec<Result<Laid, Unplaced>> = choices.par_iter().map(|choice| self.lay(choice)).collect();
+        self.seen.extend(choices);
+        self.unplaced = laid.iter().filter_map(|laid| laid.as_ref().err()).next_back().copied().or(self.unplaced);
+        laid.into_iter().filter_map(Result::ok).collect()
+    }
+
+    /// Measures choices from the most promising on; keeps the fastest, of equals the first.
+    fn run(&mut self, mut laid: Vec<Laid>) {
+        // Stable: of equals the first stays first.
+        laid.sort_by_key(|laid| laid.expected);
+        for laid in laid {
+            let fastest = self.best.as_ref().map_or(u64::MAX, |best| best.cycles);
+            if self.is_done() || laid.expected as f64 > fastest as f64 * HOPELESS {
+                break;
+            }
+            let crowded = laid.is_crowded();
+            let Laid { plan, section, expected, choice } = laid;
+            let verdict = self.ground.judge.map_or(Verdict::Unknown, |judge| judge(&section, fastest));
+            let (cycles, run) = match verdict {
+                Verdict::Takes(cycles, run) => (cycles, Some(run)),
+                Verdict::TooLong => (u64::MAX, None),
+                Verdict::Unknown => (expected, None),
+            };
+            if cycles < fastest || self.best.is_none() {
+                self.best = Some(Routed { section, plan, cycles, run, choice, crowded });
+            }
+        }
+    }
+
+    /// Whether the best so far is as good as need be, or too long to be measured.
+    fn is_done(&self) -> bool {
+        let near = |best: &Routed<R>| best.cycles as f64 <= self.floor * NEAR_LEAST;
+        self.best.as_ref().is_some_and(|best| near(best) || best.cycles < u64::MAX && best.run.is_none())
+    }
+
+    fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {
+        let (chip, graph, ground) = (self.chip, self.graph, self.ground);
+        let plan = choice.plan(chip, graph);
+        let (section, fullest) = assemble(chip, ground.fabric, graph, &plan, ground.tiers, self.rounds)?;
+        let crowded = (plan.estimate.link_cycles(chip) as f64 * fullest) as u64 + chip.launch_cycles();
+        let expected = plan.estimate.cycles.max(crowded);
+        Ok(Laid { plan, section, expected, choice: choice.clone() })
+    }
+}
+
+/// A choice placed and routed, before it is measured.
+struct Laid {
+    plan: SectionPlan,
+    section: Section,
+    /// Cycles by the estimate, or what its fullest link or port needs if that is more.
+    expected: u64,
+    choice: Choice,
+}
+
+impl Laid {
+    fn is_crowded(&self) -> bool {
+        self.expected > self.plan.estimate.cycles
+    }
+}

@@ -1,0 +1,86 @@
+//! What a run adds to a map: how units, ports and memory spent its time.
+
+use std::collections::BTreeMap;
+
+use super::entries::{Map, RunEntry, Section, Site, StageTime};
+use crate::arch::Chip;
+use crate::compile::{self, Configuration, Fabric};
+use crate::index::Id;
+use crate::sim::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
+
+/// Adds to the map of `configuration` how its sections spent the run that `outcome` tells of.
+pub fn tell_times(map: &mut Map, chip: &Chip, configuration: &Configuration, outcome: &Outcome) {
+    let fabric = Fabric::new(chip);
+    let sections = map.sections.iter_mut().zip(&configuration.sections);
+    for ((section, configured), ran) in sections.zip(&outcome.sections) {
+        let share = |cycles: f64| cycles / ran.cycles.max(1) as f64;
+        let mut units = BTreeMap::new();
+        for (stage, spent) in section.stages.iter_mut().zip(&ran.stages) {
+            // Cycles and counts are those of all repetitions.
+            let mean = |of: fn(&BundleOutcome) -> u64| {
+                let sum: u64 = spent.bundles.iter().map(of).sum();
+                (!spent.bundles.is_empty()).then(|| share(sum as f64 / spent.bundles.len() as f64))
+            };
+            let time = StageTime {
+                busy: share(spent.mean_cycles),
+                starved: mean(|bundle| bundle.starved_cycles),
+                stalled: mean(|bundle| bundle.stalled_cycles),
+            };
+            stage.time = Some(time);
+            let each = stage.pcus.len() / spent.bundles.len().max(1);
+            for (index, &site) in stage.pcus.iter().enumerate() {
+                units.insert(site, of_bundle(spent, index / each.max(1), &share).unwrap_or(time));
+            }
+        }
+        section.run = Some(run(chip, &fabric, section, configured, ran, units));
+    }
+}
+
+/// How a bundle of a stage spent the run; `None` where nothing waits.
+fn of_bundle(spent: &StageOutcome, bundle: usize, share: &impl Fn(f64) -> f64) -> Option<StageTime> {
+    let bundle = spent.bundles.get(bundle)?;
+    Some(StageTime {
+        busy: share(bundle.busy_cycles as f64),
+        starved: Some(share(bundle.starved_cycles as f64)),
+        stalled: Some(share(bundle.stalled_cycles as f64)),
+    })
+}
+
+fn run(
+    chip: &Chip,
+    fabric: &Fabric,
+    section: &Section,
+    configured: &compile::Section,
+    ran: &SectionOutcome,
+    units: BTreeMap<Site, StageTime>,
+) -> RunEntry {
+    let share = |cycles: u64| cycles as f64 / ran.cycles.max(1) as f64;
+    let mut busy: Vec<(String, f64)> =
+        ran.busy.tiers.iter().map(|(tier, cycles)| (tier.clone(), share(*cycles))).collect();
+    let kinds = [
+        ("ag", ran.busy.ag),
+        ("link", ran.busy.link),
+        ("pcu_port", ran.busy.pcu_port),
+        ("pmu_port", ran.busy.pmu_port),
+    ];
+    busy.extend(kinds.map(|(kind, cycles)| (kind.to_owned(), share(cycles))));
+    let flits: BTreeMap<u32, u64> = ran.links.iter().map(|load| (load.resource, load.flits)).collect();
+    let mut ports = BTreeMap::new();
+    for part in configured.buffers.iter().flat_map(|buffer| &buffer.pieces).flat_map(|piece| &piece.parts) {
+        let at = chip.grid.pmus[part.pmu.index()];
+        let reads = (0..chip.pmu.read_ports).map(|port| fabric.pmu_read(part.pmu, port));
+        let writes = (0..chip.pmu.write_ports).map(|port| fabric.pmu_write(part.pmu, port));
+        let cycles = |port: u32| flits.get(&port).copied().unwrap_or(0) * fabric.cycles_per_flit(port);
+        ports.entry([at.x, at.y]).or_insert_with(|| share(reads.chain(writes).map(cycles).max().unwrap_or(0)));
+    }
+    debug_assert_eq!(section.stages.len(), ran.stages.len());
+    let repeat = ran.repeat.max(1);
+    RunEntry {
+        cycles: ran.cycles / repeat,
+        launch_cycles: ran.launch_cycles / repeat,
+        bound_by: ran.bound_by.to_string(),
+        busy,
+        units,
+        ports,
+    }
+}

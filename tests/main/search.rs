@@ -1,0 +1,56 @@
+//! How good the mappings are that the compiler finds. More of both: `cargo run --release --example search`.
+
+use rdusim::mode::Mode;
+use rdusim::sim::{Fidelity, compile_measured, exhaust, simulate_measured};
+
+use crate::random::{ChipValues, GraphValues, pair, small_pair};
+
+/// Seed of the pairs.
+const SEED: u64 = 1;
+/// Mappings of the largest space that is enumerated here.
+const MOST_MAPPINGS: u64 = 5_000;
+
+/// Cycles in both modes; `None` if the compiler refuses the pair.
+fn cycles(chip: &ChipValues, graph: &GraphValues) -> Option<[u64; 2]> {
+    let (chip, workload) = (chip.chip(), graph.workload());
+    let measured = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]).ok()?;
+    let of = |index: usize| simulate_measured(&chip, &workload, &measured[index], Fidelity::Event).cycles;
+    Some([of(0), of(1)])
+}
+
+#[test]
+fn what_is_found_is_near_the_best_of_all_mappings() {
+    let (mut all, mut near, mut worst) = (0, 0, 0.0f64);
+    for number in 0..40 {
+        let (chip, graph) = small_pair(SEED, number);
+        let Some([_, found]) = cycles(&chip, &graph) else { continue };
+        let Some(best) = exhaust(&chip.chip(), &graph.workload(), MOST_MAPPINGS) else { continue };
+        // Both are measured alike, and the search is free to find what the enumeration leaves out.
+        let ratio = found as f64 / best.cycles as f64;
+        all += 1;
+        near += i32::from(ratio <= 1.03);
+        worst = worst.max(ratio);
+        assert!(ratio <= 1.10, "pair {number}: found {found} cycles, the best of all takes {}", best.cycles);
+    }
+    assert!(all >= 15, "only {all} pairs are small enough");
+    assert!(f64::from(near) >= 0.95 * f64::from(all), "{near} of {all} within 3 % of the best, at worst {worst}");
+}
+
+#[test]
+fn more_of_a_resource_never_makes_what_is_found_slower() {
+    let mut compared = 0;
+    for number in 0..9 {
+        let (_, chip, graph) = pair(SEED, number);
+        let Some(before) = cycles(&chip, &graph) else { continue };
+        for (what, richer) in chip.richer() {
+            let now = cycles(&richer, &graph);
+            let now = now.unwrap_or_else(|| panic!("pair {number}: refused with more {what}"));
+            for (before, now) in before.into_iter().zip(now) {
+                compared += 1;
+                let slower = now as f64 / before as f64;
+                assert!(slower <= 1.01, "pair {number}: {now} cycles with more {what}, {before} without");
+            }
+        }
+    }
+    assert!(compared > 60, "only {compared} comparisons");
+}
