@@ -5,6 +5,7 @@
 mod declare;
 mod form;
 mod graph;
+mod image;
 mod infer;
 mod kind;
 mod link;
@@ -22,7 +23,7 @@ use std::path::Path;
 use petgraph::graph::DiGraph;
 
 pub use form::{CausalAxis, GemmForm, GemmOptions};
-pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Workload};
+pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Window, Workload};
 pub use kind::{OperatorKind, Phase};
 pub use sections::{PinnedSection, pin};
 
@@ -73,6 +74,7 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
     source.count("schema", &spec.schema, 1..=1)?;
     let name = source.name("name", &spec.name)?;
     let dims = declare::dims(source, spec)?;
+    let notes = spec.notes.iter().map(|note| source.name("notes", note)).collect::<Result<_, _>>()?;
     let mut drafts = declare::tensors(source, spec, &dims)?;
     let blocks = link::blocks(source, spec, &dims)?;
     let linked = link::link(source, spec, &dims, &blocks, &mut drafts)?;
@@ -113,11 +115,17 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
         graph.add(&linked[index], repeat, source.place(linked[index].spec.name.span()));
     }
     if let Some(spec) = &spec.training {
+        let untrained = |operator: &&link::Linked<'_>| operator.kind.has_windows() || operator.kind.is_view();
+        if let Some(operator) = linked.iter().find(untrained) {
+            let (name, kind) = (&operator.name, operator.kind.name());
+            let title = format!("operator `{name}` cannot be trained: `{kind}` has no gradient here");
+            return Err(source.error(operator.spec.kind.span(), title, "has no gradient"));
+        }
         train::derive(&mut graph, train::options(source, spec)?)?;
     }
     let (tensors, operators) = graph.finish();
     let graph = graph_of(&operators, tensors.len());
-    let mut workload = Workload { name, dims, tensors, operators, graph, sections: Vec::new() };
+    let mut workload = Workload { name, dims, tensors, operators, graph, notes, sections: Vec::new() };
     workload.sections = sections::sections(source, &workload, &spec.sections)?;
     Ok(workload)
 }
