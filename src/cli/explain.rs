@@ -14,7 +14,13 @@ use crate::study::explain::{self, Question};
 pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let shared = &args.shared;
     let sets = shared.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let inputs = Inputs::open(&shared.arch, &shared.workload, &sets, shared.seed)?;
+    let inputs = Inputs::open(
+        &shared.arch,
+        &shared.workload,
+        &shared.model.options_for(&shared.workload)?,
+        &sets,
+        shared.seed,
+    )?;
     let question = Question {
         modes: args.mode.map_or_else(|| vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]),
         fidelity: shared.fidelity.into(),

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use crate::arch::{self, Chip};
 use crate::compile::Configuration;
 use crate::diagnostics::Diagnostic;
+use crate::import;
 use crate::input::{Override, Root};
 use crate::mode::Mode;
 use crate::sim::{Fidelity, Measured, Outcome, StopReason, compile_measured, simulate, simulate_measured};
@@ -23,14 +24,21 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Reads both files; `base` are overrides that hold throughout, `seed` goes into every random mask.
+    /// Reads both files; `base` are overrides that hold throughout, `seed` goes into every random mask. The workload may be
+    /// a model, imported as `model` says.
     ///
     /// # Errors
     /// What [`arch::load`] and [`workload::load`] refuse.
-    pub fn open(arch: &Path, workload: &Path, base: &[Override], seed: u64) -> Result<Self, Diagnostic> {
+    pub fn open(
+        arch: &Path,
+        workload: &Path,
+        model: &import::Options,
+        base: &[Override],
+        seed: u64,
+    ) -> Result<Self, Diagnostic> {
         let arch = arch::Template::open(arch, base)?;
         arch.chip(&[])?;
-        let workload = workload::Template::open(workload, base)?;
+        let workload = import::template(workload, base, model)?;
         let base = Arc::new(workload.workload(&[], seed)?);
         Ok(Self { arch, workload, base, seed })
     }

@@ -285,6 +285,9 @@ fn image_shape(
         let expected = format!("expected {depth} rows of {:?}: channels of a group times the kernel", w.name);
         return Err(refused(what, expected));
     }
+    if groups > 1 && w.sparsity.is_some() {
+        return Err(refused(format!("{:?} is sparse", w.name), "expected one group, or a dense weight".to_owned()));
+    }
     if x.dtype != w.dtype {
         let what = format!("mixes data types: {:?} is {} and {:?} is {}", x.name, x.dtype, w.name, w.dtype);
         return Err(refused(what, "expected inputs of one data type".to_owned()));

@@ -53,6 +53,11 @@ impl Template {
         input::Template::open(path, Root::Workload, base).map(Self)
     }
 
+    /// Takes a text; `name` stands for the file in errors.
+    pub fn of_text(name: &str, text: &str, base: &[Override]) -> Result<Self, Diagnostic> {
+        input::Template::of_source(Source::new(name, text, Root::Workload, base)?, Root::Workload, base).map(Self)
+    }
+
     /// The workload with the `workload.` overrides among `sets` applied too: what [`load`] gives for the base's and
     /// these.
     pub fn workload(&self, sets: &[&Override], seed: u64) -> Result<Workload, Diagnostic> {
@@ -85,10 +90,14 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
 
     if let Some(spec) = &spec.sparsity {
         let distribution = sparsity::distribution(source, spec)?;
-        let kinds: Vec<OperatorKind> = linked.iter().map(|operator| operator.kind).collect();
+        let takes_masks = |operator: &link::Linked<'_>| match &operator.image {
+            Some(image) => operator.kind == OperatorKind::Conv && image.groups == 1,
+            None => operator.kind == OperatorKind::Gemm,
+        };
+        let takes_masks: Vec<bool> = linked.iter().map(takes_masks).collect();
         let mut second_inputs = vec![true; drafts.len()];
         linked.iter().filter_map(|operator| operator.inputs.first()).for_each(|&first| second_inputs[first] = false);
-        masks::distribute(source, &distribution, &mut drafts, &shapes, &kinds, &second_inputs)?;
+        masks::distribute(source, &distribution, &mut drafts, &shapes, &takes_masks, &second_inputs)?;
     }
     let mut masks = MaskMaker::new(source, seed);
     let mut tensors = IndexVec::new();

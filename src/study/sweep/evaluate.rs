@@ -16,6 +16,7 @@ use crate::input::{Override, Root};
 use crate::report::Document;
 use crate::sim::{Measured as Compiled, compile_measured, simulate_measured};
 use crate::study::inputs::{Inputs, drained, simulated};
+use crate::import;
 use crate::workload::Workload;
 
 /// Workloads kept for points that share one: masks take long to draw.
@@ -55,7 +56,9 @@ pub(super) struct Keys {
 impl<'a> Bench<'a> {
     /// Reads every pair of files that the points use.
     pub(super) fn open(study: &'a Study) -> Result<Self, Diagnostic> {
-        let open = |(arch, workload): (PathBuf, PathBuf)| Inputs::open(&arch, &workload, &study.base, study.seed);
+        let open = |(arch, workload): (PathBuf, PathBuf)| {
+            Inputs::open(&arch, &workload, &import::Options::default(), &study.base, study.seed)
+        };
         let inputs = study.file_pairs().into_iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self { study, inputs, workloads: Mutex::new(IndexMap::new()) })
     }
