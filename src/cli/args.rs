@@ -8,7 +8,7 @@ use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
 use crate::units::Dtype;
-use crate::{arch, sim};
+use crate::{arch, model, sim};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -183,7 +183,7 @@ pub(super) enum Command {
     /// Write the workload file of a model: a preset, or `gpt` or `llama` by dimensions
     #[command(after_help = MODEL_EXAMPLES)]
     Model(ModelArgs),
-    /// Write the workload file of a model that is there: an exported ONNX network
+    /// Write the workload file of a model that is there: an ONNX network, or a config.json
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArgs),
     /// Run the configurations on numbers and compare with a plain reference
@@ -259,7 +259,7 @@ pub(super) struct SharedArgs {
     /// Chip file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (ONNX)
+    /// Workload file (TOML), or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]
@@ -303,7 +303,7 @@ pub(super) struct MapArgs {
     /// Chip file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (ONNX)
+    /// Workload file (TOML), or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]
@@ -426,7 +426,7 @@ pub(super) struct VerifyArgs {
     /// Chip file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (ONNX)
+    /// Workload file (TOML), or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]
@@ -561,6 +561,17 @@ impl From<ValueType> for Dtype {
             ValueType::Fp16 => Self::Fp16,
             ValueType::Fp32 => Self::Fp32,
             ValueType::Int8 => Self::Int8,
+        }
+    }
+}
+
+impl From<ModelPhase> for model::Phase {
+    fn from(phase: ModelPhase) -> Self {
+        match phase {
+            ModelPhase::Forward => Self::Forward,
+            ModelPhase::Training => Self::Training,
+            ModelPhase::Decode => Self::Decode,
+            ModelPhase::Prefill => Self::Prefill,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::args::ValueType;
+use super::args::{ModelPhase, ValueType};
 use super::failure::Failure;
 use super::output;
 use crate::diagnostics::Diagnostic;
@@ -23,12 +23,15 @@ Examples:
   rdusim import pruned.onnx --masks -o pruned.toml
   rdusim import gpt.onnx --density 0.125 --block 16x16 -o gpt.toml
 
+  # a published model by its config.json: one generated token, or a step of training
+  rdusim import llama/config.json --phase decode --dim batch=16 --dim context=4096
+
   # without a workload file in between
   rdusim compare --arch arch/sn40l.toml --workload resnet50.onnx";
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// The model: .onnx
+    /// The model: an ONNX network, or the config.json of a published model
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
     /// Write the workload to this file [default: standard output]
@@ -39,6 +42,9 @@ pub(super) struct ImportArgs {
     /// Data type of the workload
     #[arg(long, value_enum, default_value_t = ValueType::Bf16)]
     pub(super) dtype: ValueType,
+    /// What is done with the model of a config.json
+    #[arg(long, value_enum, default_value_t = ModelPhase::Forward)]
+    pub(super) phase: ModelPhase,
     /// Store only what is not zero in the weights; masks go into a file beside the workload
     #[arg(long)]
     pub(super) masks: bool,
@@ -97,13 +103,14 @@ impl ModelFileArgs {
 /// Writes the workload file of a model, and its masks beside it.
 pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     if !import::is_model(&args.file) {
-        return Err(Diagnostic::new(format!("`{}` is no model: its name ends in none of .onnx", args.file.display()))
+        return Err(Diagnostic::new(format!("`{}` is no model: its name ends in neither .onnx nor .json", args.file.display()))
             .with_help("other formats have to be exported to one of these first")
             .into());
     }
     let mut options = args.model.options()?;
     options.dtype = crate::units::Dtype::from(args.dtype).name().to_owned();
     (options.masks, options.density, options.without_weights) = (args.masks, args.density, args.without_weights);
+    options.phase = args.phase.into();
     options.block = args.block.as_deref().map(block).transpose()?;
     if options.block.is_some() && !options.masks && options.density.is_none() {
         return Err(Diagnostic::new("`--block` is the block of masks, and none are asked for")
@@ -111,6 +118,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
             .into());
     }
     let target = args.output.as_deref().map(place).transpose()?;
+    options.beside = target.as_ref().map(|(directory, _)| directory.clone());
     options.masks_file = target.as_ref().map(|(_, name)| masks_name(name));
     let imported = import::import(&args.file, &options)?;
     let Some((directory, name)) = target else { return output::print(imported.text.as_bytes()) };

@@ -6,6 +6,7 @@
 //! file ─► wire, proto ─► net ─► infer + fold ─► pattern ─► lower (operators, moves over layout) ─► draft ─► TOML
 //! ```
 
+mod config;
 mod constant;
 mod draft;
 mod fold;
@@ -23,10 +24,11 @@ mod proto;
 mod tests;
 mod wire;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
+use crate::model::Phase;
 use crate::workload::{self, Workload};
 
 /// What an import is asked for.
@@ -46,6 +48,10 @@ pub struct Options {
     pub block: Option<(u64, u64)>,
     /// Name of the file of masks, as the workload names it.
     pub masks_file: Option<String>,
+    /// Of a `config.json`, what is done with the model.
+    pub phase: Phase,
+    /// Directory the workload will lie in, if that is not the model's.
+    pub beside: Option<PathBuf>,
     /// Files of external data need not be there.
     pub without_weights: bool,
 }
@@ -61,7 +67,7 @@ pub struct Imported {
 
 /// Whether a file is a model to be imported, by its ending.
 pub fn is_model(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"))
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx") || ending.eq_ignore_ascii_case("json"))
 }
 
 /// The workload file of a model.
@@ -70,6 +76,9 @@ pub fn is_model(path: &Path) -> bool {
 /// A file that cannot be read or is damaged, dimensions that are open, shapes that contradict each other, nodes without
 /// an operator in a workload.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
+    if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
+        return config::import(path, options);
+    }
     onnx::import(path, options)
 }
 

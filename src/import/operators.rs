@@ -486,6 +486,11 @@ impl Lower<'_, '_> {
             if !multiplies && self.is_read_once(layout.tensor) && self.add_vector(value, constant, all) {
                 return Ok(layout.clone());
             }
+            // Scale and shift behind a batch norm go into its own.
+            let is_normed = self.draft.maker(layout.tensor).is_some_and(|operator| operator.kind == "batch_norm");
+            if is_normed && self.is_read_once(layout.tensor) {
+                return Ok(layout.clone());
+            }
             let vector = self.vector(constant, all);
             let kind = if multiplies { "batch_norm" } else { "bias" };
             let tensor = self.emit(step, kind, vec![layout.tensor], (layout.rows, layout.columns), Vec::new());

@@ -247,6 +247,11 @@ fn norm(net: &mut Net<'_>, index: usize) {
         if !is_square {
             return None;
         }
+        let centred = made_by(net, s, &["Sub"]).and_then(|sub| {
+            let (x, mean) = (sub.input(0)?, sub.input(1)?);
+            let step = made_by(net, mean, &["ReduceMean"])?;
+            (step.input(0) == Some(x) && reduces_last(net, step)).then_some((x, mean))
+        });
         // From the variance to what divides, or to what multiplies.
         let mut value = step.output()?;
         let (mut is_root, mut is_inverse) = (false, false);
@@ -264,16 +269,12 @@ fn norm(net: &mut Net<'_>, index: usize) {
                 "Div" if is_root && !is_inverse && scalar(net, reader.input(0)?).is_some() => is_inverse = true,
                 "Div" if is_root && !is_inverse && is_same(net, reader.input(0)?, s) => break at,
                 "Mul" if is_root && is_inverse && is_same(net, other(reader, value)?, s) => break at,
+                "Mul" if is_root && is_inverse => return folded_norm(net, centred?, at, other(reader, value)?),
                 _ => return None,
             }
             value = reader.output()?;
         };
-        let centred = made_by(net, s, &["Sub"]).and_then(|sub| {
-            let (x, mean) = (sub.input(0)?, sub.input(1)?);
-            let mean = made_by(net, mean, &["ReduceMean"])?;
-            (mean.input(0) == Some(x) && reduces_last(net, mean)).then_some(x)
-        });
-        let (op, x) = centred.map_or(("RMSNormalization", s), |x| ("LayerNormalization", x));
+        let (op, x) = centred.map_or(("RMSNormalization", s), |(x, _)| ("LayerNormalization", x));
         let columns = *net.values[x].shape.as_ref()?.last()?;
         let mut inputs = vec![x];
         let mut last = normed;
@@ -298,6 +299,27 @@ fn norm(net: &mut Net<'_>, index: usize) {
     if let Some((last, op, inputs)) = found() {
         rewrite(net, last, op, &inputs);
     }
+}
+
+/// The end of a norm as TensorFlow writes it: `x m + (bias - mean m)`, m the gain over the root, made by node `at`.
+fn folded_norm(
+    net: &Net<'_>,
+    (x, mean): (ValueId, ValueId),
+    at: usize,
+    gain: ValueId,
+) -> Option<(usize, &'static str, Vec<ValueId>)> {
+    net.values[gain].constant.as_ref()?;
+    let m = net.steps[at].output()?;
+    let times = |wanted: ValueId| {
+        let is_it = |&index: &usize| net.steps[index].op == "Mul" && other(&net.steps[index], m) == Some(wanted);
+        net.steps[net.readers(m).find(is_it)?].output()
+    };
+    let (scaled, shift) = (times(x)?, times(mean)?);
+    let less = &net.steps[sole_reader(net, shift)?];
+    let bias = less.input(0).filter(|_| less.op == "Sub" && less.input(1) == Some(shift))?;
+    net.values[bias].constant.as_ref()?;
+    let last = sole_reader(net, scaled).filter(|&index| net.steps[index].op == "Add")?;
+    (other(&net.steps[last], scaled) == less.output()).then(|| (last, "LayerNormalization", vec![x, gain, bias]))
 }
 
 /// `x cos + [-x2, x1] sin`.
