@@ -93,7 +93,8 @@ impl ModelFileArgs {
     /// The same for a file that may be a workload: of one, none of this means anything.
     pub(super) fn options_for(&self, path: &Path) -> Result<Options, Diagnostic> {
         if !import::is_model(path) && (!self.dim.is_empty() || self.skip_unsupported) {
-            let title = format!("`{}` is a workload file: `--dim` and `--skip-unsupported` are for models", path.display());
+            let title =
+                format!("`{}` is a workload file: `--dim` and `--skip-unsupported` are for models", path.display());
             return Err(Diagnostic::new(title).with_help("change its dimensions with `--set workload.dims.NAME=N`"));
         }
         self.options()
@@ -103,9 +104,12 @@ impl ModelFileArgs {
 /// Writes the workload file of a model, and its masks beside it.
 pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     if !import::is_model(&args.file) {
-        return Err(Diagnostic::new(format!("`{}` is no model: its name ends in neither .onnx nor .json", args.file.display()))
-            .with_help("other formats have to be exported to one of these first")
-            .into());
+        return Err(Diagnostic::new(format!(
+            "`{}` is no model: its name ends in neither .onnx nor .json",
+            args.file.display()
+        ))
+        .with_help("other formats have to be exported to one of these first")
+        .into());
     }
     let mut options = args.model.options()?;
     options.dtype = crate::units::Dtype::from(args.dtype).name().to_owned();

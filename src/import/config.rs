@@ -31,8 +31,10 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
             "sequence" => sequence = Some(*size),
             "context" => context = Some(*size),
             _ => {
-                return Err(Diagnostic::new(format!("`--dim {name}=...`: a config.json leaves no such dimension open"))
-                    .with_help("batch, sequence and context can be given"));
+                return Err(Diagnostic::new(format!(
+                    "`--dim {name}=...`: a config.json leaves no such dimension open"
+                ))
+                .with_help("batch, sequence and context can be given"));
             }
         }
     }
@@ -72,7 +74,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         batch,
         sequence,
         context: context.unwrap_or(sequence),
-        dtype: options.dtype.clone(),
+        dtype: options.dtype().to_owned(),
         sparsity: None,
         optimizer: "adam".to_owned(),
         recompute: false,
@@ -141,9 +143,11 @@ impl Fields {
             match self.map.get(name) {
                 None | Some(Value::Null) => {}
                 Some(value) => {
-                    return value.as_u64().filter(|&n| (1..=1 << 40).contains(&n)).map(Some).ok_or_else(|| {
-                        self.refused(&format!("`{name}` is {value}, expected a count from 1 to 2^40"))
-                    });
+                    return value
+                        .as_u64()
+                        .filter(|&n| (1..=1 << 40).contains(&n))
+                        .map(Some)
+                        .ok_or_else(|| self.refused(&format!("`{name}` is {value}, expected a count from 1 to 2^40")));
                 }
             }
         }
@@ -169,8 +173,7 @@ impl Fields {
         let heads = self.count(&["num_attention_heads", "n_head"])?;
         let positions = self.any(&["max_position_embeddings", "n_positions", "n_ctx", "seq_length"])?;
         let wide = hidden.saturating_mul(4);
-        let feed_forward =
-            self.any(&["intermediate_size", "n_inner", "ffn_hidden_size"])?.unwrap_or(wide);
+        let feed_forward = self.any(&["intermediate_size", "n_inner", "ffn_hidden_size"])?.unwrap_or(wide);
         let sequence = positions.unwrap_or(2048);
         let mut notes = Vec::new();
         let base = Architecture {

@@ -156,9 +156,7 @@ fn from_bytes(raw: &[u8], data_type: i64, bytes: usize, real: bool) -> Numbers {
     let unused = 64 - 8 * bytes as u32;
     let signed = matches!(data_type, 3 | 5 | 6 | 7);
     Numbers::Ints(
-        words
-            .map(|bits| if signed { (bits << unused).cast_signed() >> unused } else { bits.cast_signed() })
-            .collect(),
+        words.map(|bits| if signed { (bits << unused).cast_signed() >> unused } else { bits.cast_signed() }).collect(),
     )
 }
 

@@ -104,7 +104,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds an operator.
-    pub(super) fn push(&mut self, wanted: &str, kind: &'static str, inputs: Vec<usize>, output: usize) -> &mut Operator {
+    pub(super) fn push(
+        &mut self,
+        wanted: &str,
+        kind: &'static str,
+        inputs: Vec<usize>,
+        output: usize,
+    ) -> &mut Operator {
         let name = self.name(true, wanted);
         let at = self.operators.len();
         self.operators.push(Operator { name, kind, inputs, output, vectors: Vec::new(), options: Vec::new() });
@@ -162,9 +168,9 @@ impl<'a> Draft<'a> {
         let used = self.used();
         let inputs = || self.tensors.iter().zip(&used).filter(|(t, used)| **used && t.role == Role::Input);
         // The rows that most inputs have get a name, so that they can be changed in one place.
-        let most = inputs().map(|(t, _)| t.shape.0).max_by_key(|&rows| {
-            (inputs().filter(|(t, _)| t.shape.0 == rows).count(), rows)
-        });
+        let most = inputs()
+            .map(|(t, _)| t.shape.0)
+            .max_by_key(|&rows| (inputs().filter(|(t, _)| t.shape.0 == rows).count(), rows));
         let most = most.filter(|&rows| rows > 1);
         if let Some(size) = most {
             let _ = writeln!(text, "\n[dims]\n{rows} = {size}");

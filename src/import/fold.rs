@@ -209,11 +209,8 @@ impl Array {
 }
 
 fn of_kind(shape: &[u64], list: Vec<f64>, real: bool) -> Array {
-    let numbers = if real {
-        Numbers::Reals(list.into())
-    } else {
-        Numbers::Ints(list.into_iter().map(|x| x as i64).collect())
-    };
+    let numbers =
+        if real { Numbers::Reals(list.into()) } else { Numbers::Ints(list.into_iter().map(|x| x as i64).collect()) };
     Array { shape: shape.to_vec(), numbers }
 }
 
@@ -284,7 +281,8 @@ fn indices(from: &[u64], to: &[u64], count: usize) -> Vec<usize> {
     let missing = to.len() - from.len().min(to.len());
     let mut at = vec![0usize];
     for (axis, &dim) in to.iter().enumerate() {
-        let stride = axis.checked_sub(missing).map_or(0, |own_axis| if from[own_axis] == 1 { 0 } else { own[own_axis] });
+        let stride =
+            axis.checked_sub(missing).map_or(0, |own_axis| if from[own_axis] == 1 { 0 } else { own[own_axis] });
         at = at.iter().flat_map(|&base| (0..dim as usize).map(move |index| base + index * stride)).collect();
     }
     debug_assert_eq!(at.len(), count);

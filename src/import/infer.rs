@@ -140,9 +140,10 @@ fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>) 
                 Attribute::Tensor(tensor) if *name == "value" => Constant::of_tensor((**tensor).clone()).ok(),
                 _ => None,
             });
-            let ints = value.as_ref().and_then(Constant::ints).filter(|_| {
-                value.as_ref().is_some_and(|v| matches!(v.numbers, Some(Numbers::Ints(_))))
-            });
+            let ints = value
+                .as_ref()
+                .and_then(Constant::ints)
+                .filter(|_| value.as_ref().is_some_and(|v| matches!(v.numbers, Some(Numbers::Ints(_)))));
             let numbers = match ints {
                 Some(list) => Numbers::Ints(vec![list.first().copied().unwrap_or(0); count].into()),
                 None => {
@@ -255,11 +256,7 @@ impl Given<'_> {
     }
 }
 
-fn of_step(
-    net: &Net<'_>,
-    step: &Step<'_>,
-    arrays: &BTreeMap<ValueId, Array>,
-) -> Result<Vec<Option<Shape>>, Unknown> {
+fn of_step(net: &Net<'_>, step: &Step<'_>, arrays: &BTreeMap<ValueId, Array>) -> Result<Vec<Option<Shape>>, Unknown> {
     let given = Given { net, step, arrays };
     let one = |shape: Shape| Ok(vec![Some(shape)]);
     let positive = |list: &[i64]| list.iter().map(|&n| u64::try_from(n).ok()).collect::<Option<Shape>>();
@@ -308,8 +305,7 @@ fn of_step(
         "Split" => split(&given),
         "Slice" => {
             let shape = given.shape(0)?.to_vec();
-            let inputs: Vec<Option<&Array>> =
-                step.inputs.iter().map(|id| id.and_then(|id| arrays.get(&id))).collect();
+            let inputs: Vec<Option<&Array>> = step.inputs.iter().map(|id| id.and_then(|id| arrays.get(&id))).collect();
             let ranges = slice_ranges(step, &inputs, &shape).ok_or(Unknown::Operator)?;
             one(ranges.iter().map(|range| range.len() as u64).collect())
         }
@@ -437,13 +433,61 @@ fn of_step(
 
 /// Operators whose first output has the shape of their first input.
 const KEEPS_SHAPE: [&str; 55] = [
-    "Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Log", "Sqrt", "Neg", "Abs", "Reciprocal", "Cast", "CastLike", "Identity",
-    "Dropout", "Softmax", "LogSoftmax", "Clip", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish",
-    "Softplus", "Softsign", "Gelu", "Mish", "Swish", "Not", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos",
-    "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LRN", "LayerNormalization",
-    "RMSNormalization", "SimplifiedLayerNormalization", "com.microsoft.FastGelu", "com.microsoft.Gelu",
-    "com.microsoft.BiasGelu", "com.microsoft.QuickGelu", "com.microsoft.SkipLayerNormalization", "Trilu", "CumSum",
-    "QuantizeLinear", "DequantizeLinear", "ThresholdedRelu", "LpNormalization", "IsNaN", "RotaryEmbedding",
+    "Relu",
+    "Sigmoid",
+    "Tanh",
+    "Erf",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Neg",
+    "Abs",
+    "Reciprocal",
+    "Cast",
+    "CastLike",
+    "Identity",
+    "Dropout",
+    "Softmax",
+    "LogSoftmax",
+    "Clip",
+    "LeakyRelu",
+    "Elu",
+    "Selu",
+    "Celu",
+    "HardSigmoid",
+    "HardSwish",
+    "Softplus",
+    "Softsign",
+    "Gelu",
+    "Mish",
+    "Swish",
+    "Not",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Sign",
+    "Sin",
+    "Cos",
+    "BatchNormalization",
+    "InstanceNormalization",
+    "GroupNormalization",
+    "LRN",
+    "LayerNormalization",
+    "RMSNormalization",
+    "SimplifiedLayerNormalization",
+    "com.microsoft.FastGelu",
+    "com.microsoft.Gelu",
+    "com.microsoft.BiasGelu",
+    "com.microsoft.QuickGelu",
+    "com.microsoft.SkipLayerNormalization",
+    "Trilu",
+    "CumSum",
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "ThresholdedRelu",
+    "LpNormalization",
+    "IsNaN",
+    "RotaryEmbedding",
 ];
 
 fn matmul(a: &[u64], b: &[u64]) -> Result<Shape, Unknown> {

@@ -302,7 +302,8 @@ impl<'a> Lower<'_, 'a> {
         }
         let layout = Layout::of_rows(0, &shape);
         let layout = if shape.len() == 4 { Layout::of_image(0, &shape) } else { layout };
-        let tensor = self.draft.tensor(&self.net.values[value].name.clone(), (layout.rows, layout.columns), Role::Input);
+        let tensor =
+            self.draft.tensor(&self.net.values[value].name.clone(), (layout.rows, layout.columns), Role::Input);
         self.set(value, layout.on(tensor));
         true
     }

@@ -56,9 +56,8 @@ pub(super) fn add(draft: &mut Draft<'_>, asked: &Asked, model: &Path) -> Result<
     let mut data: Vec<u8> = Vec::new();
     let mut covered = 0;
     for index in 0..draft.tensors.len() {
-        let reads = |operator: &super::draft::Operator| {
-            operator.inputs.contains(&index) || operator.vectors.contains(&index)
-        };
+        let reads =
+            |operator: &super::draft::Operator| operator.inputs.contains(&index) || operator.vectors.contains(&index);
         let as_weight = |operator: &super::draft::Operator| {
             matches!(operator.kind, "gemm" | "conv")
                 && operator.inputs.get(1) == Some(&index)

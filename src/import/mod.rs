@@ -38,7 +38,7 @@ pub struct Options {
     pub dims: Vec<(String, u64)>,
     /// Nodes without an operator are taken as elementwise or as boundaries.
     pub skip_unsupported: bool,
-    /// Data type of the workload.
+    /// Data type of the workload; `bf16` if empty.
     pub dtype: String,
     /// Zeros of weights become masks.
     pub masks: bool,
@@ -54,6 +54,12 @@ pub struct Options {
     pub beside: Option<PathBuf>,
     /// Files of external data need not be there.
     pub without_weights: bool,
+}
+
+impl Options {
+    fn dtype(&self) -> &str {
+        if self.dtype.is_empty() { "bf16" } else { &self.dtype }
+    }
 }
 
 /// A workload file, and what goes with it.

@@ -96,7 +96,10 @@ impl Lower<'_, '_> {
         }
         let starts = match step.ints("starts") {
             Some(list) => list.to_vec(),
-            None => step.input(1).and_then(|id| self.net.values[id].constant.as_ref()?.ints()).map_or(vec![], |l| l.to_vec()),
+            None => step
+                .input(1)
+                .and_then(|id| self.net.values[id].constant.as_ref()?.ints())
+                .map_or(vec![], |l| l.to_vec()),
         };
         let mut layout = self.place(x)?;
         for axis in (0..from.len()).filter(|&axis| from[axis] != to[axis]) {
@@ -278,7 +281,8 @@ impl Lower<'_, '_> {
             self.draft.tensors[layout.tensor].is_output = true;
         }
         self.notes.insert(
-            "keys and values of earlier tokens are inputs that hold all tokens; those of new tokens are written".to_owned(),
+            "keys and values of earlier tokens are inputs that hold all tokens; those of new tokens are written"
+                .to_owned(),
         );
         self.settle(step, result)
     }

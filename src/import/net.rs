@@ -113,7 +113,13 @@ impl<'a> Net<'a> {
             let (name, shape, data_type) = (tensor.name, tensor.dims.clone(), tensor.data_type);
             let constant = Some(Constant::of_tensor(tensor)?);
             ids.insert(name, net.values.len());
-            net.values.push(Value { name: name.to_owned(), shape: Some(shape), data_type, constant, ..Value::default() });
+            net.values.push(Value {
+                name: name.to_owned(),
+                shape: Some(shape),
+                data_type,
+                constant,
+                ..Value::default()
+            });
         }
         let mut dims = Dims { bound, used: vec![false; bound.len()], missing: Vec::new() };
         for input in &graph.inputs {

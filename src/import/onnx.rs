@@ -63,7 +63,10 @@ pub(super) fn of_bytes(bytes: &[u8], path: &Path, options: &Options) -> Result<I
         return Err(Diagnostic::new("the network has no nodes"));
     }
     if graph.sparse > 0 {
-        return Err(Diagnostic::new(format!("{} initialisers are in the sparse form, which is not read", graph.sparse)));
+        return Err(Diagnostic::new(format!(
+            "{} initialisers are in the sparse form, which is not read",
+            graph.sparse
+        )));
     }
     let name = if graph.name.trim().is_empty() || graph.name == "main_graph" {
         path.file_stem().map_or("model".into(), |stem| stem.to_string_lossy().into_owned())
@@ -103,7 +106,7 @@ pub(super) fn of_bytes(bytes: &[u8], path: &Path, options: &Options) -> Result<I
         ),
     ];
     let rows = if has_images(&draft) { "pixels" } else { "tokens" };
-    let text = draft.to_toml(&name, &options.dtype, &about, rows);
+    let text = draft.to_toml(&name, options.dtype(), &about, rows);
     Ok(Imported { text, masks: masks.bytes })
 }
 
@@ -159,7 +162,9 @@ fn check_outside(tensors: &[proto::Tensor<'_>], path: &Path) -> Result<(), Diagn
             None => {
                 let bytes = length_of(&path.with_file_name(&location)).map_err(|why| {
                     Diagnostic::new(format!("the external data {location:?} of tensor {:?} {why}", tensor.name))
-                        .with_help("put it beside the model, or give `--without-weights`: shapes are enough without masks")
+                        .with_help(
+                            "put it beside the model, or give `--without-weights`: shapes are enough without masks",
+                        )
                 })?;
                 known.push((location.clone(), bytes));
                 bytes

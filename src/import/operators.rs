@@ -40,10 +40,14 @@ impl Lower<'_, '_> {
             "Silu" | "Swish" | "HardSwish" | "Mish" | "com.microsoft.QuickGelu" => self.unary(step, "silu", "Silu"),
             "Sigmoid" | "HardSigmoid" => self.unary(step, "sigmoid", "Sigmoid"),
             "Tanh" | "Softsign" => self.unary(step, "tanh", "Tanh"),
-            "Mask" | "CausalMask" => self.unary(step, if step.op == "Mask" { "scale" } else { "causal_mask" }, &step.op),
+            "Mask" | "CausalMask" => {
+                self.unary(step, if step.op == "Mask" { "scale" } else { "causal_mask" }, &step.op)
+            }
             "Rotary" | "RotaryEmbedding" => self.rotary(step),
-            "Exp" | "Log" | "Sqrt" | "Neg" | "Abs" | "Reciprocal" | "Erf" | "Floor" | "Ceil" | "Round" | "Sign" | "Elu"
-            | "Selu" | "Celu" | "Softplus" | "Sin" | "Cos" | "Cast" | "Trilu" => self.unary(step, "scale", "a scale"),
+            "Exp" | "Log" | "Sqrt" | "Neg" | "Abs" | "Reciprocal" | "Erf" | "Floor" | "Ceil" | "Round" | "Sign"
+            | "Elu" | "Selu" | "Celu" | "Softplus" | "Sin" | "Cos" | "Cast" | "Trilu" => {
+                self.unary(step, "scale", "a scale")
+            }
             "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Where" | "Sum" | "Mean" => self.binary(step),
             "Concat" => self.concat(step),
             "Split" => self.split(step),
@@ -421,7 +425,8 @@ impl Lower<'_, '_> {
         let output = step.output().ok_or(Stop::Behind)?;
         let wanted = self.shape(output)?.to_vec();
         // What has the shape of the result goes first.
-        let Some(&main) = activations.iter().find(|&&value| self.shape(value).is_ok_and(|shape| shape == wanted)) else {
+        let Some(&main) = activations.iter().find(|&&value| self.shape(value).is_ok_and(|shape| shape == wanted))
+        else {
             return unsupported("both operands are stretched to a larger shape");
         };
         let multiplies = matches!(step.op.as_str(), "Mul" | "Div" | "Pow");

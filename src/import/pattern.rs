@@ -383,9 +383,8 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
                 Some(false) => {}
                 None => {
                     is_causal = true;
-                    note = Some(
-                        "masks of attention that are too large to be looked at are taken to be causal".to_owned(),
-                    );
+                    note =
+                        Some("masks of attention that are too large to be looked at are taken to be causal".to_owned());
                 }
             }
         }

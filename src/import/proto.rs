@@ -207,7 +207,8 @@ fn tensor<'a>(value: Value<'a>, parent: &Message<'a, '_>) -> Result<Tensor<'a>, 
             _ => {}
         }
     }
-    let whole = |&dim: &i64| u64::try_from(dim).map_err(|_| Message::error(tensor.at, format!("{dim} is no dimension")));
+    let whole =
+        |&dim: &i64| u64::try_from(dim).map_err(|_| Message::error(tensor.at, format!("{dim} is no dimension")));
     tensor.dims = dims.iter().map(whole).collect::<Result<_, _>>()?;
     Ok(tensor)
 }
@@ -247,7 +248,9 @@ fn tensor_type<'a>(mut message: Message<'a, '_>, info: &mut ValueInfo<'a>) -> Re
                     while let Some((number, value)) = dim.next()? {
                         match number {
                             // Some exporters write 0 or -1 for what they do not know.
-                            1 => found = u64::try_from(integer(value)?).ok().filter(|&n| n > 0).map_or(found, Dim::Known),
+                            1 => {
+                                found = u64::try_from(integer(value)?).ok().filter(|&n| n > 0).map_or(found, Dim::Known)
+                            }
                             2 => found = Some(text(value)?).filter(|name| !name.is_empty()).map_or(found, Dim::Named),
                             _ => {}
                         }
@@ -267,9 +270,7 @@ fn tensor_type<'a>(mut message: Message<'a, '_>, info: &mut ValueInfo<'a>) -> Re
 
 fn text(value: Value<'_>) -> Result<&str, WireError> {
     match value {
-        Value::Bytes(bytes, at) => {
-            std::str::from_utf8(bytes).map_err(|_| Message::error(at, "a name is not UTF-8"))
-        }
+        Value::Bytes(bytes, at) => std::str::from_utf8(bytes).map_err(|_| Message::error(at, "a name is not UTF-8")),
         _ => Err(Message::error(0, "a number stands where a name is expected")),
     }
 }

@@ -269,11 +269,8 @@ fn norms_and_gates() {
     assert_eq!((kinds(&layer), layer.parameters()), (vec!["layer_norm"], 64));
     // What is added behind a norm without a mean is its bias all the same.
     assert_eq!(norm(false).workload().parameters(), 64);
-    let silu = Net::default()
-        .input("x", &["4", "8"])
-        .node("Sigmoid", &["x"], "s")
-        .node("Mul", &["x", "s"], "y")
-        .output("y");
+    let silu =
+        Net::default().input("x", &["4", "8"]).node("Sigmoid", &["x"], "s").node("Mul", &["x", "s"], "y").output("y");
     assert_eq!(kinds(&silu.workload()), ["silu"]);
 }
 

@@ -257,8 +257,7 @@ fn image_shape(
     let (rows, channels) = inputs[0];
     let x = &drafts[operator.inputs[0]];
     let refused = |what: String, expected: String| {
-        let spans: Vec<_> =
-            std::iter::once(operator.spec.inputs.span()).chain(x.shape_spans.iter().cloned()).collect();
+        let spans: Vec<_> = std::iter::once(operator.spec.inputs.span()).chain(x.shape_spans.iter().cloned()).collect();
         source.error_among(&spans, format!("operator {:?}: {what}", operator.name), expected)
     };
     let [lines, pixels] = options.image;

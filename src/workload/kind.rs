@@ -231,8 +231,7 @@ impl OperatorKind {
 
     /// Whether an output element needs its whole input row (or all of its head).
     pub fn is_row_wise(self) -> bool {
-        self.passes() > 1 || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat)
-            || self.is_pool()
+        self.passes() > 1 || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat) || self.is_pool()
     }
 
     /// Whether it takes the windows of an image, each channel for itself.

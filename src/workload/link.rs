@@ -298,8 +298,11 @@ fn inputs(
                 format!("operator {name:?} reads tensor {:?}, which nothing declares or produces", input.get_ref());
             return Err(suggest(source.error(input.span(), title, "no such tensor"), input.get_ref(), &known));
         };
-        if drafts[index].sparsity.is_some() && !(matches!(kind, OperatorKind::Gemm | OperatorKind::Conv) && position == 1) {
-            let title = format!("sparse weight {:?} can only be the second input of a `gemm` or `conv`", input.get_ref());
+        if drafts[index].sparsity.is_some()
+            && !(matches!(kind, OperatorKind::Gemm | OperatorKind::Conv) && position == 1)
+        {
+            let title =
+                format!("sparse weight {:?} can only be the second input of a `gemm` or `conv`", input.get_ref());
             return Err(source.error(input.span(), title, format!("here it is an input of `{}`", kind.name())));
         }
         inputs.push(index);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::TensorRole;
 use super::declare::{Draft, Shape};
 use super::sparsity::{Distribution, MaskOrigin, Sparsity, Spread};
-use super::TensorRole;
 use crate::diagnostics::Diagnostic;
 use crate::input::{Source, open, suggest};
 use crate::sparsity::read::{FileKind, Wanted, read_mask};
