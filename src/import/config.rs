@@ -252,8 +252,11 @@ impl Fields {
     }
 }
 
-/// Where the weights of layer 0 are stored: name in the workload, key, and whether N is stored as rows.
-fn keys(family: &str) -> (&'static [&'static str], &'static [(&'static str, &'static str, bool)]) {
+/// Name in the workload, end of the key, and whether N is stored as rows.
+type Key = (&'static str, &'static str, bool);
+
+/// Where the weights of layer 0 are stored: what keys may begin with, and how each goes on.
+fn keys(family: &str) -> (&'static [&'static str], &'static [Key]) {
     match family {
         "llama" | "mistral" => (
             &["model.layers.0."],

@@ -66,7 +66,7 @@ pub(super) struct Draft<'a> {
 /// Longest name that is kept as it is.
 const LONGEST_NAME: usize = 64;
 
-impl<'a> Draft<'a> {
+impl Draft<'_> {
     /// A name of letters, digits and underscores that nothing of the kind has yet.
     pub(super) fn name(&mut self, of_operator: bool, wanted: &str) -> String {
         let wanted = wanted.trim_end_matches("_output_0").trim_end_matches("_quant");

@@ -69,6 +69,7 @@ pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
 }
 
 /// The result of a node on constants, of shape `shape`; `None` if it is not worked out here.
+#[expect(clippy::too_many_lines, reason = "one arm an operator")]
 pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]) -> Option<Array> {
     let count = few(shape)?;
     let first = inputs.first().copied().flatten();
@@ -133,7 +134,7 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             let mut at = Vec::with_capacity(count);
             for outer in 0..before {
                 for &index in &list {
-                    let index = if index < 0 { index + along as i64 } else { index };
+                    let index = if index < 0 { index + along.cast_signed() as i64 } else { index };
                     let index = usize::try_from(index).ok().filter(|&index| index < along)?;
                     at.extend((0..behind).map(|inner| (outer * along + index) * behind + inner));
                 }
@@ -192,7 +193,7 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             let upper = step.int("upper").unwrap_or(1) != 0;
             let keeps = |index: usize| {
                 let (row, column) = (index as u64 / columns % rows, index as u64 % columns);
-                let beyond = column as i64 - row as i64 - k;
+                let beyond = column.cast_signed() - row.cast_signed() - k;
                 if upper { beyond >= 0 } else { beyond <= 0 }
             };
             let list = (0..count).map(|index| if keeps(index) { x.real(index) } else { 0.0 }).collect();
@@ -299,7 +300,7 @@ fn strides(shape: &[u64]) -> Vec<usize> {
 
 /// An axis counted from the front.
 pub(super) fn axis_of(axis: i64, rank: usize) -> Option<usize> {
-    let axis = if axis < 0 { axis + rank as i64 } else { axis };
+    let axis = if axis < 0 { axis + rank.cast_signed() as i64 } else { axis };
     usize::try_from(axis).ok().filter(|&axis| axis < rank)
 }
 
@@ -316,7 +317,7 @@ pub(super) fn slice_ranges(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[
         None => inputs.get(index).copied().flatten().map(Array::list),
     };
     let (starts, ends) = (given(1, "starts")?, given(2, "ends")?);
-    let axes = given(3, "axes").unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let axes = given(3, "axes").unwrap_or_else(|| (0..starts.len().cast_signed() as i64).collect());
     let steps = given(4, "steps").unwrap_or_else(|| vec![1; starts.len()]);
     let few_enough = |&dim: &u64| dim <= MOST_FOLDED;
     if starts.len() != ends.len() || axes.len() != starts.len() || steps.len() != starts.len() {
@@ -325,7 +326,7 @@ pub(super) fn slice_ranges(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[
     let mut ranges: Vec<Option<Vec<usize>>> = vec![None; shape.len()];
     for (((&start, &end), &axis), &by) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {
         let axis = axis_of(axis, shape.len())?;
-        let dim = shape[axis] as i64;
+        let dim = shape[axis].cast_signed();
         let bring = |at: i64, low: i64, high: i64| (if at < 0 { at.saturating_add(dim) } else { at }).clamp(low, high);
         if !few_enough(&shape[axis]) {
             return None;

@@ -98,7 +98,6 @@ fn settle(
         "Shape" | "Size" | "ArgMax" | "ArgMin" | "NonZero" => 7,
         "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "And" | "Or" | "Not" | "IsNaN" => 9,
         "Where" => step.input(1).map_or(first, |id| net.values[id].data_type),
-        "Gather" | "DequantizeLinear" => first,
         _ => first,
     };
     for id in step.outputs.clone().into_iter().flatten() {
@@ -123,7 +122,7 @@ fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>) 
     let found = match step.op.as_str() {
         "Shape" => {
             let of = step.input(0).and_then(|id| net.values[id].shape.clone()).unwrap_or_default();
-            let rank = of.len() as i64;
+            let rank = of.len().cast_signed() as i64;
             let bring = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
             let (start, end) = (bring(step.int("start").unwrap_or(0)), bring(step.int("end").unwrap_or(rank)));
             let list = of.get(start..end).unwrap_or_default().iter().map(|&dim| dim.cast_signed()).collect();
@@ -256,6 +255,7 @@ impl Given<'_> {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm an operator")]
 fn of_step(net: &Net<'_>, step: &Step<'_>, arrays: &BTreeMap<ValueId, Array>) -> Result<Vec<Option<Shape>>, Unknown> {
     let given = Given { net, step, arrays };
     let one = |shape: Shape| Ok(vec![Some(shape)]);
@@ -318,7 +318,7 @@ fn of_step(net: &Net<'_>, step: &Step<'_>, arrays: &BTreeMap<ValueId, Array>) ->
         "Flatten" => {
             let shape = given.shape(0)?;
             let axis = step.int("axis").unwrap_or(1);
-            let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };
+            let axis = if axis < 0 { axis + shape.len().cast_signed() as i64 } else { axis };
             let axis = usize::try_from(axis).ok().filter(|&axis| axis <= shape.len());
             let Some(axis) = axis else { return wrong("the axis is beyond the shape") };
             one(vec![shape[..axis].iter().product(), shape[axis..].iter().product()])
@@ -360,7 +360,7 @@ fn of_step(net: &Net<'_>, step: &Step<'_>, arrays: &BTreeMap<ValueId, Array>) ->
             one(perm.iter().map(|&axis| shape[axis]).collect())
         }
         "Shape" => {
-            let rank = given.shape(0)?.len() as i64;
+            let rank = given.shape(0)?.len().cast_signed() as i64;
             let bring = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank);
             let (start, end) = (bring(step.int("start").unwrap_or(0)), bring(step.int("end").unwrap_or(rank)));
             one(vec![(end - start).max(0) as u64])

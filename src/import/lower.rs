@@ -45,7 +45,7 @@ pub(super) struct Lower<'n, 'a> {
 }
 
 /// Lowers a network: the workload, and the nodes that could not be lowered.
-pub(super) fn lower<'n, 'a>(net: &'n Net<'a>, skips: bool) -> (Draft<'a>, Vec<Problem>) {
+pub(super) fn lower<'a>(net: &Net<'a>, skips: bool) -> (Draft<'a>, Vec<Problem>) {
     let mut lower = Lower {
         net,
         draft: Draft::default(),
@@ -101,7 +101,7 @@ pub(super) fn unsupported<T>(why: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Unsupported(why.into()))
 }
 
-impl<'a> Lower<'_, 'a> {
+impl Lower<'_, '_> {
     /// The shape of a value.
     pub(super) fn shape(&self, value: ValueId) -> Result<&[u64], Stop> {
         self.net.values[value].shape.as_deref().ok_or(Stop::Behind)

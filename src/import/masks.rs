@@ -1,5 +1,6 @@
 //! Masks from the values of weights: what is zero in them, or what pruning by magnitude leaves.
 
+use std::fmt::Write as _;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -94,11 +95,12 @@ pub(super) fn add(draft: &mut Draft<'_>, asked: &Asked, model: &Path) -> Result<
         if !header.is_empty() {
             header.push(',');
         }
-        header.push_str(&format!(
+        let _ = write!(
+            header,
             "{}:{{\"dtype\":\"U8\",\"shape\":[{rows},{columns}],\"data_offsets\":[{start},{}]}}",
             serde_json::Value::from(name.as_str()),
             data.len()
-        ));
+        );
         let block = if asked.block == (1, 1) {
             String::new()
         } else {

@@ -61,7 +61,7 @@ impl Lower<'_, '_> {
         };
         let first = constant.ints().and_then(|list| list.first().copied()).unwrap_or(0);
         let count: u64 = self.shape(indices)?.iter().product();
-        let first = if first < 0 { first + of[axis] as i64 } else { first };
+        let first = if first < 0 { first + of[axis].cast_signed() } else { first };
         let layout = self.place(data)?;
         let layout = self.part(step, data, &layout, axis, (first.unsigned_abs(), count))?;
         let placed = layout.reshaped(&shape).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
@@ -105,7 +105,7 @@ impl Lower<'_, '_> {
         for axis in (0..from.len()).filter(|&axis| from[axis] != to[axis]) {
             // With several cuts the first part is as good as any.
             let first = if starts.len() == 1 { starts[0] } else { 0 };
-            let first = if first < 0 { first.saturating_add(from[axis] as i64).max(0) } else { first };
+            let first = if first < 0 { first.saturating_add(from[axis].cast_signed()).max(0) } else { first };
             let first = first.unsigned_abs().min(from[axis] - to[axis]);
             layout = self.part(step, x, &layout, axis, (first, to[axis]))?;
         }

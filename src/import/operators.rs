@@ -214,7 +214,7 @@ impl Lower<'_, '_> {
         }
         let layout = self.image(x)?;
         let (image, filters) = (self.shape(x)?[2..].to_vec(), self.shape(w)?.to_vec());
-        let options = self.image_options(step, &image, &filters[2..])?;
+        let options = Self::image_options(step, &image, &filters[2..])?;
         let groups = step.int("group").unwrap_or(1);
         let (k, n) = (filters[1..].iter().product(), filters[0]);
         let weight = self.weight(w, (k, n), true, (0, n));
@@ -234,12 +234,7 @@ impl Lower<'_, '_> {
     }
 
     /// Keys of an operator on images of two axes, or of one.
-    fn image_options(
-        &self,
-        step: &Step<'_>,
-        image: &[u64],
-        kernel: &[u64],
-    ) -> Result<Vec<(&'static str, String)>, Stop> {
+    fn image_options(step: &Step<'_>, image: &[u64], kernel: &[u64]) -> Result<Vec<(&'static str, String)>, Stop> {
         if image.len() > 2 {
             return unsupported(format!("images of {} axes", image.len()));
         }
@@ -269,7 +264,7 @@ impl Lower<'_, '_> {
         let layout = self.image(x)?;
         let image = self.shape(x)?[2..].to_vec();
         let kernel: Vec<u64> = step.ints("kernel_shape").unwrap_or_default().iter().map(|k| k.unsigned_abs()).collect();
-        let options = self.image_options(step, &image, &kernel)?;
+        let options = Self::image_options(step, &image, &kernel)?;
         self.pooled(step, kind, &layout, options)
     }
 

@@ -16,7 +16,7 @@ pub(super) fn recognise(net: &mut Net<'_>) -> Vec<String> {
             _ if net.steps[index].is_gone => {}
             "Erf" | "Tanh" => gelu(net, index),
             "Sigmoid" => silu(net, index),
-            "ReduceMean" => norm(net, index),
+            "ReduceMean" | "GlobalAveragePool" => norm(net, index),
             "Add" => rotary(net, index),
             _ => {}
         }
@@ -212,7 +212,10 @@ fn silu(net: &mut Net<'_>, index: usize) {
 
 /// Whether a node reduces the last axis only.
 fn reduces_last(net: &Net<'_>, step: &Step<'_>) -> bool {
-    let rank = step.input(0).and_then(|id| net.values[id].shape.as_ref()).map_or(0, Vec::len) as i64;
+    let rank = step.input(0).and_then(|id| net.values[id].shape.as_ref()).map_or(0, Vec::len).cast_signed() as i64;
+    if step.op == "GlobalAveragePool" {
+        return rank == 3;
+    }
     let given = step.input(1).and_then(|id| net.values[id].constant.as_ref()?.ints());
     let axes = step.ints("axes").or(given.as_deref());
     matches!(axes, Some([axis]) if *axis == -1 || *axis == rank - 1)
@@ -249,7 +252,7 @@ fn norm(net: &mut Net<'_>, index: usize) {
         }
         let centred = made_by(net, s, &["Sub"]).and_then(|sub| {
             let (x, mean) = (sub.input(0)?, sub.input(1)?);
-            let step = made_by(net, mean, &["ReduceMean"])?;
+            let step = made_by(net, mean, &["ReduceMean", "GlobalAveragePool"])?;
             (step.input(0) == Some(x) && reduces_last(net, step)).then_some((x, mean))
         });
         // From the variance to what divides, or to what multiplies.
@@ -315,11 +318,19 @@ fn folded_norm(
         net.steps[net.readers(m).find(is_it)?].output()
     };
     let (scaled, shift) = (times(x)?, times(mean)?);
+    // A bias of zeros is left out.
     let less = &net.steps[sole_reader(net, shift)?];
-    let bias = less.input(0).filter(|_| less.op == "Sub" && less.input(1) == Some(shift))?;
-    net.values[bias].constant.as_ref()?;
+    let bias = match less.op.as_str() {
+        "Neg" => None,
+        "Sub" if less.input(1) == Some(shift) => less.input(0),
+        _ => return None,
+    };
+    if bias.is_some_and(|bias| net.values[bias].constant.is_none()) {
+        return None;
+    }
     let last = sole_reader(net, scaled).filter(|&index| net.steps[index].op == "Add")?;
-    (other(&net.steps[last], scaled) == less.output()).then(|| (last, "LayerNormalization", vec![x, gain, bias]))
+    let inputs = [Some(x), Some(gain), bias].into_iter().flatten().collect();
+    (other(&net.steps[last], scaled) == less.output()).then_some((last, "LayerNormalization", inputs))
 }
 
 /// `x cos + [-x2, x1] sin`.
@@ -397,7 +408,7 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
         let scaled = made_by(net, scores, &["Mul", "Div"]).and_then(|step| {
             let (a, b) = (step.input(0)?, step.input(1)?);
             let (number, rest) = if net.values[a].constant.is_some() { (a, b) } else { (b, a) };
-            scalar(net, number).map(|_| rest)
+            net.values[number].constant.is_some().then_some(rest)
         });
         let from = scaled.filter(|_| sole_reader(net, scores) == Some(at)).unwrap_or(scores);
         rewrite(net, at, if causal_here { "CausalMask" } else { "Mask" }, &[from]);

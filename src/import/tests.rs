@@ -5,8 +5,9 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::onnx::of_bytes;
-use super::{Imported, Options};
+use super::{Imported, Options, import};
 use crate::diagnostics::Diagnostic;
+use crate::model::Phase;
 use crate::workload::{self, Workload};
 
 /// Bytes of a message under construction.
@@ -58,7 +59,7 @@ impl Net {
 
     fn ints(self, name: &str, list: &[i64]) -> Self {
         let raw: Vec<u8> = list.iter().flat_map(|i| i.to_le_bytes()).collect();
-        let tensor = message().int(1, list.len() as i64).int(2, 7).text(8, name).bytes(9, &raw);
+        let tensor = message().int(1, list.len().cast_signed() as i64).int(2, 7).text(8, name).bytes(9, &raw);
         Self(self.0.bytes(5, &tensor.0))
     }
 
@@ -437,4 +438,126 @@ proptest! {
             prop_assert!(toml::from_str::<toml::Table>(&imported.text).is_ok());
         }
     }
+}
+
+/// A `config.json` in a directory of its own, imported.
+fn config(text: &str, options: &Options) -> Result<String, Diagnostic> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    std::fs::write(&path, text).unwrap();
+    import(&path, options).map(|imported| imported.text)
+}
+
+#[test]
+fn published_configs_have_their_parameters() {
+    let published: [(&str, f64); 7] = [
+        // huggingface.co: the sums of the released weights.
+        (
+            r#"{"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}"#,
+            124_439_808.0,
+        ),
+        (
+            r#"{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+                "intermediate_size": 11008, "max_position_embeddings": 4096, "vocab_size": 32000}"#,
+            6_738_415_616.0,
+        ),
+        (
+            r#"{"model_type": "mistral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+                "num_key_value_heads": 8, "intermediate_size": 14336, "max_position_embeddings": 32768,
+                "sliding_window": 4096, "vocab_size": 32000}"#,
+            7_241_732_096.0,
+        ),
+        (
+            r#"{"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+                "intermediate_size": 3072, "max_position_embeddings": 512, "type_vocab_size": 2, "vocab_size": 30522}"#,
+            109_482_240.0,
+        ),
+        (
+            r#"{"model_type": "bloom", "n_embed": 4096, "n_layer": 30, "num_attention_heads": 32, "seq_length": 2048,
+                "vocab_size": 250880}"#,
+            7_069_016_064.0,
+        ),
+        (
+            r#"{"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71,
+                "multi_query": true, "parallel_attn": true, "bias": false, "vocab_size": 65024}"#,
+            6_921_720_704.0,
+        ),
+        (
+            r#"{"model_type": "gpt_neox", "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
+                "intermediate_size": 24576, "max_position_embeddings": 2048, "vocab_size": 50432,
+                "tie_word_embeddings": false}"#,
+            20_554_567_680.0,
+        ),
+    ];
+    for (text, parameters) in published {
+        for phase in [Phase::Forward, Phase::Training, Phase::Decode] {
+            let dims = vec![("batch".to_owned(), 2), ("sequence".to_owned(), 512)];
+            let text = config(text, &Options { phase, dims, ..options() }).unwrap();
+            let workload = workload::parse("config.toml", &text, &[], 0).unwrap();
+            let found = workload.parameters() as f64;
+            assert!((found / parameters - 1.0).abs() < 0.01, "{}: {found}, published {parameters}", workload.name);
+        }
+    }
+}
+
+#[test]
+fn configs_that_cannot_be_used_are_refused() {
+    let refused = |text: &str, what: &str| {
+        let error = config(text, &options()).unwrap_err();
+        assert!(error.title().contains(what), "{error}");
+    };
+    refused("{", "is no config.json");
+    refused("[]", "holds no object");
+    refused("{}", "`model_type` is missing");
+    refused(r#"{"model_type": "t5"}"#, "`model_type` is \"t5\", which is not known");
+    refused(r#"{"model_type": "gpt2", "n_embd": -1}"#, "`n_embd` is -1, expected a count");
+    refused(r#"{"model_type": "gpt2"}"#, "`hidden_size` is missing");
+    let mixtral = r#"{"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100, "num_local_experts": 8,
+        "num_experts_per_tok": 2}"#;
+    assert!(config(mixtral, &options()).unwrap().contains("2 of 8 experts"));
+    let masked = Options { masks: true, masks_file: Some("x".to_owned()), ..options() };
+    assert!(config(mixtral, &masked).unwrap_err().title().contains("model.safetensors` is not there"));
+    let unknown = Options { dims: vec![("other".to_owned(), 2)], ..options() };
+    assert!(config(mixtral, &unknown).unwrap_err().title().contains("leaves no such dimension open"));
+}
+
+#[test]
+fn weights_beside_a_config_give_masks() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = r#"{"model_type": "mistral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 100, "max_position_embeddings": 16}"#;
+    std::fs::write(directory.path().join("config.json"), config).unwrap();
+    let (mut header, mut data) = (Vec::new(), Vec::new());
+    for (name, rows, columns) in [
+        ("self_attn.q_proj", 32, 32),
+        ("self_attn.k_proj", 16, 32),
+        ("self_attn.v_proj", 16, 32),
+        ("self_attn.o_proj", 32, 32),
+        ("mlp.gate_proj", 64, 32),
+        ("mlp.up_proj", 64, 32),
+        ("mlp.down_proj", 32, 64),
+    ] {
+        let start = data.len();
+        // Every third is zero.
+        data.extend((0..rows * columns).flat_map(|i| if i % 3 == 0 { 0f32 } else { 1.0 + i as f32 }.to_le_bytes()));
+        header.push(format!(
+            "\"model.layers.0.{name}.weight\":{{\"dtype\":\"F32\",\"shape\":[{rows},{columns}],\"data_offsets\":[{start},{}]}}",
+            data.len()
+        ));
+    }
+    let header = format!("{{{}}}", header.join(","));
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat();
+    std::fs::write(directory.path().join("model.safetensors"), bytes).unwrap();
+    let stored = |options: &Options| {
+        let text = import(&directory.path().join("config.json"), options).unwrap().text;
+        let name = directory.path().join("w.toml").display().to_string();
+        let workload = workload::parse(&name, &text, &[], 0).unwrap();
+        let w = workload.tensors.iter().find(|t| t.name == "w_up").unwrap();
+        ((w.rows, w.columns), w.stored_elements(), workload.notes.len())
+    };
+    let masked = Options { masks: true, masks_file: Some("x".to_owned()), ..options() };
+    assert_eq!(stored(&masked), ((32, 64), 2048 - 683, 1));
+    let pruned = Options { density: Some(0.25), block: Some((8, 8)), ..masked };
+    assert_eq!(stored(&pruned), ((32, 64), 512, 1));
 }
