@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
 use crate::units::Dtype;
-use crate::{arch, sim};
+use crate::{arch, model, sim};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -182,6 +183,9 @@ pub(super) enum Command {
     /// Write the workload file of a model: a preset, or `gpt` or `llama` by dimensions
     #[command(after_help = MODEL_EXAMPLES)]
     Model(ModelArgs),
+    /// Write the workload file of a model that is there: an ONNX network, or a config.json
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import(ImportArgs),
     /// Run the configurations on numbers and compare with a plain reference
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
@@ -255,9 +259,11 @@ pub(super) struct SharedArgs {
     /// Chip file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML)
+    /// Workload file (TOML), or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
+    #[command(flatten)]
+    pub(super) model: ModelFileArgs,
     /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
@@ -297,9 +303,11 @@ pub(super) struct MapArgs {
     /// Chip file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML)
+    /// Workload file (TOML), or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
+    #[command(flatten)]
+    pub(super) model: ModelFileArgs,
     /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
@@ -418,9 +426,11 @@ pub(super) struct VerifyArgs {
     /// Chip file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML)
+    /// Workload file (TOML), or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
+    #[command(flatten)]
+    pub(super) model: ModelFileArgs,
     /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
@@ -477,6 +487,8 @@ pub(super) struct CheckArgs {
     /// Workload file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) model: ModelFileArgs,
     /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
@@ -549,6 +561,17 @@ impl From<ValueType> for Dtype {
             ValueType::Fp16 => Self::Fp16,
             ValueType::Fp32 => Self::Fp32,
             ValueType::Int8 => Self::Int8,
+        }
+    }
+}
+
+impl From<ModelPhase> for model::Phase {
+    fn from(phase: ModelPhase) -> Self {
+        match phase {
+            ModelPhase::Forward => Self::Forward,
+            ModelPhase::Training => Self::Training,
+            ModelPhase::Decode => Self::Decode,
+            ModelPhase::Prefill => Self::Prefill,
         }
     }
 }
@@ -634,6 +657,7 @@ mod tests {
             RUN_EXAMPLES,
             MAP_EXAMPLES,
             MODEL_EXAMPLES,
+            IMPORT_EXAMPLES,
             VERIFY_EXAMPLES,
             SPARSITY_EXAMPLES,
             VALIDATE_EXAMPLES,
@@ -660,6 +684,7 @@ mod tests {
             RUN_EXAMPLES,
             MAP_EXAMPLES,
             MODEL_EXAMPLES,
+            IMPORT_EXAMPLES,
             VERIFY_EXAMPLES,
             SPARSITY_EXAMPLES,
             VALIDATE_EXAMPLES,

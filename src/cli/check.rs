@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::output;
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
-use crate::{arch, report, workload};
+use crate::{arch, import, report};
 
 /// One line a file; if any is refused, every refusal and no line.
 pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
@@ -25,7 +25,8 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
         }
     }
     if let Some(path) = &args.workload {
-        match workload::load(path, &sets, 0) {
+        let loaded = args.model.options_for(path).and_then(|options| import::load(path, &sets, 0, &options));
+        match loaded {
             Ok(graph) => lines.push(format!("{}: workload {}\n", path.display(), report::describe_workload(&graph))),
             Err(diagnostic) => refused.push(diagnostic),
         }

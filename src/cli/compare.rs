@@ -27,7 +27,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
 fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
-    let workload = configured::workload(&args.workload, &sets, args.seed, &args.configuration)?;
+    let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
     let execution = progress::watched("compiling and simulating", || {
         execute(&chip, &workload, modes, args.fidelity.into(), &args.configuration, !args.no_skip)
     })?;

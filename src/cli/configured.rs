@@ -4,8 +4,10 @@ use std::path::Path;
 
 use super::args::ConfigArgs;
 use super::failure::Failure;
+use super::import::ModelFileArgs;
 use crate::arch::Chip;
 use crate::diagnostics::{Diagnostic, Origin};
+use crate::import;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::report::{self, File};
@@ -14,8 +16,13 @@ use crate::sim::{Measured, compile_measured};
 use crate::workload::{self, Workload};
 
 /// The workload, with the partition of `--sections` if one is given.
-pub(super) fn workload(path: &Path, sets: &[Override], seed: u64, from: &ConfigArgs) -> Result<Workload, Diagnostic> {
-    let workload = workload::load(path, sets, seed)?;
+pub(super) fn workload(
+    (path, model): (&Path, &ModelFileArgs),
+    sets: &[Override],
+    seed: u64,
+    from: &ConfigArgs,
+) -> Result<Workload, Diagnostic> {
+    let workload = import::load(path, sets, seed, &model.options_for(path)?)?;
     match &from.sections {
         Some(sections) => workload::pin(workload, sections),
         None => Ok(workload),

@@ -24,7 +24,13 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         let help = "use `--sections` to hold the cut of the graph; `rdusim run` takes all three";
         return Err(Diagnostic::new(title).with_help(help).into());
     }
-    let mut inputs = Inputs::open(&shared.arch, &shared.workload, &sets, shared.seed, shared.mapping.into())?;
+    let mut inputs = Inputs::open(
+        &shared.arch,
+        (&shared.workload, &shared.model.options_for(&shared.workload)?),
+        &sets,
+        shared.seed,
+        shared.mapping.into(),
+    )?;
     if let Some(sections) = &from.sections {
         inputs = inputs.pinned(sections)?;
     }

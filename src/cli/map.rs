@@ -14,7 +14,7 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let from = &args.configuration;
-    let workload = configured::workload(&args.workload, &sets, args.seed, from)?;
+    let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, from)?;
     let execution = progress::watched("compiling and simulating", || {
         execute(&chip, &workload, &[args.mode.into()], args.fidelity.into(), from, !args.no_skip)
     })?;

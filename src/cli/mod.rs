@@ -10,6 +10,7 @@ mod diff;
 mod execute;
 mod explain;
 mod failure;
+mod import;
 mod map;
 mod model;
 mod output;
@@ -52,6 +53,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(args) => compare::run(&args),
         Command::Map(args) => map::map(&args),
         Command::Model(args) => model::model(&args),
+        Command::Import(args) => import::import(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Merge(args) => sweep::merge(&args),

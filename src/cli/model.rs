@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::args::{ModelArgs, ModelPhase, Optimizer};
+use super::args::{ModelArgs, Optimizer};
 use super::failure::Failure;
 use super::output;
 use crate::diagnostics::Diagnostic;
-use crate::model::{Options, Phase, Position, Sparsity, preset, write};
+use crate::model::{Options, Position, Sparsity, preset, write};
 use crate::report;
 
 /// Writes it to a file or standard output.
@@ -37,12 +37,7 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
     if let Position::Learned(rows) = a.position {
         a.position = Position::Learned(rows.max(sequence));
     }
-    let phase = match args.phase {
-        ModelPhase::Forward => Phase::Forward,
-        ModelPhase::Training => Phase::Training,
-        ModelPhase::Decode => Phase::Decode,
-        ModelPhase::Prefill => Phase::Prefill,
-    };
+    let phase = args.phase.into();
     let text = write(&Options {
         name: args.name.clone(),
         architecture,
@@ -58,6 +53,8 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
         },
         recompute: args.recompute,
         dropout: args.dropout,
+        weights: Vec::new(),
+        notes: Vec::new(),
     })?;
     match &args.output {
         Some(path) => {

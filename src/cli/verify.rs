@@ -18,7 +18,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let load = |smaller: &[Override]| {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
-        configured::workload(&args.workload, &all, args.seed, &args.configuration)
+        configured::workload((&args.workload, &args.model), &all, args.seed, &args.configuration)
     };
     configured::refuse_models(&load(&[])?, "`verify` cannot compute")?;
     let (workload, scaling) = scaled(&chip, args.max_flops, load)?;

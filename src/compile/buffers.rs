@@ -213,17 +213,19 @@ impl Sizer<'_> {
     fn operands(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
         let (graph, nest) = (self.graph, self.nest);
         for &tensor in &graph.stages[stage].activations {
-            let row_bytes = self.width(tensor) * graph.dtype(tensor).bytes();
+            let rows_bytes = |rows: u64| {
+                graph.workload.tensors[tensor].elements_to_hold(rows, self.width(tensor)) * graph.dtype(tensor).bytes()
+            };
             let (slices, copies, slot_bytes, spread) = match mapping {
                 // A stream of activations brings the columns of its heads only.
                 Mapping::Gemm(m) => {
                     // A PMU for each vector that is gathered in a cycle.
                     let spread = if m.style == Style::Gather { GatherPorts::new(self.chip).vectors } else { 1 };
-                    let part = (self.slice_rows(m.pm, extents) * row_bytes).div_ceil(m.streams);
+                    let part = rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams);
                     (m.pm * m.streams, mapping.bundles(), part, spread)
                 }
                 Mapping::Simd(m) => {
-                    (m.pm, 1, nest.token_rows.div_ceil(m.pm) * row_bytes, m.pn.div_ceil(self.chip.pmu.read_ports))
+                    (m.pm, 1, rows_bytes(nest.token_rows.div_ceil(m.pm)), m.pn.div_ceil(self.chip.pmu.read_ports))
                 }
             };
             let external = graph.producer(tensor).is_none();

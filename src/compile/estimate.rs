@@ -222,7 +222,7 @@ fn port_cycles(
 fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stream, tier: TierId) -> u64 {
     let payload = stream.tensor_bytes.saturating_mul(stream.passes);
     let tensor = &graph.workload.tensors[stream.tensor];
-    let row_bytes = tensor.columns * tensor.dtype.bytes();
+    let row_bytes = tensor.dense_bytes().div_ceil(tensor.rows);
     let run = match nest.chunking {
         _ if tensor.view.is_some_and(|view| view.transposed) && !stream.weight => {
             nest.token_rows * tensor.dtype.bytes()

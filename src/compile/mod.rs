@@ -124,6 +124,7 @@ pub fn compile_modes<R: Clone + Send + Sync>(
         if searches(mode) {
             notes.extend(notes::left_out(spans.left_out()));
         }
+        notes.extend(workload.notes.iter().cloned());
         if workload.first_of_a_model().is_some() {
             notes.extend(notes::scores_off_chip(workload, &sections));
             notes.extend(tiers::told(chip, workload, &tiers));

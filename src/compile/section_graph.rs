@@ -210,6 +210,10 @@ impl<'a> SectionGraph<'a> {
                 sets.union(first, tensors + b);
                 sets.union(out, b);
                 gemms.push((first, out));
+                if self.workload.tensors[operator.inputs[0]].window().is_some() {
+                    // Windows are made of whole pixels as they are read.
+                    whole.push(first);
+                }
             } else {
                 for input in &operator.inputs {
                     used[input.index()] = true;

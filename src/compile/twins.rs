@@ -8,7 +8,7 @@ use crate::arch::TierId;
 use crate::index::Id;
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
-use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Window, Workload};
 
 use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
@@ -36,8 +36,8 @@ struct OperatorLikeness {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct TensorLikeness {
-    /// Another shape of a tensor: whether transposed, and whether of one made here.
-    view: Option<(bool, bool)>,
+    /// Another shape of a tensor: whether transposed, whether of one made here, and what its windows take.
+    view: Option<(bool, bool, Option<Window>)>,
     shape: (u64, u64),
     dtype: Dtype,
     tier: TierId,
@@ -111,7 +111,7 @@ impl<'a> Twins<'a> {
             let outside = consumers.iter().any(|op| !operators.contains(op));
             let is_made_here = made_here(id);
             TensorLikeness {
-                view: tensor.view.map(|view| (view.transposed, made_here(view.base))),
+                view: tensor.view.map(|view| (view.transposed, made_here(view.base), view.window)),
                 shape: (tensor.rows, tensor.columns),
                 dtype: tensor.dtype,
                 tier: self.tiers[id.index()],

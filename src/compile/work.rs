@@ -257,7 +257,8 @@ pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload
         }
         _ => t.columns,
     };
-    let elements = nest.rows_of(at.token) * columns;
+    let first_row = at.token * nest.token_rows;
+    let elements = t.elements_of(first_row..first_row + nest.rows_of(at.token), columns);
     match &t.mask {
         // The gradient of a sparse weight: its stored part.
         Some(mask) => {

@@ -30,7 +30,11 @@ pub(crate) struct Variant<'a>(Spanned<DeTable<'a>>);
 impl Template {
     /// Reads a file; `base` are overrides that every variant has.
     pub(crate) fn open(path: &Path, root: Root, base: &[Override]) -> Result<Self, Diagnostic> {
-        let source = Source::open(path, root, base)?;
+        Self::of_source(Source::open(path, root, base)?, root, base)
+    }
+
+    /// A template of a text that `base` was applied to.
+    pub(crate) fn of_source(source: Source, root: Root, base: &[Override]) -> Result<Self, Diagnostic> {
         // The tree borrows from the text. Templates are few and live as long as the program.
         let text: &'static str = source.text().to_owned().leak();
         let tree = DeTable::parse(text).map_err(|error| source.unreadable(&error))?;

@@ -6,9 +6,10 @@ use super::preset::{Activation, Architecture, Norm, Position};
 use crate::diagnostics::Diagnostic;
 
 /// What is done with a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
     /// All tokens of a batch, from embedding to output.
+    #[default]
     Forward,
     /// Forward, backward and the optimiser's step.
     Training,
@@ -52,6 +53,25 @@ pub struct Options {
     pub recompute: bool,
     /// Elements are dropped behind attention and feed-forward block.
     pub dropout: bool,
+    /// Files that matrices of the layers take their masks from, by the matrix's name.
+    pub weights: Vec<(String, WeightFile)>,
+    /// What every result is to say.
+    pub notes: Vec<String>,
+}
+
+/// A stored weight whose values give a mask.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightFile {
+    /// Path from the workload's directory.
+    pub file: String,
+    /// The tensor in it.
+    pub key: String,
+    /// It is stored with N as rows.
+    pub transpose: bool,
+    /// Share of the blocks that is kept, the largest; without it what is not zero.
+    pub density: Option<f64>,
+    /// Rows and columns of a block.
+    pub block: Option<(u64, u64)>,
 }
 
 /// The workload file.
@@ -120,7 +140,11 @@ impl Writer<'_> {
         let rows = if *phase == Phase::Decode { *batch } else { batch * sequence };
         let head = a.hidden / a.heads;
         let _ = writeln!(text, "# {name}: {what}. Weights of the layers are declared once and repeated.");
-        let _ = writeln!(text, "\nschema = 1\nname = {name:?}\ndtype = {dtype:?}\n\n[dims]");
+        let _ = writeln!(text, "\nschema = 1\nname = {name:?}\ndtype = {dtype:?}");
+        if !self.options.notes.is_empty() {
+            let _ = writeln!(text, "notes = {:?}", self.options.notes);
+        }
+        let _ = writeln!(text, "\n[dims]");
         let mut dims = vec![("tokens", rows), ("batch", *batch), ("hidden", a.hidden), ("layers", a.layers)];
         dims.push(("heads", a.heads));
         dims.extend([("kv_heads", a.kv_heads), ("kv_width", a.kv_heads * head), ("ffn", a.feed_forward)]);
@@ -156,6 +180,20 @@ impl Writer<'_> {
             ),
             None => String::new(),
         };
+        let file = self.options.weights.iter().find(|(known, _)| self.in_layer && known == name);
+        let sparsity = file.map_or(sparsity, |(_, WeightFile { file, key, transpose, density, block })| {
+            let mut more = String::new();
+            if *transpose {
+                more.push_str(", transpose = true");
+            }
+            if let Some(density) = density {
+                let _ = write!(more, ", density = {density:?}");
+            }
+            if let Some((rows, columns)) = block {
+                let _ = write!(more, ", block = [{rows}, {columns}]");
+            }
+            format!("\nsparsity = {{ pattern = \"file\", file = {file:?}, key = {key:?}{more} }}")
+        });
         self.tensor(name, rows, columns, "weight", &sparsity);
     }
 

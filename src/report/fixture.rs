@@ -135,6 +135,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
         .into_iter()
         .collect(),
         graph: DiGraph::new(),
+        notes: Vec::new(),
         sections: Vec::new(),
     }
 }
@@ -147,6 +148,7 @@ pub(crate) fn empty_workload() -> Workload {
         tensors: IndexVec::new(),
         operators: IndexVec::new(),
         graph: DiGraph::new(),
+        notes: Vec::new(),
         sections: Vec::new(),
     }
 }

@@ -21,7 +21,7 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
         // Columns of the tensor as it lies in memory: a run of them in each of its rows.
         let run = rows * tensor.dtype.bytes();
         (payload / run) * run.next_multiple_of(burst)
-    } else if run < tensor.columns * tensor.dtype.bytes() {
+    } else if run < tensor.columns * tensor.dtype.bytes() && tensor.window().is_none() {
         rows * run.next_multiple_of(burst)
     } else {
         payload.next_multiple_of(burst)

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use crate::arch::{self, Chip, Quality};
 use crate::compile::Configuration;
 use crate::diagnostics::Diagnostic;
+use crate::import;
 use crate::input::{Override, Root};
 use crate::mode::Mode;
 use crate::sim::{Fidelity, Measured, Outcome, StopReason, compile_measured, simulate, simulate_measured};
@@ -25,20 +26,20 @@ pub struct Inputs {
 
 impl Inputs {
     /// Reads both files; `base` are overrides that hold throughout, `seed` goes into every random mask, `quality` is how
-    /// good mappings are taken to be.
+    /// good mappings are taken to be. The workload may be a model, imported as its options say.
     ///
     /// # Errors
     /// What [`arch::load`], [`Chip::under`] and [`workload::load`] refuse.
     pub fn open(
         arch: &Path,
-        workload: &Path,
+        (workload, model): (&Path, &import::Options),
         base: &[Override],
         seed: u64,
         quality: Quality,
     ) -> Result<Self, Diagnostic> {
         let arch = arch::Template::open(arch, base)?;
         arch.chip(&[])?.under(quality)?;
-        let workload = workload::Template::open(workload, base)?;
+        let workload = import::template(workload, base, model)?;
         let base = Arc::new(workload.workload(&[], seed)?);
         Ok(Self { arch, workload, base, seed, quality })
     }

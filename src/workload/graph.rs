@@ -1,5 +1,6 @@
 //! The resolved operator graph: what the compiler and the simulator see.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -7,6 +8,7 @@ use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
 pub use super::form::GemmForm;
+pub use super::image::Window;
 pub use super::kind::{OperatorKind, Phase};
 use super::sections::PinnedSection;
 
@@ -69,12 +71,35 @@ pub struct View {
     pub base: TensorId,
     /// Rows of the view are columns of the base: they lie apart in memory.
     pub transposed: bool,
+    /// Rows of the view are windows of an image.
+    pub window: Option<Window>,
 }
 
 impl Tensor {
-    /// Bytes if every element is stored.
+    /// Bytes if every element is stored. Of windows, those of the image: what two windows share comes once.
     pub fn dense_bytes(&self) -> u64 {
-        self.rows * self.columns * self.dtype.bytes()
+        self.window().map_or(self.rows * self.columns, |window| window.elements) * self.dtype.bytes()
+    }
+
+    /// Of windows of an image, what of it they take.
+    pub fn window(&self) -> Option<Window> {
+        self.view.and_then(|view| view.window)
+    }
+
+    /// Elements of rows `rows` and `columns` columns from the first. Of windows, their part of the image: parts add up
+    /// to the whole.
+    pub fn elements_of(&self, rows: Range<u64>, columns: u64) -> u64 {
+        let Some(window) = self.window() else { return (rows.end - rows.start) * columns };
+        let upto = |row: u64| u128::from(window.elements) * u128::from(row) / u128::from(self.rows.max(1));
+        (upto(rows.end) - upto(rows.start)) as u64
+    }
+
+    /// Elements that must lie side by side for any `rows` rows of `columns` columns. Of windows, their part of the
+    /// image and the lines around it.
+    pub fn elements_to_hold(&self, rows: u64, columns: u64) -> u64 {
+        let Some(window) = self.window() else { return rows * columns };
+        let part = (u128::from(window.elements) * u128::from(rows)).div_ceil(u128::from(self.rows.max(1)));
+        (part as u64).saturating_add(window.halo_elements).min(window.elements)
     }
 
     /// Elements actually stored.
@@ -85,7 +110,7 @@ impl Tensor {
     /// Bytes of the stored values and of the metadata that finds them, in the format of the mask.
     pub fn stored_bytes(&self) -> u64 {
         let element_bytes = self.dtype.bytes();
-        self.mask.as_ref().map_or(self.rows * self.columns * element_bytes, |mask| mask.stored_bytes(element_bytes))
+        self.mask.as_ref().map_or_else(|| self.dense_bytes(), |mask| mask.stored_bytes(element_bytes))
     }
 }
 
@@ -148,6 +173,8 @@ pub struct Workload {
     pub operators: IndexVec<OperatorId, Operator>,
     /// Operators as nodes, tensors that pass from one to another as edges.
     pub graph: DiGraph<OperatorId, TensorId>,
+    /// What its author, or the program that wrote it, wants every result to say.
+    pub notes: Vec<String>,
     /// The partition of a fused run, in the order its sections run; empty if the compiler may choose.
     pub sections: Vec<PinnedSection>,
 }

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use indexmap::IndexMap;
 
-use super::declare::{Draft, Shape, role_name};
+use super::declare::{Draft, MAX_DIM, Shape, role_name};
 use super::form::{FormError, GemmForm, GemmOptions};
+use super::image::ImageOptions;
 use super::link::Linked;
 use super::{OperatorKind, TensorRole};
 use crate::diagnostics::Diagnostic;
@@ -125,6 +126,12 @@ fn output_shape(
     drafts: &IndexMap<String, Draft>,
 ) -> Result<Shape, Diagnostic> {
     let (&[first] | &[first, _]) = inputs else { return Ok((0, 0)) };
+    if operator.kind.is_view() {
+        return view_shape(source, operator, first, drafts);
+    }
+    if let Some(options) = &operator.image {
+        return image_shape(source, operator, options, inputs, drafts);
+    }
     let Some(&second) = inputs.get(1) else {
         return Ok(match operator.kind {
             OperatorKind::Transpose => (first.1, first.0),
@@ -199,6 +206,94 @@ fn output_shape(
     Ok(first)
 }
 
+/// The declared shape of a view, which must be of the same elements, or of no more rows and columns.
+fn view_shape(
+    source: &Source,
+    operator: &Linked<'_>,
+    first: Shape,
+    drafts: &IndexMap<String, Draft>,
+) -> Result<Shape, Diagnostic> {
+    let (x, y) = (&drafts[operator.inputs[0]], &drafts[operator.output]);
+    let kind = operator.kind.name();
+    let Some(shape) = y.shape else {
+        let title = format!("`tensors.{}.shape` is missing: `{kind}` makes the shape that is declared", y.name);
+        let error = source.error(operator.spec.output.span(), title, "is not declared");
+        return Err(error.with_help(format!("declare {:?} in `tensors` with a shape and no role", y.name)));
+    };
+    if y.consumers.is_empty() || y.role.as_ref().is_some_and(|(role, _)| *role != TensorRole::Intermediate) {
+        let title = format!("operator {:?}: nothing reads {:?}, and `{kind}` computes nothing", operator.name, y.name);
+        return Err(source.error(operator.spec.output.span(), title, "goes nowhere").with_help("remove the operator"));
+    }
+    let elements = |(rows, columns): Shape| u128::from(rows) * u128::from(columns);
+    let (fits, expected) = match operator.kind {
+        OperatorKind::Reshape => (elements(shape) == elements(first), "expected as many elements"),
+        _ => (shape.0 <= first.0 && shape.1 <= first.1, "expected no more rows and no more columns"),
+    };
+    if !fits || x.dtype != y.dtype {
+        let title = format!(
+            "operator {:?}: {:?} is {} {} and {:?} is {} {}",
+            operator.name,
+            x.name,
+            text(first),
+            x.dtype,
+            y.name,
+            text(shape),
+            y.dtype
+        );
+        let expected = if fits { "expected the same data type" } else { expected };
+        return Err(source.error_among(&y.shape_spans, title, expected));
+    }
+    Ok(shape)
+}
+
+/// The shape of what an operator makes of images.
+fn image_shape(
+    source: &Source,
+    operator: &Linked<'_>,
+    options: &ImageOptions,
+    inputs: &[Shape],
+    drafts: &IndexMap<String, Draft>,
+) -> Result<Shape, Diagnostic> {
+    let (rows, channels) = inputs[0];
+    let x = &drafts[operator.inputs[0]];
+    let refused = |what: String, expected: String| {
+        let spans: Vec<_> = std::iter::once(operator.spec.inputs.span()).chain(x.shape_spans.iter().cloned()).collect();
+        source.error_among(&spans, format!("operator {:?}: {what}", operator.name), expected)
+    };
+    let [lines, pixels] = options.image;
+    if !rows.is_multiple_of(options.pixels()) {
+        let what = format!("{:?} is {}, and an image has {lines} x {pixels} pixels", x.name, text(inputs[0]));
+        return Err(refused(what, "expected whole images: a row a pixel, a column a channel".to_owned()));
+    }
+    let [out_lines, out_pixels] = options.output().unwrap_or([1, 1]);
+    let images = u128::from(rows / options.pixels());
+    let made = images * u128::from(out_lines) * u128::from(out_pixels);
+    let Some(made) = u64::try_from(made).ok().filter(|&made| made <= MAX_DIM) else {
+        return Err(refused(format!("the result has {made} rows"), format!("expected {MAX_DIM} at most")));
+    };
+    let Some(&weight) = inputs.get(1) else { return Ok((made, channels)) };
+    let w = &drafts[operator.inputs[1]];
+    let groups = options.groups;
+    if !channels.is_multiple_of(groups) || !weight.1.is_multiple_of(groups) {
+        let what = format!("{groups} groups do not divide {channels} channels and {} filters", weight.1);
+        return Err(refused(what, "expected a divisor of both".to_owned()));
+    }
+    let depth = u128::from(channels / groups) * u128::from(options.taps());
+    if u128::from(weight.0) != depth {
+        let what = format!("{:?} is {} and {:?} is {}", x.name, text(inputs[0]), w.name, text(weight));
+        let expected = format!("expected {depth} rows of {:?}: channels of a group times the kernel", w.name);
+        return Err(refused(what, expected));
+    }
+    if groups > 1 && w.sparsity.is_some() {
+        return Err(refused(format!("{:?} is sparse", w.name), "expected one group, or a dense weight".to_owned()));
+    }
+    if x.dtype != w.dtype {
+        let what = format!("mixes data types: {:?} is {} and {:?} is {}", x.name, x.dtype, w.name, w.dtype);
+        return Err(refused(what, "expected inputs of one data type".to_owned()));
+    }
+    Ok((made, weight.1))
+}
+
 /// Checks that the sums over the whole graph fit.
 pub(super) fn totals(
     source: &Source,
@@ -221,11 +316,20 @@ pub(super) fn totals(
         }
     }
     let mut macs: u128 = 0;
-    for operator in operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm) {
-        let (a, b) = (shapes[operator.inputs[0]], shapes[operator.inputs[1]]);
-        let Ok(form) = GemmForm::new(a, b, &operator.options) else { continue };
+    for operator in operators.iter().filter(|op| op.kind == OperatorKind::Gemm || op.image.is_some()) {
+        let (a, b) = (shapes[operator.inputs[0]], operator.inputs.get(1).map_or((1, 1), |&b| shapes[b]));
+        let (rows, columns) = shapes[operator.output];
         // Three dimensions of 2^40 fit 128 bits.
-        macs += u128::from(form.output().0) * u128::from(form.k) * u128::from(form.output().1);
+        macs += match &operator.image {
+            Some(options) if operator.kind.is_pool() => {
+                u128::from(rows) * u128::from(columns) * u128::from(options.taps())
+            }
+            Some(_) => u128::from(rows) * u128::from(b.0) * u128::from(columns),
+            None => match GemmForm::new(a, b, &operator.options) {
+                Ok(form) => u128::from(form.output().0) * u128::from(form.k) * u128::from(form.output().1),
+                Err(_) => 0,
+            },
+        };
         if macs >= MAX_TOTAL {
             let title = format!(
                 "operator {:?} multiplies {} by {}: with it the graph has more than 2^62 multiply-accumulates",

@@ -74,11 +74,23 @@ pub enum OperatorKind {
     SgdUpdate,
     /// Of a gradient and fp32 master weight and moments: both after a step of Adam, and the weight to compute with.
     AdamUpdate,
+    /// Convolution of images by filters; in a resolved graph a GEMM over windows.
+    Conv,
+    /// The greatest element of each window of an image, channel by channel.
+    MaxPool,
+    /// The mean of each window of an image, channel by channel.
+    AveragePool,
+    /// Each column times a gain, plus a bias: a batch norm with its statistics folded in.
+    BatchNorm,
+    /// The same elements in another shape; in a resolved graph a view.
+    Reshape,
+    /// Some rows and columns; in a resolved graph a view.
+    Slice,
 }
 
 impl OperatorKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 40] = [
         Self::Gemm,
         Self::Gelu,
         Self::Relu,
@@ -113,6 +125,12 @@ impl OperatorKind {
         Self::EmbeddingGrad,
         Self::SgdUpdate,
         Self::AdamUpdate,
+        Self::Conv,
+        Self::MaxPool,
+        Self::AveragePool,
+        Self::BatchNorm,
+        Self::Reshape,
+        Self::Slice,
     ];
 
     /// The name used in files.
@@ -152,6 +170,12 @@ impl OperatorKind {
             Self::EmbeddingGrad => "embedding_grad",
             Self::SgdUpdate => "sgd_update",
             Self::AdamUpdate => "adam_update",
+            Self::Conv => "conv",
+            Self::MaxPool => "max_pool",
+            Self::AveragePool => "average_pool",
+            Self::BatchNorm => "batch_norm",
+            Self::Reshape => "reshape",
+            Self::Slice => "slice",
         }
     }
 
@@ -159,6 +183,7 @@ impl OperatorKind {
     pub fn arity(self) -> usize {
         match self {
             Self::Gemm
+            | Self::Conv
             | Self::Add
             | Self::Mul
             | Self::Embedding
@@ -183,8 +208,8 @@ impl OperatorKind {
     pub fn most_vectors(self) -> usize {
         match self {
             // Of a GEMM, a bias added while results drain.
-            Self::Gemm | Self::Bias | Self::RmsNorm => 1,
-            Self::LayerNorm => 2,
+            Self::Gemm | Self::Conv | Self::Bias | Self::RmsNorm => 1,
+            Self::LayerNorm | Self::BatchNorm => 2,
             _ => 0,
         }
     }
@@ -206,12 +231,27 @@ impl OperatorKind {
 
     /// Whether an output element needs its whole input row (or all of its head).
     pub fn is_row_wise(self) -> bool {
-        self.passes() > 1 || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat)
+        self.passes() > 1 || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat) || self.is_pool()
+    }
+
+    /// Whether it takes the windows of an image, each channel for itself.
+    pub fn is_pool(self) -> bool {
+        matches!(self, Self::MaxPool | Self::AveragePool)
+    }
+
+    /// Whether it takes the windows of an image.
+    pub fn has_windows(self) -> bool {
+        self == Self::Conv || self.is_pool()
+    }
+
+    /// Whether its output is a view of its input, and nothing is computed.
+    pub fn is_view(self) -> bool {
+        matches!(self, Self::Reshape | Self::Slice)
     }
 
     /// Whether output element `i` needs only element `i` of each input.
     pub fn is_elementwise(self) -> bool {
-        self != Self::Gemm && !self.is_row_wise()
+        !matches!(self, Self::Gemm | Self::Conv) && !self.is_view() && !self.is_row_wise()
     }
 
     /// Whether it can run in the tail of the array that makes its input.
@@ -224,7 +264,7 @@ impl OperatorKind {
     pub fn assumed_simd_stages(self) -> u64 {
         match self {
             Self::Rotary | Self::SigmoidGrad | Self::TanhGrad | Self::SgdUpdate => 3,
-            Self::CausalMask => 2,
+            Self::CausalMask | Self::BatchNorm => 2,
             Self::Dropout | Self::SoftmaxGrad => 4,
             Self::GeluGrad => 8,
             Self::SiluGrad => 6,

@@ -9,10 +9,11 @@ use toml::Spanned;
 
 use super::declare::{Draft, default_dtype, extent};
 use super::form::GemmOptions;
+use super::image::ImageOptions;
 use super::spec::{Extent, OperatorSpec, WorkloadSpec};
 use super::{OperatorKind, TensorRole};
 use crate::diagnostics::Diagnostic;
-use crate::input::{Source, suggest};
+use crate::input::{Count, Source, suggest};
 
 /// An operator whose tensors are rows of the table of drafts.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Linked<'a> {
     pub(super) vectors: Vec<usize>,
     /// How a GEMM takes its operands; `heads` also of a softmax or rotation.
     pub(super) options: GemmOptions,
+    /// How it walks over images.
+    pub(super) image: Option<ImageOptions>,
     /// The block it belongs to.
     pub(super) block: Option<usize>,
 }
@@ -91,8 +94,9 @@ pub(super) fn link<'a>(
         }
         let output = drafts.get_index_of(operator.output.get_ref().as_str()).unwrap_or_default();
         let options = options(source, operator, &name, kind, dims)?;
+        let image = image(source, operator, &name, kind, dims)?;
         let block = block(source, operator, &name, blocks)?;
-        linked.push(Linked { spec: operator, name, kind, inputs, output, vectors, options, block });
+        linked.push(Linked { spec: operator, name, kind, inputs, output, vectors, options, image, block });
     }
     Ok(linked)
 }
@@ -165,6 +169,77 @@ fn options(
     })
 }
 
+/// Lines and pixels, kernels, steps and paddings stay below this.
+const MOST_PIXELS: u64 = 1 << 20;
+
+/// How an operator walks over images; keys of it are refused elsewhere.
+fn image(
+    source: &Source,
+    operator: &OperatorSpec,
+    name: &str,
+    kind: OperatorKind,
+    dims: &IndexMap<String, u64>,
+) -> Result<Option<ImageOptions>, Diagnostic> {
+    let OperatorSpec { image, kernel, stride, padding, dilation, groups, .. } = operator;
+    let given: [(&str, Option<std::ops::Range<usize>>, bool); 6] = [
+        ("image", image.as_ref().map(Spanned::span), kind.has_windows()),
+        ("kernel", kernel.as_ref().map(Spanned::span), kind.has_windows()),
+        ("stride", stride.as_ref().map(Spanned::span), kind.has_windows()),
+        ("padding", padding.as_ref().map(Spanned::span), kind.has_windows()),
+        ("dilation", dilation.as_ref().map(Spanned::span), kind.has_windows()),
+        ("groups", groups.as_ref().map(Spanned::span), kind == OperatorKind::Conv),
+    ];
+    for (key, span, allowed) in given {
+        if let Some(span) = span.filter(|_| !allowed) {
+            let title = format!("`operators.{name}.{key}`: `{}` has no `{key}`", kind.name());
+            return Err(source.error(span, title, "means nothing here"));
+        }
+    }
+    if !kind.has_windows() {
+        return Ok(None);
+    }
+    let counts = |key: &str, spec: &Option<Spanned<Vec<Spanned<Count>>>>, default: Option<[u64; 4]>, n: usize| {
+        let field = format!("operators.{name}.{key}");
+        let Some(spec) = spec else {
+            return default.ok_or_else(|| {
+                let title = format!("`{field}` is missing");
+                source.error(operator.kind.span(), title, format!("`{}` takes images", kind.name()))
+            });
+        };
+        let list = spec.get_ref();
+        if list.len() != n {
+            let title = format!("`{field}` has length {}, expected {n}", list.len());
+            let expected = if n == 4 { "expected [top, left, bottom, right]" } else { "expected [lines, pixels]" };
+            return Err(source.error(spec.span(), title, expected));
+        }
+        let least = u64::from(n == 2);
+        let mut found = [0; 4];
+        for (found, count) in found.iter_mut().zip(list) {
+            *found = source.count(&field, count, least..=MOST_PIXELS)?;
+        }
+        Ok(found)
+    };
+    let pair = |[a, b, ..]: [u64; 4]| [a, b];
+    let ones = Some([1; 4]);
+    let options = ImageOptions {
+        image: pair(counts("image", image, None, 2)?),
+        kernel: pair(counts("kernel", kernel, None, 2)?),
+        stride: pair(counts("stride", stride, ones, 2)?),
+        padding: counts("padding", padding, Some([0; 4]), 4)?,
+        dilation: pair(counts("dilation", dilation, ones, 2)?),
+        groups: match groups {
+            Some(groups) => extent(source, &format!("operators.{name}.groups"), groups, dims)?,
+            None => 1,
+        },
+    };
+    if options.output().is_none() {
+        let title = format!("operator {name:?}: the kernel is larger than the padded image");
+        let span = kernel.as_ref().map_or(operator.kind.span(), Spanned::span);
+        return Err(source.error(span, title, "expected a kernel that fits"));
+    }
+    Ok(Some(options))
+}
+
 /// Row vectors of parameters.
 fn vectors(
     source: &Source,
@@ -223,8 +298,11 @@ fn inputs(
                 format!("operator {name:?} reads tensor {:?}, which nothing declares or produces", input.get_ref());
             return Err(suggest(source.error(input.span(), title, "no such tensor"), input.get_ref(), &known));
         };
-        if drafts[index].sparsity.is_some() && (kind, position) != (OperatorKind::Gemm, 1) {
-            let title = format!("sparse weight {:?} can only be the second input of a `gemm`", input.get_ref());
+        if drafts[index].sparsity.is_some()
+            && !(matches!(kind, OperatorKind::Gemm | OperatorKind::Conv) && position == 1)
+        {
+            let title =
+                format!("sparse weight {:?} can only be the second input of a `gemm` or `conv`", input.get_ref());
             return Err(source.error(input.span(), title, format!("here it is an input of `{}`", kind.name())));
         }
         inputs.push(index);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::TensorRole;
 use super::declare::{Draft, Shape};
 use super::sparsity::{Distribution, MaskOrigin, Sparsity, Spread};
-use super::{OperatorKind, TensorRole};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Source, open, suggest};
 use crate::sparsity::read::{FileKind, Wanted, read_mask};
@@ -103,12 +103,12 @@ pub(super) fn distribute(
     distribution: &Distribution,
     drafts: &mut IndexMap<String, Draft>,
     shapes: &[Shape],
-    kinds: &[OperatorKind],
+    takes_masks: &[bool],
     second_inputs: &[bool],
 ) -> Result<(), Diagnostic> {
     let can_be_sparse = |at: usize, draft: &Draft| {
         let weight = draft.role.as_ref().is_some_and(|(role, _)| *role == TensorRole::Weight);
-        weight && second_inputs[at] && draft.consumers.iter().all(|&op| kinds[op] == OperatorKind::Gemm)
+        weight && second_inputs[at] && draft.consumers.iter().all(|&op| takes_masks[op])
     };
     let mut covered = Vec::new();
     match &distribution.tensors {

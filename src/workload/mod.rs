@@ -5,6 +5,7 @@
 mod declare;
 mod form;
 mod graph;
+mod image;
 mod infer;
 mod kind;
 mod link;
@@ -22,7 +23,7 @@ use std::path::Path;
 use petgraph::graph::DiGraph;
 
 pub use form::{CausalAxis, GemmForm, GemmOptions};
-pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Workload};
+pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Window, Workload};
 pub use kind::{OperatorKind, Phase};
 pub use sections::{PinnedSection, pin};
 
@@ -52,6 +53,11 @@ impl Template {
         input::Template::open(path, Root::Workload, base).map(Self)
     }
 
+    /// Takes a text; `name` stands for the file in errors.
+    pub fn of_text(name: &str, text: &str, base: &[Override]) -> Result<Self, Diagnostic> {
+        input::Template::of_source(Source::new(name, text, Root::Workload, base)?, Root::Workload, base).map(Self)
+    }
+
     /// The workload with the `workload.` overrides among `sets` applied too: what [`load`] gives for the base's and
     /// these.
     pub fn workload(&self, sets: &[&Override], seed: u64) -> Result<Workload, Diagnostic> {
@@ -73,6 +79,7 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
     source.count("schema", &spec.schema, 1..=1)?;
     let name = source.name("name", &spec.name)?;
     let dims = declare::dims(source, spec)?;
+    let notes = spec.notes.iter().map(|note| source.name("notes", note)).collect::<Result<_, _>>()?;
     let mut drafts = declare::tensors(source, spec, &dims)?;
     let blocks = link::blocks(source, spec, &dims)?;
     let linked = link::link(source, spec, &dims, &blocks, &mut drafts)?;
@@ -83,10 +90,14 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
 
     if let Some(spec) = &spec.sparsity {
         let distribution = sparsity::distribution(source, spec)?;
-        let kinds: Vec<OperatorKind> = linked.iter().map(|operator| operator.kind).collect();
+        let takes_masks = |operator: &link::Linked<'_>| match &operator.image {
+            Some(image) => operator.kind == OperatorKind::Conv && image.groups == 1,
+            None => operator.kind == OperatorKind::Gemm,
+        };
+        let takes_masks: Vec<bool> = linked.iter().map(takes_masks).collect();
         let mut second_inputs = vec![true; drafts.len()];
         linked.iter().filter_map(|operator| operator.inputs.first()).for_each(|&first| second_inputs[first] = false);
-        masks::distribute(source, &distribution, &mut drafts, &shapes, &kinds, &second_inputs)?;
+        masks::distribute(source, &distribution, &mut drafts, &shapes, &takes_masks, &second_inputs)?;
     }
     let mut masks = MaskMaker::new(source, seed);
     let mut tensors = IndexVec::new();
@@ -113,11 +124,17 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
         graph.add(&linked[index], repeat, source.place(linked[index].spec.name.span()));
     }
     if let Some(spec) = &spec.training {
+        let untrained = |operator: &&link::Linked<'_>| operator.kind.has_windows() || operator.kind.is_view();
+        if let Some(operator) = linked.iter().find(untrained) {
+            let (name, kind) = (&operator.name, operator.kind.name());
+            let title = format!("operator `{name}` cannot be trained: `{kind}` has no gradient here");
+            return Err(source.error(operator.spec.kind.span(), title, "has no gradient"));
+        }
         train::derive(&mut graph, train::options(source, spec)?)?;
     }
     let (tensors, operators) = graph.finish();
     let graph = graph_of(&operators, tensors.len());
-    let mut workload = Workload { name, dims, tensors, operators, graph, sections: Vec::new() };
+    let mut workload = Workload { name, dims, tensors, operators, graph, notes, sections: Vec::new() };
     workload.sections = sections::sections(source, &workload, &spec.sections)?;
     Ok(workload)
 }

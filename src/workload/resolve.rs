@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::form::{GemmForm, GemmOptions};
 use super::graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View};
+use super::image::ImageOptions;
 use super::kind::OperatorKind;
 use super::link::Linked;
 use crate::diagnostics::Origin;
@@ -35,9 +36,23 @@ impl Builder {
 
     /// Adds an operator of a file, whose shapes are known to match.
     pub(super) fn add(&mut self, linked: &Linked<'_>, repeat: u64, declared: Origin) {
+        if linked.kind.is_view() {
+            let (of, id) = (TensorId::from_index(linked.inputs[0]), TensorId::from_index(linked.output));
+            let base = self.tensors[of].view.map_or(of, |view| view.base);
+            let role = self.tensors[base].role;
+            self.tensors[id].view = Some(View { base, transposed: false, window: None });
+            if role == TensorRole::Weight {
+                self.tensors[id].role = role;
+            }
+            return;
+        }
         let inputs: Vec<TensorId> = linked.inputs.iter().map(|&input| TensorId::from_index(input)).collect();
         let written = Written { inputs, options: linked.options };
-        let mut operator = self.operator(&linked.name, linked.kind, &written, TensorId::from_index(linked.output));
+        let output = TensorId::from_index(linked.output);
+        let mut operator = match &linked.image {
+            Some(options) => self.of_images(linked, options, &written, output),
+            None => self.operator(&linked.name, linked.kind, &written, output),
+        };
         operator.declared = Some(declared);
         operator.vectors = linked.vectors.iter().map(|&vector| TensorId::from_index(vector)).collect();
         operator.block = linked.block;
@@ -82,6 +97,33 @@ impl Builder {
         Operator { form, heads, ..Operator::new(name.to_owned(), kind, inputs, output) }
     }
 
+    /// A pooling, or a convolution as a GEMM over the windows of its images; groups are heads of it.
+    fn of_images(
+        &mut self,
+        linked: &Linked<'_>,
+        options: &ImageOptions,
+        written: &Written,
+        output: TensorId,
+    ) -> Operator {
+        let mut inputs = written.inputs.clone();
+        let Tensor { rows: pixels, columns: channels, .. } = self.tensors[inputs[0]];
+        let rows = self.tensors[output].rows;
+        if !options.is_pointwise() {
+            let window = options.window(pixels, channels);
+            let view = View { base: inputs[0], transposed: false, window: Some(window) };
+            inputs[0] = self.view_as(view, rows, channels * options.taps());
+        }
+        if linked.kind.is_pool() {
+            return Operator::new(linked.name.clone(), linked.kind, inputs, output);
+        }
+        let Tensor { rows: k, columns: n, .. } = self.tensors[inputs[1]];
+        let groups = options.groups;
+        let grouped =
+            GemmForm { instances: 1, heads: groups, b_heads: groups, m: rows, n: n / groups, k, causal: None };
+        let form = Some(grouped).filter(|_| groups > 1);
+        Operator { form, ..Operator::new(linked.name.clone(), OperatorKind::Gemm, inputs, output) }
+    }
+
     /// Adds an operator; what it touches exists as often as it runs.
     pub(super) fn push(&mut self, operator: Operator, written: Written) {
         for &tensor in operator.inputs.iter().chain([&operator.output]).chain(&operator.vectors) {
@@ -96,14 +138,18 @@ impl Builder {
 
     /// Bytes of a tensor in another shape; the same view is made once.
     pub(super) fn view(&mut self, of: TensorId, rows: u64, columns: u64, transposed: bool) -> TensorId {
-        let base = self.tensors[of].view.map_or(of, |view| view.base);
-        let view = View { base, transposed };
+        self.view_as(View { base: of, transposed, window: None }, rows, columns)
+    }
+
+    fn view_as(&mut self, view: View, rows: u64, columns: u64) -> TensorId {
+        let base = self.tensors[view.base].view.map_or(view.base, |view| view.base);
+        let view = View { base, ..view };
         let same = |t: &Tensor| t.view == Some(view) && (t.rows, t.columns) == (rows, columns);
         if let Some((known, _)) = self.tensors.iter_enumerated().find(|(_, t)| same(t)) {
             return known;
         }
         let source = &self.tensors[base];
-        let mask = source.mask.as_ref().filter(|_| transposed).map(|mask| Arc::new(mask.transposed()));
+        let mask = source.mask.as_ref().filter(|_| view.transposed).map(|mask| Arc::new(mask.transposed()));
         let role = match source.role {
             TensorRole::Output => TensorRole::Intermediate,
             role => role,

@@ -15,6 +15,8 @@ pub(super) struct WorkloadSpec {
     pub(super) name: Spanned<String>,
     pub(super) dtype: Option<Spanned<String>>,
     #[serde(default)]
+    pub(super) notes: Vec<Spanned<String>>,
+    #[serde(default)]
     pub(super) dims: IndexMap<Spanned<String>, Spanned<Count>>,
     pub(super) sparsity: Option<Spanned<Table<DistributionSpec>>>,
     pub(super) tensors: Vec<Table<TensorSpec>>,
@@ -107,12 +109,18 @@ pub(super) struct OperatorSpec {
     pub(super) transpose_a: Option<Spanned<bool>>,
     pub(super) transpose_b: Option<Spanned<bool>>,
     pub(super) causal: Option<Spanned<bool>>,
+    pub(super) image: Option<Spanned<Vec<Spanned<Count>>>>,
+    pub(super) kernel: Option<Spanned<Vec<Spanned<Count>>>>,
+    pub(super) stride: Option<Spanned<Vec<Spanned<Count>>>>,
+    pub(super) padding: Option<Spanned<Vec<Spanned<Count>>>>,
+    pub(super) dilation: Option<Spanned<Vec<Spanned<Count>>>>,
+    pub(super) groups: Option<Spanned<Extent>>,
 }
 
 impl OperatorSpec {
     /// Fields that hold a dimension's name or a count.
-    pub(super) fn extents(&self) -> [Option<&Spanned<Extent>>; 3] {
-        [self.batch.as_ref(), self.heads.as_ref(), self.kv_heads.as_ref()]
+    pub(super) fn extents(&self) -> [Option<&Spanned<Extent>>; 4] {
+        [self.batch.as_ref(), self.heads.as_ref(), self.kv_heads.as_ref(), self.groups.as_ref()]
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 20] = [
+const ROOMS: [(&str, &[&str]); 21] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -17,6 +17,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ("input", &["diagnostics"]),
     ("arch", &["units", "index", "diagnostics", "input"]),
     ("workload", &["units", "index", "diagnostics", "sparsity", "input"]),
+    ("import", &["diagnostics", "model", "sparsity", "input", "workload"]),
     ("compile", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
     ("saved", &["index", "mode", "diagnostics", "input", "arch", "workload", "compile"]),
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
@@ -28,7 +29,20 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "validate", "verify"]),
     (
         "study",
-        &["units", "index", "diagnostics", "mode", "input", "arch", "workload", "compile", "bound", "sim", "report"],
+        &[
+            "units",
+            "index",
+            "diagnostics",
+            "mode",
+            "input",
+            "arch",
+            "workload",
+            "import",
+            "compile",
+            "bound",
+            "sim",
+            "report",
+        ],
     ),
     (
         "cli",
@@ -41,6 +55,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
             "input",
             "arch",
             "workload",
+            "import",
             "compile",
             "sim",
             "map",

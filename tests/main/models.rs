@@ -20,6 +20,8 @@ fn options(architecture: Architecture, phase: Phase) -> Options {
         optimizer: "adam".to_owned(),
         recompute: false,
         dropout: false,
+        weights: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

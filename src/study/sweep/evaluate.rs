@@ -12,6 +12,7 @@ use super::study::{Compile, Fidelity, Study};
 use crate::arch::Chip;
 use crate::bound::bound_cycles;
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
+use crate::import;
 use crate::input::{Override, Root};
 use crate::report::Document;
 use crate::sim::{Measured as Compiled, compile_measured, simulate_measured};
@@ -56,7 +57,8 @@ impl<'a> Bench<'a> {
     /// Reads every pair of files that the points use.
     pub(super) fn open(study: &'a Study) -> Result<Self, Diagnostic> {
         let open = |(arch, workload): (PathBuf, PathBuf)| {
-            Inputs::open(&arch, &workload, &study.base, study.seed, study.mapping)
+            let model = import::Options::default();
+            Inputs::open(&arch, (&workload, &model), &study.base, study.seed, study.mapping)
         };
         let inputs = study.file_pairs().into_iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self { study, inputs, workloads: Mutex::new(IndexMap::new()) })

@@ -1,0 +1,158 @@
+//! `rdusim import`, and models in place of workload files.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::args::{ModelPhase, ValueType};
+use super::failure::Failure;
+use super::output;
+use crate::diagnostics::Diagnostic;
+use crate::import::{self, Options};
+use crate::report;
+
+pub(super) const IMPORT_EXAMPLES: &str = "\
+Examples:
+  # the workload file of an exported network
+  rdusim import resnet50.onnx -o resnet50.toml
+
+  # sizes of dimensions that the export left open
+  rdusim import bert.onnx --dim batch=8 --dim sequence=128 -o bert.toml
+
+  # what is zero in its weights, or an eighth of their blocks of 16 x 16, as masks
+  rdusim import pruned.onnx --masks -o pruned.toml
+  rdusim import gpt.onnx --density 0.125 --block 16x16 -o gpt.toml
+
+  # a published model by its config.json: one generated token, or a step of training
+  rdusim import llama/config.json --phase decode --dim batch=16 --dim context=4096
+
+  # without a workload file in between
+  rdusim compare --arch arch/sn40l.toml --workload resnet50.onnx";
+
+#[derive(Debug, Args)]
+pub(super) struct ImportArgs {
+    /// The model: an ONNX network, or the config.json of a published model
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Write the workload to this file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) model: ModelFileArgs,
+    /// Data type of the workload
+    #[arg(long, value_enum, default_value_t = ValueType::Bf16)]
+    pub(super) dtype: ValueType,
+    /// What is done with the model of a config.json
+    #[arg(long, value_enum, default_value_t = ModelPhase::Forward)]
+    pub(super) phase: ModelPhase,
+    /// Store only what is not zero in the weights; masks go into a file beside the workload
+    #[arg(long)]
+    pub(super) masks: bool,
+    /// Prune weights by magnitude to this share of their blocks
+    #[arg(long, value_name = "SHARE")]
+    pub(super) density: Option<f64>,
+    /// Rows and columns of a block of the masks [default: 1x1]
+    #[arg(long, value_name = "KxN")]
+    pub(super) block: Option<String>,
+    /// Do not look for the files of external weights: their shapes are enough without masks
+    #[arg(long)]
+    pub(super) without_weights: bool,
+}
+
+/// What a model takes that stands in place of a workload file.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct ModelFileArgs {
+    /// Size of a dimension that a model leaves open; may be repeated
+    #[arg(long, value_name = "NAME=N")]
+    pub(super) dim: Vec<String>,
+    /// Take nodes of a model that no operator stands for as elementwise or as boundaries; results say so
+    #[arg(long)]
+    pub(super) skip_unsupported: bool,
+}
+
+impl ModelFileArgs {
+    /// As the importer takes them.
+    pub(super) fn options(&self) -> Result<Options, Diagnostic> {
+        let mut dims: Vec<(String, u64)> = Vec::with_capacity(self.dim.len());
+        for text in &self.dim {
+            let refused = || {
+                Diagnostic::new(format!("`--dim {text}`: expected NAME=N with N from 1 to 2^40"))
+                    .with_help("for example `--dim batch=8`")
+            };
+            let (name, size) = text.rsplit_once('=').ok_or_else(refused)?;
+            let size = size.parse().ok().filter(|&size| (1..=1 << 40).contains(&size)).ok_or_else(refused)?;
+            if name.is_empty() || dims.iter().any(|(known, _)| known == name) {
+                return Err(Diagnostic::new(format!("`--dim {text}`: the name is empty or given twice")));
+            }
+            dims.push((name.to_owned(), size));
+        }
+        let dtype = "bf16".to_owned();
+        Ok(Options { dims, skip_unsupported: self.skip_unsupported, dtype, ..Options::default() })
+    }
+
+    /// The same for a file that may be a workload: of one, none of this means anything.
+    pub(super) fn options_for(&self, path: &Path) -> Result<Options, Diagnostic> {
+        if !import::is_model(path) && (!self.dim.is_empty() || self.skip_unsupported) {
+            let title =
+                format!("`{}` is a workload file: `--dim` and `--skip-unsupported` are for models", path.display());
+            return Err(Diagnostic::new(title).with_help("change its dimensions with `--set workload.dims.NAME=N`"));
+        }
+        self.options()
+    }
+}
+
+/// Writes the workload file of a model, and its masks beside it.
+pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
+    if !import::is_model(&args.file) {
+        return Err(Diagnostic::new(format!(
+            "`{}` is no model: its name ends in neither .onnx nor .json",
+            args.file.display()
+        ))
+        .with_help("other formats have to be exported to one of these first")
+        .into());
+    }
+    let mut options = args.model.options()?;
+    options.dtype = crate::units::Dtype::from(args.dtype).name().to_owned();
+    (options.masks, options.density, options.without_weights) = (args.masks, args.density, args.without_weights);
+    options.phase = args.phase.into();
+    options.block = args.block.as_deref().map(block).transpose()?;
+    if options.block.is_some() && !options.masks && options.density.is_none() {
+        return Err(Diagnostic::new("`--block` is the block of masks, and none are asked for")
+            .with_help("give `--masks` or `--density`")
+            .into());
+    }
+    let target = args.output.as_deref().map(place).transpose()?;
+    options.beside = target.as_ref().map(|(directory, _)| directory.clone());
+    options.masks_file = target.as_ref().map(|(_, name)| masks_name(name));
+    let imported = import::import(&args.file, &options)?;
+    let Some((directory, name)) = target else { return output::print(imported.text.as_bytes()) };
+    let mut files = Vec::new();
+    if let (Some(bytes), Some(name)) = (imported.masks, options.masks_file) {
+        files.push(report::File { name, bytes });
+    }
+    files.push(report::File { name, bytes: imported.text.into_bytes() });
+    Ok(report::write(&directory, &files)?)
+}
+
+fn masks_name(workload: &str) -> String {
+    format!("{}.masks.safetensors", workload.strip_suffix(".toml").unwrap_or(workload))
+}
+
+/// Directory and name of a file to be written.
+fn place(path: &Path) -> Result<(PathBuf, String), Diagnostic> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Diagnostic::new(format!("`--output {}` names no file", path.display())))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((parent.to_owned(), name.to_owned()))
+}
+
+fn block(text: &str) -> Result<(u64, u64), Diagnostic> {
+    let parsed = || {
+        let (rows, columns) = text.split_once('x').unwrap_or((text, text));
+        Some((rows.parse().ok().filter(|&n: &u64| n > 0)?, columns.parse().ok().filter(|&n: &u64| n > 0)?))
+    };
+    parsed().ok_or_else(|| {
+        Diagnostic::new(format!("`--block {text}`: expected KxN, rows along K and columns along N"))
+            .with_help("for example `--block 16x16`")
+    })
+}

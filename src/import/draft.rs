@@ -1,0 +1,232 @@
+//! A workload in the making: tensors and operators as records, and their text.
+
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
+
+use super::proto::Tensor as Stored;
+
+/// What a tensor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Input,
+    Weight,
+    /// An operator makes it.
+    Made,
+}
+
+/// The stored tensor behind a weight, and how its elements come to lie as K rows by N columns.
+#[derive(Debug, Clone)]
+pub(super) struct Origin<'a> {
+    pub(super) stored: Rc<Stored<'a>>,
+    /// The stored tensor has N as rows.
+    pub(super) is_transposed: bool,
+    /// The first of the columns, of so many.
+    pub(super) columns: (u64, u64),
+}
+
+/// A tensor.
+#[derive(Debug)]
+pub(super) struct Tensor<'a> {
+    pub(super) name: String,
+    pub(super) shape: (u64, u64),
+    pub(super) role: Role,
+    pub(super) is_output: bool,
+    /// Its operator does not tell its shape.
+    pub(super) is_view: bool,
+    /// Another type than the workload's.
+    pub(super) dtype: Option<&'static str>,
+    pub(super) origin: Option<Origin<'a>>,
+    /// What its `sparsity` says.
+    pub(super) sparsity: Option<String>,
+}
+
+/// An operator.
+#[derive(Debug, Clone)]
+pub(super) struct Operator {
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) inputs: Vec<usize>,
+    pub(super) output: usize,
+    pub(super) vectors: Vec<usize>,
+    /// Further keys and their values.
+    pub(super) options: Vec<(&'static str, String)>,
+}
+
+/// A workload.
+#[derive(Debug, Default)]
+pub(super) struct Draft<'a> {
+    pub(super) tensors: Vec<Tensor<'a>>,
+    pub(super) operators: Vec<Operator>,
+    pub(super) notes: Vec<String>,
+    names: FxHashSet<(bool, String)>,
+}
+
+/// Longest name that is kept as it is.
+const LONGEST_NAME: usize = 64;
+
+impl Draft<'_> {
+    /// A name of letters, digits and underscores that nothing of the kind has yet.
+    pub(super) fn name(&mut self, of_operator: bool, wanted: &str) -> String {
+        let wanted = wanted.trim_end_matches("_output_0").trim_end_matches("_quant");
+        let mut plain = String::with_capacity(wanted.len());
+        for c in wanted.chars() {
+            let c = if c.is_ascii_alphanumeric() { c } else { '_' };
+            if c != '_' || !(plain.is_empty() || plain.ends_with('_')) {
+                plain.push(c);
+            }
+        }
+        let plain = plain.trim_end_matches('_');
+        // The end of a long name tells more than its beginning.
+        let start = plain.len().saturating_sub(LONGEST_NAME);
+        let plain = if plain.is_empty() { "unnamed" } else { plain[start..].trim_start_matches('_') };
+        let mut name = plain.to_owned();
+        let mut count = 1;
+        while !self.names.insert((of_operator, name.clone())) {
+            count += 1;
+            name = format!("{plain}_{count}");
+        }
+        name
+    }
+
+    /// A tensor that an operator makes.
+    pub(super) fn made(&mut self, wanted: &str, shape: (u64, u64)) -> usize {
+        self.tensor(wanted, shape, Role::Made)
+    }
+
+    /// A new tensor.
+    pub(super) fn tensor(&mut self, wanted: &str, shape: (u64, u64), role: Role) -> usize {
+        let name = self.name(false, wanted);
+        let (is_output, is_view) = (false, false);
+        self.tensors.push(Tensor { name, shape, role, is_output, is_view, dtype: None, origin: None, sparsity: None });
+        self.tensors.len() - 1
+    }
+
+    /// Adds an operator.
+    pub(super) fn push(
+        &mut self,
+        wanted: &str,
+        kind: &'static str,
+        inputs: Vec<usize>,
+        output: usize,
+    ) -> &mut Operator {
+        let name = self.name(true, wanted);
+        let at = self.operators.len();
+        self.operators.push(Operator { name, kind, inputs, output, vectors: Vec::new(), options: Vec::new() });
+        &mut self.operators[at]
+    }
+
+    /// The operator that makes a tensor.
+    pub(super) fn maker(&mut self, tensor: usize) -> Option<&mut Operator> {
+        self.operators.iter_mut().rev().find(|operator| operator.output == tensor)
+    }
+
+    /// Drops operators whose results nobody reads.
+    pub(super) fn prune(&mut self) {
+        let mut is_read: Vec<bool> = self.tensors.iter().map(|tensor| tensor.is_output).collect();
+        for operator in self.operators.iter().rev() {
+            if is_read[operator.output] {
+                operator.inputs.iter().chain(&operator.vectors).for_each(|&input| is_read[input] = true);
+            }
+        }
+        self.operators.retain(|operator| is_read[operator.output]);
+    }
+
+    /// Elements of the weights that operators read.
+    pub(super) fn parameters(&self) -> u64 {
+        let used = self.used();
+        let weights = self.tensors.iter().zip(&used).filter(|(tensor, used)| **used && tensor.role == Role::Weight);
+        weights.map(|(tensor, _)| tensor.shape.0.saturating_mul(tensor.shape.1)).fold(0, u64::saturating_add)
+    }
+
+    /// Which tensors operators read or make.
+    pub(super) fn used(&self) -> Vec<bool> {
+        let mut used = vec![false; self.tensors.len()];
+        for operator in &self.operators {
+            for &tensor in operator.inputs.iter().chain(&operator.vectors).chain([&operator.output]) {
+                used[tensor] = true;
+            }
+        }
+        used
+    }
+
+    /// The workload file. `about` is said in comments at its head; `rows` is a name for the rows of inputs.
+    pub(super) fn to_toml(&self, name: &str, dtype: &str, about: &[String], rows: &str) -> String {
+        let mut text = String::new();
+        for line in about {
+            let _ = writeln!(text, "# {}", line.replace(|c: char| c.is_control(), " "));
+        }
+        let _ = writeln!(text, "\nschema = 1\nname = {}\ndtype = {}", quoted(name), quoted(dtype));
+        if !self.notes.is_empty() {
+            text.push_str("notes = [\n");
+            for note in &self.notes {
+                let _ = writeln!(text, "    {},", quoted(note));
+            }
+            text.push_str("]\n");
+        }
+        let used = self.used();
+        let inputs = || self.tensors.iter().zip(&used).filter(|(t, used)| **used && t.role == Role::Input);
+        // The rows that most inputs have get a name, so that they can be changed in one place.
+        let most = inputs()
+            .map(|(t, _)| t.shape.0)
+            .max_by_key(|&rows| (inputs().filter(|(t, _)| t.shape.0 == rows).count(), rows));
+        let most = most.filter(|&rows| rows > 1);
+        if let Some(size) = most {
+            let _ = writeln!(text, "\n[dims]\n{rows} = {size}");
+        }
+        let extent = |size: u64, role: Role| match most {
+            Some(most) if most == size && role == Role::Input => quoted(rows),
+            _ => size.to_string(),
+        };
+        for (tensor, _) in self.tensors.iter().zip(&used).filter(|(_, used)| **used) {
+            let Tensor { name, shape, role, is_output, is_view, dtype, sparsity, .. } = tensor;
+            if *role == Role::Made && !is_view && !is_output {
+                continue;
+            }
+            let _ = writeln!(text, "\n[[tensors]]\nname = {}", quoted(name));
+            if *role != Role::Made || *is_view {
+                let _ = writeln!(text, "shape = [{}, {}]", extent(shape.0, *role), shape.1);
+            }
+            match role {
+                Role::Input => text.push_str("role = \"input\"\n"),
+                Role::Weight => text.push_str("role = \"weight\"\n"),
+                Role::Made if *is_output => text.push_str("role = \"output\"\n"),
+                Role::Made => {}
+            }
+            if let Some(dtype) = dtype {
+                let _ = writeln!(text, "dtype = {}", quoted(dtype));
+            }
+            if let Some(sparsity) = sparsity {
+                let _ = writeln!(text, "sparsity = {sparsity}");
+            }
+        }
+        let names = |list: &[usize]| -> String {
+            let list: Vec<String> = list.iter().map(|&tensor| quoted(&self.tensors[tensor].name)).collect();
+            list.join(", ")
+        };
+        for operator in &self.operators {
+            let Operator { name, kind, inputs, output, vectors, options } = operator;
+            let _ = writeln!(
+                text,
+                "\n[[operators]]\nname = {}\nkind = {}\ninputs = [{}]\noutput = {}",
+                quoted(name),
+                quoted(kind),
+                names(inputs),
+                quoted(&self.tensors[*output].name)
+            );
+            if !vectors.is_empty() {
+                let _ = writeln!(text, "vectors = [{}]", names(vectors));
+            }
+            for (key, value) in options {
+                let _ = writeln!(text, "{key} = {value}");
+            }
+        }
+        text
+    }
+}
+
+/// A string as TOML writes it.
+pub(super) fn quoted(text: &str) -> String {
+    toml::Value::String(text.replace(|c: char| c.is_control(), " ")).to_string()
+}

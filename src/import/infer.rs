@@ -1,0 +1,674 @@
+//! Shapes of every value, and constants folded on the way.
+
+use std::collections::BTreeMap;
+
+use super::constant::{Constant, Numbers};
+use super::fold::{Array, axis_of, broadcast, evaluate, few, slice_ranges};
+use super::net::{Net, Step, ValueId};
+use super::proto::Attribute;
+use crate::diagnostics::Diagnostic;
+
+/// Elements of a value at most.
+const MOST_ELEMENTS: u64 = 1 << 50;
+
+/// Why a node's shapes are not known.
+#[derive(Debug)]
+enum Unknown {
+    /// Of an input, which has its own reason.
+    Input,
+    /// The operator is not known.
+    Operator,
+    /// The shapes contradict each other.
+    Wrong(String),
+}
+
+type Shape = Vec<u64>;
+
+/// Fills in the shapes of all values that follow from the inputs, and folds what is constant. `assume` takes an unknown
+/// operator's result to have the shape of its first input.
+///
+/// # Errors
+/// Shapes that contradict each other.
+pub(super) fn infer(net: &mut Net<'_>, assume: bool) -> Result<(), Diagnostic> {
+    let mut arrays: BTreeMap<ValueId, Array> = BTreeMap::new();
+    for id in 0..net.values.len() {
+        let value = &net.values[id];
+        if let (Some(shape), Some(numbers)) =
+            (&value.shape, value.constant.as_ref().and_then(|constant| constant.numbers.clone()))
+        {
+            arrays.insert(id, Array { shape: shape.clone(), numbers });
+        }
+    }
+    for index in 0..net.steps.len() {
+        let found = of_step(net, &net.steps[index], &arrays);
+        let shapes = match found {
+            Ok(shapes) => shapes,
+            Err(Unknown::Wrong(why)) => {
+                let step = &net.steps[index];
+                let inputs: Vec<String> = step
+                    .inputs
+                    .iter()
+                    .flatten()
+                    .map(|&id| format!("{:?} {}", net.values[id].name, net.shape_text(id)))
+                    .collect();
+                let title = format!("{} {:?} on {}: {why}", step.op, step.title(net), inputs.join(", "));
+                return Err(Diagnostic::new(title).with_help("the network's shapes contradict each other"));
+            }
+            Err(Unknown::Input | Unknown::Operator) => {
+                let step = &net.steps[index];
+                let like = step.input(0).and_then(|first| net.values[first].shape.clone()).filter(|_| assume);
+                step.outputs.iter().map(|_| like.clone()).collect()
+            }
+        };
+        settle(net, index, shapes, &mut arrays)?;
+    }
+    Ok(())
+}
+
+/// Writes down the shapes of a node's outputs, and its results if they are constant.
+fn settle(
+    net: &mut Net<'_>,
+    index: usize,
+    shapes: Vec<Option<Shape>>,
+    arrays: &mut BTreeMap<ValueId, Array>,
+) -> Result<(), Diagnostic> {
+    let outputs = net.steps[index].outputs.clone();
+    for (output, shape) in outputs.into_iter().zip(shapes) {
+        let (Some(id), Some(shape)) = (output, shape) else { continue };
+        let elements = shape.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim));
+        if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
+            let title = format!("value {:?} has the shape {shape:?}: more than 2^50 elements", net.values[id].name);
+            return Err(Diagnostic::new(title));
+        }
+        let value = &mut net.values[id];
+        if let Some(stated) = value.shape.as_ref().filter(|stated| **stated != shape) {
+            let title = format!(
+                "value {:?} is stated to be {stated:?}, and {} {:?} makes it {shape:?}",
+                value.name, net.steps[index].op, net.steps[index].name
+            );
+            return Err(Diagnostic::new(title).with_help("the file contradicts itself: export it again"));
+        }
+        value.shape = Some(shape);
+    }
+    fold(net, index, arrays);
+    let step = &net.steps[index];
+    let first = step.input(0).map_or(0, |first| net.values[first].data_type);
+    let data_type = match step.op.as_str() {
+        "Cast" => step.int("to").unwrap_or(first),
+        "Shape" | "Size" | "ArgMax" | "ArgMin" | "NonZero" => 7,
+        "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "And" | "Or" | "Not" | "IsNaN" => 9,
+        "Where" => step.input(1).map_or(first, |id| net.values[id].data_type),
+        _ => first,
+    };
+    for id in step.outputs.clone().into_iter().flatten() {
+        if net.values[id].data_type == 0 {
+            net.values[id].data_type = data_type;
+        }
+    }
+    Ok(())
+}
+
+/// Works out what is constant.
+fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>) {
+    let step = &net.steps[index];
+    let Some(output) = step.output() else { return };
+    let Some(shape) = net.values[output].shape.clone() else { return };
+    let given: Vec<Option<&Array>> = step.inputs.iter().map(|id| id.and_then(|id| arrays.get(&id))).collect();
+    let is_constant = |id: &ValueId| net.values[*id].constant.is_some();
+    let from_shape = matches!(step.op.as_str(), "Shape" | "Size");
+    if !from_shape && !step.inputs.iter().flatten().all(is_constant) {
+        return;
+    }
+    let found = match step.op.as_str() {
+        "Shape" => {
+            let of = step.input(0).and_then(|id| net.values[id].shape.clone()).unwrap_or_default();
+            let rank = of.len().cast_signed() as i64;
+            let bring = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
+            let (start, end) = (bring(step.int("start").unwrap_or(0)), bring(step.int("end").unwrap_or(rank)));
+            let list = of.get(start..end).unwrap_or_default().iter().map(|&dim| dim.cast_signed()).collect();
+            Some(Array { shape: shape.clone(), numbers: Numbers::Ints(list) })
+        }
+        "Size" => {
+            let of = step.input(0).and_then(|id| net.values[id].shape.as_ref());
+            let all = of.map_or(0, |shape| shape.iter().product::<u64>());
+            Some(Array { shape: shape.clone(), numbers: Numbers::Ints([all.cast_signed()].into()) })
+        }
+        "Constant" => constant_of(step),
+        "ConstantOfShape" => few(&shape).filter(|&count| count <= 1 << 16).map(|count| {
+            let value = step.attributes.iter().find_map(|(name, value)| match value {
+                Attribute::Tensor(tensor) if *name == "value" => Constant::of_tensor((**tensor).clone()).ok(),
+                _ => None,
+            });
+            let ints = value
+                .as_ref()
+                .and_then(Constant::ints)
+                .filter(|_| value.as_ref().is_some_and(|v| matches!(v.numbers, Some(Numbers::Ints(_)))));
+            let numbers = match ints {
+                Some(list) => Numbers::Ints(vec![list.first().copied().unwrap_or(0); count].into()),
+                None => {
+                    let fill = value.as_ref().and_then(Constant::scalar).unwrap_or(0.0);
+                    Numbers::Reals(vec![fill; count].into())
+                }
+            };
+            Array { shape: shape.clone(), numbers }
+        }),
+        _ => evaluate(step, &given, &shape),
+    };
+    let mut constant = match (&found, step.op.as_str()) {
+        (Some(array), _) => Constant::of_numbers(array.numbers.clone()),
+        (None, _) => Constant::opaque(),
+    };
+    // What only changes the shape of a stored tensor is still that tensor.
+    let of = step.input(0).and_then(|id| net.values[id].constant.as_ref());
+    match step.op.as_str() {
+        "Identity" | "Cast" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "DequantizeLinear" => {
+            if let Some(of) = of {
+                (constant.stored, constant.is_transposed) = (of.stored.clone(), of.is_transposed);
+            }
+        }
+        "Transpose" if shape.len() == 2 => {
+            if let Some(of) = of {
+                (constant.stored, constant.is_transposed) = (of.stored.clone(), !of.is_transposed);
+            }
+        }
+        "Constant" => {
+            constant.stored = step.attributes.iter().find_map(|(name, value)| match value {
+                Attribute::Tensor(tensor) if *name == "value" => Some((**tensor).clone().into()),
+                _ => None,
+            });
+        }
+        _ => {}
+    }
+    if let Some(array) = found {
+        arrays.insert(output, array);
+    }
+    let others: Vec<ValueId> = step.outputs.iter().skip(1).copied().flatten().collect();
+    net.values[output].constant = Some(constant);
+    for other in others {
+        net.values[other].constant = Some(Constant::opaque());
+    }
+    net.steps[index].is_gone = !from_shape || net.values[output].constant.is_some();
+}
+
+fn constant_of(step: &Step<'_>) -> Option<Array> {
+    step.attributes.iter().find_map(|(name, value)| match (*name, value) {
+        ("value", Attribute::Tensor(tensor)) => {
+            let constant = Constant::of_tensor((**tensor).clone()).ok()?;
+            Some(Array { shape: tensor.dims.clone(), numbers: constant.numbers? })
+        }
+        ("value_int", Attribute::Int(number)) => {
+            Some(Array { shape: Vec::new(), numbers: Numbers::Ints([*number].into()) })
+        }
+        ("value_float", Attribute::Float(number)) => {
+            Some(Array { shape: Vec::new(), numbers: Numbers::Reals([f64::from(*number)].into()) })
+        }
+        ("value_ints", Attribute::Ints(list)) => {
+            Some(Array { shape: vec![list.len() as u64], numbers: Numbers::Ints(list.clone().into()) })
+        }
+        ("value_floats", Attribute::Floats(list)) => {
+            let numbers = Numbers::Reals(list.iter().copied().map(f64::from).collect());
+            Some(Array { shape: vec![list.len() as u64], numbers })
+        }
+        _ => None,
+    })
+}
+
+fn wrong<T>(why: impl Into<String>) -> Result<T, Unknown> {
+    Err(Unknown::Wrong(why.into()))
+}
+
+/// What a node's shapes follow from.
+struct Given<'n> {
+    net: &'n Net<'n>,
+    step: &'n Step<'n>,
+    arrays: &'n BTreeMap<ValueId, Array>,
+}
+
+impl Given<'_> {
+    fn shape(&self, index: usize) -> Result<&[u64], Unknown> {
+        let id = self.step.input(index).ok_or(Unknown::Input)?;
+        self.net.values[id].shape.as_deref().ok_or(Unknown::Input)
+    }
+
+    fn list(&self, index: usize) -> Option<Vec<i64>> {
+        let array = self.arrays.get(&self.step.input(index)?)?;
+        match &array.numbers {
+            Numbers::Ints(list) => Some(list.to_vec()),
+            Numbers::Reals(list) => Some(list.iter().map(|&x| x as i64).collect()),
+        }
+    }
+
+    /// Numbers that are an attribute in early versions and an input in later ones.
+    fn either(&self, name: &str, index: usize) -> Option<Vec<i64>> {
+        self.step.ints(name).map(<[i64]>::to_vec).or_else(|| self.list(index))
+    }
+
+    fn axes(&self, list: &[i64], rank: usize) -> Result<Vec<usize>, Unknown> {
+        list.iter()
+            .map(|&axis| axis_of(axis, rank))
+            .collect::<Option<_>>()
+            .ok_or_else(|| Unknown::Wrong(format!("the axes {list:?} are not among {rank}")))
+    }
+
+    fn axis(&self, default: i64, rank: usize) -> Result<usize, Unknown> {
+        Ok(self.axes(&[self.step.int("axis").unwrap_or(default)], rank)?[0])
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one arm an operator")]
+fn of_step(net: &Net<'_>, step: &Step<'_>, arrays: &BTreeMap<ValueId, Array>) -> Result<Vec<Option<Shape>>, Unknown> {
+    let given = Given { net, step, arrays };
+    let one = |shape: Shape| Ok(vec![Some(shape)]);
+    let positive = |list: &[i64]| list.iter().map(|&n| u64::try_from(n).ok()).collect::<Option<Shape>>();
+    match step.op.as_str() {
+        "MatMul" => one(matmul(given.shape(0)?, given.shape(1)?)?),
+        "Gemm" => one(gemm(&given)?),
+        "Conv" => one(conv(&given)?),
+        "MaxPool" | "AveragePool" | "LpPool" => one(pool(&given)?),
+        "GlobalAveragePool" | "GlobalMaxPool" => {
+            let mut shape = given.shape(0)?.to_vec();
+            shape.iter_mut().skip(2).for_each(|dim| *dim = 1);
+            one(shape)
+        }
+        "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Mod" | "Equal" | "Greater" | "Less" | "GreaterOrEqual"
+        | "LessOrEqual" | "And" | "Or" | "Xor" | "Min" | "Max" | "Where" | "Sum" | "Mean" | "PRelu" => {
+            let mut shape = given.shape(0)?.to_vec();
+            for index in 1..step.inputs.len() {
+                let Some(sum) = broadcast(&shape, given.shape(index)?) else {
+                    return wrong("the shapes do not broadcast");
+                };
+                shape = sum;
+            }
+            one(shape)
+        }
+        "Expand" => {
+            let target = given.list(1).and_then(|list| positive(&list)).ok_or(Unknown::Operator)?;
+            match broadcast(given.shape(0)?, &target) {
+                Some(shape) => one(shape),
+                None => wrong(format!("{target:?} is no shape to expand to")),
+            }
+        }
+        "Concat" => {
+            let mut shape = given.shape(0)?.to_vec();
+            let axis = given.axis(1, shape.len())?;
+            for index in 1..step.inputs.len() {
+                let other = given.shape(index)?;
+                let fits = other.len() == shape.len()
+                    && other.iter().zip(&shape).enumerate().all(|(at, (a, b))| at == axis || a == b);
+                if !fits {
+                    return wrong("all but the joined axis must be equal");
+                }
+                shape[axis] += other[axis];
+            }
+            one(shape)
+        }
+        "Split" => split(&given),
+        "Slice" => {
+            let shape = given.shape(0)?.to_vec();
+            let inputs: Vec<Option<&Array>> = step.inputs.iter().map(|id| id.and_then(|id| arrays.get(&id))).collect();
+            let ranges = slice_ranges(step, &inputs, &shape).ok_or(Unknown::Operator)?;
+            one(ranges.iter().map(|range| range.len() as u64).collect())
+        }
+        "Gather" => {
+            let (data, indices) = (given.shape(0)?, given.shape(1)?);
+            let axis = given.axis(0, data.len())?;
+            one([&data[..axis], indices, &data[axis + 1..]].concat())
+        }
+        "Reshape" => one(reshape(&given)?),
+        "Flatten" => {
+            let shape = given.shape(0)?;
+            let axis = step.int("axis").unwrap_or(1);
+            let axis = if axis < 0 { axis + shape.len().cast_signed() as i64 } else { axis };
+            let axis = usize::try_from(axis).ok().filter(|&axis| axis <= shape.len());
+            let Some(axis) = axis else { return wrong("the axis is beyond the shape") };
+            one(vec![shape[..axis].iter().product(), shape[axis..].iter().product()])
+        }
+        "Squeeze" => {
+            let shape = given.shape(0)?;
+            let gone = match given.either("axes", 1) {
+                Some(list) => given.axes(&list, shape.len())?,
+                None => (0..shape.len()).filter(|&axis| shape[axis] == 1).collect(),
+            };
+            if gone.iter().any(|&axis| shape[axis] != 1) {
+                return wrong("an axis to be dropped is longer than 1");
+            }
+            one(shape.iter().enumerate().filter(|(axis, _)| !gone.contains(axis)).map(|(_, &dim)| dim).collect())
+        }
+        "Unsqueeze" => {
+            let list = given.either("axes", 1).ok_or(Unknown::Operator)?;
+            let shape = given.shape(0)?;
+            let rank = shape.len() + list.len();
+            let new = given.axes(&list, rank)?;
+            let mut old = shape.iter();
+            let dim = |axis: usize| if new.contains(&axis) { Some(1) } else { old.next().copied() };
+            match (0..rank).map(dim).collect::<Option<Shape>>() {
+                Some(shape) => one(shape),
+                None => wrong("an axis is named twice"),
+            }
+        }
+        "Transpose" => {
+            let shape = given.shape(0)?;
+            let perm = match step.ints("perm") {
+                Some(perm) => given.axes(perm, shape.len())?,
+                None => (0..shape.len()).rev().collect(),
+            };
+            let mut sorted = perm.clone();
+            sorted.sort_unstable();
+            if !sorted.iter().copied().eq(0..shape.len()) {
+                return wrong(format!("{perm:?} is no order of the axes"));
+            }
+            one(perm.iter().map(|&axis| shape[axis]).collect())
+        }
+        "Shape" => {
+            let rank = given.shape(0)?.len().cast_signed() as i64;
+            let bring = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank);
+            let (start, end) = (bring(step.int("start").unwrap_or(0)), bring(step.int("end").unwrap_or(rank)));
+            one(vec![(end - start).max(0) as u64])
+        }
+        "Size" => one(Vec::new()),
+        "Constant" => {
+            let stored = step.attributes.iter().find_map(|(name, value)| match value {
+                Attribute::Tensor(tensor) if *name == "value" => Some(tensor.dims.clone()),
+                _ => None,
+            });
+            one(stored.or_else(|| constant_of(step).map(|array| array.shape)).ok_or(Unknown::Operator)?)
+        }
+        "ConstantOfShape" => {
+            let list = given.list(0).ok_or(Unknown::Operator)?;
+            one(positive(&list).ok_or(Unknown::Wrong(format!("{list:?} is no shape")))?)
+        }
+        "Range" => {
+            let number = |index: usize| {
+                let array = arrays.get(&step.input(index)?)?;
+                match &array.numbers {
+                    Numbers::Ints(list) => list.first().map(|&x| x as f64),
+                    Numbers::Reals(list) => list.first().copied(),
+                }
+            };
+            let (Some(start), Some(limit), Some(by)) = (number(0), number(1), number(2)) else {
+                return Err(Unknown::Operator);
+            };
+            let count = ((limit - start) / by).ceil();
+            if !count.is_finite() || count > 1e12 {
+                return wrong("the range does not end");
+            }
+            one(vec![count.max(0.0) as u64])
+        }
+        "Tile" => {
+            let shape = given.shape(0)?;
+            let times = given.list(1).and_then(|list| positive(&list)).ok_or(Unknown::Operator)?;
+            if times.len() != shape.len() {
+                return wrong("as many repeats as axes are expected");
+            }
+            one(shape.iter().zip(times).map(|(dim, times)| dim.saturating_mul(times)).collect())
+        }
+        "Pad" => {
+            let shape = given.shape(0)?;
+            let pads = given.either("pads", 1).ok_or(Unknown::Operator)?;
+            if pads.len() != 2 * shape.len() {
+                return wrong("two paddings an axis are expected");
+            }
+            let dim = |axis: usize| {
+                let all = i128::from(shape[axis]) + i128::from(pads[axis]) + i128::from(pads[axis + shape.len()]);
+                u64::try_from(all).ok()
+            };
+            match (0..shape.len()).map(dim).collect::<Option<Shape>>() {
+                Some(shape) => one(shape),
+                None => wrong("the padding takes more than there is"),
+            }
+        }
+        op if op.starts_with("Reduce") || matches!(op, "ArgMax" | "ArgMin") => one(reduce(&given)?),
+        op if KEEPS_SHAPE.contains(&op) => {
+            let shape = given.shape(0)?.to_vec();
+            Ok(step
+                .outputs
+                .iter()
+                .enumerate()
+                .map(|(index, _)| (index == 0 || op == "Dropout").then(|| shape.clone()))
+                .collect())
+        }
+        _ => Err(Unknown::Operator),
+    }
+}
+
+/// Operators whose first output has the shape of their first input.
+const KEEPS_SHAPE: [&str; 55] = [
+    "Relu",
+    "Sigmoid",
+    "Tanh",
+    "Erf",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Neg",
+    "Abs",
+    "Reciprocal",
+    "Cast",
+    "CastLike",
+    "Identity",
+    "Dropout",
+    "Softmax",
+    "LogSoftmax",
+    "Clip",
+    "LeakyRelu",
+    "Elu",
+    "Selu",
+    "Celu",
+    "HardSigmoid",
+    "HardSwish",
+    "Softplus",
+    "Softsign",
+    "Gelu",
+    "Mish",
+    "Swish",
+    "Not",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Sign",
+    "Sin",
+    "Cos",
+    "BatchNormalization",
+    "InstanceNormalization",
+    "GroupNormalization",
+    "LRN",
+    "LayerNormalization",
+    "RMSNormalization",
+    "SimplifiedLayerNormalization",
+    "com.microsoft.FastGelu",
+    "com.microsoft.Gelu",
+    "com.microsoft.BiasGelu",
+    "com.microsoft.QuickGelu",
+    "com.microsoft.SkipLayerNormalization",
+    "Trilu",
+    "CumSum",
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "ThresholdedRelu",
+    "LpNormalization",
+    "IsNaN",
+    "RotaryEmbedding",
+];
+
+fn matmul(a: &[u64], b: &[u64]) -> Result<Shape, Unknown> {
+    if a.is_empty() || b.is_empty() {
+        return wrong("a number is no matrix");
+    }
+    let wide = |shape: &[u64], front: bool| match shape {
+        [one] if front => vec![1, *one],
+        [one] => vec![*one, 1],
+        more => more.to_vec(),
+    };
+    let (x, y) = (wide(a, true), wide(b, false));
+    let (n, m) = (x.len(), y.len());
+    if x[n - 1] != y[m - 2] {
+        return wrong(format!("{} columns meet {} rows", x[n - 1], y[m - 2]));
+    }
+    let Some(mut shape) = broadcast(&x[..n - 2], &y[..m - 2]) else {
+        return wrong("the leading axes do not broadcast");
+    };
+    if a.len() > 1 {
+        shape.push(x[n - 2]);
+    }
+    if b.len() > 1 {
+        shape.push(y[m - 1]);
+    }
+    Ok(shape)
+}
+
+fn gemm(given: &Given<'_>) -> Result<Shape, Unknown> {
+    let (&[a, b], &[c, d]) = (given.shape(0)?, given.shape(1)?) else { return wrong("two matrices are expected") };
+    let flag = |name: &str| given.step.int(name).unwrap_or(0) != 0;
+    let (m, k) = if flag("transA") { (b, a) } else { (a, b) };
+    let (rows, n) = if flag("transB") { (d, c) } else { (c, d) };
+    if k != rows {
+        return wrong(format!("{k} columns meet {rows} rows"));
+    }
+    Ok(vec![m, n])
+}
+
+/// Kernel, strides, dilations and paddings (before, then behind) of a convolution or pooling; a padding to equal sizes
+/// or of partial windows counts as padding.
+pub(super) fn windows(step: &Step<'_>, image: &[u64], kernel: &[u64]) -> Result<Windows, String> {
+    let rank = image.len();
+    let list = |name: &str, default: u64, n: usize| match step.ints(name) {
+        None => Ok(vec![default; n]),
+        Some(list) if list.len() == n => list
+            .iter()
+            .map(|&x| u64::try_from(x).ok().filter(|&x| x <= 1 << 20))
+            .collect::<Option<Vec<u64>>>()
+            .ok_or_else(|| format!("{name} {list:?} is out of range")),
+        Some(list) => Err(format!("{name} has {} entries, expected {n}", list.len())),
+    };
+    let (strides, dilations) = (list("strides", 1, rank)?, list("dilations", 1, rank)?);
+    let mut pads = list("pads", 0, 2 * rank)?;
+    let mut output = Vec::with_capacity(rank);
+    for axis in 0..rank {
+        let (stride, dilation) = (strides[axis], dilations[axis]);
+        if stride == 0 || dilation == 0 || kernel[axis] == 0 || kernel[axis] > 1 << 20 {
+            return Err("kernel, stride and dilation are expected from 1 to 2^20".to_owned());
+        }
+        let reach = (kernel[axis] - 1) * dilation + 1;
+        let size = image[axis];
+        if let Some(way) = step.text("auto_pad").filter(|way| way.starts_with("SAME")) {
+            let all = ((size.div_ceil(stride).max(1) - 1) * stride + reach).saturating_sub(size);
+            let (small, large) = (all / 2, all - all / 2);
+            (pads[axis], pads[axis + rank]) = if way == "SAME_UPPER" { (small, large) } else { (large, small) };
+        }
+        let padded = size + pads[axis] + pads[axis + rank];
+        let Some(rest) = padded.checked_sub(reach) else {
+            return Err(format!("a kernel that reaches over {reach} is larger than the padded image of {padded}"));
+        };
+        let mut count = rest / stride + 1;
+        if step.int("ceil_mode").unwrap_or(0) != 0 && !rest.is_multiple_of(stride) {
+            // A window must begin on the image or its padding in front.
+            if count * stride < size + pads[axis] {
+                pads[axis + rank] += stride - rest % stride;
+                count += 1;
+            }
+        }
+        output.push(count);
+    }
+    Ok(Windows { strides, dilations, pads, output })
+}
+
+/// How windows lie on an image.
+#[derive(Debug)]
+pub(super) struct Windows {
+    pub(super) strides: Vec<u64>,
+    pub(super) dilations: Vec<u64>,
+    /// In front of every axis, then behind every axis.
+    pub(super) pads: Vec<u64>,
+    /// Places along every axis.
+    pub(super) output: Vec<u64>,
+}
+
+fn conv(given: &Given<'_>) -> Result<Shape, Unknown> {
+    let (x, w) = (given.shape(0)?, given.shape(1)?);
+    if x.len() < 3 || x.len() != w.len() {
+        return wrong("an image and filters of as many axes are expected");
+    }
+    let group = u64::try_from(given.step.int("group").unwrap_or(1)).unwrap_or(0);
+    if group == 0 || w[1].checked_mul(group) != Some(x[1]) || !w[0].is_multiple_of(group) {
+        return wrong(format!("{group} groups of {} channels do not make {}", w[1], x[1]));
+    }
+    let windows = windows(given.step, &x[2..], &w[2..]).map_err(Unknown::Wrong)?;
+    Ok([&[x[0], w[0]], windows.output.as_slice()].concat())
+}
+
+fn pool(given: &Given<'_>) -> Result<Shape, Unknown> {
+    let x = given.shape(0)?;
+    let kernel = given.step.ints("kernel_shape").unwrap_or_default();
+    if x.len() < 3 || kernel.len() + 2 != x.len() || kernel.iter().any(|&k| k < 1) {
+        return wrong("an image and a kernel are expected");
+    }
+    let kernel: Shape = kernel.iter().map(|k| k.unsigned_abs()).collect();
+    let windows = windows(given.step, &x[2..], &kernel).map_err(Unknown::Wrong)?;
+    Ok([&x[..2], windows.output.as_slice()].concat())
+}
+
+fn split(given: &Given<'_>) -> Result<Vec<Option<Shape>>, Unknown> {
+    let shape = given.shape(0)?;
+    let axis = given.axis(0, shape.len())?;
+    let n = given.step.outputs.len() as u64;
+    let parts: Shape = match given.either("split", 1) {
+        Some(list) => {
+            let list: Option<Shape> = list.iter().map(|&part| u64::try_from(part).ok()).collect();
+            list.ok_or_else(|| Unknown::Wrong("a part is negative".to_owned()))?
+        }
+        None => {
+            let each = shape[axis].div_ceil(n.max(1));
+            (0..n).map(|part| each.min(shape[axis].saturating_sub(part * each))).collect()
+        }
+    };
+    let sum = parts.iter().try_fold(0u64, |sum, &part| sum.checked_add(part));
+    if parts.len() as u64 != n || sum != Some(shape[axis]) {
+        return wrong(format!("the parts {parts:?} do not make {}", shape[axis]));
+    }
+    let part = |&part: &u64| {
+        let mut shape = shape.to_vec();
+        shape[axis] = part;
+        Some(shape)
+    };
+    Ok(parts.iter().map(part).collect())
+}
+
+fn reshape(given: &Given<'_>) -> Result<Shape, Unknown> {
+    let shape = given.shape(0)?;
+    let target = given.either("shape", 1).ok_or(Unknown::Operator)?;
+    let all: u64 = shape.iter().product();
+    let keeps_zero = given.step.int("allowzero").unwrap_or(0) != 0;
+    let mut dims: Vec<Option<u64>> = Vec::with_capacity(target.len());
+    for (axis, &dim) in target.iter().enumerate() {
+        dims.push(match dim {
+            -1 => None,
+            0 if !keeps_zero => Some(*shape.get(axis).ok_or_else(|| Unknown::Wrong("a 0 stands for no axis".into()))?),
+            _ => Some(u64::try_from(dim).map_err(|_| Unknown::Wrong(format!("{target:?} is no shape")))?),
+        });
+    }
+    let known = dims.iter().flatten().try_fold(1u64, |all, &dim| all.checked_mul(dim)).unwrap_or(u64::MAX);
+    let open = dims.iter().filter(|dim| dim.is_none()).count();
+    let fits = match open {
+        0 => known == all,
+        1 => known > 0 && all.is_multiple_of(known),
+        _ => false,
+    };
+    if !fits {
+        return wrong(format!("{all} elements do not make {target:?}"));
+    }
+    Ok(dims.into_iter().map(|dim| dim.unwrap_or_else(|| all / known)).collect())
+}
+
+fn reduce(given: &Given<'_>) -> Result<Shape, Unknown> {
+    let shape = given.shape(0)?;
+    let is_arg = given.step.op.starts_with("Arg");
+    let list = if is_arg { Some(vec![given.step.int("axis").unwrap_or(0)]) } else { given.either("axes", 1) };
+    let gone = match list {
+        Some(list) => given.axes(&list, shape.len())?,
+        None if given.step.input(1).is_some() => return Err(Unknown::Operator),
+        None => (0..shape.len()).collect(),
+    };
+    let keeps = given.step.int("keepdims").unwrap_or(1) != 0;
+    let dims = shape.iter().enumerate().filter(|(axis, _)| keeps || !gone.contains(axis));
+    Ok(dims.map(|(axis, &dim)| if gone.contains(&axis) { 1 } else { dim }).collect())
+}

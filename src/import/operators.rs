@@ -1,0 +1,556 @@
+//! One function for each family of nodes.
+
+use super::infer::windows;
+use super::layout::{Layout, Side};
+use super::lower::{Done, Lower, Stop, unsupported};
+use super::net::{Step, ValueId};
+
+impl Lower<'_, '_> {
+    /// Lowers a node.
+    pub(super) fn step(&mut self, index: usize) -> Done {
+        let net = self.net;
+        let step = &net.steps[index];
+        for &value in step.inputs.iter().flatten() {
+            if !self.is_constant(value) && self.shape(value)?.contains(&0) {
+                return unsupported(format!("{:?} has no elements", net.values[value].name));
+            }
+        }
+        if let Some(output) = step.output()
+            && net.values[output].shape.is_none()
+        {
+            return unsupported("the shape of its result is not known");
+        }
+        match step.op.as_str() {
+            "MatMul" => self.matmul(step),
+            "Gemm" => self.gemm(step),
+            "Conv" => self.conv(step),
+            "MaxPool" => self.pool(step, "max_pool"),
+            "AveragePool" => self.pool(step, "average_pool"),
+            "GlobalAveragePool" => self.global_pool(step, "average_pool"),
+            "GlobalMaxPool" => self.global_pool(step, "max_pool"),
+            "BatchNormalization" => self.batch_norm(step),
+            "LayerNormalization" => self.norm(step, "layer_norm", 2),
+            "RMSNormalization" | "SimplifiedLayerNormalization" => self.norm(step, "rms_norm", 1),
+            "com.microsoft.SkipLayerNormalization" => self.skip_norm(step),
+            "Softmax" | "LogSoftmax" => self.softmax(step),
+            "Relu" | "Clip" | "LeakyRelu" | "PRelu" | "ThresholdedRelu" => self.unary(step, "relu", "Relu"),
+            "Gelu" | "com.microsoft.Gelu" | "com.microsoft.FastGelu" | "com.microsoft.BiasGelu" => {
+                self.unary(step, "gelu", &step.op)
+            }
+            "Silu" | "Swish" | "HardSwish" | "Mish" | "com.microsoft.QuickGelu" => self.unary(step, "silu", "Silu"),
+            "Sigmoid" | "HardSigmoid" => self.unary(step, "sigmoid", "Sigmoid"),
+            "Tanh" | "Softsign" => self.unary(step, "tanh", "Tanh"),
+            "Mask" | "CausalMask" => {
+                self.unary(step, if step.op == "Mask" { "scale" } else { "causal_mask" }, &step.op)
+            }
+            "Rotary" | "RotaryEmbedding" => self.rotary(step),
+            "Exp" | "Log" | "Sqrt" | "Neg" | "Abs" | "Reciprocal" | "Erf" | "Floor" | "Ceil" | "Round" | "Sign"
+            | "Elu" | "Selu" | "Celu" | "Softplus" | "Sin" | "Cos" | "Cast" | "Trilu" => {
+                self.unary(step, "scale", "a scale")
+            }
+            "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Where" | "Sum" | "Mean" => self.binary(step),
+            "Concat" => self.concat(step),
+            "Split" => self.split(step),
+            "Slice" => self.slice(step),
+            "Gather" => self.gather(step),
+            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => self.reshape(step),
+            "Transpose" => self.transpose(step),
+            "Expand" => self.expand(step),
+            "ReduceMean" | "ReduceSum" | "ReduceMax" => self.reduce(step),
+            _ => unsupported("the operator is not known"),
+        }
+    }
+
+    fn matmul(&mut self, step: &Step<'_>) -> Done {
+        let (a, b) = (Self::input(step, 0)?, Self::input(step, 1)?);
+        if self.is_constant(a) {
+            return unsupported("a constant times an activation");
+        }
+        if !self.is_constant(b) {
+            return self.product(step, a, b);
+        }
+        let shape = self.shape(b)?.to_vec();
+        let (&columns, leading) = shape.split_last().ok_or(Stop::Behind)?;
+        let (&k, batch) = leading.split_last().unwrap_or((&columns, &[]));
+        let n = if leading.is_empty() { 1 } else { columns };
+        if batch.iter().any(|&dim| dim != 1) {
+            return unsupported("a weight of more than two axes");
+        }
+        self.linear(step, a, b, (k, n), false)
+    }
+
+    fn gemm(&mut self, step: &Step<'_>) -> Done {
+        let (a, b) = (Self::input(step, 0)?, Self::input(step, 1)?);
+        let flag = |name: &str| step.int(name).unwrap_or(0) != 0;
+        if flag("transA") || self.is_constant(a) {
+            return unsupported("its first operand is transposed or constant");
+        }
+        if !self.is_constant(b) {
+            return unsupported("its second operand is no constant: MatMul is expected");
+        }
+        let &[rows, columns] = self.shape(b)? else { return unsupported("its weight is no matrix") };
+        let (k, n) = if flag("transB") { (columns, rows) } else { (rows, columns) };
+        self.linear(step, a, b, (k, n), flag("transB"))?;
+        if let (Some(bias), Some(output)) = (step.input(2).filter(|&bias| self.is_constant(bias)), step.output()) {
+            if self.shape(bias)?.iter().product::<u64>() == n {
+                self.add_vector(output, bias, n);
+            }
+        }
+        Ok(())
+    }
+
+    /// Activations times a weight of K x N.
+    fn linear(&mut self, step: &Step<'_>, a: ValueId, b: ValueId, (k, n): (u64, u64), stored_turned: bool) -> Done {
+        let mut layout = self.place(a)?;
+        let Some(last) = layout.axes.len().checked_sub(1) else { return unsupported("a number times a matrix") };
+        if !layout.is_columns(last) {
+            // The order of the rows does not matter, and a weight's rows can lie in any order.
+            layout = self.as_rows(a)?;
+        }
+        // A table of tokens may be the output matrix too.
+        let (weight, options) = match self.known_weight(b, (n, k)) {
+            Some(table) => (table, vec![("transpose_b", "true".to_owned())]),
+            None => (self.weight(b, (k, n), stored_turned, (0, n)), Vec::new()),
+        };
+        let tensor = self.emit(step, "gemm", vec![layout.tensor, weight], (layout.rows, n), options);
+        let mut result = layout.with_columns(last, n, tensor);
+        // A vector times a matrix loses an axis.
+        if let Some(output) = step.output().and_then(|output| self.net.values[output].shape.clone())
+            && output.len() != result.axes.len()
+        {
+            result = result.reshaped(&output).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
+        }
+        self.settle(step, result)
+    }
+
+    /// A bias for the operator behind a value, if it can take one.
+    fn add_vector(&mut self, value: ValueId, bias: ValueId, columns: u64) -> bool {
+        let Some(layout) = self.places[value].clone().filter(|layout| layout.columns == columns) else { return false };
+        let takes = |kind: &str| matches!(kind, "gemm" | "conv");
+        if !self.draft.maker(layout.tensor).is_some_and(|op| takes(op.kind) && op.vectors.is_empty()) {
+            return false;
+        }
+        let vector = self.vector(bias, columns);
+        if let Some(operator) = self.draft.maker(layout.tensor) {
+            operator.vectors.push(vector);
+        }
+        true
+    }
+
+    /// A product of activations: one for every head and sequence.
+    fn product(&mut self, step: &Step<'_>, a: ValueId, b: ValueId) -> Done {
+        let (mut x, mut y) = (self.place(a)?, self.place(b)?);
+        let (n, m) = (x.axes.len(), y.axes.len());
+        if n < 2 || m < 2 {
+            return unsupported("a vector times a matrix of activations");
+        }
+        let fits_a = |x: &Layout| x.is_inner(n - 2, Side::Row) && x.is_inner(n - 1, Side::Column);
+        let turned = |y: &Layout| y.is_inner(m - 1, Side::Row) && y.is_inner(m - 2, Side::Column);
+        let straight = |y: &Layout| y.is_inner(m - 2, Side::Row) && y.is_inner(m - 1, Side::Column);
+        let (rows, depth) = (x.extent(n - 2), x.extent(n - 1));
+        let columns = y.extent(m - 1);
+        let alike = |x: &Layout, y: &Layout| {
+            let is_turned = y.extent(m - 2) > 1 && turned(y);
+            let (inner_rows, inner_columns) = if is_turned { (columns, depth) } else { (depth, columns) };
+            let groups = (x.rows / rows.max(1), y.rows / inner_rows.max(1));
+            let heads = (x.columns / depth.max(1), y.columns / inner_columns.max(1));
+            groups.0 == groups.1 && heads.1 > 0 && heads.0.is_multiple_of(heads.1)
+        };
+        if !fits_a(&x) || !(turned(&y) || straight(&y)) || !alike(&x, &y) {
+            // Every sequence and head then is a group of rows of its own.
+            x = self.as_rows(a)?;
+            y = if straight(&y) { self.as_rows(b)? } else { self.rows_turned(b)? };
+            if !fits_a(&x) || !(turned(&y) || straight(&y)) || !alike(&x, &y) {
+                return unsupported("operands whose axes do not correspond");
+            }
+        }
+        let is_turned = y.extent(m - 2) > 1 && turned(&y) || !straight(&y);
+        let (heads, batch) = (x.columns / depth, x.rows / rows);
+        let kv_heads = y.columns / if is_turned { depth } else { columns };
+        let mut options = Vec::new();
+        if is_turned {
+            options.push(("transpose_b", "true".to_owned()));
+        }
+        for (key, count, default) in [("batch", batch, 1), ("heads", heads, 1), ("kv_heads", kv_heads, heads)] {
+            if count != default {
+                options.push((key, count.to_string()));
+            }
+        }
+        if step.is_causal {
+            options.push(("causal", "true".to_owned()));
+        }
+        let tensor = self.emit(step, "gemm", vec![x.tensor, y.tensor], (x.rows, heads * columns), options);
+        self.settle(step, x.with_columns(n - 1, columns, tensor))
+    }
+
+    /// A value as a plain matrix with the last axis inside the rows.
+    fn rows_turned(&mut self, value: ValueId) -> Result<Layout, Stop> {
+        let layout = self.place(value)?;
+        let mut shape = self.shape(value)?.to_vec();
+        let rank = shape.len();
+        shape.swap(rank - 2, rank - 1);
+        let mut order: Vec<usize> = (0..rank).collect();
+        order.swap(rank - 2, rank - 1);
+        if layout.transposed(&order).is_of_rows() {
+            return Ok(layout);
+        }
+        Ok(self.reread(value, &layout, Layout::of_rows(0, &shape))?.transposed(&order))
+    }
+
+    /// An image with its channels along the columns.
+    fn image(&mut self, value: ValueId) -> Result<Layout, Stop> {
+        let layout = self.place(value)?;
+        if layout.is_of_image() {
+            return Ok(layout);
+        }
+        let shape = self.shape(value)?.to_vec();
+        self.reread(value, &layout, Layout::of_image(0, &shape))
+    }
+
+    fn conv(&mut self, step: &Step<'_>) -> Done {
+        let (x, w) = (Self::input(step, 0)?, Self::input(step, 1)?);
+        if !self.is_constant(w) {
+            return unsupported("filters that are no constant");
+        }
+        let layout = self.image(x)?;
+        let (image, filters) = (self.shape(x)?[2..].to_vec(), self.shape(w)?.to_vec());
+        let options = Self::image_options(step, &image, &filters[2..])?;
+        let groups = step.int("group").unwrap_or(1);
+        let (k, n) = (filters[1..].iter().product(), filters[0]);
+        let weight = self.weight(w, (k, n), true, (0, n));
+        let shape = step.output().map(|output| self.shape(output)).transpose()?.unwrap_or_default().to_vec();
+        let result = Layout::of_image(0, &shape);
+        let tensor = self.emit(step, "conv", vec![layout.tensor, weight], (result.rows, n), options);
+        if groups != 1
+            && let Some(operator) = self.draft.maker(tensor)
+        {
+            operator.options.push(("groups", groups.to_string()));
+        }
+        self.settle(step, result.on(tensor))?;
+        if let (Some(bias), Some(output)) = (step.input(2).filter(|&bias| self.is_constant(bias)), step.output()) {
+            self.add_vector(output, bias, n);
+        }
+        Ok(())
+    }
+
+    /// Keys of an operator on images of two axes, or of one.
+    fn image_options(step: &Step<'_>, image: &[u64], kernel: &[u64]) -> Result<Vec<(&'static str, String)>, Stop> {
+        if image.len() > 2 {
+            return unsupported(format!("images of {} axes", image.len()));
+        }
+        let found = windows(step, image, kernel).map_err(Stop::Unsupported)?;
+        let two = |list: &[u64], fill: u64| match list {
+            [one] => [fill, *one],
+            [a, b, ..] => [*a, *b],
+            [] => [fill; 2],
+        };
+        let (front, behind) = found.pads.split_at(image.len());
+        let (front, behind) = (two(front, 0), two(behind, 0));
+        let padding = [front[0], front[1], behind[0], behind[1]];
+        let mut options = vec![("image", format!("{:?}", two(image, 1))), ("kernel", format!("{:?}", two(kernel, 1)))];
+        for (key, pair) in [("stride", two(&found.strides, 1)), ("dilation", two(&found.dilations, 1))] {
+            if pair != [1, 1] {
+                options.push((key, format!("{pair:?}")));
+            }
+        }
+        if padding != [0; 4] {
+            options.push(("padding", format!("{padding:?}")));
+        }
+        Ok(options)
+    }
+
+    fn pool(&mut self, step: &Step<'_>, kind: &'static str) -> Done {
+        let x = Self::input(step, 0)?;
+        let layout = self.image(x)?;
+        let image = self.shape(x)?[2..].to_vec();
+        let kernel: Vec<u64> = step.ints("kernel_shape").unwrap_or_default().iter().map(|k| k.unsigned_abs()).collect();
+        let options = Self::image_options(step, &image, &kernel)?;
+        self.pooled(step, kind, &layout, options)
+    }
+
+    fn global_pool(&mut self, step: &Step<'_>, kind: &'static str) -> Done {
+        let x = Self::input(step, 0)?;
+        let layout = self.image(x)?;
+        self.whole_pool(step, kind, &layout, &self.shape(x)?[2..].to_vec())
+    }
+
+    /// A pooling over whole images.
+    fn whole_pool(&mut self, step: &Step<'_>, kind: &'static str, layout: &Layout, image: &[u64]) -> Done {
+        let (first, rest) = image.split_first().unwrap_or((&1, &[]));
+        let size = format!("[{first}, {}]", rest.iter().product::<u64>());
+        self.pooled(step, kind, layout, vec![("image", size.clone()), ("kernel", size)])
+    }
+
+    fn pooled(
+        &mut self,
+        step: &Step<'_>,
+        kind: &'static str,
+        layout: &Layout,
+        options: Vec<(&'static str, String)>,
+    ) -> Done {
+        let output = step.output().ok_or(Stop::Behind)?;
+        let shape = self.shape(output)?.to_vec();
+        let elements: u64 = shape.iter().product();
+        let result = if shape.len() > 2 && shape[1] == layout.columns {
+            Layout::of_image(0, &shape)
+        } else {
+            Layout::of_rows(0, &shape)
+        };
+        if elements != result.rows * layout.columns || result.columns != layout.columns {
+            return unsupported("its axes");
+        }
+        let tensor = self.emit(step, kind, vec![layout.tensor], (result.rows, result.columns), options);
+        self.settle(step, result.on(tensor))
+    }
+
+    fn batch_norm(&mut self, step: &Step<'_>) -> Done {
+        let x = Self::input(step, 0)?;
+        let (gain, bias) = (Self::input(step, 1)?, Self::input(step, 2)?);
+        if !self.is_constant(gain) || !self.is_constant(bias) {
+            return unsupported("gain and bias are no constants");
+        }
+        let layout = if self.shape(x)?.len() > 2 { self.image(x)? } else { self.as_rows(x)? };
+        // Behind a convolution it goes into filters and bias.
+        let folds = self.is_read_once(layout.tensor)
+            && self.draft.maker(layout.tensor).is_some_and(|operator| matches!(operator.kind, "conv" | "gemm"));
+        if folds {
+            self.add_vector(x, bias, layout.columns);
+            return self.settle(step, layout);
+        }
+        let vectors = vec![self.vector(gain, layout.columns), self.vector(bias, layout.columns)];
+        self.elementwise(step, "batch_norm", &layout)?;
+        self.give_vectors(step, vectors);
+        Ok(())
+    }
+
+    fn give_vectors(&mut self, step: &Step<'_>, vectors: Vec<usize>) {
+        let tensor = step.output().and_then(|output| self.places[output].as_ref()).map(|layout| layout.tensor);
+        if let Some(operator) = tensor.and_then(|tensor| self.draft.maker(tensor)) {
+            operator.vectors = vectors;
+        }
+    }
+
+    fn norm(&mut self, step: &Step<'_>, kind: &'static str, most: usize) -> Done {
+        let x = Self::input(step, 0)?;
+        let mut layout = self.place(x)?;
+        let last = layout.axes.len().saturating_sub(1);
+        if !layout.is_columns(last) {
+            layout = self.as_rows(x)?;
+        }
+        let columns = layout.columns;
+        let mut vectors = Vec::new();
+        for index in 1..=most {
+            let Some(value) = step.input(index).filter(|&value| self.is_constant(value)) else { break };
+            if self.shape(value)?.iter().product::<u64>() != columns {
+                return unsupported("a gain or bias of another width");
+            }
+            vectors.push(self.vector(value, columns));
+        }
+        self.elementwise(step, kind, &layout)?;
+        self.give_vectors(step, vectors);
+        Ok(())
+    }
+
+    /// `layer_norm(x + skip)`.
+    fn skip_norm(&mut self, step: &Step<'_>) -> Done {
+        let (x, skip) = (self.as_rows(Self::input(step, 0)?)?, self.as_rows(Self::input(step, 1)?)?);
+        let sum = self.emit(step, "add", vec![x.tensor, skip.tensor], (x.rows, x.columns), Vec::new());
+        let vectors: Vec<ValueId> = [2, 3].into_iter().filter_map(|index| step.input(index)).collect();
+        let vectors = vectors.into_iter().map(|value| self.vector(value, x.columns)).collect();
+        self.elementwise(step, "layer_norm", &x.on(sum))?;
+        self.give_vectors(step, vectors);
+        // The sum itself may be wanted too.
+        if let Some(output) = step.outputs.get(3).copied().flatten() {
+            self.set(output, x.on(sum));
+        }
+        Ok(())
+    }
+
+    fn softmax(&mut self, step: &Step<'_>) -> Done {
+        let x = Self::input(step, 0)?;
+        let rank = self.shape(x)?.len();
+        let default = if self.net.opset < 13 { 1 } else { -1 };
+        let axis = super::fold::axis_of(step.int("axis").unwrap_or(default), rank).unwrap_or(0);
+        let shape = self.shape(x)?.to_vec();
+        // Until version 13 everything from the axis on is one.
+        let is_last = axis + 1 == rank || self.net.opset < 13 && shape[axis + 1..].iter().all(|&dim| dim == 1);
+        let mut layout = self.place(x)?;
+        if !layout.is_inner(axis, Side::Column) {
+            layout = self.as_rows(x)?;
+        }
+        if !is_last || !layout.is_inner(axis, Side::Column) {
+            return unsupported(format!("a softmax along axis {axis} of {rank}"));
+        }
+        let heads = layout.columns / layout.extent(axis).max(1);
+        self.elementwise(step, "softmax", &layout)?;
+        self.give_heads(step, heads);
+        Ok(())
+    }
+
+    fn give_heads(&mut self, step: &Step<'_>, heads: u64) {
+        let tensor = step.output().and_then(|output| self.places[output].as_ref()).map(|layout| layout.tensor);
+        if let Some(operator) = tensor.and_then(|tensor| self.draft.maker(tensor)).filter(|_| heads > 1) {
+            operator.options.push(("heads", heads.to_string()));
+        }
+    }
+
+    fn rotary(&mut self, step: &Step<'_>) -> Done {
+        let x = Self::input(step, 0)?;
+        let layout = self.place(x)?;
+        let last = layout.axes.len().saturating_sub(1);
+        let heads = if layout.is_inner(last, Side::Column) { layout.columns / layout.extent(last).max(1) } else { 1 };
+        self.elementwise(step, "rotary", &layout)?;
+        self.give_heads(step, heads);
+        Ok(())
+    }
+
+    fn unary(&mut self, step: &Step<'_>, kind: &'static str, plain: &str) -> Done {
+        let layout = self.place(Self::input(step, 0)?)?;
+        if step.op != plain {
+            self.notes.insert(format!("{} is taken as `{kind}`: one pass over as many elements", step.op));
+        }
+        self.elementwise(step, kind, &layout)
+    }
+
+    /// Two operands, or more one after the other.
+    fn binary(&mut self, step: &Step<'_>) -> Done {
+        let inputs: Vec<ValueId> = step.inputs.iter().flatten().copied().collect();
+        let (constants, activations): (Vec<ValueId>, Vec<ValueId>) =
+            inputs.iter().partition(|&&value| self.is_constant(value));
+        let output = step.output().ok_or(Stop::Behind)?;
+        let wanted = self.shape(output)?.to_vec();
+        // What has the shape of the result goes first.
+        let Some(&main) = activations.iter().find(|&&value| self.shape(value).is_ok_and(|shape| shape == wanted))
+        else {
+            return unsupported("both operands are stretched to a larger shape");
+        };
+        let multiplies = matches!(step.op.as_str(), "Mul" | "Div" | "Pow");
+        let others: Vec<ValueId> = activations.into_iter().filter(|&value| value != main).collect();
+        let mut layout = self.place(main)?;
+        if others.is_empty() && constants.is_empty() {
+            // Twice the same.
+            let kind = if multiplies { "mul" } else { "add" };
+            let inputs = vec![layout.tensor, layout.tensor];
+            let tensor = self.emit(step, kind, inputs, (layout.rows, layout.columns), Vec::new());
+            return self.settle(step, layout.on(tensor));
+        }
+        for other in others {
+            let mut with = self.place(other)?;
+            if self.shape(other)? != wanted.as_slice() {
+                return unsupported(format!("{:?} is stretched to the other's shape", self.net.values[other].name));
+            }
+            if (with.rows, with.columns, &with.axes) != (layout.rows, layout.columns, &layout.axes) {
+                layout = if layout.is_of_rows() { layout } else { self.as_rows(main)? };
+                with = self.as_rows(other)?;
+            }
+            if !matches!(step.op.as_str(), "Add" | "Mul" | "Sum") {
+                let kind = if multiplies { "mul" } else { "add" };
+                self.notes.insert(format!("{} of two tensors is taken as `{kind}`: one pass over both", step.op));
+            }
+            let kind = if multiplies { "mul" } else { "add" };
+            let tensor =
+                self.emit(step, kind, vec![layout.tensor, with.tensor], (layout.rows, layout.columns), Vec::new());
+            layout = layout.on(tensor);
+            self.settle(step, layout.clone())?;
+        }
+        for constant in constants {
+            layout = self.with_constant(step, main, constant, &layout, multiplies)?;
+            self.settle(step, layout.clone())?;
+        }
+        Ok(())
+    }
+
+    /// An activation and a constant that is broadcast to it.
+    fn with_constant(
+        &mut self,
+        step: &Step<'_>,
+        value: ValueId,
+        constant: ValueId,
+        layout: &Layout,
+        multiplies: bool,
+    ) -> Result<Layout, Stop> {
+        let shape = self.shape(constant)?.to_vec();
+        let all: u64 = shape.iter().product();
+        let rank = layout.axes.len();
+        let scale = |lower: &mut Self| {
+            let shape = (layout.rows, layout.columns);
+            Ok(layout.on(lower.emit(step, "scale", vec![layout.tensor], shape, Vec::new())))
+        };
+        if all <= 1 || step.op == "Where" || shape.len() > rank {
+            return scale(self);
+        }
+        let axis_of = |index: usize| index + rank - shape.len();
+        let long: Vec<usize> = (0..shape.len()).filter(|&index| shape[index] > 1).map(axis_of).collect();
+        let is_column = |&axis: &usize| layout.axes[axis].iter().all(|part| part.side == Side::Column);
+        if long.iter().all(is_column) && all == layout.columns {
+            if !multiplies && self.is_read_once(layout.tensor) && self.add_vector(value, constant, all) {
+                return Ok(layout.clone());
+            }
+            // Scale and shift behind a batch norm go into its own.
+            let is_normed = self.draft.maker(layout.tensor).is_some_and(|operator| operator.kind == "batch_norm");
+            if is_normed && self.is_read_once(layout.tensor) {
+                return Ok(layout.clone());
+            }
+            let vector = self.vector(constant, all);
+            let kind = if multiplies { "batch_norm" } else { "bias" };
+            let tensor = self.emit(step, kind, vec![layout.tensor], (layout.rows, layout.columns), Vec::new());
+            if let Some(operator) = self.draft.maker(tensor) {
+                operator.vectors = vec![vector];
+            }
+            return Ok(layout.on(tensor));
+        }
+        let is_last = long.contains(&(rank - 1)) && layout.is_columns(rank - 1);
+        if multiplies || !is_last || !all.is_multiple_of(layout.columns) {
+            return scale(self);
+        }
+        // A table with a row for every position: looked up, then added.
+        let rows = all / layout.columns;
+        let table = self.weight(constant, (rows, layout.columns), false, (0, layout.columns));
+        let looked_up = self.look_up(step, table, (layout.rows, layout.columns));
+        let shape = (layout.rows, layout.columns);
+        Ok(layout.on(self.emit(step, "add", vec![layout.tensor, looked_up], shape, Vec::new())))
+    }
+
+    /// Rows of a table by indices that come from off chip.
+    fn look_up(&mut self, step: &Step<'_>, table: usize, shape: (u64, u64)) -> usize {
+        let name = format!("{}_indices", self.draft.tensors[table].name);
+        let indices = self.draft.tensor(&name, (shape.0, 1), super::draft::Role::Input);
+        self.draft.tensors[indices].dtype = Some("fp32");
+        self.emit(step, "embedding", vec![indices, table], shape, Vec::new())
+    }
+
+    fn reduce(&mut self, step: &Step<'_>) -> Done {
+        let x = Self::input(step, 0)?;
+        let shape = self.shape(x)?.to_vec();
+        let given = step.input(1).and_then(|id| self.net.values[id].constant.as_ref()?.ints());
+        let axes: Vec<usize> = match step.ints("axes").or(given.as_deref()) {
+            Some(list) => list.iter().filter_map(|&axis| super::fold::axis_of(axis, shape.len())).collect(),
+            None => (0..shape.len()).collect(),
+        };
+        let layout = self.place(x)?;
+        let is_max = step.op == "ReduceMax";
+        let output = step.output().ok_or(Stop::Behind)?;
+        let result = self.shape(output)?.to_vec();
+        if let &[axis] = axes.as_slice()
+            && layout.is_columns(axis)
+        {
+            let kind = if is_max { "row_max" } else { "row_sum" };
+            let tensor = self.emit(step, kind, vec![layout.tensor], (layout.rows, 1), Vec::new());
+            let with_one = layout.with_columns(axis, 1, tensor);
+            let placed = with_one.reshaped(&result).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
+            return self.settle(step, placed);
+        }
+        // Pixels of whole images, or tokens of whole sequences.
+        let kind = if is_max { "max_pool" } else { "average_pool" };
+        let image: Vec<u64> = axes.iter().map(|&axis| shape[axis]).collect();
+        if shape.len() > 2 && axes == (2..shape.len()).collect::<Vec<_>>() {
+            let layout = self.image(x)?;
+            return self.whole_pool(step, kind, &layout, &image);
+        }
+        if shape.len() == 3 && axes == [1] {
+            let layout = self.as_rows(x)?;
+            return self.whole_pool(step, kind, &layout, &image);
+        }
+        unsupported(format!("a reduction along the axes {axes:?} of {}", shape.len()))
+    }
+}
