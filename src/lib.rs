@@ -30,6 +30,7 @@ pub mod cli;
 pub mod compile;
 pub mod cycle;
 pub mod diagnostics;
+pub mod gpu;
 pub mod index;
 pub mod input;
 pub mod map;

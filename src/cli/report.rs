@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::args::ReportArgs;
 use super::failure::Failure;
 use super::output;
-use crate::arch::Chip;
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::map::survey;
 use crate::report::{self, Document, File, Layout, Page, PageInput};
@@ -16,21 +16,29 @@ use crate::workload::Workload;
 const MOST_BYTES: u64 = 1 << 28;
 
 /// The page and the layouts of a result, as files of `--out DIR`.
+///
+/// `sides`: chips with their configurations and runs; a GPU has no configurations, and no grid is shown of it.
 pub(super) fn page_files(
-    chip: &Chip,
     workload: &Workload,
-    configurations: &[Measured],
-    outcomes: &[Outcome],
+    sides: &[(&AnyChip, &[Measured], &[Outcome])],
     inputs: &[&Path],
 ) -> Vec<File> {
-    let layouts: Vec<Layout> = configurations
-        .iter()
-        .zip(outcomes)
-        .map(|(measured, outcome)| Layout::new(chip, &survey(chip, workload, &measured.configuration), outcome))
-        .collect();
-    let layouts_json = report::layouts_json(&layouts);
     let mut page = Page::new(command_line());
-    page.add(&workload.name, &Document::new(chip, workload, outcomes), layouts);
+    let mut of_first = None;
+    for &(chip, configurations, outcomes) in sides {
+        let layouts: Vec<Layout> = match chip {
+            AnyChip::Rdu(chip) => configurations
+                .iter()
+                .zip(outcomes)
+                .map(|(measured, outcome)| Layout::new(chip, &survey(chip, workload, &measured.configuration), outcome))
+                .collect(),
+            AnyChip::Gpu(_) => Vec::new(),
+        };
+        of_first.get_or_insert_with(|| report::layouts_json(&layouts));
+        let title = if sides.len() > 1 { chip.device().name() } else { &workload.name };
+        page.add(title, &Document::new(chip.device(), workload, outcomes), layouts);
+    }
+    let layouts_json = of_first.unwrap_or_default();
     for path in inputs {
         // Read before, so only a file that has just gone is left out.
         if let Ok(text) = std::fs::read_to_string(path) {

@@ -15,6 +15,7 @@ mod map_files;
 mod map_table;
 mod mask;
 mod page;
+mod side;
 mod table;
 mod trace;
 mod validation;
@@ -27,7 +28,7 @@ pub use self::chart::{
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
-    ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry, TrafficEntry,
+    AgainstEntry, ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry, TrafficEntry,
     VendorEntry, WorkloadEntry,
 };
 pub use self::map_files::map_files;
@@ -37,8 +38,9 @@ pub use self::page::{
     BufferLayout, Layout, LinkFlits, Page, PageInput, Points, SavedError, SectionLayout, StageLayout, UnitShares,
     layouts_json,
 };
-pub use self::table::table;
+pub use self::side::Side;
+pub use self::table::{table, table_of};
 pub use self::trace::trace_json;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
-pub use self::write::{File, WriteError, files, write};
+pub use self::write::{File, WriteError, files, files_of, write};

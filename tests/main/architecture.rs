@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 20] = [
+const ROOMS: [(&str, &[&str]); 21] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -22,6 +22,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ("bound", &["units", "index", "mode", "arch", "workload", "compile"]),
     ("cycle", &["units", "index", "arch", "workload", "compile"]),
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound", "cycle"]),
+    ("gpu", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "sim"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
     ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "sim", "bound"]),
     ("verify", &["units", "index", "diagnostics", "input", "arch", "workload", "compile"]),
@@ -43,6 +44,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
             "workload",
             "compile",
             "sim",
+            "gpu",
             "map",
             "validate",
             "verify",
