@@ -123,7 +123,10 @@ fn network(source: &Source, spec: &NetworkSpec) -> Result<Network, Diagnostic> {
     Ok(network)
 }
 
-pub(super) fn memory(source: &Source, spec: &Spanned<Vec<Table<TierSpec>>>) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
+pub(super) fn memory(
+    source: &Source,
+    spec: &Spanned<Vec<Table<TierSpec>>>,
+) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
     let count = spec.get_ref().len();
     if count == 0 {
         return Err(source.error(spec.span(), "`memory` has no tier", "expected at least one"));

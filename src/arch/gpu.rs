@@ -104,6 +104,7 @@ pub struct BlockSparseKernel {
 
 /// What is fused in mode `fused`.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a step of its own, in any combination")]
 pub struct Fusion {
     /// Functions and sums behind a GEMM.
     pub epilogue: bool,

@@ -10,11 +10,11 @@ use super::report::page_files;
 use super::{configured, output, progress};
 use crate::arch::{self, AnyChip, Chip};
 use crate::diagnostics::Diagnostic;
+use crate::gpu;
 use crate::input::Override;
 use crate::report::{self, Document, Side};
 use crate::sim::{Measured, Mode, Outcome, SectionTrace, StopReason, trace};
 use crate::workload::Workload;
-use crate::gpu;
 
 /// Both ways, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
@@ -89,9 +89,9 @@ fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Res
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
         let mut files = report::files_of(&workload, &shown)?;
-        let inputs: Vec<&Path> = [args.arch.as_path()].into_iter().chain(against).chain([args.workload.as_path()]).collect();
-        let parts: Vec<_> =
-            sides.iter().map(|ran| (&ran.chip, &ran.configurations[..], &ran.outcomes[..])).collect();
+        let inputs: Vec<&Path> =
+            [args.arch.as_path()].into_iter().chain(against).chain([args.workload.as_path()]).collect();
+        let parts: Vec<_> = sides.iter().map(|ran| (&ran.chip, &ran.configurations[..], &ran.outcomes[..])).collect();
         files.extend(page_files(&workload, &parts, &inputs));
         report::write(directory, &files)?;
     }
@@ -126,8 +126,10 @@ fn refuse_for_gpu(args: &SharedArgs, name: &str) -> Result<(), Diagnostic> {
     ];
     match given.into_iter().find(|(given, _)| *given) {
         None => Ok(()),
-        Some((_, flag)) => Err(Diagnostic::new(format!("`{flag}` is for RDUs: {name} is a GPU, which is timed kernel by kernel"))
-            .with_help(format!("leave `{flag}` out (docs/gpu.md)"))),
+        Some((_, flag)) => {
+            Err(Diagnostic::new(format!("`{flag}` is for RDUs: {name} is a GPU, which is timed kernel by kernel"))
+                .with_help(format!("leave `{flag}` out (docs/gpu.md)")))
+        }
     }
 }
 

@@ -235,13 +235,7 @@ fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
 }
 
 /// What a user should know of the run.
-pub(super) fn notes(
-    gpu: &Gpu,
-    workload: &Workload,
-    mode: Mode,
-    kernels: &[Kernel],
-    timed: &[Timed],
-) -> Vec<String> {
+pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kernel], timed: &[Timed]) -> Vec<String> {
     let mut notes = Vec::new();
     let fusion = &gpu.fusion;
     notes.push(match mode {

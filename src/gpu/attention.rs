@@ -51,12 +51,5 @@ pub(super) fn time(gpu: &Gpu, form: &GemmForm, macs_per_cycle: f64, moved_bytes:
         }
     }
     let shape = format!("{tiles} tiles of {queries} queries, {mean_steps:.1} steps of {keys} keys");
-    KernelTime {
-        busiest,
-        mean,
-        sms,
-        l2_bytes,
-        shape,
-        ..KernelTime::of(longest.0, longest.1)
-    }
+    KernelTime { busiest, mean, sms, l2_bytes, shape, ..KernelTime::of(longest.0, longest.1) }
 }

@@ -87,9 +87,7 @@ fn around(workload: &Workload, uses: &Uses, softmax: OperatorId) -> Option<Group
     let chances = down(workload, uses, workload.operators[softmax].output, &mut operators);
     let phase = workload.operators[softmax].phase;
     let mix = uses.consumers(workload, chances).iter().copied().find(|&op| {
-        has_heads(workload, op)
-            && workload.operators[op].inputs[0] == chances
-            && workload.operators[op].phase == phase
+        has_heads(workload, op) && workload.operators[op].inputs[0] == chances && workload.operators[op].phase == phase
     })?;
     let inside = operators.iter().map(|&op| workload.operators[op].output).collect();
     operators.push(mix);

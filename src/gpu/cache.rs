@@ -25,10 +25,9 @@ impl Cache {
 
     /// Reads or writes a tensor: it comes last, others make room.
     pub(super) fn touch(&mut self, tensor: TensorId, bytes: f64) {
-        if let Some(at) = self.held.iter().position(|&(held, _)| held == tensor) {
-            if let Some((_, bytes)) = self.held.remove(at) {
-                self.sum -= bytes;
-            }
+        let known = self.held.iter().position(|&(held, _)| held == tensor);
+        if let Some((_, bytes)) = known.and_then(|at| self.held.remove(at)) {
+            self.sum -= bytes;
         }
         self.held.push_back((tensor, bytes));
         self.sum += bytes;

@@ -229,7 +229,7 @@ pub(super) fn shared_bytes(rows: u64, columns: u64, step_bytes: u64) -> u64 {
     let warps = (rows * columns / WARP_ELEMENTS).clamp(4, 8);
     let read = (0..=3)
         .map(|power| 1 << power)
-        .filter(|across| warps % across == 0)
+        .filter(|across| warps.is_multiple_of(*across))
         .map(|across| rows * across + columns * (warps / across))
         .min()
         .unwrap_or(rows + columns);

@@ -44,10 +44,8 @@ pub(super) struct Uses {
 
 impl Uses {
     fn new(workload: &Workload) -> Self {
-        let mut uses = Self {
-            producer: vec![None; workload.tensors.len()],
-            consumers: vec![Vec::new(); workload.tensors.len()],
-        };
+        let mut uses =
+            Self { producer: vec![None; workload.tensors.len()], consumers: vec![Vec::new(); workload.tensors.len()] };
         for (id, operator) in workload.operators.iter_enumerated() {
             for &input in &operator.inputs {
                 let list = &mut uses.consumers[workload.base(input).index()];
@@ -86,12 +84,8 @@ pub(super) fn kernels(workload: &Workload, fusion: Option<&Fusion>) -> Vec<Kerne
     for (index, group) in groups.iter().enumerate() {
         group.operators.iter().for_each(|op| group_of[op.index()] = Some(index));
     }
-    let mut builder = Builder {
-        workload,
-        uses: &uses,
-        kernel_of: vec![None; workload.operators.len()],
-        lists: Vec::new(),
-    };
+    let mut builder =
+        Builder { workload, uses: &uses, kernel_of: vec![None; workload.operators.len()], lists: Vec::new() };
     let mut started = vec![false; groups.len()];
     for op in workload.operators.ids() {
         if builder.kernel_of[op.index()].is_some() {
@@ -130,7 +124,9 @@ struct Builder<'w> {
 
 impl Builder<'_> {
     fn start(&mut self, operators: &[OperatorId], work: Work) {
-        operators.iter().for_each(|op| self.kernel_of[op.index()] = Some(self.lists.len()));
+        for op in operators {
+            self.kernel_of[op.index()] = Some(self.lists.len());
+        }
         self.lists.push((operators.to_vec(), work));
     }
 
@@ -178,8 +174,7 @@ impl Builder<'_> {
                 let operator = &self.workload.operators[op];
                 // The other input must be there before the GEMM starts.
                 let ready = |&input: &TensorId| {
-                    input == made
-                        || self.uses.producer(self.workload, input).is_none_or(|producer| producer < gemm)
+                    input == made || self.uses.producer(self.workload, input).is_none_or(|producer| producer < gemm)
                 };
                 operator.kind.is_elementwise()
                     && moves_rows(operator.kind)

@@ -201,9 +201,8 @@ impl Timer<'_> {
             .iter()
             .map(|&op| {
                 let operator = &workload.operators[op];
-                let elements = operator.inputs.iter().chain([&operator.output]).map(|&t| {
-                    workload.tensors[t].stored_elements()
-                });
+                let elements =
+                    operator.inputs.iter().chain([&operator.output]).map(|&t| workload.tensors[t].stored_elements());
                 elements.max().unwrap_or(0) as f64 * stream::operations(operator.kind)
             })
             .sum();

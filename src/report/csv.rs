@@ -116,8 +116,7 @@ pub(super) fn traffic_of(sides: &[Side<'_>]) -> Result<String, csv::Error> {
 }
 
 fn traffic_with(runs: &[(Option<&str>, &Outcome)]) -> Result<String, csv::Error> {
-    let totals: Vec<_> =
-        runs.iter().map(|&(chip, outcome)| (chip, outcome.mode.name(), outcome.traffic())).collect();
+    let totals: Vec<_> = runs.iter().map(|&(chip, outcome)| (chip, outcome.mode.name(), outcome.traffic())).collect();
     to_text(totals.iter().flat_map(|(chip, run, total)| {
         total.by_tensor.iter().map(move |(tensor, bytes)| TrafficRow {
             chip: *chip,

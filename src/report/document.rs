@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::side::Side;
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
+use super::side::Side;
 use crate::arch::{Device, Vendor};
 use crate::sim::{
     BundleOutcome, EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,

@@ -20,16 +20,17 @@ mod table;
 mod trace;
 mod validation;
 mod verify_table;
+mod waterfall;
 mod write;
 
 pub use self::chart::{
-    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot,
+    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot, WaterfallChart,
 };
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
-    AgainstEntry, ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry, TrafficEntry,
-    VendorEntry, WorkloadEntry,
+    AgainstEntry, ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry,
+    TrafficEntry, VendorEntry, WorkloadEntry,
 };
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
@@ -43,4 +44,5 @@ pub use self::table::{table, table_of};
 pub use self::trace::trace_json;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
+pub use self::waterfall::{Waterfall, WaterfallStep};
 pub use self::write::{File, WriteError, files, files_of, write};

@@ -19,11 +19,8 @@ pub(super) fn named<'a>(sides: &[Side<'a>]) -> Vec<(String, &'a dyn Device, &'a 
         let Side { chip, outcomes } = *side;
         outcomes.iter().map(move |outcome| {
             let mode = outcome.mode.name();
-            let name = if several {
-                format!("{} {mode}", super::human::shorten(chip.name(), 24))
-            } else {
-                mode.to_owned()
-            };
+            let name =
+                if several { format!("{} {mode}", super::human::shorten(chip.name(), 24)) } else { mode.to_owned() };
             (name, chip, outcome)
         })
     };

@@ -8,8 +8,8 @@ use indexmap::IndexMap;
 use super::describe;
 use super::document::{PhaseEntry, phases, tokens};
 use super::figures::{Figures, Work, quotient};
-use super::side::{Side, named};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
+use super::side::{Side, named};
 use crate::arch::Device;
 use crate::sim::{Outcome, SectionOutcome, StopReason, TensorTraffic};
 use crate::workload::Workload;
@@ -210,7 +210,8 @@ fn longest(outcome: &Outcome) -> (Vec<&SectionOutcome>, Vec<&SectionOutcome>) {
 fn sections(chip: &dyn Device, outcomes: &[Outcome]) -> String {
     let units = chip.unit_names();
     let memory = units.memory.unwrap_or("PMUs");
-    let header = ["section", "cycles", "launch", "bound by", units.compute, memory, "SRAM peak", "bank loss", "off chip"];
+    let header =
+        ["section", "cycles", "launch", "bound by", units.compute, memory, "SRAM peak", "bank loss", "off chip"];
     // A GPU has no scratchpads that a section fills.
     let of_memory = |text: String| if units.memory.is_some() { text } else { "-".to_owned() };
     let mut table = new_table(header.map(str::to_owned).to_vec());

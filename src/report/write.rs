@@ -8,8 +8,8 @@ use tempfile::{Builder, NamedTempFile};
 use super::chart::{Chart, ChartError};
 use super::csv;
 use super::document::Document;
-use crate::arch::Device;
 use super::side::Side;
+use crate::arch::Device;
 use crate::sim::Outcome;
 use crate::workload::Workload;
 

@@ -21,6 +21,7 @@ mod set;
 mod study;
 mod time;
 mod traffic;
+mod waterfall;
 
 pub use curves::{Curve, CurveChart};
 pub use map::MapChart;
@@ -28,6 +29,7 @@ pub use mask::MaskChart;
 pub use paint::ChartError;
 pub use set::SetChart;
 pub use study::{PlotData, Series, StudyPlot};
+pub use waterfall::WaterfallChart;
 
 use self::palette::{INK, MUTED};
 use self::scene::{Anchor, Face, Scene};

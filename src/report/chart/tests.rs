@@ -1,7 +1,7 @@
 use super::scene::{Area, Scene, Shape};
 use super::*;
-use crate::report::fixture;
 use crate::arch::Chip;
+use crate::report::fixture;
 use crate::sim::{BoundBy, Mode};
 
 struct Case {
