@@ -11,7 +11,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use rdusim::report::{File, Waterfall, WaterfallChart, write};
+use rdusim::report::{File, Waterfall, WaterfallChart, WaterfallStep, write};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -58,13 +58,22 @@ struct Case {
     mfu: f64,
 }
 
+/// A waterfall with what its steps are worth.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    waterfall: Waterfall,
+    factors: Vec<f64>,
+    speedup: f64,
+}
+
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
     tokens_of_a_step: f64,
     devices: f64,
     runs: Vec<Run>,
-    waterfalls: Vec<Waterfall>,
+    waterfalls: Vec<Shown>,
     a100_cases: Vec<Case>,
 }
 
@@ -81,7 +90,7 @@ fn main() -> Fallible<()> {
     let waterfalls: Vec<Waterfall> = CHIPS[1..].iter().map(|chip| waterfall(&runs, chip)).collect::<Fallible<_>>()?;
     let mut files = Vec::new();
     for (chip, waterfall) in CHIPS[1..].iter().zip(&waterfalls) {
-        let chart = WaterfallChart(waterfall);
+        let chart = WaterfallChart { waterfall, about: ABOUT };
         files.push(File { name: format!("waterfall-{chip}.svg"), bytes: chart.svg()?.into_bytes() });
         files.push(File { name: format!("waterfall-{chip}.png"), bytes: chart.png()? });
     }
@@ -170,15 +179,15 @@ fn waterfall(runs: &[Run], chip: &str) -> Fallible<Waterfall> {
         ("fusion: dataflow".to_owned(), dense.step_s),
         ("sparsity: 87.5 % in blocks of 16".to_owned(), sparse.step_s),
     ];
-    let steps: Vec<(&str, f64)> = steps.iter().map(|(name, time_s)| (name.as_str(), *time_s)).collect();
-    Ok(Waterfall::new(
-        &format!("Training GPT-13B: from A100, dense, to {name}, sparse and fused"),
-        "simulated; a step of 1,048,576 tokens over 8 chips of a kind, sequence 2048, communication taken as hidden",
-        ("A100, dense, fused kernels", start.step_s),
-        &steps,
-        &format!("{name}, sparse, fused"),
-    ))
+    let steps: Vec<(&str, f64, &str)> = steps.iter().map(|(name, time_s)| (name.as_str(), *time_s, "")).collect();
+    let title = format!("Training GPT-13B: from A100, dense, to {name}, sparse and fused");
+    let end = format!("{name}, sparse, fused");
+    Ok(Waterfall::between(&title, ("A100, dense, fused kernels", start.step_s), &steps, &end))
 }
+
+/// What the waterfalls show, in a line.
+const ABOUT: &str =
+    "simulated; a step of 1,048,576 tokens over 8 chips of a kind, sequence 2048, communication taken as hidden";
 
 const KERNELS: [(&str, &str); 5] = [
     ("eager", "an operator a kernel"),
@@ -252,8 +261,8 @@ fn summary(runs: &[Run], waterfalls: &[Waterfall], cases: &[Case]) -> Fallible<S
         let (kbk, fused) = (step("kbk", 0.0)?, step("fused", 0.0)?);
         let (kbk_sparse, both) = (step("kbk", 0.875)?, step("fused", 0.875)?);
         let factors: Vec<String> =
-            waterfall.steps.iter().map(|step| format!("{} {:.2}x", step.name, step.factor)).collect();
-        let _ = writeln!(text, "{}\n  = {:.2}x in all", factors.join("\n  then "), waterfall.speedup);
+            waterfall.steps.iter().map(|step| format!("{} {:.2}x", step.label, step.factor())).collect();
+        let _ = writeln!(text, "{}\n  = {:.2}x in all", factors.join("\n  then "), waterfall.speedup());
         let _ = writeln!(
             text,
             "  fusion alone {:.2}x, sparsity alone (kernel by kernel) {:.2}x, together {:.2}x: {:.2} of their product",

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
 use super::side::Side;
+use super::waterfall::Waterfall;
 use crate::arch::{Device, Vendor};
 use crate::sim::{
     BundleOutcome, EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
@@ -31,6 +32,9 @@ pub struct Document {
     /// Off-chip bytes of kernel by kernel over those of fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_chip_traffic_ratio: Option<f64>,
+    /// Where the time goes from kernel by kernel to fused, if both ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waterfall: Option<Waterfall>,
     /// The same workload on another chip, of `compare --against`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against: Option<AgainstEntry>,
@@ -326,6 +330,10 @@ impl Document {
         };
         let off_chip = |run: &RunEntry| (run.traffic.off_chip_read_bytes + run.traffic.off_chip_write_bytes) as f64;
         let (speedup, off_chip_traffic_ratio) = (ratio(|run| run.time_s), ratio(off_chip));
+        let waterfall = match &runs[..] {
+            [kbk, fused] => Waterfall::of_fusion(kbk, fused),
+            _ => None,
+        };
         Self {
             schema: SCHEMA,
             arch: ArchEntry::new(chip),
@@ -341,6 +349,7 @@ impl Document {
             runs,
             speedup,
             off_chip_traffic_ratio,
+            waterfall,
             against: None,
         }
     }
@@ -532,7 +541,8 @@ mod tests {
     #[test]
     fn keys_stand_in_the_agreed_order() {
         let json = compare().to_json();
-        assert_eq!(keys(&json, 2, "{"), ["schema", "arch", "workload", "runs", "speedup", "off_chip_traffic_ratio"]);
+        let top = ["schema", "arch", "workload", "runs", "speedup", "off_chip_traffic_ratio", "waterfall"];
+        assert_eq!(keys(&json, 2, "{"), top);
         let arch = ["name", "pcus", "pmus", "peak_tflops", "sram_bytes", "off_chip_gb_per_s"];
         assert_eq!(keys(&json, 4, "\"arch\": {"), arch);
         let workload =

@@ -36,8 +36,8 @@ pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
 pub use self::page::{
-    BufferLayout, Layout, LinkFlits, Page, PageInput, Points, SavedError, SectionLayout, StageLayout, UnitShares,
-    layouts_json,
+    BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SectionLayout, StageLayout,
+    UnitShares, View,
 };
 pub use self::side::Side;
 pub use self::table::{table, table_of};

@@ -14,7 +14,12 @@ const END: Color = Color(0x4d, 0x6a, 0x8a);
 
 /// A picture of a waterfall.
 #[derive(Debug, Clone, Copy)]
-pub struct WaterfallChart<'a>(pub &'a Waterfall);
+pub struct WaterfallChart<'a> {
+    /// What is shown.
+    pub waterfall: &'a Waterfall,
+    /// One line on what the times are of.
+    pub about: &'a str,
+}
 
 impl WaterfallChart<'_> {
     /// The picture as an SVG file.
@@ -28,12 +33,14 @@ impl WaterfallChart<'_> {
     }
 
     pub(super) fn scene(self) -> Scene {
-        let Waterfall { title, about, start, start_s, end, end_s, speedup, steps } = self.0;
+        let Self { waterfall, about } = self;
+        let Waterfall { title, from, to, steps } = waterfall;
+        let (start_s, end_s) = waterfall.ends_s();
         let mut scene = Scene::new(WIDTH, HEIGHT);
         scene.text((MARGIN, 36.0), Anchor::Start, TITLE, &shorten(title, 80));
         scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &shorten(about, 140));
         let plot = Area { left: MARGIN + 46.0, top: 110.0, width: WIDTH - 2.0 * MARGIN - 46.0, height: HEIGHT - 210.0 };
-        let most = steps.iter().map(|step| step.time_s).fold(start_s.max(*end_s), f64::max);
+        let most = steps.iter().map(|step| step.end_s).fold(start_s, f64::max);
         let axis = Linear::new(most, &SECONDS);
         let scale = if most > 0.0 { plot.height / most } else { 0.0 };
         let y = |time_s: f64| plot.bottom() - time_s * scale;
@@ -59,29 +66,25 @@ impl WaterfallChart<'_> {
                 scene.text((x, plot.bottom() + 20.0 + row as f64 * 18.0), Anchor::Middle, LABEL, line);
             }
         };
-        let mut before = *start_s;
-        label(0, start, y(before), [&si(before, "s"), ""]);
+        label(0, from, y(start_s), [&si(start_s, "s"), ""]);
         for (at, step) in steps.iter().enumerate() {
-            let factor = format!("{:.2}x", step.factor);
-            label(at + 1, &step.name, y(before.max(step.time_s)), [&factor, &si(step.time_s, "s")]);
-            before = step.time_s;
+            let factor = format!("{:.2}x", step.factor());
+            label(at + 1, &step.label, y(step.start_s.max(step.end_s)), [&factor, &si(step.end_s, "s")]);
         }
         let last = steps.len() + 1;
-        label(last, end, y(*end_s), [&si(*end_s, "s"), &format!("{speedup:.2}x in all")]);
+        label(last, to, y(end_s), [&si(end_s, "s"), &format!("{:.2}x in all", waterfall.speedup())]);
 
-        scene.fill(bar(0, *start_s, 0.0), END);
-        let mut before = *start_s;
+        scene.fill(bar(0, start_s, 0.0), END);
         for (at, step) in steps.iter().enumerate() {
-            let color = if step.time_s <= before { GREEN } else { VERMILLION };
-            let area = bar(at + 1, before, step.time_s);
+            let color = if step.end_s <= step.start_s { GREEN } else { VERMILLION };
+            let area = bar(at + 1, step.start_s, step.end_s);
             scene.fill(Area { height: area.height.max(2.0), ..area }, color);
             // The level it starts from.
-            let from = bar(at, 0.0, 0.0).right();
-            scene.line((from, y(before)), (area.left, y(before)), 1, AXIS);
-            before = step.time_s;
+            let left = bar(at, 0.0, 0.0).right();
+            scene.line((left, y(step.start_s)), (area.left, y(step.start_s)), 1, AXIS);
         }
-        let area = bar(last, *end_s, 0.0);
-        scene.line((bar(last - 1, 0.0, 0.0).right(), y(*end_s)), (area.left, y(*end_s)), 1, AXIS);
+        let area = bar(last, end_s, 0.0);
+        scene.line((bar(last - 1, 0.0, 0.0).right(), y(end_s)), (area.left, y(end_s)), 1, AXIS);
         scene.fill(area, END);
         scene
     }
@@ -110,9 +113,9 @@ mod tests {
 
     #[test]
     fn every_factor_is_written_and_nothing_lies_outside() {
-        let steps = [("chip: SN40L kernel by kernel", 5.0), ("fusion", 2.5), ("sparsity 87.5 %", 0.7)];
-        let waterfall = Waterfall::new("From here to there", "seconds a step", ("A100 dense", 3.0), &steps, "SN40L");
-        let scene = WaterfallChart(&waterfall).scene();
+        let steps = [("chip: SN40L kernel by kernel", 5.0, ""), ("fusion", 2.5, ""), ("sparsity 87.5 %", 0.7, "")];
+        let waterfall = Waterfall::between("From here to there", ("A100 dense", 3.0), &steps, "SN40L");
+        let scene = WaterfallChart { waterfall: &waterfall, about: "seconds a step" }.scene();
         let texts: Vec<&str> = scene
             .shapes
             .iter()
