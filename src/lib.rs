@@ -31,6 +31,7 @@ pub mod compile;
 pub mod cycle;
 pub mod diagnostics;
 pub mod import;
+pub mod gpu;
 pub mod index;
 pub mod input;
 pub mod map;

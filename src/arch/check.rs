@@ -25,6 +25,8 @@ pub(crate) const FUNCTIONS: [&str; 10] =
 /// Checks a chip file and resolves it.
 pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic> {
     source.count("schema", &spec.schema, 1..=1)?;
+    // What it says was read before, to choose this kind of file.
+    let _ = &spec.kind;
     let name = source.name("name", &spec.name)?;
     let clock_ghz = source.real("clock_ghz", &spec.clock_ghz, limits::CLOCK_GHZ)?;
     Ok(Chip {
@@ -121,7 +123,10 @@ fn network(source: &Source, spec: &NetworkSpec) -> Result<Network, Diagnostic> {
     Ok(network)
 }
 
-fn memory(source: &Source, spec: &Spanned<Vec<Table<TierSpec>>>) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
+pub(super) fn memory(
+    source: &Source,
+    spec: &Spanned<Vec<Table<TierSpec>>>,
+) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
     let count = spec.get_ref().len();
     if count == 0 {
         return Err(source.error(spec.span(), "`memory` has no tier", "expected at least one"));
@@ -268,7 +273,7 @@ fn vendor(source: &Source, spec: &VendorSpec) -> Result<Vendor, Diagnostic> {
     Ok(vendor)
 }
 
-fn dtype(source: &Source, table: &str, key: &Spanned<String>) -> Result<Dtype, Diagnostic> {
+pub(super) fn dtype(source: &Source, table: &str, key: &Spanned<String>) -> Result<Dtype, Diagnostic> {
     key_of(source, table, key, &Dtype::ALL.map(Dtype::name)).map(|index| Dtype::ALL[index])
 }
 

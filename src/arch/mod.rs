@@ -4,7 +4,11 @@
 
 mod check;
 mod chip;
+mod device;
+mod gpu;
+mod gpu_spec;
 mod grid;
+mod kind;
 mod limits;
 mod spec;
 #[cfg(test)]
@@ -17,6 +21,10 @@ pub use chip::{
     Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
     TierId, UnitKind,
 };
+pub use device::{AnyChip, Device, UnitNames};
+pub use gpu::{
+    AttentionKernel, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2, Sharding, Sm,
+};
 pub use vendor::{LargeTensors, Quality, Vendor};
 
 #[cfg(test)]
@@ -24,10 +32,23 @@ pub(crate) use check::FUNCTIONS;
 
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override, Root, Source};
+use kind::Kind;
 
-/// Reads a chip file, with the `arch.` overrides among `sets` applied.
+/// Reads the file of an RDU, with the `arch.` overrides among `sets` applied.
+///
+/// # Errors
+/// Besides what is wrong with the file: that it describes a GPU, which [`open`] takes.
 pub fn load(path: &Path, sets: &[Override]) -> Result<Chip, Diagnostic> {
     resolve(&Source::open(path, Root::Arch, sets)?)
+}
+
+/// Reads a chip file of any kind, with the `arch.` overrides among `sets` applied.
+pub fn open(path: &Path, sets: &[Override]) -> Result<AnyChip, Diagnostic> {
+    let source = Source::open(path, Root::Arch, sets)?;
+    match kind::of(&source)? {
+        Kind::Rdu => resolve(&source).map(|chip| AnyChip::Rdu(Box::new(chip))),
+        Kind::Gpu(_) => gpu_spec::gpu(&source, &source.read()?).map(|gpu| AnyChip::Gpu(Box::new(gpu))),
+    }
 }
 
 /// Reads a chip from a text; `name` stands for the file in errors.
@@ -36,6 +57,10 @@ pub fn parse(name: &str, text: &str, sets: &[Override]) -> Result<Chip, Diagnost
 }
 
 fn resolve(source: &Source) -> Result<Chip, Diagnostic> {
+    if let Kind::Gpu(span) = kind::of(source)? {
+        let title = "this needs an RDU: the file describes a GPU, which has no grid to map operators onto";
+        return Err(source.error(span, title, "expected \"rdu\"").with_help("`run`, `compare` and `check` take a GPU"));
+    }
     check::chip(source, &source.read()?)
 }
 

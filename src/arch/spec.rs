@@ -14,6 +14,7 @@ pub(super) type Named<T> = IndexMap<Spanned<String>, Spanned<T>>;
 #[serde(deny_unknown_fields)]
 pub(super) struct ChipSpec {
     pub(super) schema: Spanned<Count>,
+    pub(super) kind: Option<Spanned<String>>,
     pub(super) name: Spanned<String>,
     pub(super) clock_ghz: Spanned<Real>,
     pub(super) grid: Table<GridSpec>,

@@ -40,6 +40,9 @@ Examples:
   rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
       --set arch.memory.ddr.bandwidth_gb_per_s=200
 
+  # the same layer on a GPU beside it
+  rdusim compare --arch arch/sn40l.toml --against arch/a100.toml --workload workloads/gpt13b-mlp.toml
+
   # a closed-form estimate in place of the simulation, as JSON
   rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
       --fidelity bound --format json
@@ -226,6 +229,9 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
+    /// Chip file of a second chip, an RDU or a GPU, to be shown beside the first
+    #[arg(long, value_name = "FILE")]
+    pub(super) against: Option<PathBuf>,
     #[command(flatten)]
     pub(super) shared: SharedArgs,
 }
@@ -240,7 +246,7 @@ pub(super) struct RunArgs {
 }
 
 /// Where the configuration comes from, and where it goes.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct ConfigArgs {
     /// Write the configuration to this file, to be edited and run again
     #[arg(long, value_name = "FILE")]

@@ -19,8 +19,8 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
     let mut lines = Vec::new();
     if let Some(path) = &args.arch {
-        match arch::load(path, &sets) {
-            Ok(chip) => lines.push(format!("{}: chip {}\n", path.display(), report::describe_chip(&chip))),
+        match arch::open(path, &sets) {
+            Ok(chip) => lines.push(format!("{}: chip {}\n", path.display(), report::describe_chip(chip.device()))),
             Err(diagnostic) => refused.push(diagnostic),
         }
     }

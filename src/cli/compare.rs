@@ -1,66 +1,136 @@
-//! `rdusim compare` and `rdusim run`: a workload on a chip, both ways or one.
+//! `rdusim compare` and `rdusim run`: a workload on a chip, both ways or one; or on two chips.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::args::{CompareArgs, Format, RunArgs, SharedArgs};
-use super::execute::{Execution, execute};
+use super::args::{CompareArgs, Fidelity, Format, Mapping, RunArgs, SharedArgs};
+use super::execute::{Execution, execute, timed};
 use super::failure::Failure;
 use super::report::page_files;
 use super::{configured, output, progress};
-use crate::arch::{self, Chip};
+use crate::arch::{self, AnyChip, Chip};
+use crate::diagnostics::Diagnostic;
+use crate::gpu;
 use crate::input::Override;
-use crate::report::{self, Document};
-use crate::sim::{Measured, Mode, SectionTrace, StopReason, trace};
+use crate::report::{self, Document, Side};
+use crate::sim::{Measured, Mode, Outcome, SectionTrace, StopReason, trace};
 use crate::workload::Workload;
 
 /// Both ways, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
-    execute_all(&args.shared, &[Mode::Kbk, Mode::Fused])
+    execute_all(&args.shared, &[Mode::Kbk, Mode::Fused], args.against.as_deref())
 }
 
 /// One way.
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    execute_all(&args.shared, &[args.mode.into()])
+    execute_all(&args.shared, &[args.mode.into()], None)
 }
 
-fn execute_all(args: &SharedArgs, modes: &[Mode]) -> Result<(), Failure> {
+/// A chip and what ran on it.
+struct Ran {
+    chip: AnyChip,
+    configurations: Vec<Measured>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Ran {
+    fn side(&self) -> Side<'_> {
+        Side { chip: self.chip.device(), outcomes: &self.outcomes }
+    }
+}
+
+fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
+    let mut chips = vec![arch::open(&args.arch, &sets)?];
+    if let AnyChip::Gpu(gpu) = &chips[0] {
+        refuse_for_gpu(args, &gpu.name)?;
+    }
+    if let Some(path) = against {
+        // `--set arch.` changes the chip of `--arch` alone.
+        chips.push(arch::open(path, &[])?);
+    }
     let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
+    let mut sides = Vec::with_capacity(chips.len());
+    for (at, chip) in chips.into_iter().enumerate() {
+        let ran = match chip {
+            AnyChip::Rdu(chip) => on_rdu(args, &chip, &workload, modes, at == 0)?,
+            AnyChip::Gpu(gpu) => {
+                let (outcomes, duration) = timed(|| gpu::run(&gpu, &workload, modes));
+                if args.verbose {
+                    let _ = writeln!(io::stderr().lock(), "kernels {:.3} s", duration.as_secs_f64());
+                }
+                Ran { chip: AnyChip::Gpu(gpu), configurations: Vec::new(), outcomes: outcomes? }
+            }
+        };
+        for outcome in &ran.outcomes {
+            match &outcome.stop {
+                StopReason::Drained => {}
+                StopReason::Deadlock(blocked) => {
+                    return Err(Failure::Deadlock(outcome.mode.name(), blocked.clone()));
+                }
+                StopReason::Limit(reached) => return Err(Failure::Limit(outcome.mode.name(), reached.clone())),
+            }
+        }
+        sides.push(ran);
+    }
+
+    let shown: Vec<Side<'_>> = sides.iter().map(Ran::side).collect();
+    let text = match (args.format, &shown[..]) {
+        (Format::Table, shown) => report::table_of(&workload, shown),
+        (Format::Json, [first, second, ..]) => Document::versus(&workload, *first, *second).to_json(),
+        (Format::Json, _) => Document::new(shown[0].chip, &workload, shown[0].outcomes).to_json(),
+    };
+    if let AnyChip::Rdu(chip) = &sides[0].chip {
+        configured::save(&args.configuration, chip, &workload, &sides[0].configurations)?;
+        if let Some(path) = &args.trace {
+            write_trace(path, chip, &workload, &sides[0].configurations)?;
+        }
+    }
+    // Files first: standard output shows a result only if everything asked for was done.
+    if let Some(directory) = &args.out {
+        let mut files = report::files_of(&workload, &shown)?;
+        let inputs: Vec<&Path> =
+            [args.arch.as_path()].into_iter().chain(against).chain([args.workload.as_path()]).collect();
+        let parts: Vec<_> = sides.iter().map(|ran| (&ran.chip, &ran.configurations[..], &ran.outcomes[..])).collect();
+        files.extend(page_files(&workload, &parts, &inputs));
+        report::write(directory, &files)?;
+    }
+    output::print(text.as_bytes())
+}
+
+/// Compiles and simulates on an RDU; `first`: it is the chip of `--arch`, which a saved configuration is for.
+fn on_rdu(args: &SharedArgs, chip: &Chip, workload: &Workload, modes: &[Mode], first: bool) -> Result<Ran, Failure> {
+    let chip = chip.under(args.mapping.into())?;
+    let none = super::args::ConfigArgs::default();
+    let from = if first { &args.configuration } else { &none };
     let execution = progress::watched("compiling and simulating", || {
-        execute(&chip, &workload, modes, args.fidelity.into(), &args.configuration, !args.no_skip)
+        execute(&chip, workload, modes, args.fidelity.into(), from, !args.no_skip)
     })?;
     if args.verbose {
         tell_durations(&execution);
     }
-    let outcomes = &execution.outcomes;
-    for outcome in outcomes {
-        match &outcome.stop {
-            StopReason::Drained => {}
-            StopReason::Deadlock(blocked) => {
-                return Err(Failure::Deadlock(outcome.mode.name(), blocked.clone()));
-            }
-            StopReason::Limit(reached) => return Err(Failure::Limit(outcome.mode.name(), reached.clone())),
+    let Execution { configurations, outcomes, .. } = execution;
+    Ok(Ran { chip: AnyChip::Rdu(Box::new(chip)), configurations, outcomes })
+}
+
+/// Refuses what only the mapping of an RDU has.
+fn refuse_for_gpu(args: &SharedArgs, name: &str) -> Result<(), Diagnostic> {
+    let from = &args.configuration;
+    let given = [
+        (from.config.is_some(), "--config"),
+        (from.save_config.is_some(), "--save-config"),
+        (from.sections.is_some(), "--sections"),
+        (args.trace.is_some(), "--trace"),
+        (args.fidelity != Fidelity::Event, "--fidelity"),
+        (args.mapping != Mapping::Ideal, "--mapping"),
+    ];
+    match given.into_iter().find(|(given, _)| *given) {
+        None => Ok(()),
+        Some((_, flag)) => {
+            Err(Diagnostic::new(format!("`{flag}` is for RDUs: {name} is a GPU, which is timed kernel by kernel"))
+                .with_help(format!("leave `{flag}` out (docs/gpu.md)")))
         }
     }
-
-    let text = match args.format {
-        Format::Table => report::table(&chip, &workload, outcomes),
-        Format::Json => Document::new(&chip, &workload, outcomes).to_json(),
-    };
-    configured::save(&args.configuration, &chip, &workload, &execution.configurations)?;
-    if let Some(path) = &args.trace {
-        write_trace(path, &chip, &workload, &execution.configurations)?;
-    }
-    // Files first: standard output shows a result only if everything asked for was done.
-    if let Some(directory) = &args.out {
-        let mut files = report::files(&chip, &workload, outcomes)?;
-        let inputs = [args.arch.as_path(), args.workload.as_path()];
-        files.extend(page_files(&chip, &workload, &execution.configurations, outcomes, &inputs));
-        report::write(directory, &files)?;
-    }
-    output::print(text.as_bytes())
 }
 
 /// Simulates once more, and writes down when what worked.

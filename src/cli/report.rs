@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::args::ReportArgs;
 use super::failure::Failure;
 use super::output;
-use crate::arch::Chip;
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::map::survey;
 use crate::report::{self, Document, File, Layout, Made, Page, PageInput};
@@ -16,20 +16,26 @@ use crate::workload::Workload;
 const MOST_BYTES: u64 = 1 << 28;
 
 /// The page and the layouts of a result, as files of `--out DIR`.
+///
+/// `sides`: chips with their configurations and runs; a GPU has no configurations, and no grid is shown of it.
 pub(super) fn page_files(
-    chip: &Chip,
     workload: &Workload,
-    configurations: &[Measured],
-    outcomes: &[Outcome],
+    sides: &[(&AnyChip, &[Measured], &[Outcome])],
     inputs: &[&Path],
 ) -> Vec<File> {
-    let layouts: Vec<Layout> = configurations
-        .iter()
-        .zip(outcomes)
-        .map(|(measured, outcome)| Layout::new(chip, &survey(chip, workload, &measured.configuration), outcome))
-        .collect();
     let mut page = Page::new(made(inputs));
-    page.add(&workload.name, &Document::new(chip, workload, outcomes), layouts);
+    for &(chip, configurations, outcomes) in sides {
+        let layouts: Vec<Layout> = match chip {
+            AnyChip::Rdu(chip) => configurations
+                .iter()
+                .zip(outcomes)
+                .map(|(measured, outcome)| Layout::new(chip, &survey(chip, workload, &measured.configuration), outcome))
+                .collect(),
+            AnyChip::Gpu(_) => Vec::new(),
+        };
+        let title = if sides.len() > 1 { chip.device().name() } else { &workload.name };
+        page.add(title, &Document::new(chip.device(), workload, outcomes), layouts);
+    }
     vec![
         File { name: "layout.json".to_owned(), bytes: page.beside().into_bytes() },
         File { name: "report.html".to_owned(), bytes: page.html().into_bytes() },

@@ -2,11 +2,14 @@
 
 use serde::Serialize;
 
+use super::side::Side;
 use crate::sim::Outcome;
 
 /// One row of `sections.csv`.
 #[derive(Serialize)]
 struct SectionRow<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chip: Option<&'a str>,
     run: &'a str,
     fidelity: &'a str,
     index: usize,
@@ -38,6 +41,8 @@ struct SectionRow<'a> {
 /// One row of `traffic.csv`.
 #[derive(Serialize)]
 struct TrafficRow<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chip: Option<&'a str>,
     run: &'a str,
     tensor: &'a str,
     off_chip_read_bytes: u64,
@@ -46,8 +51,28 @@ struct TrafficRow<'a> {
 
 /// `sections.csv`: one row a run and section, with every number of it. Operators are separated by spaces.
 pub fn sections(outcomes: &[Outcome]) -> Result<String, csv::Error> {
-    let rows = outcomes.iter().flat_map(|outcome| {
-        outcome.sections.iter().enumerate().map(|(index, section)| SectionRow {
+    sections_with(&outcomes.iter().map(|outcome| (None, outcome)).collect::<Vec<_>>())
+}
+
+/// The same of runs on one chip or several; of several, with a first column `chip`.
+pub(super) fn sections_of(sides: &[Side<'_>]) -> Result<String, csv::Error> {
+    sections_with(&with_chips(sides))
+}
+
+/// Runs with the chips' names, if there are several.
+fn with_chips<'a>(sides: &[Side<'a>]) -> Vec<(Option<&'a str>, &'a Outcome)> {
+    let several = sides.len() > 1;
+    let of_side = |side: &Side<'a>| {
+        let Side { chip, outcomes } = *side;
+        outcomes.iter().map(move |outcome| (Some(chip.name()).filter(|_| several), outcome))
+    };
+    sides.iter().flat_map(of_side).collect()
+}
+
+fn sections_with(runs: &[(Option<&str>, &Outcome)]) -> Result<String, csv::Error> {
+    let rows = runs.iter().flat_map(|&(chip, outcome)| {
+        outcome.sections.iter().enumerate().map(move |(index, section)| SectionRow {
+            chip,
             run: outcome.mode.name(),
             fidelity: outcome.fidelity.name(),
             index,
@@ -82,9 +107,19 @@ pub fn sections(outcomes: &[Outcome]) -> Result<String, csv::Error> {
 
 /// `traffic.csv`: off-chip bytes of each run and tensor.
 pub fn traffic(outcomes: &[Outcome]) -> Result<String, csv::Error> {
-    let totals: Vec<_> = outcomes.iter().map(|outcome| (outcome.mode.name(), outcome.traffic())).collect();
-    to_text(totals.iter().flat_map(|(run, total)| {
+    traffic_with(&outcomes.iter().map(|outcome| (None, outcome)).collect::<Vec<_>>())
+}
+
+/// The same of runs on one chip or several; of several, with a first column `chip`.
+pub(super) fn traffic_of(sides: &[Side<'_>]) -> Result<String, csv::Error> {
+    traffic_with(&with_chips(sides))
+}
+
+fn traffic_with(runs: &[(Option<&str>, &Outcome)]) -> Result<String, csv::Error> {
+    let totals: Vec<_> = runs.iter().map(|&(chip, outcome)| (chip, outcome.mode.name(), outcome.traffic())).collect();
+    to_text(totals.iter().flat_map(|(chip, run, total)| {
         total.by_tensor.iter().map(move |(tensor, bytes)| TrafficRow {
+            chip: *chip,
             run,
             tensor,
             off_chip_read_bytes: bytes.off_chip_read_bytes,

@@ -2,7 +2,7 @@
 
 use super::figures::{Work, off_chip_bytes_per_s, peak_dtype};
 use super::human::{bytes_short, clean, count, shorten, si, si_short, whole};
-use crate::arch::{Chip, Tier, Vendor};
+use crate::arch::{Device, Tier, Vendor};
 use crate::units::Dtype;
 use crate::workload::Workload;
 
@@ -10,24 +10,27 @@ use crate::workload::Workload;
 const MOST_NAME: usize = 60;
 
 /// A chip in one line: units, peak, scratchpad, off-chip bandwidth.
-pub fn chip(chip: &Chip) -> String {
+pub fn chip(chip: &dyn Device) -> String {
     chip_at(chip, peak_dtype(chip))
 }
 
 /// The same with the peak of a data type.
-pub(super) fn chip_at(chip: &Chip, dtype: Dtype) -> String {
+pub(super) fn chip_at(chip: &dyn Device, dtype: Dtype) -> String {
     let tier = |tier: &Tier| {
         let rate = si_short(tier.bandwidth_bytes_per_s as f64, "B/s");
-        if chip.memory.len() == 1 { clean(&tier.name).into_owned() } else { format!("{} {rate}", clean(&tier.name)) }
+        if chip.tiers().len() == 1 { clean(&tier.name).into_owned() } else { format!("{} {rate}", clean(&tier.name)) }
     };
-    let tiers: Vec<String> = chip.memory.iter().map(tier).collect();
+    let tiers: Vec<String> = chip.tiers().iter().map(tier).collect();
+    let names = chip.unit_names();
+    let memory = names.memory.map_or_else(String::new, |name| format!(", {} {name}", whole(chip.memory_units())));
     format!(
-        "{}: {} PCUs, {} PMUs, {} {dtype}, {} SRAM, {} off chip ({})",
-        shorten(&chip.name, MOST_NAME),
-        whole(chip.pcus()),
-        whole(chip.pmus()),
+        "{}: {} {}{memory}, {} {dtype}, {} {}, {} off chip ({})",
+        shorten(chip.name(), MOST_NAME),
+        whole(chip.compute_units()),
+        names.compute,
         si_short(chip.peak_flops(dtype).unwrap_or(0.0), "FLOP/s"),
         bytes_short(chip.sram_bytes()),
+        names.sram,
         si_short(off_chip_bytes_per_s(chip), "B/s"),
         tiers.join(", "),
     )

@@ -4,8 +4,9 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
+use super::side::Side;
 use super::waterfall::Waterfall;
-use crate::arch::{Chip, Vendor};
+use crate::arch::{Device, Vendor};
 use crate::sim::{
     BundleOutcome, EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
@@ -34,6 +35,26 @@ pub struct Document {
     /// Where the time goes from kernel by kernel to fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waterfall: Option<Waterfall>,
+    /// The same workload on another chip, of `compare --against`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<AgainstEntry>,
+}
+
+/// Runs on another chip.
+#[derive(Debug, Clone, Serialize)]
+pub struct AgainstEntry {
+    /// The chip.
+    pub arch: ArchEntry,
+    /// Its runs.
+    pub runs: Vec<RunEntry>,
+    /// Its time of kernel by kernel over its time of fused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<f64>,
+    /// Its off-chip bytes of kernel by kernel over those of fused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_chip_traffic_ratio: Option<f64>,
+    /// Of each mode, this chip's time over the other's: above 1 the chip of `--arch` is faster.
+    pub speedups: IndexMap<&'static str, f64>,
 }
 
 /// The chip in short.
@@ -41,19 +62,37 @@ pub struct Document {
 pub struct ArchEntry {
     /// Name.
     pub name: String,
-    /// Number of PCUs.
+    /// `gpu`, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    /// Number of PCUs (of a GPU: SMs).
     pub pcus: u64,
-    /// Number of PMUs.
+    /// Number of PMUs (of a GPU: none).
     pub pmus: u64,
     /// Peak at bf16, else at the widest data type the chip has.
     pub peak_tflops: f64,
-    /// Scratchpad bytes.
+    /// Scratchpad bytes (of a GPU: its L2).
     pub sram_bytes: u64,
     /// Sustained bandwidth of all tiers.
     pub off_chip_gb_per_s: f64,
     /// The limits in force, under the mapping quality `vendor` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor: Option<VendorEntry>,
+}
+
+impl ArchEntry {
+    fn new(chip: &dyn Device) -> Self {
+        Self {
+            name: chip.name().to_owned(),
+            kind: Some(chip.kind()).filter(|&kind| kind != "rdu"),
+            pcus: chip.compute_units(),
+            pmus: chip.memory_units(),
+            peak_tflops: chip.peak_flops(peak_dtype(chip)).unwrap_or(0.0) / 1e12,
+            sram_bytes: chip.sram_bytes(),
+            off_chip_gb_per_s: off_chip_bytes_per_s(chip) / 1e9,
+            vendor: chip.limits().map(VendorEntry::new),
+        }
+    }
 }
 
 /// Limits of the vendor's stack.
@@ -281,7 +320,7 @@ pub struct StageEntry {
 
 impl Document {
     /// The object for the runs of `workload` on `chip`; of two runs, kernel by kernel stands first.
-    pub fn new(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Self {
+    pub fn new(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> Self {
         let work = Work::of(workload);
         let runs: Vec<RunEntry> =
             outcomes.iter().map(|outcome| RunEntry::new(chip, &work, outcome, tokens(workload))).collect();
@@ -297,15 +336,7 @@ impl Document {
         };
         Self {
             schema: SCHEMA,
-            arch: ArchEntry {
-                name: chip.name.clone(),
-                pcus: chip.pcus(),
-                pmus: chip.pmus(),
-                peak_tflops: chip.peak_flops(peak_dtype(chip)).unwrap_or(0.0) / 1e12,
-                sram_bytes: chip.sram_bytes(),
-                off_chip_gb_per_s: off_chip_bytes_per_s(chip) / 1e9,
-                vendor: chip.limits().map(VendorEntry::new),
-            },
+            arch: ArchEntry::new(chip),
             workload: WorkloadEntry {
                 name: workload.name.clone(),
                 operators: workload.operators.len() as u64,
@@ -319,7 +350,26 @@ impl Document {
             speedup,
             off_chip_traffic_ratio,
             waterfall,
+            against: None,
         }
+    }
+
+    /// The object for two chips: the first's as it would be alone, and the second's runs beside them.
+    pub fn versus(workload: &Workload, first: Side<'_>, second: Side<'_>) -> Self {
+        let mut document = Self::new(first.chip, workload, first.outcomes);
+        let other = Self::new(second.chip, workload, second.outcomes);
+        let ratio = |run: &RunEntry| {
+            let same = other.runs.iter().find(|other| other.mode == run.mode)?;
+            Some((run.mode, quotient(same.time_s, run.time_s)))
+        };
+        document.against = Some(AgainstEntry {
+            speedups: document.runs.iter().filter_map(ratio).collect(),
+            arch: other.arch,
+            runs: other.runs,
+            speedup: other.speedup,
+            off_chip_traffic_ratio: other.off_chip_traffic_ratio,
+        });
+        document
     }
 
     /// The object as indented JSON, with a line break at the end.
@@ -337,7 +387,7 @@ pub(crate) fn tokens(workload: &Workload) -> Option<u64> {
 }
 
 /// Forward, backward and update apart, of a run that has more than the first.
-pub(crate) fn phases(chip: &Chip, outcome: &Outcome) -> Option<IndexMap<&'static str, PhaseEntry>> {
+pub(crate) fn phases(chip: &dyn Device, outcome: &Outcome) -> Option<IndexMap<&'static str, PhaseEntry>> {
     let mut phases: IndexMap<&'static str, PhaseEntry> = IndexMap::new();
     for section in &outcome.sections {
         let entry = phases.entry(section.phase.name()).or_insert(PhaseEntry {
@@ -347,7 +397,7 @@ pub(crate) fn phases(chip: &Chip, outcome: &Outcome) -> Option<IndexMap<&'static
             off_chip_bytes: 0,
         });
         entry.cycles += section.cycles;
-        entry.time_s = quotient(entry.cycles as f64, chip.clock_hz as f64);
+        entry.time_s = quotient(entry.cycles as f64, chip.clock_hz() as f64);
         entry.launches += section.repeat;
         entry.off_chip_bytes += section.traffic.off_chip_bytes();
     }
@@ -355,7 +405,7 @@ pub(crate) fn phases(chip: &Chip, outcome: &Outcome) -> Option<IndexMap<&'static
 }
 
 impl RunEntry {
-    fn new(chip: &Chip, work: &Work, outcome: &Outcome, tokens: Option<u64>) -> Self {
+    fn new(chip: &dyn Device, work: &Work, outcome: &Outcome, tokens: Option<u64>) -> Self {
         let figures = Figures::new(chip, work, outcome);
         let (stop, blocked) = match &outcome.stop {
             StopReason::Drained => ("drained", Vec::new()),

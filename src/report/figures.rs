@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::arch::Chip;
+use crate::arch::Device;
 use crate::sim::{BoundBy, EnergyJ, Outcome, Traffic};
 use crate::units::Dtype;
 use crate::workload::{Tensor, TensorRole, Workload};
@@ -56,22 +56,22 @@ impl Work {
     }
 
     /// FLOP/s of a chip at the workload's data type; 0 if it lacks it.
-    pub(crate) fn peak_flops(&self, chip: &Chip) -> f64 {
+    pub(crate) fn peak_flops(&self, chip: &dyn Device) -> f64 {
         chip.peak_flops(self.dtype).unwrap_or(0.0)
     }
 }
 
 /// The data type a chip's headline peak is quoted at: bf16, else the widest it has.
-pub(crate) fn peak_dtype(chip: &Chip) -> Dtype {
+pub(crate) fn peak_dtype(chip: &dyn Device) -> Dtype {
     if chip.peak_flops(Dtype::Bf16).is_some() {
         return Dtype::Bf16;
     }
-    chip.pcu.lanes.keys().copied().max_by_key(|dtype| dtype.bytes()).unwrap_or(Dtype::Bf16)
+    chip.dtypes().into_iter().max_by_key(|dtype| dtype.bytes()).unwrap_or(Dtype::Bf16)
 }
 
 /// Sustained off-chip bandwidth of all tiers, bytes a second.
-pub(crate) fn off_chip_bytes_per_s(chip: &Chip) -> f64 {
-    chip.memory.iter().map(|tier| tier.bandwidth_bytes_per_s as f64).sum()
+pub(crate) fn off_chip_bytes_per_s(chip: &dyn Device) -> f64 {
+    chip.tiers().iter().map(|tier| tier.bandwidth_bytes_per_s as f64).sum()
 }
 
 /// What one run comes to.
@@ -104,8 +104,8 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn new(chip: &Chip, work: &Work, outcome: &Outcome) -> Self {
-        let time_s = quotient(outcome.cycles as f64, chip.clock_hz as f64);
+    pub(crate) fn new(chip: &dyn Device, work: &Work, outcome: &Outcome) -> Self {
+        let time_s = quotient(outcome.cycles as f64, chip.clock_hz() as f64);
         let executed = work.executed_flops as f64;
         let traffic = outcome.traffic();
         Self {

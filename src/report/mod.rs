@@ -15,6 +15,7 @@ mod map_files;
 mod map_table;
 mod mask;
 mod page;
+mod side;
 mod table;
 mod trace;
 mod validation;
@@ -23,13 +24,13 @@ mod waterfall;
 mod write;
 
 pub use self::chart::{
-    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot,
+    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot, WaterfallChart,
 };
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{
-    ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry, TrafficEntry,
-    VendorEntry, WorkloadEntry,
+    AgainstEntry, ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry,
+    TrafficEntry, VendorEntry, WorkloadEntry,
 };
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
@@ -38,9 +39,10 @@ pub use self::page::{
     BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SectionLayout, StageLayout,
     UnitShares, View,
 };
-pub use self::table::table;
+pub use self::side::Side;
+pub use self::table::{table, table_of};
 pub use self::trace::trace_json;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::waterfall::{Waterfall, WaterfallStep};
-pub use self::write::{File, WriteError, files, write};
+pub use self::write::{File, WriteError, files, files_of, write};

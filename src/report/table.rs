@@ -9,7 +9,8 @@ use super::describe;
 use super::document::{PhaseEntry, phases, tokens};
 use super::figures::{Figures, Work, quotient};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
-use crate::arch::Chip;
+use super::side::{Side, named};
+use crate::arch::Device;
 use crate::sim::{Outcome, SectionOutcome, StopReason, TensorTraffic};
 use crate::workload::Workload;
 
@@ -25,18 +26,45 @@ const MOST_ROWS: usize = 40;
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 
 /// Everything a person wants to know of one or two runs, as lines of text.
-pub fn table(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> String {
+pub fn table(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> String {
+    table_of(workload, &[Side { chip, outcomes }])
+}
+
+/// The same of runs on one chip or several, side by side.
+pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
     let work = Work::of(workload);
-    let figures: Vec<Figures> = outcomes.iter().map(|outcome| Figures::new(chip, &work, outcome)).collect();
-    let mut blocks = vec![heading(chip, workload, &work, outcomes), summary(&work, outcomes, &figures)];
-    if let ([first, second], [of_first, of_second]) = (outcomes, figures.as_slice()) {
-        blocks.push(verdict((first.mode.name(), of_first), (second.mode.name(), of_second)));
+    let runs = named(sides);
+    let figures: Vec<Figures> = runs.iter().map(|(_, chip, outcome)| Figures::new(*chip, &work, outcome)).collect();
+    let names: Vec<&str> = runs.iter().map(|(name, ..)| name.as_str()).collect();
+    let mut blocks = vec![heading(workload, &work, sides), summary(&work, &names, &figures)];
+    match (&names[..], &figures[..]) {
+        ([first, second], [of_first, of_second]) => blocks.push(verdict((first, of_first), (second, of_second))),
+        // Each mode on the second chip against the same mode on the first.
+        (_, all) if sides.len() > 1 => {
+            let split = sides[0].outcomes.len();
+            let against = |(at, name): (usize, &&str)| {
+                let same = (split..all.len()).find(|&other| runs[other].2.mode == runs[at].2.mode)?;
+                Some(verdict((names[same], &all[same]), (name, &all[at])))
+            };
+            let lines: Vec<String> = names[..split].iter().enumerate().filter_map(against).collect();
+            blocks.push(lines.join("\n"));
+        }
+        _ => {}
     }
-    blocks.push(model(chip, workload, outcomes, &figures));
-    blocks.push(sections(outcomes));
-    blocks.push(stages(outcomes));
-    blocks.push(traffic(outcomes, &figures));
-    blocks.push(remarks(outcomes));
+    let mut at = 0;
+    for side in sides {
+        let Side { chip, outcomes } = *side;
+        let figures = &figures[at..at + outcomes.len()];
+        at += outcomes.len();
+        if sides.len() > 1 {
+            blocks.push(format!("on {}", shorten(chip.name(), 60)));
+        }
+        blocks.push(model(chip, workload, outcomes, figures));
+        blocks.push(sections(chip, outcomes));
+        blocks.push(stages(chip, outcomes));
+        blocks.push(traffic(outcomes, figures));
+        blocks.push(remarks(outcomes));
+    }
     blocks.retain(|block| !block.is_empty());
     let mut text = blocks.join("\n\n");
     text.push('\n');
@@ -44,7 +72,7 @@ pub fn table(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> String {
 }
 
 /// Tokens a second, and the parts of a training step; nothing for other workloads.
-fn model(chip: &Chip, workload: &Workload, outcomes: &[Outcome], figures: &[Figures]) -> String {
+fn model(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome], figures: &[Figures]) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     if let Some(tokens) = tokens(workload) {
         let rate = |f: &Figures| whole(quotient(tokens as f64, f.time_s) as u64);
@@ -70,17 +98,18 @@ fn model(chip: &Chip, workload: &Workload, outcomes: &[Outcome], figures: &[Figu
     table.trim_fmt()
 }
 
-fn heading(chip: &Chip, workload: &Workload, work: &Work, outcomes: &[Outcome]) -> String {
-    let mut lines = vec![
-        wrapped("chip      ", &describe::chip_at(chip, work.dtype)),
-        wrapped("workload  ", &describe::workload_as(workload, work)),
-    ];
-    let mut fidelities: Vec<&str> = outcomes.iter().map(|outcome| outcome.fidelity.name()).collect();
+fn heading(workload: &Workload, work: &Work, sides: &[Side<'_>]) -> String {
+    let chips = sides.iter().zip(["chip      ", "against   "]);
+    let mut lines: Vec<String> =
+        chips.map(|(side, label)| wrapped(label, &describe::chip_at(side.chip, work.dtype))).collect();
+    lines.push(wrapped("workload  ", &describe::workload_as(workload, work)));
+    let outcomes = sides.iter().flat_map(|side| side.outcomes);
+    let mut fidelities: Vec<&str> = outcomes.map(|outcome| outcome.fidelity.name()).collect();
     fidelities.dedup();
     if !fidelities.is_empty() {
         lines.push(format!("fidelity  {}", fidelities.join(", ")));
     }
-    if let Some(vendor) = chip.limits() {
+    for vendor in sides.iter().filter_map(|side| side.chip.limits()) {
         lines.push(wrapped("mapping   ", &describe::limits(vendor)));
     }
     lines.join("\n")
@@ -117,11 +146,11 @@ const SUMMARY: [Row; 22] = [
     Row("  static", |f| si(f.energy.static_, "J"), Some(|f| f.energy.static_)),
 ];
 
-fn summary(work: &Work, outcomes: &[Outcome], figures: &[Figures]) -> String {
+fn summary(work: &Work, names: &[&str], figures: &[Figures]) -> String {
     let mut header = vec![String::new()];
-    header.extend(outcomes.iter().map(|outcome| outcome.mode.name().to_owned()));
-    if let [first, second] = outcomes {
-        header.push(format!("{} / {}", first.mode.name(), second.mode.name()));
+    header.extend(names.iter().map(|&name| name.to_owned()));
+    if let [first, second] = names {
+        header.push(format!("{first} / {second}"));
     }
     let mut table = new_table(header);
     let sparse = work.executed_flops != work.dense_flops;
@@ -178,8 +207,13 @@ fn longest(outcome: &Outcome) -> (Vec<&SectionOutcome>, Vec<&SectionOutcome>) {
     (shown.iter().map(|&at| &all[at]).collect(), others.iter().map(|&at| &all[at]).collect())
 }
 
-fn sections(outcomes: &[Outcome]) -> String {
-    let header = ["section", "cycles", "launch", "bound by", "PCUs", "PMUs", "SRAM peak", "bank loss", "off chip"];
+fn sections(chip: &dyn Device, outcomes: &[Outcome]) -> String {
+    let units = chip.unit_names();
+    let memory = units.memory.unwrap_or("PMUs");
+    let header =
+        ["section", "cycles", "launch", "bound by", units.compute, memory, "SRAM peak", "bank loss", "off chip"];
+    // A GPU has no scratchpads that a section fills.
+    let of_memory = |text: String| if units.memory.is_some() { text } else { "-".to_owned() };
     let mut table = new_table(header.map(str::to_owned).to_vec());
     align_left(&mut table, 3);
     for outcome in outcomes {
@@ -191,9 +225,9 @@ fn sections(outcomes: &[Outcome]) -> String {
                 whole(section.launch_cycles),
                 shorten(&section.bound_by.to_string(), 12),
                 whole(section.pcus),
-                whole(section.pmus),
-                bytes(section.sram_peak_bytes),
-                bytes(section.sram_bank_loss_bytes),
+                of_memory(whole(section.pmus)),
+                of_memory(bytes(section.sram_peak_bytes)),
+                of_memory(bytes(section.sram_bank_loss_bytes)),
                 bytes(section.traffic.off_chip_bytes()),
             ]);
         }
@@ -215,8 +249,8 @@ fn sections(outcomes: &[Outcome]) -> String {
     if table.is_empty() { String::new() } else { table.trim_fmt() }
 }
 
-fn stages(outcomes: &[Outcome]) -> String {
-    let header = ["stage", "PCUs", "busy", "balance", "mapping"];
+fn stages(chip: &dyn Device, outcomes: &[Outcome]) -> String {
+    let header = ["stage", chip.unit_names().compute, "busy", "balance", "mapping"];
     let mut table = new_table(header.map(str::to_owned).to_vec());
     align_left(&mut table, 4);
     if let Some(mapping) = table.column_mut(4) {

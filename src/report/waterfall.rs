@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::document::RunEntry;
+use super::figures::quotient;
 use crate::units::MIB;
 
 /// From the time `from` takes to the time `to` takes. Steps follow one another: each starts where the one before ended,
@@ -38,7 +39,39 @@ pub struct WaterfallStep {
 /// Share of a time that rounding may put between the end of a step and the start of the next.
 const ROUNDING: f64 = 1e-6;
 
+impl WaterfallStep {
+    /// Seconds before it over seconds with it: above 1 it makes things faster.
+    pub fn factor(&self) -> f64 {
+        quotient(self.start_s, self.end_s)
+    }
+}
+
 impl Waterfall {
+    /// The way from `from` (a name and its seconds) over steps (label, the seconds it leads to, a note) to `to`.
+    pub fn between(title: &str, from: (&str, f64), steps: &[(&str, f64, &str)], to: &str) -> Self {
+        let mut at = from.1;
+        let step = |&(label, end_s, note): &(&str, f64, &str)| {
+            let start_s = std::mem::replace(&mut at, end_s);
+            WaterfallStep { label: label.to_owned(), start_s, end_s, note: note.to_owned() }
+        };
+        let steps = steps.iter().map(step).collect();
+        Self { title: title.to_owned(), from: from.0.to_owned(), to: to.to_owned(), steps }
+    }
+
+    /// Seconds at the start and at the end; zeros without steps.
+    pub fn ends_s(&self) -> (f64, f64) {
+        match (self.steps.first(), self.steps.last()) {
+            (Some(first), Some(last)) => (first.start_s, last.end_s),
+            _ => (0.0, 0.0),
+        }
+    }
+
+    /// Seconds at the start over seconds at the end: the product of all factors.
+    pub fn speedup(&self) -> f64 {
+        let (start_s, end_s) = self.ends_s();
+        quotient(start_s, end_s)
+    }
+
     /// Checks that steps follow one another.
     ///
     /// # Errors
@@ -182,6 +215,16 @@ mod tests {
         assert!(refused(vec![step("a", 3.0, f64::NAN)]).contains("`a`"));
         assert!(refused(vec![step("a", -1.0, 1.0)]).contains("-1 s"));
         assert!(refused(Vec::new()).contains("no steps"));
+    }
+
+    #[test]
+    fn factors_multiply_to_the_ends() {
+        let steps = [("chip", 5.0, ""), ("fusion", 2.5, "why"), ("sparsity", 0.7, "")];
+        let found = Waterfall::between("t", ("first", 3.0), &steps, "last");
+        assert_eq!(found.check(), Ok(()));
+        let product: f64 = found.steps.iter().map(WaterfallStep::factor).product();
+        assert!((product - 3.0 / 0.7).abs() < 1e-12 && (found.speedup() - product).abs() < 1e-12);
+        assert!(found.steps[0].factor() < 1.0 && found.steps[1].note == "why");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use tempfile::{Builder, NamedTempFile};
 use super::chart::{Chart, ChartError};
 use super::csv;
 use super::document::Document;
-use crate::arch::Chip;
+use super::side::Side;
+use crate::arch::Device;
 use crate::sim::Outcome;
 use crate::workload::Workload;
 
@@ -39,10 +40,19 @@ pub enum WriteError {
 }
 
 /// Every file of a report: `result.json`, `sections.csv`, `traffic.csv`, and each chart as SVG and PNG.
-pub fn files(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Result<Vec<File>, WriteError> {
-    let json = Document::new(chip, workload, outcomes).to_json();
-    let sections = csv::sections(outcomes).map_err(|error| WriteError::Csv("sections.csv", error))?;
-    let traffic = csv::traffic(outcomes).map_err(|error| WriteError::Csv("traffic.csv", error))?;
+pub fn files(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> Result<Vec<File>, WriteError> {
+    files_of(workload, &[Side { chip, outcomes }])
+}
+
+/// The same of runs on one chip, or of the second beside the first.
+pub fn files_of(workload: &Workload, sides: &[Side<'_>]) -> Result<Vec<File>, WriteError> {
+    let json = match sides {
+        [first, second, ..] => Document::versus(workload, *first, *second).to_json(),
+        [only] => Document::new(only.chip, workload, only.outcomes).to_json(),
+        [] => String::new(),
+    };
+    let sections = csv::sections_of(sides).map_err(|error| WriteError::Csv("sections.csv", error))?;
+    let traffic = csv::traffic_of(sides).map_err(|error| WriteError::Csv("traffic.csv", error))?;
     let mut files = vec![
         File { name: "result.json".to_owned(), bytes: json.into_bytes() },
         File { name: "sections.csv".to_owned(), bytes: sections.into_bytes() },
@@ -50,8 +60,8 @@ pub fn files(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Result<V
     ];
     for chart in Chart::ALL {
         let failed = |error| WriteError::Chart(chart.name(), error);
-        let svg = chart.svg(chip, workload, outcomes).map_err(failed)?;
-        let png = chart.png(chip, workload, outcomes).map_err(failed)?;
+        let svg = chart.svg_of(workload, sides).map_err(failed)?;
+        let png = chart.png_of(workload, sides).map_err(failed)?;
         files.push(File { name: format!("{}.svg", chart.name()), bytes: svg.into_bytes() });
         files.push(File { name: format!("{}.png", chart.name()), bytes: png });
     }

@@ -147,7 +147,8 @@ fn simulate_sections(
         let run = match (known.get(index), fidelity) {
             (Some(Some(run)), _) => Some(run.clone()),
             (_, Fidelity::Bound) => closed::bound_section(chip, workload, &fabric, section),
-            (_, Fidelity::Event) => {
+            // Kernels are a GPU's: of an RDU, `event` is meant.
+            (_, Fidelity::Event | Fidelity::Kernel) => {
                 let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
                 event::run(chip, workload, &fabric, section, limits)
             }

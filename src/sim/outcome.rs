@@ -14,6 +14,8 @@ pub enum Fidelity {
     Event,
     /// Every unit, link and FIFO, cycle by cycle.
     Cycle,
+    /// Of a GPU: kernel by kernel, in closed form.
+    Kernel,
 }
 
 impl Fidelity {
@@ -23,6 +25,7 @@ impl Fidelity {
             Self::Bound => "bound",
             Self::Event => "event",
             Self::Cycle => "cycle",
+            Self::Kernel => "kernel",
         }
     }
 }

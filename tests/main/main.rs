@@ -8,6 +8,7 @@ mod deadlock;
 mod ffn;
 mod fidelity;
 mod golden;
+mod gpu;
 mod laws;
 mod models;
 mod numbers;

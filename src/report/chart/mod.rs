@@ -21,6 +21,7 @@ mod set;
 mod study;
 mod time;
 mod traffic;
+mod waterfall;
 
 pub use curves::{Curve, CurveChart};
 pub use map::MapChart;
@@ -28,11 +29,13 @@ pub use mask::MaskChart;
 pub use paint::ChartError;
 pub use set::SetChart;
 pub use study::{PlotData, Series, StudyPlot};
+pub use waterfall::WaterfallChart;
 
 use self::palette::{INK, MUTED};
 use self::scene::{Anchor, Face, Scene};
 use super::human::shorten;
-use crate::arch::Chip;
+use super::side::Side;
+use crate::arch::Device;
 use crate::sim::Outcome;
 use crate::workload::Workload;
 
@@ -61,20 +64,34 @@ impl Chart {
     }
 
     /// The chart as an SVG file.
-    pub fn svg(self, chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Result<String, ChartError> {
+    pub fn svg(self, chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> Result<String, ChartError> {
         paint::svg(&self.scene(chip, workload, outcomes))
     }
 
+    /// The chart of runs on one chip or several as an SVG file.
+    pub fn svg_of(self, workload: &Workload, sides: &[Side<'_>]) -> Result<String, ChartError> {
+        paint::svg(&self.scene_of(workload, sides))
+    }
+
+    /// The chart of runs on one chip or several as a PNG file.
+    pub fn png_of(self, workload: &Workload, sides: &[Side<'_>]) -> Result<Vec<u8>, ChartError> {
+        paint::png(&self.scene_of(workload, sides))
+    }
+
     /// The chart as a PNG file.
-    pub fn png(self, chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Result<Vec<u8>, ChartError> {
+    pub fn png(self, chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> Result<Vec<u8>, ChartError> {
         paint::png(&self.scene(chip, workload, outcomes))
     }
 
-    fn scene(self, chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Scene {
+    fn scene(self, chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> Scene {
+        self.scene_of(workload, &[Side { chip, outcomes }])
+    }
+
+    fn scene_of(self, workload: &Workload, sides: &[Side<'_>]) -> Scene {
         match self {
-            Self::Traffic => traffic::scene(chip, workload, outcomes),
-            Self::Time => time::scene(chip, workload, outcomes),
-            Self::Roofline => roofline::scene(chip, workload, outcomes),
+            Self::Traffic => traffic::scene(workload, sides),
+            Self::Time => time::scene(workload, sides),
+            Self::Roofline => roofline::scene(workload, sides),
         }
     }
 }
@@ -91,12 +108,14 @@ const STRONG: Face = Face { em: 15.0, bold: true, color: INK };
 const TICK: Face = Face { em: 12.5, bold: false, color: MUTED };
 
 /// Title and what it is about; returns where the rest may start.
-fn heading(scene: &mut Scene, title: &str, chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> f64 {
+fn heading(scene: &mut Scene, title: &str, workload: &Workload, sides: &[Side<'_>]) -> f64 {
     scene.text((MARGIN, 36.0), Anchor::Start, TITLE, title);
-    let mut fidelities: Vec<&str> = outcomes.iter().map(|outcome| outcome.fidelity.name()).collect();
+    let outcomes = sides.iter().flat_map(|side| side.outcomes);
+    let mut fidelities: Vec<&str> = outcomes.map(|outcome| outcome.fidelity.name()).collect();
     fidelities.dedup();
-    let (workload, chip) = (shorten(&workload.name, 48), shorten(&chip.name, 32));
-    let about = format!("{workload} on {chip}, fidelity {}", fidelities.join(" and "));
+    let chips: Vec<String> = sides.iter().map(|side| shorten(side.chip.name(), 32)).collect();
+    let (workload, chips) = (shorten(&workload.name, 48), chips.join(" and "));
+    let about = format!("{workload} on {chips}, fidelity {}", fidelities.join(" and "));
     scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &about);
     84.0
 }

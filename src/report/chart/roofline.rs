@@ -1,13 +1,14 @@
 //! Executed throughput against operational intensity, both logarithmic, under the chip's roofs.
 
 use super::axis::power_of_ten;
-use super::palette::{AXIS, Color, GRID, INK, MUTED, RUNS, WHITE};
+use super::palette::{AXIS, Color, GREEN, GRID, INK, MUTED, PURPLE, RUNS, WHITE};
 use super::scene::{Anchor, Area, Face, Scene};
 use super::{LABEL, MARGIN, SUBTITLE, TICK, WIDTH, heading};
-use crate::arch::Chip;
+use crate::arch::Device;
 use crate::report::figures::{Figures, Work};
 use crate::report::human::{intensity, percent, shorten, si, si_short};
-use crate::sim::{BoundBy, Outcome};
+use crate::report::side::{Side, named};
+use crate::sim::BoundBy;
 use crate::units::Dtype;
 use crate::workload::Workload;
 
@@ -29,30 +30,51 @@ struct Slope {
     bytes_per_s: f64,
 }
 
-pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Scene {
+/// What a chip can reach: its peak, FLOP/s, and its tiers.
+struct Roof {
+    /// Before labels, of several chips.
+    prefix: String,
+    peak: f64,
+    slopes: Vec<Slope>,
+}
+
+impl Roof {
+    fn new(chip: &dyn Device, work: &Work, several: bool) -> Self {
+        let slopes = chip
+            .tiers()
+            .iter()
+            .map(|tier| Slope { name: tier.name.clone(), bytes_per_s: tier.bandwidth_bytes_per_s as f64 })
+            .filter(|slope| slope.bytes_per_s > 0.0)
+            .collect();
+        let prefix = if several { format!("{} ", shorten(chip.name(), 20)) } else { String::new() };
+        Self { prefix, peak: work.peak_flops(chip), slopes }
+    }
+}
+
+pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     let mut scene = Scene::new(WIDTH, HEIGHT);
-    let top = heading(&mut scene, "Roofline", chip, workload, outcomes);
+    let top = heading(&mut scene, "Roofline", workload, sides);
     let work = Work::of(workload);
-    let peak = work.peak_flops(chip);
-    let slopes: Vec<Slope> = chip
-        .memory
-        .iter()
-        .map(|tier| Slope { name: tier.name.clone(), bytes_per_s: tier.bandwidth_bytes_per_s as f64 })
-        .filter(|slope| slope.bytes_per_s > 0.0)
-        .collect();
-    let runs: Vec<(&Outcome, Figures)> =
-        outcomes.iter().map(|outcome| (outcome, Figures::new(chip, &work, outcome))).collect();
+    let roofs: Vec<Roof> = sides.iter().map(|side| Roof::new(side.chip, &work, sides.len() > 1)).collect();
+    let runs = named(sides);
+    let roof_of = sides.iter().zip(&roofs).flat_map(|(side, roof)| side.outcomes.iter().map(move |_| roof));
     let points: Vec<Point> = runs
         .iter()
-        .zip(RUNS)
-        .filter_map(|((outcome, figures), color)| point(peak, &slopes, outcome, figures, color))
+        .zip(roof_of)
+        .zip(RUNS.into_iter().chain([GREEN, PURPLE]))
+        .filter_map(|((&(ref name, chip, outcome), roof), color)| {
+            point(roof, name, &Figures::new(chip, &work, outcome), color)
+        })
         .collect();
 
     let plot =
         Area { left: MARGIN + 52.0, top: top + 26.0, width: WIDTH - 2.0 * MARGIN - 60.0, height: HEIGHT - top - 112.0 };
-    let axes = Axes::new(plot, peak, &slopes, &points);
+    let axes = Axes::new(plot, &roofs, &points);
     axes.draw(&mut scene);
-    let mut taken = draw_roofs(&mut scene, &axes, (peak, work.dtype), &slopes);
+    let mut taken: Vec<Area> = Vec::new();
+    for roof in &roofs {
+        draw_roof(&mut scene, &axes, work.dtype, roof, &roofs, &mut taken);
+    }
     for point in &points {
         draw_point(&mut scene, &axes, point);
         let (x, y) = axes.at(point.x, point.y);
@@ -60,7 +82,7 @@ pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> S
         taken.push(Area { left: x - reach, top: y - reach, width: 2.0 * reach, height: 2.0 * reach });
     }
     for point in &points {
-        taken.push(label_point(&mut scene, &axes, &slopes, peak, point, &taken));
+        taken.push(label_point(&mut scene, &axes, &roofs, point, &taken));
     }
     if points.len() < runs.len() {
         let text = "A run without GEMMs or without off-chip traffic has no place here.";
@@ -70,7 +92,8 @@ pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> S
 }
 
 /// The place of a run, if it has one: work and traffic above zero.
-fn point(peak: f64, slopes: &[Slope], outcome: &Outcome, figures: &Figures, color: Color) -> Option<Point> {
+fn point(roof: &Roof, name: &str, figures: &Figures, color: Color) -> Option<Point> {
+    let (peak, slopes) = (roof.peak, &roof.slopes);
     let (x, y) = (figures.op_intensity, figures.tflops_executed * 1e12);
     if x <= 0.0 || y <= 0.0 {
         return None;
@@ -88,7 +111,7 @@ fn point(peak: f64, slopes: &[Slope], outcome: &Outcome, figures: &Figures, colo
         (ceiling, roof) = (slope.bytes_per_s * x, format!("{} roof", shorten(&slope.name, 20)));
     }
     let label = [
-        outcome.mode.name().to_owned(),
+        name.to_owned(),
         format!("{} at {}", si(y, "FLOP/s"), intensity(x)),
         format!("{} of the {roof}", percent(y / ceiling)),
     ];
@@ -103,11 +126,11 @@ struct Axes {
 }
 
 impl Axes {
-    fn new(plot: Area, peak: f64, slopes: &[Slope], points: &[Point]) -> Self {
+    fn new(plot: Area, roofs: &[Roof], points: &[Point]) -> Self {
         let mut xs: Vec<f64> = points.iter().map(|point| point.x).collect();
         let mut ys: Vec<f64> = points.iter().flat_map(|point| [point.y, point.ceiling]).collect();
-        if peak > 0.0 {
-            ys.push(peak);
+        for Roof { peak, slopes, .. } in roofs.iter().filter(|roof| roof.peak > 0.0) {
+            ys.push(*peak);
             xs.extend(slopes.iter().map(|slope| peak / slope.bytes_per_s));
         }
         let decades = |values: &[f64], below: f64, above: f64| {
@@ -171,20 +194,25 @@ impl Axes {
     }
 
     /// How much of the roofs an area hides.
-    fn hidden_roof(&self, slopes: &[Slope], peak: f64, area: Area) -> usize {
-        let limit = if peak > 0.0 { peak } else { f64::INFINITY };
+    fn hidden_roof(&self, roofs: &[Roof], area: Area) -> usize {
         let steps = 200;
         let xs = (0..=steps).map(|step| {
             10_f64.powf(f64::from(self.x.0) + f64::from(self.x.1 - self.x.0) * f64::from(step) / f64::from(steps))
         });
-        let roofs = xs.flat_map(|x| slopes.iter().map(move |slope| (x, (slope.bytes_per_s * x).min(limit))));
-        roofs.filter(|&(x, y)| area.contains(self.at(x, y))).count()
+        let of_roof = |x: f64| {
+            roofs.iter().flat_map(move |roof| {
+                let limit = if roof.peak > 0.0 { roof.peak } else { f64::INFINITY };
+                roof.slopes.iter().map(move |slope| (x, (slope.bytes_per_s * x).min(limit)))
+            })
+        };
+        xs.flat_map(of_roof).filter(|&(x, y)| area.contains(self.at(x, y))).count()
     }
 }
 
-/// Draws the peak and each tier's slope; returns where their labels are.
-fn draw_roofs(scene: &mut Scene, axes: &Axes, (peak, dtype): (f64, Dtype), slopes: &[Slope]) -> Vec<Area> {
-    let mut taken: Vec<Area> = Vec::new();
+/// Draws the peak and each tier's slope; `taken` is where labels are.
+fn draw_roof(scene: &mut Scene, axes: &Axes, dtype: Dtype, roof: &Roof, roofs: &[Roof], taken: &mut Vec<Area>) {
+    let Roof { prefix, peak, slopes } = roof;
+    let peak = *peak;
     let face = Face { color: MUTED, ..LABEL };
     let (low_x, low_y) = axes.lowest();
     let (high_x, high_y) = axes.highest();
@@ -197,7 +225,7 @@ fn draw_roofs(scene: &mut Scene, axes: &Axes, (peak, dtype): (f64, Dtype), slope
         }
         let (from, to) = (axes.at(start, start * slope.bytes_per_s), axes.at(end, end * slope.bytes_per_s));
         scene.line(from, to, 2, INK);
-        let text = format!("{} {}", shorten(&slope.name, 20), si_short(slope.bytes_per_s, "B/s"));
+        let text = format!("{prefix}{} {}", shorten(&slope.name, 20), si_short(slope.bytes_per_s, "B/s"));
         // To the right of the line, where it is low; higher up if another tier's label is there.
         let spots = (1..8).map(|step| {
             let part = 0.1 * f64::from(step);
@@ -208,7 +236,7 @@ fn draw_roofs(scene: &mut Scene, axes: &Axes, (peak, dtype): (f64, Dtype), slope
             let area = boxed(at);
             !axes.plot.encloses(area)
                 || taken.iter().any(|other: &Area| other.overlaps(area))
-                || axes.hidden_roof(slopes, peak, area) > 0
+                || axes.hidden_roof(roofs, area) > 0
         };
         if let Some(spot) = free_spot(spots, hides) {
             scene.text(spot, Anchor::Start, face, &text);
@@ -220,12 +248,14 @@ fn draw_roofs(scene: &mut Scene, axes: &Axes, (peak, dtype): (f64, Dtype), slope
         let start = if fastest > 0.0 { (peak / fastest).clamp(low_x, high_x) } else { low_x };
         let (from, to) = (axes.at(start, peak), axes.at(high_x, peak));
         scene.line(from, to, 2, INK);
-        let text = format!("compute peak {}, {}", si_short(peak, "FLOP/s"), dtype);
-        let spot = (to.0 - 6.0, to.1 - 14.0);
+        let text = format!("{prefix}compute peak {}, {}", si_short(peak, "FLOP/s"), dtype);
+        // Above the line; below it where another chip's peak is just above.
+        let above = (to.0 - 6.0, to.1 - 14.0);
+        let hides = taken.iter().any(|other| other.overlaps(Scene::text_area(above, Anchor::End, face, &text)));
+        let spot = if hides { (above.0, to.1 + 14.0) } else { above };
         scene.text(spot, Anchor::End, face, &text);
         taken.push(Scene::text_area(spot, Anchor::End, face, &text));
     }
-    taken
 }
 
 /// The first of the spots where a label hides nothing, else the last.
@@ -250,7 +280,7 @@ fn draw_point(scene: &mut Scene, axes: &Axes, point: &Point) {
 }
 
 /// Writes a point's three lines beside it where they hide least; returns their box.
-fn label_point(scene: &mut Scene, axes: &Axes, slopes: &[Slope], peak: f64, point: &Point, taken: &[Area]) -> Area {
+fn label_point(scene: &mut Scene, axes: &Axes, roofs: &[Roof], point: &Point, taken: &[Area]) -> Area {
     let name = Face { bold: true, color: point.color, ..LABEL };
     let faces = [name, LABEL, LABEL];
     let line = 19.0;
@@ -274,7 +304,7 @@ fn label_point(scene: &mut Scene, axes: &Axes, slopes: &[Slope], peak: f64, poin
         let apart = |at: &(f64, f64)| (at.0 - x).hypot(at.1 - y) > 2.0 * RADIUS;
         let crossed = leader.filter(apart).filter(|at| taken.iter().any(|other| other.contains(*at))).count();
         let hidden = 100 * taken.iter().filter(|other| other.overlaps(area)).count();
-        outside + hidden + 50 * crossed + axes.hidden_roof(slopes, peak, area)
+        outside + hidden + 50 * crossed + axes.hidden_roof(roofs, area)
     };
     // `min_by_key` keeps the first of equals: the nearest.
     let (left, top) = spots.into_iter().min_by_key(cost).unwrap_or((x, y));

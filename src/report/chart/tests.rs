@@ -1,5 +1,6 @@
 use super::scene::{Area, Scene, Shape};
 use super::*;
+use crate::arch::Chip;
 use crate::report::fixture;
 use crate::sim::{BoundBy, Mode};
 

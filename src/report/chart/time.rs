@@ -5,33 +5,39 @@ use super::bars::{Bar, Fill, Key, Segment, draw};
 use super::heading;
 use super::palette::{MUTED, of_bound};
 use super::scene::Scene;
-use crate::arch::Chip;
+use crate::arch::Device;
 use crate::report::human::{shorten, si};
+use crate::report::side::{Side, named};
 use crate::sim::{BoundBy, Outcome};
 use crate::workload::Workload;
 
-pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Scene {
+pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     let mut scene = Scene::new(super::WIDTH, 0.0);
-    let top = heading(&mut scene, "Time by section, and what bounds it", chip, workload, outcomes);
+    let top = heading(&mut scene, "Time by section, and what bounds it", workload, sides);
 
+    // The row of a tier in its chip's list; a cache stands behind the tiers.
     let tier = |bound: &BoundBy| match bound {
-        BoundBy::Memory(name) => chip.memory.iter().position(|tier| tier.name == *name).unwrap_or(0),
+        BoundBy::Memory(name) => {
+            let row = |side: &Side<'_>| side.chip.tiers().iter().position(|tier| tier.name == *name);
+            sides.iter().find_map(row).unwrap_or(1)
+        }
         _ => 0,
     };
-    let bars: Vec<Bar> = outcomes
+    let runs = named(sides);
+    let bars: Vec<Bar> = runs
         .iter()
-        .map(|outcome| Bar {
-            name: outcome.mode.name().to_owned(),
+        .map(|&(ref name, chip, outcome)| Bar {
+            name: name.clone(),
             total: si(chip.seconds(outcome.cycles), "s"),
             segments: segments(chip, outcome, &tier),
             mark: (outcome.bound_cycles <= outcome.cycles).then(|| chip.seconds(outcome.bound_cycles)),
         })
         .collect();
-    let most = outcomes.iter().map(|outcome| chip.seconds(outcome.cycles)).fold(0.0, f64::max);
+    let most = runs.iter().map(|(_, chip, outcome)| chip.seconds(outcome.cycles)).fold(0.0, f64::max);
     let axis = Linear::new(most, &SECONDS);
 
     let mut bounds: Vec<&BoundBy> = Vec::new();
-    for section in outcomes.iter().flat_map(|outcome| &outcome.sections) {
+    for section in runs.iter().flat_map(|(_, _, outcome)| &outcome.sections) {
         if !bounds.contains(&&section.bound_by) {
             bounds.push(&section.bound_by);
         }
@@ -50,7 +56,7 @@ pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> S
     scene
 }
 
-fn segments(chip: &Chip, outcome: &Outcome, tier: &dyn Fn(&BoundBy) -> usize) -> Vec<Segment> {
+fn segments(chip: &dyn Device, outcome: &Outcome, tier: &dyn Fn(&BoundBy) -> usize) -> Vec<Segment> {
     let mut segments = Vec::new();
     for section in &outcome.sections {
         let launch = section.launch_cycles.min(section.cycles);

@@ -7,16 +7,17 @@ use super::bars::{Bar, Fill, Key, Segment, draw};
 use super::heading;
 use super::palette::{Color, GREY, SERIES};
 use super::scene::Scene;
-use crate::arch::Chip;
 use crate::report::human::{bytes, shorten};
-use crate::sim::{Outcome, TensorTraffic};
+use crate::report::side::{Side, named};
+use crate::sim::TensorTraffic;
 use crate::workload::Workload;
 
-pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> Scene {
+pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     let mut scene = Scene::new(super::WIDTH, 0.0);
-    let top = heading(&mut scene, "Off-chip traffic by tensor", chip, workload, outcomes);
+    let top = heading(&mut scene, "Off-chip traffic by tensor", workload, sides);
+    let outcomes = named(sides);
 
-    let runs: Vec<_> = outcomes.iter().map(Outcome::traffic).collect();
+    let runs: Vec<_> = outcomes.iter().map(|(_, _, outcome)| outcome.traffic()).collect();
     let mut totals: IndexMap<&str, u64> = IndexMap::new();
     for (name, traffic) in runs.iter().flat_map(|run| &run.by_tensor) {
         *totals.entry(name).or_default() += moved(traffic);
@@ -27,8 +28,8 @@ pub(super) fn scene(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) -> S
     let bars: Vec<Bar> = outcomes
         .iter()
         .zip(&runs)
-        .map(|(outcome, run)| Bar {
-            name: outcome.mode.name().to_owned(),
+        .map(|((name, _, _), run)| Bar {
+            name: name.clone(),
             total: bytes(run.off_chip_bytes()),
             segments: segments(&run.by_tensor, &colors),
             mark: None,

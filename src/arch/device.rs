@@ -1,0 +1,138 @@
+//! What every chip can be asked, whatever its kind: reports need no more.
+
+use super::{Chip, Gpu, Tier, TierId, Vendor};
+use crate::index::IndexVec;
+use crate::units::Dtype;
+
+/// A chip of any kind.
+#[derive(Debug, Clone)]
+pub enum AnyChip {
+    /// A grid of PCUs and PMUs.
+    Rdu(Box<Chip>),
+    /// Streaming multiprocessors.
+    Gpu(Box<Gpu>),
+}
+
+impl AnyChip {
+    /// The chip as reports see it.
+    pub fn device(&self) -> &dyn Device {
+        match self {
+            Self::Rdu(chip) => &**chip,
+            Self::Gpu(gpu) => &**gpu,
+        }
+    }
+}
+
+/// What the units of a chip are called: those that compute, those that hold data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnitNames {
+    /// Units that compute.
+    pub compute: &'static str,
+    /// Units that hold data; none on a GPU, whose cache is one.
+    pub memory: Option<&'static str>,
+    /// On-chip memory.
+    pub sram: &'static str,
+}
+
+/// A chip of any kind, as reports see it.
+pub trait Device {
+    /// Name for people.
+    fn name(&self) -> &str;
+    /// `rdu` or `gpu`.
+    fn kind(&self) -> &'static str;
+    /// Clock in hertz.
+    fn clock_hz(&self) -> u64;
+    /// What its units are called.
+    fn unit_names(&self) -> UnitNames;
+    /// Units that compute.
+    fn compute_units(&self) -> u64;
+    /// Units that hold data.
+    fn memory_units(&self) -> u64;
+    /// On-chip memory that tensors pass through, bytes.
+    fn sram_bytes(&self) -> u64;
+    /// Data types it multiplies.
+    fn dtypes(&self) -> Vec<Dtype>;
+    /// Peak FLOP/s of dense products in a data type (2 FLOP a MAC).
+    fn peak_flops(&self, dtype: Dtype) -> Option<f64>;
+    /// Off-chip tiers.
+    fn tiers(&self) -> &IndexVec<TierId, Tier>;
+    /// Vendor limits in force.
+    fn limits(&self) -> Option<&Vendor>;
+
+    /// Seconds of a number of cycles.
+    fn seconds(&self, cycles: u64) -> f64 {
+        cycles as f64 / self.clock_hz() as f64
+    }
+}
+
+impl Device for Chip {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn kind(&self) -> &'static str {
+        "rdu"
+    }
+    fn clock_hz(&self) -> u64 {
+        self.clock_hz
+    }
+    fn unit_names(&self) -> UnitNames {
+        UnitNames { compute: "PCUs", memory: Some("PMUs"), sram: "SRAM" }
+    }
+    fn compute_units(&self) -> u64 {
+        self.pcus()
+    }
+    fn memory_units(&self) -> u64 {
+        self.pmus()
+    }
+    fn sram_bytes(&self) -> u64 {
+        Chip::sram_bytes(self)
+    }
+    fn dtypes(&self) -> Vec<Dtype> {
+        self.pcu.lanes.keys().copied().collect()
+    }
+    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
+        Chip::peak_flops(self, dtype)
+    }
+    fn tiers(&self) -> &IndexVec<TierId, Tier> {
+        &self.memory
+    }
+    fn limits(&self) -> Option<&Vendor> {
+        Chip::limits(self)
+    }
+}
+
+impl Device for Gpu {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn kind(&self) -> &'static str {
+        "gpu"
+    }
+    fn clock_hz(&self) -> u64 {
+        self.clock_hz
+    }
+    fn unit_names(&self) -> UnitNames {
+        UnitNames { compute: "SMs", memory: None, sram: "L2" }
+    }
+    fn compute_units(&self) -> u64 {
+        self.sm.count
+    }
+    fn memory_units(&self) -> u64 {
+        0
+    }
+    fn sram_bytes(&self) -> u64 {
+        self.l2.capacity_bytes
+    }
+    fn dtypes(&self) -> Vec<Dtype> {
+        self.sm.tensor_macs.keys().copied().collect()
+    }
+    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
+        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
+    }
+    fn tiers(&self) -> &IndexVec<TierId, Tier> {
+        &self.memory
+    }
+    fn limits(&self) -> Option<&Vendor> {
+        None
+    }
+}

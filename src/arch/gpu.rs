@@ -1,0 +1,203 @@
+//! A GPU: streaming multiprocessors, an L2 and device memory, and what its libraries do. `docs/gpu.md` says what every
+//! field means in time.
+
+use std::collections::BTreeMap;
+
+use super::{Tier, TierId};
+use crate::index::IndexVec;
+use crate::units::Dtype;
+
+/// A streaming multiprocessor (SM); rates are per SM.
+#[derive(Debug, Clone)]
+pub struct Sm {
+    /// How many there are.
+    pub count: u64,
+    /// Dense multiply-accumulates of the tensor cores a cycle, per data type of the operands.
+    pub tensor_macs: BTreeMap<Dtype, u64>,
+    /// How many times faster they are on weights of which two of four neighbours along K are stored.
+    pub sparse_2_4_speedup: f64,
+    /// Vector operations a cycle (fp32 multiply-adds).
+    pub vector_lanes: u64,
+    /// Exponentials and other special functions a cycle.
+    pub special_lanes: u64,
+    /// Shared memory in bytes.
+    pub shared_bytes: u64,
+    /// Bytes the shared memory reads or writes a cycle.
+    pub shared_bytes_per_cycle: u64,
+    /// Register file in bytes.
+    pub register_bytes: u64,
+    /// Bytes a cycle from the L2 to one SM.
+    pub l2_bytes_per_cycle: u64,
+}
+
+/// The cache between SMs and memory.
+#[derive(Debug, Clone, Copy)]
+pub struct L2 {
+    /// Capacity in bytes.
+    pub capacity_bytes: u64,
+    /// Bytes a cycle to and from all SMs, sustained.
+    pub bytes_per_cycle: u64,
+    /// Share of the capacity that holds what is read again.
+    pub reuse_share: f64,
+}
+
+impl L2 {
+    /// Bytes that stay to be read again.
+    pub fn reuse_bytes(&self) -> f64 {
+        self.capacity_bytes as f64 * self.reuse_share
+    }
+}
+
+/// Times between kernels, microseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelLaunch {
+    /// From a kernel's end to the start of the next.
+    pub gap_us: f64,
+    /// Host time a kernel, while the host launches one by one.
+    pub host_us: f64,
+    /// The gap inside a captured graph.
+    pub graph_gap_us: f64,
+}
+
+/// What the GEMM library offers.
+#[derive(Debug, Clone)]
+pub struct GemmLibrary {
+    /// Output tiles of a thread block: rows, columns.
+    pub tiles: Vec<(u64, u64)>,
+    /// Bytes of a row of an operand in one step along K.
+    pub step_bytes: u64,
+    /// Steps whose operands are under way or in shared memory.
+    pub pipeline: u64,
+    /// Clock held under tensor load, over boost.
+    pub sustained_share: f64,
+    /// Cycles a step costs beyond its data.
+    pub step_overhead_cycles: f64,
+    /// Parts that K is cut into at most.
+    pub split_k_most: u64,
+    /// Steps may be dealt evenly over the SMs.
+    pub stream_k: bool,
+}
+
+/// The fused attention kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct AttentionKernel {
+    /// Queries of a tile.
+    pub tile_queries: u64,
+    /// Keys of a tile.
+    pub tile_keys: u64,
+    /// Vector operations a score, forward.
+    pub forward_operations: f64,
+    /// The same for the gradient.
+    pub backward_operations: f64,
+    /// Share of the vector time that runs under the tensor cores' time.
+    pub overlap_share: f64,
+}
+
+/// Kernels for weights with stored blocks.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockSparseKernel {
+    /// Cycles to the next stored block.
+    pub block_overhead_cycles: f64,
+    /// Share of the vector lanes busy with gathered single elements.
+    pub gather_share: f64,
+}
+
+/// What is fused in mode `fused`.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a step of its own, in any combination")]
+pub struct Fusion {
+    /// Functions and sums behind a GEMM.
+    pub epilogue: bool,
+    /// Runs of operators that only move data.
+    pub elementwise: bool,
+    /// Scores stay in the SM.
+    pub flash_attention: bool,
+    /// Kernels are captured as a graph.
+    pub graphs: bool,
+}
+
+/// What every device of a cluster keeps to itself of weights, gradients and optimiser state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharding {
+    /// All of it, each.
+    None,
+    /// Its share of the optimiser's state.
+    Optimizer,
+    /// Its share of everything.
+    Full,
+}
+
+/// Devices that train together, each on a batch of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Cluster {
+    /// Devices.
+    pub devices: u64,
+    /// What each keeps.
+    pub sharding: Sharding,
+    /// Communication takes time of its own (else it is hidden).
+    pub exposed: bool,
+    /// Bytes a second that a device sends while it receives as many.
+    pub link_bytes_per_s: u64,
+}
+
+/// Energy constants of a GPU.
+#[derive(Debug, Clone)]
+pub struct GpuEnergy {
+    /// Picojoule of one multiply-accumulate, per data type.
+    pub mac_pj: BTreeMap<Dtype, f64>,
+    /// Picojoule of one byte between L2 and an SM.
+    pub l2_pj_per_byte: f64,
+    /// Watts that flow whatever the chip does.
+    pub static_w: f64,
+}
+
+/// A GPU, checked.
+#[derive(Debug, Clone)]
+pub struct Gpu {
+    /// Name for people.
+    pub name: String,
+    /// Boost clock in hertz.
+    pub clock_hz: u64,
+    /// Its multiprocessors.
+    pub sm: Sm,
+    /// Its cache.
+    pub l2: L2,
+    /// Its memory: one tier.
+    pub memory: IndexVec<TierId, Tier>,
+    /// Times between kernels.
+    pub launch: KernelLaunch,
+    /// GEMMs.
+    pub gemm: GemmLibrary,
+    /// Fused attention.
+    pub attention: AttentionKernel,
+    /// Sparse weights.
+    pub block_sparse: BlockSparseKernel,
+    /// What is fused in mode `fused`.
+    pub fusion: Fusion,
+    /// Devices that train together.
+    pub cluster: Cluster,
+    /// Energy constants.
+    pub energy: GpuEnergy,
+}
+
+impl Gpu {
+    /// Dense MACs of all SMs a cycle; `None` if the tensor cores lack the data type.
+    pub fn macs_per_cycle(&self, dtype: Dtype) -> Option<u64> {
+        self.sm.tensor_macs.get(&dtype).map(|macs| macs * self.sm.count)
+    }
+
+    /// Bytes a cycle of device memory.
+    pub fn memory_bytes_per_cycle(&self) -> f64 {
+        self.memory.iter().map(|tier| tier.bandwidth_bytes_per_s as f64).sum::<f64>() / self.clock_hz as f64
+    }
+
+    /// Cycles of an access to device memory.
+    pub fn latency_cycles(&self) -> f64 {
+        self.memory.iter().map(|tier| tier.latency_ns).fold(0.0, f64::max) * self.clock_hz as f64 / 1e9
+    }
+
+    /// Cycles of a time in microseconds.
+    pub fn cycles_of_us(&self, us: f64) -> f64 {
+        us * self.clock_hz as f64 / 1e6
+    }
+}

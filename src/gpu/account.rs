@@ -1,0 +1,276 @@
+//! From timed kernels to an outcome: traffic, energy, what bounds each, and what cannot be beaten.
+
+use std::collections::BTreeMap;
+
+use crate::arch::{Gpu, Sharding};
+use crate::index::Id;
+use crate::mode::Mode;
+use crate::sim::{
+    BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+};
+use crate::units::{ByteSize, Dtype};
+use crate::workload::{OperatorKind, Phase, TensorId, TensorRole, Workload};
+
+use super::kernels::{Kernel, Work};
+use super::sparse::Style;
+use super::time::{KernelTime, Limit};
+
+/// A kernel with its time and traffic, once.
+#[derive(Debug, Clone)]
+pub(super) struct Timed {
+    pub(super) time: KernelTime,
+    /// Bytes read from memory, by tensor.
+    pub(super) reads: Vec<(TensorId, f64)>,
+    /// Bytes written, by tensor.
+    pub(super) writes: Vec<(TensorId, f64)>,
+    /// Multiply-accumulates executed.
+    pub(super) macs: u64,
+    /// How a sparse weight is used.
+    pub(super) style: Option<Style>,
+    /// Part of the tensors that this device works on.
+    pub(super) share: f64,
+}
+
+impl Default for Timed {
+    fn default() -> Self {
+        let time = KernelTime::of(0.0, Limit::Latency);
+        Self { time, reads: Vec::new(), writes: Vec::new(), macs: 0, style: None, share: 1.0 }
+    }
+}
+
+/// All kernels as sections of an outcome.
+pub(super) fn outcome(
+    gpu: &Gpu,
+    workload: &Workload,
+    mode: Mode,
+    kernels: &[Kernel],
+    timed: &[Timed],
+    gaps: &[f64],
+) -> Outcome {
+    let mut sections: Vec<SectionOutcome> = kernels
+        .iter()
+        .zip(timed)
+        .zip(gaps)
+        .map(|((kernel, timed), &gap)| section(gpu, workload, kernel, timed, gap))
+        .collect();
+    sections.extend(communication(gpu, workload));
+    Outcome {
+        mode,
+        fidelity: Fidelity::Kernel,
+        stop: StopReason::Drained,
+        cycles: sections.iter().map(|section| section.cycles).sum(),
+        bound_cycles: bound_cycles(gpu, workload, mode),
+        sections,
+        notes: Vec::new(),
+    }
+}
+
+fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: f64) -> SectionOutcome {
+    let first = &workload.operators[kernel.operators[0]];
+    let repeat = first.repeat;
+    let names: Vec<String> = kernel.operators.iter().map(|&op| workload.operators[op].name.clone()).collect();
+    let launch = gap.ceil() as u64;
+    let cycles = timed.time.cycles.ceil() as u64 + launch;
+    let mut by_tensor = indexmap::IndexMap::<String, TensorTraffic>::new();
+    let name = |tensor: TensorId| workload.tensors[workload.base(tensor)].name.clone();
+    for &(tensor, bytes) in timed.reads.iter().filter(|(_, bytes)| *bytes > 0.0) {
+        by_tensor.entry(name(tensor)).or_default().off_chip_read_bytes += bytes.ceil() as u64;
+    }
+    for &(tensor, bytes) in &timed.writes {
+        by_tensor.entry(name(tensor)).or_default().off_chip_write_bytes += (bytes * timed.share).ceil() as u64;
+    }
+    if timed.time.spill_bytes > 0.0 {
+        let spilled = by_tensor.entry("(partial sums)".to_owned()).or_default();
+        spilled.off_chip_read_bytes += timed.time.spill_bytes.ceil() as u64;
+        spilled.off_chip_write_bytes += timed.time.spill_bytes.ceil() as u64;
+    }
+    let write_bytes: f64 = timed.writes.iter().map(|(_, bytes)| bytes * timed.share).sum();
+    let traffic = Traffic {
+        off_chip_read_bytes: by_tensor.values().map(|bytes| bytes.off_chip_read_bytes).sum(),
+        off_chip_write_bytes: by_tensor.values().map(|bytes| bytes.off_chip_write_bytes).sum(),
+        sram_read_bytes: (timed.time.l2_bytes - write_bytes).max(0.0) as u64,
+        sram_write_bytes: write_bytes as u64,
+        by_tensor,
+        ..Traffic::default()
+    }
+    .times(repeat);
+    let cycles_of_all = cycles.saturating_mul(repeat);
+    let dtype = workload.tensors[first.inputs[0]].dtype;
+    let energy = EnergyJ {
+        compute: timed.macs as f64 * repeat as f64 * gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0) * 1e-12,
+        sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * gpu.energy.l2_pj_per_byte * 1e-12,
+        network: 0.0,
+        off_chip: traffic.off_chip_bytes() as f64 * 8.0 * pj_per_bit(gpu) * 1e-12,
+        static_: cycles_of_all as f64 / gpu.clock_hz as f64 * gpu.energy.static_w,
+    };
+    let memory_cycles = traffic.off_chip_bytes() as f64 / gpu.memory_bytes_per_cycle();
+    let tier = gpu.memory.iter().next().map_or_else(String::new, |tier| tier.name.clone());
+    let bound_by = if 2 * launch > cycles { BoundBy::Launch } else { told(timed.time.limit, &tier) };
+    let label = match kernel.work {
+        Work::Attention(_) => "flash attention".to_owned(),
+        Work::AttentionGradient(_) => "flash attention, gradient".to_owned(),
+        Work::Gemm(_) | Work::Stream => names.join("+"),
+    };
+    SectionOutcome {
+        name: label,
+        operators: names.clone(),
+        repeat,
+        phase: first.phase,
+        cycles: cycles_of_all,
+        launch_cycles: launch.saturating_mul(repeat),
+        bound_by,
+        pcus: timed.time.sms,
+        pmus: 0,
+        sram_peak_bytes: 0,
+        sram_bank_loss_bytes: 0,
+        traffic,
+        energy,
+        links: Vec::new(),
+        busy: Busy { tiers: vec![(tier, memory_cycles.ceil() as u64)], ..Busy::default() },
+        stages: vec![StageOutcome {
+            operators: names,
+            pcus: timed.time.sms,
+            busiest_cycles: (timed.time.busiest.ceil() as u64).saturating_mul(repeat),
+            mean_cycles: timed.time.mean * repeat as f64,
+            bundles: Vec::new(),
+            mapping: timed.time.shape.clone(),
+        }],
+    }
+}
+
+fn told(limit: Limit, tier: &str) -> BoundBy {
+    match limit {
+        Limit::Compute => BoundBy::Compute,
+        Limit::Imbalance => BoundBy::Imbalance,
+        Limit::L2 => BoundBy::Memory("l2".to_owned()),
+        Limit::Memory => BoundBy::Memory(tier.to_owned()),
+        Limit::Latency => BoundBy::Fill,
+    }
+}
+
+fn pj_per_bit(gpu: &Gpu) -> f64 {
+    gpu.memory.iter().next().map_or(0.0, |tier| tier.pj_per_bit)
+}
+
+/// Bytes of all weights, those of repeated blocks counted every time.
+fn weight_bytes(workload: &Workload) -> u64 {
+    let own = |t: &&crate::workload::Tensor| t.role == TensorRole::Weight && t.view.is_none();
+    workload.tensors.iter().filter(own).map(|t| t.stored_bytes().saturating_mul(t.repeat)).sum()
+}
+
+/// What the devices of a cluster exchange in a training step, if that is not hidden.
+fn communication(gpu: &Gpu, workload: &Workload) -> Option<SectionOutcome> {
+    let cluster = &gpu.cluster;
+    let trains = workload.operators.iter().any(|operator| operator.phase == Phase::Update);
+    if !trains || !cluster.exposed || cluster.devices < 2 {
+        return None;
+    }
+    // Gradients are summed and shared out, weights gathered; with shared weights once more for the backward phase.
+    let times = if cluster.sharding == Sharding::Full { 3.0 } else { 2.0 };
+    let others = (cluster.devices - 1) as f64 / cluster.devices as f64;
+    let bytes = times * weight_bytes(workload) as f64 * others;
+    let seconds = bytes / cluster.link_bytes_per_s as f64;
+    let cycles = (seconds * gpu.clock_hz as f64).ceil() as u64;
+    Some(SectionOutcome {
+        name: "communication".to_owned(),
+        operators: Vec::new(),
+        repeat: 1,
+        phase: Phase::Update,
+        cycles,
+        launch_cycles: 0,
+        bound_by: BoundBy::Link,
+        pcus: 0,
+        pmus: 0,
+        sram_peak_bytes: 0,
+        sram_bank_loss_bytes: 0,
+        traffic: Traffic { network_bytes: bytes as u64, ..Traffic::default() },
+        energy: EnergyJ { static_: seconds * gpu.energy.static_w, ..EnergyJ::default() },
+        links: Vec::new(),
+        busy: Busy::default(),
+        stages: Vec::new(),
+    })
+}
+
+/// What no kernels can beat: a launch (kernel by kernel, one an operator), and all stored MACs at the tensor cores' peak
+/// or every input, stored weight and result moved once.
+fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
+    let mut macs: BTreeMap<Dtype, f64> = BTreeMap::new();
+    for (id, operator) in workload.operators.iter_enumerated().filter(|(_, op)| op.kind == OperatorKind::Gemm) {
+        let sum = macs.entry(workload.tensors[operator.inputs[0]].dtype).or_default();
+        *sum += workload.stored_macs(id) as f64 * operator.repeat as f64;
+    }
+    let sparse = workload.tensors.iter().any(|tensor| tensor.mask.is_some());
+    let peak = |dtype: Dtype| {
+        let dense = gpu.macs_per_cycle(dtype).map_or(f64::INFINITY, |macs| macs as f64);
+        if sparse { dense * gpu.sm.sparse_2_4_speedup } else { dense }
+    };
+    let compute: f64 = macs.iter().map(|(&dtype, macs)| macs / peak(dtype)).sum();
+    let share = if gpu.cluster.sharding == Sharding::None { 1.0 } else { gpu.cluster.devices as f64 };
+    let mut moved = 0.0;
+    let mut touched = vec![None; workload.tensors.len()];
+    let mut made = vec![false; workload.tensors.len()];
+    for operator in &workload.operators {
+        for &tensor in operator.inputs.iter().chain([&operator.output]) {
+            let base = workload.base(tensor).index();
+            // The smallest view of it, and the part a device has, is what surely moves.
+            let part = if operator.phase == Phase::Update { share } else { 1.0 };
+            let bytes = workload.tensors[tensor].stored_bytes() as f64 / part;
+            touched[base] = Some(touched[base].map_or(bytes, |least: f64| least.min(bytes)));
+        }
+        made[workload.base(operator.output).index()] = true;
+    }
+    for (id, tensor) in workload.tensors.iter_enumerated() {
+        let Some(bytes) = touched[id.index()].filter(|_| tensor.view.is_none()) else { continue };
+        let repeat = if tensor.role == TensorRole::Weight { tensor.repeat } else { 1 };
+        if !made[id.index()] || matches!(tensor.role, TensorRole::Output) {
+            moved += bytes * repeat as f64;
+        }
+    }
+    let gap = gpu.cycles_of_us(gpu.launch.gap_us.min(gpu.launch.graph_gap_us));
+    let launches = match mode {
+        Mode::Kbk => workload.operators.iter().map(|operator| operator.repeat as f64).sum(),
+        Mode::Fused => 1.0,
+    };
+    (gap * launches + compute.max(moved / gpu.memory_bytes_per_cycle())).floor() as u64
+}
+
+/// What a user should know of the run.
+pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kernel], timed: &[Timed]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let fusion = &gpu.fusion;
+    notes.push(match mode {
+        Mode::Kbk => "a kernel an operator, launched by the host one by one (eager)".to_owned(),
+        Mode::Fused => {
+            let parts = [
+                (fusion.epilogue, "GEMM epilogues"),
+                (fusion.elementwise, "runs of functions on the same rows"),
+                (fusion.flash_attention, "attention"),
+            ];
+            let on: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+            let fused = if on.is_empty() { "nothing".to_owned() } else { on.join(", ") };
+            let launched = if fusion.graphs { "captured as a graph" } else { "launched by the host one by one" };
+            format!("fused into single kernels: {fused}; kernels are {launched}")
+        }
+    });
+    let dense = timed.iter().filter(|timed| timed.style == Some(Style::Dense)).count();
+    let sparse = timed.iter().filter(|timed| timed.style.is_some()).count();
+    if sparse > 0 {
+        notes.push(format!("{dense} of {sparse} kernels with a sparse matrix are faster as if it were dense"));
+    }
+    let trains = kernels.iter().any(|kernel| workload.operators[kernel.operators[0]].phase == Phase::Update);
+    if trains && gpu.cluster.devices > 1 {
+        let how = match gpu.cluster.sharding {
+            Sharding::None => "each device updates all weights",
+            Sharding::Optimizer => "each device keeps and updates its share of the optimiser's state",
+            Sharding::Full => "each device keeps its share of weights, gradients and state",
+        };
+        let link = if gpu.cluster.exposed {
+            "communication is charged in full"
+        } else {
+            "communication is taken as hidden (ideal)"
+        };
+        let bytes = ByteSize(weight_bytes(workload));
+        notes.push(format!("{} devices, {how}; weights are {bytes}; {link}", gpu.cluster.devices));
+    }
+    notes
+}

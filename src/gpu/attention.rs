@@ -1,0 +1,55 @@
+//! The fused attention kernel: scores of a tile of queries and keys stay in the SM.
+
+use crate::arch::Gpu;
+use crate::workload::GemmForm;
+
+use super::time::{KernelTime, Limit};
+
+/// Products of a tile: scores and their product with the values.
+const FORWARD_PRODUCTS: f64 = 2.0;
+/// Scores again, and the gradients of values, probabilities, queries and keys.
+const BACKWARD_PRODUCTS: f64 = 5.0;
+
+/// Time of the kernel, or of its gradient's, for scores of `form`; `moved_bytes` to and from memory.
+pub(super) fn time(gpu: &Gpu, form: &GemmForm, macs_per_cycle: f64, moved_bytes: f64, gradient: bool) -> KernelTime {
+    let kernel = &gpu.attention;
+    let (queries, keys) = (kernel.tile_queries, kernel.tile_keys);
+    let (products, operations) = if gradient {
+        (BACKWARD_PRODUCTS, kernel.backward_operations)
+    } else {
+        (FORWARD_PRODUCTS, kernel.forward_operations)
+    };
+    let row_tiles = form.m.div_ceil(queries);
+    let all = form.n.div_ceil(keys) as f64;
+    // Tiles beyond the diagonal are skipped: the last tile of queries sees all keys, the first what is before it.
+    let (mean_steps, most_steps) = if form.causal.is_some() {
+        let first = (form.n.saturating_sub(form.m) + queries).min(form.n).div_ceil(keys) as f64;
+        (f64::midpoint(first, all), all)
+    } else {
+        (all, all)
+    };
+    let scores = (queries * keys) as f64;
+    let tensor = products * scores * form.k as f64 / macs_per_cycle / gpu.gemm.sustained_share;
+    let vector = scores * operations / gpu.sm.vector_lanes as f64 + scores / gpu.sm.special_lanes as f64;
+    // Tensor cores and vector lanes are busy at once as far as they overlap.
+    let hidden = (vector * kernel.overlap_share).min(tensor);
+    let step = tensor + vector - hidden;
+    let tiles = form.instances * form.heads * row_tiles;
+    let mean = tiles as f64 / gpu.sm.count as f64 * mean_steps * step;
+    let sms = tiles.min(gpu.sm.count);
+    // Long and short tiles even out over many of them, but for the last one.
+    let busiest = mean.max(most_steps * step) + 2.0 * gpu.latency_cycles();
+    let step_bytes = 2.0 * (keys * form.k) as f64 * 2.0;
+    let l2_bytes = tiles as f64 * mean_steps * step_bytes * products / FORWARD_PRODUCTS + moved_bytes;
+    let l2 = l2_bytes / gpu.l2.bytes_per_cycle as f64;
+    let memory = moved_bytes / gpu.memory_bytes_per_cycle() + gpu.latency_cycles();
+    let compute = if mean < 0.9 * busiest { Limit::Imbalance } else { Limit::Compute };
+    let mut longest = (busiest, compute);
+    for limit in [(l2, Limit::L2), (memory, Limit::Memory)] {
+        if limit.0 > longest.0 {
+            longest = limit;
+        }
+    }
+    let shape = format!("{tiles} tiles of {queries} queries, {mean_steps:.1} steps of {keys} keys");
+    KernelTime { busiest, mean, sms, l2_bytes, shape, ..KernelTime::of(longest.0, longest.1) }
+}

@@ -1,0 +1,247 @@
+//! From operators to kernels: one each, or fused as libraries and compilers of kernels do.
+
+use crate::arch::Fusion;
+use crate::index::Id;
+use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+
+use super::attention_groups::{self, Group};
+
+/// Functions and sums that one epilogue takes at most [M cuBLASLt: bias, function, sum].
+const MOST_EPILOGUE: usize = 3;
+/// Operators of a fused kernel that only moves data.
+const MOST_STREAMED: usize = 8;
+
+/// What a kernel does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// A GEMM, and what stands behind it.
+    Gemm(OperatorId),
+    /// Fused attention over the scores of an operator.
+    Attention(OperatorId),
+    /// Its gradients.
+    AttentionGradient(OperatorId),
+    /// Only moves data.
+    Stream,
+}
+
+/// One kernel.
+#[derive(Debug, Clone)]
+pub(super) struct Kernel {
+    /// Its operators in order.
+    pub(super) operators: Vec<OperatorId>,
+    pub(super) work: Work,
+    /// Tensors it reads, each once.
+    pub(super) reads: Vec<TensorId>,
+    /// Tensors it writes.
+    pub(super) writes: Vec<TensorId>,
+}
+
+/// Who makes and who reads each tensor; views are what they are views of.
+pub(super) struct Uses {
+    producer: Vec<Option<OperatorId>>,
+    consumers: Vec<Vec<OperatorId>>,
+}
+
+impl Uses {
+    fn new(workload: &Workload) -> Self {
+        let mut uses =
+            Self { producer: vec![None; workload.tensors.len()], consumers: vec![Vec::new(); workload.tensors.len()] };
+        for (id, operator) in workload.operators.iter_enumerated() {
+            for &input in &operator.inputs {
+                let list = &mut uses.consumers[workload.base(input).index()];
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+            let made = workload.base(operator.output);
+            // A state that is updated in place comes from outside all the same.
+            if workload.tensors[made].role != TensorRole::Input && workload.tensors[made].role != TensorRole::Weight {
+                uses.producer[made.index()] = Some(id);
+            }
+        }
+        uses
+    }
+
+    /// The operator that makes a tensor.
+    pub(super) fn producer(&self, workload: &Workload, tensor: TensorId) -> Option<OperatorId> {
+        self.producer[workload.base(tensor).index()]
+    }
+
+    /// The operators that read a tensor.
+    pub(super) fn consumers(&self, workload: &Workload, tensor: TensorId) -> &[OperatorId] {
+        &self.consumers[workload.base(tensor).index()]
+    }
+}
+
+/// The kernels of a graph, in the order they run. Without `fusion`, one an operator.
+pub(super) fn kernels(workload: &Workload, fusion: Option<&Fusion>) -> Vec<Kernel> {
+    let uses = Uses::new(workload);
+    let groups = match fusion {
+        Some(fusion) if fusion.flash_attention => attention_groups::find(workload, &uses),
+        _ => Vec::new(),
+    };
+    let mut group_of: Vec<Option<usize>> = vec![None; workload.operators.len()];
+    for (index, group) in groups.iter().enumerate() {
+        group.operators.iter().for_each(|op| group_of[op.index()] = Some(index));
+    }
+    let mut builder =
+        Builder { workload, uses: &uses, kernel_of: vec![None; workload.operators.len()], lists: Vec::new() };
+    let mut started = vec![false; groups.len()];
+    for op in workload.operators.ids() {
+        if builder.kernel_of[op.index()].is_some() {
+            continue;
+        }
+        if let Some(index) = group_of[op.index()] {
+            if !std::mem::replace(&mut started[index], true) {
+                builder.start(&groups[index].operators, groups[index].work);
+            }
+            continue;
+        }
+        let is_gemm = workload.operators[op].kind == OperatorKind::Gemm;
+        if !is_gemm && fusion.is_some_and(|fusion| fusion.elementwise) && builder.joins(op) {
+            continue;
+        }
+        builder.start(&[op], if is_gemm { Work::Gemm(op) } else { Work::Stream });
+        if is_gemm && fusion.is_some_and(|fusion| fusion.epilogue) {
+            builder.epilogue(op, &group_of);
+        }
+    }
+    let Builder { lists, .. } = builder;
+    let mut kernels: Vec<Kernel> = lists
+        .into_iter()
+        .map(|(operators, work)| Kernel { operators, work, reads: Vec::new(), writes: Vec::new() })
+        .collect();
+    touch(workload, &uses, &groups, &mut kernels);
+    kernels
+}
+
+struct Builder<'w> {
+    workload: &'w Workload,
+    uses: &'w Uses,
+    kernel_of: Vec<Option<usize>>,
+    lists: Vec<(Vec<OperatorId>, Work)>,
+}
+
+impl Builder<'_> {
+    fn start(&mut self, operators: &[OperatorId], work: Work) {
+        for op in operators {
+            self.kernel_of[op.index()] = Some(self.lists.len());
+        }
+        self.lists.push((operators.to_vec(), work));
+    }
+
+    /// The kernels that make the inputs of an operator.
+    fn sources(&self, op: OperatorId) -> impl Iterator<Item = Option<usize>> + '_ {
+        let inputs = &self.workload.operators[op].inputs;
+        // What comes from outside is there before any kernel.
+        let made = inputs.iter().filter_map(|&input| self.uses.producer(self.workload, input));
+        made.map(|producer| self.kernel_of[producer.index()])
+    }
+
+    fn same_place(&self, a: OperatorId, b: OperatorId) -> bool {
+        let (a, b) = (&self.workload.operators[a], &self.workload.operators[b]);
+        let shape = |t: TensorId| (self.workload.tensors[t].rows, self.workload.tensors[t].columns);
+        a.block == b.block && a.phase == b.phase && a.repeat == b.repeat && shape(a.output) == shape(b.output)
+    }
+
+    /// Puts an operator into the kernel that makes the last of its inputs, if that streams the same rows.
+    fn joins(&mut self, op: OperatorId) -> bool {
+        let Some(latest) = self.sources(op).try_fold(None, |most, kernel| Some(most.max(Some(kernel?)))).flatten()
+        else {
+            return false;
+        };
+        let (operators, work) = &self.lists[latest];
+        if *work != Work::Stream
+            || operators.len() >= MOST_STREAMED
+            || !self.same_place(operators[0], op)
+            || !moves_rows(self.workload.operators[op].kind)
+            || !moves_rows(self.workload.operators[operators[0]].kind)
+        {
+            return false;
+        }
+        self.kernel_of[op.index()] = Some(latest);
+        self.lists[latest].0.push(op);
+        true
+    }
+
+    /// Takes functions and sums behind a GEMM into its kernel.
+    fn epilogue(&mut self, gemm: OperatorId, group_of: &[Option<usize>]) {
+        let kernel = self.lists.len() - 1;
+        let mut last = gemm;
+        while self.lists[kernel].0.len() <= MOST_EPILOGUE {
+            let made = self.workload.operators[last].output;
+            let fits = |&op: &OperatorId| {
+                let operator = &self.workload.operators[op];
+                // The other input must be there before the GEMM starts.
+                let ready = |&input: &TensorId| {
+                    input == made || self.uses.producer(self.workload, input).is_none_or(|producer| producer < gemm)
+                };
+                operator.kind.is_elementwise()
+                    && moves_rows(operator.kind)
+                    && operator.inputs.contains(&made)
+                    && operator.inputs.iter().all(ready)
+                    && self.same_place(gemm, op)
+                    && self.kernel_of[op.index()].is_none()
+                    && group_of[op.index()].is_none()
+            };
+            let Some(next) = self.uses.consumers(self.workload, made).iter().copied().find(fits) else { return };
+            self.kernel_of[next.index()] = Some(kernel);
+            self.lists[kernel].0.push(next);
+            last = next;
+        }
+    }
+}
+
+/// Whether a function reads and writes rows in place: no transposition, no table, no step of an optimiser.
+fn moves_rows(kind: OperatorKind) -> bool {
+    !matches!(
+        kind,
+        OperatorKind::Gemm
+            | OperatorKind::Transpose
+            | OperatorKind::Concat
+            | OperatorKind::Embedding
+            | OperatorKind::EmbeddingGrad
+            | OperatorKind::RowSum
+            | OperatorKind::RowMax
+            | OperatorKind::SgdUpdate
+            | OperatorKind::AdamUpdate
+    )
+}
+
+/// Finds what every kernel reads and writes.
+fn touch(workload: &Workload, uses: &Uses, groups: &[Group], kernels: &mut [Kernel]) {
+    let mut kernel_of = vec![0; workload.operators.len()];
+    for (index, kernel) in kernels.iter().enumerate() {
+        kernel.operators.iter().for_each(|op| kernel_of[op.index()] = index);
+    }
+    let mut inside = vec![false; workload.tensors.len()];
+    groups.iter().flat_map(|group| &group.inside).for_each(|&t| inside[workload.base(t).index()] = true);
+    for (index, kernel) in kernels.iter_mut().enumerate() {
+        let add = |list: &mut Vec<TensorId>, tensor: TensorId| {
+            if !list.iter().any(|&known| workload.base(known) == workload.base(tensor)) {
+                list.push(tensor);
+            }
+        };
+        for &op in &kernel.operators {
+            let operator = &workload.operators[op];
+            for &input in &operator.inputs {
+                let own = uses.producer(workload, input).is_some_and(|p| kernel_of[p.index()] == index);
+                if !own && !inside[workload.base(input).index()] {
+                    add(&mut kernel.reads, input);
+                }
+            }
+            let outside = uses.consumers(workload, operator.output).iter().any(|c| kernel_of[c.index()] != index);
+            let wanted = workload.tensors[operator.output].role == TensorRole::Output;
+            let updates = uses.producer(workload, operator.output).is_none();
+            if (outside || wanted || updates) && !inside[workload.base(operator.output).index()] {
+                add(&mut kernel.writes, operator.output);
+            }
+        }
+        // The gradient makes the scores again from queries and keys.
+        if let Work::AttentionGradient(scores) = kernel.work {
+            for &input in &workload.operators[scores].inputs {
+                add(&mut kernel.reads, input);
+            }
+        }
+    }
+}

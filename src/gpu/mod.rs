@@ -1,0 +1,217 @@
+//! GPUs: the operator graph as a sequence of kernels, each timed by what its tiles leave idle and what it moves.
+//!
+//! `kbk` is a kernel an operator ("eager"), `fused` what libraries and compilers of kernels fuse. `docs/gpu.md` is the
+//! timing model; an [`Outcome`] comes out, as of every chip.
+
+mod account;
+mod attention;
+mod attention_groups;
+mod cache;
+mod capacity;
+mod gemm;
+mod kernels;
+mod launches;
+mod sparse;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use crate::arch::{Gpu, Sharding};
+use crate::diagnostics::{Diagnostic, Origin};
+use crate::mode::Mode;
+use crate::sim::Outcome;
+use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, Workload};
+
+use self::account::Timed;
+use self::cache::Cache;
+use self::gemm::Product;
+use self::kernels::{Kernel, Work, kernels};
+use self::sparse::{Chosen, Style};
+use self::time::KernelTime;
+
+/// Runs a workload on a GPU in each of `modes`.
+///
+/// # Errors
+/// A data type that the tensor cores lack, or tensors that do not fit device memory.
+pub fn run(gpu: &Gpu, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
+    check_types(gpu, workload)?;
+    modes.iter().map(|&mode| run_mode(gpu, workload, mode)).collect()
+}
+
+fn run_mode(gpu: &Gpu, workload: &Workload, mode: Mode) -> Result<Outcome, Diagnostic> {
+    let list = kernels(workload, (mode == Mode::Fused).then_some(&gpu.fusion));
+    let held = capacity::check(gpu, workload, &list, mode)?;
+    let mut cache = Cache::new(gpu.l2.reuse_bytes());
+    let timed: Vec<Timed> =
+        list.iter().map(|kernel| Timer { gpu, workload, kernel, cache: &mut cache }.time()).collect();
+    let gaps = launches::gaps(gpu, workload, &list, &timed, mode);
+    let mut outcome = account::outcome(gpu, workload, mode, &list, &timed, &gaps);
+    outcome.notes.push(held);
+    outcome.notes.extend(account::notes(gpu, workload, mode, &list, &timed));
+    Ok(outcome)
+}
+
+fn check_types(gpu: &Gpu, workload: &Workload) -> Result<(), Diagnostic> {
+    for operator in workload.operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm) {
+        let dtype = workload.tensors[operator.inputs[0]].dtype;
+        if gpu.macs_per_cycle(dtype).is_some() {
+            continue;
+        }
+        let known: Vec<&str> = gpu.sm.tensor_macs.keys().map(|dtype| dtype.name()).collect();
+        let title = format!("operator `{}` multiplies {dtype}, which {} cannot", operator.name, gpu.name);
+        let error = Diagnostic::new(title).with_help(format!("its `sm.tensor_macs` has {}", known.join(", ")));
+        return Err(match &operator.declared {
+            Some(origin) => error.with_origin(Origin { label: format!("of {dtype}"), ..origin.clone() }),
+            None => error,
+        });
+    }
+    Ok(())
+}
+
+/// Times one kernel.
+struct Timer<'a> {
+    gpu: &'a Gpu,
+    workload: &'a Workload,
+    kernel: &'a Kernel,
+    cache: &'a mut Cache,
+}
+
+impl Timer<'_> {
+    fn time(mut self) -> Timed {
+        let share = self.share();
+        let kernel = self.kernel;
+        let mut timed = match kernel.work {
+            Work::Gemm(op) => self.gemm(op),
+            Work::Attention(scores) => self.attention(scores, false),
+            Work::AttentionGradient(scores) => self.attention(scores, true),
+            Work::Stream => self.stream(share),
+        };
+        for tensor in kernel.reads.iter().chain(&kernel.writes) {
+            let bytes = self.bytes(*tensor) * share;
+            self.cache.touch(self.workload.base(*tensor), bytes);
+        }
+        timed.share = share;
+        timed
+    }
+
+    /// The part of an update that a device does, where state is shared out.
+    fn share(&self) -> f64 {
+        let update = self.workload.operators[self.kernel.operators[0]].phase == Phase::Update;
+        let shared = self.gpu.cluster.sharding != Sharding::None;
+        if update && shared { 1.0 / self.gpu.cluster.devices as f64 } else { 1.0 }
+    }
+
+    fn bytes(&self, tensor: TensorId) -> f64 {
+        self.workload.tensors[tensor].stored_bytes() as f64
+    }
+
+    /// Bytes of a tensor that a read brings from memory: none of what the L2 still holds.
+    fn missing(&self, tensor: TensorId) -> f64 {
+        if self.cache.holds(self.workload.base(tensor)) { 0.0 } else { self.bytes(tensor) }
+    }
+
+    fn writes(&self) -> f64 {
+        self.kernel.writes.iter().map(|&t| self.bytes(t)).sum()
+    }
+
+    fn gemm(&mut self, op: OperatorId) -> Timed {
+        let (gpu, workload) = (self.gpu, self.workload);
+        let operator = &workload.operators[op];
+        let (a, b) = (operator.inputs[0], operator.inputs[1]);
+        let dtype = workload.tensors[a].dtype;
+        let Some(form) = workload.form(op) else { return Timed::default() };
+        let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
+        let weight = &workload.tensors[b];
+        let dense = |tensor: TensorId, missing: f64| {
+            if missing > 0.0 { workload.tensors[tensor].dense_bytes() as f64 } else { 0.0 }
+        };
+        let product = Product {
+            count: form.instances * form.heads,
+            m: form.m,
+            n: form.n,
+            k: form.k,
+            element_bytes: dtype.bytes(),
+            macs_per_cycle: gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64,
+            a_bytes: dense(a, self.missing(a)),
+            b_bytes: dense(b, self.missing(b)),
+            epilogue_read_bytes: others.map(|t| self.missing(t)).sum(),
+            write_bytes: self.writes(),
+        };
+        let all = product.count * product.m * product.n * product.k;
+        let chosen = match (&weight.mask, &workload.tensors[operator.output].mask) {
+            (Some(mask), _) => {
+                let chosen = sparse::weight(gpu, &product, mask, self.missing(b));
+                Some((chosen, "weight"))
+            }
+            (None, Some(mask)) => Some((sparse::sampled(gpu, &product, mask), "result")),
+            (None, None) => None,
+        };
+        let (time, macs, sparse) = match chosen {
+            Some((Chosen { time, macs, style }, what)) => (time, macs, Some((style, what))),
+            None => (gemm::fastest(gpu, &product), all, None),
+        };
+        let mut reads: Vec<(TensorId, f64)> = vec![(a, time.a_read_bytes), (b, time.b_read_bytes)];
+        if workload.base(a) == workload.base(b) {
+            reads.truncate(1);
+        }
+        let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
+        reads.extend(others.map(|t| (t, self.missing(t))).collect::<Vec<_>>());
+        let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
+        let mut timed = self.timed(time, reads, macs);
+        timed.style = sparse.map(|(style, _)| style);
+        timed.time.shape.push_str(&style.unwrap_or_default());
+        timed
+    }
+
+    fn attention(&mut self, scores: OperatorId, gradient: bool) -> Timed {
+        let (gpu, workload) = (self.gpu, self.workload);
+        let Some(form) = workload.form(scores) else { return Timed::default() };
+        let dtype = workload.tensors[workload.operators[scores].inputs[0]].dtype;
+        let macs_per_cycle = gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64;
+        let reads: Vec<(TensorId, f64)> = self.kernel.reads.iter().map(|&t| (t, self.missing(t))).collect();
+        let moved = reads.iter().map(|(_, bytes)| bytes).sum::<f64>() + self.writes();
+        let time = attention::time(gpu, &form, macs_per_cycle, moved, gradient);
+        let products = if gradient { 5 } else { 2 };
+        self.timed(time, reads, products * form.causal_macs())
+    }
+
+    fn stream(&mut self, share: f64) -> Timed {
+        let workload = self.workload;
+        let reads: Vec<(TensorId, f64)> = self
+            .kernel
+            .reads
+            .iter()
+            .map(|&t| {
+                // A row that does not fit an SM is read again in every pass.
+                let row = workload.tensors[t].columns * workload.tensors[t].dtype.bytes();
+                let passes = |&op: &OperatorId| workload.operators[op].kind.passes();
+                let most = self.kernel.operators.iter().map(passes).max().unwrap_or(1);
+                let heads = self.kernel.operators.iter().map(|&op| workload.operators[op].heads).max().unwrap_or(1);
+                let again = if row / heads > self.gpu.sm.shared_bytes { most } else { 1 };
+                (t, self.missing(t) * again as f64 * share)
+            })
+            .collect();
+        let writes = self.writes() * share;
+        let memory: f64 = reads.iter().map(|(_, bytes)| bytes).sum::<f64>() + writes;
+        let through = self.kernel.reads.iter().map(|&t| self.bytes(t)).sum::<f64>() * share + writes;
+        let work: f64 = self
+            .kernel
+            .operators
+            .iter()
+            .map(|&op| {
+                let operator = &workload.operators[op];
+                let elements =
+                    operator.inputs.iter().chain([&operator.output]).map(|&t| workload.tensors[t].stored_elements());
+                elements.max().unwrap_or(0) as f64 * stream::operations(operator.kind)
+            })
+            .sum();
+        let time = stream::time(self.gpu, memory, through, work * share);
+        self.timed(time, reads, 0)
+    }
+
+    fn timed(&self, time: KernelTime, reads: Vec<(TensorId, f64)>, macs: u64) -> Timed {
+        let writes = self.kernel.writes.iter().map(|&t| (t, self.bytes(t))).collect();
+        Timed { time, reads, writes, macs, style: None, share: 1.0 }
+    }
+}

@@ -1,0 +1,28 @@
+//! Runs and the chip they ran on.
+
+use crate::arch::Device;
+use crate::sim::Outcome;
+
+/// Runs of a workload on one chip; of several, one a chip, a report shows them side by side.
+#[derive(Clone, Copy)]
+pub struct Side<'a> {
+    /// The chip.
+    pub chip: &'a dyn Device,
+    /// Its runs; of two, kernel by kernel stands first.
+    pub outcomes: &'a [Outcome],
+}
+
+/// Every run with its chip and what it is called: its mode, of several chips behind the chip's name.
+pub(super) fn named<'a>(sides: &[Side<'a>]) -> Vec<(String, &'a dyn Device, &'a Outcome)> {
+    let several = sides.len() > 1;
+    let of_side = |side: &Side<'a>| {
+        let Side { chip, outcomes } = *side;
+        outcomes.iter().map(move |outcome| {
+            let mode = outcome.mode.name();
+            let name =
+                if several { format!("{} {mode}", super::human::shorten(chip.name(), 24)) } else { mode.to_owned() };
+            (name, chip, outcome)
+        })
+    };
+    sides.iter().flat_map(of_side).collect()
+}
