@@ -13,7 +13,7 @@ use crate::workload::TensorId;
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
 use super::gather::{GatherPorts, MOST_COLUMNS};
-use super::heads::{heads_candidates, heads_work};
+use super::heads::{heads_candidates, heads_extents, heads_work};
 use super::mapping::{
     CostSample, Cut, GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile, TileTable, assign,
     pass_work, tiles,
@@ -215,6 +215,9 @@ impl<'a> StageBases<'a> {
         let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else {
             return StageExtents::default();
         };
+        if let Some(form) = self.graph.form(stage) {
+            return heads_extents(self.graph, stage, &form, &shape, mapping);
+        }
         let mut extents = StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work);
         if mapping.share > 1 {
             // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.

@@ -136,6 +136,23 @@ impl<'a> SectionGraph<'a> {
         spec.activations.iter().chain([&spec.output]).map(columns).max().unwrap_or(1)
     }
 
+    /// Groups of columns that a SIMD stage takes whole: heads, rows, or the elements that share a word of an optimiser's
+    /// result; `None` where every column stands for itself.
+    pub fn units(&self, stage: usize) -> Option<u64> {
+        let spec = &self.stages[stage];
+        let operator = &self.workload.operators[spec.main];
+        match operator.kind {
+            OperatorKind::Gemm => None,
+            OperatorKind::AdamUpdate => {
+                let gradient = &self.workload.tensors[operator.inputs[0]];
+                let in_a_word = (Dtype::Fp32.bytes() / gradient.dtype.bytes()).max(1);
+                Some(gradient.columns.div_ceil(in_a_word))
+            }
+            kind if kind.is_row_wise() => Some(operator.heads.max(1)),
+            _ => None,
+        }
+    }
+
     /// Bytes of the largest tensor that the section moves off chip.
     pub fn largest_off_chip_bytes(&self) -> u64 {
         let inputs = self.stages.iter().flat_map(|s| s.activations.iter().chain(&s.weight));

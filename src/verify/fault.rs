@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::actors::Kind;
+
 /// A configuration that does not do its work: where, when and what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
@@ -17,6 +19,12 @@ pub struct Fault {
     pub token: Option<u64>,
     /// Firings of all actors before it.
     pub step: u64,
+    /// Cycle of the run at which the event engine begins that firing (of a deadlock: at which all stands still); `None`
+    /// where it is in a stretch that the engine skips, or behind what it keeps.
+    pub cycle: Option<u64>,
+    /// The actor, and its firing.
+    #[serde(skip)]
+    pub(super) firing: Option<(Kind, u64)>,
     /// What happened.
     pub what: String,
 }
@@ -32,6 +40,9 @@ impl fmt::Display for Fault {
         }
         if let Some(token) = self.token {
             write!(f, ", token {token}")?;
+        }
+        if let Some(cycle) = self.cycle {
+            write!(f, ", cycle {cycle}")?;
         }
         write!(f, ", step {}: {}", self.step, self.what)
     }

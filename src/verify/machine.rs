@@ -6,6 +6,7 @@ use crate::index::Id;
 use crate::workload::{TensorId, Workload};
 
 use super::actors::{Actor, Kind, actors};
+use super::address;
 use super::fault::Fault;
 use super::layout::{Layout, Tiles};
 use super::matrix::Matrix;
@@ -46,6 +47,8 @@ pub(super) struct Machine<'a> {
     pub(super) inbox: Vec<Vec<Incoming>>,
     /// Off-chip memory, by tensor.
     pub(super) memory: Vec<Option<Matrix>>,
+    /// Tensors that the section reads in another shape than they lie off chip in, as it reads them.
+    pub(super) views: Vec<Option<Matrix>>,
     /// What each stage emitted.
     pub(super) emitted: Vec<Emitted>,
     /// Firings done.
@@ -68,6 +71,8 @@ impl<'a> Machine<'a> {
             unit: String::new(),
             token: None,
             step: 0,
+            cycle: None,
+            firing: None,
             what,
         })?;
         let actors = actors(section);
@@ -90,8 +95,16 @@ impl<'a> Machine<'a> {
             let values = Matrix::unwritten(tensor.rows as usize, tensor.columns as usize);
             Emitted { from: vec![0; values.values.len()], values }
         });
+        let mut views = vec![None; workload.tensors.len()];
+        for spec in section.stages.iter().map(|stage| &stage.spec) {
+            let operator = &workload.operators[spec.main];
+            for &tensor in spec.activations.iter().chain(&spec.weight) {
+                views[tensor.index()] = address::read(workload, operator, tensor, &memory);
+            }
+        }
         Ok(Self {
             section,
+            views,
             wires,
             traces: section.flows.iter().map(|flow| wires.trace(flow)).collect(),
             stripes: stripes(section),
@@ -264,6 +277,8 @@ impl<'a> Machine<'a> {
             unit: unit.map_or(String::new(), |unit| self.wires.name(unit)),
             token: (actor.next < actor.count).then(|| self.at(index).token),
             step: self.step,
+            cycle: None,
+            firing: Some((actor.kind, actor.next)),
             what,
         }
     }
@@ -309,6 +324,8 @@ impl<'a> Machine<'a> {
                 unit: String::new(),
                 token: Some(row as u64 / self.layout.nest.token_rows),
                 step: self.step,
+                cycle: None,
+                firing: None,
                 what: format!("`{}` row {row}, column {column} {what}", self.tensor_name(s.spec.output)),
             };
             if let Some(at) = emitted.first_unwritten() {

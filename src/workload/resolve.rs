@@ -49,7 +49,7 @@ impl Builder {
     pub(super) fn operator(&mut self, name: &str, kind: OperatorKind, written: &Written, output: TensorId) -> Operator {
         let options = &written.options;
         let mut inputs = written.inputs.clone();
-        let mut form = None;
+        let (mut form, mut indices) = (None, None);
         let mut heads = options.heads;
         match kind {
             OperatorKind::Gemm => {
@@ -70,16 +70,21 @@ impl Builder {
             }
             OperatorKind::Embedding => {
                 let (rows, columns) = (self.tensors[inputs[0]].rows, self.tensors[inputs[1]].columns);
+                indices = Some(inputs[0]);
                 inputs = vec![self.view(inputs[1], rows, columns, false)];
             }
             OperatorKind::Transpose => {
                 let (rows, columns) = (self.tensors[inputs[0]].columns, self.tensors[inputs[0]].rows);
                 inputs = vec![self.view(inputs[0], rows, columns, true)];
             }
-            OperatorKind::CrossEntropy | OperatorKind::CrossEntropyGrad => inputs.truncate(1),
+            OperatorKind::CrossEntropy | OperatorKind::CrossEntropyGrad => {
+                indices = inputs.get(1).copied();
+                inputs.truncate(1);
+            }
             _ => {}
         }
-        Operator { form, heads, ..Operator::new(name.to_owned(), kind, inputs, output) }
+        let operator = Operator::new(name.to_owned(), kind, inputs, output);
+        Operator { form, heads, options: *options, indices, ..operator }
     }
 
     /// Adds an operator; what it touches exists as often as it runs.

@@ -75,6 +75,10 @@ struct Pending {
     name: String,
     written: Written,
     output: TensorId,
+    /// It carries a gradient (else it computes something of the forward graph again).
+    is_gradient: bool,
+    /// Indices of an embedding whose gradient it is.
+    indices: Option<TensorId>,
 }
 
 struct Backward<'g> {
@@ -124,7 +128,8 @@ impl Backward<'_> {
         output: TensorId,
         options: GemmOptions,
     ) {
-        self.list.push(Pending { kind, name, written: Written { inputs, options }, output });
+        let written = Written { inputs, options };
+        self.list.push(Pending { kind, name, written, output, is_gradient: true, indices: None });
     }
 
     /// Whether anything wants the gradient of a tensor.
@@ -239,6 +244,9 @@ impl Backward<'_> {
                 let rows = self.graph.tensors.push(rows);
                 let operator = self.fresh(format!("{name}.d"));
                 self.emit(OperatorKind::EmbeddingGrad, operator, vec![dy], rows, plain);
+                if let Some(pending) = self.list.last_mut() {
+                    pending.indices = Some(inputs[0]);
+                }
                 self.tables.push((inputs[1], rows));
                 return Ok(());
             }
@@ -274,7 +282,8 @@ impl Backward<'_> {
             let name = format!("{}.again", self.graph.tensors[operator.output].name);
             let output = self.like(operator.output, name, TensorRole::Intermediate);
             self.again.insert(operator.output, output);
-            self.list.push(Pending { kind: operator.kind, name: format!("{}.again", operator.name), written, output });
+            let name = format!("{}.again", operator.name);
+            self.list.push(Pending { kind: operator.kind, name, written, output, is_gradient: false, indices: None });
         }
     }
 
@@ -289,8 +298,10 @@ impl Backward<'_> {
             let Some(next) = waiting.iter().position(row_wise).or_else(|| waiting.iter().position(ready)) else {
                 return;
             };
-            let Pending { kind, name, written, output } = waiting.remove(next);
+            let Pending { kind, name, written, output, is_gradient, indices } = waiting.remove(next);
             let mut operator = self.graph.operator(&name, kind, &written, output);
+            operator.is_gradient = is_gradient;
+            operator.indices = operator.indices.or(indices);
             (operator.block, operator.repeat) = self.place;
             operator.phase = Phase::Backward;
             self.graph.push(operator, written);
