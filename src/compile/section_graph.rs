@@ -166,6 +166,14 @@ impl<'a> SectionGraph<'a> {
         self.stages[stage].weight.and_then(|w| self.workload.tensors[w].mask.as_deref())
     }
 
+    /// Mask of the result of a GEMM that is the gradient of a sparse weight: only what is stored of it is computed.
+    pub fn sampled(&self, stage: usize) -> Option<&BlockMask> {
+        let spec = &self.stages[stage];
+        let is_plain = spec.weight.is_some() && self.mask(stage).is_none() && self.form(stage).is_none();
+        let output = &self.workload.tensors[self.workload.operators[spec.main].output];
+        output.mask.as_deref().filter(|_| is_plain)
+    }
+
     /// Kind of a stage's main operator.
     pub fn kind(&self, stage: usize) -> OperatorKind {
         self.workload.operators[self.stages[stage].main].kind

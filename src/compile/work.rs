@@ -65,7 +65,8 @@ impl StageWork {
             },
             result_columns: graph.workload.tensors[spec.output].columns,
             units: graph.units(index),
-            macs_of_rows: graph.form(index).map(|_| (graph.workload.stored_macs(spec.main), graph.rows)),
+            macs_of_rows: (graph.form(index).is_some() || graph.sampled(index).is_some())
+                .then(|| (graph.workload.stored_macs(spec.main), graph.rows)),
             element_bytes: dtype.bytes(),
             result_bytes: graph.dtype(spec.output).bytes(),
             lanes: chip.pcu.lanes.get(&dtype).copied().unwrap_or(1),

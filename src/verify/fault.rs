@@ -10,11 +10,11 @@ use super::actors::Kind;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// Section.
-    pub section: String,
+    pub section: Box<str>,
     /// The stage that fails, or for which a stream or copy works; empty for none.
-    pub stage: String,
+    pub stage: Box<str>,
     /// The unit it shows at, with its coordinates; empty for none.
-    pub unit: String,
+    pub unit: Box<str>,
     /// Token, counted over the section; `None` where none is at fault.
     pub token: Option<u64>,
     /// Firings of all actors before it.
@@ -24,7 +24,7 @@ pub struct Fault {
     pub cycle: Option<u64>,
     /// The actor, and its firing.
     #[serde(skip)]
-    pub(super) firing: Option<(Kind, u64)>,
+    pub(super) firing: Option<Box<(Kind, u64)>>,
     /// What happened.
     pub what: String,
 }

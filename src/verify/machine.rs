@@ -66,9 +66,9 @@ impl<'a> Machine<'a> {
         memory: Vec<Option<Matrix>>,
     ) -> Result<Self, Fault> {
         let layout = Layout::new(chip, workload, section, tiles).map_err(|(stage, what)| Fault {
-            section: section.name.clone(),
-            stage: section.stages.get(stage).map_or(String::new(), |s| workload.operators[s.spec.main].name.clone()),
-            unit: String::new(),
+            section: section.name.as_str().into(),
+            stage: section.stages.get(stage).map_or("", |s| workload.operators[s.spec.main].name.as_str()).into(),
+            unit: "".into(),
             token: None,
             step: 0,
             cycle: None,
@@ -272,13 +272,13 @@ impl<'a> Machine<'a> {
             }
         };
         Fault {
-            section: self.section.name.clone(),
-            stage,
-            unit: unit.map_or(String::new(), |unit| self.wires.name(unit)),
+            section: self.section.name.as_str().into(),
+            stage: stage.into(),
+            unit: unit.map_or(String::new(), |unit| self.wires.name(unit)).into(),
             token: (actor.next < actor.count).then(|| self.at(index).token),
             step: self.step,
             cycle: None,
-            firing: Some((actor.kind, actor.next)),
+            firing: Some(Box::new((actor.kind, actor.next))),
             what,
         }
     }
@@ -319,9 +319,9 @@ impl<'a> Machine<'a> {
             let stored =
                 self.memory[s.spec.output.index()].as_ref().filter(|_| self.layout.graph.leaves_section(s.spec.output));
             let fault = |(row, column): (usize, usize), what: &str| Fault {
-                section: self.section.name.clone(),
-                stage: self.layout.stage_name(stage).to_owned(),
-                unit: String::new(),
+                section: self.section.name.as_str().into(),
+                stage: self.layout.stage_name(stage).into(),
+                unit: "".into(),
                 token: Some(row as u64 / self.layout.nest.token_rows),
                 step: self.step,
                 cycle: None,

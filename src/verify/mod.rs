@@ -143,9 +143,9 @@ impl<'a> Check<'a> {
         for (stage, (a, b)) in eager.emitted.iter().zip(&lazy.emitted).enumerate() {
             if a != b {
                 return Err(Fault {
-                    section: section.name.clone(),
-                    stage: eager.layout.stage_name(stage).to_owned(),
-                    unit: String::new(),
+                    section: section.name.as_str().into(),
+                    stage: eager.layout.stage_name(stage).into(),
+                    unit: "".into(),
                     token: None,
                     step: eager.step,
                     cycle: None,

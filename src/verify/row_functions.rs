@@ -83,8 +83,28 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
         OperatorKind::RmsNormGrad => norm_gradient(x, y, false),
         OperatorKind::SgdUpdate => pairs().map(|(w, g)| w - meaning::SGD_RATE as f32 * g).collect(),
         OperatorKind::AdamUpdate => adam(workload, operator, x, y),
+        OperatorKind::Select => largest(x, workload.tensors[operator.output].columns as usize),
+        OperatorKind::Reformat => {
+            let mut line = x.to_vec();
+            line.resize(workload.tensors[operator.output].columns as usize, 0.0);
+            line
+        }
         _ => x.to_vec(),
     }
+}
+
+/// The `count` largest magnitudes in order: all above the threshold, and of those on it the first.
+fn largest(x: &[f32], count: usize) -> Vec<f32> {
+    let mut magnitudes: Vec<f32> = x.iter().map(|x| x.abs()).collect();
+    magnitudes.sort_by(f32::total_cmp);
+    let threshold = magnitudes[x.len() - count.clamp(1, x.len())];
+    let mut on_it = count - x.iter().filter(|x| x.abs() > threshold).count();
+    let stays = |x: &&f32| {
+        let tied = x.abs().to_bits() == threshold.to_bits() && on_it > 0;
+        on_it -= usize::from(tied);
+        x.abs() > threshold || tied
+    };
+    x.iter().filter(stays).copied().collect()
 }
 
 fn exponents(x: &[f32]) -> (f32, f32) {

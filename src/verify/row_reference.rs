@@ -38,6 +38,9 @@ fn reals(operand: &Bounded, row: usize) -> Vec<Real> {
     operand.value.row(row).iter().zip(operand.error.row(row)).map(|(&v, &e)| Real::new(v, e)).collect()
 }
 
+/// A function of a head of each of two operands.
+type OfHead<'f> = &'f dyn Fn(&[Real], &[Real]) -> Vec<Real>;
+
 fn of_row(
     workload: &Workload,
     operator: &Operator,
@@ -50,9 +53,9 @@ fn of_row(
     let y = operands.last().unwrap_or(x);
     let pairs = || x.iter().zip(y);
     let one = Real::exact(1.0);
-    let by_heads = |function: &dyn Fn(&[Real], &[Real], u64) -> Vec<Real>| -> Vec<Real> {
+    let by_heads = |function: OfHead<'_>| -> Vec<Real> {
         let width = (x.len() / operator.heads.max(1) as usize).max(1);
-        x.chunks(width).zip(y.chunks(width)).flat_map(|(x, y)| function(x, y, row)).collect()
+        x.chunks(width).zip(y.chunks(width)).flat_map(|(x, y)| function(x, y)).collect()
     };
     match operator.kind {
         OperatorKind::Scale => x.iter().map(|&x| x * Real::exact(meaning::SCALE)).collect(),
@@ -76,7 +79,7 @@ fn of_row(
                 })
                 .collect()
         }
-        OperatorKind::Rotary => by_heads(&|x, _, row| rotated(x, row, operator.is_gradient)),
+        OperatorKind::Rotary => by_heads(&|x, _| rotated(x, row, operator.is_gradient)),
         OperatorKind::Concat => x.iter().chain(y).copied().collect(),
         OperatorKind::RowSum => vec![Real::sum(x.iter().copied())],
         OperatorKind::RowMax => vec![Real::greatest(x.iter().copied())],
@@ -108,7 +111,7 @@ fn of_row(
             .collect(),
         OperatorKind::SigmoidGrad => pairs().map(|(&y, &dy)| dy * (y * (one - y))).collect(),
         OperatorKind::TanhGrad => pairs().map(|(&y, &dy)| dy * (one - y * y)).collect(),
-        OperatorKind::SoftmaxGrad => by_heads(&|y, dy, _| {
+        OperatorKind::SoftmaxGrad => by_heads(&|y, dy| {
             let dot = Real::sum(y.iter().zip(dy).map(|(&y, &dy)| y * dy));
             y.iter().zip(dy).map(|(&y, &dy)| y * (dy - dot)).collect()
         }),
@@ -124,6 +127,21 @@ fn of_row(
             let error = super::number::rounded_error(dtype, x.value, x.error);
             Real::new(x.value, error)
         }),
+        OperatorKind::Select => {
+            let mut order: Vec<usize> = (0..x.len()).collect();
+            order.sort_by(|&a, &b| x[b].value.abs().total_cmp(&x[a].value.abs()).then(a.cmp(&b)));
+            order.truncate(workload.tensors[operator.output].columns as usize);
+            order.sort_unstable();
+            let most = x.iter().map(|x| x.value.abs() + x.error).fold(0.0, f64::max);
+            // Where magnitudes are not sure, neither is which are chosen.
+            let sure = x.iter().all(|x| x.error == 0.0);
+            order.iter().map(|&at| if sure { x[at] } else { Real::new(x[at].value, 2.0 * most) }).collect()
+        }
+        OperatorKind::Reformat => {
+            let mut line = x.clone();
+            line.resize(workload.tensors[operator.output].columns as usize, Real::exact(0.0));
+            line
+        }
         _ => x.clone(),
     }
 }

@@ -480,7 +480,8 @@ fn a_shifted_causal_mask_is_caught() {
             let operator = &mut other.operators[id];
             match (operator.kind, operator.form.map(|form| form.causal)) {
                 (OperatorKind::CausalMask, _) => operator.kind = OperatorKind::Scale,
-                (_, Some(Some(CausalAxis::Columns))) => {
+                // Fused, the mask follows in the same stage, and hides what the product leaves in.
+                (_, Some(Some(CausalAxis::Columns))) if mode == Mode::Kbk => {
                     operator.form = operator.form.map(|form| workload::GemmForm { causal: None, ..form });
                 }
                 (OperatorKind::Rotary, _) => operator.is_gradient = true,
@@ -492,7 +493,7 @@ fn a_shifted_causal_mask_is_caught() {
             assert!(!verdict.passed, "{what} is not caught: {:?}", verdict.by_stage);
             changed += 1;
         }
-        assert!(changed >= 5, "only {changed} operators");
+        assert!(changed >= 4, "only {changed} operators");
     }
 }
 

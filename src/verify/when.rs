@@ -16,7 +16,7 @@ pub(super) fn cycle(
     section: &Section,
     fault: &Fault,
 ) -> Option<u64> {
-    let (kind, number) = fault.firing?;
+    let (kind, number) = *fault.firing.clone()?;
     let timeline = trace(chip, workload, configuration).into_iter().find(|trace| trace.name == section.name)?;
     let track = track(section, kind)?;
     let begin = timeline.start_cycle + timeline.launch_cycles;

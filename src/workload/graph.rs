@@ -112,6 +112,8 @@ pub struct Operator {
     pub block: Option<usize>,
     /// Times it runs.
     pub repeat: u64,
+    /// It runs once in so many training steps, and what it costs is shared by them.
+    pub every: u64,
     /// Part of a training step.
     pub phase: Phase,
     /// How its operands are written: heads, sequences, transposition.
@@ -136,6 +138,7 @@ impl Operator {
             vectors: Vec::new(),
             block: None,
             repeat: 1,
+            every: 1,
             phase: Phase::Forward,
             options: GemmOptions::default(),
             indices: None,

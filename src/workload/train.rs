@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::dynamic::{self, PatternOptions};
 use super::form::GemmOptions;
 use super::graph::{Operator, OperatorId, Tensor, TensorId, TensorRole};
 use super::kind::{OperatorKind, Phase};
@@ -17,10 +18,11 @@ use crate::units::Dtype;
 use toml::Spanned;
 
 /// What `[training]` asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TrainingOptions {
     optimizer: OperatorKind,
     recomputed: bool,
+    pattern: Option<PatternOptions>,
 }
 
 /// Reads `[training]`.
@@ -32,7 +34,8 @@ pub(super) fn options(source: &Source, spec: &Spanned<Table<TrainingSpec>>) -> R
         Some(word) => source.keyword("training.activations", word, &["saved", "recomputed"])? == 1,
         None => false,
     };
-    Ok(TrainingOptions { optimizer: optimizers[chosen].1, recomputed })
+    let pattern = spec.pattern.as_ref().map(|pattern| dynamic::options(source, pattern)).transpose()?;
+    Ok(TrainingOptions { optimizer: optimizers[chosen].1, recomputed, pattern })
 }
 
 /// Adds the backward graph and the update of every weight to a forward graph.
@@ -63,8 +66,11 @@ pub(super) fn derive(graph: &mut Builder, options: TrainingOptions) -> Result<()
     }
     let weights: Vec<(TensorId, TensorId)> = backward.weights();
     let Backward { graph, .. } = backward;
-    for (weight, gradient) in weights {
+    for &(weight, gradient) in &weights {
         update(graph, options.optimizer, weight, gradient);
+    }
+    if let Some(pattern) = options.pattern {
+        dynamic::derive(graph, pattern, &weights);
     }
     Ok(())
 }

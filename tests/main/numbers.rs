@@ -133,7 +133,19 @@ fn others() -> Vec<Workload> {
     }
     let parse =
         |text: String| workload::parse("others", &text, &[], 0).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    vec![parse(forward.concat()), parse(training.concat())]
+    let dynamic = |regrow: &str| {
+        let layer = [
+            head.to_owned(),
+            "[training]\noptimizer = \"adam\"\n".to_owned(),
+            format!("pattern = {{ every = 100, fraction = 0.3, regrow = \"{regrow}\", step = 50, steps = 200 }}\n"),
+            tensor("a", 21, 16, "input"),
+            tensor("w", 16, 24, "weight"),
+            "sparsity = { pattern = \"block\", density = 0.5, block = [4, 4] }\n".to_owned(),
+            op("gemm", "\"a\", \"w\"", "y", ""),
+        ];
+        parse(layer.concat())
+    };
+    vec![parse(forward.concat()), parse(training.concat()), dynamic("random"), dynamic("gradient")]
 }
 
 #[test]
