@@ -273,11 +273,10 @@ pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload
     };
     let elements = nest.rows_of(at.token) * columns;
     match &t.mask {
-        // The gradient of a sparse weight: its stored part.
-        Some(mask) => {
+        // A sparse weight that is converted, or a gradient of one: its part of what is stored.
+        Some(_) => {
             let all = u128::from(t.rows) * u128::from(t.columns);
-            let stored = (u128::from(elements) * u128::from(mask.stored_elements())).div_ceil(all);
-            stored as u64 * t.dtype.bytes()
+            (u128::from(elements) * u128::from(t.stored_bytes())).div_ceil(all) as u64
         }
         None => elements * t.dtype.bytes(),
     }

@@ -236,7 +236,7 @@ impl Backward<'_> {
                 self.contribute(inputs[1], name, *kind, vec![dy, x], plain);
                 return Ok(());
             }
-            OperatorKind::Bias => {
+            OperatorKind::Bias | OperatorKind::Reformat => {
                 self.pass(inputs[0], dy);
                 return Ok(());
             }

@@ -232,3 +232,28 @@ fn a_change_of_the_pattern_is_shared_by_the_steps_between() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+#[test]
+fn a_weight_that_is_stored_by_rows_is_converted_and_pays_for_it() {
+    let traffic = |format: &str| {
+        let text = format!(
+            "schema = 1\nname = \"layer\"\n[[tensors]]\nname = \"x\"\nshape = [128, 256]\nrole = \"input\"\n[[tensors]]\n\
+             name = \"w\"\nshape = [256, 512]\nrole = \"weight\"\n\
+             sparsity = {{ pattern = \"unstructured\", density = 0.25, format = \"{format}\" }}\n[[operators]]\nname = \"out\"\n\
+             kind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"y\"\n"
+        );
+        let workload = workload::parse("layer", &text, &[], 0).expect("a layer");
+        let outcome = run(&workload, Mode::Fused);
+        assert!(outcome.bound_cycles <= outcome.cycles);
+        (outcome.cycles, outcome.sections.len(), outcome.traffic())
+    };
+    let (rows, columns) = (traffic("csr"), traffic("bitmap"));
+    assert_eq!((rows.1, columns.1), (2, 1));
+    assert!(rows.0 > columns.0);
+    // 32,768 stored values of 2 bytes; a column of 2 bytes for each and 257 offsets, or a bit for each element.
+    let (by_rows, by_columns) = (32_768 * 4 + 257 * 4, 32_768 * 2 + 131_072 / 8);
+    assert_eq!(rows.2.by_tensor["w"].off_chip_read_bytes, by_rows);
+    assert_eq!(rows.2.by_tensor["w.columns"].off_chip_write_bytes, by_columns);
+    assert_eq!(rows.2.by_tensor["w.columns"].off_chip_read_bytes, by_columns);
+    assert_eq!(columns.2.by_tensor["w"].off_chip_read_bytes, by_columns);
+}

@@ -133,19 +133,20 @@ fn others() -> Vec<Workload> {
     }
     let parse =
         |text: String| workload::parse("others", &text, &[], 0).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let dynamic = |regrow: &str| {
+    // Stored by rows, the weight is converted first.
+    let dynamic = |regrow: &str, format: &str| {
         let layer = [
             head.to_owned(),
             "[training]\noptimizer = \"adam\"\n".to_owned(),
             format!("pattern = {{ every = 100, fraction = 0.3, regrow = \"{regrow}\", step = 50, steps = 200 }}\n"),
             tensor("a", 21, 16, "input"),
             tensor("w", 16, 24, "weight"),
-            "sparsity = { pattern = \"block\", density = 0.5, block = [4, 4] }\n".to_owned(),
+            format!("sparsity = {{ pattern = \"block\", density = 0.5, block = [4, 4], format = \"{format}\" }}\n"),
             op("gemm", "\"a\", \"w\"", "y", ""),
         ];
         parse(layer.concat())
     };
-    vec![parse(forward.concat()), parse(training.concat()), dynamic("random"), dynamic("gradient")]
+    vec![parse(forward.concat()), parse(training.concat()), dynamic("random", "csr"), dynamic("gradient", "bsr")]
 }
 
 #[test]
