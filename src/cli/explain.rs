@@ -1,9 +1,13 @@
 //! `rdusim explain`: what bounds a workload on a chip, and what would change it.
 
+use std::io::{self, Write};
+
 use super::args::Format;
+use super::execute::timed;
 use super::failure::Failure;
 use super::study_args::ExplainArgs;
 use super::{output, progress};
+use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::report::{self, File};
@@ -14,13 +18,27 @@ use crate::study::explain::{self, Question};
 pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let shared = &args.shared;
     let sets = shared.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let inputs = Inputs::open(&shared.arch, &shared.workload, &sets, shared.seed)?;
+    let from = &shared.configuration;
+    if from.config.is_some() || from.save_config.is_some() || shared.trace.is_some() {
+        let title = "`explain` looks for a mapping at every step: it takes no --config, and writes none and no trace";
+        let help = "use `--sections` to hold the cut of the graph; `rdusim run` takes all three";
+        return Err(Diagnostic::new(title).with_help(help).into());
+    }
+    let mut inputs = Inputs::open(&shared.arch, &shared.workload, &sets, shared.seed, shared.mapping.into())?;
+    if let Some(sections) = &from.sections {
+        inputs = inputs.pinned(sections)?;
+    }
     let question = Question {
         modes: args.mode.map_or_else(|| vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]),
         fidelity: shared.fidelity.into(),
         uncertainty: args.uncertainty,
     };
-    let answer = progress::counted("explaining", |tick| explain::explain(&inputs, &question, tick))?;
+    let (answer, took) = timed(|| progress::counted("explaining", |tick| explain::explain(&inputs, &question, tick)));
+    let answer = answer?;
+    if shared.verbose {
+        // A closed standard error costs nothing but this line.
+        let _ = writeln!(io::stderr().lock(), "compile and simulate {:.3} s", took.as_secs_f64());
+    }
     let (text, json) = (answer.to_text(), answer.to_json());
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &shared.out {

@@ -47,8 +47,13 @@ pub(super) fn counted<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize)
     }
     bar.set_message(message.to_owned());
     let result = work(&|done, all| {
+        let is_first = bar.length().is_none();
         bar.set_length(all as u64);
         bar.set_position(done as u64);
+        if is_first {
+            // What a journal held already says nothing of the rate.
+            bar.reset_eta();
+        }
     });
     bar.finish_and_clear();
     result

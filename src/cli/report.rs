@@ -8,7 +8,7 @@ use super::output;
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::map::survey;
-use crate::report::{self, Document, File, Layout, Page, PageInput};
+use crate::report::{self, Document, File, Layout, Made, Page, PageInput};
 use crate::sim::{Measured, Outcome};
 use crate::workload::Workload;
 
@@ -28,19 +28,22 @@ pub(super) fn page_files(
         .zip(outcomes)
         .map(|(measured, outcome)| Layout::new(chip, &survey(chip, workload, &measured.configuration), outcome))
         .collect();
-    let layouts_json = report::layouts_json(&layouts);
-    let mut page = Page::new(command_line());
+    let mut page = Page::new(made(inputs));
     page.add(&workload.name, &Document::new(chip, workload, outcomes), layouts);
-    for path in inputs {
-        // Read before, so only a file that has just gone is left out.
-        if let Ok(text) = std::fs::read_to_string(path) {
-            page.add_input(PageInput { name: path.display().to_string(), text });
-        }
-    }
     vec![
-        File { name: "layout.json".to_owned(), bytes: layouts_json.into_bytes() },
+        File { name: "layout.json".to_owned(), bytes: page.beside().into_bytes() },
         File { name: "report.html".to_owned(), bytes: page.html().into_bytes() },
     ]
+}
+
+/// This command and the files that it read.
+pub(super) fn made(inputs: &[&Path]) -> Made {
+    // Read before, so only a file that has just gone is left out.
+    let text = |path: &&Path| {
+        let text = std::fs::read_to_string(path).ok()?;
+        Some(PageInput { name: path.display().to_string(), text })
+    };
+    Made::new(command_line(), inputs.iter().filter_map(text).collect())
 }
 
 /// The command as typed, words with blanks or signs in quotes.
@@ -55,10 +58,10 @@ fn command_line() -> String {
 
 /// Makes a page of one or more saved results.
 pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let mut page = Page::new(command_line());
+    let mut page = Page::new(made(&[]));
     for path in &args.results {
         let text = read(path)?;
-        // The layouts lie beside the result that they belong to.
+        // Layouts and inputs lie beside the result that they belong to.
         let beside = path.with_file_name("layout.json");
         let layouts = if beside.is_file() { Some(read(&beside)?) } else { None };
         let title = title(path, &args.results);

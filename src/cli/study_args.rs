@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::TypedValueParser as _;
 
-use super::args::{Format, Mode, SharedArgs};
+use super::args::{Format, Mapping, Mode, SharedArgs};
 
 pub(super) const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -64,6 +64,9 @@ pub(super) struct SweepArgs {
     /// Run one part of N: every Nth point from the Ith on
     #[arg(long, value_name = "I/N")]
     pub(super) shard: Option<String>,
+    /// How good mappings are taken to be; as the study file says if not given
+    #[arg(long, value_enum)]
+    pub(super) mapping: Option<Mapping>,
     /// Threads; as many as the machine has if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(super) threads: Option<usize>,
@@ -83,6 +86,9 @@ pub(super) struct MergeArgs {
     /// Change a field of every point, as the shards were run with; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
+    /// How good mappings are taken to be, as the shards were run with
+    #[arg(long, value_enum)]
+    pub(super) mapping: Option<Mapping>,
     /// Write table, summary and pictures into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,

@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
-use super::args::Format;
+use super::args::{Format, Mapping};
 use super::failure::Failure;
+use super::report::made;
 use super::study_args::{MergeArgs, SweepArgs};
 use super::{output, progress};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
-use crate::report;
+use crate::report::{self, File, Page};
 use crate::study::sweep::{self, Results, Shard, Study};
 
 /// Runs the points that are not done yet.
 pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
-    let study = open(&args.study, &args.set)?;
+    let study = open(&args.study, &args.set, args.mapping)?;
     let shard = args.shard.as_deref().map_or(Ok(Shard::WHOLE), parse_shard)?;
     if shard != Shard::WHOLE && args.out.is_none() {
         let title = "a shard needs `--out`: its points are joined from there by `rdusim merge`";
@@ -21,25 +22,37 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     }
     let out = args.out.as_deref();
     let results = progress::counted(study.name(), |tick| sweep::sweep(&study, shard, args.threads, out, tick))?;
-    finish(&results, out, args.format)
+    finish(&args.study, &study, &results, out, args.format)
 }
 
 /// Joins shards.
 pub(super) fn merge(args: &MergeArgs) -> Result<(), Failure> {
-    let study = open(&args.study, &args.set)?;
+    let study = open(&args.study, &args.set, args.mapping)?;
     let shards: Vec<&Path> = args.shards.iter().map(AsRef::as_ref).collect();
-    finish(&sweep::merge(&study, &shards)?, args.out.as_deref(), args.format)
+    finish(&args.study, &study, &sweep::merge(&study, &shards)?, args.out.as_deref(), args.format)
 }
 
-fn open(path: &Path, sets: &[String]) -> Result<Study, Failure> {
+fn open(path: &Path, sets: &[String], mapping: Option<Mapping>) -> Result<Study, Failure> {
     let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Study::open(path, &sets)?)
+    Ok(Study::open(path, &sets, mapping.map(Into::into))?)
 }
 
-fn finish(results: &Results<'_>, out: Option<&Path>, format: Format) -> Result<(), Failure> {
+fn finish(
+    path: &Path,
+    study: &Study,
+    results: &Results<'_>,
+    out: Option<&Path>,
+    format: Format,
+) -> Result<(), Failure> {
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = out {
-        report::write(directory, &results.files()?)?;
+        let mut files = results.files()?;
+        let inputs = study.input_files();
+        let inputs: Vec<&Path> = std::iter::once(path).chain(inputs.iter().map(AsRef::as_ref)).collect();
+        let mut page = Page::new(made(&inputs));
+        page.set_points(results.points());
+        files.push(File { name: "report.html".to_owned(), bytes: page.html().into_bytes() });
+        report::write(directory, &files)?;
     }
     let text = match format {
         Format::Table => results.to_text(),

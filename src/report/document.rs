@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
+use super::waterfall::Waterfall;
 use crate::arch::{Chip, Vendor};
 use crate::sim::{
     BundleOutcome, EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
@@ -30,6 +31,9 @@ pub struct Document {
     /// Off-chip bytes of kernel by kernel over those of fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_chip_traffic_ratio: Option<f64>,
+    /// Where the time goes from kernel by kernel to fused, if both ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waterfall: Option<Waterfall>,
 }
 
 /// The chip in short.
@@ -290,6 +294,10 @@ impl Document {
         };
         let off_chip = |run: &RunEntry| (run.traffic.off_chip_read_bytes + run.traffic.off_chip_write_bytes) as f64;
         let (speedup, off_chip_traffic_ratio) = (ratio(|run| run.time_s), ratio(off_chip));
+        let waterfall = match &runs[..] {
+            [kbk, fused] => Waterfall::of_fusion(kbk, fused),
+            _ => None,
+        };
         Self {
             schema: SCHEMA,
             arch: ArchEntry {
@@ -313,6 +321,7 @@ impl Document {
             runs,
             speedup,
             off_chip_traffic_ratio,
+            waterfall,
         }
     }
 
@@ -486,7 +495,8 @@ mod tests {
     #[test]
     fn keys_stand_in_the_agreed_order() {
         let json = compare().to_json();
-        assert_eq!(keys(&json, 2, "{"), ["schema", "arch", "workload", "runs", "speedup", "off_chip_traffic_ratio"]);
+        let top = ["schema", "arch", "workload", "runs", "speedup", "off_chip_traffic_ratio", "waterfall"];
+        assert_eq!(keys(&json, 2, "{"), top);
         let arch = ["name", "pcus", "pmus", "peak_tflops", "sram_bytes", "off_chip_gb_per_s"];
         assert_eq!(keys(&json, 4, "\"arch\": {"), arch);
         let workload =

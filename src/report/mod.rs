@@ -19,6 +19,7 @@ mod table;
 mod trace;
 mod validation;
 mod verify_table;
+mod waterfall;
 mod write;
 
 pub use self::chart::{
@@ -34,11 +35,12 @@ pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
 pub use self::page::{
-    BufferLayout, Layout, LinkFlits, Page, PageInput, Points, SavedError, SectionLayout, StageLayout, UnitShares,
-    layouts_json,
+    BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SectionLayout, StageLayout,
+    UnitShares, View,
 };
 pub use self::table::table;
 pub use self::trace::trace_json;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
+pub use self::waterfall::{Waterfall, WaterfallStep};
 pub use self::write::{File, WriteError, files, write};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::arch::{self, Chip};
+use crate::arch::{self, Chip, Quality};
 use crate::compile::Configuration;
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
@@ -20,19 +20,36 @@ pub struct Inputs {
     workload: workload::Template,
     base: Arc<Workload>,
     seed: u64,
+    quality: Quality,
 }
 
 impl Inputs {
-    /// Reads both files; `base` are overrides that hold throughout, `seed` goes into every random mask.
+    /// Reads both files; `base` are overrides that hold throughout, `seed` goes into every random mask, `quality` is how
+    /// good mappings are taken to be.
     ///
     /// # Errors
-    /// What [`arch::load`] and [`workload::load`] refuse.
-    pub fn open(arch: &Path, workload: &Path, base: &[Override], seed: u64) -> Result<Self, Diagnostic> {
+    /// What [`arch::load`], [`Chip::under`] and [`workload::load`] refuse.
+    pub fn open(
+        arch: &Path,
+        workload: &Path,
+        base: &[Override],
+        seed: u64,
+        quality: Quality,
+    ) -> Result<Self, Diagnostic> {
         let arch = arch::Template::open(arch, base)?;
-        arch.chip(&[])?;
+        arch.chip(&[])?.under(quality)?;
         let workload = workload::Template::open(workload, base)?;
         let base = Arc::new(workload.workload(&[], seed)?);
-        Ok(Self { arch, workload, base, seed })
+        Ok(Self { arch, workload, base, seed, quality })
+    }
+
+    /// The same, the graph cut as a file of sections says; variants of the workload are not.
+    ///
+    /// # Errors
+    /// What [`workload::pin`] refuses.
+    pub fn pinned(self, sections: &Path) -> Result<Self, Diagnostic> {
+        let base = Arc::new(workload::pin(Workload::clone(&self.base), sections)?);
+        Ok(Self { base, ..self })
     }
 
     /// The chip with more overrides.
@@ -40,7 +57,7 @@ impl Inputs {
     /// # Errors
     /// What the chip's checks refuse.
     pub fn chip(&self, sets: &[&Override]) -> Result<Chip, Diagnostic> {
-        self.arch.chip(sets)
+        self.arch.chip(sets)?.under(self.quality)
     }
 
     /// The workload with more overrides and, if given, another seed.

@@ -1,6 +1,6 @@
 //! The report page: what is in the file, and what a browser makes of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Stands for a tensor in the workload below. Its markup must never run.
@@ -37,47 +37,129 @@ fn a_page_is_one_file_that_needs_no_network() {
     assert!(html.len() < 2 << 20);
 }
 
+/// The page of a study of the tiny block; an axis has the hostile name as a value.
+fn swept(directory: &Path) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).display();
+    let bandwidth = "arch.memory.ddr.bandwidth_gb_per_s";
+    let text = format!(
+        "schema = 1\nname = \"s\"\narch = \"{here}/arch/plasticine.toml\"\nworkload = \"{here}/workloads/tiny-mlp.toml\"\n\
+         metrics = [\"fused.time_s\", \"kbk.time_s\"]\nfidelity = \"bound\"\n\
+         [[axes]]\npath = \"{bandwidth}\"\nrange = {{ from = 4.0, to = 32.0, count = 4 }}\n\
+         [[axes]]\npath = \"arch.name\"\nvalues = [\"plain\", {HOSTILE:?}]\n\
+         [pareto]\nminimize = [\"fused.time_s\", \"{bandwidth}\"]\n[[best]]\nminimize = \"fused.time_s\"\n\
+         [[plots]]\nkind = \"lines\"\nx = \"{bandwidth}\"\ny = \"fused.time_s\"\nseries = \"arch.name\"\n\
+         [[plots]]\nkind = \"heat\"\nx = \"{bandwidth}\"\ny = \"arch.name\"\nvalue = \"kbk.time_s\"\n"
+    );
+    let study = directory.join("study.toml");
+    std::fs::write(&study, text).expect("the directory takes files");
+    let out = directory.join("swept");
+    let (code, message) = rdusim(&["sweep", &study.display().to_string(), "--out", &out.display().to_string()]);
+    assert_eq!(code, Some(0), "{message}");
+    out.join("report.html")
+}
+
+/// One page of the comparison and of another with twice the clock.
+fn both(directory: &Path) -> PathBuf {
+    let text = |path: &Path| path.display().to_string();
+    let (workload, second) = (text(&directory.join("hostile.toml")), directory.join("second"));
+    let set = "arch.memory.ddr.bandwidth_gb_per_s=80";
+    let arch = "arch/plasticine.toml";
+    let (code, message) =
+        rdusim(&["compare", "--arch", arch, "--workload", &workload, "--set", set, "--out", &text(&second)]);
+    assert_eq!(code, Some(0), "{message}");
+    let page = directory.join("both.html");
+    let results = [directory.join("out"), second].map(|place| text(&place.join("result.json")));
+    let (code, message) = rdusim(&["report", &results[0], &results[1], "--out", &text(&page)]);
+    assert_eq!(code, Some(0), "{message}");
+    page
+}
+
 #[test]
 fn a_saved_result_makes_the_same_drawing() {
     let place = tempfile::tempdir().expect("a directory");
     made(place.path());
-    let result = place.path().join("out/result.json").display().to_string();
-    let page = place.path().join("again.html").display().to_string();
-    let (code, message) = rdusim(&["report", &result, &result, "--out", &page]);
-    assert_eq!(code, Some(0), "{message}");
-    let html = std::fs::read_to_string(&page).expect("the page");
-    // Both results, each with the layouts of both its runs.
+    let html = std::fs::read_to_string(both(place.path())).expect("the page");
+    // Both results, each with the layouts of both its runs, its command and its files.
     assert_eq!(html.matches("\"document\":{").count(), 2);
     assert_eq!(html.matches("\"banks_per_pmu\":").count(), 4);
+    assert_eq!(html.matches("\"command\":\"rdusim compare").count(), 2);
+    assert!(html.matches("name = \\\"Plasticine\\\"").count() == 2, "the chip file of each");
     let (code, message) = rdusim(&["report", "workloads/tiny-mlp.toml"]);
     assert_eq!(code, Some(2));
     assert!(message.contains("workloads/tiny-mlp.toml") && message.contains("line 1"), "{message}");
 }
 
-/// Needs Chromium; without one it says so and checks nothing.
+#[test]
+fn a_decoder_layer_fits_into_two_megabytes() {
+    let place = tempfile::tempdir().expect("a directory");
+    let text = |path: &Path| path.display().to_string();
+    let (workload, out) = (place.path().join("layer.toml"), place.path().join("out"));
+    let model = ["model", "llama2-7b", "--phase", "forward", "--layers", "1", "--sequence", "512"];
+    let (code, message) = rdusim(&[&model[..], &["-o", &text(&workload)]].concat());
+    assert_eq!(code, Some(0), "{message}");
+    // Kernel by kernel has most sections; the largest grid has most units.
+    let (code, message) = rdusim(&[
+        "run",
+        "--mode",
+        "kbk",
+        "--fidelity",
+        "bound",
+        "--arch",
+        "arch/sn40l.toml",
+        "--workload",
+        &text(&workload),
+        "--out",
+        &text(&out),
+    ]);
+    assert_eq!(code, Some(0), "{message}");
+    let html = std::fs::read_to_string(out.join("report.html")).expect("the page");
+    assert!(html.len() < 2_000_000, "{} bytes", html.len());
+    assert!(html.len() > 200_000, "it has a grid");
+}
+
+/// Does in a page what `reader` does, and returns the lines it leaves; `None` without a browser.
+fn read(place: &Path, page: &Path, reader: &str) -> Option<String> {
+    let html = std::fs::read_to_string(page).expect("the page");
+    let script = |name: &str| std::fs::read_to_string(format!("tests/page/{name}.js")).expect("the reader");
+    let driven = place.join(format!("{reader}.html"));
+    let (head, tail) = html.rsplit_once("</body>").expect("a body");
+    let script = [script("reader"), script(reader)].join("\n");
+    std::fs::write(&driven, format!("{head}<script>\n(() => {{\n{script}}})();\n</script></body>{tail}"))
+        .expect("written");
+    // Debian and Ubuntu, others, and what `.ci/run` found.
+    let browser = std::env::var("RDUSIM_BROWSER").unwrap_or_else(|_| "chromium".to_owned());
+    let output = Command::new(&browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"])
+        .arg(format!("--user-data-dir={}", place.join("profile").display()))
+        .args(["--window-size=900,1200", "--dump-dom"])
+        .arg(format!("file://{}", driven.display()))
+        .output()
+        .ok()?;
+    let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(complaints.is_empty(), "{reader}: {complaints:?}");
+    let body = dom.split("<body>").nth(1).unwrap_or_default().to_owned();
+    assert!(!body.contains("FAILED"), "{reader}: {body}");
+    Some(body)
+}
+
+/// Needs Chromium; without one it says so and checks nothing, unless `RDUSIM_BROWSER` names one that must be there.
 #[test]
 fn a_reader_can_point_focus_zoom_and_choose() {
     let place = tempfile::tempdir().expect("a directory");
     made(place.path());
-    let html = std::fs::read_to_string(place.path().join("out/report.html")).expect("the page");
-    let driver = std::fs::read_to_string("tests/page/driver.js").expect("the driver");
-    let driven = place.path().join("driven.html");
-    let (head, tail) = html.rsplit_once("</body>").expect("a body");
-    std::fs::write(&driven, format!("{head}<script>\n{driver}</script></body>{tail}")).expect("written");
-    let output = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"])
-        .arg(format!("--user-data-dir={}", place.path().join("profile").display()))
-        .args(["--window-size=900,1200", "--dump-dom"])
-        .arg(format!("file://{}", driven.display()))
-        .output();
-    let Ok(output) = output else {
-        println!("skipped: no chromium here");
-        return;
-    };
-    let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
-    assert!(complaints.is_empty(), "{complaints:?}");
-    let body = dom.split("<body>").nth(1).unwrap_or_default();
-    assert!(body.lines().filter(|line| line.contains("ok ")).count() >= 13, "{body}");
-    assert!(!body.contains("FAILED"), "{body}");
+    let pages = [
+        (place.path().join("out/report.html"), "result", 22),
+        (both(place.path()), "both", 10),
+        (swept(place.path()), "sweep", 15),
+    ];
+    for (page, reader, least) in pages {
+        let Some(body) = read(place.path(), &page, reader) else {
+            assert!(std::env::var("RDUSIM_BROWSER").is_err(), "the browser of RDUSIM_BROWSER does not start");
+            println!("skipped: no chromium here, so no page was read in a browser");
+            return;
+        };
+        let lines = body.lines().filter(|line| line.contains("ok ")).count();
+        assert!(lines >= least, "{reader}: {lines} of {least}: {body}");
+    }
 }

@@ -120,8 +120,8 @@ fn the_shipped_studies_can_be_read() {
     names.sort();
     assert!(names.len() >= 6);
     for path in names {
-        let study =
-            rdusim::study::sweep::Study::open(&path, &[]).unwrap_or_else(|error| panic!("{}", error.render(false)));
+        let study = rdusim::study::sweep::Study::open(&path, &[], None)
+            .unwrap_or_else(|error| panic!("{}", error.render(false)));
         assert_eq!(path.file_stem().and_then(|stem| stem.to_str()), Some(study.name()));
         assert!(study.points() > 5);
     }

@@ -1,12 +1,16 @@
 //! Where the stages, buffers and links of a run lie: what the page's grid shows.
+//!
+//! A page holds thousands of units and links, so they are written shortly: a site is one number, units that did the same
+//! are counted, and links of equal load are letters.
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::arch::{Chip, UnitKind};
-use crate::map::{Map, Section};
+use crate::map::{Map, RouteEntry, Section};
 use crate::sim::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
 
-/// The grid of one run. Sites are `[column, row]` from the upper left.
+/// The grid of one run. A site is `row * columns + column`, counted from the upper left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
@@ -21,6 +25,8 @@ pub struct Layout {
     pub rows: u32,
     /// Banks of a PMU.
     pub banks_per_pmu: u64,
+    /// Parallel links a direction between neighbouring sites.
+    pub links_per_direction: u64,
     /// A letter a site, row by row: `C` PCU, `M` PMU, `.` neither.
     pub kinds: String,
     /// Sections in order.
@@ -33,12 +39,19 @@ pub struct Layout {
 pub struct SectionLayout {
     /// Name.
     pub name: String,
+    /// Cycles, launch included.
+    pub cycles: u64,
+    /// Times it runs, which `cycles` counts; links are those of one time.
+    pub repeat: u64,
     /// Stages in order.
     pub stages: Vec<StageLayout>,
     /// Buffers in order.
     pub buffers: Vec<BufferLayout>,
-    /// Flits that leave each site, row by row, in each direction, all lanes together.
-    pub links: LinkFlits,
+    /// Loads that links have, no load first.
+    pub loads: Vec<LinkLoads>,
+    /// The load of the links that leave each site: of all sites to the east, then west, south and north. Each is an index
+    /// into `loads` in digits 0-9, A-Z, a-z, of equally many digits.
+    pub links: String,
 }
 
 /// One stage on its PCUs.
@@ -47,16 +60,18 @@ pub struct SectionLayout {
 pub struct StageLayout {
     /// Its operators, joined by `+`.
     pub name: String,
-    /// Its PCUs.
-    pub pcus: Vec<[u32; 2]>,
-    /// What each of them did.
+    /// Sites of its PCUs.
+    pub pcus: Vec<u32>,
+    /// What they did, in their order.
     pub units: Vec<UnitShares>,
 }
 
-/// Shares of the section's time, launch included.
+/// What some PCUs did alike: shares of the section's time, launch included.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnitShares {
+    /// How many PCUs.
+    pub pcus: usize,
     /// Working. Where single units are not known, the stage's mean.
     pub busy: f64,
     /// Waiting for inputs; known at the `event` fidelity.
@@ -77,23 +92,23 @@ pub struct BufferLayout {
     pub tensor: String,
     /// Index of the stage it serves.
     pub stage: usize,
-    /// Column, row and banks of each PMU it lies in.
-    pub parts: Vec<[u64; 3]>,
+    /// Site and banks of each PMU it lies in.
+    pub parts: Vec<[u64; 2]>,
 }
 
-/// Flits that leave each site.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// What the parallel links between two sites carry one way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LinkFlits {
-    /// To the right.
-    pub east: Vec<u64>,
-    /// To the left.
-    pub west: Vec<u64>,
-    /// Downwards.
-    pub south: Vec<u64>,
-    /// Upwards.
-    pub north: Vec<u64>,
+pub struct LinkLoads {
+    /// Flits over all of them, to three digits.
+    pub flits: u64,
+    /// Stages whose operands or results they are, by index.
+    pub stages: Vec<usize>,
 }
+
+/// Digits of indices in `links`.
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const DIRECTIONS: [&str; 4] = ["east", "west", "south", "north"];
 
 impl Layout {
     /// The layout of a run, from the map of its configuration and its outcome.
@@ -109,60 +124,215 @@ impl Layout {
             columns: map.arch.columns,
             rows: map.arch.rows,
             banks_per_pmu: map.arch.banks_per_pmu,
+            links_per_direction: map.arch.links_per_direction,
             kinds: chip.grid.units.iter().map(kind).collect(),
             sections: map.sections.iter().zip(&outcome.sections).map(|(s, ran)| section_layout(map, s, ran)).collect(),
         }
     }
+
+    /// Checks that every site and every index is one.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let sites = u64::from(self.columns) * u64::from(self.rows);
+        if sites != self.kinds.chars().count() as u64 {
+            return Err(format!("`kinds` has another length than {} x {}", self.columns, self.rows));
+        }
+        self.sections.iter().try_for_each(|section| {
+            section.check(sites).map_err(|what| format!("section `{}` names {what}", section.name))
+        })
+    }
+}
+
+impl SectionLayout {
+    fn check(&self, sites: u64) -> Result<(), String> {
+        let pcus = self.stages.iter().flat_map(|stage| &stage.pcus).map(|&site| u64::from(site));
+        let pmus = self.buffers.iter().flat_map(|buffer| &buffer.parts).map(|&[site, _]| site);
+        if let Some(site) = pcus.chain(pmus).find(|&site| site >= sites) {
+            return Err(format!("the site {site} of {sites}"));
+        }
+        let of_buffers = self.buffers.iter().map(|buffer| buffer.stage);
+        let of_links = self.loads.iter().flat_map(|load| &load.stages).copied();
+        if let Some(stage) = of_buffers.chain(of_links).find(|&stage| stage >= self.stages.len()) {
+            return Err(format!("the stage {stage} of {}", self.stages.len()));
+        }
+        let links = 4 * sites as usize;
+        let digits = digits(self.loads.len());
+        if self.links.len() != links * digits {
+            return Err(format!("{} digits of links, expected {links} times {digits}", self.links.len()));
+        }
+        let index = |code: &[u8]| {
+            code.iter().try_fold(0, |sum, digit| Some(sum * 62 + DIGITS.iter().position(|known| known == digit)?))
+        };
+        let known = |code: &[u8]| index(code).is_some_and(|index| index < self.loads.len());
+        match self.links.as_bytes().chunks(digits).find(|code| !known(code)) {
+            Some(code) => Err(format!("the link load `{}`", String::from_utf8_lossy(code))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Digits that indices below `count` are written in.
+fn digits(count: usize) -> usize {
+    let mut digits = 1;
+    while 62_usize.saturating_pow(digits) < count {
+        digits += 1;
+    }
+    digits as usize
 }
 
 fn section_layout(map: &Map, section: &Section, ran: &SectionOutcome) -> SectionLayout {
-    let columns = map.arch.columns as usize;
-    let sites = columns * map.arch.rows as usize;
+    let columns = map.arch.columns;
+    let at = |[x, y]: [u32; 2]| y * columns + x;
     let stages = section.stages.iter().enumerate().map(|(s, stage)| StageLayout {
         name: stage.operators.join("+"),
-        pcus: stage.pcus.clone(),
+        pcus: stage.pcus.iter().map(|&site| at(site)).collect(),
         units: ran.stages.get(s).map_or_else(Vec::new, |outcome| units(outcome, stage.pcus.len(), ran.cycles)),
     });
-    let buffers = section.buffers.iter().map(|buffer| BufferLayout {
-        role: buffer.role.to_owned(),
-        tensor: buffer.tensor.clone(),
-        stage: buffer.stage,
-        parts: buffer
-            .pieces
-            .iter()
-            .flatten()
-            .map(|part| [u64::from(part.pmu[0]), u64::from(part.pmu[1]), part.banks])
-            .collect(),
+    let buffers = section.buffers.iter().map(|buffer| {
+        let parts = buffer.pieces.iter().flatten().map(|part| [u64::from(at(part.pmu)), part.banks]);
+        let (role, tensor) = (buffer.role.to_owned(), buffer.tensor.clone());
+        BufferLayout { role, tensor, stage: buffer.stage, parts: parts.collect() }
     });
-    let mut links = LinkFlits::default();
-    for list in [&mut links.east, &mut links.west, &mut links.south, &mut links.north] {
-        list.resize(sites, 0);
+    let sites = columns as usize * map.arch.rows as usize;
+    let links = link_loads(section, sites, &|x, y| at([x, y]) as usize);
+    let mut loads: IndexMap<LinkLoads, usize> = IndexMap::from([(LinkLoads::default(), 0)]);
+    let codes: Vec<usize> = links
+        .into_iter()
+        .map(|load| {
+            let next = loads.len();
+            *loads.entry(load).or_insert(next)
+        })
+        .collect();
+    let width = digits(loads.len());
+    let written = codes
+        .into_iter()
+        .flat_map(|code| (0..width).rev().map(move |place| char::from(DIGITS[code / 62_usize.pow(place as u32) % 62])));
+    SectionLayout {
+        name: section.name.clone(),
+        cycles: ran.cycles,
+        repeat: ran.repeat,
+        stages: stages.collect(),
+        buffers: buffers.collect(),
+        links: written.collect(),
+        loads: loads.into_keys().collect(),
     }
-    for link in &section.links {
-        let list = match link.direction {
-            "east" => &mut links.east,
-            "west" => &mut links.west,
-            "south" => &mut links.south,
-            _ => &mut links.north,
-        };
-        list[link.from[1] as usize * columns + link.from[0] as usize] += link.flits;
-    }
-    SectionLayout { name: section.name.clone(), stages: stages.collect(), buffers: buffers.collect(), links }
 }
 
-/// What each PCU of a stage did. The PCUs of a bundle stand together and work in lockstep.
+/// What leaves each of `sites` to the east, then west, south and north.
+fn link_loads(section: &Section, sites: usize, at: &dyn Fn(u32, u32) -> usize) -> Vec<LinkLoads> {
+    let mut loads = vec![LinkLoads::default(); 4 * sites];
+    let place = |direction: &str| DIRECTIONS.iter().position(|&known| known == direction).unwrap_or(0) * sites;
+    for link in &section.links {
+        loads[place(link.direction) + at(link.from[0], link.from[1])].flits += link.flits;
+    }
+    for route in &section.routes {
+        let Some(stage) = stage_of(section, route) else { continue };
+        for &(x, y, direction, _) in &route.links {
+            let stages = &mut loads[place(direction) + at(x, y)].stages;
+            if let Err(place) = stages.binary_search(&stage) {
+                stages.insert(place, stage);
+            }
+        }
+    }
+    for load in &mut loads {
+        load.flits = rounded(load.flits);
+        if load.flits == 0 {
+            load.stages.clear();
+        }
+    }
+    loads
+}
+
+/// The stage that a flow serves.
+fn stage_of(section: &Section, route: &RouteEntry) -> Option<usize> {
+    let of_buffer = |buffer: usize| section.buffers.get(buffer).map(|buffer| buffer.stage);
+    let of_stream = |stream: usize| {
+        let tensor = &section.streams.get(stream)?.tensor;
+        section.buffers.iter().find(|buffer| buffer.tensor == *tensor).map(|buffer| buffer.stage)
+    };
+    route.stage.or_else(|| route.buffer.and_then(of_buffer)).or_else(|| route.stream.and_then(of_stream))
+}
+
+/// To three digits, so that many links share a load.
+fn rounded(flits: u64) -> u64 {
+    let unit = 10_u64.pow(flits.max(1).ilog10().saturating_sub(2));
+    (flits + unit / 2) / unit * unit
+}
+
+/// What the PCUs of a stage did. The PCUs of a bundle stand together and work in lockstep.
 fn units(stage: &StageOutcome, pcus: usize, cycles: u64) -> Vec<UnitShares> {
     // Four digits are enough for a colour.
     let share = |of: f64| (of / cycles.max(1) as f64 * 1e4).round() / 1e4;
     if stage.bundles.is_empty() || !pcus.is_multiple_of(stage.bundles.len()) {
         let busy = share(stage.mean_cycles);
-        return vec![UnitShares { busy, stalled_on_input: None, stalled_on_output: None }; pcus];
+        return vec![UnitShares { pcus, busy, stalled_on_input: None, stalled_on_output: None }];
     }
+    let wide = pcus / stage.bundles.len();
     let of_bundle = |bundle: &BundleOutcome| UnitShares {
+        pcus: wide,
         busy: share(bundle.busy_cycles as f64),
         stalled_on_input: Some(share(bundle.starved_cycles as f64)),
         stalled_on_output: Some(share(bundle.stalled_cycles as f64)),
     };
-    let wide = pcus / stage.bundles.len();
-    stage.bundles.iter().map(of_bundle).flat_map(|unit| std::iter::repeat_n(unit, wide)).collect()
+    let mut runs: Vec<UnitShares> = Vec::new();
+    for unit in stage.bundles.iter().map(of_bundle) {
+        match runs.last_mut() {
+            Some(last) if (UnitShares { pcus: wide, ..*last }) == unit => last.pcus += wide,
+            _ => runs.push(unit),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_keep_three_digits() {
+        assert_eq!([0, 7, 999, 1004, 1005, 123_456].map(rounded), [0, 7, 999, 1000, 1010, 123_000]);
+    }
+
+    #[test]
+    fn indices_have_as_many_digits_as_they_need() {
+        assert_eq!([1, 62, 63, 3844, 3845].map(digits), [1, 1, 2, 2, 3]);
+    }
+
+    fn small() -> Layout {
+        let section = SectionLayout {
+            name: "s".to_owned(),
+            cycles: 10,
+            repeat: 1,
+            stages: vec![StageLayout { name: "a".to_owned(), pcus: vec![0], units: Vec::new() }],
+            buffers: vec![BufferLayout { role: "home".into(), tensor: "x".into(), stage: 0, parts: vec![[1, 2]] }],
+            loads: vec![LinkLoads::default(), LinkLoads { flits: 5, stages: vec![0] }],
+            links: "01000000".to_owned(),
+        };
+        Layout {
+            result: 0,
+            mode: "fused".to_owned(),
+            columns: 2,
+            rows: 1,
+            banks_per_pmu: 16,
+            links_per_direction: 2,
+            kinds: "CM".to_owned(),
+            sections: vec![section],
+        }
+    }
+
+    #[test]
+    fn a_layout_off_the_grid_is_refused() {
+        assert_eq!(small().check(), Ok(()));
+        let refused = |change: fn(&mut SectionLayout)| {
+            let mut layout = small();
+            change(&mut layout.sections[0]);
+            layout.check().unwrap_err()
+        };
+        assert!(refused(|s| s.stages[0].pcus[0] = 2).contains("site 2 of 2"));
+        assert!(refused(|s| s.buffers[0].parts[0][0] = 9).contains("site 9"));
+        assert!(refused(|s| s.buffers[0].stage = 1).contains("stage 1 of 1"));
+        assert!(refused(|s| s.links.push('0')).contains("9 digits"));
+        assert!(refused(|s| s.links.replace_range(0..1, "2")).contains("load `2`"));
+        assert!(refused(|s| s.links.replace_range(0..1, "<")).contains("load `<`"));
+        assert!(Layout { columns: 3, ..small() }.check().unwrap_err().contains("3 x 1"));
+    }
 }

@@ -4,30 +4,45 @@
 //! the page as text only: nothing from an input file becomes markup.
 
 mod layout;
+mod points;
 mod saved;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::layout::{BufferLayout, Layout, LinkFlits, SectionLayout, StageLayout, UnitShares};
+pub use self::layout::{BufferLayout, Layout, LinkLoads, SectionLayout, StageLayout, UnitShares};
+pub use self::points::{BestRow, Points, View};
 use super::document::Document;
+use super::waterfall::Waterfall;
 
 const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-/// `page.js` starts drawing at its end, so what it calls stands before it.
-const SCRIPTS: [&str; 4] =
-    [include_str!("grid.js"), include_str!("points.js"), include_str!("inputs.js"), include_str!("page.js")];
+/// `main.js` draws, so what it calls stands before it.
+const SCRIPTS: [&str; 9] = [
+    include_str!("base.js"),
+    include_str!("figures.js"),
+    include_str!("timeline.js"),
+    include_str!("roofline.js"),
+    include_str!("waterfall.js"),
+    include_str!("grid.js"),
+    include_str!("points.js"),
+    include_str!("inputs.js"),
+    include_str!("main.js"),
+];
+
+/// Most bytes of units and links in a page: with its results it stays below 2 MB.
+const MOST_LAYOUT_BYTES: usize = 1_300_000;
 
 /// Everything a page shows.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Page {
-    /// Name and version of the program.
-    generator: String,
-    /// The command line.
-    command: String,
+    /// How the page was made.
+    made: Made,
     results: Vec<PageResult>,
     layouts: Vec<Layout>,
-    inputs: Vec<PageInput>,
+    /// Sections whose units and links are left out, so that the page does not become too large.
+    sections_left_out: usize,
+    waterfalls: Vec<Waterfall>,
     #[serde(skip_serializing_if = "Option::is_none")]
     points: Option<Points>,
 }
@@ -36,10 +51,26 @@ pub struct Page {
 struct PageResult {
     title: String,
     document: Value,
+    /// Where the result was made by another command than the page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made: Option<Made>,
+}
+
+/// What a reader needs to make a result or a page again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// Name and version of the program.
+    pub generator: String,
+    /// The command line.
+    pub command: String,
+    /// The files that went in.
+    pub inputs: Vec<PageInput>,
 }
 
 /// A file that went into a result.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PageInput {
     /// Its name.
     pub name: String,
@@ -47,40 +78,59 @@ pub struct PageInput {
     pub text: String,
 }
 
-/// Points of a sweep.
-#[derive(Debug, Clone, Serialize)]
-pub struct Points {
-    /// Names of the columns.
-    pub columns: Vec<String>,
-    /// Those of them that were measured.
-    pub metrics: Vec<String>,
-    /// A value a column; numbers where they are numbers.
-    pub rows: Vec<Vec<Value>>,
+/// What lies beside a saved result so that its page can be made again.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Beside {
+    made: Made,
+    layouts: Vec<Layout>,
+}
+
+impl Made {
+    /// By this version of the program.
+    pub fn new(command: String, inputs: Vec<PageInput>) -> Self {
+        Self { generator: format!("rdusim {}", env!("CARGO_PKG_VERSION")), command, inputs }
+    }
 }
 
 impl Page {
-    /// A page without results, for the command line it is made by.
-    pub fn new(command: String) -> Self {
-        Self { generator: format!("rdusim {}", env!("CARGO_PKG_VERSION")), command, ..Self::default() }
+    /// A page without results.
+    pub fn new(made: Made) -> Self {
+        Self { made, ..Self::default() }
     }
 
     /// Adds a result and the layouts of its runs.
     pub fn add(&mut self, title: &str, document: &Document, layouts: Vec<Layout>) {
         let document = serde_json::to_value(document).expect("strings, numbers and string-keyed maps always serialise");
-        self.push(title, document, layouts);
+        self.push(title, document, None, layouts);
     }
 
-    /// Adds a result from its JSON text, and its layouts from theirs if there is one.
+    /// Adds a result from its JSON text, and what lies beside it ([`Page::beside`]) if there is something.
     ///
     /// # Errors
-    /// What of the result, or of the layouts, is missing, unknown or of another type, and where.
-    pub fn add_saved(&mut self, title: &str, result: &str, layouts: Option<&str>) -> Result<(), SavedError> {
+    /// What of either is missing, unknown or of another type, and where.
+    pub fn add_saved(&mut self, title: &str, result: &str, beside: Option<&str>) -> Result<(), SavedError> {
         let document = saved::read(result).map_err(SavedError::Result)?;
-        let layouts = match layouts {
-            Some(text) => read_layouts(text).map_err(SavedError::Layouts)?,
-            None => Vec::new(),
+        let (made, layouts) = match beside {
+            Some(text) => {
+                let beside: Beside =
+                    serde_json::from_str(text).map_err(|error| SavedError::Layouts(error.to_string()))?;
+                beside.layouts.iter().try_for_each(Layout::check).map_err(SavedError::Layouts)?;
+                (Some(beside.made), beside.layouts)
+            }
+            None => (None, Vec::new()),
         };
-        self.push(title, document, layouts);
+        self.push(title, document, made, layouts);
+        Ok(())
+    }
+
+    /// Adds a time taken apart, beside those that results have.
+    ///
+    /// # Errors
+    /// What [`Waterfall::check`] refuses.
+    pub fn add_waterfall(&mut self, waterfall: Waterfall) -> Result<(), String> {
+        waterfall.check()?;
+        self.waterfalls.push(waterfall);
         Ok(())
     }
 
@@ -89,27 +139,58 @@ impl Page {
         self.points = Some(points);
     }
 
-    /// Adds a file that went into the result.
-    pub fn add_input(&mut self, input: PageInput) {
-        self.inputs.push(input);
-    }
-
-    fn push(&mut self, title: &str, document: Value, layouts: Vec<Layout>) {
+    fn push(&mut self, title: &str, document: Value, made: Option<Made>, layouts: Vec<Layout>) {
         let result = self.results.len();
-        self.results.push(PageResult { title: title.to_owned(), document });
+        self.results.push(PageResult { title: title.to_owned(), document, made });
         self.layouts.extend(layouts.into_iter().map(|layout| Layout { result, ..layout }));
     }
 
+    /// How the page was made, and the layouts of its results, as JSON text, which [`Page::add_saved`] reads.
+    pub fn beside(&self) -> String {
+        let beside = Beside { made: self.made.clone(), layouts: self.layouts.clone() };
+        let mut text = serde_json::to_string(&beside).expect("strings and numbers always serialise");
+        text.push('\n');
+        text
+    }
+
+    /// Leaves out the units and links of the shortest sections until the rest is small enough.
+    fn fit(&mut self) {
+        let mut sections: Vec<(u64, usize, usize, usize)> = Vec::new();
+        for (at, layout) in self.layouts.iter().enumerate() {
+            for (place, section) in layout.sections.iter().enumerate() {
+                let bytes = serde_json::to_string(section).map_or(0, |text| text.len());
+                sections.push((section.cycles, bytes, at, place));
+            }
+        }
+        // Longest first; of equals the first.
+        sections.sort_by(|a, b| b.0.cmp(&a.0).then((a.2, a.3).cmp(&(b.2, b.3))));
+        let mut left = MOST_LAYOUT_BYTES;
+        let mut out: Vec<(usize, usize)> = Vec::new();
+        for (_, bytes, at, place) in sections {
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => out.push((at, place)),
+            }
+        }
+        self.sections_left_out = out.len();
+        out.sort_unstable();
+        for (at, place) in out.into_iter().rev() {
+            self.layouts[at].sections.remove(place);
+        }
+    }
+
     /// The page as HTML.
-    pub fn html(&self) -> String {
-        let data = serde_json::to_string(self).expect("strings, numbers and string-keyed maps always serialise");
+    pub fn html(mut self) -> String {
+        self.fit();
+        let data = serde_json::to_string(&self).expect("strings, numbers and string-keyed maps always serialise");
         let name = |result: &PageResult| {
             let part = |key: &str| result.document[key]["name"].as_str().unwrap_or_default().to_owned();
             format!("{} on {}", part("workload"), part("arch"))
         };
-        let title = match &self.results[..] {
-            [] => "rdusim".to_owned(),
-            results => results.iter().map(name).collect::<Vec<_>>().join("; "),
+        let title = match (&self.results[..], &self.points) {
+            ([], Some(points)) => points.name.clone(),
+            ([], None) => "rdusim".to_owned(),
+            (results, _) => results.iter().map(name).collect::<Vec<_>>().join("; "),
         };
         // In this order: data may hold any of the other marks as text.
         let frame = FRAME.replace("{{STYLE}}", STYLE).replace("{{SCRIPT}}", &SCRIPTS.join("\n"));
@@ -128,41 +209,14 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The layouts of a result's runs as JSON text, which [`Page::add_saved`] reads.
-pub fn layouts_json(layouts: &[Layout]) -> String {
-    let mut text = serde_json::to_string(layouts).expect("strings and numbers always serialise");
-    text.push('\n');
-    text
-}
-
-/// Reads layouts, and checks that every site lies on its grid.
-fn read_layouts(text: &str) -> Result<Vec<Layout>, String> {
-    let layouts: Vec<Layout> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    for layout in &layouts {
-        let (columns, rows) = (u64::from(layout.columns), u64::from(layout.rows));
-        if columns * rows != layout.kinds.chars().count() as u64 {
-            return Err(format!("`kinds` has another length than {columns} x {rows}"));
-        }
-        let is_off = |x: u64, y: u64| x >= columns || y >= rows;
-        for section in &layout.sections {
-            let pcus = section.stages.iter().flat_map(|s| &s.pcus).map(|&[x, y]| (u64::from(x), u64::from(y)));
-            let pmus = section.buffers.iter().flat_map(|b| &b.parts).map(|&[x, y, _]| (x, y));
-            if let Some((x, y)) = pcus.chain(pmus).find(|&(x, y)| is_off(x, y)) {
-                return Err(format!("section `{}` names the site ({x}, {y}) of {columns} x {rows}", section.name));
-            }
-        }
-    }
-    Ok(layouts)
-}
-
 /// A saved result that a page cannot be made of.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// The result.
     #[error("not a result of `--format json`: {0}")]
     Result(String),
-    /// The layouts.
-    #[error("not the layouts of a result: {0}")]
+    /// What lies beside it.
+    #[error("not what lies beside a result: {0}")]
     Layouts(String),
 }
 
@@ -170,12 +224,15 @@ pub enum SavedError {
 mod tests {
     use super::*;
 
+    fn page(command: &str, input: (&str, &str)) -> Page {
+        let inputs = vec![PageInput { name: input.0.to_owned(), text: input.1.to_owned() }];
+        Page::new(Made::new(command.to_owned(), inputs))
+    }
+
     #[test]
     fn names_are_never_markup() {
         let hostile = "</script><script>alert(1)</script><!--";
-        let mut page = Page::new("rdusim compare --arch '</title><b>'".to_owned());
-        page.add_input(PageInput { name: hostile.to_owned(), text: hostile.to_owned() });
-        let html = page.html();
+        let html = page("rdusim compare --arch '</title><b>'", (hostile, hostile)).html();
         assert_eq!(html.matches("</script>").count(), 2, "the page's own");
         assert_eq!(html.matches("<script").count(), 2);
         assert!(!html.contains("<!--"));
@@ -184,10 +241,9 @@ mod tests {
 
     #[test]
     fn a_mark_in_the_data_is_data() {
-        let mut page = Page::new("{{SCRIPT}} {{DATA}} {{TITLE}}".to_owned());
-        page.add_input(PageInput { name: "{{STYLE}}".to_owned(), text: String::new() });
-        assert_eq!(page.html().matches("{{SCRIPT}} {{DATA}} {{TITLE}}").count(), 1);
-        assert_eq!(page.html().matches("{{STYLE}}").count(), 1);
+        let html = page("{{SCRIPT}} {{DATA}} {{TITLE}}", ("{{STYLE}}", "")).html();
+        assert_eq!(html.matches("{{SCRIPT}} {{DATA}} {{TITLE}}").count(), 1);
+        assert_eq!(html.matches("{{STYLE}}").count(), 1);
     }
 
     #[test]
@@ -199,5 +255,33 @@ mod tests {
         };
         assert!(refused(&mut page, "{").contains("line 1 column 1"));
         assert!(refused(&mut page, "{\"schema\": 1}").contains("missing field `arch`"));
+    }
+
+    #[test]
+    fn the_shortest_sections_make_room() {
+        let section = |name: &str, cycles: u64| SectionLayout {
+            name: name.to_owned(),
+            cycles,
+            repeat: 1,
+            stages: Vec::new(),
+            buffers: Vec::new(),
+            loads: vec![LinkLoads::default()],
+            links: "0".repeat(400_000),
+        };
+        let layout = Layout {
+            result: 0,
+            mode: "kbk".to_owned(),
+            columns: 400,
+            rows: 250,
+            banks_per_pmu: 1,
+            links_per_direction: 1,
+            kinds: String::new(),
+            sections: ["a", "b", "c", "d", "e"].iter().zip([5, 1, 9, 2, 7]).map(|(n, c)| section(n, c)).collect(),
+        };
+        let mut page = Page { layouts: vec![layout], ..Page::default() };
+        page.fit();
+        let names: Vec<&str> = page.layouts[0].sections.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!((names, page.sections_left_out), (vec!["a", "c", "e"], 2));
+        assert!(page.html().len() < 2 << 20);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::document::SCHEMA;
+use super::super::waterfall::Waterfall;
 
 /// A result as `--format json` prints it. Keys that the page does not use are let through.
 #[derive(Debug, Deserialize)]
@@ -16,6 +17,7 @@ struct Needed {
     runs: Vec<NeededRun>,
     speedup: Option<f64>,
     off_chip_traffic_ratio: Option<f64>,
+    waterfall: Option<Waterfall>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -122,6 +124,9 @@ pub(super) fn read(text: &str) -> Result<serde_json::Value, String> {
     }
     if needed.runs.is_empty() {
         return Err("no runs, expected one or two".to_owned());
+    }
+    if let Some(waterfall) = &needed.waterfall {
+        waterfall.check()?;
     }
     serde_json::from_str(text).map_err(|error| error.to_string())
 }

@@ -15,6 +15,8 @@ pub struct Explanation {
     pub workload: String,
     /// How closely time was modelled.
     pub fidelity: &'static str,
+    /// How good mappings are taken to be: `ideal` or `vendor`.
+    pub mapping: &'static str,
     /// The modes asked for.
     pub modes: Vec<ModeEntry>,
     /// Estimated area of the chip's units, if its file tells.

@@ -72,6 +72,7 @@ pub fn explain(
         arch: chip.name.clone(),
         workload: workload.name.clone(),
         fidelity: question.fidelity.name(),
+        mapping: chip.quality.name(),
         modes,
         area_mm2: chip.area_mm2().map(AreaEntry::from),
         uncertainty,

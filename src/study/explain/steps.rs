@@ -119,6 +119,12 @@ fn one_ag(chip: &Chip) -> Result<Step, Diagnostic> {
 }
 
 fn half_launch(chip: &Chip) -> Result<Step, Diagnostic> {
+    if let Some(vendor) = chip.limits() {
+        let us = vendor.launch_us;
+        let sets = vec![set(&["vendor", "launch_us"], number(us / 2.0))?];
+        let what = format!("half the launch time of a section ({us:.1} to {:.1} us)", us / 2.0);
+        return Ok(Step { resource: "launch".to_owned(), what, sets, keeps_configuration: true });
+    }
     let (table, times) = match chip.launch.orchestration {
         Orchestration::Software => ("software", chip.launch.software),
         Orchestration::Hardware => ("hardware", chip.launch.hardware),

@@ -11,7 +11,8 @@ const TOLD: f64 = 0.001;
 impl Explanation {
     /// The explanation for people.
     pub fn to_text(&self) -> String {
-        let mut text = format!("{} on {}, fidelity {}.\n", self.workload, self.arch, self.fidelity);
+        let quality = if self.mapping == "ideal" { "" } else { ", within the vendor's limits" };
+        let mut text = format!("{} on {}, fidelity {}{quality}.\n", self.workload, self.arch, self.fidelity);
         for mode in &self.modes {
             tell_mode(&mut text, mode);
         }

@@ -15,12 +15,17 @@ pub(super) fn table(columns: &[String], rows: &[Vec<String>]) -> Vec<u8> {
     written(columns, rows).expect("a vector takes every byte, and every cell fits its column's type")
 }
 
-/// The type that every cell of a column has.
+/// The type that holds every cell of a column as it is.
 fn physical(rows: &[Vec<String>], column: usize) -> Physical {
     let cells = || rows.iter().map(|row| row[column].as_str()).filter(|cell| !cell.is_empty());
+    // Words such as `inf` are no numbers here, and a whole number that an f64 cannot hold stays text.
+    let is_real = |cell: &str| match cell.parse::<i128>() {
+        Ok(whole) => (whole as f64) as i128 == whole,
+        Err(_) => cell.parse::<f64>().is_ok_and(f64::is_finite),
+    };
     if cells().next().is_some() && cells().all(|cell| cell.parse::<i64>().is_ok()) {
         Physical::INT64
-    } else if cells().next().is_some() && cells().all(|cell| cell.parse::<f64>().is_ok()) {
+    } else if cells().next().is_some() && cells().all(is_real) {
         Physical::DOUBLE
     } else {
         Physical::BYTE_ARRAY
@@ -71,8 +76,15 @@ mod tests {
     fn a_table_reads_back() {
         let columns = ["n", "x", "word"].map(str::to_owned);
         let rows = [["1", "0.5", "a"], ["", "2", ""], ["-3", "1e9", "c,d"]].map(|row| row.map(str::to_owned).to_vec());
-        let reader = SerializedFileReader::new(bytes::Bytes::from(table(&columns, &rows))).unwrap();
-        let read: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
+        let read = |columns: &[String], rows: &[Vec<String>]| -> Vec<String> {
+            let reader = SerializedFileReader::new(bytes::Bytes::from(table(columns, rows))).unwrap();
+            reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
+        };
+        let odd = [["9007199254740993", "1", "inf"], ["0.5", "18446744073709551615", "1"]];
+        let odd = odd.map(|row| row.map(str::to_owned).to_vec());
+        let kept = r#"{n: "9007199254740993", x: "1", word: "inf"}"#;
+        assert_eq!(read(&columns, &odd)[0], kept, "what a double cannot hold is text");
+        let read = read(&columns, &rows);
         assert_eq!(
             read,
             ["{n: 1, x: 0.5, word: \"a\"}", "{n: null, x: 2.0, word: null}", "{n: -3, x: 1000000000.0, word: \"c,d\"}",]

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::front::{Front, best, costs};
 use super::journal::{Ending, Record};
 use super::run::row_of;
-use super::study::{Plot, Study};
-use crate::report::{File, PlotData, Series, StudyPlot, WriteError};
+use super::study::{Best, Plot, Study};
+use crate::report::{BestRow, File, PlotData, Points, Series, StudyPlot, View, WriteError};
 
 /// Reasons of refusal that are told one by one.
 const MOST_REASONS: usize = 5;
@@ -133,12 +134,17 @@ impl<'a> Results<'a> {
         ];
         #[cfg(feature = "parquet")]
         files.push(file("results.parquet", super::parquet::table(self.study.columns(), &self.rows)));
-        for (at, plot) in self.study.plots.iter().enumerate() {
+        // Pictures take longer than all else here.
+        let plots: Vec<(usize, &Plot)> = self.study.plots.iter().enumerate().collect();
+        let draw = |&(at, plot): &(usize, &Plot)| {
             let (kind, drawn) = self.plot(plot);
             let failed = |error| WriteError::Chart("plot", error);
-            files.push(file(&format!("plot-{}-{kind}.svg", at + 1), drawn.svg().map_err(failed)?.into_bytes()));
-            files.push(file(&format!("plot-{}-{kind}.png", at + 1), drawn.png().map_err(failed)?));
-        }
+            let named = |suffix: &str| format!("plot-{}-{kind}.{suffix}", at + 1);
+            let svg = file(&named("svg"), drawn.svg().map_err(failed)?.into_bytes());
+            Ok([svg, file(&named("png"), drawn.png().map_err(failed)?)])
+        };
+        let drawn: Vec<[File; 2]> = plots.par_iter().map(draw).collect::<Result<_, WriteError>>()?;
+        files.extend(drawn.into_iter().flatten());
         Ok(files)
     }
 
@@ -158,8 +164,50 @@ impl<'a> Results<'a> {
             }
         };
         let columns = &self.study.columns;
-        let about = format!("study {}, {} points", self.study.name, self.counts.points);
+        let by = match plot {
+            Plot::Lines { series: Some(by), .. } | Plot::Pareto { series: Some(by), .. } => {
+                format!("; colour: {}", last_key(&columns[*by]))
+            }
+            _ => String::new(),
+        };
+        let about = format!("study {}, {} points{by}", self.study.name, self.counts.points);
         (kind, StudyPlot { title: title.clone(), about, x: columns[x].clone(), y: columns[y].clone(), data })
+    }
+
+    /// The points for a page, with what stands out of them.
+    pub fn points(&self) -> Points {
+        let study = self.study;
+        let name = |column: usize| study.columns[column].clone();
+        let aims = |wanted: bool| {
+            let pareto = study.pareto.iter().flat_map(|pareto| &pareto.objectives);
+            let of_best = study.best.iter().map(|best| &best.objective);
+            let columns = pareto.chain(of_best).filter(|o| o.maximize == wanted).map(|o| o.column);
+            let mut names: Vec<String> = columns.map(name).collect();
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        let view = |plot: &Plot| {
+            let (kind, title, x, y, colour) = match plot {
+                Plot::Lines { title, x, y, series } => ("lines", title, x, y, *series),
+                Plot::Pareto { title, x, y, series } => ("pareto", title, x, y, *series),
+                Plot::Heat { title, x, y, value } => ("heat", title, x, y, Some(*value)),
+            };
+            View { kind, title: title.clone(), x: name(*x), y: name(*y), colour: colour.map(name) }
+        };
+        let mut points = Points {
+            name: study.name.clone(),
+            best: study.best.iter().map(|wanted| self.best_row(wanted)).collect(),
+            lead: study.best.iter().skip(1).map(|wanted| self.best_line(wanted)).chain([self.count_line()]).collect(),
+            columns: study.columns.clone(),
+            axes: study.axis_columns,
+            minimize: aims(false),
+            maximize: aims(true),
+            views: study.plots.iter().map(view).collect(),
+            ..Points::default()
+        };
+        points.set_rows(&self.rows, &self.front().unwrap_or_default());
+        points
     }
 
     /// Points of two columns by the values of a third, in order of first use; rows without numbers are left out.
@@ -167,7 +215,7 @@ impl<'a> Results<'a> {
         let mut list: Vec<Series> = Vec::new();
         for row in &self.rows {
             let (Ok(x), Ok(y)) = (row[x].parse::<f64>(), row[y].parse::<f64>()) else { continue };
-            let name = by.map_or(String::new(), |by| format!("{} = {}", last_key(&self.study.columns[by]), row[by]));
+            let name = by.map_or(String::new(), |by| series_name(&row[by]));
             match list.iter_mut().find(|series| series.name == name) {
                 Some(series) => series.points.push((x, y)),
                 None => list.push(Series { name, points: vec![(x, y)] }),
@@ -216,28 +264,14 @@ impl<'a> Results<'a> {
 
     /// What stands out, for people.
     pub fn to_text(&self) -> String {
-        let (study, counts) = (self.study, self.counts);
-        let mut text = format!("{}: {} points, {} ran", study.name, counts.points, counts.ran);
-        for (count, what) in
-            [(counts.excluded, "left out by constraints"), (counts.refused, "refused"), (counts.pruned, "pruned")]
-        {
-            if count > 0 {
-                let _ = write!(text, ", {count} {what}");
-            }
-        }
-        text.push_str(".\n");
+        let study = self.study;
+        let mut text = self.count_line();
+        text.push('\n');
         for (why, times) in self.reasons.iter().take(MOST_REASONS) {
             let _ = writeln!(text, "  {times} x {why}");
         }
         for wanted in &study.best {
-            let of = &study.columns[wanted.objective.column];
-            let word = if wanted.objective.maximize { "Most" } else { "Least" };
-            let under = wanted.subject_to.as_ref().map_or(String::new(), |(text, _)| format!(" with {text}"));
-            let point = match best(wanted, &study.columns, &self.rows) {
-                Some(at) => format!("{} at {}", short(&self.rows[at][wanted.objective.column]), self.place(at)),
-                None => "no point".to_owned(),
-            };
-            let _ = writeln!(text, "{word} {of}{under}: {point}.");
+            let _ = writeln!(text, "{}", self.best_line(wanted));
         }
         if let (Some(front), Some(pareto)) = (self.front(), &study.pareto) {
             let names: Vec<&str> = pareto.objectives.iter().map(|o| study.columns[o.column].as_str()).collect();
@@ -251,6 +285,40 @@ impl<'a> Results<'a> {
             }
         }
         text
+    }
+
+    fn count_line(&self) -> String {
+        let counts = self.counts;
+        let mut text = format!("{}: {} points, {} ran", self.study.name, counts.points, counts.ran);
+        for (count, what) in
+            [(counts.excluded, "left out by constraints"), (counts.refused, "refused"), (counts.pruned, "pruned")]
+        {
+            if count > 0 {
+                let _ = write!(text, ", {count} {what}");
+            }
+        }
+        text.push('.');
+        text
+    }
+
+    fn best_row(&self, wanted: &Best) -> BestRow {
+        BestRow {
+            column: self.study.columns[wanted.objective.column].clone(),
+            maximize: wanted.objective.maximize,
+            subject_to: wanted.subject_to.as_ref().map(|(text, _)| text.clone()),
+            row: best(wanted, &self.study.columns, &self.rows),
+        }
+    }
+
+    fn best_line(&self, wanted: &Best) -> String {
+        let column = wanted.objective.column;
+        let word = if wanted.objective.maximize { "Most" } else { "Least" };
+        let under = wanted.subject_to.as_ref().map_or(String::new(), |(text, _)| format!(" with {text}"));
+        let point = match best(wanted, &self.study.columns, &self.rows) {
+            Some(at) => format!("{} at {}", short(&self.rows[at][column]), self.place(at)),
+            None => "no point".to_owned(),
+        };
+        format!("{word} {}{under}: {point}.", self.study.columns[column])
     }
 
     /// A point by the values of its axes.
@@ -269,6 +337,14 @@ fn short(cell: &str) -> String {
     let decimals = (5 - number.abs().log10().floor() as i32).clamp(0, 18) as usize;
     let text = format!("{number:.decimals$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What a series is called: the value that it shares; of a file its name alone.
+fn series_name(cell: &str) -> String {
+    match cell.strip_suffix(".toml").and_then(|path| path.rsplit('/').next()) {
+        Some(stem) if !stem.is_empty() => stem.to_owned(),
+        _ => short(cell),
+    }
 }
 
 /// The last two keys of a path, enough to know it by.

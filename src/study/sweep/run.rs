@@ -160,6 +160,7 @@ impl<'a, 't> Runner<'a, 't> {
             let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
             self.mine.iter().copied().filter(|&index| found[index].is_none()).collect()
         };
+        (self.tick)(self.done.load(Ordering::Relaxed), self.mine.len());
         match self.study.fidelity {
             Fidelity::Bound => self.bounds(&pending)?,
             Fidelity::Simulated(_) => {

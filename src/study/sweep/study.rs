@@ -11,6 +11,7 @@ use super::design::{Design, MOST_POINTS, Point, points};
 use super::expression::Constraint;
 use super::metric::Metric;
 use super::spec::{BestSpec, PlotSpec, StudySpec};
+use crate::arch::Quality;
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root, Source, Table, suggest};
 use crate::mode::Mode;
@@ -76,6 +77,7 @@ pub struct Study {
     pub(super) base: Vec<Override>,
     pub(super) fidelity: Fidelity,
     pub(super) compile: Compile,
+    pub(super) mapping: Quality,
     pub(super) modes: Vec<Mode>,
     pub(super) seed: u64,
     pub(super) axes: Vec<Axis>,
@@ -94,14 +96,15 @@ pub struct Study {
 }
 
 impl Study {
-    /// Reads a study file; `sets` are overrides that hold for every point, before the file's own.
+    /// Reads a study file; `sets` are overrides that hold for every point, before the file's own, and `mapping` how good
+    /// mappings are taken to be, if it is not to be the file's.
     ///
     /// # Errors
     /// What is wrong with the file, with its place.
-    pub fn open(path: &Path, sets: &[Override]) -> Result<Self, Diagnostic> {
+    pub fn open(path: &Path, sets: &[Override], mapping: Option<Quality>) -> Result<Self, Diagnostic> {
         let source = Source::open(path, Root::Arch, &[])?;
         let spec: StudySpec = source.read()?;
-        Checker { source: &source, directory: path.parent().unwrap_or(Path::new("")) }.check(&spec, sets)
+        Checker { source: &source, directory: path.parent().unwrap_or(Path::new("")) }.check(&spec, sets, mapping)
     }
 
     /// Its name.
@@ -126,7 +129,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn check(&self, spec: &StudySpec, sets: &[Override]) -> Result<Study, Diagnostic> {
+    fn check(&self, spec: &StudySpec, sets: &[Override], mapping: Option<Quality>) -> Result<Study, Diagnostic> {
         let source = self.source;
         source.count("schema", &spec.schema, 1..=1)?;
         let seed = spec.seed.as_ref().map_or(Ok(0), |seed| source.count("seed", seed, 0..=u64::MAX))?;
@@ -174,13 +177,14 @@ impl Checker<'_> {
             base,
             fidelity,
             compile,
+            mapping: self.mapping(spec, mapping)?,
             modes,
             seed,
             constraints: named.constraints(&spec.constraints)?,
             pareto: named.pareto(spec)?,
             best: spec.best.iter().map(|best| named.best(best)).collect::<Result<_, _>>()?,
             plots: spec.plots.iter().map(|plot| named.plot(plot)).collect::<Result<_, _>>()?,
-            fingerprint: fingerprint(source, sets),
+            fingerprint: fingerprint(source, sets, mapping),
             points,
             axes,
             metrics,
@@ -248,6 +252,15 @@ impl Checker<'_> {
         Ok(known[self.source.keyword("fidelity", word, &known.map(|(name, _)| name))?].1)
     }
 
+    fn mapping(&self, spec: &StudySpec, asked: Option<Quality>) -> Result<Quality, Diagnostic> {
+        let known = [Quality::Ideal, Quality::Vendor];
+        let of_file = match &spec.mapping {
+            Some(word) => known[self.source.keyword("mapping", word, &known.map(Quality::name))?],
+            None => Quality::Ideal,
+        };
+        Ok(asked.unwrap_or(of_file))
+    }
+
     fn modes(&self, spec: &StudySpec) -> Result<Vec<Mode>, Diagnostic> {
         let mut modes = Vec::new();
         for word in spec.modes.iter().flat_map(Spanned::get_ref) {
@@ -291,8 +304,12 @@ fn unknown(source: &Source, span: Range<usize>, what: &str, name: &str, known: &
     suggest(source.error(span, title, "not one of them"), name, &known)
 }
 
-fn fingerprint(source: &Source, sets: &[Override]) -> u128 {
+fn fingerprint(source: &Source, sets: &[Override], mapping: Option<Quality>) -> u128 {
     let mut text = source.text().to_owned();
+    if let Some(mapping) = mapping {
+        text.push('\0');
+        text.push_str(mapping.name());
+    }
     for set in sets {
         text.push('\0');
         text.push_str(set.raw());
@@ -463,6 +480,19 @@ impl Study {
             }
         }
         (arch, workload)
+    }
+
+    /// Chip and workload files that points use, each once.
+    pub fn input_files(&self) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for (arch, workload) in self.file_pairs() {
+            for file in [arch, workload] {
+                if !files.contains(&file) {
+                    files.push(file);
+                }
+            }
+        }
+        files
     }
 
     /// Every pair of files that points use, in order of first use.

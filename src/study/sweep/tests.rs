@@ -33,11 +33,11 @@ impl Room {
     }
 
     fn study(&self, text: &str) -> Study {
-        Study::open(&self.write(text), &[]).unwrap_or_else(|error| panic!("{}", error.render(false)))
+        Study::open(&self.write(text), &[], None).unwrap_or_else(|error| panic!("{}", error.render(false)))
     }
 
     fn refused(&self, text: &str) -> String {
-        Study::open(&self.write(text), &[]).expect_err("is refused").render(false)
+        Study::open(&self.write(text), &[], None).expect_err("is refused").render(false)
     }
 
     fn out(&self, name: &str) -> PathBuf {
@@ -293,4 +293,64 @@ fn a_field_that_does_not_exist_is_told_at_its_axis() {
         let text = error.render(false);
         assert!(text.contains("study.toml:") && text.contains("bank"), "{text}");
     }
+}
+
+#[test]
+fn a_study_within_the_vendors_limits_takes_longer() {
+    let room = Room::new();
+    let text = format!("{HEAD}metrics = [\"fused.cycles\"]\n{AXES}");
+    let ideal = room.study(&text);
+    let asked = Study::open(&room.write(&text), &[], Some(crate::arch::Quality::Vendor)).unwrap();
+    let written = room.study(&text.replace("metrics", "mapping = \"vendor\"\nmetrics"));
+    assert_eq!(csv(&asked, 2, None), csv(&written, 2, None));
+    let cycles = |study: &Study| -> Vec<u64> {
+        let results = sweep(study, Shard::WHOLE, Some(2), None, &|_, _| {}).unwrap();
+        results.rows().iter().map(|row| row[2].parse().unwrap()).collect()
+    };
+    assert!(cycles(&ideal).iter().zip(cycles(&asked)).all(|(ideal, vendor)| *ideal < vendor));
+    // What one of them left on disk is not the other's.
+    let out = room.out("o");
+    csv(&ideal, 1, Some(&out));
+    let StudyError::Refused(error) = sweep(&asked, Shard::WHOLE, None, Some(&out), &|_, _| {}).unwrap_err() else {
+        panic!()
+    };
+    assert!(error.title().contains("another study"), "{error}");
+    assert!(room.refused(&text.replace("metrics", "mapping = \"best\"\nmetrics")).contains("expected"));
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn csv_and_parquet_hold_the_same() {
+    use ::parquet::file::reader::{FileReader, SerializedFileReader};
+    use ::parquet::record::Field;
+
+    let room = Room::new();
+    let metrics = "[\"fused.cycles\", \"fused.time_s\", \"speedup\", \"fused.bound_by\", \"area_mm2\", \"status\"]";
+    let axes = AXES.replace("[64, 128]", "[64, 0]");
+    let study = room.study(&format!("{HEAD}metrics = {metrics}\n{axes}"));
+    let results = sweep(&study, Shard::WHOLE, Some(2), None, &|_, _| {}).unwrap();
+    let files = results.files().unwrap();
+    let bytes = files.iter().find(|file| file.name == "results.parquet").unwrap().bytes.clone();
+    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+    let read: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    let mut table = csv::Reader::from_reader(results.to_csv().into_bytes().as_slice());
+    let columns: Vec<String> = table.headers().unwrap().iter().map(str::to_owned).collect();
+    let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    assert_eq!((read.len(), columns.len()), (rows.len(), 8));
+    let mut kinds = [0; 4];
+    for (row, cells) in read.iter().zip(&rows) {
+        for (((name, field), column), cell) in row.get_column_iter().zip(&columns).zip(cells) {
+            assert_eq!(name, column);
+            let (kind, same) = match field {
+                Field::Null => (0, cell.is_empty()),
+                Field::Long(whole) => (1, cell.parse() == Ok(*whole)),
+                Field::Double(real) => (2, cell.parse() == Ok(*real)),
+                Field::Str(text) => (3, cell == text),
+                other => panic!("{name}: {other:?}"),
+            };
+            assert!(same, "{name}: {field:?} is not {cell:?}");
+            kinds[kind] += 1;
+        }
+    }
+    assert!(kinds.iter().all(|&count| count > 0), "every kind of cell was met: {kinds:?}");
 }

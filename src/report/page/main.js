@@ -1,0 +1,22 @@
+// The page from top to bottom.
+
+if (data.points) lead();
+summary();
+body.append(index);
+if (data.points) points();
+if (runs.length) {
+  differences();
+  figures();
+}
+waterfalls();
+if (runs.length) {
+  traffic();
+  timeline();
+  roofline();
+}
+if (data.layouts.length) grid();
+if (runs.length) {
+  energy();
+  sections();
+}
+inputs();
