@@ -24,7 +24,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ("sim", &["units", "index", "diagnostics", "mode", "arch", "workload", "compile", "bound", "cycle"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
     ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "sim", "bound"]),
-    ("verify", &["units", "index", "diagnostics", "input", "arch", "sparsity", "workload", "compile", "sim"]),
+    ("verify", &["units", "index", "mode", "diagnostics", "input", "arch", "sparsity", "workload", "compile", "sim"]),
     ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "validate", "verify"]),
     (
         "study",
