@@ -221,7 +221,11 @@ impl Sizer<'_> {
                 Mapping::Gemm(m) => {
                     // A PMU for each vector that is gathered in a cycle.
                     let spread = if m.style == Style::Gather { GatherPorts::new(self.chip).vectors } else { 1 };
-                    let part = rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams);
+                    let whole = rows_bytes(self.slice_rows(m.pm, extents));
+                    let part = graph.form(stage).map_or(whole, |form| {
+                        let heads = form.heads_of_stream(m.streams, 0);
+                        (whole * (heads.end - heads.start)).div_ceil(form.heads)
+                    });
                     (m.pm * m.streams, mapping.bundles(), part, spread)
                 }
                 Mapping::Simd(m) => {
