@@ -96,6 +96,14 @@ fn main() -> Fallible<()> {
     }
     let summary = summary(&runs, &waterfalls, &a100_cases)?;
     files.push(File { name: "summary.txt".to_owned(), bytes: summary.clone().into_bytes() });
+    let waterfalls = waterfalls
+        .into_iter()
+        .map(|waterfall| Shown {
+            factors: waterfall.steps.iter().map(WaterfallStep::factor).collect(),
+            speedup: waterfall.speedup(),
+            waterfall,
+        })
+        .collect();
     let result = Report { schema: 1, tokens_of_a_step: STEP_TOKENS, devices: DEVICES, runs, waterfalls, a100_cases };
     let json = serde_json::to_string_pretty(&result)? + "\n";
     files.push(File { name: "gpt13b.json".to_owned(), bytes: json.into_bytes() });
