@@ -183,10 +183,9 @@ fn training_a_sparse_layer_does_the_stored_part_of_all_three_products() {
         ["out", "out.dx", "out.dw"].map(of).to_vec()
     };
     let (dense, sparse) = (cycles(&text("")), cycles(&text(sparse)));
-    // Row slices in lockstep do a pass of the gradient if any of them must.
-    for (most, (dense, sparse)) in [0.5, 0.5, 0.75].iter().zip(dense.iter().zip(&sparse)) {
-        let ratio = *sparse as f64 / *dense as f64;
-        assert!(ratio >= 0.125 && ratio < *most, "dense {dense} cycles, sparse {sparse}");
+    // Columns on one stream do what any of them stores, and row slices in lockstep a pass if any of them must.
+    for (dense, sparse) in dense.iter().zip(&sparse) {
+        assert!(sparse * 8 >= *dense && sparse * 4 < dense * 3, "dense {dense} cycles, sparse {sparse}");
     }
 }
 

@@ -40,6 +40,11 @@ fn what_comes_with_rdusim_computes_what_it_says() {
         for path in files("workloads") {
             let name = path.display();
             let load = |sets: &[Override]| workload::load(&path, sets, 0);
+            let is_model = load(&[]).expect("a workload").first_of_a_model().is_some();
+            if is_model && chip.name != "Plasticine" && std::env::var_os("PROPTEST_CASES").is_none() {
+                // A hundred sections each: on every chip in the full run.
+                continue;
+            }
             let (workload, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
             assert!(graph_flops(&workload) <= MAX_FLOPS);
             let compiled = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]).expect("a pair that fits");
