@@ -15,6 +15,7 @@ use super::fabric::Fabric;
 use super::mapping::{GemmMapping, Mapping, SimdMapping};
 use super::nest::{Cadence, Chunking, Nest};
 use super::plan::{SectionPlan, deepen};
+use super::route::ROUNDS;
 use super::section_graph::SectionGraph;
 use super::tiers::home_tiers;
 use super::work::StageWork;
@@ -71,7 +72,7 @@ fn section(
     if !roles.is_one_pass() {
         return None;
     }
-    let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, residency, &mappings, &extents);
+    let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, *residency, &mappings, &extents);
     deepen(chip, graph, &mut specs);
     let works = |s: usize| StageWork::new(chip, graph, &nest, s, mappings[s], &work[s]);
     let busy = |s: usize| {
@@ -82,9 +83,9 @@ fn section(
     };
     let busy_cycles = (0..mappings.len()).map(busy).max().unwrap_or(1).max(1);
     let cycles = busy_cycles + chip.launch_cycles();
-    let estimate = Estimate { cycles, score: cycles, busy_cycles, read_bytes: 0, write_bytes: 0 };
+    let estimate = Estimate::of_work(cycles, busy_cycles);
     let plan = SectionPlan { nest, roles, mappings, work, buffers: specs, estimate };
-    assemble(chip, fabric, graph, &plan, tiers).ok().map(|(section, _)| section)
+    assemble(chip, fabric, graph, &plan, tiers, ROUNDS).ok().map(|(section, _)| section)
 }
 
 /// A section of a configuration with other mappings of its GEMM stages: for tests of what the search does not choose.

@@ -67,7 +67,9 @@ pub(super) fn outcome(
 
 fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: f64) -> SectionOutcome {
     let first = &workload.operators[kernel.operators[0]];
-    let repeat = first.repeat;
+    let (repeat, every) = (first.repeat, first.every);
+    let shared = |count: u64| count.saturating_mul(repeat).div_ceil(every);
+    let times = repeat as f64 / every as f64;
     let names: Vec<String> = kernel.operators.iter().map(|&op| workload.operators[op].name.clone()).collect();
     let launch = gap.ceil() as u64;
     let cycles = timed.time.cycles.ceil() as u64 + launch;
@@ -93,11 +95,12 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
         by_tensor,
         ..Traffic::default()
     }
-    .times(repeat);
-    let cycles_of_all = cycles.saturating_mul(repeat);
+    .times(repeat)
+    .shared_by(every);
+    let cycles_of_all = shared(cycles);
     let dtype = workload.tensors[first.inputs[0]].dtype;
     let energy = EnergyJ {
-        compute: timed.macs as f64 * repeat as f64 * gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0) * 1e-12,
+        compute: timed.macs as f64 * times * gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0) * 1e-12,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * gpu.energy.l2_pj_per_byte * 1e-12,
         network: 0.0,
         off_chip: traffic.off_chip_bytes() as f64 * 8.0 * pj_per_bit(gpu) * 1e-12,
@@ -115,9 +118,10 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
         name: label,
         operators: names.clone(),
         repeat,
+        every,
         phase: first.phase,
         cycles: cycles_of_all,
-        launch_cycles: launch.saturating_mul(repeat),
+        launch_cycles: shared(launch),
         bound_by,
         pcus: timed.time.sms,
         pmus: 0,
@@ -130,8 +134,8 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
         stages: vec![StageOutcome {
             operators: names,
             pcus: timed.time.sms,
-            busiest_cycles: (timed.time.busiest.ceil() as u64).saturating_mul(repeat),
-            mean_cycles: timed.time.mean * repeat as f64,
+            busiest_cycles: shared(timed.time.busiest.ceil() as u64),
+            mean_cycles: timed.time.mean * times,
             bundles: Vec::new(),
             mapping: timed.time.shape.clone(),
         }],
@@ -175,6 +179,7 @@ fn communication(gpu: &Gpu, workload: &Workload) -> Option<SectionOutcome> {
         name: "communication".to_owned(),
         operators: Vec::new(),
         repeat: 1,
+        every: 1,
         phase: Phase::Update,
         cycles,
         launch_cycles: 0,

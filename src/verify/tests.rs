@@ -105,6 +105,8 @@ fn attention(mode: Mode) -> Case {
         optimizer: "adam".to_owned(),
         recompute: false,
         dropout: false,
+        weights: Vec::new(),
+        notes: Vec::new(),
     };
     let workload = workload::parse("attention", &write(&options).unwrap(), &[], 0).unwrap();
     let chip = arch::load(Path::new("arch/plasticine.toml"), &[]).unwrap();
