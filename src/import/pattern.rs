@@ -479,7 +479,6 @@ fn is_lower_triangle(numbers: &Numbers, queries: u64, keys: u64) -> bool {
     #[expect(clippy::float_cmp, reason = "a mask has two values")]
     let differs = kept != left_out;
     let before = keys.saturating_sub(queries);
-    #[expect(clippy::float_cmp, reason = "a mask has two values")]
     let fits = (0..count).all(|index| {
         let (query, key) = (index as u64 / keys, index as u64 % keys);
         at(index) == Some(if key <= query + before { kept } else { left_out })

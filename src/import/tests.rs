@@ -492,7 +492,7 @@ fn published_configs_have_their_parameters() {
     for (text, parameters) in published {
         for phase in [Phase::Forward, Phase::Training, Phase::Decode] {
             let dims = vec![("batch".to_owned(), 2), ("sequence".to_owned(), 512)];
-            let text = config(text, &Options { phase, dims, ..options() }).unwrap();
+            let text = config(text, &Options { dims, phase, ..options() }).unwrap();
             let workload = workload::parse("config.toml", &text, &[], 0).unwrap();
             let found = workload.parameters() as f64;
             assert!((found / parameters - 1.0).abs() < 0.01, "{}: {found}, published {parameters}", workload.name);
