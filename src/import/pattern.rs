@@ -290,7 +290,10 @@ fn norm(net: &mut Net<'_>, index: usize) {
                 let is_vector = shape.iter().product::<u64>() == columns && shape.last() == Some(&columns);
                 (is_vector && net.values[vector].constant.is_some()).then_some((at, vector))
             };
-            if inputs.len() + 1 == count
+            // A norm without a mean has a gain alone.
+            let is_its_own = count == 2 || op == "LayerNormalization";
+            if is_its_own
+                && inputs.len() + 1 == count
                 && let Some((at, vector)) = vector()
             {
                 inputs.push(vector);
