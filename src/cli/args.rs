@@ -8,7 +8,7 @@ use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
 use crate::units::Dtype;
-use crate::{arch, model, sim};
+use crate::{arch, sim};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -396,6 +396,173 @@ pub(super) struct ModelArgs {
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ModelPhase {
+    /// All tokens, from embedding to output
+    Forward,
+    /// Forward, backward and the optimiser's step
+    Training,
+    /// One token a sequence, with a cache of keys and values
+    Decode,
+    /// As forward, keys and values written to a cache
+    Prefill,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Optimizer {
+    /// Two moments and a master weight in fp32
+    Adam,
+    /// Stochastic gradient descent
+    Sgd,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// How the graph is cut into sections (both ways if not given)
+    #[arg(long, value_enum)]
+    pub(super) mode: Option<Mode>,
+    /// Chip file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: PathBuf,
+    /// Workload file (TOML), or a model (.onnx, config.json)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: PathBuf,
+    #[command(flatten)]
+    pub(super) model: ModelFileArgs,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Named dimensions are made smaller until the graph needs no more operations than this
+    #[arg(long, value_name = "N", default_value_t = MAX_FLOPS, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_flops: u64,
+    /// Seed of the numbers and of random masks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// How good the mapping is taken to be
+    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
+    pub(super) mapping: Mapping,
+    /// Also write verify.json into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Taken as by the other commands; numbers do not depend on it
+    #[arg(long, value_enum, default_value_t = Fidelity::Event)]
+    pub(super) fidelity: Fidelity,
+    /// Write a timeline of the verified configurations that Perfetto and Chrome open (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
+    /// Taken as by the other commands; numbers do not depend on it
+    #[arg(long)]
+    pub(super) no_skip: bool,
+    /// Tell on standard error how long compiling and verifying took
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+}
+
+/// Operations of a graph that `verify` does in a few seconds.
+const MAX_FLOPS: u64 = 500_000_000;
+
+#[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    /// `result.json` of `--out DIR`; the grid is shown if `layout.json` lies beside it
+    #[arg(value_name = "RESULT", required = true, num_args = 1..)]
+    pub(super) results: Vec<PathBuf>,
+    /// HTML file to write; without it the page goes to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[group(id = "files", required = true, multiple = true, args = ["arch", "workload"])]
+pub(super) struct CheckArgs {
+    /// Chip file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: Option<PathBuf>,
+    /// Workload file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) model: ModelFileArgs,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SparsityArgs {
+    /// A file (.smtx, .mtx, .npy, .npz, .safetensors, or a workload .toml), or a pattern: `unstructured`, `block`,
+    /// `banded`, `row_skewed`, `column_skewed`, or N:M such as `2:4`
+    #[arg(value_name = "FILE|PATTERN")]
+    pub(super) source: String,
+    /// Array, tensor or weight of a file with several
+    #[arg(long, value_name = "NAME")]
+    pub(super) key: Option<String>,
+    /// Rows (K) and columns (N) of the matrix; of a file, what they must be
+    #[arg(long, value_name = "RxC", value_parser = extents)]
+    pub(super) shape: Option<(u64, u64)>,
+    /// Rows and columns of a block
+    #[arg(long, value_name = "RxC", value_parser = extents)]
+    pub(super) block: Option<(u64, u64)>,
+    /// Share of the blocks to keep; of a file, those of the largest magnitudes
+    #[arg(long, value_name = "D")]
+    pub(super) density: Option<f64>,
+    /// Exponent of the power law of the skewed patterns
+    #[arg(long, value_name = "E", default_value_t = 1.0)]
+    pub(super) exponent: f64,
+    /// The file has columns where the matrix has rows
+    #[arg(long)]
+    pub(super) transpose: bool,
+    /// Data type of the values, for the bytes
+    #[arg(long, value_enum, default_value_t = ValueType::Bf16)]
+    pub(super) dtype: ValueType,
+    /// PCUs over which the work is spread, for the imbalance (an SN10 has 640)
+    #[arg(long, value_name = "N", default_value_t = 640, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) pcus: u64,
+    /// Change a field of a workload file: workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Seed of random masks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Also write JSON and a picture into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+/// `5120x20480`.
+fn extents(text: &str) -> Result<(u64, u64), String> {
+    let number = |part: &str| part.parse::<u64>().ok().filter(|n| (1..=1 << 40).contains(n));
+    text.split_once('x')
+        .and_then(|(rows, columns)| Some((number(rows)?, number(columns)?)))
+        .ok_or_else(|| "expected two numbers from 1 to 2^40, such as 5120x20480".to_owned())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ValueType {
+    Bf16,
+    Fp16,
+    Fp32,
+    Int8,
+}
+
+impl From<ValueType> for Dtype {
+    fn from(value: ValueType) -> Self {
+        match value {
+            ValueType::Bf16 => Self::Bf16,
+            ValueType::Fp16 => Self::Fp16,
+            ValueType::Fp32 => Self::Fp32,
+            ValueType::Int8 => Self::Int8,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::args::{ModelArgs, Optimizer};
+use super::args::{ModelArgs, ModelPhase, Optimizer};
 use super::failure::Failure;
 use super::output;
 use crate::diagnostics::Diagnostic;
-use crate::model::{Options, Position, Sparsity, preset, write};
+use crate::model::{Options, Phase, Position, Sparsity, preset, write};
 use crate::report;
 
 /// Writes it to a file or standard output.
