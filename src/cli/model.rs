@@ -68,3 +68,14 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
         None => output::print(text.as_bytes()),
     }
 }
+
+impl From<ModelPhase> for Phase {
+    fn from(phase: ModelPhase) -> Self {
+        match phase {
+            ModelPhase::Forward => Self::Forward,
+            ModelPhase::Training => Self::Training,
+            ModelPhase::Decode => Self::Decode,
+            ModelPhase::Prefill => Self::Prefill,
+        }
+    }
+}
