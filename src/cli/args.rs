@@ -8,7 +8,7 @@ use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
 use crate::units::Dtype;
-use crate::{arch, model, sim};
+use crate::{arch, sim};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -567,17 +567,6 @@ impl From<ValueType> for Dtype {
             ValueType::Fp16 => Self::Fp16,
             ValueType::Fp32 => Self::Fp32,
             ValueType::Int8 => Self::Int8,
-        }
-    }
-}
-
-impl From<ModelPhase> for model::Phase {
-    fn from(phase: ModelPhase) -> Self {
-        match phase {
-            ModelPhase::Forward => Self::Forward,
-            ModelPhase::Training => Self::Training,
-            ModelPhase::Decode => Self::Decode,
-            ModelPhase::Prefill => Self::Prefill,
         }
     }
 }

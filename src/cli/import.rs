@@ -112,7 +112,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
         .into());
     }
     let mut options = args.model.options()?;
-    options.dtype = crate::units::Dtype::from(args.dtype).name().to_owned();
+    crate::units::Dtype::from(args.dtype).name().clone_into(&mut options.dtype);
     (options.masks, options.density, options.without_weights) = (args.masks, args.density, args.without_weights);
     options.phase = args.phase.into();
     options.block = args.block.as_deref().map(block).transpose()?;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::args::{ModelArgs, Optimizer};
+use super::args::{ModelArgs, ModelPhase, Optimizer};
 use super::failure::Failure;
 use super::output;
 use crate::diagnostics::Diagnostic;
-use crate::model::{Options, Position, Sparsity, preset, write};
+use crate::model::{Options, Phase, Position, Sparsity, preset, write};
 use crate::report;
 
 /// Writes it to a file or standard output.
@@ -66,5 +66,16 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
             Ok(report::write(parent, &[file])?)
         }
         None => output::print(text.as_bytes()),
+    }
+}
+
+impl From<ModelPhase> for Phase {
+    fn from(phase: ModelPhase) -> Self {
+        match phase {
+            ModelPhase::Forward => Self::Forward,
+            ModelPhase::Training => Self::Training,
+            ModelPhase::Decode => Self::Decode,
+            ModelPhase::Prefill => Self::Prefill,
+        }
     }
 }

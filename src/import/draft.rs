@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use super::proto::Tensor as Stored;
 
@@ -60,7 +60,8 @@ pub(super) struct Draft<'a> {
     pub(super) tensors: Vec<Tensor<'a>>,
     pub(super) operators: Vec<Operator>,
     pub(super) notes: Vec<String>,
-    names: FxHashSet<(bool, String)>,
+    /// Names, and how often each was wanted.
+    names: FxHashMap<(bool, String), u64>,
 }
 
 /// Longest name that is kept as it is.
@@ -81,13 +82,14 @@ impl Draft<'_> {
         // The end of a long name tells more than its beginning.
         let start = plain.len().saturating_sub(LONGEST_NAME);
         let plain = if plain.is_empty() { "unnamed" } else { plain[start..].trim_start_matches('_') };
-        let mut name = plain.to_owned();
-        let mut count = 1;
-        while !self.names.insert((of_operator, name.clone())) {
-            count += 1;
-            name = format!("{plain}_{count}");
+        loop {
+            let count = self.names.entry((of_operator, plain.to_owned())).or_default();
+            *count += 1;
+            let name = if *count == 1 { plain.to_owned() } else { format!("{plain}_{count}") };
+            if *count == 1 || self.names.insert((of_operator, name.clone()), 1).is_none() {
+                return name;
+            }
         }
-        name
     }
 
     /// A tensor that an operator makes.

@@ -117,7 +117,7 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             let at = |array: &Array| indices(&array.shape, shape, count);
             let (of_condition, of_x, of_y) = (at(condition), at(x), at(y));
             let pick = |i: usize| {
-                if condition.real(of_condition[i]) != 0.0 { x.real(of_x[i]) } else { y.real(of_y[i]) }
+                if condition.real(of_condition[i]) == 0.0 { y.real(of_y[i]) } else { x.real(of_x[i]) }
             };
             Some(of_kind(shape, (0..count).map(pick).collect(), x.is_real()))
         }

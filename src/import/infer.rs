@@ -11,6 +11,9 @@ use crate::diagnostics::Diagnostic;
 /// Elements of a value at most.
 const MOST_ELEMENTS: u64 = 1 << 50;
 
+/// Elements that are worked out of all values together.
+const MOST_FOLDED_TOGETHER: u64 = 32 << 20;
+
 /// Why a node's shapes are not known.
 #[derive(Debug)]
 enum Unknown {
@@ -31,6 +34,7 @@ type Shape = Vec<u64>;
 /// Shapes that contradict each other.
 pub(super) fn infer(net: &mut Net<'_>, assume: bool) -> Result<(), Diagnostic> {
     let mut arrays: BTreeMap<ValueId, Array> = BTreeMap::new();
+    let mut left = MOST_FOLDED_TOGETHER;
     for id in 0..net.values.len() {
         let value = &net.values[id];
         if let (Some(shape), Some(numbers)) =
@@ -60,7 +64,7 @@ pub(super) fn infer(net: &mut Net<'_>, assume: bool) -> Result<(), Diagnostic> {
                 step.outputs.iter().map(|_| like.clone()).collect()
             }
         };
-        settle(net, index, shapes, &mut arrays)?;
+        settle(net, index, shapes, &mut arrays, &mut left)?;
     }
     Ok(())
 }
@@ -71,6 +75,7 @@ fn settle(
     index: usize,
     shapes: Vec<Option<Shape>>,
     arrays: &mut BTreeMap<ValueId, Array>,
+    left: &mut u64,
 ) -> Result<(), Diagnostic> {
     let outputs = net.steps[index].outputs.clone();
     for (output, shape) in outputs.into_iter().zip(shapes) {
@@ -90,7 +95,7 @@ fn settle(
         }
         value.shape = Some(shape);
     }
-    fold(net, index, arrays);
+    fold(net, index, arrays, left);
     let step = &net.steps[index];
     let first = step.input(0).map_or(0, |first| net.values[first].data_type);
     let data_type = match step.op.as_str() {
@@ -109,7 +114,7 @@ fn settle(
 }
 
 /// Works out what is constant.
-fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>) {
+fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>, left: &mut u64) {
     let step = &net.steps[index];
     let Some(output) = step.output() else { return };
     let Some(shape) = net.values[output].shape.clone() else { return };
@@ -143,17 +148,19 @@ fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>) 
                 .as_ref()
                 .and_then(Constant::ints)
                 .filter(|_| value.as_ref().is_some_and(|v| matches!(v.numbers, Some(Numbers::Ints(_)))));
-            let numbers = match ints {
-                Some(list) => Numbers::Ints(vec![list.first().copied().unwrap_or(0); count].into()),
-                None => {
-                    let fill = value.as_ref().and_then(Constant::scalar).unwrap_or(0.0);
-                    Numbers::Reals(vec![fill; count].into())
-                }
+            let numbers = if let Some(list) = ints {
+                Numbers::Ints(vec![list.first().copied().unwrap_or(0); count].into())
+            } else {
+                let fill = value.as_ref().and_then(Constant::scalar).unwrap_or(0.0);
+                Numbers::Reals(vec![fill; count].into())
             };
             Array { shape: shape.clone(), numbers }
         }),
-        _ => evaluate(step, &given, &shape),
+        _ => few(&shape).filter(|&count| count as u64 <= *left).and_then(|_| evaluate(step, &given, &shape)),
     };
+    if found.is_some() {
+        *left = left.saturating_sub(few(&shape).unwrap_or(0) as u64);
+    }
     let mut constant = match (&found, step.op.as_str()) {
         (Some(array), _) => Constant::of_numbers(array.numbers.clone()),
         (None, _) => Constant::opaque(),
@@ -243,7 +250,7 @@ impl Given<'_> {
         self.step.ints(name).map(<[i64]>::to_vec).or_else(|| self.list(index))
     }
 
-    fn axes(&self, list: &[i64], rank: usize) -> Result<Vec<usize>, Unknown> {
+    fn axes(list: &[i64], rank: usize) -> Result<Vec<usize>, Unknown> {
         list.iter()
             .map(|&axis| axis_of(axis, rank))
             .collect::<Option<_>>()
@@ -251,7 +258,7 @@ impl Given<'_> {
     }
 
     fn axis(&self, default: i64, rank: usize) -> Result<usize, Unknown> {
-        Ok(self.axes(&[self.step.int("axis").unwrap_or(default)], rank)?[0])
+        Ok(Self::axes(&[self.step.int("axis").unwrap_or(default)], rank)?[0])
     }
 }
 
@@ -326,7 +333,7 @@ fn of_step(net: &Net<'_>, step: &Step<'_>, arrays: &BTreeMap<ValueId, Array>) ->
         "Squeeze" => {
             let shape = given.shape(0)?;
             let gone = match given.either("axes", 1) {
-                Some(list) => given.axes(&list, shape.len())?,
+                Some(list) => Given::axes(&list, shape.len())?,
                 None => (0..shape.len()).filter(|&axis| shape[axis] == 1).collect(),
             };
             if gone.iter().any(|&axis| shape[axis] != 1) {
@@ -338,7 +345,7 @@ fn of_step(net: &Net<'_>, step: &Step<'_>, arrays: &BTreeMap<ValueId, Array>) ->
             let list = given.either("axes", 1).ok_or(Unknown::Operator)?;
             let shape = given.shape(0)?;
             let rank = shape.len() + list.len();
-            let new = given.axes(&list, rank)?;
+            let new = Given::axes(&list, rank)?;
             let mut old = shape.iter();
             let dim = |axis: usize| if new.contains(&axis) { Some(1) } else { old.next().copied() };
             match (0..rank).map(dim).collect::<Option<Shape>>() {
@@ -349,7 +356,7 @@ fn of_step(net: &Net<'_>, step: &Step<'_>, arrays: &BTreeMap<ValueId, Array>) ->
         "Transpose" => {
             let shape = given.shape(0)?;
             let perm = match step.ints("perm") {
-                Some(perm) => given.axes(perm, shape.len())?,
+                Some(perm) => Given::axes(perm, shape.len())?,
                 None => (0..shape.len()).rev().collect(),
             };
             let mut sorted = perm.clone();
@@ -611,15 +618,12 @@ fn split(given: &Given<'_>) -> Result<Vec<Option<Shape>>, Unknown> {
     let shape = given.shape(0)?;
     let axis = given.axis(0, shape.len())?;
     let n = given.step.outputs.len() as u64;
-    let parts: Shape = match given.either("split", 1) {
-        Some(list) => {
-            let list: Option<Shape> = list.iter().map(|&part| u64::try_from(part).ok()).collect();
-            list.ok_or_else(|| Unknown::Wrong("a part is negative".to_owned()))?
-        }
-        None => {
-            let each = shape[axis].div_ceil(n.max(1));
-            (0..n).map(|part| each.min(shape[axis].saturating_sub(part * each))).collect()
-        }
+    let parts: Shape = if let Some(list) = given.either("split", 1) {
+        let list: Option<Shape> = list.iter().map(|&part| u64::try_from(part).ok()).collect();
+        list.ok_or_else(|| Unknown::Wrong("a part is negative".to_owned()))?
+    } else {
+        let each = shape[axis].div_ceil(n.max(1));
+        (0..n).map(|part| each.min(shape[axis].saturating_sub(part.saturating_mul(each)))).collect()
     };
     let sum = parts.iter().try_fold(0u64, |sum, &part| sum.checked_add(part));
     if parts.len() as u64 != n || sum != Some(shape[axis]) {
@@ -664,7 +668,7 @@ fn reduce(given: &Given<'_>) -> Result<Shape, Unknown> {
     let is_arg = given.step.op.starts_with("Arg");
     let list = if is_arg { Some(vec![given.step.int("axis").unwrap_or(0)]) } else { given.either("axes", 1) };
     let gone = match list {
-        Some(list) => given.axes(&list, shape.len())?,
+        Some(list) => Given::axes(&list, shape.len())?,
         None if given.step.input(1).is_some() => return Err(Unknown::Operator),
         None => (0..shape.len()).collect(),
     };

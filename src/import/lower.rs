@@ -224,11 +224,11 @@ impl Lower<'_, '_> {
         }
         let shape = self.shape(value)?.to_vec();
         let plain = Layout::of_rows(0, &shape);
-        self.reread(value, &layout, plain)
+        self.reread(value, &layout, &plain)
     }
 
     /// The same elements as another matrix.
-    pub(super) fn reread(&mut self, value: ValueId, from: &Layout, to: Layout) -> Result<Layout, Stop> {
+    pub(super) fn reread(&mut self, value: ValueId, from: &Layout, to: &Layout) -> Result<Layout, Stop> {
         if from.rows.checked_mul(from.columns) != to.rows.checked_mul(to.columns) {
             return unsupported("a copied axis would have to be written out");
         }

@@ -15,7 +15,7 @@ impl Lower<'_, '_> {
         if let Some(layout) = layout.reshaped(&shape) {
             return self.settle(step, layout);
         }
-        let layout = self.reread(x, &layout, Layout::of_rows(0, &shape))?;
+        let layout = self.reread(x, &layout, &Layout::of_rows(0, &shape))?;
         self.settle(step, layout)
     }
 
@@ -91,6 +91,9 @@ impl Lower<'_, '_> {
         let x = Self::input(step, 0)?;
         let output = step.output().ok_or(Stop::Behind)?;
         let (from, to) = (self.shape(x)?.to_vec(), self.shape(output)?.to_vec());
+        if from.len() != to.len() || to.iter().zip(&from).any(|(to, from)| to > from) {
+            return unsupported("a part that is not known");
+        }
         if to.contains(&0) {
             return unsupported("nothing is left");
         }
@@ -120,7 +123,7 @@ impl Lower<'_, '_> {
         let mut first = 0;
         for &output in &step.outputs {
             let Some(output) = output else { return unsupported("a part without a name") };
-            let extent = self.shape(output)?[axis];
+            let extent = self.shape(output)?.get(axis).copied().unwrap_or(0);
             if extent == 0 {
                 return unsupported("an empty part");
             }

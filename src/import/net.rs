@@ -300,18 +300,14 @@ struct Dims<'d> {
 
 impl Dims<'_> {
     fn size(&mut self, name: &str, of: &str) -> u64 {
-        match self.bound.iter().position(|(bound, _)| bound == name) {
-            Some(index) => {
-                self.used[index] = true;
-                self.bound[index].1
-            }
-            None => {
-                if !self.missing.iter().any(|(missing, _)| missing == name) {
-                    self.missing.push((name.to_owned(), of.to_owned()));
-                }
-                1
-            }
+        if let Some(index) = self.bound.iter().position(|(bound, _)| bound == name) {
+            self.used[index] = true;
+            return self.bound[index].1;
         }
+        if !self.missing.iter().any(|(missing, _)| missing == name) {
+            self.missing.push((name.to_owned(), of.to_owned()));
+        }
+        1
     }
 
     /// The shape of an input; a dimension without a name has that of the input and its index.

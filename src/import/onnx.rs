@@ -157,18 +157,15 @@ fn check_outside(tensors: &[proto::Tensor<'_>], path: &Path) -> Result<(), Diagn
     let mut known: Vec<(String, u64)> = Vec::new();
     for tensor in tensors.iter().filter(|tensor| tensor.is_external) {
         let Outside { location, offset, length } = outside(tensor)?;
-        let bytes = match known.iter().find(|(name, _)| *name == location) {
-            Some((_, bytes)) => *bytes,
-            None => {
-                let bytes = length_of(&path.with_file_name(&location)).map_err(|why| {
-                    Diagnostic::new(format!("the external data {location:?} of tensor {:?} {why}", tensor.name))
-                        .with_help(
-                            "put it beside the model, or give `--without-weights`: shapes are enough without masks",
-                        )
-                })?;
-                known.push((location.clone(), bytes));
-                bytes
-            }
+        let bytes = if let Some((_, bytes)) = known.iter().find(|(name, _)| *name == location) {
+            *bytes
+        } else {
+            let bytes = length_of(&path.with_file_name(&location)).map_err(|why| {
+                Diagnostic::new(format!("the external data {location:?} of tensor {:?} {why}", tensor.name))
+                    .with_help("put it beside the model, or give `--without-weights`: shapes are enough without masks")
+            })?;
+            known.push((location.clone(), bytes));
+            bytes
         };
         if offset.checked_add(length).is_none_or(|end| end > bytes) {
             let title = format!(

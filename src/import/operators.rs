@@ -11,7 +11,14 @@ impl Lower<'_, '_> {
         let net = self.net;
         let step = &net.steps[index];
         for &value in step.inputs.iter().flatten() {
-            if !self.is_constant(value) && self.shape(value)?.contains(&0) {
+            if self.is_constant(value) {
+                continue;
+            }
+            let shape = self.shape(value)?;
+            if shape.is_empty() {
+                return unsupported(format!("{:?} is a number", net.values[value].name));
+            }
+            if shape.contains(&0) {
                 return unsupported(format!("{:?} has no elements", net.values[value].name));
             }
         }
@@ -91,10 +98,10 @@ impl Lower<'_, '_> {
         let &[rows, columns] = self.shape(b)? else { return unsupported("its weight is no matrix") };
         let (k, n) = if flag("transB") { (columns, rows) } else { (rows, columns) };
         self.linear(step, a, b, (k, n), flag("transB"))?;
-        if let (Some(bias), Some(output)) = (step.input(2).filter(|&bias| self.is_constant(bias)), step.output()) {
-            if self.shape(bias)?.iter().product::<u64>() == n {
-                self.add_vector(output, bias, n);
-            }
+        if let (Some(bias), Some(output)) = (step.input(2).filter(|&bias| self.is_constant(bias)), step.output())
+            && self.shape(bias)?.iter().product::<u64>() == n
+        {
+            self.add_vector(output, bias, n);
         }
         Ok(())
     }
@@ -194,17 +201,20 @@ impl Lower<'_, '_> {
         if layout.transposed(&order).is_of_rows() {
             return Ok(layout);
         }
-        Ok(self.reread(value, &layout, Layout::of_rows(0, &shape))?.transposed(&order))
+        Ok(self.reread(value, &layout, &Layout::of_rows(0, &shape))?.transposed(&order))
     }
 
     /// An image with its channels along the columns.
     fn image(&mut self, value: ValueId) -> Result<Layout, Stop> {
+        if self.shape(value)?.len() < 3 {
+            return unsupported("an image of less than three axes");
+        }
         let layout = self.place(value)?;
         if layout.is_of_image() {
             return Ok(layout);
         }
         let shape = self.shape(value)?.to_vec();
-        self.reread(value, &layout, Layout::of_image(0, &shape))
+        self.reread(value, &layout, &Layout::of_image(0, &shape))
     }
 
     fn conv(&mut self, step: &Step<'_>) -> Done {
@@ -271,7 +281,8 @@ impl Lower<'_, '_> {
     fn global_pool(&mut self, step: &Step<'_>, kind: &'static str) -> Done {
         let x = Self::input(step, 0)?;
         let layout = self.image(x)?;
-        self.whole_pool(step, kind, &layout, &self.shape(x)?[2..].to_vec())
+        let image = self.shape(x)?[2..].to_vec();
+        self.whole_pool(step, kind, &layout, &image)
     }
 
     /// A pooling over whole images.

@@ -290,7 +290,10 @@ fn norm(net: &mut Net<'_>, index: usize) {
                 let is_vector = shape.iter().product::<u64>() == columns && shape.last() == Some(&columns);
                 (is_vector && net.values[vector].constant.is_some()).then_some((at, vector))
             };
-            if inputs.len() + 1 == count
+            // A norm without a mean has a gain alone.
+            let is_its_own = count == 2 || op == "LayerNormalization";
+            if is_its_own
+                && inputs.len() + 1 == count
                 && let Some((at, vector)) = vector()
             {
                 inputs.push(vector);
@@ -479,7 +482,6 @@ fn is_lower_triangle(numbers: &Numbers, queries: u64, keys: u64) -> bool {
     #[expect(clippy::float_cmp, reason = "a mask has two values")]
     let differs = kept != left_out;
     let before = keys.saturating_sub(queries);
-    #[expect(clippy::float_cmp, reason = "a mask has two values")]
     let fits = (0..count).all(|index| {
         let (query, key) = (index as u64 / keys, index as u64 % keys);
         at(index) == Some(if key <= query + before { kept } else { left_out })

@@ -249,7 +249,8 @@ fn tensor_type<'a>(mut message: Message<'a, '_>, info: &mut ValueInfo<'a>) -> Re
                         match number {
                             // Some exporters write 0 or -1 for what they do not know.
                             1 => {
-                                found = u64::try_from(integer(value)?).ok().filter(|&n| n > 0).map_or(found, Dim::Known)
+                                let size = u64::try_from(integer(value)?).ok().filter(|&n| n > 0);
+                                found = size.map_or(found, Dim::Known);
                             }
                             2 => found = Some(text(value)?).filter(|name| !name.is_empty()).map_or(found, Dim::Named),
                             _ => {}
