@@ -117,8 +117,9 @@ fn a_decoder_layer_fits_into_two_megabytes() {
     assert!(html.len() > 200_000, "it has a grid");
 }
 
-/// Does in a page what `reader` does, and returns the lines it leaves; `None` without a browser.
-fn read(place: &Path, page: &Path, reader: &str) -> Option<String> {
+/// Does in a page what `reader` does, in a window of so many pixels, and returns the lines it leaves; `None` without a
+/// browser.
+fn read(place: &Path, page: &Path, reader: &str, window: &str) -> Option<String> {
     let html = std::fs::read_to_string(page).expect("the page");
     let script = |name: &str| std::fs::read_to_string(format!("tests/page/{name}.js")).expect("the reader");
     let driven = place.join(format!("{reader}.html"));
@@ -131,15 +132,15 @@ fn read(place: &Path, page: &Path, reader: &str) -> Option<String> {
     let output = Command::new(&browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"])
         .arg(format!("--user-data-dir={}", place.join("profile").display()))
-        .args(["--window-size=900,1200", "--dump-dom"])
+        .args([&format!("--window-size={window}"), "--dump-dom"])
         .arg(format!("file://{}", driven.display()))
         .output()
         .ok()?;
     let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
-    assert!(complaints.is_empty(), "{reader}: {complaints:?}");
+    assert!(complaints.is_empty(), "{reader} at {window}: {complaints:?}");
     let body = dom.split("<body>").nth(1).unwrap_or_default().to_owned();
-    assert!(!body.contains("FAILED"), "{reader}: {body}");
+    assert!(!body.contains("FAILED"), "{reader} at {window}: {body}");
     Some(body)
 }
 
@@ -148,13 +149,16 @@ fn read(place: &Path, page: &Path, reader: &str) -> Option<String> {
 fn a_reader_can_point_focus_zoom_and_choose() {
     let place = tempfile::tempdir().expect("a directory");
     made(place.path());
+    let (result, both, swept) = (place.path().join("out/report.html"), both(place.path()), swept(place.path()));
+    // A desk, and the narrowest window that a headless Chromium opens: a phone.
     let pages = [
-        (place.path().join("out/report.html"), "result", 22),
-        (both(place.path()), "both", 10),
-        (swept(place.path()), "sweep", 15),
+        (&result, "result", "900,1200", 22),
+        (&result, "result", "500,900", 22),
+        (&both, "both", "900,1200", 10),
+        (&swept, "sweep", "500,900", 15),
     ];
-    for (page, reader, least) in pages {
-        let Some(body) = read(place.path(), &page, reader) else {
+    for (page, reader, window, least) in pages {
+        let Some(body) = read(place.path(), page, reader, window) else {
             assert!(std::env::var("RDUSIM_BROWSER").is_err(), "the browser of RDUSIM_BROWSER does not start");
             println!("skipped: no chromium here, so no page was read in a browser");
             return;

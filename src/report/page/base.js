@@ -76,7 +76,7 @@ function picture(draw) {
     const now = Math.round(figure.clientWidth);
     if (now && now !== width) { width = now; redraw(); }
   };
-  figure.start = () => { see(); new ResizeObserver(see).observe(figure); };
+  figure.start = () => { see(); new ResizeObserver(() => requestAnimationFrame(see)).observe(figure); };
   figure.redraw = redraw;
   return figure;
 }

@@ -81,7 +81,10 @@ function figures() {
     return [name, ...columns.flatMap((r, i) => {
       const cell = element('td', { class: values.length > 1 && values[i] === best ? 'better-run' : undefined }, text(values[i]));
       const other = counterpart(r);
-      return other ? [cell, change(value(other.run), values[i], less)] : [cell];
+      // Cycles of different clocks are neither better nor worse.
+      const clock = (run) => run.cycles / run.time_s;
+      const same = !other || Math.abs(clock(other.run) / clock(r.run) - 1) < 1e-6;
+      return other ? [cell, change(value(other.run), values[i], name === 'cycles' && !same ? undefined : less)] : [cell];
     })];
   });
   part('Figures', table(head, rows), element('p', { class: 'faint' },

@@ -6,7 +6,7 @@ const UNITS = [[/gb_per_s$/, (v) => `${digits(v)} GB/s`], [/_s$/, (v) => si(v, '
   [/utilization$|density$/, percent], [/speedup$|ratio$/, (v) => `${digits(v)}×`]];
 function shown(column, value) {
   if (value === null || value === undefined) return '–';
-  if (typeof value !== 'number') return String(value);
+  if (typeof value !== 'number') return column === 'arch' || column === 'workload' ? value.replace(/^.*\/|\.toml$/g, '') : String(value);
   const unit = UNITS.find(([name]) => name.test(column));
   if (unit) return unit[1](value);
   return Number.isInteger(value) ? whole(value) : Math.abs(value) >= 1e5 ? si(value, '') : digits(value);
@@ -198,7 +198,7 @@ function points() {
           { fill: tint.of(row), stroke: big ? 'var(--ink)' : 'var(--paper)', 'stroke-width': big ? 2 : 0.5, 'data-front': big ? '' : undefined }), says, text(row)));
       }
       key.replaceChildren(tint.key);
-      if (best.length) note.textContent += `Large marks on the dashed line: the ${best.length} points that no other beats in both, taking ${state.lowX ? 'less' : 'more'} `
+      if (best.length) note.textContent += `${best.length > 1 ? `Large marks on the dashed line: the ${best.length} points` : 'Large mark: the point'} that no other beats in both, taking ${state.lowX ? 'less' : 'more'} `
         + `${names[state.x]} and ${state.lowY ? 'less' : 'more'} ${names[state.y]} for better.`;
     }
     place.replaceChildren(roving(svg));
@@ -263,9 +263,8 @@ function points() {
       more.hidden = most >= rows.length;
     }
     draw();
-    const which = minimize.concat(maximize);
     part('All points', holder, more, element('p', { class: 'faint' },
-      `${outstanding.size ? `★: no other point beats it in all of ${which.join(', ')}. ` : ''}Headings sort. results.csv has every digit.`
+      `${outstanding.size ? `★: no other point beats it in all of ${data.points.front_of.join(', ')}. ` : ''}Headings sort. results.csv has every digit.`
       + (all > rows.length ? ` Of ${whole(all)} points these ${whole(rows.length)} are shown: every one of the front, evenly chosen among the others.` : '')));
   }
 }

@@ -29,7 +29,9 @@ pub struct Points {
     pub views: Vec<View>,
     /// A value a column; numbers where they are numbers, nothing where there is none.
     pub rows: Vec<Vec<Value>>,
-    /// Rows that no other beats in every objective, by index.
+    /// The columns of the study's front.
+    pub front_of: Vec<String>,
+    /// Rows that no other beats in every one of them, by index.
     pub front: Vec<usize>,
     /// Rows there are; more than are shown where they would make the page too large.
     pub all: usize,

@@ -203,6 +203,7 @@ impl<'a> Results<'a> {
             axes: study.axis_columns,
             minimize: aims(false),
             maximize: aims(true),
+            front_of: study.pareto.iter().flat_map(|p| &p.objectives).map(|o| name(o.column)).collect(),
             views: study.plots.iter().map(view).collect(),
             ..Points::default()
         };

@@ -333,7 +333,8 @@ fn csv_and_parquet_hold_the_same() {
     let bytes = files.iter().find(|file| file.name == "results.parquet").unwrap().bytes.clone();
     let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
     let read: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
-    let mut table = csv::Reader::from_reader(results.to_csv().into_bytes().as_slice());
+    let text = results.to_csv();
+    let mut table = csv::Reader::from_reader(text.as_bytes());
     let columns: Vec<String> = table.headers().unwrap().iter().map(str::to_owned).collect();
     let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
     assert_eq!((read.len(), columns.len()), (rows.len(), 8));
