@@ -39,9 +39,8 @@ pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
         Kind::Gpu(_) => ("gpu", OF_RDU, "rdu"),
     };
     let keys: IndexMap<Spanned<String>, IgnoredAny> = source.read()?;
-    let Some((key, _)) = keys.iter().find(|(key, _)| foreign.contains(&key.get_ref().as_str())) else {
-        return Ok(kind);
-    };
+    let foreign = keys.keys().filter(|key| foreign.contains(&key.get_ref().as_str()));
+    let Some(key) = foreign.min_by_key(|key| key.span().start) else { return Ok(kind) };
     let title = format!("`{}` belongs to a file with kind = {other:?}, this one has kind = {name:?}", key.get_ref());
     let help =
         format!("remove `{}`, or write a file of the other kind (docs/arch-format.md, docs/gpu.md)", key.get_ref());

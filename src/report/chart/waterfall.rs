@@ -39,7 +39,7 @@ impl WaterfallChart<'_> {
         let mut scene = Scene::new(WIDTH, HEIGHT);
         scene.text((MARGIN, 36.0), Anchor::Start, TITLE, &shorten(title, 80));
         scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &shorten(about, 140));
-        let plot = Area { left: MARGIN + 46.0, top: 110.0, width: WIDTH - 2.0 * MARGIN - 46.0, height: HEIGHT - 210.0 };
+        let plot = Area { left: MARGIN + 46.0, top: 126.0, width: WIDTH - 2.0 * MARGIN - 46.0, height: HEIGHT - 226.0 };
         let most = steps.iter().map(|step| step.end_s).fold(start_s, f64::max);
         let axis = Linear::new(most, &SECONDS);
         let scale = if most > 0.0 { plot.height / most } else { 0.0 };
