@@ -1,6 +1,7 @@
 //! The actors of a section and the buffers between them.
 
-use crate::compile::{Amount, BufferRole, Cadence, FlowKind, Mapping, Nest, Section, Step};
+use crate::arch::Chip;
+use crate::compile::{Amount, BufferRole, Cadence, FlowKind, Mapping, Nest, Section, Stage, Step};
 
 use super::contention::Volley;
 use super::time::{Ticks, cycles};
@@ -27,6 +28,28 @@ pub(super) struct Firing {
     pub(super) emits_at: Ticks,
     /// When it ends.
     pub(super) ends_at: Ticks,
+    /// How long a tile takes.
+    pub(super) tile: Ticks,
+}
+
+/// The firing of a bundle that was begun last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Latest {
+    /// When it ends.
+    pub(super) end: Ticks,
+    /// How long it works.
+    pub(super) occupied: Ticks,
+    /// Flits of its longest activation stream, and of its longest weight stream.
+    pub(super) flits: [u64; 2],
+}
+
+impl Latest {
+    /// When all but the last `flits` of a kind of operand have been taken.
+    pub(super) fn taken(&self, kind: usize, flits: u64) -> Ticks {
+        let all = self.flits[kind].max(1);
+        let left = (u128::from(self.occupied) * u128::from(flits.min(all)) / u128::from(all)) as Ticks;
+        self.end.saturating_sub(left)
+    }
 }
 
 /// A buffer an actor reads.
@@ -34,10 +57,30 @@ pub(super) struct Firing {
 pub(super) struct Input {
     /// Buffer index.
     pub(super) buffer: usize,
-    /// Weights: a firing may start with the first tile and ends after the last has come.
-    pub(super) by_tile: bool,
-    /// Elementwise: a firing may start with the first vector.
-    pub(super) by_vector: bool,
+    /// What may be worked on while it comes.
+    pub(super) streamed: Streamed,
+    /// The GEMM stage that makes it, group of rows by group.
+    pub(super) made_by: Option<usize>,
+}
+
+/// What of a slot a firing may work on while the rest comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Streamed {
+    /// Nothing.
+    Not,
+    /// Weights, tile by tile.
+    Weights,
+    /// Vectors, in the order they come.
+    Vectors,
+    /// Rows that are read several times: those that are whole.
+    Rows,
+}
+
+impl Input {
+    /// A buffer whose slots are read when they are filled.
+    fn whole(buffer: usize) -> Self {
+        Self { buffer, streamed: Streamed::Not, made_by: None }
+    }
 }
 
 /// One actor and the firing it has come to.
@@ -53,6 +96,13 @@ pub(super) struct Actor {
     pub(super) next: u64,
     /// When it is free for the next.
     pub(super) free_at: Ticks,
+    /// Of a bundle: when the activations, and the weights, of the firings begun have left their PMUs, so that those of
+    /// the next may follow.
+    pub(super) fed_at: [Ticks; 2],
+    /// Of a bundle: how long its next firing waits for room, its inputs being there.
+    pub(super) waits_for_room: Ticks,
+    /// Of a bundle: its latest firing.
+    pub(super) latest: Latest,
     /// When its next firing begins, if it is in the queue.
     pub(super) scheduled: Option<Ticks>,
     /// Buffers it reads.
@@ -69,6 +119,8 @@ pub(super) struct Actor {
     pub(super) partial_reads: usize,
     /// The volley of partial sums it leaves.
     pub(super) partial_writes: usize,
+    /// Flits of an activation stream, and of a weight stream, that FIFOs between PMU and PCU hold.
+    pub(super) holds: [u64; 2],
     /// Longest way of an operand.
     pub(super) feed_hops: Ticks,
     /// Longest way of a result.
@@ -86,6 +138,8 @@ pub(super) struct Actor {
 /// Every actor of a section, and who fills and reads each buffer.
 pub(super) struct Actors<'a> {
     section: &'a Section,
+    /// Cycles of a hop, and flits of a FIFO.
+    network: (u64, u64),
     nest: Nest,
     /// Actors.
     pub(super) list: Vec<Actor>,
@@ -101,9 +155,10 @@ pub(super) struct Actors<'a> {
 
 impl<'a> Actors<'a> {
     /// The actors of a section, none of which has fired.
-    pub(super) fn new(section: &'a Section) -> Self {
+    pub(super) fn new(chip: &Chip, section: &'a Section) -> Self {
         let mut actors = Self {
             section,
+            network: (chip.network.hop_cycles.max(1), chip.network.fifo_depth_flits),
             nest: section.nest,
             list: Vec::new(),
             consumers: vec![Vec::new(); section.buffers.len()],
@@ -137,6 +192,9 @@ impl<'a> Actors<'a> {
             count: self.nest.count(cadence),
             next: 0,
             free_at: 0,
+            fed_at: [0; 2],
+            waits_for_room: 0,
+            latest: Latest::default(),
             scheduled: None,
             inputs,
             outputs,
@@ -145,6 +203,7 @@ impl<'a> Actors<'a> {
             results: volley + 2,
             partial_reads: volley + 3,
             partial_writes: volley + 4,
+            holds: [u64::MAX; 2],
             feed_hops: 0,
             result_hops: 0,
             firing: None,
@@ -165,12 +224,18 @@ impl<'a> Actors<'a> {
             let mut outputs = Vec::new();
             for (b, buffer) in self.section.buffers.iter().enumerate() {
                 match buffer.spec.role {
-                    BufferRole::Operand { stage: of, .. } if of == s => {
-                        let by_vector = matches!(stage.mapping, Mapping::Simd(_));
-                        inputs.push(Input { buffer: b, by_tile: false, by_vector });
+                    BufferRole::Operand { stage: of, tensor } if of == s => {
+                        let streamed = match stage.mapping {
+                            Mapping::Gemm(_) => Streamed::Not,
+                            Mapping::Simd(m) if m.passes > 1 => Streamed::Rows,
+                            Mapping::Simd(_) => Streamed::Vectors,
+                        };
+                        let makes = |of: &Stage| of.spec.output == tensor && matches!(of.mapping, Mapping::Gemm(_));
+                        let made_by = self.section.stages.iter().position(makes);
+                        inputs.push(Input { buffer: b, streamed, made_by });
                     }
                     BufferRole::Weight { stage: of, .. } if of == s => {
-                        inputs.push(Input { buffer: b, by_tile: true, by_vector: false });
+                        inputs.push(Input { buffer: b, streamed: Streamed::Weights, made_by: None });
                     }
                     _ => {}
                 }
@@ -193,7 +258,7 @@ impl<'a> Actors<'a> {
     fn add_copies(&mut self) {
         for operand in 0..self.section.buffers.len() {
             if let Some(home) = self.has_home(operand) {
-                let inputs = vec![Input { buffer: home, by_tile: false, by_vector: false }];
+                let inputs = vec![Input::whole(home)];
                 self.add_actor(ActorKind::Copy { home, operand }, Cadence::Firing, inputs, vec![operand]);
             }
         }
@@ -223,7 +288,7 @@ impl<'a> Actors<'a> {
                 .collect();
             self.stream_actor[stream] = self.list.len();
             if wanted.writes {
-                let inputs = ends.iter().map(|&buffer| Input { buffer, by_tile: false, by_vector: false }).collect();
+                let inputs = ends.iter().map(|&buffer| Input::whole(buffer)).collect();
                 self.add_actor(ActorKind::Store { stream }, wanted.cadence, inputs, Vec::new());
             } else {
                 self.add_actor(ActorKind::Load { stream }, wanted.cadence, Vec::new(), ends);
@@ -261,6 +326,15 @@ impl<'a> Actors<'a> {
                 FlowKind::Emit { .. } => actor.results,
             };
             self.volleys[volley].flows.push(f);
+            // A FIFO at every switch, and one at the PCU.
+            let holds = (flow.hop_cycles / self.network.0 + 1) * self.network.1;
+            match flow.kind {
+                FlowKind::Feed { .. } if flow.amount == Amount::Weights => {
+                    actor.holds[1] = actor.holds[1].min(holds);
+                }
+                FlowKind::Feed { .. } => actor.holds[0] = actor.holds[0].min(holds),
+                _ => {}
+            }
             let hops = cycles(flow.hop_cycles);
             match flow.kind {
                 FlowKind::PartialRead { .. } => {}

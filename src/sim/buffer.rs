@@ -8,9 +8,28 @@ use super::time::Ticks;
 struct Slot {
     first: Ticks,
     last: Ticks,
+    parts: u64,
     fills: u64,
     releases: u64,
     freed: Ticks,
+}
+
+/// When the contents of a slot were there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filled {
+    /// The first flit.
+    pub first: Ticks,
+    /// The last.
+    pub last: Ticks,
+    /// In how many parts they came, one after the other: flits of its scarcest flow.
+    pub parts: u64,
+}
+
+impl Filled {
+    /// When the first of the parts was there that can be worked on, of at most `most`.
+    pub fn begins(self, most: u64) -> Ticks {
+        self.first + (self.last - self.first) / self.parts.min(most).max(1)
+    }
 }
 
 /// State of one buffer of `depth` slots, filled and released in order.
@@ -27,11 +46,11 @@ impl BufferState {
         Self { ring: Ring::new(depth.min(count)), producers, consumers }
     }
 
-    /// When the first and the last flit of a slot were there; `None` while it is not filled.
-    pub fn filled(&self, ordinal: u64) -> Option<(Ticks, Ticks)> {
+    /// When a slot was filled; `None` while it is not.
+    pub fn filled(&self, ordinal: u64) -> Option<Filled> {
         (ordinal < self.ring.filled()).then(|| {
-            let slot = self.ring.slot(ordinal);
-            (slot.first, slot.last)
+            let &Slot { first, last, parts, .. } = self.ring.slot(ordinal);
+            Filled { first, last, parts }
         })
     }
 
@@ -51,7 +70,7 @@ impl BufferState {
         for slot in self.ring.slots() {
             words.push(slot.fills << 32 | slot.releases);
             if slot.fills > 0 {
-                words.extend([clock.relative(slot.first), clock.relative(slot.last)]);
+                words.extend([clock.relative(slot.first), clock.relative(slot.last), slot.parts]);
             }
             words.push(clock.relative(slot.freed));
         }
@@ -77,14 +96,15 @@ impl BufferState {
         self.ring.filled() - self.ring.released()
     }
 
-    /// One producer has filled its part; whether the slot is now complete.
-    pub fn fill(&mut self, ordinal: u64, first: Ticks, last: Ticks) -> bool {
+    /// One producer has filled its share; whether the slot is now complete.
+    pub fn fill(&mut self, ordinal: u64, Filled { first, last, parts }: Filled) -> bool {
         let slot = self.ring.slot_mut(ordinal);
         if slot.fills == 0 {
-            (slot.first, slot.last) = (first, last);
+            (slot.first, slot.last, slot.parts) = (first, last, parts);
         }
         slot.first = slot.first.max(first);
         slot.last = slot.last.max(last);
+        slot.parts = slot.parts.min(parts);
         slot.fills += 1;
         let complete = slot.fills == self.producers;
         if complete {
@@ -112,14 +132,18 @@ impl BufferState {
 mod tests {
     use super::*;
 
+    fn at(first: Ticks, last: Ticks) -> Filled {
+        Filled { first, last, parts: 1 }
+    }
+
     #[test]
     fn a_slot_waits_for_all_its_producers_and_consumers() {
         let mut buffer = BufferState::new(1, 2, 2, 2);
         assert_eq!(buffer.room(0), Some(0));
-        assert!(!buffer.fill(0, 5, 8));
+        assert!(!buffer.fill(0, at(5, 8)));
         assert_eq!((buffer.filled(0), buffer.room(1)), (None, None));
-        assert!(buffer.fill(0, 3, 9));
-        assert_eq!((buffer.filled(0), buffer.held()), (Some((5, 9)), 1));
+        assert!(buffer.fill(0, at(3, 9)));
+        assert_eq!((buffer.filled(0), buffer.held()), (Some(at(5, 9)), 1));
         assert!(!buffer.release(0, 20));
         assert_eq!(buffer.room(1), None);
         assert!(buffer.release(0, 15));
@@ -129,12 +153,12 @@ mod tests {
     #[test]
     fn slots_are_used_in_turn() {
         let mut buffer = BufferState::new(2, 1, 1, 4);
-        assert!(buffer.fill(0, 1, 2) && buffer.fill(1, 3, 4));
+        assert!(buffer.fill(0, at(1, 2)) && buffer.fill(1, at(3, 4)));
         assert_eq!((buffer.room(2), buffer.held()), (None, 2));
         assert!(buffer.release(0, 10));
         assert_eq!((buffer.room(2), buffer.room(3)), (Some(10), None));
-        assert!(buffer.fill(2, 12, 13) && buffer.release(1, 14));
-        assert_eq!((buffer.filled(2), buffer.filled(3), buffer.room(3)), (Some((12, 13)), None, Some(14)));
+        assert!(buffer.fill(2, at(12, 13)) && buffer.release(1, 14));
+        assert_eq!((buffer.filled(2), buffer.filled(3), buffer.room(3)), (Some(at(12, 13)), None, Some(14)));
     }
 
     #[test]

@@ -131,6 +131,14 @@ impl Contention {
         &self.ways[volley].crossings
     }
 
+    /// Flits of a volley's flows, by share, if it moves `amount`, and the ticks they take at least.
+    pub fn shares(&self, volley: usize, amount: u64) -> impl Iterator<Item = (u64, Ticks)> {
+        self.ways[volley].shares.iter().map(move |&(share, ticks)| {
+            let flits = shared(amount, share);
+            (flits, flits * ticks)
+        })
+    }
+
     /// Writes down the flits of a volley's flows, by share, if it moves `amount`; the ticks they take at least.
     pub fn parts(&self, volley: usize, amount: u64, parts: &mut Vec<u64>) -> Ticks {
         let mut least = 0;

@@ -9,14 +9,14 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, Nest, Section, SectionGraph, StageWork, Step, emits, slot_bytes,
+    Amount, BufferRole, Cadence, Fabric, Mapping, Nest, Section, SectionGraph, StageWork, Step, emits, slot_bytes,
 };
 use crate::index::Id;
 use crate::workload::Workload;
 
-use super::actors::{Actor, ActorKind, Actors, Firing};
-use super::buffer::BufferState;
-use super::memory::{PIECE_BYTES, Served, TierServer, Transfer};
+use super::actors::{Actor, ActorKind, Actors, Firing, Input, Latest, Streamed};
+use super::buffer::{BufferState, Filled};
+use super::memory::{Arrival, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
 use super::run::{Limits, SectionRun, Stopped, StreamBytes, Waits};
@@ -30,14 +30,14 @@ pub const MOST_EVENTS: u64 = 200_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// A piece of a transfer is through: stream, slot, first, last.
-    Arrive(usize, u64, bool, bool),
+    /// The first byte of a transfer arrives, or else the last has: stream, slot, first.
+    Arrive(usize, u64, bool),
     /// Results of an actor begin to leave.
     Emit(usize),
     /// A stream's transfer may be queued: stream, slot.
     Issue(usize, u64),
-    /// A memory tier is free.
-    Serve(usize),
+    /// A channel of a memory tier is free.
+    Serve(usize, usize),
     /// An actor starts its next firing.
     Start(usize),
 }
@@ -45,7 +45,7 @@ pub(super) enum Event {
 /// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
 /// operators are no pipeline.
 pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, limits: Limits) -> Option<SectionRun> {
-    let plan = Actors::new(section);
+    let plan = Actors::new(chip, section);
     Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
 }
 
@@ -58,7 +58,7 @@ pub fn trace(
     limits: Limits,
     start_cycle: u64,
 ) -> Option<SectionTrace> {
-    let plan = Actors::new(section);
+    let plan = Actors::new(chip, section);
     let mut engine = Engine::new(chip, workload, fabric, section, &plan)?;
     engine.recorder = Some(Recorder::default());
     let tracks = engine.actors.iter().map(|actor| engine.name(actor)).collect();
@@ -170,6 +170,9 @@ impl<'a> Engine<'a> {
         let mut events = 0u64;
         let mut stopped = None;
         while let Some(Reverse((mut now, event))) = self.queue.pop() {
+            if matches!(event, Event::Serve(tier, channel) if !self.tiers[tier].is_due(channel, now)) {
+                continue;
+            }
             self.end = self.end.max(now);
             events += 1;
             if events > limits.events {
@@ -189,15 +192,15 @@ impl<'a> Engine<'a> {
                 }
                 Event::Emit(actor) => self.emit(actor, now),
                 Event::Issue(stream, slot) => self.issue(stream, slot, now),
-                Event::Serve(tier) => self.serve(tier, now),
-                Event::Arrive(stream, slot, first, last) => self.arrive(stream, slot, first, last, now),
+                Event::Serve(tier, channel) => self.serve(tier, channel, now),
+                Event::Arrive(stream, slot, first) => self.arrive(stream, slot, first, now),
             }
         }
         if stopped.is_none() && self.actors.iter().any(|a| a.next < a.count) {
             stopped = Some(Stopped::Deadlock(self.blocked()));
         }
         let usage = self.network.usage();
-        let tiers_free = self.tiers.iter().map(|t| t.free_at).max().unwrap_or(0);
+        let tiers_free = self.tiers.iter().map(TierServer::free_at).max().unwrap_or(0);
         // No link or port has moved more than fits into the time, however its sharing was simplified.
         let end = self.end.max(tiers_free).max(usage.most());
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
@@ -246,6 +249,15 @@ impl<'a> Engine<'a> {
         self.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
     }
 
+    /// How long a firing of a bundle takes by itself: its work, and its operands at their ports. Others take no time.
+    pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
+        let ActorKind::Bundle { stage, bundle } = actor.kind else { return 0 };
+        let (work, rows) = (&self.work[stage], self.nest.rows_of(at.token));
+        let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.chunk, bundle, rows)).1;
+        let fed = fed(actor.feed, Amount::Activations).max(fed(actor.weights, Amount::Weights));
+        fed.max(cycles(work.cycles(at.chunk, bundle, rows)))
+    }
+
     /// Schedules an actor's next firing if everything it waits for has a time. A firing that could have begun before
     /// its inputs were known to be complete began at most its own length ago.
     fn wake(&mut self, index: usize, now: Ticks) {
@@ -254,12 +266,16 @@ impl<'a> Engine<'a> {
             return;
         }
         let step = self.step(actor);
-        let mut start = actor.free_at;
+        let is_bundle = matches!(actor.kind, ActorKind::Bundle { .. });
+        // Operands of a bundle may go ahead of its work.
+        let mut start = if is_bundle { actor.fed_at[0].min(actor.fed_at[1]) } else { actor.free_at };
         for input in &actor.inputs {
-            let Some((first, last)) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, step)) else {
-                return;
-            };
-            start = start.max(if input.by_tile || input.by_vector { first } else { last });
+            let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, step)) else { return };
+            start = start.max(match input.streamed {
+                Streamed::Not => filled.last,
+                Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
+                Streamed::Rows => filled.begins(self.groups(input, step)),
+            });
         }
         let ready = start;
         if self.emits(actor, step) {
@@ -274,19 +290,22 @@ impl<'a> Engine<'a> {
             _ => Event::Start(index),
         };
         if start < now {
-            let length = match actor.kind {
-                ActorKind::Bundle { stage, bundle } => {
-                    cycles(self.work[stage].cycles(step.chunk, bundle, self.nest.rows_of(step.token)))
-                }
-                _ => 0,
-            };
-            start = start.max(now.saturating_sub(length));
+            start = start.max(now.saturating_sub(self.length(actor, step)));
         }
         let actor = &mut self.actors[index];
-        actor.stalled += stalled;
-        actor.starved += start - actor.free_at - stalled;
+        if is_bundle {
+            actor.waits_for_room = stalled;
+        } else {
+            actor.stalled += stalled;
+            actor.starved += start - actor.free_at - stalled;
+        }
         actor.scheduled = Some(start);
         self.queue.push(Reverse((start, event)));
+    }
+
+    /// Groups of rows that whoever fills an input makes one after the other.
+    fn groups(&self, input: &Input, at: Step) -> u64 {
+        input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.token)))
     }
 
     fn start(&mut self, index: usize, now: Ticks) {
@@ -308,10 +327,19 @@ impl<'a> Engine<'a> {
         let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
         let k_cut = self.section.stages[stage].k_cut;
-        let mut end = now + cycles(occupied);
+        let begin = now.max(actor.free_at);
+        let mut end = begin + cycles(occupied);
+        // The first row pass takes all weights, and the others follow it.
+        let passes = work.passes(rows).max(1);
         for input in &actor.inputs {
-            if let Some((_, last)) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
-                end = end.max(last + if input.by_tile || input.by_vector { tile } else { 0 });
+            if let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
+                let after = match input.streamed {
+                    Streamed::Not => 0,
+                    Streamed::Weights => tile + cycles(occupied) / passes * (passes - 1),
+                    Streamed::Vectors => tile.max(cycles(occupied) / filled.parts),
+                    Streamed::Rows => tile.max(cycles(occupied) / filled.parts.min(self.groups(input, at))),
+                };
+                end = end.max(filled.last + after);
             }
         }
         let amounts = [
@@ -320,10 +348,11 @@ impl<'a> Engine<'a> {
             work.flits(Amount::Partials, at.chunk, bundle, rows),
         ];
         let pace = cycles(occupied);
-        end = end.max(self.network.send(actor.feed, amounts[0], now, pace));
-        end = end.max(self.network.send(actor.weights, amounts[1], now, pace));
+        let fed_at = actor.fed_at.map(|fed_at| fed_at.max(now));
+        end = end.max(self.network.send(actor.feed, amounts[0], fed_at[0], pace));
+        end = end.max(self.network.send(actor.weights, amounts[1], fed_at[1], pace));
         if k_cut && at.chunk > 0 {
-            end = end.max(self.network.send(actor.partial_reads, amounts[2], now, pace));
+            end = end.max(self.network.send(actor.partial_reads, amounts[2], begin, pace));
         }
         if bundle == 0 {
             self.macs += work.stored_macs(at.chunk, rows);
@@ -333,16 +362,51 @@ impl<'a> Engine<'a> {
                 self.simd_elements[stage] += tail * work.output_elements(at.chunk, rows);
             }
         }
-        self.record(index, now, end);
-        let first_out = (now + tile).min(end);
+        // Operands leave the PMUs before they are worked on: FIFOs on their way hold them.
+        let volleys = [self.actors[index].feed, self.actors[index].weights];
+        let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
+        // What has not come into the FIFO of the PCU before it begins still has to pass its port.
+        let before = self.input_flits();
+        let passed = lengths.map(|(flits, _)| cycles(flits.saturating_sub(before)));
+        end = end.max(begin + passed[0].max(passed[1]));
+        let latest = Latest { end, occupied: cycles(occupied), flits: lengths.map(|(flits, _)| flits) };
+        let actor = &self.actors[index];
+        let mut left = [0, 1].map(|kind| {
+            let (flits, least) = lengths[kind];
+            let holds = actor.holds[kind];
+            let taken = match holds.checked_sub(flits) {
+                Some(more) => actor.latest.taken(kind, more),
+                None => latest.taken(kind, holds),
+            };
+            taken.max(fed_at[kind] + least).min(end)
+        });
+        if lengths[1].0 == 0 {
+            left[1] = left[0];
+        }
+        self.record(index, begin, end);
+        // Whatever makes a firing last longer than its work does so from the first tile on.
+        let first_out = begin + (end - begin).div_ceil(tiles);
         let actor = &mut self.actors[index];
+        let waited = begin - actor.free_at;
+        let stalled = actor.waits_for_room.min(waited);
+        actor.stalled += stalled;
         // Operands that come later than they are worked on.
-        actor.starved += end - now - cycles(occupied);
+        actor.starved += waited - stalled + end - begin - cycles(occupied);
         actor.busy_cycles += occupied;
         actor.free_at = end;
-        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end });
+        actor.fed_at = left;
+        actor.latest = latest;
+        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_out - begin });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
-        self.release_inputs(index, at, end, now);
+        self.release_inputs(index, at, (left[0], left[1]), now);
+    }
+
+    /// Flits that the FIFO at a PCU's input holds: two steps of the widest operand at least.
+    fn input_flits(&self) -> u64 {
+        let pcu = &self.chip.pcu;
+        let widest = pcu.lanes.values().copied().max().unwrap_or(1).max(pcu.stages) * 4;
+        let network = &self.chip.network;
+        network.fifo_depth_flits.max(2 * widest.div_ceil(network.flit_bytes))
     }
 
     /// Takes down an actor's firing, if anybody wants to know.
@@ -352,16 +416,18 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Gives back the slots that a firing was the last to use.
-    fn release_inputs(&mut self, index: usize, at: Step, end: Ticks, now: Ticks) {
+    /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
+    fn release_inputs(&mut self, index: usize, at: Step, (operands, weights): (Ticks, Ticks), now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
-            let buffer = self.actors[index].inputs[i].buffer;
+            let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
             let cadence = self.section.buffers[buffer].spec.cadence;
             if !self.nest.is_last_use(cadence, at) {
                 continue;
             }
             let slot = self.nest.ordinal(cadence, at);
-            if self.buffers[buffer].release(slot, end) {
+            let left = if streamed == Streamed::Weights { weights } else { operands };
+            let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
+            if self.buffers[buffer].release(slot, left.max(filled)) {
                 for p in 0..self.producers[buffer].len() {
                     self.wake(self.producers[buffer][p], now);
                 }
@@ -370,10 +436,10 @@ impl<'a> Engine<'a> {
     }
 
     /// Marks a slot of a buffer as filled by one producer.
-    fn fill(&mut self, buffer: usize, at: Step, first: Ticks, last: Ticks, now: Ticks) {
+    fn fill(&mut self, buffer: usize, at: Step, filled: Filled, now: Ticks) {
         let slot = self.ordinal(buffer, at);
-        self.end = self.end.max(last);
-        if self.buffers[buffer].fill(slot, first, last) {
+        self.end = self.end.max(filled.last);
+        if self.buffers[buffer].fill(slot, filled) {
             for c in 0..self.consumers[buffer].len() {
                 self.wake(self.consumers[buffer][c], now);
             }
@@ -382,7 +448,7 @@ impl<'a> Engine<'a> {
 
     fn emit(&mut self, index: usize, now: Ticks) {
         let ActorKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
-        let Some(Firing { at, ends_at: end, .. }) = self.actors[index].firing.take() else { return };
+        let Some(Firing { at, ends_at: end, tile, .. }) = self.actors[index].firing.take() else { return };
         let rows = self.nest.rows_of(at.token);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
@@ -392,22 +458,37 @@ impl<'a> Engine<'a> {
             (self.actors[index].partial_writes, Amount::Partials)
         };
         let flits = work.flits(amount, at.chunk, bundle, rows);
-        let through = end.max(self.network.send(volley, flits, now, end - now));
+        let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let drained = cycles(work.drain_cycles());
+        // The vectors of a tile leave the array one a cycle, while the next tile is worked on.
+        let window = match work.mapping() {
+            Mapping::Gemm(_) => cycles(self.chip.pcu.stages),
+            Mapping::Simd(m) => tile / m.passes,
+        };
+        let sent_by = self.network.send(volley, flits, now, end - now);
+        let leaves = self.network.least() / tiles;
+        // The array stops for what the output FIFO does not hold.
+        let of_tile = self.network.longest(volley, flits).0.div_ceil(tiles).max(1);
+        let over = of_tile.saturating_sub(self.chip.network.fifo_depth_flits);
+        let stop = leaves.saturating_sub(tile).max((leaves * over / of_tile).saturating_sub(window)) * tiles;
+        let parts = self.network.fewest(volley, flits);
         let actor = &mut self.actors[index];
-        // Results that cannot leave stop the array.
-        actor.stalled += through - end;
-        actor.free_at = actor.free_at.max(through);
+        actor.stalled += stop;
+        actor.free_at = actor.free_at.max(end + stop);
+        let through = sent_by.max(end + stop + leaves.saturating_sub(window));
         actor.next += 1;
         let lag = actor.feed_hops + drained + actor.result_hops;
         if !emits && self.next_reads_these_sums(index, at) {
-            // The next firing starts from the sums of this one: its first tile waits until they are written.
-            self.actors[index].free_at = self.actors[index].free_at.max(now + lag);
+            // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
+            let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
+                .map(|volley| self.network.longest(volley, flits / tiles).1);
+            let more = of_tile[0].max(of_tile[1]).saturating_sub(cycles(self.chip.pcu.stages));
+            self.actors[index].free_at = self.actors[index].free_at.max(now + lag + more);
         }
         if emits {
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
-                self.fill(output, at, now + lag, through + lag, now);
+                self.fill(output, at, Filled { first: now + lag, last: through + lag, parts }, now);
             }
         }
         self.end = self.end.max(through + lag);
@@ -430,8 +511,8 @@ impl<'a> Engine<'a> {
         let hops = actor.feed_hops;
         actor.free_at = through;
         actor.next += 1;
-        self.fill(operand, at, now + hops, through + hops, now);
-        self.release_inputs(index, at, through, now);
+        self.fill(operand, at, Filled { first: now + hops, last: through + hops, parts: 1 }, now);
+        self.release_inputs(index, at, (through, through), now);
         self.wake(index, now);
     }
 
@@ -458,61 +539,62 @@ impl<'a> Engine<'a> {
         let needed = if writes { self.store_step(index, at) } else { at };
         let urgency = self.nest.ordinal(Cadence::Firing, needed);
         let tier = self.section.streams[stream].tier.index();
-        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved });
-        self.schedule_tier(tier, now);
+        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved }, now);
+        self.heed(tier);
     }
 
-    fn schedule_tier(&mut self, tier: usize, now: Ticks) {
-        let server = &mut self.tiers[tier];
-        if server.scheduled.is_none() && server.has_work() {
-            let at = now.max(server.free_at);
-            server.scheduled = Some(at);
-            self.queue.push(Reverse((at, Event::Serve(tier))));
-        }
+    fn serve(&mut self, tier: usize, channel: usize, now: Ticks) {
+        self.tiers[tier].serve(channel, now);
+        self.heed(tier);
     }
 
-    fn serve(&mut self, tier: usize, now: Ticks) {
-        self.tiers[tier].scheduled = None;
-        if let Some(Served { transfer, first, last, done_at }) = self.tiers[tier].serve(now)
-            && (first || last)
-        {
-            self.queue.push(Reverse((done_at, Event::Arrive(transfer.stream, transfer.slot, first, last))));
-        }
-        self.schedule_tier(tier, now);
+    /// Queues what a memory tier has told.
+    fn heed(&mut self, tier: usize) {
+        let tier_server = &mut self.tiers[tier];
+        let due = tier_server.due.drain(..).map(|(channel, at)| Reverse((at, Event::Serve(tier, channel))));
+        self.queue.extend(due);
+        let arrival = |Arrival { at, stream, slot, first }| Reverse((at, Event::Arrive(stream, slot, first)));
+        self.queue.extend(tier_server.arrivals.drain(..).map(arrival));
     }
 
-    fn arrive(&mut self, stream: usize, slot: u64, first: bool, last: bool, now: Ticks) {
+    fn arrive(&mut self, stream: usize, slot: u64, first: bool, now: Ticks) {
         let index = self.stream_actor[stream];
         let at = self.nest.step(self.actors[index].cadence, slot);
         if self.section.streams[stream].stream.writes {
-            if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
+            if !first && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
                 let (_, began, through) = self.filling[stream].swap_remove(i);
                 let written = now.max(through);
                 if let Some(recorder) = &mut self.recorder {
                     recorder.span(index, slot, began, written);
                 }
                 self.end = self.end.max(written);
-                self.release_inputs(index, self.store_step(index, at), written, now);
+                self.release_inputs(index, self.store_step(index, at), (written, written), now);
             }
             return;
         }
         if first {
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            // Its flits have followed each other while memory served it.
-            let rate = self.chip.tier_rate(self.section.streams[stream].tier);
-            let began = now.saturating_sub(rate.ticks(payload.min(PIECE_BYTES), TICKS_PER_CYCLE));
-            let through = self.send_stream(index, stream, payload, began).max(now);
+            // Its flits follow each other as memory serves it; the first have come.
+            let tier = self.section.streams[stream].tier;
+            let ticks = self.chip.tier_rate(tier).ticks(payload, TICKS_PER_CYCLE);
+            let pace = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
+            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, pace);
             self.filling[stream].push((slot, now, through));
-        }
-        if last && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
+        } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
             let (_, first_at, through) = self.filling[stream].swap_remove(i);
             if let Some(recorder) = &mut self.recorder {
                 recorder.span(index, slot, first_at, now.max(through));
             }
             let hops = self.actors[index].feed_hops;
+            let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+            let parts = self.network.fewest(self.actors[index].feed, self.flits_of(payload));
+            // The last stripes come from all channels at once, and leave one after the other.
+            let tier = &self.tiers[self.section.streams[stream].tier.index()];
+            let at_once = self.flits_of(tier.at_once_bytes(payload));
+            let through = through.max(now + self.network.longest(self.actors[index].feed, at_once).1);
+            let filled = Filled { first: first_at + hops, last: through + hops, parts };
             for o in 0..self.actors[index].outputs.len() {
-                let output = self.actors[index].outputs[o];
-                self.fill(output, at, first_at + hops, now.max(through) + hops, now);
+                self.fill(self.actors[index].outputs[o], at, filled, now);
             }
         }
     }
@@ -523,24 +605,19 @@ impl<'a> Engine<'a> {
         Step { chunk: if whole { self.nest.chunks() - 1 } else { at.chunk }, ..at }
     }
 
-    /// Sends a stream's slot between its address generators and PMUs, at the pace of memory.
-    fn send_stream(&mut self, index: usize, stream: usize, bytes: u64, now: Ticks) -> Ticks {
-        let flits = self.flits_of(bytes);
-        let pace = self.chip.tier_rate(self.section.streams[stream].tier).ticks(bytes, TICKS_PER_CYCLE);
-        self.network.send(self.actors[index].feed, flits, now, pace)
-    }
-
     fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {
         let at = self.step(&self.actors[index]);
         let slot = self.actors[index].next;
-        let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        let through = self.send_stream(index, stream, payload, now);
+        let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+        let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, 0);
         let actor = &mut self.actors[index];
         actor.next += 1;
         actor.free_at = now;
         let through = through + actor.feed_hops;
-        self.filling[stream].push((slot, now, through));
         self.request(stream, slot, at, now);
+        // The last stripe is written when its bytes have come.
+        let tier = &self.tiers[self.section.streams[stream].tier.index()];
+        self.filling[stream].push((slot, now, through + tier.last_stripe_ticks(stream, moved)));
         self.wake(index, now);
     }
 }

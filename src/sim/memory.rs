@@ -1,7 +1,7 @@
-//! Off-chip memory: each tier serves pieces of transfers, the most urgent first.
+//! Off-chip memory: every channel of a tier serves what lies on it, the most urgent first.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
@@ -9,9 +9,6 @@ use crate::units::Rate;
 
 use super::clock::Clock;
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
-
-/// Most bytes of one piece: requests of different streams take turns at this grain.
-pub const PIECE_BYTES: u64 = 32 * 1024;
 
 /// One transfer of a stream: a slot filled or drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,51 +23,146 @@ pub struct Transfer {
     pub moved_bytes: u64,
 }
 
-/// A piece that was served.
-#[derive(Debug, Clone, Copy)]
-pub struct Served {
-    /// Its transfer.
-    pub transfer: Transfer,
-    /// Whether it is the first of the transfer.
+/// What a tier tells of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// When.
+    pub at: Ticks,
+    /// Stream.
+    pub stream: usize,
+    /// Slot ordinal.
+    pub slot: u64,
+    /// Whether its first bytes arrive (reads) or are written, or else its last.
     pub first: bool,
-    /// Whether it is the last.
-    pub last: bool,
-    /// When its last byte has arrived (reads) or is written.
-    pub done_at: Ticks,
+}
+
+/// A transfer of which something has not been told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Untold {
+    /// When its first bytes arrive, and when it is complete, by itself.
+    first_at: Option<Ticks>,
+    end: Option<Ticks>,
+}
+
+/// Transfers of a stream that are not told to be complete: address generators give bytes on in order, whatever channels
+/// they lie on.
+#[derive(Debug, Default)]
+struct InOrder {
+    /// From the first on.
+    untold: VecDeque<Untold>,
+    first_slot: u64,
+    /// Whether the beginning of the first has been told.
+    has_begun: bool,
+    /// When the one before it was complete.
+    latest: Ticks,
+}
+
+impl InOrder {
+    fn of(&mut self, slot: u64) -> &mut Untold {
+        &mut self.untold[(slot - self.first_slot) as usize]
+    }
+
+    /// Tells what can be told.
+    fn tell(&mut self, stream: usize, arrivals: &mut Vec<Arrival>) {
+        while let Some(&Untold { first_at: Some(first_at), end }) = self.untold.front() {
+            let slot = self.first_slot;
+            if !self.has_begun {
+                self.has_begun = true;
+                self.latest = self.latest.max(first_at);
+                arrivals.push(Arrival { at: self.latest, stream, slot, first: true });
+            }
+            let Some(end) = end else { return };
+            // Told apart from the first bytes.
+            self.latest = end.max(self.latest + 1);
+            arrivals.push(Arrival { at: self.latest, stream, slot, first: false });
+            self.untold.pop_front();
+            self.first_slot += 1;
+            self.has_begun = false;
+        }
+    }
+}
+
+/// The part of a transfer that lies on one channel and is still to be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    transfer: Transfer,
+    /// Its row in `TierServer::under_way`.
+    row: usize,
+    bytes: u64,
+}
+
+/// A transfer that is not served yet.
+#[derive(Debug, Clone, Copy, Default)]
+struct UnderWay {
+    stream: usize,
+    slot: u64,
+    /// Bytes that are still to be served; of a row that is not in use, none.
+    left_bytes: u64,
+}
+
+/// What a channel is doing: all of a part, or as much as it had begun when something more urgent came.
+#[derive(Debug, Clone, Copy)]
+struct Service {
+    part: Part,
+    began: Ticks,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    waiting: BinaryHeap<Reverse<Part>>,
+    serving: Option<Service>,
+    /// When it is looked at next: the end of its service, or at once.
+    scheduled: Option<Ticks>,
+    free_at: Ticks,
 }
 
 /// One memory tier.
 #[derive(Debug)]
 pub struct TierServer {
     rate: Rate,
-    channels: u64,
     interleave_bytes: u64,
+    /// Bytes that a channel serves before it may turn to something more urgent.
+    grain_bytes: u64,
     latency: Ticks,
-    waiting: BinaryHeap<Reverse<(Transfer, u64)>>,
-    /// When the last piece given is through.
-    pub free_at: Ticks,
-    /// When the next service is scheduled.
-    pub scheduled: Option<Ticks>,
-    /// Ticks spent serving.
+    channels: Vec<Channel>,
+    under_way: Vec<UnderWay>,
+    /// Rows of `under_way` that are not in use.
+    unused: Vec<usize>,
+    /// Next address of each stream.
+    address: Vec<u64>,
+    in_order: Vec<InOrder>,
+    /// Ticks that serving has taken, all channels together.
     pub busy: Ticks,
-    /// When each stream's latest piece arrives.
-    arrived: Vec<Ticks>,
+    /// Channels that want to be looked at, and when.
+    pub due: Vec<(usize, Ticks)>,
+    /// What has become known of transfers.
+    pub arrivals: Vec<Arrival>,
 }
 
 impl TierServer {
     /// An idle tier that this many streams will use.
     pub fn new(chip: &Chip, tier: TierId, streams: usize) -> Self {
         let t = &chip.memory[tier];
+        let latency = cycles(chip.tier_latency_cycles(tier));
+        let grain = chip.network.flit_bytes.next_multiple_of(t.burst_bytes).min(t.interleave_bytes);
+        Self::idle(chip.tier_rate(tier), t.channels, (t.interleave_bytes, grain), latency, streams)
+    }
+
+    fn idle(rate: Rate, channels: u64, (stripe, grain): (u64, u64), latency: Ticks, streams: usize) -> Self {
         Self {
-            rate: chip.tier_rate(tier),
-            channels: t.channels,
-            interleave_bytes: t.interleave_bytes,
-            latency: cycles(chip.tier_latency_cycles(tier)),
-            waiting: BinaryHeap::new(),
-            free_at: 0,
-            scheduled: None,
+            rate,
+            interleave_bytes: stripe,
+            grain_bytes: grain,
+            latency,
+            channels: (0..channels).map(|_| Channel::default()).collect(),
+            under_way: Vec::new(),
+            unused: Vec::new(),
+            // Streams begin on different channels.
+            address: (0..streams as u64).map(|stream| stream * stripe).collect(),
+            in_order: (0..streams).map(|_| InOrder::default()).collect(),
             busy: 0,
-            arrived: vec![0; streams],
+            due: Vec::new(),
+            arrivals: Vec::new(),
         }
     }
 
@@ -79,63 +171,195 @@ impl TierServer {
         (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t), streams)).collect()
     }
 
-    /// Queues a transfer.
-    pub fn request(&mut self, transfer: Transfer) {
-        self.waiting.push(Reverse((transfer, 0)));
+    /// When the last channel is through with what it serves.
+    pub fn free_at(&self) -> Ticks {
+        self.channels.iter().map(|channel| channel.free_at).max().unwrap_or(0)
+    }
+
+    /// Ticks that bytes take on one channel.
+    fn ticks(&self, bytes: u64) -> Ticks {
+        self.rate.ticks(bytes * self.channels.len() as u64, TICKS_PER_CYCLE)
+    }
+
+    /// Ticks that a channel serves one thing at least.
+    pub fn grain_ticks(&self) -> Ticks {
+        self.ticks(self.grain_bytes)
+    }
+
+    /// Of a slot of so many bytes, those that come at once at the end: channels serve their stripes side by side, and
+    /// what an address generator gives on is in order.
+    pub fn at_once_bytes(&self, bytes: u64) -> u64 {
+        let around = self.interleave_bytes * self.channels.len() as u64;
+        let last_round = bytes.saturating_sub(1) % around + 1;
+        last_round.min(bytes).saturating_sub(self.interleave_bytes)
+    }
+
+    /// Ticks that the last stripe of the slot of a stream that was asked for last takes, latency included.
+    pub fn last_stripe_ticks(&self, stream: usize, bytes: u64) -> Ticks {
+        let last = self.address[stream].saturating_sub(1) % self.interleave_bytes + 1;
+        self.ticks(last.min(bytes)) + self.latency
+    }
+
+    /// Bytes below an address that lie on a channel.
+    fn bytes_below(&self, address: u64, channel: u64) -> u64 {
+        let (stripe, channels) = (self.interleave_bytes, self.channels.len() as u64);
+        let (rounds, within) = (address / (stripe * channels), address % (stripe * channels));
+        rounds * stripe + within.saturating_sub(channel * stripe).min(stripe)
+    }
+
+    /// Queues a transfer: the next bytes of its stream, on the channels they lie on.
+    pub fn request(&mut self, transfer: Transfer, now: Ticks) {
+        let Transfer { stream, slot, moved_bytes, .. } = transfer;
+        let start = self.address[stream];
+        let end = start + moved_bytes;
+        self.address[stream] = end;
+        let in_order = &mut self.in_order[stream];
+        in_order.untold.push_back(Untold::default());
+        if moved_bytes == 0 {
+            // Nothing is stored in this slot: it is there as soon as it is asked for.
+            *in_order.of(slot) = Untold { first_at: Some(now), end: Some(now) };
+            in_order.tell(stream, &mut self.arrivals);
+            return;
+        }
+        let row = self.unused.pop().unwrap_or(self.under_way.len());
+        if row == self.under_way.len() {
+            self.under_way.push(UnderWay::default());
+        }
+        self.under_way[row] = UnderWay { stream, slot, left_bytes: moved_bytes };
+        for c in 0..self.channels.len() {
+            let bytes = self.bytes_below(end, c as u64) - self.bytes_below(start, c as u64);
+            if bytes > 0 {
+                let part = Part { transfer, row, bytes };
+                let channel = &mut self.channels[c];
+                channel.waiting.push(Reverse(part));
+                match channel.serving {
+                    Some(service) if part < service.part => self.interrupt(c, service, now),
+                    None if channel.scheduled.is_none() => self.schedule(c, now),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn schedule(&mut self, channel: usize, at: Ticks) {
+        self.channels[channel].scheduled = Some(at);
+        self.due.push((channel, at));
+    }
+
+    /// Ends a service with what it has begun: something more urgent has come.
+    fn interrupt(&mut self, channel: usize, Service { mut part, began }: Service, now: Ticks) {
+        let grains = (now - began).div_ceil(self.ticks(self.grain_bytes)).max(1);
+        let begun = grains * self.grain_bytes;
+        if begun >= part.bytes {
+            return;
+        }
+        let rest = Part { bytes: part.bytes - begun, ..part };
+        part.bytes = begun;
+        let end = began + self.ticks(begun);
+        let c = &mut self.channels[channel];
+        c.waiting.push(Reverse(rest));
+        c.serving = Some(Service { part, began });
+        c.free_at = end;
+        self.schedule(channel, end);
+    }
+
+    /// Whether a channel is to be looked at now; a service that was interrupted has left an earlier appointment.
+    pub fn is_due(&self, channel: usize, now: Ticks) -> bool {
+        self.channels[channel].scheduled == Some(now)
+    }
+
+    /// A channel ends what it serves, if it serves anything, and begins with the most urgent part that waits.
+    pub fn serve(&mut self, channel: usize, now: Ticks) {
+        let c = &mut self.channels[channel];
+        c.scheduled = None;
+        let ended = c.serving.take();
+        if let Some(Service { part, .. }) = ended {
+            self.busy += self.rate.ticks(part.bytes, TICKS_PER_CYCLE);
+            let row = &mut self.under_way[part.row];
+            row.left_bytes -= part.bytes;
+            if row.left_bytes == 0 {
+                let UnderWay { stream, slot, .. } = *row;
+                self.unused.push(part.row);
+                self.in_order[stream].of(slot).end = Some(now + self.latency);
+                self.in_order[stream].tell(stream, &mut self.arrivals);
+            }
+        }
+        let Some(Reverse(part)) = self.channels[channel].waiting.pop() else { return };
+        let end = now + self.ticks(part.bytes);
+        let first = now + self.ticks(part.bytes.min(self.grain_bytes)) + self.latency;
+        let c = &mut self.channels[channel];
+        c.serving = Some(Service { part, began: now });
+        c.free_at = end;
+        self.schedule(channel, end);
+        let UnderWay { stream, slot, .. } = self.under_way[part.row];
+        let first_at = &mut self.in_order[stream].of(slot).first_at;
+        if first_at.is_none() {
+            *first_at = Some(first);
+            self.in_order[stream].tell(stream, &mut self.arrivals);
+        }
     }
 
     /// Writes down all that the rest of a run depends on: urgencies relative to `urgency`, slots to `next` of their
-    /// stream.
+    /// stream, addresses within a stripe over all channels.
     pub fn write_state(&self, clock: Clock, urgency: u64, next: &dyn Fn(usize) -> u64, words: &mut Vec<u64>) {
-        words.push(clock.relative(self.free_at));
-        words.push(self.scheduled.map_or(0, |at| clock.relative(at) + 1));
-        words.extend(self.arrived.iter().map(|&at| clock.relative(at)));
-        let mut waiting: Vec<(Transfer, u64)> = self.waiting.iter().map(|&Reverse(waiting)| waiting).collect();
-        waiting.sort_unstable();
-        words.push(waiting.len() as u64);
-        for (transfer, offset) in waiting {
-            let Transfer { urgency: at, stream, slot, moved_bytes } = transfer;
+        let around = self.interleave_bytes * self.channels.len() as u64;
+        words.extend(self.address.iter().map(|address| address % around));
+        let mut rows: Vec<&UnderWay> = self.under_way.iter().filter(|row| row.left_bytes > 0).collect();
+        rows.sort_unstable_by_key(|row| (row.stream, row.slot));
+        words.push(rows.len() as u64);
+        for &&UnderWay { stream, slot, left_bytes } in &rows {
+            words.extend([stream as u64, slot.wrapping_sub(next(stream)), left_bytes]);
+        }
+        for (stream, in_order) in self.in_order.iter().enumerate() {
+            words.extend([in_order.first_slot.wrapping_sub(next(stream)), clock.relative(in_order.latest)]);
+            words.extend([in_order.untold.len() as u64, u64::from(in_order.has_begun)]);
+            let relative = |at: Option<Ticks>| at.map_or(0, |at| clock.relative(at) + 1);
+            words.extend(in_order.untold.iter().flat_map(|untold| [relative(untold.first_at), relative(untold.end)]));
+        }
+        let part_words = |part: Part| {
+            let Transfer { urgency: at, stream, slot, moved_bytes } = part.transfer;
             let slot = slot.wrapping_sub(next(stream));
-            words.extend([at.wrapping_sub(urgency), stream as u64, slot, moved_bytes, offset]);
+            [at.wrapping_sub(urgency), stream as u64, slot, moved_bytes, part.bytes]
+        };
+        for channel in &self.channels {
+            words.push(channel.scheduled.map_or(0, |at| clock.relative(at) + 1));
+            if let Some(Service { part, began }) = channel.serving {
+                words.push(clock.now - began);
+                words.extend(part_words(part));
+            }
+            let mut waiting: Vec<Part> = channel.waiting.iter().map(|&Reverse(part)| part).collect();
+            waiting.sort_unstable();
+            words.push(waiting.len() as u64);
+            words.extend(waiting.into_iter().flat_map(part_words));
         }
     }
 
     /// Lets time pass, and the firings and slots of `step`: the state, seen from then, is the same.
     pub fn shift(&mut self, time: Ticks, urgency: u64, slots: &dyn Fn(usize) -> u64) {
-        self.free_at += time;
-        self.scheduled = self.scheduled.map(|at| at + time);
-        self.arrived.iter_mut().for_each(|at| *at += time);
-        let moved = |Reverse((transfer, offset)): Reverse<(Transfer, u64)>| {
-            let later = transfer.slot + slots(transfer.stream);
-            Reverse((Transfer { urgency: transfer.urgency + urgency, slot: later, ..transfer }, offset))
-        };
-        self.waiting = std::mem::take(&mut self.waiting).into_iter().map(moved).collect();
-    }
-
-    /// Whether anything waits.
-    pub fn has_work(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// Serves the most urgent piece at `now`.
-    pub fn serve(&mut self, now: Ticks) -> Option<Served> {
-        let Reverse((transfer, offset)) = self.waiting.pop()?;
-        let bytes = (transfer.moved_bytes - offset).min(PIECE_BYTES);
-        let last = offset + bytes >= transfer.moved_bytes;
-        if !last {
-            self.waiting.push(Reverse((transfer, offset + bytes)));
+        for row in self.under_way.iter_mut().filter(|row| row.left_bytes > 0) {
+            row.slot += slots(row.stream);
         }
-        let service = self.rate.ticks(bytes, TICKS_PER_CYCLE);
-        self.free_at = now + service;
-        self.busy += service;
-        // A piece shorter than a stripe over the channels comes at the rate of the channels it lies on.
-        let on_one_channel = bytes.div_ceil(self.interleave_bytes * self.channels) * self.interleave_bytes;
-        let slowest = self.rate.ticks(on_one_channel.min(bytes) * self.channels, TICKS_PER_CYCLE);
-        // Pieces of a stream arrive in order.
-        let arrived = &mut self.arrived[transfer.stream];
-        let done_at = (now + service.max(slowest) + self.latency).max(*arrived + 1);
-        *arrived = done_at;
-        Some(Served { transfer, first: offset == 0, last, done_at })
+        for (stream, in_order) in self.in_order.iter_mut().enumerate() {
+            in_order.first_slot += slots(stream);
+            in_order.latest += time;
+            for untold in &mut in_order.untold {
+                untold.first_at = untold.first_at.map(|at| at + time);
+                untold.end = untold.end.map(|at| at + time);
+            }
+        }
+        let later = |part: Part| {
+            let Transfer { urgency: at, stream, slot, .. } = part.transfer;
+            let transfer = Transfer { urgency: at + urgency, slot: slot + slots(stream), ..part.transfer };
+            Part { transfer, ..part }
+        };
+        for channel in &mut self.channels {
+            channel.free_at += time;
+            channel.scheduled = channel.scheduled.map(|at| at + time);
+            let moved = |Service { part, began }| Service { part: later(part), began: began + time };
+            channel.serving = channel.serving.map(moved);
+            let waiting = std::mem::take(&mut channel.waiting).into_iter();
+            channel.waiting = waiting.map(|Reverse(part)| Reverse(later(part))).collect();
+        }
     }
 }
 
@@ -143,49 +367,79 @@ impl TierServer {
 mod tests {
     use super::*;
 
-    /// Six channels in stripes of 1 KiB, at a byte a tick; an access takes 100 ticks.
+    /// Six channels in stripes of 1 KiB, at a byte a tick together; an access takes 100 ticks.
     fn server() -> TierServer {
-        TierServer {
-            rate: Rate { bytes: TICKS_PER_CYCLE, cycles: 1 },
-            channels: 6,
-            interleave_bytes: 1024,
-            latency: 100,
-            waiting: BinaryHeap::new(),
-            free_at: 0,
-            scheduled: None,
-            busy: 0,
-            arrived: vec![0; 2],
+        TierServer::idle(Rate { bytes: TICKS_PER_CYCLE, cycles: 1 }, 6, (1024, 64), 100, 2)
+    }
+
+    fn transfer(urgency: u64, stream: usize, slot: u64, moved_bytes: u64) -> Transfer {
+        Transfer { urgency, stream, slot, moved_bytes }
+    }
+
+    /// Looks at channels when they are due, until none is; what becomes known, in order: when, stream, slot, first.
+    fn run(tier: &mut TierServer) -> Vec<(Ticks, usize, u64, bool)> {
+        while !tier.due.is_empty() {
+            tier.due.sort_by_key(|due| std::cmp::Reverse(due.1));
+            if let Some((channel, at)) = tier.due.pop().filter(|&(channel, at)| tier.is_due(channel, at)) {
+                tier.serve(channel, at);
+            }
         }
-    }
-
-    fn transfer(urgency: u64, moved_bytes: u64) -> Transfer {
-        Transfer { urgency, stream: 0, slot: urgency, moved_bytes }
-    }
-
-    #[test]
-    fn the_last_piece_does_not_overtake_the_first() {
-        // The first 32 KiB lie on six channels in 5 1/3 stripes of 6 KiB: the fullest channel has six, and one that
-        // gives a sixth of a byte a tick needs 6 x 6 KiB = 36,864 ticks for them. The last 12 B need 6 x 12 ticks, and
-        // would be there long before.
-        let mut tier = server();
-        tier.request(transfer(0, 32 * 1024 + 12));
-        let first = tier.serve(0).unwrap();
-        assert!(first.first && !first.last);
-        assert_eq!((first.done_at, tier.free_at), (36_864 + 100, 32_768));
-        let last = tier.serve(tier.free_at).unwrap();
-        assert!(!last.first && last.last && last.done_at > first.done_at);
-        assert_eq!((tier.free_at, tier.has_work()), (32_768 + 12, false));
+        let mut told: Vec<_> = tier.arrivals.drain(..).map(|a| (a.at, a.stream, a.slot, a.first)).collect();
+        told.sort_unstable();
+        told
     }
 
     #[test]
-    fn the_most_urgent_goes_first_and_work_adds_up() {
+    fn a_transfer_comes_at_the_rate_of_the_channels_it_lies_on() {
+        // 6 KiB are a stripe on every channel: each gives a sixth of a byte a tick, 1024 x 6 = 6144 ticks. The first
+        // 64 B take 64 x 6 = 384.
         let mut tier = server();
-        tier.request(transfer(7, 64));
-        tier.request(transfer(3, 6144));
-        let served = tier.serve(0).unwrap();
-        assert_eq!((served.transfer.urgency, served.done_at), (3, 6144 + 100));
-        assert_eq!(tier.serve(tier.free_at).unwrap().transfer.urgency, 7);
-        assert_eq!(tier.busy, 6144 + 64);
-        assert!(tier.serve(tier.free_at).is_none());
+        tier.request(transfer(0, 0, 0, 6144), 0);
+        assert_eq!(run(&mut tier), [(484, 0, 0, true), (6244, 0, 0, false)]);
+        assert_eq!((tier.free_at(), tier.busy), (6144, 6144));
+        // The next 512 B are half a stripe on the first channel, and take 512 x 6 ticks there.
+        tier.request(transfer(1, 0, 1, 512), 10_000);
+        assert_eq!(run(&mut tier), [(10_484, 0, 1, true), (13_172, 0, 1, false)]);
+    }
+
+    #[test]
+    fn the_most_urgent_goes_first_and_slots_complete_in_order() {
+        let mut tier = server();
+        tier.request(transfer(3, 0, 0, 1024 + 64), 0);
+        tier.request(transfer(2, 1, 0, 64), 0);
+        tier.request(transfer(7, 0, 1, 64), 0);
+        let told = run(&mut tier);
+        // Slot 0 of stream 0 begins on the first channel, where its last byte is served after 6144 ticks. On the second,
+        // stream 1 goes first, then the end of that slot, then slot 1, after 3 x 384 ticks: it is told in its turn.
+        assert!(told.contains(&(484, 1, 0, false)) || told.contains(&(485, 1, 0, false)));
+        assert_eq!(
+            told.iter().filter(|t| t.1 == 0 && !t.3).map(|t| (t.0, t.2)).collect::<Vec<_>>(),
+            [(6144 + 100, 0), (6144 + 101, 1)]
+        );
+    }
+
+    #[test]
+    fn what_is_more_urgent_interrupts_at_the_next_grain() {
+        let mut tier = server();
+        tier.request(transfer(5, 0, 0, 1024), 0);
+        tier.serve(0, 0);
+        // 1000 ticks are 2.6 grains of 384: the third is ended.
+        tier.request(transfer(1, 0, 1, 6 * 1024 - 1024), 1000);
+        tier.request(transfer(1, 0, 2, 64), 1000);
+        let told = run(&mut tier);
+        let end = |slot| told.iter().find(|t| t.2 == slot && !t.3).map(|t| t.0);
+        // Slot 2 takes the first channel from 1152 to 1536, and slot 0 what is left: 6144 + 384. Slot 1 is served on the
+        // others from 1000 on, and what came before it is told behind it.
+        assert_eq!(end(0), Some(6144 + 384 + 100));
+        assert_eq!(end(1), Some(1000 + 6144 + 100));
+        assert_eq!(end(2), Some(1000 + 6144 + 101));
+    }
+
+    #[test]
+    fn a_transfer_without_bytes_is_there_at_once() {
+        let mut tier = server();
+        tier.request(transfer(0, 0, 0, 0), 7);
+        assert_eq!(run(&mut tier), [(7, 0, 0, true), (8, 0, 0, false)]);
+        assert_eq!(tier.busy, 0);
     }
 }

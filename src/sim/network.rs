@@ -20,76 +20,133 @@ pub struct Network<'a> {
     contention: Contention,
     /// Streams under way over each contended resource that take a notable part of it.
     active: Vec<Active>,
+    /// When the latest of each volley is through, others that came later included.
+    late: Vec<Ticks>,
+    least: Ticks,
     /// Flits of the volley being sent, by share.
     parts: Vec<u64>,
 }
 
-/// Streams under way over one resource that end at about the same time.
+/// A volley under way over one resource.
 #[derive(Debug, Clone, Copy, Default)]
-struct Group {
+struct Stream {
     until: Ticks,
-    /// How many they are.
-    streams: u32,
+    volley: u32,
+    /// How many of its flows cross.
+    flows: u32,
     /// Their part of the resource, of [`WHOLE`].
     rate: u32,
 }
 
-/// Groups of streams that a resource remembers apart.
-const MOST_GROUPS: usize = 4;
+/// Volleys that a resource remembers apart, ...
+const MOST_STREAMS: usize = 6;
+/// ... and groups of further ones.
+const MOST_GROUPS: usize = 2;
+/// The volley of a group: none.
+const GROUP: u32 = u32::MAX;
 
-/// The streams under way over one resource; kept in place, because every send looks at every resource on its way.
+/// The volleys under way over one resource; kept in place, because every send looks at every resource on its way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Active {
     count: usize,
-    groups: [Group; MOST_GROUPS],
-}
-
-/// What a new volley meets at a resource.
-struct Meeting {
-    /// Other streams.
-    streams: u64,
-    /// Rate that the others take, of [`WHOLE`].
-    taken: u64,
-    /// Ticks of work that the others still have.
-    before: Ticks,
+    streams: [Stream; MOST_STREAMS + MOST_GROUPS],
 }
 
 impl Active {
-    /// Forgets what has ended by `at`, and sums up the rest.
-    fn meet(&mut self, at: Ticks) -> Meeting {
-        let mut meeting = Meeting { streams: 0, taken: 0, before: 0 };
+    /// Forgets what has ended by `at`.
+    fn forget(&mut self, at: Ticks) {
         let mut kept = 0;
         for i in 0..self.count {
-            let group = self.groups[i];
-            if group.until > at {
-                meeting.streams += u64::from(group.streams);
-                meeting.taken += u64::from(group.rate);
-                meeting.before += u64::from(group.rate) * (group.until - at) / WHOLE;
-                self.groups[kept] = group;
+            if self.streams[i].until > at {
+                self.streams[kept] = self.streams[i];
                 kept += 1;
             }
         }
         self.count = kept;
-        meeting
     }
 
-    /// Adds streams, to others that end at about the same time where there are any or no group is free. Rates and
-    /// what is still to be moved stay what they were.
-    fn join(&mut self, at: Ticks, until: Ticks, rate: u64, streams: u32) {
-        let full = self.count == MOST_GROUPS;
-        let nearest = self.groups[..self.count].iter_mut().min_by_key(|group| group.until.abs_diff(until));
-        match nearest {
-            Some(group) if full || group.until.abs_diff(until) <= (until - at) / 16 => {
-                let sum = u64::from(group.rate) + rate;
-                let volume = u64::from(group.rate) * (group.until - at) + rate * (until - at);
-                group.streams += streams;
-                group.rate = sum as u32;
-                group.until = at + volume.div_ceil(sum);
+    /// How long `own` ticks of work in so many flows of a volley last from `at` on, among the others: packets take turns,
+    /// so that another takes as much for each of its flows, unless it has less to move or is slower by itself.
+    fn lasts(&self, volley: usize, at: Ticks, own: Ticks, flows: u64) -> Ticks {
+        let others = || self.streams[..self.count].iter().filter(|stream| stream.volley as usize != volley);
+        let among = |most: Ticks| {
+            let taken = others().map(|stream| {
+                let left = u64::from(stream.rate) * stream.until.saturating_sub(at).min(most) / WHOLE;
+                left.min(own * u64::from(stream.flows) / flows)
+            });
+            own + taken.sum::<Ticks>()
+        };
+        among(among(Ticks::MAX))
+    }
+
+    /// Slows those under way that have more than an equal part, so far as a new stream leaves them less than they would
+    /// move while it lasts: they move the same later. Tells `late` each that is slowed, and when it ends.
+    fn yield_to(&mut self, at: Ticks, new: Stream, late: &mut [Ticks]) {
+        if self.streams[..self.count].iter().any(|stream| stream.volley == GROUP) {
+            // Who is slowed among so many is not known.
+            return;
+        }
+        let is_other = |stream: &&mut Stream| stream.volley != new.volley && stream.until > at;
+        let lasts = new.until - at;
+        let (mut flows, mut volume) = (u64::from(new.flows), u64::from(new.rate) * lasts);
+        for stream in self.streams[..self.count].iter_mut().filter(is_other) {
+            flows += u64::from(stream.flows);
+            volume += u64::from(stream.rate) * lasts.min(stream.until - at);
+        }
+        let Some(excess) = volume.checked_sub(WHOLE * lasts).filter(|&excess| excess > 0) else { return };
+        let equal = WHOLE / flows;
+        let above = |stream: &Stream| {
+            let rate = u64::from(stream.rate).saturating_sub(equal * u64::from(stream.flows));
+            rate * lasts.min(stream.until - at)
+        };
+        let all_above: u64 = self.streams[..self.count].iter_mut().filter(is_other).map(|stream| above(stream)).sum();
+        let excess = excess.min(all_above);
+        for stream in self.streams[..self.count].iter_mut().filter(is_other) {
+            let rate = u64::from(stream.rate);
+            let loses = (u128::from(excess) * u128::from(above(stream)) / u128::from(all_above.max(1))) as u64;
+            let left = stream.until - at;
+            let delay = loses / rate.max(1);
+            if delay > 0 {
+                stream.rate = (rate * left / (left + delay)) as u32;
+                stream.until += delay;
+                if let Some(late) = late.get_mut(stream.volley as usize) {
+                    *late = stream.until.max(*late);
+                }
             }
-            _ => {
-                self.groups[self.count] = Group { until, streams, rate: rate as u32 };
-                self.count += 1;
-            }
+        }
+    }
+
+    /// What a volley that is still under way sends next follows what it sent before: one stream from `now` on. Whether
+    /// there is one.
+    fn follow(&mut self, now: Ticks, at: Ticks, new: Stream) -> bool {
+        let own = self.streams[..self.count].iter_mut().find(|stream| stream.volley == new.volley);
+        let Some(own) = own else { return false };
+        let volume = u64::from(own.rate) * (own.until - now) + u64::from(new.rate) * (new.until - at);
+        own.until = new.until.max(own.until);
+        own.rate = (volume / (own.until - now)).min(WHOLE) as u32;
+        own.flows = new.flows;
+        true
+    }
+
+    /// Adds a stream; to the group that ends at about the same time, if there is no room for it. Rates and what is still
+    /// to be moved stay what they were.
+    fn join(&mut self, at: Ticks, mut new: Stream) {
+        let groups = self.streams[..self.count].iter().filter(|stream| stream.volley == GROUP).count();
+        if self.count - groups >= MOST_STREAMS {
+            new.volley = GROUP;
+        }
+        if new.volley != GROUP || groups < MOST_GROUPS {
+            self.streams[self.count] = new;
+            self.count += 1;
+            return;
+        }
+        let groups = self.streams.iter_mut().filter(|stream| stream.volley == GROUP);
+        if let Some(group) = groups.min_by_key(|group| group.until.abs_diff(new.until)) {
+            let sum = u64::from(group.rate) + u64::from(new.rate);
+            let left = u64::from(group.rate) * group.until.saturating_sub(at);
+            group.until = at + (left + u64::from(new.rate) * (new.until - at)).div_ceil(sum).max(1);
+            group.flows += new.flows;
+            group.rate = sum as u32;
         }
     }
 }
@@ -123,6 +180,8 @@ impl<'a> Network<'a> {
             volleys,
             sent: vec![Vec::new(); volleys.len()],
             active: vec![Active::default(); contention.resources()],
+            late: vec![0; volleys.len()],
+            least: 0,
             contention,
             parts: Vec::new(),
         }
@@ -135,29 +194,55 @@ impl<'a> Network<'a> {
     /// Resources are shared as by packets in turn: a volley gets what the others leave, and never less than equal parts
     /// for each of its streams; nor does it wait for more than what the others still have to move.
     pub fn send(&mut self, volley: usize, amount: u64, at: Ticks, pace: Ticks) -> Ticks {
+        self.least = 0;
         if amount == 0 || self.volleys[volley].flows.is_empty() {
             return at;
         }
         self.count(volley, amount);
-        let mut duration = pace.max(self.contention.parts(volley, amount, &mut self.parts));
+        let (now, paced) = (at, at + pace);
+        let at = at.max(self.late[volley]);
+        let mut least = self.contention.parts(volley, amount, &mut self.parts);
         let crossed = self.contention.crossed_by(volley);
         for crossing in crossed {
-            let (own, streams) = (crossing.work(&self.parts), u64::from(crossing.streams));
-            let met = self.active[crossing.resource as usize].meet(at);
-            if met.streams == 0 {
-                duration = duration.max(own);
+            let active = &mut self.active[crossing.resource as usize];
+            active.forget(now);
+            least = least.max(active.lasts(volley, at, crossing.work(&self.parts), u64::from(crossing.streams)));
+        }
+        self.least = least;
+        // Who comes late catches up.
+        let duration = least.max(paced.saturating_sub(at));
+        for crossing in crossed {
+            let own = crossing.work(&self.parts);
+            let rate = (own * WHOLE).div_ceil(duration).min(WHOLE);
+            if rate < NOTABLE {
                 continue;
             }
-            let left = WHOLE.saturating_sub(met.taken).max(WHOLE * streams / (streams + met.streams));
-            duration = duration.max((own * WHOLE / left).min(own + met.before));
-        }
-        for crossing in crossed {
-            let rate = (crossing.work(&self.parts) * WHOLE).div_ceil(duration);
-            if rate >= NOTABLE {
-                self.active[crossing.resource as usize].join(at, at + duration, rate, crossing.streams);
+            let active = &mut self.active[crossing.resource as usize];
+            let new =
+                Stream { until: at + duration, volley: volley as u32, flows: crossing.streams, rate: rate as u32 };
+            active.yield_to(at, new, &mut self.late);
+            if !active.follow(now, at, new) {
+                active.join(at, new);
             }
         }
+        self.late[volley] = self.late[volley].max(at + least);
         at + duration
+    }
+
+    /// How long what was sent last takes at least, whatever its pace.
+    pub fn least(&self) -> Ticks {
+        self.least
+    }
+
+    /// Flits of the largest flow of a volley that moves `amount`, and the ticks they take at least.
+    pub fn longest(&self, volley: usize, amount: u64) -> (u64, Ticks) {
+        let of_shares = self.contention.shares(volley, amount);
+        of_shares.fold((0, 0), |(most, least), (flits, ticks)| (flits.max(most), ticks.max(least)))
+    }
+
+    /// Flits of the smallest flow of a volley that moves `amount`, but one at least.
+    pub fn fewest(&self, volley: usize, amount: u64) -> u64 {
+        self.contention.shares(volley, amount).map(|(flits, _)| flits).min().unwrap_or(1).max(1)
     }
 
     fn count(&mut self, volley: usize, amount: u64) {
@@ -177,12 +262,14 @@ impl<'a> Network<'a> {
     pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
         for active in &self.active {
             let mut live = 0;
-            for group in active.groups[..active.count].iter().filter(|group| !clock.is_past(group.until)) {
-                words.extend([clock.relative(group.until), u64::from(group.streams) << 32 | u64::from(group.rate)]);
+            for stream in active.streams[..active.count].iter().filter(|stream| !clock.is_past(stream.until)) {
+                let Stream { until, volley, flows, rate } = *stream;
+                words.extend([clock.relative(until), u64::from(flows) << 32 | u64::from(rate), u64::from(volley)]);
                 live += 1;
             }
             words.push(live);
         }
+        words.extend(self.late.iter().map(|&at| clock.relative(at)));
     }
 
     /// What each volley has moved so far: amounts, and how often.
@@ -198,9 +285,10 @@ impl<'a> Network<'a> {
                 *count += times * (*count - known);
             }
         }
-        for group in self.active.iter_mut().flat_map(|active| &mut active.groups) {
-            group.until += time;
+        for stream in self.active.iter_mut().flat_map(|active| &mut active.streams) {
+            stream.until += time;
         }
+        self.late.iter_mut().for_each(|at| *at += time);
     }
 
     /// What all flows have moved.

@@ -65,10 +65,13 @@ impl Engine<'_> {
     pub(super) fn write_actors(&self, clock: Clock, words: &mut Vec<u64>) {
         for actor in &self.actors {
             words.push(clock.relative(actor.free_at));
+            words.extend(actor.fed_at.map(|at| clock.relative(at)));
+            words.push(clock.relative(actor.latest.end));
+            words.extend([actor.latest.occupied, actor.latest.flits[0], actor.latest.flits[1], actor.waits_for_room]);
             words.push(actor.scheduled.map_or(0, |at| clock.relative(at) + 1));
             words.push(u64::from(actor.next >= actor.count));
             if let Some(firing) = actor.firing {
-                words.extend([clock.relative(firing.emits_at), clock.relative(firing.ends_at)]);
+                words.extend([clock.relative(firing.emits_at), clock.relative(firing.ends_at), firing.tile]);
             }
         }
     }
@@ -95,9 +98,9 @@ impl Engine<'_> {
         let mut arrivals: Vec<[u64; 4]> = Vec::new();
         for Reverse((at, event)) in &self.queue {
             // All others are written with their actor or tier.
-            if let &Event::Arrive(stream, slot, first, last) = event {
-                let flags = u64::from(first) << 1 | u64::from(last);
-                arrivals.push([clock.relative(*at), stream as u64, slot.wrapping_sub(next(stream)), flags]);
+            if let &Event::Arrive(stream, slot, first) = event {
+                let slot = slot.wrapping_sub(next(stream));
+                arrivals.push([clock.relative(*at), stream as u64, slot, u64::from(first)]);
             }
         }
         arrivals.sort_unstable();
@@ -128,9 +131,9 @@ impl Engine<'_> {
         }
         let later = |Reverse((at, event)): Reverse<(Ticks, Event)>| {
             let event = match event {
-                Event::Arrive(stream, slot, first, last) => Event::Arrive(stream, slot + slots(stream), first, last),
+                Event::Arrive(stream, slot, first) => Event::Arrive(stream, slot + slots(stream), first),
                 Event::Issue(stream, slot) => Event::Issue(stream, slot + slots(stream)),
-                Event::Emit(_) | Event::Serve(_) | Event::Start(_) => event,
+                Event::Emit(_) | Event::Serve(..) | Event::Start(_) => event,
             };
             Reverse((at + time, event))
         };
@@ -139,6 +142,8 @@ impl Engine<'_> {
             let actor = &mut self.actors[index];
             actor.next += step;
             actor.free_at += time;
+            actor.fed_at = actor.fed_at.map(|at| at + time);
+            actor.latest.end += time;
             actor.scheduled = actor.scheduled.map(|at| at + time);
             repeat(&mut actor.busy_cycles, before.busy_cycles[index], times);
             repeat(&mut actor.starved, before.waited[index].0, times);

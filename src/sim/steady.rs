@@ -16,9 +16,8 @@ use crate::compile::{Cadence, LoopOrder, Nest, Step};
 use super::actors::ActorKind;
 use super::clock::Clock;
 use super::event::Engine;
-use super::memory::PIECE_BYTES;
 use super::state::Progress;
-use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
+use super::time::Ticks;
 use super::transfer::transfer_bytes;
 
 /// The loop whose iterations are compared.
@@ -256,20 +255,12 @@ fn iteration(nest: &Nest, level: Loop, block: u64, cadence: Cadence) -> u64 {
     }
 }
 
-/// How far back an event may look: a firing begins at most its own length before it is known, and what a load moves is
-/// sent as early as memory began to serve it.
+/// How far back an event may look: a firing begins at most its own length before it is known.
 fn reach(engine: &Engine<'_>) -> Ticks {
-    let nest = &engine.nest;
-    let mut longest = 0;
-    for (stage, work) in engine.section.stages.iter().zip(&engine.work) {
-        for chunk in 0..nest.chunks() {
-            for bundle in 0..stage.mapping.bundles() {
-                longest = longest.max(work.cycles(chunk, bundle, nest.token_rows.min(nest.rows)));
-            }
-        }
-    }
-    let piece = engine.chip.memory.ids().map(|tier| engine.chip.tier_rate(tier).ticks(PIECE_BYTES, TICKS_PER_CYCLE));
-    2 * (cycles(longest) + piece.max().unwrap_or(0)) + 1
+    // The first token has the most rows.
+    let steps = (0..engine.nest.chunks()).map(|chunk| Step { block: 0, chunk, token: 0 });
+    let longest = steps.flat_map(|at| engine.actors.iter().map(move |actor| engine.length(actor, at))).max();
+    2 * longest.unwrap_or(0) + 1
 }
 
 /// For each chunk the first of those before it in a row that are like it, in every stage and stream. The first and the

@@ -51,5 +51,7 @@ fn skipped_periods_leave_every_count_as_it_was() {
         Ok(())
     });
     println!("{} runs, {} with periods skipped, {} of {} events", ran.get(), skipped.get(), saved.get(), all.get());
-    assert!(3 * skipped.get() > ran.get(), "hardly anything was skipped");
+    // Where slots lie on other channels every time, a period may be longer than the run.
+    assert!(4 * skipped.get() > ran.get(), "hardly anything was skipped");
+    assert!(2 * saved.get() > all.get(), "few events were saved");
 }
