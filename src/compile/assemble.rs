@@ -49,7 +49,7 @@ pub fn assemble(
         .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
     let streams = streams(graph, &plan.nest, &plan.buffers);
     let wanted = streams.len() as u64;
-    let streams = give_ags(chip, streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
+    let streams = give_ags(chip, &plan.nest, streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
     let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
     let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
     let trees = Router::new(chip, fabric).route_all(&unrouted.requests, rounds);
@@ -133,8 +133,9 @@ impl Placed {
     }
 }
 
-/// Gives every stream its address generators: one each, then by bytes until a tier's rate is covered twice over.
-fn give_ags(chip: &Chip, streams: Vec<Stream>, tiers: &[TierId]) -> Option<Vec<OffChip>> {
+/// Gives every stream its address generators: one each, then by bytes until a tier's rate is covered twice over. None gets
+/// more than a slot has flits: each would send one that is hardly filled.
+fn give_ags(chip: &Chip, nest: &Nest, streams: Vec<Stream>, tiers: &[TierId]) -> Option<Vec<OffChip>> {
     let generators: Vec<(u32, u32)> = spread_ags(chip);
     if streams.len() > generators.len() {
         return None;
@@ -148,7 +149,9 @@ fn give_ags(chip: &Chip, streams: Vec<Stream>, tiers: &[TierId]) -> Option<Vec<O
     for stream in streams {
         let tier = tiers[stream.tensor.index()];
         let covers = 2.0 * chip.tier_rate(tier).bytes_per_cycle() / ag_rate;
-        let count = 1 + (spare * bytes(&stream) / total).min(covers).floor() as usize;
+        let slot_flits = bytes(&stream) / nest.count(stream.cadence) as f64 / chip.network.flit_bytes as f64;
+        let most = slot_flits.ceil().max(1.0) as usize;
+        let count = (1 + (spare * bytes(&stream) / total).min(covers).floor() as usize).min(most);
         let ags = generators[next..next + count].to_vec();
         next += count;
         list.push(OffChip { stream, tier, ags });

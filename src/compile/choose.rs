@@ -8,6 +8,7 @@ use crate::arch::Chip;
 use super::assemble::{Unplaced, assemble};
 use super::candidates::BaseCache;
 use super::configuration::Section;
+use super::estimate::Estimate;
 use super::fuse::{Ground, Verdict, least_cycles};
 use super::plan::{Choice, Search, SectionPlan};
 use super::refine::neighbours;
@@ -29,6 +30,14 @@ pub struct Routed<R> {
     choice: Choice,
     /// Its links or ports are fuller than its estimate allows for.
     crowded: bool,
+}
+
+impl<R> Routed<R> {
+    /// What sections are compared by: cycles, and the price of the bytes moved.
+    pub fn score(&self) -> u64 {
+        let Estimate { score, cycles, .. } = self.plan.estimate;
+        self.cycles.saturating_add(score - cycles)
+    }
 }
 
 /// A mapping this near to what no mapping of the section beats is taken.
@@ -197,14 +206,19 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
             }
             let crowded = laid.is_crowded();
             let Laid { plan, section, expected, choice } = laid;
-            let verdict = self.ground.judge.map_or(Verdict::Unknown, |judge| judge(&section, fastest));
+            // One that moves fewer bytes may take a little longer.
+            let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
+            let spared = self.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
+            let most = fastest.saturating_add(spared);
+            let verdict = self.ground.judge.map_or(Verdict::Unknown, |judge| judge(&section, most));
             let (cycles, run) = match verdict {
                 Verdict::Takes(cycles, run) => (cycles, Some(run)),
                 Verdict::TooLong => (u64::MAX, None),
                 Verdict::Unknown => (expected, None),
             };
-            if cycles < fastest || self.best.is_none() {
-                self.best = Some(Routed { section, plan, cycles, run, choice, crowded });
+            let routed = Routed { section, plan, cycles, run, choice, crowded };
+            if self.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
+                self.best = Some(routed);
             }
         }
     }

@@ -10,7 +10,6 @@ use super::assemble::Unplaced;
 use super::candidates::BaseCache;
 use super::choose::{Routed, choose};
 use super::configuration::Section;
-use super::estimate::Estimate;
 use super::fabric::Fabric;
 use super::plan::{Choice, NoPlan, SectionPlan, least_memory_cycles, plan};
 use super::section_graph::SectionGraph;
@@ -97,10 +96,7 @@ impl<R> Planned<'_, R> {
 
     fn score_once(&self) -> u64 {
         match (&self.routed, self.choices.first()) {
-            (Some(routed), _) => {
-                let Estimate { score, cycles, .. } = routed.plan.estimate;
-                routed.cycles.saturating_add(score - cycles)
-            }
+            (Some(routed), _) => routed.score(),
             (None, Some(choice)) => choice.estimate.score,
             (None, None) => u64::MAX,
         }
