@@ -188,6 +188,8 @@ fn training(recompute: bool) -> workload::Workload {
         optimizer: "adam".to_owned(),
         recompute,
         dropout: false,
+        notes: Vec::new(),
+        weights: Vec::new(),
     })
     .expect("a workload");
     workload::parse("gpt-13b.toml", &text, &[], 0).expect("a workload")

@@ -98,6 +98,8 @@ fn small(name: &str, phase: Phase) -> Options {
         optimizer: "adam".to_owned(),
         recompute: false,
         dropout: false,
+        notes: Vec::new(),
+        weights: Vec::new(),
     }
 }
 
