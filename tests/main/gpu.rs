@@ -117,7 +117,7 @@ fn fields_of_the_other_kind_are_refused_by_name() {
     let message = refused(&["check", "--arch", A100, "--set", "arch.kind=rdu"]);
     assert!(message.contains("`sm` belongs to a file with kind = \"gpu\""), "{message}");
     let message = refused(&["check", "--arch", "arch/sn10.toml", "--set", "arch.kind=tpu"]);
-    assert!(message.contains("expected one of \"rdu\", \"gpu\""), "{message}");
+    assert!(message.contains("expected one of `rdu`, `gpu`"), "{message}");
     let directory = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: String| -> PathBuf {
         let path = directory.path().join(name);
@@ -142,7 +142,7 @@ fn fields_of_the_other_kind_are_refused_by_name() {
         ("arch.gemm.tiles=[[4, 128]]", "must be from 8 to 1024"),
         ("arch.gemm.sustained_share=0", "must be from 0.01 to 1"),
         ("arch.fusion.attention=flush", "did you mean"),
-        ("arch.cluster.sharding=half", "\"optimizer\""),
+        ("arch.cluster.sharding=half", "`optimizer`"),
         ("arch.sm.tensor_macs={}", "names no data type"),
         ("arch.memory.hbm.capacity_bytes=0", "capacity_bytes` must be"),
         ("arch.sm.lanes=3", "unknown field"),
