@@ -221,7 +221,15 @@ impl Sizer<'_> {
                 Mapping::Gemm(m) => {
                     // A PMU for each vector that is gathered in a cycle.
                     let spread = if m.style == Style::Gather { GatherPorts::new(self.chip).vectors } else { 1 };
-                    let part = rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams);
+                    let row_bytes = graph.form(stage).map_or(rows_bytes(1), |form| {
+                        let heads = form.heads_of_stream(m.streams, 0);
+                        (heads.end - heads.start) * form.k * graph.dtype(tensor).bytes()
+                    });
+                    let part = if graph.workload.tensors[tensor].window().is_some() {
+                        rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams)
+                    } else {
+                        self.slice_rows(m.pm, extents) * row_bytes
+                    };
                     (m.pm * m.streams, mapping.bundles(), part, spread)
                 }
                 Mapping::Simd(m) => {

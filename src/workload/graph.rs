@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
-pub use super::form::GemmForm;
+pub use super::form::{GemmForm, GemmOptions};
 pub use super::image::Window;
 pub use super::kind::{OperatorKind, Phase};
 use super::sections::PinnedSection;
@@ -137,8 +137,16 @@ pub struct Operator {
     pub block: Option<usize>,
     /// Times it runs.
     pub repeat: u64,
+    /// It runs once in so many training steps, and what it costs is shared by them.
+    pub every: u64,
     /// Part of a training step.
     pub phase: Phase,
+    /// How its operands are written: heads, sequences, transposition.
+    pub options: GemmOptions,
+    /// The indices of an embedding, or the labels of a loss, that ride with the arguments of a launch.
+    pub indices: Option<TensorId>,
+    /// It carries a gradient back through an operator of its own kind: turns the other way, masks with zero.
+    pub is_gradient: bool,
 }
 
 impl Operator {
@@ -155,7 +163,11 @@ impl Operator {
             vectors: Vec::new(),
             block: None,
             repeat: 1,
+            every: 1,
             phase: Phase::Forward,
+            options: GemmOptions::default(),
+            indices: None,
+            is_gradient: false,
         }
     }
 }
@@ -244,6 +256,18 @@ impl Workload {
             !known || shaped || !op.vectors.is_empty() || op.block.is_some() || op.phase != Phase::Forward
         };
         self.operators.iter_enumerated().find(|(_, op)| is_of_a_model(op)).map(|(id, _)| id)
+    }
+
+    /// The first operator that reads images, or a tensor in a shape that the file gives it.
+    pub fn first_of_images(&self) -> Option<OperatorId> {
+        let is_reshaped = |&t: &TensorId| {
+            let tensor = &self.tensors[t];
+            tensor.window().is_some() || tensor.view.is_some_and(|view| self.tensors[view.base].name != tensor.name)
+        };
+        let is_it = |op: &Operator| {
+            op.kind.is_pool() || op.kind == OperatorKind::BatchNorm || op.inputs.iter().any(is_reshaped)
+        };
+        self.operators.iter_enumerated().find(|(_, op)| is_it(op)).map(|(id, _)| id)
     }
 
     /// Stored parameters of all weights, those of repeated blocks counted every time.

@@ -86,11 +86,15 @@ pub enum OperatorKind {
     Reshape,
     /// Some rows and columns; in a resolved graph a view.
     Slice,
+    /// The largest elements of each row by magnitude, as many as the result has, in order.
+    Select,
+    /// Rows filled up with zeros.
+    Reformat,
 }
 
 impl OperatorKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         Self::Gemm,
         Self::Gelu,
         Self::Relu,
@@ -131,6 +135,8 @@ impl OperatorKind {
         Self::BatchNorm,
         Self::Reshape,
         Self::Slice,
+        Self::Select,
+        Self::Reformat,
     ];
 
     /// The name used in files.
@@ -176,6 +182,8 @@ impl OperatorKind {
             Self::BatchNorm => "batch_norm",
             Self::Reshape => "reshape",
             Self::Slice => "slice",
+            Self::Select => "select",
+            Self::Reformat => "reformat",
         }
     }
 
@@ -215,7 +223,8 @@ impl OperatorKind {
     }
 
     /// Times a SIMD function reads each element of its input; `None` for a GEMM. Softmax takes the maximum, the sum of
-    /// exponentials, and the quotient; norms take the moments, then scale; their gradients a sum or two, then combine.
+    /// exponentials, and the quotient; norms take the moments, then scale; their gradients a sum or two, then combine;
+    /// a selection counts magnitudes, then takes those above the threshold.
     pub fn passes(self) -> u64 {
         match self {
             Self::Softmax | Self::CrossEntropyGrad => 3,
@@ -224,6 +233,7 @@ impl OperatorKind {
             | Self::CrossEntropy
             | Self::SoftmaxGrad
             | Self::LayerNormGrad
+            | Self::Select
             | Self::RmsNormGrad => 2,
             _ => 1,
         }
@@ -231,7 +241,9 @@ impl OperatorKind {
 
     /// Whether an output element needs its whole input row (or all of its head).
     pub fn is_row_wise(self) -> bool {
-        self.passes() > 1 || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat) || self.is_pool()
+        self.passes() > 1
+            || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat | Self::Reformat)
+            || self.is_pool()
     }
 
     /// Whether it takes the windows of an image, each channel for itself.
@@ -265,7 +277,7 @@ impl OperatorKind {
         match self {
             Self::Rotary | Self::SigmoidGrad | Self::TanhGrad | Self::SgdUpdate => 3,
             Self::CausalMask | Self::BatchNorm => 2,
-            Self::Dropout | Self::SoftmaxGrad => 4,
+            Self::Dropout | Self::SoftmaxGrad | Self::Select => 4,
             Self::GeluGrad => 8,
             Self::SiluGrad => 6,
             Self::CrossEntropy | Self::CrossEntropyGrad => 10,
@@ -287,6 +299,8 @@ pub enum Phase {
     Backward,
     /// The optimiser's step.
     Update,
+    /// A change of the pattern of sparse weights, once in many steps.
+    Pattern,
 }
 
 impl Phase {
@@ -296,6 +310,7 @@ impl Phase {
             Self::Forward => "forward",
             Self::Backward => "backward",
             Self::Update => "update",
+            Self::Pattern => "pattern",
         }
     }
 }
