@@ -13,7 +13,7 @@ use crate::mode::Mode;
 use crate::report::{self, File};
 use crate::saved;
 use crate::sim::{Measured, compile_measured};
-use crate::workload::{self, Workload};
+use crate::workload::{self, OperatorId, Workload};
 
 /// The workload, with the partition of `--sections` if one is given.
 pub(super) fn workload(
@@ -31,11 +31,21 @@ pub(super) fn workload(
 
 /// Refuses a workload with operators of a model (heads, blocks, training), which `cannot` be done with yet.
 pub(super) fn refuse_models(workload: &Workload, cannot: &str) -> Result<(), Diagnostic> {
-    let Some(op) = workload.first_of_a_model() else { return Ok(()) };
+    let help = "plain operators can: no heads, batch, transposition, vectors, blocks or training";
+    refuse(workload, workload.first_of_a_model(), cannot, help)
+}
+
+/// Refuses a workload with operators on images, or tensors in another shape, which `cannot` be done with yet.
+pub(super) fn refuse_images(workload: &Workload, cannot: &str) -> Result<(), Diagnostic> {
+    let help = "it can do without `conv` with a kernel, pools, `batch_norm`, `reshape` and `slice`";
+    refuse(workload, workload.first_of_images(), cannot, help)
+}
+
+fn refuse(workload: &Workload, first: Option<OperatorId>, cannot: &str, help: &str) -> Result<(), Diagnostic> {
+    let Some(op) = first else { return Ok(()) };
     let operator = &workload.operators[op];
     let title = format!("{cannot} operator `{}` (`{}`) yet", operator.name, operator.kind.name());
-    let diagnostic = Diagnostic::new(title)
-        .with_help("plain operators can: no heads, batch, transposition, vectors, blocks or training");
+    let diagnostic = Diagnostic::new(title).with_help(help);
     Err(match &operator.declared {
         Some(origin) => diagnostic.with_origin(Origin { label: "not yet".to_owned(), ..origin.clone() }),
         None => diagnostic,

@@ -19,7 +19,9 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let load = |smaller: &[Override]| {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
-        configured::workload((&args.workload, &args.model), &all, args.seed, &args.configuration)
+        let read = configured::workload((&args.workload, &args.model), &all, args.seed, &args.configuration)?;
+        configured::refuse_images(&read, "`verify` cannot compute")?;
+        Ok(read)
     };
     let (workload, scaling) = scaled(&chip, args.max_flops, load)?;
     if let Some(scaling) = &scaling {

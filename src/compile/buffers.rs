@@ -221,11 +221,16 @@ impl Sizer<'_> {
                 Mapping::Gemm(m) => {
                     // A PMU for each vector that is gathered in a cycle.
                     let spread = if m.style == Style::Gather { GatherPorts::new(self.chip).vectors } else { 1 };
-                    let whole = rows_bytes(self.slice_rows(m.pm, extents));
-                    let part = graph.form(stage).map_or(whole, |form| {
-                        let heads = form.heads_of_stream(m.streams, 0);
-                        (whole * (heads.end - heads.start)).div_ceil(form.heads)
-                    });
+                    let part = match graph.form(stage) {
+                        Some(form) if graph.workload.tensors[tensor].window().is_none() => {
+                            let heads = form.heads_of_stream(m.streams, 0);
+                            self.slice_rows(m.pm, extents)
+                                * (heads.end - heads.start)
+                                * form.k
+                                * graph.dtype(tensor).bytes()
+                        }
+                        _ => rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams),
+                    };
                     (m.pm * m.streams, mapping.bundles(), part, spread)
                 }
                 Mapping::Simd(m) => {

@@ -258,6 +258,18 @@ impl Workload {
         self.operators.iter_enumerated().find(|(_, op)| is_of_a_model(op)).map(|(id, _)| id)
     }
 
+    /// The first operator that reads images, or a tensor in a shape that the file gives it.
+    pub fn first_of_images(&self) -> Option<OperatorId> {
+        let is_reshaped = |&t: &TensorId| {
+            let tensor = &self.tensors[t];
+            tensor.window().is_some() || tensor.view.is_some_and(|view| self.tensors[view.base].name != tensor.name)
+        };
+        let is_it = |op: &Operator| {
+            op.kind.is_pool() || op.kind == OperatorKind::BatchNorm || op.inputs.iter().any(is_reshaped)
+        };
+        self.operators.iter_enumerated().find(|(_, op)| is_it(op)).map(|(id, _)| id)
+    }
+
     /// Stored parameters of all weights, those of repeated blocks counted every time.
     pub fn parameters(&self) -> u64 {
         let own = |t: &&Tensor| t.role == TensorRole::Weight && t.view.is_none();
