@@ -24,7 +24,7 @@ pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
         Mode::Kbk => {
             let of = |&op: &OperatorId| {
                 let once = section_bound(&of_operator(chip, workload, op), workload, &homes, &[op], 1);
-                once.saturating_mul(workload.operators[op].repeat)
+                once.saturating_mul(workload.operators[op].repeat) / workload.operators[op].every
             };
             all.iter().map(of).fold(0, u64::saturating_add)
         }
@@ -59,6 +59,10 @@ fn section_bound(
         let operator = &workload.operators[op];
         inside[op.index()] = true;
         made[operator.output.index()] = true;
+        // What runs once in many steps is left to the sections of a real run.
+        if operator.every > 1 && operators.len() > 1 {
+            continue;
+        }
         if operator.kind == OperatorKind::Gemm {
             let dtype = workload.tensors[operator.inputs[0]].dtype;
             let all = workload.stored_macs(op).saturating_mul(operator.repeat.min(most_repeat));

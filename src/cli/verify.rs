@@ -7,9 +7,10 @@ use super::compare::write_trace;
 use super::execute::timed;
 use super::failure::Failure;
 use super::{configured, output, progress};
+use crate::diagnostics::Diagnostic;
 use crate::input::Override;
-use crate::sim::Mode;
-use crate::verify::{Scaling, Verdict, graph_flops, scaled, verify as verify_all};
+use crate::sim::{Measured, Mode};
+use crate::verify::{Likeness, Scaling, Verdict, graph_flops, like_full_size, scaled, verify as verify_all};
 use crate::{arch, report};
 
 /// Compiles, runs on numbers, compares.
@@ -20,23 +21,31 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
         configured::workload(&args.workload, &all, args.seed, &args.configuration)
     };
-    configured::refuse_models(&load(&[])?, "`verify` cannot compute")?;
     let (workload, scaling) = scaled(&chip, args.max_flops, load)?;
     if let Some(scaling) = &scaling {
         tell_scaling(scaling);
     }
     let modes = args.mode.map_or(vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]);
     let (compiling, (runs, verifying)) = progress::watched("compiling and verifying", || -> Result<_, Failure> {
-        let (configurations, compiling) =
-            timed(|| configured::configurations(&args.configuration, &chip, &workload, &modes));
-        let measured = configurations?;
+        let (configurations, compiling) = timed(|| -> Result<(Vec<Measured>, Vec<Likeness>), Diagnostic> {
+            if scaling.is_none() || args.configuration.config.is_some() {
+                return Ok((configured::configurations(&args.configuration, &chip, &workload, &modes)?, Vec::new()));
+            }
+            let like = like_full_size(&chip, &load(&[])?, &workload, &modes)?;
+            let unmeasured = |configuration| Measured { configuration, runs: Vec::new() };
+            Ok(like.into_iter().map(|(configuration, likeness)| (unmeasured(configuration), likeness)).unzip())
+        });
+        let (measured, likenesses) = configurations?;
         configured::save(&args.configuration, &chip, &workload, &measured)?;
         if let Some(path) = &args.trace {
             write_trace(path, &chip, &workload, &measured)?;
         }
         let configurations = measured.iter().map(|compiled| &compiled.configuration);
-        let verified = timed(|| verify_all(&chip, &workload, configurations, args.seed));
-        Ok((compiling, verified))
+        let (mut runs, verifying) = timed(|| verify_all(&chip, &workload, configurations, args.seed));
+        for (run, likeness) in runs.iter_mut().zip(likenesses) {
+            run.mapping = Some(likeness);
+        }
+        Ok((compiling, (runs, verifying)))
     })?;
     if args.verbose {
         let (compiling, verifying) = (compiling.as_secs_f64(), verifying.as_secs_f64());

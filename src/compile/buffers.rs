@@ -219,7 +219,11 @@ impl Sizer<'_> {
                 Mapping::Gemm(m) => {
                     // A PMU for each vector that is gathered in a cycle.
                     let spread = if m.style == Style::Gather { GatherPorts::new(self.chip).vectors } else { 1 };
-                    let part = (self.slice_rows(m.pm, extents) * row_bytes).div_ceil(m.streams);
+                    let row_bytes = graph.form(stage).map_or(row_bytes, |form| {
+                        let heads = form.heads_of_stream(m.streams, 0);
+                        (heads.end - heads.start) * form.k * graph.dtype(tensor).bytes()
+                    });
+                    let part = self.slice_rows(m.pm, extents) * row_bytes;
                     (m.pm * m.streams, mapping.bundles(), part, spread)
                 }
                 Mapping::Simd(m) => {

@@ -13,10 +13,10 @@ use crate::workload::TensorId;
 use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
 use super::gather::{GatherPorts, MOST_COLUMNS};
-use super::heads::{heads_candidates, heads_work};
+use super::heads::{heads_candidates, heads_extents, heads_work};
 use super::mapping::{
     CostSample, Cut, GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile, TileTable, assign,
-    pass_work, tiles,
+    pass_work, sample, tiles,
 };
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
@@ -54,11 +54,11 @@ struct Base {
 /// Columns and K rows of a weight that a chunk uses.
 type WeightRange = (Range<u64>, Range<u64>);
 
-/// Stage, width of a tile, whether tiles are aligned, and how they are worked through.
-type TableKey = (usize, u64, bool, Style);
+/// Stage, width of a tile, whether tiles are aligned, how they are worked through, and rows of a pass where that counts.
+type TableKey = (usize, u64, bool, Style, u64);
 
-/// What fixes the bases of a stage: weight, functions in its tail, and the cut of its weight.
-type BaseKey = (TensorId, usize, Option<(CutOf, u64)>);
+/// What fixes the bases of a stage: weight, functions in its tail, the cut of its weight, and the gradient it samples.
+type BaseKey = (TensorId, usize, Option<(CutOf, u64)>, Option<TensorId>);
 
 /// Which side of a weight a cut runs along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -133,7 +133,7 @@ impl<'a> StageBases<'a> {
                 None
             }
         });
-        let key = (weight, spec.tail.len(), cut);
+        let key = (weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output));
         // A thread that panicked holding the lock left a whole map behind.
         let known = cache.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
@@ -145,7 +145,7 @@ impl<'a> StageBases<'a> {
 
     /// Whether any weight is sparse.
     pub fn has_masks(&self) -> bool {
-        (0..self.graph.stages.len()).any(|s| self.graph.mask(s).is_some())
+        (0..self.graph.stages.len()).any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some())
     }
 
     /// Row grains that tokens should be multiples of.
@@ -195,8 +195,11 @@ impl<'a> StageBases<'a> {
         }
     }
 
-    fn table(&self, stage: usize, width: u64, aligned: bool, style: Style) -> Rc<TileTable> {
-        if let Some(table) = self.tables.borrow().get(&(stage, width, aligned, style)) {
+    /// Tiles of a stage; a pass of all row slices has `rows` rows.
+    fn table(&self, stage: usize, width: u64, aligned: bool, style: Style, rows: u64) -> Rc<TileTable> {
+        let sampled = self.graph.sampled(stage);
+        let key = (stage, width, aligned, style, if sampled.is_some() { rows } else { 0 });
+        if let Some(table) = self.tables.borrow().get(&key) {
             return Rc::clone(table);
         }
         let gather = (style == Style::Gather).then(|| GatherPorts::new(self.chip));
@@ -204,9 +207,14 @@ impl<'a> StageBases<'a> {
         let cut = Cut { width, aligned, gather, looked_at_of: if fine && !self.exact { LOOKED_AT_OF } else { 1 } };
         let (ranges, same_columns) = self.chunk_ranges(stage);
         let mask = self.graph.mask(stage);
-        let chunks = ranges.into_iter().map(|(n, k)| tiles(mask, n, k, &cut)).collect();
+        let mut chunks: Vec<Vec<Tile>> = ranges.into_iter().map(|(n, k)| tiles(mask, n, k, &cut)).collect();
+        if let Some(mask) = sampled {
+            for list in &mut chunks {
+                sample(list, mask, rows);
+            }
+        }
         let table = Rc::new(TileTable { chunks, same_columns });
-        self.tables.borrow_mut().insert((stage, width, aligned, style), Rc::clone(&table));
+        self.tables.borrow_mut().insert(key, Rc::clone(&table));
         table
     }
 
@@ -215,6 +223,9 @@ impl<'a> StageBases<'a> {
         let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else {
             return StageExtents::default();
         };
+        if let Some(form) = self.graph.form(stage) {
+            return heads_extents(self.graph, stage, &form, &shape, mapping);
+        }
         let mut extents = StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work);
         if mapping.share > 1 {
             // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
@@ -246,7 +257,8 @@ impl<'a> StageBases<'a> {
         if let Some(form) = self.graph.form(stage) {
             return vec![vec![heads_work(&form, &shape, mapping, token_rows)]];
         }
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style);
+        let rows = shape.row_grain * mapping.pm;
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
         let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
         pass_work(&shape, &table, &assignment, mapping.share)
     }
@@ -255,7 +267,8 @@ impl<'a> StageBases<'a> {
     /// the data type.
     pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
         let shape = self.shape(stage, mapping.rows_on_lanes)?;
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style);
+        let rows = shape.row_grain * mapping.pm;
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
         let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
         Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
     }
@@ -263,7 +276,8 @@ impl<'a> StageBases<'a> {
     /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
     fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
         let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style);
+        let rows = shape.row_grain * mapping.pm;
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
         let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
         let depths = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].k).collect();
         let chunks = table.chunks.iter().zip(&assignment);
@@ -273,7 +287,8 @@ impl<'a> StageBases<'a> {
     /// Column tiles of a bundle's row pass, in order: `[chunk][bundle]`.
     fn tile_lists(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<Tile>>> {
         let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style);
+        let rows = shape.row_grain * mapping.pm;
+        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
         let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
         let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize]).collect();
         let chunks = table.chunks.iter().zip(&assignment);
@@ -293,7 +308,7 @@ impl<'a> StageBases<'a> {
             for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator()) {
                 bases.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
             }
-            if let Some(mask) = self.graph.mask(stage) {
+            if let Some(mask) = self.graph.mask(stage).or(self.graph.sampled(stage)) {
                 // As many columns of PCUs as one block of the mask is wide skip alike.
                 let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
                 let mut shares = SHARES.to_vec();
@@ -312,7 +327,8 @@ impl<'a> StageBases<'a> {
                     );
                 }
                 // Tokens lie along the lanes, and where one block is as wide as a tile there is nothing to gain.
-                if rows_on_lanes && mask.block_columns() < shape.column_grain {
+                let is_weight = self.graph.mask(stage).is_some();
+                if is_weight && rows_on_lanes && mask.block_columns() < shape.column_grain {
                     let gathering = shape.in_style(self.chip, self.graph.stage_dtype(stage), Style::Gather);
                     for share in GATHER_SHARES.into_iter().filter(|share| share * shape.column_grain <= MOST_COLUMNS) {
                         let kind = (share, Style::Gather);
@@ -336,13 +352,14 @@ impl<'a> StageBases<'a> {
         bases: &mut Vec<Base>,
     ) {
         let width = shape.column_grain * share;
-        let aligned_too = !block.is_multiple_of(width) && !width.is_multiple_of(block);
+        let aligned_too =
+            self.graph.mask(stage).is_some() && !block.is_multiple_of(width) && !width.is_multiple_of(block);
         let mut loads = Vec::new();
         for aligned in [false, true] {
             if aligned && !aligned_too {
                 continue;
             }
-            let table = self.table(stage, width, aligned, style);
+            let table = self.table(stage, width, aligned, style, shape.row_grain);
             let sample = CostSample::new(&table, |t| shape.cycles(t));
             let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
             let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
@@ -380,6 +397,9 @@ impl<'a> StageBases<'a> {
         if let Some(mask) = self.graph.mask(stage)
             && pn * shape.column_grain <= MOST_UNION_BLOCKS * mask.block_columns()
         {
+            return self.base(stage, shape, mapping, &self.work(stage, &mapping, 1));
+        }
+        if self.graph.sampled(stage).is_some() {
             return self.base(stage, shape, mapping, &self.work(stage, &mapping, 1));
         }
         let work: Vec<Vec<PassWork>> = ranges

@@ -206,7 +206,9 @@ impl<'a> FlowBuilder<'a> {
         let head = s.pcu(0, i, j * chain);
         let sink = [(self.fabric.pcu_in(head, operand), self.pcu_site(head))];
         for (p, part) in piece.parts.iter().enumerate() {
-            let Some(share) = self.columns_in_common(stage, piece, p, j) else { continue };
+            let Some(share) = self.columns_in_common(stage, self.buffers[buffer].spec.role, piece, p, j) else {
+                continue;
+            };
             // Neighbours take turns on the part's read ports.
             let read_port = (part.read_port + j) % self.chip.pmu.read_ports;
             let source = self.read_end(&Part { read_port, ..*part });
@@ -226,11 +228,22 @@ impl<'a> FlowBuilder<'a> {
 
     /// The share of the columns of a SIMD column slice that a part holds; `None` without any, in full chunks and in the
     /// short last one.
-    fn columns_in_common(&self, stage: usize, piece: &Piece, part: usize, slice: u64) -> Option<(u64, u64)> {
+    fn columns_in_common(
+        &self,
+        stage: usize,
+        role: BufferRole,
+        piece: &Piece,
+        part: usize,
+        slice: u64,
+    ) -> Option<(u64, u64)> {
+        let BufferRole::Operand { tensor, .. } = role else { return None };
+        let is_cut = self.nest.chunking.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis));
         [0, self.nest.chunks() - 1].into_iter().find_map(|chunk| {
             let work = &self.work[stage];
-            let wanted = work.slice_columns(chunk, slice);
-            let held = piece.span(part, work.width(chunk));
+            let columns = self.graph.workload.tensors[tensor].columns;
+            let columns = if is_cut { work.width(chunk) } else { columns };
+            let wanted = work.part_of(columns, chunk, slice);
+            let held = piece.span(part, columns);
             let common = wanted.end.min(held.end).saturating_sub(wanted.start.max(held.start));
             (common > 0).then(|| (common, wanted.end - wanted.start))
         })
@@ -266,11 +279,14 @@ impl<'a> FlowBuilder<'a> {
                 continue;
             }
             let slices = buffer.spec.slices;
+            let streams = self.streams_into(buffer.spec.role);
             for (b, (i, q)) in pairs(bundles, pm * wide).map(|(b, r)| (b, (r / wide, r % wide))) {
                 let pcu = s.pcu(b, i, q * chain + chain - 1);
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
                 for slice in 0..slices {
-                    let Some(share) = self.rows_in_common(stage, i, buffer.spec.role, slice) else { continue };
+                    let rows = self.rows_in_common(stage, i, buffer.spec.role, slice / streams);
+                    // Columns of every PCU are spread over all heads.
+                    let Some(share) = rows.map(|(of, all)| (of, all * streams)) else { continue };
                     let kind = FlowKind::Emit { stage, bundle: b };
                     self.fill_piece(kind, Amount::ResultBytes, share, source, None, (index, slice));
                 }
@@ -292,6 +308,17 @@ impl<'a> FlowBuilder<'a> {
             let common = made.end.min(taken.end).saturating_sub(made.start.max(taken.start));
             (common > 0).then(|| (common, made.end - made.start))
         })
+    }
+
+    /// Streams of heads side by side in a row slice of a buffer.
+    fn streams_into(&self, role: BufferRole) -> u64 {
+        match role {
+            BufferRole::Operand { stage, .. } => match self.stages[stage].mapping {
+                Mapping::Gemm(m) => m.streams,
+                Mapping::Simd(_) => 1,
+            },
+            _ => 1,
+        }
     }
 
     fn has_home(&self, operand: usize) -> bool {

@@ -7,7 +7,7 @@ use crate::arch::Chip;
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::allocate::{Candidate, StageCandidates, useful_splits};
-use super::buffers::{StageExtents, StageRoles};
+use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
 use super::candidates::{StageBases, stretch};
 use super::mapping::{GemmMapping, Mapping, PassWork, Style, SystolicShape};
 use super::nest::Nest;
@@ -21,7 +21,8 @@ pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping,
         Some(CausalAxis::Columns) => (form.mean_causal_extent(token_rows, width), form.k),
         Some(CausalAxis::Depth) => (form.n, form.mean_causal_extent(token_rows, 1)),
     };
-    let tiles = form.heads.div_ceil(mapping.streams) * columns.div_ceil(width);
+    let heads = form.heads_of_stream(mapping.streams, 0);
+    let tiles = (heads.end - heads.start) * columns.div_ceil(width);
     PassWork {
         cycles: tiles * shape.tile_cycles(k),
         tiles,
@@ -29,6 +30,32 @@ pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping,
         w_flits: tiles * shape.w_flits(k),
         columns: form.heads * form.n,
         stored: form.b_heads * form.n * form.k,
+    }
+}
+
+/// Sizes of a stage with heads: a column of PCUs holds the columns of its stream's heads that are dealt to it, and of
+/// B those of the heads it shares.
+pub fn heads_extents(
+    graph: &SectionGraph<'_>,
+    stage: usize,
+    form: &GemmForm,
+    shape: &SystolicShape,
+    mapping: &GemmMapping,
+) -> StageExtents {
+    let each = mapping.pn / mapping.streams;
+    let width = shape.column_grain * each;
+    // Every tile of a head is dealt evenly to the stream's columns of PCUs.
+    let of_a_head = form.n / width * shape.column_grain + (form.n % width).div_ceil(each);
+    let heads = form.heads_of_stream(mapping.streams, 0);
+    let heads = heads.end - heads.start;
+    let b_heads = heads.div_ceil(form.heads / form.b_heads);
+    let (activation_rate, weight_rate) = shape.stream_rates();
+    StageExtents {
+        row_grain: shape.row_grain,
+        weight_slot_bytes: weight_slot_bytes(graph, stage, b_heads * of_a_head * form.k),
+        columns_per_pcu: heads * of_a_head,
+        activation_rate,
+        weight_rate,
     }
 }
 
@@ -48,13 +75,14 @@ pub fn heads_candidates(
     let mut list = Vec::new();
     for rows_on_lanes in [false, true] {
         let Some(shape) = bases.shape(stage, rows_on_lanes) else { continue };
-        for streams in useful_splits(form.heads, chip.pcus()) {
+        // Heads that share keys and values go to one stream: what they share is on chip once.
+        for streams in useful_splits(form.b_heads, chip.pcus()) {
             for each in useful_splits(form.n.div_ceil(shape.column_grain), chip.pcus() / streams) {
                 let pn = streams * each;
                 let mapping =
                     GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams, aligned: false, style: Style::Skip };
                 let work = heads_work(form, &shape, &mapping, nest.token_rows);
-                let extents = StageExtents::of_gemm(graph, stage, &shape, pn, &[vec![work]]);
+                let extents = heads_extents(graph, stage, form, &shape, &mapping);
                 for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
                     let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;

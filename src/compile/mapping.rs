@@ -190,13 +190,13 @@ impl SystolicShape {
 
     /// Flits of the activations of a tile.
     pub fn activations(&self, tile: &Tile) -> u64 {
-        self.gather.map_or_else(|| self.a_flits(tile.k), |gather| tile.k * gather.flits_per_vector)
+        self.gather.map_or_else(|| self.a_flits(tile.steps), |gather| tile.k * gather.flits_per_vector)
     }
 
     /// Flits of the weights of one PCU's part of a tile that `share` PCUs have together.
     pub fn weights(&self, tile: &Tile, share: u64) -> u64 {
         self.gather.map_or_else(
-            || self.w_flits(tile.k),
+            || self.w_flits(tile.steps),
             |gather| (tile.stored.div_ceil(share) * gather.bytes_per_weight).div_ceil(gather.flit_bytes),
         )
     }
@@ -242,7 +242,8 @@ pub struct Tile {
     pub columns: u64,
     /// k-steps executed: rows of the union of the blocks under it.
     pub k: u64,
-    /// Cycles of its operands: one a k-step, or what gathering them takes.
+    /// Cycles of its operands: one a k-step, or what gathering them takes; of a gradient that is sampled ([`sample`]) the
+    /// mean over row passes.
     pub steps: u64,
     /// Weight elements stored under it.
     pub stored: u64,
@@ -316,6 +317,30 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
         at = end;
     }
     tiles
+}
+
+/// Of the tiles of the gradient of a sparse weight, only those row passes are executed under which `mask` stores anything:
+/// `rows` rows a pass, of all row slices in lockstep, taken as neighbours.
+pub fn sample(tiles: &mut [Tile], mask: &BlockMask, rows: u64) {
+    let groups = mask.rows().div_ceil(rows);
+    let mut executed = vec![false; groups as usize];
+    for tile in tiles.iter_mut().filter(|tile| tile.columns > 0) {
+        executed.fill(false);
+        let last = (tile.start + tile.columns - 1).min(mask.columns() - 1);
+        for n in tile.start / mask.block_columns()..=last / mask.block_columns() {
+            for (word, &bits) in (0u64..).zip(mask.column_words(n)) {
+                let mut left = bits;
+                while left != 0 {
+                    let start = (word * 64 + u64::from(left.trailing_zeros())) * mask.block_rows();
+                    let end = (start + mask.block_rows()).min(mask.rows());
+                    executed[(start / rows) as usize..=((end - 1) / rows) as usize].fill(true);
+                    left &= left - 1;
+                }
+            }
+        }
+        let passes = executed.iter().filter(|&&pass| pass).count() as u64;
+        tile.steps = (u128::from(tile.k) * u128::from(passes)).div_ceil(u128::from(groups)) as u64;
+    }
 }
 
 /// The tiles of a weight chunk by chunk: `chunks[c]` lists the tiles that exist in chunk `c`.
@@ -538,6 +563,23 @@ mod tests {
             let density = k as f64 / (list.len() as f64 * 5120.0);
             assert!((density - expected).abs() < 0.01, "{density}");
         }
+    }
+
+    #[test]
+    fn a_sampled_gradient_executes_what_it_stores() {
+        // One block of 16 x 16 in four by four: a column tile within it, one pass of four.
+        let mut mask = BlockMask::empty(64, 64, (16, 16));
+        mask.keep(2, 1);
+        let steps = |width, rows| {
+            let mut list = tiles(None, 0..64, 0..100, &cut(width, false));
+            sample(&mut list, &mask, rows);
+            list.iter().map(|t| (t.k, t.steps)).collect::<Vec<_>>()
+        };
+        assert_eq!(steps(16, 16), [(100, 0), (100, 25), (100, 0), (100, 0)]);
+        // Wider or higher tiles do more than is stored.
+        assert_eq!(steps(32, 16), [(100, 25), (100, 0)]);
+        assert_eq!(steps(32, 64), [(100, 100), (100, 0)]);
+        assert_eq!(steps(12, 24)[1], (100, 34));
     }
 
     #[test]

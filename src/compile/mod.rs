@@ -4,6 +4,7 @@
 //! step reads only the chip, the workload and the step before; a configuration that breaks a capacity cannot come
 //! out, because banks, ports and generators are taken from what is left.
 
+mod alike;
 mod allocate;
 mod assemble;
 mod buffers;
@@ -28,6 +29,7 @@ mod tiers;
 mod twins;
 mod work;
 
+pub use alike::{alike, remapped};
 pub use allocate::simd_stages;
 pub use buffers::{BufferRole, BufferSpec};
 pub use candidates::{tile_depths, tile_lists};

@@ -275,7 +275,7 @@ const SPARE: f64 = 0.9;
 
 /// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: bundles whose
 /// work differs from chunk to chunk then wait less for each other.
-fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
+pub(super) fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
     let most = ((chip.pmus() * chip.pmu.banks) as f64 * SPARE) as u64;
     for depth in 3..=DEEPEST {
         for i in 0..buffers.len() {

@@ -136,6 +136,23 @@ impl<'a> SectionGraph<'a> {
         spec.activations.iter().chain([&spec.output]).map(columns).max().unwrap_or(1)
     }
 
+    /// Groups of columns that a SIMD stage takes whole: heads, rows, or the elements that share a word of an optimiser's
+    /// result; `None` where every column stands for itself.
+    pub fn units(&self, stage: usize) -> Option<u64> {
+        let spec = &self.stages[stage];
+        let operator = &self.workload.operators[spec.main];
+        match operator.kind {
+            OperatorKind::Gemm => None,
+            OperatorKind::AdamUpdate => {
+                let gradient = &self.workload.tensors[operator.inputs[0]];
+                let in_a_word = (Dtype::Fp32.bytes() / gradient.dtype.bytes()).max(1);
+                Some(gradient.columns.div_ceil(in_a_word))
+            }
+            kind if kind.is_row_wise() => Some(operator.heads.max(1)),
+            _ => None,
+        }
+    }
+
     /// Bytes of the largest tensor that the section moves off chip.
     pub fn largest_off_chip_bytes(&self) -> u64 {
         let inputs = self.stages.iter().flat_map(|s| s.activations.iter().chain(&s.weight));
@@ -147,6 +164,14 @@ impl<'a> SectionGraph<'a> {
     /// Mask of a stage's weight.
     pub fn mask(&self, stage: usize) -> Option<&BlockMask> {
         self.stages[stage].weight.and_then(|w| self.workload.tensors[w].mask.as_deref())
+    }
+
+    /// Mask of the result of a GEMM that is the gradient of a sparse weight: only what is stored of it is computed.
+    pub fn sampled(&self, stage: usize) -> Option<&BlockMask> {
+        let spec = &self.stages[stage];
+        let is_plain = spec.weight.is_some() && self.mask(stage).is_none() && self.form(stage).is_none();
+        let output = &self.workload.tensors[self.workload.operators[spec.main].output];
+        output.mask.as_deref().filter(|_| is_plain)
     }
 
     /// Kind of a stage's main operator.

@@ -22,6 +22,8 @@ pub struct StageWork {
     columns: u64,
     /// Columns of the result.
     result_columns: u64,
+    /// Groups of columns that a SIMD function takes whole (heads, a row); `None` for single columns.
+    units: Option<u64>,
     /// MACs of so many rows, where that is not told by the stored weights.
     macs_of_rows: Option<(u64, u64)>,
     element_bytes: u64,
@@ -62,7 +64,9 @@ impl StageWork {
                 graph.simd_columns(index)
             },
             result_columns: graph.workload.tensors[spec.output].columns,
-            macs_of_rows: graph.form(index).map(|_| (graph.workload.stored_macs(spec.main), graph.rows)),
+            units: graph.units(index),
+            macs_of_rows: (graph.form(index).is_some() || graph.sampled(index).is_some())
+                .then(|| (graph.workload.stored_macs(spec.main), graph.rows)),
             element_bytes: dtype.bytes(),
             result_bytes: graph.dtype(spec.output).bytes(),
             lanes: chip.pcu.lanes.get(&dtype).copied().unwrap_or(1),
@@ -106,9 +110,16 @@ impl StageWork {
 
     /// Output columns of SIMD column slice `slice` in a chunk, counted from the chunk's first.
     pub fn slice_columns(&self, chunk: u64, slice: u64) -> Range<u64> {
+        self.part_of(self.width(chunk), chunk, slice)
+    }
+
+    /// Columns of SIMD column slice `slice`, of an operand or result that has `columns` of them in a chunk: those of the
+    /// slice's heads, or of its elements where operands have several columns for one.
+    pub fn part_of(&self, columns: u64, chunk: u64, slice: u64) -> Range<u64> {
         let pn = if let Mapping::Simd(m) = &self.mapping { m.pn } else { 1 };
-        let (width, each) = (self.width(chunk), self.width(chunk).div_ceil(pn));
-        (slice * each).min(width)..((slice + 1) * each).min(width)
+        let units = self.units.unwrap_or(self.width(chunk)).max(1);
+        let each = units.div_ceil(pn) * columns.div_ceil(units);
+        (slice * each).min(columns)..((slice + 1) * each).min(columns)
     }
 
     /// Cycles a bundle is occupied by a firing.
@@ -122,7 +133,10 @@ impl StageWork {
     /// Vectors of one SIMD PCU in a firing.
     fn vectors(&self, chunk: u64, rows: u64) -> u64 {
         match &self.mapping {
-            Mapping::Simd(m) => rows.div_ceil(m.pm) * self.width(chunk).div_ceil(m.pn).div_ceil(self.lanes),
+            Mapping::Simd(m) => {
+                let columns = self.slice_columns(chunk, 0);
+                rows.div_ceil(m.pm) * (columns.end - columns.start).div_ceil(self.lanes)
+            }
             Mapping::Gemm(_) => 0,
         }
     }
@@ -259,11 +273,10 @@ pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload
     };
     let elements = nest.rows_of(at.token) * columns;
     match &t.mask {
-        // The gradient of a sparse weight: its stored part.
-        Some(mask) => {
+        // A sparse weight that is converted, or a gradient of one: its part of what is stored.
+        Some(_) => {
             let all = u128::from(t.rows) * u128::from(t.columns);
-            let stored = (u128::from(elements) * u128::from(mask.stored_elements())).div_ceil(all);
-            stored as u64 * t.dtype.bytes()
+            (u128::from(elements) * u128::from(t.stored_bytes())).div_ceil(all) as u64
         }
         None => elements * t.dtype.bytes(),
     }

@@ -67,7 +67,10 @@ pub(super) fn outcome(
 
 fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: f64) -> SectionOutcome {
     let first = &workload.operators[kernel.operators[0]];
-    let repeat = first.repeat;
+    let (repeat, every) = (first.repeat, first.every);
+    // What runs once in many steps is shared by them.
+    let shared = |count: u64| count.saturating_mul(repeat).div_ceil(every);
+    let times = repeat as f64 / every as f64;
     let names: Vec<String> = kernel.operators.iter().map(|&op| workload.operators[op].name.clone()).collect();
     let launch = gap.ceil() as u64;
     let cycles = timed.time.cycles.ceil() as u64 + launch;
@@ -93,11 +96,12 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
         by_tensor,
         ..Traffic::default()
     }
-    .times(repeat);
-    let cycles_of_all = cycles.saturating_mul(repeat);
+    .times(repeat)
+    .shared_by(every);
+    let cycles_of_all = shared(cycles);
     let dtype = workload.tensors[first.inputs[0]].dtype;
     let energy = EnergyJ {
-        compute: timed.macs as f64 * repeat as f64 * gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0) * 1e-12,
+        compute: timed.macs as f64 * times * gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0) * 1e-12,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * gpu.energy.l2_pj_per_byte * 1e-12,
         network: 0.0,
         off_chip: traffic.off_chip_bytes() as f64 * 8.0 * pj_per_bit(gpu) * 1e-12,
@@ -115,9 +119,10 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
         name: label,
         operators: names.clone(),
         repeat,
+        every,
         phase: first.phase,
         cycles: cycles_of_all,
-        launch_cycles: launch.saturating_mul(repeat),
+        launch_cycles: shared(launch),
         bound_by,
         pcus: timed.time.sms,
         pmus: 0,
@@ -130,8 +135,8 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
         stages: vec![StageOutcome {
             operators: names,
             pcus: timed.time.sms,
-            busiest_cycles: (timed.time.busiest.ceil() as u64).saturating_mul(repeat),
-            mean_cycles: timed.time.mean * repeat as f64,
+            busiest_cycles: shared(timed.time.busiest.ceil() as u64),
+            mean_cycles: timed.time.mean * times,
             bundles: Vec::new(),
             mapping: timed.time.shape.clone(),
         }],
@@ -175,6 +180,7 @@ fn communication(gpu: &Gpu, workload: &Workload) -> Option<SectionOutcome> {
         name: "communication".to_owned(),
         operators: Vec::new(),
         repeat: 1,
+        every: 1,
         phase: Phase::Update,
         cycles,
         launch_cycles: 0,
@@ -197,7 +203,7 @@ fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     let mut macs: BTreeMap<Dtype, f64> = BTreeMap::new();
     for (id, operator) in workload.operators.iter_enumerated().filter(|(_, op)| op.kind == OperatorKind::Gemm) {
         let sum = macs.entry(workload.tensors[operator.inputs[0]].dtype).or_default();
-        *sum += workload.stored_macs(id) as f64 * operator.repeat as f64;
+        *sum += workload.stored_macs(id) as f64 * operator.repeat as f64 / operator.every as f64;
     }
     let sparse = workload.tensors.iter().any(|tensor| tensor.mask.is_some());
     let peak = |dtype: Dtype| {
@@ -209,7 +215,8 @@ fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     let mut moved = 0.0;
     let mut touched = vec![None; workload.tensors.len()];
     let mut made = vec![false; workload.tensors.len()];
-    for operator in &workload.operators {
+    // What runs once in many steps may move nothing in one.
+    for operator in workload.operators.iter().filter(|operator| operator.every == 1) {
         for &tensor in operator.inputs.iter().chain([&operator.output]) {
             let base = workload.base(tensor).index();
             // The smallest view of it, and the part a device has, is what surely moves.
@@ -228,7 +235,7 @@ fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     }
     let gap = gpu.cycles_of_us(gpu.launch.gap_us.min(gpu.launch.graph_gap_us));
     let launches = match mode {
-        Mode::Kbk => workload.operators.iter().map(|operator| operator.repeat as f64).sum(),
+        Mode::Kbk => workload.operators.iter().map(|operator| operator.repeat as f64 / operator.every as f64).sum(),
         Mode::Fused => 1.0,
     };
     (gap * launches + compute.max(moved / gpu.memory_bytes_per_cycle())).floor() as u64

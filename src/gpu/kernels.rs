@@ -141,7 +141,11 @@ impl Builder<'_> {
     fn same_place(&self, a: OperatorId, b: OperatorId) -> bool {
         let (a, b) = (&self.workload.operators[a], &self.workload.operators[b]);
         let shape = |t: TensorId| (self.workload.tensors[t].rows, self.workload.tensors[t].columns);
-        a.block == b.block && a.phase == b.phase && a.repeat == b.repeat && shape(a.output) == shape(b.output)
+        a.block == b.block
+            && a.phase == b.phase
+            && a.repeat == b.repeat
+            && a.every == b.every
+            && shape(a.output) == shape(b.output)
     }
 
     /// Puts an operator into the kernel that makes the last of its inputs, if that streams the same rows.
@@ -205,6 +209,8 @@ fn moves_rows(kind: OperatorKind) -> bool {
             | OperatorKind::RowMax
             | OperatorKind::SgdUpdate
             | OperatorKind::AdamUpdate
+            | OperatorKind::Select
+            | OperatorKind::Reformat
     )
 }
 

@@ -36,9 +36,10 @@ impl Work {
             if workload.gemm_shape(id).is_none() {
                 continue;
             }
-            let dense = workload.dense_macs(id).saturating_mul(operator.repeat);
+            let runs = |macs: u64| macs.saturating_mul(operator.repeat) / operator.every;
+            let dense = runs(workload.dense_macs(id));
             dense_macs = dense_macs.saturating_add(dense);
-            stored_macs = stored_macs.saturating_add(workload.stored_macs(id).saturating_mul(operator.repeat));
+            stored_macs = stored_macs.saturating_add(runs(workload.stored_macs(id)));
             let slot = macs_by_dtype.entry(workload.tensors[operator.inputs[0]].dtype).or_default();
             *slot = slot.saturating_add(dense);
         }
@@ -112,7 +113,7 @@ impl Figures {
             cycles: outcome.cycles,
             bound_cycles: outcome.bound_cycles,
             time_s,
-            launches: outcome.sections.iter().map(|section| section.repeat).sum(),
+            launches: outcome.sections.iter().filter(|s| s.every == 1).map(|section| section.repeat).sum(),
             tflops_dense_equivalent: quotient(work.dense_flops as f64 / 1e12, time_s),
             tflops_executed: quotient(executed / 1e12, time_s),
             utilization: quotient(executed, time_s * work.peak_flops(chip)),

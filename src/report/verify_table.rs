@@ -3,7 +3,7 @@
 use super::human::{count, shorten, whole};
 use super::table::wrapped;
 use super::write::File;
-use crate::verify::{Deviation, RunVerdict, Verdict};
+use crate::verify::{Deviation, Likeness, RunVerdict, SectionLikeness, Verdict};
 
 /// Columns of a name.
 const NAME: usize = 40;
@@ -41,6 +41,9 @@ fn of_run(run: &RunVerdict) -> Vec<String> {
         whole(run.compared)
     );
     let mut lines = vec![wrapped(&format!("{:<10}", run.mode), &did)];
+    if let Some(likeness) = &run.mapping {
+        lines.push(wrapped("mapping   ", &of_likeness(likeness)));
+    }
     if let Some(fault) = &run.fault {
         lines.push(wrapped("failed    ", &fault.to_string()));
     }
@@ -49,7 +52,39 @@ fn of_run(run: &RunVerdict) -> Vec<String> {
             lines.push(wrapped(name, &of_deviation(deviation)));
         }
     }
+    if run.fault.is_none() && run.end_to_end.is_none() {
+        let why =
+            "so many stages follow each other that a bound on its outputs would be above their size: see `by stage`";
+        lines.push(wrapped("the graph ", why));
+    }
     lines
+}
+
+fn of_likeness(likeness: &Likeness) -> String {
+    if let Some(why) = &likeness.why {
+        return format!("not that of the full size, which has no place here: {why}");
+    }
+    let all = |of: fn(&SectionLikeness) -> [u64; 2]| {
+        let sum = |at: usize| likeness.sections.iter().map(|section| of(section)[at]).sum::<u64>();
+        (sum(0), sum(1))
+    };
+    let counts = [
+        ("tokens", all(|s| s.tokens)),
+        ("row blocks", all(|s| s.blocks)),
+        ("chunks", all(|s| s.chunks)),
+        ("PCUs", all(|s| s.pcus)),
+    ];
+    let told: Vec<String> = counts
+        .iter()
+        .map(|(name, (from, to))| {
+            if from == to {
+                format!("{name} {}", whole(*to))
+            } else {
+                format!("{name} {} (of {})", whole(*to), whole(*from))
+            }
+        })
+        .collect();
+    format!("sections, loop orders, cuts, residency and styles of the full size; over all sections {}", told.join(", "))
 }
 
 fn of_deviation(d: &Deviation) -> String {

@@ -21,11 +21,13 @@ const BUSY: f64 = 0.5;
 /// Reports one section.
 pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun) -> SectionOutcome {
     let first = section.operators.first().map(|&op| &workload.operators[op]);
-    let (repeat, phase) = first.map_or((1, Phase::Forward), |op| (op.repeat, op.phase));
+    let (repeat, every, phase) = first.map_or((1, 1, Phase::Forward), |op| (op.repeat, op.every, op.phase));
+    // What runs once in many steps is shared by them.
+    let shared = |count: u64| count.saturating_mul(repeat).div_ceil(every);
     let launch_cycles = chip.launch_cycles();
-    let cycles = (run.cycles + launch_cycles).saturating_mul(repeat);
-    let traffic = traffic(chip, workload, section, run).times(repeat);
-    let energy = energy(chip, workload, section, run, repeat, &traffic, cycles);
+    let cycles = shared(run.cycles + launch_cycles);
+    let traffic = traffic(chip, workload, section, run).times(repeat).shared_by(every);
+    let energy = energy(chip, workload, section, run, (repeat, every), &traffic, cycles);
     let names = |ops: &[crate::workload::OperatorId]| -> Vec<String> {
         ops.iter().map(|&op| workload.operators[op].name.clone()).collect()
     };
@@ -40,9 +42,9 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
             StageOutcome {
                 operators: names(&operators),
                 pcus: stage.pcus.len() as u64,
-                busiest_cycles: busy.iter().copied().max().unwrap_or(0).saturating_mul(repeat),
-                mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64 * repeat as f64,
-                bundles: bundles(run, index, repeat),
+                busiest_cycles: shared(busy.iter().copied().max().unwrap_or(0)),
+                mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64 * repeat as f64 / every as f64,
+                bundles: bundles(run, index, (repeat, every)),
                 mapping: describe(section, stage),
             }
         })
@@ -51,9 +53,10 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         name: section.name.clone(),
         operators: names(&section.operators),
         repeat,
+        every,
         phase,
         cycles,
-        launch_cycles: launch_cycles.saturating_mul(repeat),
+        launch_cycles: shared(launch_cycles),
         bound_by: bound_by(chip, run, launch_cycles),
         pcus: section.stages.iter().map(|s| s.pcus.len() as u64).sum(),
         pmus: section.pmus,
@@ -62,7 +65,7 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         traffic,
         energy,
         links: loads(run),
-        busy: busy(chip, run, repeat),
+        busy: busy(chip, run, (repeat, every)),
         stages,
     }
 }
@@ -73,7 +76,7 @@ fn loads(run: &SectionRun) -> Vec<LinkLoad> {
 }
 
 /// How the bundles of a stage spent the drain. Waits are rounded up to a cycle, and what is left is idle.
-fn bundles(run: &SectionRun, stage: usize, repeat: u64) -> Vec<BundleOutcome> {
+fn bundles(run: &SectionRun, stage: usize, (repeat, every): (u64, u64)) -> Vec<BundleOutcome> {
     let Some(waits) = run.waits.get(stage) else { return Vec::new() };
     let of_bundle = |(&busy_cycles, waits): (&u64, &Waits)| {
         // A run that was stopped may have firings under way.
@@ -87,25 +90,25 @@ fn bundles(run: &SectionRun, stage: usize, repeat: u64) -> Vec<BundleOutcome> {
         let stalled_cycles = take(waits.stalled_cycles);
         let idle_cycles = take(u64::MAX);
         BundleOutcome {
-            busy_cycles: busy_cycles.saturating_mul(repeat),
-            starved_cycles: starved_cycles.saturating_mul(repeat),
-            stalled_cycles: stalled_cycles.saturating_mul(repeat),
-            idle_cycles: idle_cycles.saturating_mul(repeat),
+            busy_cycles: busy_cycles.saturating_mul(repeat) / every,
+            starved_cycles: starved_cycles.saturating_mul(repeat) / every,
+            stalled_cycles: stalled_cycles.saturating_mul(repeat) / every,
+            idle_cycles: idle_cycles.saturating_mul(repeat) / every,
         }
     };
     run.busy_cycles[stage].iter().zip(waits).map(of_bundle).collect()
 }
 
 /// How long the busiest resource of each kind was busy, stages aside.
-fn busy(chip: &Chip, run: &SectionRun, repeat: u64) -> Busy {
-    let wire = |kind| to_cycles(run.usage.busiest(kind)).saturating_mul(repeat);
+fn busy(chip: &Chip, run: &SectionRun, (repeat, every): (u64, u64)) -> Busy {
+    let wire = |kind| to_cycles(run.usage.busiest(kind)).saturating_mul(repeat).div_ceil(every);
     let name = |tier| chip.memory[TierId::from_index(tier)].name.clone();
     Busy {
         tiers: run
             .tier_busy_cycles
             .iter()
             .enumerate()
-            .map(|(tier, &cycles)| (name(tier), cycles.saturating_mul(repeat)))
+            .map(|(tier, &cycles)| (name(tier), cycles.saturating_mul(repeat).div_ceil(every)))
             .collect(),
         ag: wire(ResourceKind::AgPort),
         link: wire(ResourceKind::Link),
@@ -150,7 +153,7 @@ fn energy(
     workload: &Workload,
     section: &Section,
     run: &SectionRun,
-    repeat: u64,
+    (repeat, every): (u64, u64),
     traffic: &Traffic,
     cycles: u64,
 ) -> EnergyJ {
@@ -179,11 +182,12 @@ fn energy(
         .zip(&run.streams)
         .map(|(s, bytes)| (bytes.payload + bytes.waste) as f64 * 8.0 * chip.memory[s.tier].pj_per_bit)
         .sum();
+    let times = repeat as f64 / every as f64;
     EnergyJ {
-        compute: (run.macs as f64 * gemm + simd) * repeat as f64 * PJ,
+        compute: (run.macs as f64 * gemm + simd) * times * PJ,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * chip.energy.sram_pj_per_byte * PJ,
         network: traffic.network_byte_hops as f64 * 8.0 * chip.energy.network_pj_per_bit_hop * PJ,
-        off_chip: off_chip * repeat as f64 * PJ,
+        off_chip: off_chip * times * PJ,
         static_: chip.energy.static_w * chip.seconds(cycles),
     }
 }

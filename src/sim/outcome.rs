@@ -126,6 +126,30 @@ impl Traffic {
         self
     }
 
+    /// The part of one of `every` steps, rounded up.
+    #[must_use]
+    pub fn shared_by(mut self, every: u64) -> Self {
+        for count in [
+            &mut self.network_bytes,
+            &mut self.network_byte_hops,
+            &mut self.sram_read_bytes,
+            &mut self.sram_write_bytes,
+            &mut self.waste_bytes,
+            &mut self.program_bytes,
+        ] {
+            *count = count.div_ceil(every);
+        }
+        (self.off_chip_read_bytes, self.off_chip_write_bytes) = (0, 0);
+        // Tensors add up to the whole.
+        for bytes in self.by_tensor.values_mut() {
+            bytes.off_chip_read_bytes = bytes.off_chip_read_bytes.div_ceil(every);
+            bytes.off_chip_write_bytes = bytes.off_chip_write_bytes.div_ceil(every);
+            self.off_chip_read_bytes += bytes.off_chip_read_bytes;
+            self.off_chip_write_bytes += bytes.off_chip_write_bytes;
+        }
+        self
+    }
+
     /// Adds another count, tensor by tensor.
     pub fn add(&mut self, other: &Self) {
         self.off_chip_read_bytes += other.off_chip_read_bytes;
@@ -229,6 +253,8 @@ pub struct SectionOutcome {
     pub operators: Vec<String>,
     /// Times it runs: everything below counts all of them.
     pub repeat: u64,
+    /// Training steps that share one run: everything below is the part of one step.
+    pub every: u64,
     /// Part of a training step.
     pub phase: Phase,
     /// Cycles, launch included.

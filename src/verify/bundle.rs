@@ -4,11 +4,13 @@ use std::ops::Range;
 
 use crate::compile::{BufferRole, FlowEnd, Mapping, PcuId, Step};
 use crate::index::Id;
+use crate::workload::{CausalAxis, TensorId};
 
 use super::compute;
 use super::fault::Fault;
 use super::machine::Machine;
 use super::matrix::Matrix;
+use super::meaning::Causal;
 use super::transport::{Block, Operand, part_columns, write};
 use super::wires::Unit;
 
@@ -61,18 +63,22 @@ impl Machine<'_> {
     fn feed(&mut self, actor: usize, bundle: u64, at: Step) {
         for n in 0..self.actors[actor].feeds.len() {
             let f = self.actors[actor].feeds[n];
-            let Some(end) = self.section.flows[f].reads else {
-                self.pass_on(f);
-                continue;
-            };
+            let Some(end) = self.section.flows[f].reads else { continue };
             let operand = self.operand_of(f);
-            let columns = self.pipeline_columns(f, at);
+            let columns = self.pipeline_columns(f, end, at);
             let Some(mut block) = self.take(f, bundle, end, at, columns.as_ref()) else { continue };
             if let Some(columns) = columns {
                 // A pipeline counts its columns from its first.
                 block.column = block.column.saturating_sub(columns.start as usize);
             }
             self.hand_over(f, operand, block);
+        }
+        // Chains hand on what their first PCUs have by now.
+        for n in 0..self.actors[actor].feeds.len() {
+            let f = self.actors[actor].feeds[n];
+            if self.section.flows[f].reads.is_none() {
+                self.pass_on(f);
+            }
         }
     }
 
@@ -87,14 +93,21 @@ impl Machine<'_> {
         }
     }
 
-    /// Columns that the SIMD pipeline at the end of a flow works on.
-    fn pipeline_columns(&self, flow: usize, at: Step) -> Option<Range<u64>> {
+    /// Columns of its operand that the SIMD pipeline at the end of a flow works on.
+    fn pipeline_columns(&self, flow: usize, end: FlowEnd, at: Step) -> Option<Range<u64>> {
         let Some(&Some(Unit::Pcu(pcu))) = self.traces[flow].sinks.first() else { return None };
         let stage = self.section.stages.iter().position(|s| s.pcus.contains(&pcu))?;
         let s = &self.section.stages[stage];
         let Mapping::Simd(m) = s.mapping else { return None };
         let position = s.pcus.iter().position(|&p| p == pcu)? as u64;
-        Some(self.layout.work[stage].slice_columns(at.chunk, position / m.chain % m.pn))
+        let BufferRole::Operand { tensor, .. } = self.section.buffers[end.buffer].spec.role else { return None };
+        Some(self.part_of(stage, tensor, at, position / m.chain % m.pn))
+    }
+
+    /// Columns of a tensor that a SIMD pipeline takes or makes, counted from the chunk's first.
+    fn part_of(&self, stage: usize, tensor: TensorId, at: Step, slice: u64) -> Range<u64> {
+        let columns = self.layout.columns(tensor, at.chunk);
+        self.layout.work[stage].part_of(columns.end - columns.start, at.chunk, slice)
     }
 
     /// One operand of a PCU, put together from what arrived.
@@ -138,7 +151,8 @@ impl Machine<'_> {
         };
         let count = rows.end - rows.start;
         let input = s.spec.activations[0];
-        let width = self.layout.columns(input, at.chunk);
+        let streams = if let Mapping::Gemm(m) = s.mapping { m.streams } else { 1 };
+        let width = self.layout.columns_given(stage, at.chunk, q * streams / s.bundle_width());
         let quoted = |tensor| format!("`{}`", self.tensor_name(tensor));
         let shape = (count, width.end - width.start);
         let activations = self.operand(actor, pcu, Operand::Activation(0), shape, &quoted(input))?;
@@ -150,7 +164,16 @@ impl Machine<'_> {
             Some(self.operand(actor, pcu, Operand::Partials, (1, count * index.columns()), &name)?)
         };
         let dtype = self.layout.graph.stage_dtype(stage);
-        let sums = compute::gemm(dtype, &activations, index, &weights.values, partials.as_ref().map(|p| &p.values[..]));
+        let operator = &self.layout.workload.operators[s.spec.main];
+        let form = self.layout.graph.form(stage);
+        let first_row = self.layout.first_row(at.token) + rows.start;
+        let causal = form.and_then(|form| Some((Causal::of(operator, &form)?, form.m)));
+        let keeps = causal.map(|(causal, m)| {
+            move |axis, row: usize, other| causal.axis != axis || causal.keeps((first_row + row as u64) % m, other)
+        });
+        let keeps = keeps.as_ref().map(|keeps| keeps as &dyn Fn(CausalAxis, usize, u64) -> bool);
+        let partials = partials.as_ref().map(|p| &p.values[..]);
+        let sums = compute::gemm(dtype, &activations, index, &weights.values, partials, keeps);
         let (mut columns, mut values, mut next) = (Vec::new(), Vec::new(), 0);
         for tile in &index.tiles {
             let width = (tile.columns.end - tile.columns.start) as usize;
@@ -166,33 +189,42 @@ impl Machine<'_> {
         let s = &self.section.stages[stage];
         let work = &self.layout.work[stage];
         let rows = work.slice_rows(self.layout.nest.rows_of(at.token), i);
-        let columns = work.slice_columns(at.chunk, j);
-        let shape = (rows.end - rows.start, columns.end - columns.start);
+        let columns = self.part_of(stage, s.spec.output, at, j);
         let mut operands = Vec::new();
         for (n, &tensor) in s.spec.activations.iter().enumerate() {
+            let given = self.part_of(stage, tensor, at, j);
+            let shape = (rows.end - rows.start, given.end - given.start);
             let name = format!("`{}`", self.tensor_name(tensor));
             operands.push(self.operand(actor, pcu, Operand::Activation(n), shape, &name)?);
         }
         let first = self.layout.columns(s.spec.output, at.chunk).start;
         let run = first + columns.start..first + columns.end;
-        Ok(Made {
-            rows,
-            columns: Vec::from([run]),
-            values: vec![compute::simd(self.layout.workload, &s.spec, &operands)],
-        })
+        let place = (self.layout.first_row(at.token) + rows.start, run.start);
+        let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
+        let values = vec![compute::simd(self.layout.workload, &s.spec, &operands, place, argument)];
+        Ok(Made { rows, columns: Vec::from([run]), values })
     }
 
     /// Results into every buffer that takes them; what each PCU emits is noted.
     fn emit(&mut self, actor: usize, stage: usize, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
         let spec = &self.section.stages[stage].spec;
         let is_gemm = spec.weight.is_some();
-        let finish = |m: &Matrix| {
-            let values =
-                if is_gemm { compute::finish(self.layout.workload, spec, &m.values) } else { m.values.clone() };
+        let first_row = self.layout.first_row(at.token);
+        let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
+        let finish = |made: &Made, column: u64, m: &Matrix| {
+            let place = (first_row + made.rows.start, column, m.columns);
+            let values = if is_gemm {
+                compute::finish(self.layout.workload, spec, &m.values, place, argument)
+            } else {
+                m.values.clone()
+            };
             Matrix { rows: m.rows, columns: m.columns, values }
         };
+        let finish = |made: &Made| -> Vec<Matrix> {
+            made.columns.iter().zip(&made.values).map(|(run, m)| finish(made, run.start, m)).collect()
+        };
         let results: Vec<(PcuId, &Made, Vec<Matrix>)> =
-            made.iter().map(|(pcu, made)| (*pcu, made, made.values.iter().map(finish).collect())).collect();
+            made.iter().map(|(pcu, made)| (*pcu, made, finish(made))).collect();
         self.note(actor, stage, at, &results)?;
         for n in 0..self.actors[actor].results.len() {
             let f = self.actors[actor].results[n];
@@ -200,23 +232,23 @@ impl Machine<'_> {
             let Some(Unit::Pcu(source)) = self.traces[f].source else { continue };
             let buffer = &self.section.buffers[end.buffer];
             let (taken, width) = self.layout.extent(buffer, at, end.slice);
-            let span = part_columns(buffer, end, width);
-            let first = self.layout.columns(spec.output, at.chunk).start;
+            let span = part_columns(buffer, end, width.end - width.start);
+            // Columns count from the first of the slice.
+            let first = self.layout.columns(spec.output, at.chunk).start + width.start;
             for (_, made, values) in results.iter().filter(|(pcu, ..)| *pcu == source) {
                 let rows = made.rows.start.max(taken.start)..made.rows.end.min(taken.end);
                 if rows.is_empty() {
                     continue;
                 }
                 for (run, values) in made.columns.iter().zip(values) {
-                    let run = run.start - first..run.end - first;
-                    let wanted = run.start.max(span.start)..run.end.min(span.end);
+                    let wanted = run.start.max(first + span.start)..run.end.min(first + span.end);
                     if wanted.is_empty() {
                         continue;
                     }
                     let from = (rows.start - made.rows.start) as usize..(rows.end - made.rows.start) as usize;
                     let cut = super::transport::cut(values, from, &(wanted.start - run.start..wanted.end - run.start));
                     let row = (rows.start - taken.start) as usize;
-                    let block = Block { row, column: wanted.start as usize, values: cut.values };
+                    let block = Block { row, column: (wanted.start - first) as usize, values: cut.values };
                     self.deliver(actor, f, end, at, &block)?;
                 }
             }
@@ -302,7 +334,7 @@ impl Machine<'_> {
             let piece = buffer.piece(0, end.slice);
             let Some(part) = piece.parts.get(end.part) else { continue };
             let number = self.partial_piece(end);
-            let (_, width) = self.layout.extent(buffer, at, end.slice);
+            let width = self.layout.extent(buffer, at, end.slice).1.end;
             if !begun.contains(&(end.buffer, number)) {
                 begun.push((end.buffer, number));
                 let ring = &mut self.partials[end.buffer][number];

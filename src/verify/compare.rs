@@ -63,22 +63,38 @@ pub(super) struct Names<'a> {
     pub(super) stage: &'a str,
 }
 
-/// Compares every element; `None` for an empty tensor.
+/// How far apart two numbers are; two of the same infinities are not.
+fn off(got: f64, want: f64) -> f64 {
+    if got.to_bits() == want.to_bits() { 0.0 } else { (got - want).abs() }
+}
+
+/// What of a comparison is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Every element.
+    All,
+    /// Elements whose bound is below their size (or below the tensor's): beyond, a bound says nothing.
+    Bounded,
+}
+
+/// Compares every element; `None` where there is nothing to tell.
 pub(super) fn compare(
     wires: &Wires<'_>,
     names: Names<'_>,
     got: &Matrix,
     from: &Emitted,
     want: &Bounded,
+    told: Told,
 ) -> Option<Deviation> {
     let values = &want.value.values;
-    let square = values.iter().map(|v| v * v).sum::<f64>() / values.len().max(1) as f64;
+    // Masked scores are infinite.
+    let square = values.iter().filter(|v| v.is_finite()).map(|v| v * v).sum::<f64>() / values.len().max(1) as f64;
     let mut size = square.sqrt();
     if !(size > 0.0 && size.is_finite()) {
         size = 1.0;
     }
     let strain = |at: usize| {
-        let off = (got.values[at] - values[at]).abs();
+        let off = off(got.values[at], values[at]);
         if off == 0.0 {
             0.0
         } else if off.is_nan() {
@@ -87,10 +103,13 @@ pub(super) fn compare(
             off / want.error.values[at]
         }
     };
+    let scale = |at: usize| if values[at].is_finite() { values[at].abs().max(size) } else { size };
+    let is_told = |at: &usize| told == Told::All || want.error.values[*at] < scale(*at);
     // Of equals the first.
-    let worst = (0..values.len()).map(|at| (strain(at), at)).reduce(|a, b| if b.0 > a.0 { b } else { a })?;
+    let worst =
+        (0..values.len()).filter(is_told).map(|at| (strain(at), at)).reduce(|a, b| if b.0 > a.0 { b } else { a })?;
     let at = worst.1;
-    let scale = values[at].abs().max(size);
+    let scale = scale(at);
     Some(Deviation {
         tensor: names.tensor.to_owned(),
         index: [at / got.columns, at % got.columns],
@@ -99,7 +118,7 @@ pub(super) fn compare(
         stage: names.stage.to_owned(),
         got: got.values[at],
         want: values[at],
-        rel_error: (got.values[at] - values[at]).abs() / scale,
+        rel_error: off(got.values[at], values[at]) / scale,
         tolerance: want.error.values[at] / scale,
     })
 }

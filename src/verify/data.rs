@@ -19,15 +19,29 @@ pub(super) fn inputs(workload: &Workload, seed: u64) -> Vec<Option<Matrix>> {
 
 fn input(workload: &Workload, id: TensorId, seed: u64) -> Option<Matrix> {
     let tensor = &workload.tensors[id];
-    if !matches!(tensor.role, TensorRole::Input | TensorRole::Weight) {
+    // A view has no numbers of its own.
+    if !matches!(tensor.role, TensorRole::Input | TensorRole::Weight) || tensor.view.is_some() {
         return None;
     }
     // The streams of one generator for one seed are told apart by their first number.
     let mut rng = Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(id.index() as u64));
-    let is_second = |op: &crate::workload::Operator| op.kind == OperatorKind::Gemm && op.inputs[1] == id;
-    let second = workload.operators.iter().any(is_second);
-    let scale = if second { (3.0 / tensor.rows as f64).sqrt() } else { 1.0 };
-    let mut matrix = Matrix::filled(tensor.rows as usize, tensor.columns as usize, 0.0);
+    let (rows, columns) = (tensor.rows as usize, tensor.columns as usize);
+    let indexed = workload.operators.iter().filter(|op| op.indices == Some(id));
+    if let Some(most) = indexed.map(|op| indexable(workload, op)).min() {
+        let values = (0..rows * columns).map(|_| rng.random_range(0..most) as f64).collect();
+        return Some(Matrix { rows, columns, values });
+    }
+    let is_second =
+        |op: &&crate::workload::Operator| op.kind == OperatorKind::Gemm && workload.base(op.inputs[1]) == id;
+    let second = workload.operators.iter().find(is_second).map(|op| (op, op.form));
+    let depth = |(op, form): (&crate::workload::Operator, Option<crate::workload::GemmForm>)| {
+        form.map_or(workload.tensors[op.inputs[1]].rows, |form| form.k)
+    };
+    let scale = second.map_or(1.0, |second| (3.0 / depth(second) as f64).sqrt());
+    // Second moments are no negative numbers.
+    let is_state = |op: &crate::workload::Operator| op.kind == OperatorKind::AdamUpdate && op.inputs[1] == id;
+    let positive = workload.operators.iter().any(is_state);
+    let mut matrix = Matrix::filled(rows, columns, 0.0);
     for row in 0..matrix.rows {
         for column in 0..matrix.columns {
             let value = match tensor.dtype {
@@ -38,9 +52,19 @@ fn input(workload: &Workload, id: TensorId, seed: u64) -> Option<Matrix> {
                 }
             };
             let (k, n) = (row as u64, column as u64);
+            let value = if positive { value.abs() } else { value };
             let kept = tensor.mask.as_ref().is_none_or(|m| m.is_kept(k / m.block_rows(), n / m.block_columns()));
             matrix.row_mut(row)[column] = if kept { value } else { 0.0 };
         }
     }
     Some(matrix)
+}
+
+/// What an operator's indices or labels stay below: rows of the table, columns of the logits.
+fn indexable(workload: &Workload, operator: &crate::workload::Operator) -> u64 {
+    match operator.kind {
+        OperatorKind::Embedding => workload.tensors[workload.base(operator.inputs[0])].rows,
+        OperatorKind::EmbeddingGrad => u64::MAX,
+        _ => workload.tensors[operator.inputs[0]].columns,
+    }
 }

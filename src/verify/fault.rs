@@ -4,19 +4,27 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::actors::Kind;
+
 /// A configuration that does not do its work: where, when and what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// Section.
-    pub section: String,
+    pub section: Box<str>,
     /// The stage that fails, or for which a stream or copy works; empty for none.
-    pub stage: String,
+    pub stage: Box<str>,
     /// The unit it shows at, with its coordinates; empty for none.
-    pub unit: String,
+    pub unit: Box<str>,
     /// Token, counted over the section; `None` where none is at fault.
     pub token: Option<u64>,
     /// Firings of all actors before it.
     pub step: u64,
+    /// Cycle of the run at which the event engine begins that firing (of a deadlock: at which all stands still); `None`
+    /// where it is in a stretch that the engine skips, or behind what it keeps.
+    pub cycle: Option<u64>,
+    /// The actor, and its firing.
+    #[serde(skip)]
+    pub(super) firing: Option<Box<(Kind, u64)>>,
     /// What happened.
     pub what: String,
 }
@@ -32,6 +40,9 @@ impl fmt::Display for Fault {
         }
         if let Some(token) = self.token {
             write!(f, ", token {token}")?;
+        }
+        if let Some(cycle) = self.cycle {
+            write!(f, ", cycle {cycle}")?;
         }
         write!(f, ", step {}: {}", self.step, self.what)
     }

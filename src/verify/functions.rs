@@ -57,7 +57,7 @@ pub(super) fn along_row(kind: OperatorKind, row: &mut [f32]) {
     }
 }
 
-fn sigmoid(x: f32) -> f32 {
+pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + libm::expf(-x))
 }
 
@@ -71,7 +71,7 @@ fn tanh(x: f32) -> f32 {
 }
 
 /// Abramowitz and Stegun, 7.1.26: a fifth-order polynomial and one exponential, off by at most 1.5e-7.
-fn erf(x: f32) -> f32 {
+pub(super) fn erf(x: f32) -> f32 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x.abs());
     let poly = ((((1.061_405_4 * t - 1.453_152) * t) + 1.421_413_8) * t - 0.284_496_72) * t + 0.254_829_6;
     (1.0 - poly * t * libm::expf(-x * x)).copysign(x)

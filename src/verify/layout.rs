@@ -32,6 +32,8 @@ pub(super) fn tiles(chip: &Chip, workload: &Workload, section: &Section) -> Tile
         return Vec::new();
     };
     let of_stage = |(s, stage): (usize, &crate::compile::Stage)| match &stage.mapping {
+        // Heads are dealt by the mapping: see `weights::index_of_heads`.
+        Mapping::Gemm(_) if graph.form(s).is_some() => vec![vec![Vec::new()]],
         Mapping::Gemm(m) => tile_lists(chip, &graph, section.nest.chunking, s, m),
         Mapping::Simd(_) => Vec::new(),
     };
@@ -57,15 +59,30 @@ impl<'a> Layout<'a> {
         let work: Vec<StageWork> = section.stages.iter().enumerate().map(work).collect();
         let mut layout = Self { workload, section, graph, nest, work, index: Vec::new() };
         for (stage, chunks) in tiles.iter().enumerate() {
-            let index = layout.stage_index(stage, chunks).map_err(|why| (stage, why))?;
+            let index = layout.stage_index(chip, stage, chunks).map_err(|why| (stage, why))?;
             layout.index.push(index);
         }
         Ok(layout)
     }
 
-    fn stage_index(&self, stage: usize, chunks: &[Vec<Vec<Tile>>]) -> Result<Vec<Vec<SlotIndex>>, String> {
+    fn stage_index(&self, chip: &Chip, stage: usize, chunks: &[Vec<Vec<Tile>>]) -> Result<Vec<Vec<SlotIndex>>, String> {
         let s = &self.section.stages[stage];
         let (Mapping::Gemm(m), Some(weight)) = (&s.mapping, s.spec.weight) else { return Ok(Vec::new()) };
+        if let Some(form) = self.graph.form(stage) {
+            let timed = s.work.first().and_then(|c| c.first()).copied().unwrap_or_default();
+            let lanes = chip.pcu.lanes.get(&self.graph.stage_dtype(stage)).copied().unwrap_or(1);
+            let grain = if m.rows_on_lanes { chip.pcu.stages } else { lanes };
+            let slots: Vec<SlotIndex> = (0..m.pn).map(|q| weights::index_of_heads(&form, m, grain, q)).collect();
+            let columns: u64 = slots.iter().map(SlotIndex::columns).sum();
+            let stored: usize = slots.iter().map(|slot| slot.values).sum();
+            if (columns, stored as u64) != (timed.columns, timed.stored) {
+                return Err(format!(
+                    "it was timed with {} columns and {} stored weights, its PCUs have {columns} and {stored}",
+                    timed.columns, timed.stored
+                ));
+            }
+            return Ok(vec![slots]);
+        }
         let tensor = &self.workload.tensors[weight];
         let mut index = Vec::with_capacity(chunks.len());
         for (chunk, bundles) in chunks.iter().enumerate() {
@@ -128,18 +145,42 @@ impl<'a> Layout<'a> {
         token * self.nest.token_rows
     }
 
-    /// Rows of a token and columns of a chunk that a slice of a buffer holds. Weights and partial sums are one row.
-    pub(super) fn extent(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, u64) {
+    /// Streams of heads side by side in a row slice of an operand buffer of a stage.
+    fn streams(&self, stage: usize) -> u64 {
+        if let Mapping::Gemm(m) = self.section.stages[stage].mapping { m.streams } else { 1 }
+    }
+
+    /// Columns of A that PCU column `q` of a stage is given in a chunk, counted from the chunk's first.
+    pub(super) fn columns_given(&self, stage: usize, chunk: u64, stream: u64) -> Range<u64> {
+        let columns = self.columns(self.section.stages[stage].spec.activations[0], chunk);
+        match self.graph.form(stage) {
+            Some(form) => {
+                let heads = form.heads_of_stream(self.streams(stage), stream);
+                heads.start * form.k..heads.end * form.k
+            }
+            None => 0..columns.end - columns.start,
+        }
+    }
+
+    /// Rows of a token and columns of a chunk, each counted from its first, that a slice of a buffer holds. Weights and
+    /// partial sums are one row.
+    pub(super) fn extent(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, Range<u64>) {
         let rows = self.nest.rows_of(at.token);
+        let whole = |tensor| {
+            let columns = self.columns(tensor, at.chunk);
+            0..columns.end - columns.start
+        };
         match buffer.spec.role {
+            BufferRole::Operand { stage, .. } if self.graph.form(stage).is_some() => {
+                let streams = self.streams(stage);
+                let columns = self.columns_given(stage, at.chunk, slice % streams);
+                (self.work[stage].slice_rows(rows, slice / streams), columns)
+            }
             BufferRole::Operand { stage, tensor }
             | BufferRole::Home { stage, tensor }
-            | BufferRole::Store { stage, tensor } => {
-                let columns = self.columns(tensor, at.chunk);
-                (self.work[stage].slice_rows(rows, slice), columns.end - columns.start)
-            }
+            | BufferRole::Store { stage, tensor } => (self.work[stage].slice_rows(rows, slice), whole(tensor)),
             BufferRole::Weight { stage, .. } => {
-                (0..1, self.weight_index(stage, at.chunk, slice).map_or(0, |index| index.values as u64))
+                (0..1, 0..self.weight_index(stage, at.chunk, slice).map_or(0, |index| index.values as u64))
             }
             BufferRole::Partial { stage } => {
                 let s = &self.section.stages[stage];
@@ -147,7 +188,7 @@ impl<'a> Layout<'a> {
                 let (bundle, i, q) = (slice / (pm * wide), slice / wide % pm, slice % wide);
                 let rows = self.work[stage].slice_rows(rows, i);
                 let columns = self.weight_index(stage, at.chunk, bundle * wide + q).map_or(0, SlotIndex::columns);
-                (0..1, (rows.end - rows.start) * columns)
+                (0..1, 0..(rows.end - rows.start) * columns)
             }
         }
     }
@@ -158,7 +199,7 @@ impl<'a> Layout<'a> {
         slices
             .map(|slice| {
                 let (rows, columns) = self.extent(buffer, at, slice);
-                Matrix::unwritten((rows.end - rows.start) as usize, columns as usize)
+                Matrix::unwritten((rows.end - rows.start) as usize, (columns.end - columns.start) as usize)
             })
             .collect()
     }

@@ -6,6 +6,7 @@ use crate::index::Id;
 use crate::workload::{TensorId, Workload};
 
 use super::actors::{Actor, Kind, actors};
+use super::address;
 use super::fault::Fault;
 use super::layout::{Layout, Tiles};
 use super::matrix::Matrix;
@@ -46,6 +47,8 @@ pub(super) struct Machine<'a> {
     pub(super) inbox: Vec<Vec<Incoming>>,
     /// Off-chip memory, by tensor.
     pub(super) memory: Vec<Option<Matrix>>,
+    /// Tensors that the section reads in another shape than they lie off chip in, as it reads them.
+    pub(super) views: Vec<Option<Matrix>>,
     /// What each stage emitted.
     pub(super) emitted: Vec<Emitted>,
     /// Firings done.
@@ -63,11 +66,13 @@ impl<'a> Machine<'a> {
         memory: Vec<Option<Matrix>>,
     ) -> Result<Self, Fault> {
         let layout = Layout::new(chip, workload, section, tiles).map_err(|(stage, what)| Fault {
-            section: section.name.clone(),
-            stage: section.stages.get(stage).map_or(String::new(), |s| workload.operators[s.spec.main].name.clone()),
-            unit: String::new(),
+            section: section.name.as_str().into(),
+            stage: section.stages.get(stage).map_or("", |s| workload.operators[s.spec.main].name.as_str()).into(),
+            unit: "".into(),
             token: None,
             step: 0,
+            cycle: None,
+            firing: None,
             what,
         })?;
         let actors = actors(section);
@@ -90,8 +95,16 @@ impl<'a> Machine<'a> {
             let values = Matrix::unwritten(tensor.rows as usize, tensor.columns as usize);
             Emitted { from: vec![0; values.values.len()], values }
         });
+        let mut views = vec![None; workload.tensors.len()];
+        for spec in section.stages.iter().map(|stage| &stage.spec) {
+            let operator = &workload.operators[spec.main];
+            for &tensor in spec.activations.iter().chain(&spec.weight) {
+                views[tensor.index()] = address::read(workload, operator, tensor, &memory);
+            }
+        }
         Ok(Self {
             section,
+            views,
             wires,
             traces: section.flows.iter().map(|flow| wires.trace(flow)).collect(),
             stripes: stripes(section),
@@ -259,11 +272,13 @@ impl<'a> Machine<'a> {
             }
         };
         Fault {
-            section: self.section.name.clone(),
-            stage,
-            unit: unit.map_or(String::new(), |unit| self.wires.name(unit)),
+            section: self.section.name.as_str().into(),
+            stage: stage.into(),
+            unit: unit.map_or(String::new(), |unit| self.wires.name(unit)).into(),
             token: (actor.next < actor.count).then(|| self.at(index).token),
             step: self.step,
+            cycle: None,
+            firing: Some(Box::new((actor.kind, actor.next))),
             what,
         }
     }
@@ -304,11 +319,13 @@ impl<'a> Machine<'a> {
             let stored =
                 self.memory[s.spec.output.index()].as_ref().filter(|_| self.layout.graph.leaves_section(s.spec.output));
             let fault = |(row, column): (usize, usize), what: &str| Fault {
-                section: self.section.name.clone(),
-                stage: self.layout.stage_name(stage).to_owned(),
-                unit: String::new(),
+                section: self.section.name.as_str().into(),
+                stage: self.layout.stage_name(stage).into(),
+                unit: "".into(),
                 token: Some(row as u64 / self.layout.nest.token_rows),
                 step: self.step,
+                cycle: None,
+                firing: None,
                 what: format!("`{}` row {row}, column {column} {what}", self.tensor_name(s.spec.output)),
             };
             if let Some(at) = emitted.first_unwritten() {

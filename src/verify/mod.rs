@@ -5,6 +5,8 @@
 //! What comes out is compared with a reference in f64 that knows nothing of the mapping. `docs/verify.md` explains both.
 
 mod actors;
+mod address;
+mod bounded;
 mod bundle;
 mod compare;
 mod compute;
@@ -12,21 +14,28 @@ mod data;
 mod fault;
 mod functions;
 mod layout;
+mod likeness;
 mod machine;
 mod matrix;
+mod meaning;
 mod number;
 mod reference;
 mod ring;
+mod row_functions;
+mod row_reference;
 mod scale;
 #[cfg(test)]
 mod tests;
 mod transport;
 mod verdict;
+mod view_reference;
 mod weights;
+mod when;
 mod wires;
 
 pub use compare::Deviation;
 pub use fault::Fault;
+pub use likeness::{Likeness, SectionLikeness, like_full_size};
 pub use scale::{ScaledDim, Scaling, graph_flops, scaled};
 pub use verdict::{Place, RunVerdict, Verdict};
 
@@ -35,7 +44,7 @@ use crate::compile::{Configuration, Section};
 use crate::index::Id;
 use crate::workload::{OperatorId, TensorRole, Workload};
 
-use compare::{Names, compare};
+use compare::{Names, Told, compare};
 use layout::Tiles;
 use machine::{Emitted, Machine, Order};
 use matrix::Matrix;
@@ -90,6 +99,7 @@ impl<'a> Check<'a> {
                 sections: configuration.sections.len(),
                 compared: 0,
                 firings: 0,
+                mapping: None,
                 fault: None,
                 by_stage: None,
                 end_to_end: None,
@@ -101,7 +111,8 @@ impl<'a> Check<'a> {
         for section in &configuration.sections {
             match self.section(mapped, section, &tiles(self.chip, mapped, section), &wires, memory, &mut tally) {
                 Ok(written) => memory = written,
-                Err(fault) => {
+                Err(mut fault) => {
+                    fault.cycle = when::cycle(self.chip, mapped, configuration, section, &fault);
                     tally.verdict.fault = Some(fault);
                     return tally.verdict;
                 }
@@ -109,7 +120,7 @@ impl<'a> Check<'a> {
         }
         self.outputs(&wires, &memory, &mut tally);
         let worst = tally.verdict.by_stage.iter().chain(&tally.verdict.end_to_end);
-        tally.verdict.passed = worst.clone().count() > 0 && worst.clone().all(Deviation::is_tolerated);
+        tally.verdict.passed = tally.verdict.by_stage.is_some() && worst.clone().all(Deviation::is_tolerated);
         tally.verdict
     }
 
@@ -132,11 +143,13 @@ impl<'a> Check<'a> {
         for (stage, (a, b)) in eager.emitted.iter().zip(&lazy.emitted).enumerate() {
             if a != b {
                 return Err(Fault {
-                    section: section.name.clone(),
-                    stage: eager.layout.stage_name(stage).to_owned(),
-                    unit: String::new(),
+                    section: section.name.as_str().into(),
+                    stage: eager.layout.stage_name(stage).into(),
+                    unit: "".into(),
                     token: None,
                     step: eager.step,
+                    cycle: None,
+                    firing: None,
                     what: "its results depend on the order in which actors fire".to_owned(),
                 });
             }
@@ -150,7 +163,7 @@ impl<'a> Check<'a> {
             };
             let emitted = &eager.emitted[stage];
             tally.verdict.compared += emitted.values.values.len() as u64;
-            if let Some(found) = compare(wires, names, &emitted.values, emitted, &want) {
+            if let Some(found) = compare(wires, names, &emitted.values, emitted, &want, Told::All) {
                 let before = tally.verdict.by_stage.take();
                 tally.verdict.by_stage = Some(before.map_or(found.clone(), |before| before.worse(found)));
             }
@@ -163,13 +176,19 @@ impl<'a> Check<'a> {
     fn stage_reference(&self, machine: &Machine<'_>, stage: usize) -> Bounded {
         let spec = &machine.section.stages[stage].spec;
         let operators: Vec<OperatorId> = std::iter::once(spec.main).chain(spec.tail.iter().copied()).collect();
-        let given = |&tensor: &crate::workload::TensorId| {
-            let made_here = machine.section.stages.iter().position(|s| s.spec.output == tensor);
-            let values = made_here.map(|s| &machine.emitted[s].values).or(machine.memory[tensor.index()].as_ref());
-            values.cloned().map(Bounded::exact)
-        };
-        let given: Vec<Bounded> = self.workload.operators[spec.main].inputs.iter().filter_map(given).collect();
-        reference::chain(self.workload, &operators, &given.iter().collect::<Vec<_>>())
+        let mut given: Vec<Option<Bounded>> = vec![None; self.workload.tensors.len()];
+        for operator in operators.iter().map(|&op| &self.workload.operators[op]) {
+            let read = operator.inputs.iter().map(|&input| self.workload.base(input));
+            // Indices of a table's gradient belong to the operator that made its rows.
+            let makers = read.clone().filter_map(|t| self.workload.producer(t));
+            let indices = makers.filter_map(|op| self.workload.operators[op].indices);
+            for tensor in read.chain(operator.vectors.iter().copied()).chain(operator.indices).chain(indices) {
+                let made_here = machine.section.stages.iter().position(|s| s.spec.output == tensor);
+                let values = made_here.map(|s| &machine.emitted[s].values).or(machine.memory[tensor.index()].as_ref());
+                given[tensor.index()] = values.cloned().map(Bounded::exact);
+            }
+        }
+        reference::chain(self.workload, &operators, &|tensor| given[tensor.index()].as_ref())
     }
 
     /// Compares the graph's outputs, as they lie off chip, with the reference of the whole graph.
@@ -189,7 +208,7 @@ impl<'a> Check<'a> {
             let stage = &self.workload.operators[main].name;
             let names = Names { tensor: &tensor.name, section: &section.name, stage };
             tally.verdict.compared += got.values.len() as u64;
-            if let Some(found) = compare(wires, names, got, from, want) {
+            if let Some(found) = compare(wires, names, got, from, want, Told::Bounded) {
                 let before = tally.verdict.end_to_end.take();
                 tally.verdict.end_to_end = Some(before.map_or(found.clone(), |before| before.worse(found)));
             }

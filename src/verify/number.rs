@@ -48,6 +48,8 @@ pub(super) fn exp2(power: i32) -> f64 {
 pub(super) fn rounded_error(dtype: Dtype, value: f64, error: f64) -> f64 {
     match dtype {
         Dtype::Int8 => int8_error(error),
+        // A masked score.
+        _ if value.is_infinite() => 0.0,
         _ => error + roundoff(dtype) * (value.abs() + error) + underflow(dtype),
     }
 }

@@ -3,13 +3,15 @@
 //! `docs/verify.md` derives every bound. Nothing here knows tiles, tokens or units.
 
 use crate::units::Dtype;
-use crate::workload::{OperatorKind, TensorId, Workload};
+use crate::workload::{CausalAxis, GemmForm, Operator, OperatorId, OperatorKind, TensorId, Workload};
 
+use super::bounded::FP32;
 use super::matrix::Matrix;
+use super::meaning::{self, Causal};
 use super::number::{exp2, requantisation_shift, round_int8, rounded_error};
+use super::row_reference;
+use super::view_reference::{operands, whole_numbers};
 
-/// Unit roundoff of fp32, in which sums are kept and functions computed.
-const FP32: f64 = 5.960_464_477_539_063e-8;
 /// Added to the variance or mean square of a norm.
 const EPSILON: f64 = 1e-5;
 
@@ -43,9 +45,8 @@ impl Bounded {
 pub(super) fn graph(workload: &Workload, inputs: &[Option<Matrix>]) -> Vec<Option<Bounded>> {
     let mut tensors: Vec<Option<Bounded>> = inputs.iter().map(|input| input.clone().map(Bounded::exact)).collect();
     for operator in &workload.operators {
-        let given: Vec<&Bounded> = operator.inputs.iter().filter_map(|&t| tensors[index(t)].as_ref()).collect();
-        let result = apply(workload, operator.kind, &operator.inputs, operator.output, &given);
-        tensors[index(operator.output)] = Some(result.rounded(workload.tensors[operator.output].dtype));
+        let result = apply(workload, operator, &|t| tensors[index(t)].as_ref());
+        tensors[index(operator.output)] = Some(stored(workload, operator.output, result));
     }
     tensors
 }
@@ -54,71 +55,197 @@ fn index(tensor: TensorId) -> usize {
     crate::index::Id::index(tensor)
 }
 
-/// A main operator and the functions behind it, rounded once, to the data type of the last result.
-pub(super) fn chain(workload: &Workload, operators: &[crate::workload::OperatorId], given: &[&Bounded]) -> Bounded {
+/// A result as it is stored: rounded, and of the gradient of a sparse weight the stored part.
+fn stored(workload: &Workload, output: TensorId, result: Bounded) -> Bounded {
+    let tensor = &workload.tensors[output];
+    let mut result = result.rounded(tensor.dtype);
+    if let Some(mask) = &tensor.mask {
+        for (row, column) in (0..tensor.rows).flat_map(|row| (0..tensor.columns).map(move |column| (row, column))) {
+            if !mask.is_kept(row / mask.block_rows(), column / mask.block_columns()) {
+                result.value.row_mut(row as usize)[column as usize] = 0.0;
+                result.error.row_mut(row as usize)[column as usize] = 0.0;
+            }
+        }
+    }
+    result
+}
+
+/// A main operator and the functions behind it, rounded once, to the data type of the last result. `tensor` gives tensors
+/// as they are declared.
+pub(super) fn chain<'t>(
+    workload: &Workload,
+    operators: &[OperatorId],
+    tensor: &impl Fn(TensorId) -> Option<&'t Bounded>,
+) -> Bounded {
     let mut result: Option<Bounded> = None;
     let mut output = None;
     for &id in operators {
         let operator = &workload.operators[id];
         let next = match &result {
-            None => apply(workload, operator.kind, &operator.inputs, operator.output, given),
-            Some(before) => apply(workload, operator.kind, &operator.inputs, operator.output, &[before]),
+            None => apply(workload, operator, tensor),
+            Some(before) => apply_to(workload, operator, &[before], tensor),
         };
         (result, output) = (Some(next), Some(operator.output));
     }
-    let dtype = output.map_or(Dtype::Fp32, |output| workload.tensors[output].dtype);
-    result.unwrap_or_else(|| Bounded::exact(Matrix::filled(0, 0, 0.0))).rounded(dtype)
+    let result = result.unwrap_or_else(|| Bounded::exact(Matrix::filled(0, 0, 0.0)));
+    match output {
+        Some(output) => stored(workload, output, result),
+        None => result,
+    }
 }
 
-/// One operator, its result not yet rounded.
-fn apply(
+/// One operator on tensors, its result not yet rounded.
+fn apply<'t>(workload: &Workload, operator: &Operator, tensor: &impl Fn(TensorId) -> Option<&'t Bounded>) -> Bounded {
+    let given = operands(workload, operator, tensor);
+    apply_to(workload, operator, &given.iter().collect::<Vec<_>>(), tensor)
+}
+
+/// One operator on operands in the shapes it reads, its result not yet rounded.
+fn apply_to<'t>(
     workload: &Workload,
-    kind: OperatorKind,
-    inputs: &[TensorId],
-    output: TensorId,
+    operator: &Operator,
     given: &[&Bounded],
+    tensor: &impl Fn(TensorId) -> Option<&'t Bounded>,
 ) -> Bounded {
+    let Operator { kind, inputs, output, .. } = operator;
+    // Row vectors of parameters, exact.
+    let vectors: Vec<&[f64]> = operator.vectors.iter().filter_map(|&v| tensor(v)).map(|v| v.value.row(0)).collect();
     match kind {
         OperatorKind::Gemm => {
             let whole = workload.tensors[inputs[0]].dtype == Dtype::Int8;
-            let mut product = gemm(given[0], given[1], whole);
-            if whole && workload.tensors[output].dtype == Dtype::Int8 {
-                let scale = exp2(-requantisation_shift(workload.tensors[inputs[0]].columns));
+            let mut product = match &operator.form {
+                None => gemm(given[0], given[1], whole),
+                Some(form) => gemm_by_heads(operator, form, given[0], given[1], whole),
+            };
+            if whole && workload.tensors[*output].dtype == Dtype::Int8 {
+                let scale = exp2(-requantisation_shift(
+                    operator.form.map_or(workload.tensors[inputs[0]].columns, |form| form.k),
+                ));
                 product.value.values.iter_mut().for_each(|x| *x *= scale);
                 product.error.values.iter_mut().for_each(|x| *x *= scale);
             }
+            if let [bias] = vectors.as_slice() {
+                add_vector(&mut product, bias);
+            }
             product
         }
-        OperatorKind::Add | OperatorKind::Mul => binary(kind, given[0], given[given.len() - 1]),
+        OperatorKind::Add | OperatorKind::Mul => binary(*kind, given[0], given[given.len() - 1]),
         OperatorKind::Softmax | OperatorKind::LayerNorm | OperatorKind::RmsNorm => {
             let mut result = given[0].clone();
+            let width = (result.value.columns / operator.heads.max(1) as usize).max(1);
             for row in 0..result.value.rows {
                 let (x, e) = (given[0].value.row(row), given[0].error.row(row));
                 let (y, d) = (result.value.row_mut(row), result.error.row_mut(row));
                 match kind {
-                    OperatorKind::Softmax => softmax(x, e, y, d),
+                    OperatorKind::Softmax => {
+                        for head in (0..x.len()).step_by(width) {
+                            let of = head..(head + width).min(x.len());
+                            softmax(&x[of.clone()], &e[of.clone()], &mut y[of.clone()], &mut d[of]);
+                        }
+                    }
                     OperatorKind::LayerNorm => layer_norm(x, e, y, d),
                     _ => rms_norm(x, e, y, d),
                 }
             }
-            result
-        }
-        _ => {
-            let mut result = given[0].clone();
-            for (value, error) in result.value.values.iter_mut().zip(&mut result.error.values) {
-                (*value, *error) = unary(kind, *value, *error);
+            if let [gain, ..] = vectors.as_slice() {
+                let columns = result.value.columns;
+                for (at, (value, error)) in result.value.values.iter_mut().zip(&mut result.error.values).enumerate() {
+                    *value *= gain[at % columns];
+                    *error =
+                        *error * gain[at % columns].abs() + FP32 * (value.abs() + *error * gain[at % columns].abs());
+                }
+            }
+            if let [_, bias] = vectors.as_slice() {
+                add_vector(&mut result, bias);
             }
             result
         }
+        OperatorKind::Bias => {
+            let mut result = given[0].clone();
+            if let [bias] = vectors.as_slice() {
+                add_vector(&mut result, bias);
+            }
+            result
+        }
+        OperatorKind::Gelu | OperatorKind::Relu | OperatorKind::Silu | OperatorKind::Sigmoid | OperatorKind::Tanh => {
+            let mut result = given[0].clone();
+            for (value, error) in result.value.values.iter_mut().zip(&mut result.error.values) {
+                (*value, *error) = unary(*kind, *value, *error);
+            }
+            result
+        }
+        OperatorKind::Embedding | OperatorKind::Transpose | OperatorKind::EmbeddingGrad => given[0].clone(),
+        _ => {
+            let indices = operator.indices.and_then(tensor).map(|i| whole_numbers(&i.value));
+            let columns = workload.tensors[*output].columns as usize;
+            row_reference::apply(workload, operator, given, indices.as_deref(), columns)
+        }
     }
+}
+
+/// Adds a row vector to every row, in fp32.
+fn add_vector(result: &mut Bounded, vector: &[f64]) {
+    let columns = result.value.columns;
+    for (at, (value, error)) in result.value.values.iter_mut().zip(&mut result.error.values).enumerate() {
+        *value += vector[at % columns];
+        *error += FP32 * (value.abs() + *error);
+    }
+}
+
+/// One small product for every sequence and head. Of B, `b_heads` heads stand side by side; what causality leaves out of
+/// a result is zero, and what it leaves out of a sum is not added.
+fn gemm_by_heads(operator: &Operator, form: &GemmForm, a: &Bounded, b: &Bounded, whole: bool) -> Bounded {
+    let (m, n, k) = (form.m as usize, form.n as usize, form.k as usize);
+    let (heads, group) = (form.heads as usize, meaning::group(operator) as usize);
+    let shared = heads / form.b_heads as usize;
+    let length = b.value.rows / form.instances as usize;
+    let depth = k / group;
+    let options = &operator.options;
+    let causal = Causal::of(operator, form);
+    let mut result = Bounded::exact(Matrix::filled(form.instances as usize * m, heads * n, 0.0));
+    for (sequence, head) in (0..form.instances as usize).flat_map(|s| (0..heads).map(move |h| (s, h))) {
+        // B of this product: depth d of the g-th head of a group is depth d % depth of head `group * head + g`.
+        let place = |d: usize, column: usize| {
+            let of_b = head / shared * group + d / depth;
+            let along = d % depth;
+            if options.transpose_b {
+                (sequence * length + column, of_b * depth + along)
+            } else {
+                (sequence * length + along, of_b * n + column)
+            }
+        };
+        for row in 0..m {
+            let keeps = |axis, other: usize| causal.is_none_or(|c| c.axis != axis || c.keeps(row as u64, other as u64));
+            let at = sequence * m + row;
+            let (x, dx) = (&a.value.row(at)[head * k..(head + 1) * k], &a.error.row(at)[head * k..(head + 1) * k]);
+            for column in (0..n).filter(|&column| keeps(CausalAxis::Columns, column)) {
+                let (mut value, mut off, mut magnitudes) = (0.0, 0.0, 0.0);
+                for d in (0..k).filter(|&d| keeps(CausalAxis::Depth, d)) {
+                    let (row, column) = place(d, column);
+                    let (y, dy) = (b.value.row(row)[column], b.error.row(row)[column]);
+                    value += x[d] * y;
+                    off += x[d].abs() * dy + dx[d] * (y.abs() + dy);
+                    magnitudes += (x[d].abs() + dx[d]) * (y.abs() + dy);
+                }
+                result.value.row_mut(at)[head * n + column] = value;
+                result.error.row_mut(at)[head * n + column] = off + growth(k, whole) * magnitudes;
+            }
+        }
+    }
+    result
+}
+
+/// By how much of its magnitudes a sum of `k` products may be off.
+fn growth(k: usize, whole: bool) -> f64 {
+    let count = (k + 1) as f64 * FP32;
+    if whole { 0.0 } else { count / (1.0 - count) }
 }
 
 /// `C = A B`. A sum of `k` products in fp32, in any order and with products rounded, is off by at most
 /// `(k + 1) u / (1 - (k + 1) u)` of the sum of their magnitudes (Higham, Accuracy and Stability, 3.1); in integers by nothing.
 fn gemm(a: &Bounded, b: &Bounded, whole: bool) -> Bounded {
     let (rows, inner, columns) = (a.value.rows, a.value.columns, b.value.columns);
-    let count = (inner + 1) as f64 * FP32;
-    let growth = if whole { 0.0 } else { count / (1.0 - count) };
+    let growth = growth(inner, whole);
     let mut value = Matrix::filled(rows, columns, 0.0);
     let mut error = Matrix::filled(rows, columns, 0.0);
     let exact = a.error.values.iter().chain(&b.error.values).all(|&e| e == 0.0);

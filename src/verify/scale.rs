@@ -1,5 +1,7 @@
 //! Making a workload small enough to run on numbers, and still as ragged as it was.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::arch::Chip;
@@ -46,7 +48,8 @@ pub fn graph_flops(workload: &Workload) -> u64 {
 }
 
 /// Reads a workload with `load`, which is given overrides, so that its graph has at most `max_flops`. Dimensions are made
-/// smaller by one factor, and each keeps its remainder by the sizes of tiles and mask blocks.
+/// smaller by one factor, and each keeps its remainder by the sizes of tiles and mask blocks; heads and sequences are fewer
+/// and smaller, and still divide what they divide.
 ///
 /// # Errors
 /// Those of `load`; and when even the smallest such dimensions are too large.
@@ -60,20 +63,33 @@ pub fn scaled(
     if full_flops <= max_flops {
         return Ok((full, None));
     }
-    let period = period(chip, &full);
     let dims: Vec<(String, u64)> = full.dims.iter().map(|(name, &size)| (name.clone(), size)).collect();
-    let sizes = |factor: f64| -> Vec<u64> { dims.iter().map(|(_, size)| shrunk(*size, factor, period)).collect() };
     let attempt = |sizes: &[u64]| {
         let changed = dims.iter().zip(sizes).filter(|((_, from), to)| from != *to);
         let texts = changed.map(|((name, _), to)| Override::parse(&format!("workload.dims.{name}={to}")));
         load(&texts.collect::<Result<Vec<_>, _>>()?)
     };
-    let mut best = attempt(&sizes(0.0))?;
-    let mut best_sizes = sizes(0.0);
+    // As ragged as fits: by all tile sizes and blocks together, else by those of one kind, else by few.
+    let parts = Parts::new(&full);
+    let periods = periods(chip, &full);
+    let sizes_by = |period: u64, factor: f64| -> Vec<u64> {
+        dims.iter().map(|(_, size)| parts.shrunk(*size, factor, period)).collect()
+    };
+    let mut period = periods[0];
+    let (mut best, mut best_sizes) = (full, dims.iter().map(|dim| dim.1).collect::<Vec<u64>>());
+    for smaller in periods {
+        period = smaller;
+        best_sizes = sizes_by(period, 0.0);
+        best = attempt(&best_sizes)?;
+        if graph_flops(&best) <= max_flops {
+            break;
+        }
+    }
+    let sizes = |factor: f64| sizes_by(period, factor);
     if graph_flops(&best) > max_flops {
         let title = format!(
             "`{}` needs {full_flops} FLOP, more than --max-flops {max_flops}, and its named dimensions cannot be made small enough",
-            full.name
+            best.name
         );
         let help = format!("raise --max-flops to {}, or name large sizes in [dims]", graph_flops(&best));
         return Err(Diagnostic::new(title).with_help(help));
@@ -107,19 +123,84 @@ fn shrunk(size: u64, factor: f64, period: u64) -> u64 {
     ((whole as f64 * factor) as u64).clamp(1, whole) * period + rest
 }
 
-/// The least common multiple of tile sizes and mask blocks: sizes that leave the same remainder by it are as ragged.
-fn period(chip: &Chip, workload: &Workload) -> u64 {
-    let lanes = workload.tensors.iter().filter_map(|t| chip.pcu.lanes.get(&t.dtype).copied());
-    let masks = workload.tensors.iter().filter_map(|t| t.mask.as_deref());
-    let blocks = masks.flat_map(|m| [m.block_rows(), m.block_columns()]);
-    let mut period = 1;
-    for part in lanes.chain([chip.pcu.stages]).chain(blocks) {
-        let next = period / gcd(period, part) * part;
-        if next <= MOST_PERIOD {
-            period = next;
+/// Sizes that are so many heads, or sequences, of a size: both parts shrink, and stay parts.
+struct Parts {
+    /// Counts of heads and sequences, with the size each has at least.
+    counts: BTreeMap<u64, u64>,
+    /// Heads of queries, and of keys and values: a group of one serves a head of the other.
+    groups: Vec<(u64, u64)>,
+    /// Sizes that are a multiple of a count.
+    of_counts: BTreeMap<u64, u64>,
+}
+
+impl Parts {
+    fn new(workload: &Workload) -> Self {
+        let mut parts = Self { counts: BTreeMap::new(), groups: Vec::new(), of_counts: BTreeMap::new() };
+        for op in &workload.operators {
+            let (Some(form), options) = (op.form, &op.options) else { continue };
+            let least = |count: u64| if count % 2 == 1 { count.min(3) } else { count.min(4) };
+            parts.counts.insert(options.kv_heads, least(options.kv_heads));
+            parts.counts.insert(options.batch, options.batch.min(2));
+            if options.heads != options.kv_heads && !parts.groups.contains(&(options.heads, options.kv_heads)) {
+                parts.groups.push((options.heads, options.kv_heads));
+            }
+            let of_b = if options.transpose_a { options.heads } else { options.kv_heads };
+            let tensors = [
+                (workload.base(op.inputs[0]), options.heads),
+                (workload.base(op.inputs[1]), of_b),
+                (op.output, form.heads),
+            ];
+            for (tensor, heads) in tensors {
+                let tensor = &workload.tensors[tensor];
+                for (size, count) in [(tensor.columns, heads), (tensor.rows, options.batch)] {
+                    let known = parts.of_counts.entry(size).or_insert(1);
+                    *known = *known / gcd(*known, count) * count;
+                }
+            }
+        }
+        parts
+    }
+
+    fn count(&self, count: u64, factor: f64) -> u64 {
+        if let Some((_, of)) = self.groups.iter().find(|group| group.0 == count) {
+            return self.count(*of, factor) * (count / of).min(2);
+        }
+        let Some(&least) = self.counts.get(&count) else { return count };
+        let near = (count as f64 * factor) as u64;
+        // Odd counts stay odd.
+        (near - near % 2 + count % 2).clamp(least, count)
+    }
+
+    fn shrunk(&self, size: u64, factor: f64, period: u64) -> u64 {
+        if self.counts.contains_key(&size) || self.groups.iter().any(|group| group.0 == size) {
+            return self.count(size, factor);
+        }
+        match self.of_counts.get(&size) {
+            Some(&count) if count > 1 => self.count(count, factor) * shrunk(size / count, factor, period),
+            _ => shrunk(size, factor, period),
         }
     }
-    period
+}
+
+/// Remainders that are kept, the best first: by the least common multiple of tile sizes and mask blocks (sizes that leave
+/// the same remainder by it are as ragged), by the lanes and blocks alone, by the blocks, by 8.
+fn periods(chip: &Chip, workload: &Workload) -> Vec<u64> {
+    let lanes = || workload.tensors.iter().filter_map(|t| chip.pcu.lanes.get(&t.dtype).copied());
+    let masks = || workload.tensors.iter().filter_map(|t| t.mask.as_deref());
+    let blocks = || masks().flat_map(|m| [m.block_rows(), m.block_columns()]);
+    let multiple = |parts: &mut dyn Iterator<Item = u64>| {
+        parts.fold(1, |period, part| {
+            let next = period / gcd(period, part) * part;
+            if next <= MOST_PERIOD { next } else { period }
+        })
+    };
+    let mut list = vec![
+        multiple(&mut lanes().chain([chip.pcu.stages]).chain(blocks())),
+        multiple(&mut lanes().chain(blocks())),
+        multiple(&mut blocks().chain([8])),
+    ];
+    list.dedup();
+    list
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::*;
 use crate::arch;
 use crate::compile::{
-    Amount, Buffer, BufferRole, Cadence, Configuration, Flow, FlowKind, Mapping, Resource, Stage, Step, compile,
+    Amount, Buffer, BufferRole, Cadence, Configuration, Flow, FlowKind, GemmMapping, Mapping, Resource, Stage, Step,
+    Style, compile, remapped,
 };
 use crate::input::Override;
 use crate::mode::Mode;
+use crate::model::{Architecture, Options, Phase, preset, write};
 use crate::sparsity::BlockMask;
-use crate::workload;
+use crate::workload::{self, CausalAxis, OperatorKind};
 
 /// A right configuration, and what it is compared with.
 struct Case {
@@ -80,8 +82,60 @@ fn simd() -> Case {
     Case::new("plasticine", "tiny-mlp", &sets, Mode::Kbk)
 }
 
+/// Attention of two sequences, four heads of queries on two of keys, rotated and causal.
+fn attention(mode: Mode) -> Case {
+    let (llama, _) = preset("llama2-70b").unwrap();
+    let options = Options {
+        name: "attention".to_owned(),
+        architecture: Architecture {
+            hidden: 32,
+            layers: 1,
+            heads: 4,
+            kv_heads: 2,
+            feed_forward: 40,
+            vocabulary: 23,
+            ..llama
+        },
+        phase: Phase::Forward,
+        batch: 2,
+        sequence: 12,
+        context: 12,
+        dtype: "bf16".to_owned(),
+        sparsity: None,
+        optimizer: "adam".to_owned(),
+        recompute: false,
+        dropout: false,
+    };
+    let workload = workload::parse("attention", &write(&options).unwrap(), &[], 0).unwrap();
+    let chip = arch::load(Path::new("arch/plasticine.toml"), &[]).unwrap();
+    let configuration = compile(&chip, &workload, mode).unwrap();
+    Case { chip, workload, configuration }
+}
+
+/// A sparse block whose first product gathers.
+fn gathered() -> Case {
+    let fine = "{ pattern = \"unstructured\", density = 0.1, seed = 1 }";
+    let sets = [
+        "workload.dims.tokens=100".to_owned(),
+        "workload.dims.d_model=130".to_owned(),
+        "workload.dims.d_ff=300".to_owned(),
+        format!("workload.tensors.w_up.sparsity={fine}"),
+        format!("workload.tensors.w_down.sparsity={fine}"),
+    ];
+    let mut case = Case::new("sn10", "gpt13b-mlp", &sets.each_ref().map(String::as_str), Mode::Kbk);
+    for section in &mut case.configuration.sections {
+        *section = remapped(&case.chip, &case.workload, section, |m| {
+            let (rows_on_lanes, style) = (true, Style::Gather);
+            *m = GemmMapping { rows_on_lanes, style, pm: 2, pn: 8, share: 2, aligned: false, ..*m };
+        })
+        .unwrap();
+    }
+    case
+}
+
 fn all() -> Vec<Case> {
-    vec![dense(Mode::Kbk), dense(Mode::Fused), streamed(), sparse(Mode::Kbk), sparse(Mode::Fused), simd()]
+    let plain = vec![dense(Mode::Kbk), dense(Mode::Fused), streamed(), sparse(Mode::Kbk), sparse(Mode::Fused), simd()];
+    plain.into_iter().chain([attention(Mode::Fused), gathered()]).collect()
 }
 
 #[track_caller]
@@ -129,7 +183,7 @@ fn kind(flow: &Flow) -> (u8, Amount) {
 #[test]
 fn swapped_routes_are_caught() {
     let mut swapped = Vec::new();
-    for make in [|| dense(Mode::Kbk), || dense(Mode::Fused), || sparse(Mode::Fused), simd] {
+    for make in [|| dense(Mode::Kbk), || dense(Mode::Fused), || sparse(Mode::Fused), simd, gathered] {
         let flows: Vec<Flow> = make().configuration.sections[0].flows.clone();
         let mut kinds: Vec<(u8, Amount)> = flows.iter().map(kind).collect();
         kinds.dedup();
@@ -387,6 +441,82 @@ fn a_multicast_that_misses_one_pcu_is_caught() {
         }
     }
     assert!(missed > 1, "only {missed} cases have a multicast");
+}
+
+#[test]
+fn heads_that_are_left_out_are_caught() {
+    // Results for all streams of heads but the first.
+    let verdict = attention(Mode::Fused).with(|section| {
+        let pm = |stage: usize| section.stages[stage].mapping.pm();
+        let of_other_heads = |flow: &Flow| {
+            flow.writes.is_some_and(|end| match section.buffers[end.buffer].spec.role {
+                BufferRole::Operand { stage, .. } => end.slice >= pm(stage),
+                _ => false,
+            })
+        };
+        let kept: Vec<Flow> = section.flows.iter().filter(|f| !of_other_heads(f)).cloned().collect();
+        let changed = kept.len() < section.flows.len();
+        section.flows = kept;
+        changed
+    });
+    assert!(caught(&verdict.expect("a stage has streams of heads")).contains("never arrived"));
+    // Both sequences meet the keys of the first.
+    let verdict = attention(Mode::Fused).with(|section| {
+        let blocks = section.nest.blocks();
+        section.nest.block_tokens *= blocks;
+        blocks > 1
+    });
+    caught(&verdict.expect("sequences are row blocks"));
+}
+
+#[test]
+fn a_shifted_causal_mask_is_caught() {
+    for mode in [Mode::Kbk, Mode::Fused] {
+        let case = attention(mode);
+        // Scores of keys after the query, or sums over them, or neither masked: all are wrong numbers.
+        let mut changed = 0;
+        for id in case.workload.operators.ids() {
+            let mut other = case.workload.clone();
+            let operator = &mut other.operators[id];
+            match (operator.kind, operator.form.map(|form| form.causal)) {
+                (OperatorKind::CausalMask, _) => operator.kind = OperatorKind::Scale,
+                // Fused, the mask follows in the same stage, and hides what the product leaves in.
+                (_, Some(Some(CausalAxis::Columns))) if mode == Mode::Kbk => {
+                    operator.form = operator.form.map(|form| workload::GemmForm { causal: None, ..form });
+                }
+                (OperatorKind::Rotary, _) => operator.is_gradient = true,
+                (OperatorKind::Embedding, _) => operator.indices = None,
+                _ => continue,
+            }
+            let what = operator.name.clone();
+            let verdict = case.run(&other, layout::tiles);
+            assert!(!verdict.passed, "{what} is not caught: {:?}", verdict.by_stage);
+            changed += 1;
+        }
+        assert!(changed >= 4, "only {changed} operators");
+    }
+}
+
+#[test]
+fn a_gathered_index_that_is_shifted_is_caught() {
+    let case = gathered();
+    let gathers = |s: &Stage| matches!(s.mapping, Mapping::Gemm(m) if m.style == Style::Gather);
+    assert!(case.configuration.sections.iter().any(|s| s.stages.iter().any(gathers)));
+    let shifted = with_masks(&case.workload, |m, k, n| m.is_kept((k + 1) % m.k_blocks(), n));
+    caught(&case.run(&shifted, layout::tiles));
+}
+
+#[test]
+fn a_fault_says_its_cycle() {
+    let verdict = dense(Mode::Fused).with(|section| {
+        let before = section.flows.len();
+        section.flows.retain(|flow| !matches!(flow.kind, FlowKind::PartialRead { .. }));
+        section.flows.len() < before
+    });
+    let fault = verdict.and_then(|verdict| verdict.fault).unwrap();
+    let launch = dense(Mode::Fused).chip.launch_cycles();
+    assert!(fault.cycle.is_some_and(|cycle| cycle > launch), "{fault}");
+    assert!(fault.to_string().contains(", cycle ") && fault.token.is_some(), "{fault}");
 }
 
 #[test]

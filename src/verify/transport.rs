@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use crate::compile::{Amount, Buffer, BufferRole, FlowEnd, FlowKind, Section, Step};
 use crate::index::Id;
+use crate::workload::TensorId;
 
 use super::fault::Fault;
 use super::machine::Machine;
@@ -158,12 +159,12 @@ impl Machine<'_> {
                 continue;
             }
             let buffer = &self.section.buffers[end.buffer];
-            let (rows, width) = self.layout.extent(buffer, at, end.slice);
-            let columns = part_columns(buffer, end, width);
+            let (rows, held) = self.layout.extent(buffer, at, end.slice);
+            let columns = part_columns(buffer, end, held.end - held.start);
             if let BufferRole::Weight { stage, .. } = buffer.spec.role {
                 let known = packed.as_ref().is_some_and(|(b, slice, _)| (*b, *slice) == (end.buffer, end.slice));
                 if !known {
-                    packed = Some((end.buffer, end.slice, self.packed(actor, stage, at.chunk, end.slice)?));
+                    packed = Some((end.buffer, end.slice, self.packed(actor, stage, at, end.slice)?));
                 }
             }
             for (row, run) in self.runs(f, &columns, rows.end - rows.start) {
@@ -171,8 +172,8 @@ impl Machine<'_> {
                     if let (BufferRole::Weight { .. }, Some((_, _, packed))) = (buffer.spec.role, &packed) {
                         packed[run.start as usize..run.end as usize].to_vec()
                     } else {
-                        let Some(memory) = &self.memory[tensor.index()] else { continue };
-                        let first = self.layout.columns(tensor, at.chunk).start;
+                        let Some(memory) = self.off_chip(tensor) else { continue };
+                        let first = self.layout.columns(tensor, at.chunk).start + held.start;
                         let line = memory.row((self.layout.first_row(at.token) + rows.start + row) as usize);
                         line[(first + run.start) as usize..(first + run.end) as usize].to_vec()
                     };
@@ -184,19 +185,30 @@ impl Machine<'_> {
     }
 
     /// The stored weights of a slot of one column of PCUs, from off chip.
-    fn packed(&self, actor: usize, stage: usize, chunk: u64, slice: u64) -> Result<Vec<f64>, Fault> {
-        let weight = self.section.stages[stage].spec.weight;
-        let index = self.layout.weight_index(stage, chunk, slice);
-        match (weight, index) {
+    fn packed(&self, actor: usize, stage: usize, at: Step, slice: u64) -> Result<Vec<f64>, Fault> {
+        let spec = &self.section.stages[stage].spec;
+        let index = self.layout.weight_index(stage, at.chunk, slice);
+        match (spec.weight, index) {
             (Some(weight), Some(index)) => {
-                let Some(memory) = &self.memory[weight.index()] else {
+                let Some(memory) = self.off_chip(weight) else {
                     let what = format!("`{}` is read before it is off chip", self.tensor_name(weight));
                     return Err(self.fault(actor, None, what));
                 };
-                Ok(super::weights::pack(memory, index, self.layout.k_rows(weight, chunk).start))
+                if let Some(form) = self.layout.graph.form(stage) {
+                    let operator = &self.layout.workload.operators[spec.main];
+                    // A row block is a sequence, if sequences have second operands of their own.
+                    let sequence = if form.instances > 1 { at.block } else { 0 };
+                    return Ok(super::weights::pack_heads(operator, &form, memory, index, sequence));
+                }
+                Ok(super::weights::pack(memory, index, self.layout.k_rows(weight, at.chunk).start))
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// A tensor off chip, as it is read in this section; `None` if it is not there yet.
+    pub(super) fn off_chip(&self, tensor: TensorId) -> Option<&Matrix> {
+        self.views[tensor.index()].as_ref().or(self.memory[tensor.index()].as_ref())
     }
 
     /// One slot of a store buffer to where its generators write.
@@ -245,8 +257,8 @@ impl Machine<'_> {
             let flow = &self.section.flows[f];
             let (Some(from), Some(to)) = (flow.reads, flow.writes) else { continue };
             let buffer = &self.section.buffers[to.buffer];
-            let (_, width) = self.layout.extent(buffer, at, to.slice);
-            let columns = part_columns(buffer, to, width);
+            let (_, held) = self.layout.extent(buffer, at, to.slice);
+            let columns = part_columns(buffer, to, held.end - held.start);
             if let Some(block) = self.take(f, 0, from, at, Some(&columns)) {
                 self.deliver(actor, f, to, at, &block)?;
             }

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use crate::compile::Tile;
-use crate::workload::Tensor;
+use crate::compile::{GemmMapping, Tile};
+use crate::workload::{GemmForm, Operator, Tensor};
 
+use super::address::of_second;
 use super::matrix::Matrix;
 
 /// The columns of one PCU under one tile of its bundle, and the K rows it steps through.
@@ -16,6 +17,12 @@ pub(super) struct TileIndex {
     pub(super) steps: Vec<u32>,
     /// Weight elements of this PCU that are stored, of all its columns in all steps, in reading order.
     pub(super) stored: Vec<bool>,
+    /// Where its values begin in the slot: heads that share keys share values.
+    pub(super) first_value: usize,
+    /// Where its K rows begin among the columns of activations that the PCU is given.
+    pub(super) first_activation: u64,
+    /// Column of its product, of a stage with heads, that its first column is.
+    pub(super) first_in_head: u64,
 }
 
 /// The index of one PCU column of a stage for one chunk: what of the slot belongs where.
@@ -62,10 +69,72 @@ pub(super) fn index(tensor: &Tensor, tiles: &[Tile], k: Range<u64>, q: u64, shar
                 steps.len()
             ));
         }
+        let first_value = slot.values;
         slot.values += stored.iter().filter(|&&stored| stored).count();
-        slot.tiles.push(TileIndex { columns, steps, stored });
+        let first_in_head = columns.start;
+        slot.tiles.push(TileIndex { columns, steps, stored, first_value, first_activation: 0, first_in_head });
     }
     Ok(slot)
+}
+
+/// The index of PCU column `q` of a stage with heads: its stream's heads one after the other, each in tiles of `grain`
+/// columns times the stream's columns of PCUs. What heads share of the second operand is in the slot once.
+pub(super) fn index_of_heads(form: &GemmForm, mapping: &GemmMapping, grain: u64, q: u64) -> SlotIndex {
+    let each = mapping.pn / mapping.streams;
+    let heads = form.heads_of_stream(mapping.streams, q / each);
+    let shared = form.heads / form.b_heads;
+    let mut slot = SlotIndex::default();
+    for head in heads.clone() {
+        for start in (0..form.n).step_by((grain * each) as usize) {
+            let end = form.n.min(start + grain * each);
+            let tile = Tile { start, columns: end - start, k: form.k, steps: form.k, stored: 0 };
+            let columns = tile.columns_of(q % each, each);
+            let count = (columns.end - columns.start) * form.k;
+            // The first head of a group brings the values.
+            let before = slot.tiles.iter().find(|t| {
+                let first = (head - heads.start) / shared * shared * form.k;
+                t.first_activation == first && t.first_in_head == columns.start && !head.is_multiple_of(shared)
+            });
+            let first_value = before.map_or(slot.values, |tile| tile.first_value);
+            if before.is_none() {
+                slot.values += count as usize;
+            }
+            slot.tiles.push(TileIndex {
+                columns: head * form.n + columns.start..head * form.n + columns.end,
+                steps: (0..form.k as u32).collect(),
+                stored: vec![true; count as usize],
+                first_value,
+                first_activation: (head - heads.start) * form.k,
+                first_in_head: columns.start,
+            });
+        }
+    }
+    slot
+}
+
+/// The values of a slot of a stage with heads for sequence `sequence`, in the order of its index.
+pub(super) fn pack_heads(
+    operator: &Operator,
+    form: &GemmForm,
+    matrix: &Matrix,
+    index: &SlotIndex,
+    sequence: u64,
+) -> Vec<f64> {
+    let mut values = Vec::with_capacity(index.values);
+    for tile in &index.tiles {
+        if tile.first_value < values.len() {
+            continue;
+        }
+        let head = tile.columns.start / form.n;
+        for depth in 0..form.k {
+            for column in 0..tile.columns.end - tile.columns.start {
+                let at = [sequence, head, depth, tile.first_in_head + column];
+                let (row, column) = of_second(operator, form, matrix.rows as u64, at);
+                values.push(matrix.row(row as usize)[column as usize]);
+            }
+        }
+    }
+    values
 }
 
 /// The stored values of a slot, in the order of its index, from the matrix off chip; `k` is the chunk's first K row.

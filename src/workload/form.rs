@@ -101,6 +101,12 @@ impl GemmForm {
         self.instances == 1 && self.heads == 1 && self.causal.is_none()
     }
 
+    /// The heads that stream `stream` of `streams` brings, of A and of the result: whole groups that share a head of B.
+    pub fn heads_of_stream(&self, streams: u64, stream: u64) -> std::ops::Range<u64> {
+        let each = self.b_heads.div_ceil(streams) * (self.heads / self.b_heads);
+        (stream * each).min(self.heads)..((stream + 1) * each).min(self.heads)
+    }
+
     /// Rows and columns of the result.
     pub fn output(&self) -> (u64, u64) {
         (self.instances * self.m, self.heads * self.n)

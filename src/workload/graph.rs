@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
-pub use super::form::GemmForm;
+pub use super::form::{GemmForm, GemmOptions};
 pub use super::kind::{OperatorKind, Phase};
 use super::sections::PinnedSection;
 
@@ -112,8 +112,16 @@ pub struct Operator {
     pub block: Option<usize>,
     /// Times it runs.
     pub repeat: u64,
+    /// It runs once in so many training steps, and what it costs is shared by them.
+    pub every: u64,
     /// Part of a training step.
     pub phase: Phase,
+    /// How its operands are written: heads, sequences, transposition.
+    pub options: GemmOptions,
+    /// The indices of an embedding, or the labels of a loss, that ride with the arguments of a launch.
+    pub indices: Option<TensorId>,
+    /// It carries a gradient back through an operator of its own kind: turns the other way, masks with zero.
+    pub is_gradient: bool,
 }
 
 impl Operator {
@@ -130,7 +138,11 @@ impl Operator {
             vectors: Vec::new(),
             block: None,
             repeat: 1,
+            every: 1,
             phase: Phase::Forward,
+            options: GemmOptions::default(),
+            indices: None,
+            is_gradient: false,
         }
     }
 }

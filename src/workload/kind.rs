@@ -74,11 +74,15 @@ pub enum OperatorKind {
     SgdUpdate,
     /// Of a gradient and fp32 master weight and moments: both after a step of Adam, and the weight to compute with.
     AdamUpdate,
+    /// The largest elements of each row by magnitude, as many as the result has, in order.
+    Select,
+    /// Rows filled up with zeros.
+    Reformat,
 }
 
 impl OperatorKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::Gemm,
         Self::Gelu,
         Self::Relu,
@@ -113,6 +117,8 @@ impl OperatorKind {
         Self::EmbeddingGrad,
         Self::SgdUpdate,
         Self::AdamUpdate,
+        Self::Select,
+        Self::Reformat,
     ];
 
     /// The name used in files.
@@ -152,6 +158,8 @@ impl OperatorKind {
             Self::EmbeddingGrad => "embedding_grad",
             Self::SgdUpdate => "sgd_update",
             Self::AdamUpdate => "adam_update",
+            Self::Select => "select",
+            Self::Reformat => "reformat",
         }
     }
 
@@ -190,7 +198,8 @@ impl OperatorKind {
     }
 
     /// Times a SIMD function reads each element of its input; `None` for a GEMM. Softmax takes the maximum, the sum of
-    /// exponentials, and the quotient; norms take the moments, then scale; their gradients a sum or two, then combine.
+    /// exponentials, and the quotient; norms take the moments, then scale; their gradients a sum or two, then combine;
+    /// a selection counts magnitudes, then takes those above the threshold.
     pub fn passes(self) -> u64 {
         match self {
             Self::Softmax | Self::CrossEntropyGrad => 3,
@@ -199,6 +208,7 @@ impl OperatorKind {
             | Self::CrossEntropy
             | Self::SoftmaxGrad
             | Self::LayerNormGrad
+            | Self::Select
             | Self::RmsNormGrad => 2,
             _ => 1,
         }
@@ -206,7 +216,7 @@ impl OperatorKind {
 
     /// Whether an output element needs its whole input row (or all of its head).
     pub fn is_row_wise(self) -> bool {
-        self.passes() > 1 || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat)
+        self.passes() > 1 || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat | Self::Reformat)
     }
 
     /// Whether output element `i` needs only element `i` of each input.
@@ -225,7 +235,7 @@ impl OperatorKind {
         match self {
             Self::Rotary | Self::SigmoidGrad | Self::TanhGrad | Self::SgdUpdate => 3,
             Self::CausalMask => 2,
-            Self::Dropout | Self::SoftmaxGrad => 4,
+            Self::Dropout | Self::SoftmaxGrad | Self::Select => 4,
             Self::GeluGrad => 8,
             Self::SiluGrad => 6,
             Self::CrossEntropy | Self::CrossEntropyGrad => 10,
@@ -247,6 +257,8 @@ pub enum Phase {
     Backward,
     /// The optimiser's step.
     Update,
+    /// A change of the pattern of sparse weights, once in many steps.
+    Pattern,
 }
 
 impl Phase {
@@ -256,6 +268,7 @@ impl Phase {
             Self::Forward => "forward",
             Self::Backward => "backward",
             Self::Update => "update",
+            Self::Pattern => "pattern",
         }
     }
 }

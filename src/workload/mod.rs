@@ -3,6 +3,7 @@
 //! `docs/workload-format.md` describes the file.
 
 mod declare;
+mod dynamic;
 mod form;
 mod graph;
 mod infer;

@@ -8,6 +8,7 @@ use super::kind::OperatorKind;
 use super::link::Linked;
 use crate::diagnostics::Origin;
 use crate::index::{Id, IndexVec};
+use crate::sparsity::smallest;
 
 /// A graph while operators are added to it.
 #[derive(Debug)]
@@ -33,9 +34,13 @@ impl Builder {
         Self { tensors, operators: IndexVec::new(), written: IndexVec::new() }
     }
 
-    /// Adds an operator of a file, whose shapes are known to match.
+    /// Adds an operator of a file, whose shapes are known to match. A weight that is stored by rows is brought into order
+    /// of columns before its first product.
     pub(super) fn add(&mut self, linked: &Linked<'_>, repeat: u64, declared: Origin) {
-        let inputs: Vec<TensorId> = linked.inputs.iter().map(|&input| TensorId::from_index(input)).collect();
+        let mut inputs: Vec<TensorId> = linked.inputs.iter().map(|&input| TensorId::from_index(input)).collect();
+        if let [_, second] = inputs.as_mut_slice() {
+            *second = self.by_columns(*second, linked.block, repeat);
+        }
         let written = Written { inputs, options: linked.options };
         let mut operator = self.operator(&linked.name, linked.kind, &written, TensorId::from_index(linked.output));
         operator.declared = Some(declared);
@@ -45,11 +50,31 @@ impl Builder {
         self.push(operator, written);
     }
 
+    /// A weight in order of columns: itself, or what a conversion makes of it.
+    fn by_columns(&mut self, weight: TensorId, block: Option<usize>, repeat: u64) -> TensorId {
+        let of = &self.tensors[weight];
+        let Some(mask) = of.mask.clone().filter(|mask| !mask.storage().format.lies_by_columns()) else { return weight };
+        let is_conversion = |op: &&Operator| op.kind == OperatorKind::Reformat && op.inputs == [weight];
+        if let Some(known) = self.operators.iter().find(is_conversion) {
+            return known.output;
+        }
+        let storage = smallest(&mask, of.dtype.bytes());
+        let mask = Some(Arc::new((*mask).clone().stored_as(storage)));
+        let name = of.name.clone();
+        let output = Tensor { name: format!("{name}.columns"), role: TensorRole::Intermediate, mask, ..of.clone() };
+        let output = self.tensors.push(output);
+        let written = Written { inputs: vec![weight], options: GemmOptions::default() };
+        let mut operator = self.operator(&format!("convert_{name}"), OperatorKind::Reformat, &written, output);
+        (operator.block, operator.repeat) = (block, repeat);
+        self.push(operator, written);
+        output
+    }
+
     /// An operator on tensors as they are declared: what it reads in another shape becomes a view.
     pub(super) fn operator(&mut self, name: &str, kind: OperatorKind, written: &Written, output: TensorId) -> Operator {
         let options = &written.options;
         let mut inputs = written.inputs.clone();
-        let mut form = None;
+        let (mut form, mut indices) = (None, None);
         let mut heads = options.heads;
         match kind {
             OperatorKind::Gemm => {
@@ -70,16 +95,21 @@ impl Builder {
             }
             OperatorKind::Embedding => {
                 let (rows, columns) = (self.tensors[inputs[0]].rows, self.tensors[inputs[1]].columns);
+                indices = Some(inputs[0]);
                 inputs = vec![self.view(inputs[1], rows, columns, false)];
             }
             OperatorKind::Transpose => {
                 let (rows, columns) = (self.tensors[inputs[0]].columns, self.tensors[inputs[0]].rows);
                 inputs = vec![self.view(inputs[0], rows, columns, true)];
             }
-            OperatorKind::CrossEntropy | OperatorKind::CrossEntropyGrad => inputs.truncate(1),
+            OperatorKind::CrossEntropy | OperatorKind::CrossEntropyGrad => {
+                indices = inputs.get(1).copied();
+                inputs.truncate(1);
+            }
             _ => {}
         }
-        Operator { form, heads, ..Operator::new(name.to_owned(), kind, inputs, output) }
+        let operator = Operator::new(name.to_owned(), kind, inputs, output);
+        Operator { form, heads, options: *options, indices, ..operator }
     }
 
     /// Adds an operator; what it touches exists as often as it runs.

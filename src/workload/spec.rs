@@ -40,6 +40,18 @@ pub(super) struct BlockSpec {
 pub(super) struct TrainingSpec {
     pub(super) optimizer: Spanned<String>,
     pub(super) activations: Option<Spanned<String>>,
+    pub(super) pattern: Option<Spanned<Table<PatternSpec>>>,
+}
+
+/// `[training.pattern]`
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PatternSpec {
+    pub(super) every: Spanned<Count>,
+    pub(super) fraction: Spanned<Real>,
+    pub(super) regrow: Spanned<String>,
+    pub(super) step: Option<Spanned<Count>>,
+    pub(super) steps: Option<Spanned<Count>>,
 }
 
 /// `[[tensors]]`

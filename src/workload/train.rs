@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::dynamic::{self, PatternOptions};
 use super::form::GemmOptions;
 use super::graph::{Operator, OperatorId, Tensor, TensorId, TensorRole};
 use super::kind::{OperatorKind, Phase};
@@ -17,10 +18,11 @@ use crate::units::Dtype;
 use toml::Spanned;
 
 /// What `[training]` asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TrainingOptions {
     optimizer: OperatorKind,
     recomputed: bool,
+    pattern: Option<PatternOptions>,
 }
 
 /// Reads `[training]`.
@@ -32,7 +34,8 @@ pub(super) fn options(source: &Source, spec: &Spanned<Table<TrainingSpec>>) -> R
         Some(word) => source.keyword("training.activations", word, &["saved", "recomputed"])? == 1,
         None => false,
     };
-    Ok(TrainingOptions { optimizer: optimizers[chosen].1, recomputed })
+    let pattern = spec.pattern.as_ref().map(|pattern| dynamic::options(source, pattern)).transpose()?;
+    Ok(TrainingOptions { optimizer: optimizers[chosen].1, recomputed, pattern })
 }
 
 /// Adds the backward graph and the update of every weight to a forward graph.
@@ -63,8 +66,11 @@ pub(super) fn derive(graph: &mut Builder, options: TrainingOptions) -> Result<()
     }
     let weights: Vec<(TensorId, TensorId)> = backward.weights();
     let Backward { graph, .. } = backward;
-    for (weight, gradient) in weights {
+    for &(weight, gradient) in &weights {
         update(graph, options.optimizer, weight, gradient);
+    }
+    if let Some(pattern) = options.pattern {
+        dynamic::derive(graph, pattern, &weights);
     }
     Ok(())
 }
@@ -75,6 +81,10 @@ struct Pending {
     name: String,
     written: Written,
     output: TensorId,
+    /// It carries a gradient (else it computes something of the forward graph again).
+    is_gradient: bool,
+    /// Indices of an embedding whose gradient it is.
+    indices: Option<TensorId>,
 }
 
 struct Backward<'g> {
@@ -124,7 +134,8 @@ impl Backward<'_> {
         output: TensorId,
         options: GemmOptions,
     ) {
-        self.list.push(Pending { kind, name, written: Written { inputs, options }, output });
+        let written = Written { inputs, options };
+        self.list.push(Pending { kind, name, written, output, is_gradient: true, indices: None });
     }
 
     /// Whether anything wants the gradient of a tensor.
@@ -225,7 +236,7 @@ impl Backward<'_> {
                 self.contribute(inputs[1], name, *kind, vec![dy, x], plain);
                 return Ok(());
             }
-            OperatorKind::Bias => {
+            OperatorKind::Bias | OperatorKind::Reformat => {
                 self.pass(inputs[0], dy);
                 return Ok(());
             }
@@ -239,6 +250,9 @@ impl Backward<'_> {
                 let rows = self.graph.tensors.push(rows);
                 let operator = self.fresh(format!("{name}.d"));
                 self.emit(OperatorKind::EmbeddingGrad, operator, vec![dy], rows, plain);
+                if let Some(pending) = self.list.last_mut() {
+                    pending.indices = Some(inputs[0]);
+                }
                 self.tables.push((inputs[1], rows));
                 return Ok(());
             }
@@ -274,7 +288,8 @@ impl Backward<'_> {
             let name = format!("{}.again", self.graph.tensors[operator.output].name);
             let output = self.like(operator.output, name, TensorRole::Intermediate);
             self.again.insert(operator.output, output);
-            self.list.push(Pending { kind: operator.kind, name: format!("{}.again", operator.name), written, output });
+            let name = format!("{}.again", operator.name);
+            self.list.push(Pending { kind: operator.kind, name, written, output, is_gradient: false, indices: None });
         }
     }
 
@@ -289,8 +304,10 @@ impl Backward<'_> {
             let Some(next) = waiting.iter().position(row_wise).or_else(|| waiting.iter().position(ready)) else {
                 return;
             };
-            let Pending { kind, name, written, output } = waiting.remove(next);
+            let Pending { kind, name, written, output, is_gradient, indices } = waiting.remove(next);
             let mut operator = self.graph.operator(&name, kind, &written, output);
+            operator.is_gradient = is_gradient;
+            operator.indices = operator.indices.or(indices);
             (operator.block, operator.repeat) = self.place;
             operator.phase = Phase::Backward;
             self.graph.push(operator, written);

@@ -25,7 +25,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
     ("gpu", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "sim"]),
     ("map", &["index", "mode", "arch", "workload", "compile", "sim"]),
     ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "sim", "bound"]),
-    ("verify", &["units", "index", "diagnostics", "input", "arch", "workload", "compile"]),
+    ("verify", &["units", "index", "mode", "diagnostics", "input", "arch", "sparsity", "workload", "compile", "sim"]),
     ("report", &["units", "index", "mode", "sparsity", "arch", "workload", "sim", "map", "validate", "verify"]),
     (
         "study",

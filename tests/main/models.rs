@@ -152,3 +152,111 @@ fn heads_that_do_not_divide_are_refused() {
     let odd = options(Architecture { kv_heads: 3, ..small(1) }, Phase::Forward);
     assert_eq!(write(&odd).expect_err("is refused").title(), "3 key and value heads do not divide the 4 heads");
 }
+
+/// Forward by the mask, back by the mask turned, and of the weight's gradient what the mask stores.
+#[test]
+fn training_a_sparse_layer_does_the_stored_part_of_all_three_products() {
+    let text = |sparsity: &str| {
+        format!(
+            "schema = 1\nname = \"layer\"\n[training]\noptimizer = \"sgd\"\n[[tensors]]\nname = \"x\"\nshape = [512, 512]\n\
+             role = \"input\"\n[[tensors]]\nname = \"v\"\nshape = [512, 512]\nrole = \"weight\"\n[[tensors]]\nname = \"w\"\n\
+             shape = [512, 1024]\nrole = \"weight\"\n{sparsity}\n[[operators]]\nname = \"in\"\nkind = \"gemm\"\n\
+             inputs = [\"x\", \"v\"]\noutput = \"h\"\n[[operators]]\nname = \"out\"\nkind = \"gemm\"\ninputs = [\"h\", \"w\"]\n\
+             output = \"y\"\n"
+        )
+    };
+    let sparse = "sparsity = { pattern = \"block\", density = 0.125, block = [64, 64], seed = 1 }";
+    let cycles = |text: &str| -> Vec<u64> {
+        let workload = workload::parse("layer", text, &[], 0).expect("a layer");
+        let outcome = run(&workload, Mode::Kbk);
+        let of = |name: &str| {
+            let is = |s: &&rdusim::sim::SectionOutcome| s.operators == [name.to_owned()];
+            outcome.sections.iter().find(is).expect("a section").stages[0].busiest_cycles
+        };
+        let macs = |name: &str| {
+            let id = workload.operators.iter_enumerated().find(|(_, op)| op.name == name).expect("an operator").0;
+            workload.stored_macs(id)
+        };
+        assert_eq!((macs("out"), macs("out")), (macs("out.dx"), macs("out.dw")));
+        ["out", "out.dx", "out.dw"].map(of).to_vec()
+    };
+    let (dense, sparse) = (cycles(&text("")), cycles(&text(sparse)));
+    // Columns on one stream do what any of them stores, and row slices in lockstep a pass if any of them must.
+    for (dense, sparse) in dense.iter().zip(&sparse) {
+        assert!(sparse * 8 >= *dense && sparse * 4 < dense * 3, "dense {dense} cycles, sparse {sparse}");
+    }
+}
+
+/// Pruning, growing and writing a pattern anew costs something once, and a hundredth of it in each of a hundred steps.
+#[test]
+fn a_change_of_the_pattern_is_shared_by_the_steps_between() {
+    let text = |pattern: &str| {
+        format!(
+            "schema = 1\nname = \"layer\"\n[training]\noptimizer = \"adam\"\n{pattern}\n[[tensors]]\nname = \"x\"\nshape = [128, 256]\n\
+             role = \"input\"\n[[tensors]]\nname = \"w\"\nshape = [256, 512]\nrole = \"weight\"\n\
+             sparsity = {{ pattern = \"block\", density = 0.25, block = [16, 16] }}\n[[operators]]\nname = \"out\"\n\
+             kind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"y\"\n"
+        )
+    };
+    let load = |pattern: &str| workload::parse("layer", &text(pattern), &[], 0);
+    let cycles = |pattern: &str| {
+        let workload = load(pattern).expect("a layer");
+        let outcome = run(&workload, Mode::Kbk);
+        assert!(outcome.bound_cycles <= outcome.cycles);
+        let of = |s: &&rdusim::sim::SectionOutcome| s.phase == workload::Phase::Pattern;
+        let pattern: u64 = outcome.sections.iter().filter(of).map(|s| s.cycles).sum();
+        (outcome.cycles - pattern, pattern)
+    };
+    let with = |every: u64, regrow: &str, more: &str| {
+        format!("pattern = {{ every = {every}, fraction = 0.3, regrow = \"{regrow}\"{more} }}")
+    };
+    let without = cycles("");
+    let (once, shared) = (cycles(&with(1, "gradient", "")), cycles(&with(100, "gradient", "")));
+    assert_eq!((without.1, once.0, shared.0), (0, without.0, without.0));
+    assert!(once.1 > 0 && shared.1 >= once.1 / 100 && shared.1 <= once.1 / 100 + 4, "{once:?} {shared:?}");
+    // Growing by the gradient needs that of the whole weight.
+    assert!(cycles(&with(1, "random", "")).1 < once.1);
+    // The cosine: at half the steps half the fraction is replaced.
+    let kept = |more: &str| {
+        let workload = load(&with(1, "random", more)).expect("a layer");
+        workload.tensors.iter().find(|t| t.name == "w.kept").expect("what is kept").columns
+    };
+    assert_eq!((kept(""), kept(", step = 50, steps = 100"), kept(", step = 100, steps = 100")), (358, 435, 512));
+    for (pattern, words) in [
+        (with(0, "random", ""), "`training.pattern.every`"),
+        (with(1, "anyhow", ""), "`training.pattern.regrow`"),
+        (with(1, "random", ", step = 9, steps = 8"), "behind the last of 8 steps"),
+        (with(1, "random", "").replace("0.3", "1.5"), "`training.pattern.fraction`"),
+        (with(1, "random", ", often = 3"), "often"),
+    ] {
+        let error = load(&pattern).expect_err("is refused").to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_weight_that_is_stored_by_rows_is_converted_and_pays_for_it() {
+    let traffic = |format: &str| {
+        let text = format!(
+            "schema = 1\nname = \"layer\"\n[[tensors]]\nname = \"x\"\nshape = [128, 256]\nrole = \"input\"\n[[tensors]]\n\
+             name = \"w\"\nshape = [256, 512]\nrole = \"weight\"\n\
+             sparsity = {{ pattern = \"unstructured\", density = 0.25, format = \"{format}\" }}\n[[operators]]\nname = \"out\"\n\
+             kind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"y\"\n"
+        );
+        let workload = workload::parse("layer", &text, &[], 0).expect("a layer");
+        let outcome = run(&workload, Mode::Fused);
+        assert!(outcome.bound_cycles <= outcome.cycles);
+        (outcome.cycles, outcome.sections.len(), outcome.traffic())
+    };
+    let (rows, columns) = (traffic("csr"), traffic("bitmap"));
+    assert_eq!((rows.1, columns.1), (2, 1));
+    assert!(rows.0 > columns.0);
+    // 32,768 stored values of 2 bytes; a column of 2 bytes for each and 257 offsets, or a bit for each element.
+    let (by_rows, by_columns) = (32_768 * 4 + 257 * 4, 32_768 * 2 + 131_072 / 8);
+    // Slots of whole bytes.
+    let near = |found: u64, bytes: u64| assert!(found.abs_diff(bytes) < 100, "{found} B, expected {bytes}");
+    near(rows.2.by_tensor["w"].off_chip_read_bytes, by_rows);
+    near(rows.2.by_tensor["w.columns"].off_chip_write_bytes, by_columns);
+    assert_eq!(rows.2.by_tensor["w.columns"].off_chip_read_bytes, by_columns);
+    assert_eq!(columns.2.by_tensor["w"].off_chip_read_bytes, by_columns);
+}

@@ -3,15 +3,17 @@
 //! The full run, of 300 pairs and more: `PROPTEST_CASES=400 cargo test --release --test main numbers`.
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use rdusim::arch::{self, AnyChip};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
+use rdusim::model::{self, Architecture, Options, Phase, preset};
 use rdusim::sim::compile_measured;
-use rdusim::verify::{graph_flops, scaled, verify};
-use rdusim::workload;
+use rdusim::verify::{graph_flops, like_full_size, scaled, verify};
+use rdusim::workload::{self, OperatorKind, Workload};
 
 use crate::laws::for_all;
 
@@ -38,8 +40,9 @@ fn what_comes_with_rdusim_computes_what_it_says() {
         for path in files("workloads") {
             let name = path.display();
             let load = |sets: &[Override]| workload::load(&path, sets, 0);
-            if load(&[]).expect("a workload").first_of_a_model().is_some() {
-                // The command refuses these: see `cli/configured.rs`.
+            let is_model = load(&[]).expect("a workload").first_of_a_model().is_some();
+            if is_model && chip.name != "Plasticine" && std::env::var_os("PROPTEST_CASES").is_none() {
+                // A hundred sections each: on every chip in the full run.
                 continue;
             }
             let (workload, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
@@ -72,4 +75,133 @@ fn random_configurations_compute_what_their_graphs_say() {
     });
     println!("{} pairs, {} numbers, at worst {:.3} of the tolerance", ran.get(), numbers.get(), strain.get());
     assert!(ran.get() > 0 && numbers.get() > 0);
+}
+
+/// A small model of two layers, with ragged sizes: 18 tokens in two sequences, heads of 6.
+fn small(name: &str, phase: Phase) -> Options {
+    let (architecture, _) = preset(name).expect("a preset");
+    let sizes =
+        Architecture { hidden: 24, layers: 2, heads: 4, kv_heads: 4, feed_forward: 40, vocabulary: 23, ..architecture };
+    Options {
+        name: name.to_owned(),
+        architecture: if architecture.kv_heads < architecture.heads {
+            Architecture { kv_heads: 2, ..sizes }
+        } else {
+            sizes
+        },
+        phase,
+        batch: 2,
+        sequence: 9,
+        context: 11,
+        dtype: "bf16".to_owned(),
+        sparsity: None,
+        optimizer: "adam".to_owned(),
+        recompute: false,
+        dropout: false,
+    }
+}
+
+fn model_of(options: &Options) -> Workload {
+    let text = model::write(options).expect("a model");
+    workload::parse(&options.name, &text, &[], 0).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Operators that no model here has, and gradients of all functions.
+fn others() -> Vec<Workload> {
+    let head = "schema = 1\nname = \"others\"\n";
+    let tensor = |name: &str, rows: u64, columns: u64, role: &str| {
+        format!("[[tensors]]\nname = \"{name}\"\nshape = [{rows}, {columns}]\nrole = \"{role}\"\n")
+    };
+    let op = |kind: &str, inputs: &str, output: &str, more: &str| {
+        format!(
+            "[[operators]]\nname = \"to_{output}\"\nkind = \"{kind}\"\ninputs = [{inputs}]\noutput = \"{output}\"\n{more}"
+        )
+    };
+    let forward = [
+        head.to_owned(),
+        tensor("x", 21, 13, "input"),
+        tensor("y", 21, 10, "input"),
+        tensor("b", 1, 23, "weight"),
+        op("concat", "\"x\", \"y\"", "both", ""),
+        op("bias", "\"both\"", "moved", "vectors = [\"b\"]\n"),
+        op("row_sum", "\"moved\"", "sums", ""),
+        op("row_max", "\"moved\"", "most", ""),
+        op("transpose", "\"moved\"", "turned", ""),
+        op("scale", "\"turned\"", "scaled", ""),
+    ];
+    let mut training =
+        vec![head.to_owned(), "[training]\noptimizer = \"sgd\"\n".to_owned(), tensor("a0", 21, 13, "input")];
+    let functions = ["tanh", "sigmoid", "relu", "silu", "gelu", "rms_norm", "layer_norm", "softmax"];
+    for (n, kind) in functions.into_iter().enumerate() {
+        training.push(tensor(&format!("w{n}"), 13, 13, "weight"));
+        training.push(op("gemm", &format!("\"a{n}\", \"w{n}\""), &format!("h{n}"), ""));
+        training.push(op(kind, &format!("\"h{n}\""), &format!("a{}", n + 1), ""));
+    }
+    let parse =
+        |text: String| workload::parse("others", &text, &[], 0).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    // Stored by rows, the weight is converted first.
+    let dynamic = |regrow: &str, format: &str| {
+        let layer = [
+            head.to_owned(),
+            "[training]\noptimizer = \"adam\"\n".to_owned(),
+            format!("pattern = {{ every = 100, fraction = 0.3, regrow = \"{regrow}\", step = 50, steps = 200 }}\n"),
+            tensor("a", 21, 16, "input"),
+            tensor("w", 16, 24, "weight"),
+            format!("sparsity = {{ pattern = \"block\", density = 0.5, block = [4, 4], format = \"{format}\" }}\n"),
+            op("gemm", "\"a\", \"w\"", "y", ""),
+        ];
+        parse(layer.concat())
+    };
+    vec![parse(forward.concat()), parse(training.concat()), dynamic("random", "csr"), dynamic("gradient", "bsr")]
+}
+
+#[test]
+fn models_compute_what_they_say_and_no_operator_is_left_out() {
+    let chip = arch::load(Path::new("arch/plasticine.toml"), &[]).expect("a chip");
+    let trained =
+        Options { optimizer: "sgd".to_owned(), recompute: true, dropout: true, ..small("gpt2", Phase::Training) };
+    let sparse = model::Sparsity { density: 0.4, block: 4 };
+    let mut list = vec![
+        model_of(&small("gpt2", Phase::Forward)),
+        model_of(&trained),
+        model_of(&small("llama2-70b", Phase::Training)),
+        model_of(&small("llama2-70b", Phase::Decode)),
+        model_of(&Options { sparsity: Some(sparse), ..small("llama2-7b", Phase::Training) }),
+        model_of(&small("falcon-40b", Phase::Prefill)),
+        model_of(&Options { dtype: "fp32".to_owned(), ..small("bert-base", Phase::Forward) }),
+    ];
+    list.extend(others());
+    let mut seen = BTreeSet::new();
+    for workload in &list {
+        seen.extend(workload.operators.iter().map(|op| op.kind));
+        let compiled = compile_measured(&chip, workload, &[Mode::Kbk, Mode::Fused]).expect("it fits");
+        for run in verify(&chip, workload, compiled.iter().map(|c| &c.configuration), 2) {
+            let of = format!("{} ({} operators), {}", workload.name, workload.operators.len(), run.mode);
+            assert!(run.passed, "{of}: {:?} {:?} {:?}", run.fault, run.by_stage, run.end_to_end);
+        }
+    }
+    let missing: Vec<_> = OperatorKind::ALL.into_iter().filter(|kind| !seen.contains(kind)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn smaller_graphs_are_mapped_as_at_full_size() {
+    let chip = arch::load(Path::new("arch/sn10.toml"), &[]).expect("a chip");
+    for name in ["gpt13b-mlp", "gpt13b-mlp-sparse"] {
+        let path = PathBuf::from(format!("workloads/{name}.toml"));
+        let load = |sets: &[Override]| workload::load(&path, sets, 0);
+        let (small, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
+        let full = load(&[]).expect("a workload");
+        let like = like_full_size(&chip, &full, &small, &[Mode::Kbk, Mode::Fused]).expect("it compiles");
+        for (configuration, likeness) in &like {
+            assert!(likeness.kept, "{name}: {:?}", likeness.why);
+            let fused = configuration.mode == Mode::Fused;
+            // The full size is cut, or not, in as many chunks; and has tokens that follow each other.
+            assert!(likeness.sections.iter().all(|s| (s.chunks[0] > 1) == (s.chunks[1] > 1)), "{likeness:?}");
+            assert!(!fused || likeness.sections[0].tokens[1] > 1, "{likeness:?}");
+        }
+        for run in verify(&chip, &small, like.iter().map(|l| &l.0), 0) {
+            assert!(run.passed, "{name} {}: {:?} {:?}", run.mode, run.fault, run.by_stage);
+        }
+    }
 }

@@ -1,0 +1,85 @@
+//! Configurations of a smaller graph that are as near to those of the full one as its sizes allow, and what differs.
+
+use serde::Serialize;
+
+use crate::arch::Chip;
+use crate::compile::{Configuration, alike};
+use crate::diagnostics::Diagnostic;
+use crate::mode::Mode;
+use crate::sim::compile_measured;
+use crate::workload::Workload;
+
+/// How the configuration that was verified relates to that of the full-size graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Likeness {
+    /// Sections, stages, loop orders, cut axes, residency, styles and orientations are those of the full size.
+    pub kept: bool,
+    /// Why not, if they are not: the smaller graph was mapped anew.
+    pub why: Option<String>,
+    /// What differs in number, section by section.
+    pub sections: Vec<SectionLikeness>,
+}
+
+/// Numbers of one section, at full size and as verified.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SectionLikeness {
+    /// Section.
+    pub section: String,
+    /// Tokens.
+    pub tokens: [u64; 2],
+    /// Row blocks.
+    pub blocks: [u64; 2],
+    /// Chunks of the cut axis; one without a cut.
+    pub chunks: [u64; 2],
+    /// PCUs.
+    pub pcus: [u64; 2],
+}
+
+impl Likeness {
+    fn anew(why: String) -> Self {
+        Self { kept: false, why: Some(why), sections: Vec::new() }
+    }
+
+    fn kept(full: &Configuration, small: &Configuration) -> Self {
+        let pcus = |section: &crate::compile::Section| section.stages.iter().map(|s| s.pcus.len() as u64).sum();
+        let of = |(full, small): (&crate::compile::Section, &crate::compile::Section)| SectionLikeness {
+            section: full.name.clone(),
+            tokens: [full.nest.tokens(), small.nest.tokens()],
+            blocks: [full.nest.blocks(), small.nest.blocks()],
+            chunks: [full.nest.chunks(), small.nest.chunks()],
+            pcus: [pcus(full), pcus(small)],
+        };
+        let sections = full.sections.iter().zip(&small.sections).map(of).collect();
+        Self { kept: true, why: None, sections }
+    }
+}
+
+/// Configurations of `small` with the choices of those of `full`, the same graph at full size; where a choice has no place
+/// at the smaller size, or the full size none on the chip, a configuration of its own.
+///
+/// # Errors
+/// When the smaller graph cannot be compiled.
+pub fn like_full_size(
+    chip: &Chip,
+    full: &Workload,
+    small: &Workload,
+    modes: &[Mode],
+) -> Result<Vec<(Configuration, Likeness)>, Diagnostic> {
+    let anew = |mode: Mode, why: String| {
+        let own = compile_measured(chip, small, &[mode])?.into_iter().map(|c| c.configuration).next();
+        own.map(|own| (own, Likeness::anew(why))).ok_or_else(|| Diagnostic::new("no mode was asked for"))
+    };
+    match compile_measured(chip, full, modes) {
+        Err(why) => modes.iter().map(|&mode| anew(mode, format!("at full size, {}", why.title()))).collect(),
+        Ok(compiled) => compiled
+            .iter()
+            .map(|of| match alike(chip, small, &of.configuration) {
+                Ok(like) => {
+                    let likeness = Likeness::kept(&of.configuration, &like);
+                    Ok((like, likeness))
+                }
+                Err(why) => anew(of.configuration.mode, why),
+            })
+            .collect(),
+    }
+}

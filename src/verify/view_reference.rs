@@ -1,0 +1,118 @@
+//! What the reference reads where an operator takes a tensor in another shape: whole matrices, made by definition.
+
+use crate::workload::{Operator, OperatorKind, TensorId, Workload};
+
+use super::matrix::Matrix;
+use super::meaning;
+use super::reference::Bounded;
+
+/// The operands of an operator in the shapes it reads them in, from tensors as they are declared.
+pub(super) fn operands<'t>(
+    workload: &Workload,
+    operator: &Operator,
+    tensor: impl Fn(TensorId) -> Option<&'t Bounded>,
+) -> Vec<Bounded> {
+    let indices = |of: &Operator| {
+        let id = of.indices?;
+        Some(whole_numbers(&tensor(id)?.value))
+    };
+    let read = |(position, &input): (usize, &TensorId)| {
+        let base = workload.base(input);
+        let stored = tensor(base)?;
+        let Some(view) = workload.tensors[input].view else { return Some(stored.clone()) };
+        let shape = (workload.tensors[input].rows as usize, workload.tensors[input].columns as usize);
+        let made_by = workload.producer(base).map(|op| &workload.operators[op]);
+        let table = made_by.filter(|op| op.kind == OperatorKind::EmbeddingGrad && !view.transposed);
+        let mask = workload.tensors[base].mask.as_deref();
+        let part = |matrix: &Matrix| -> Matrix {
+            if operator.kind == OperatorKind::Embedding {
+                gathered(matrix, &indices(operator).unwrap_or_default())
+            } else if let Some(of) = table.and_then(&indices) {
+                added_up(matrix, &of, shape)
+            } else if !view.transposed {
+                let stored = |row: usize, column: usize| {
+                    mask.is_none_or(|m| m.is_kept(row as u64 / m.block_rows(), column as u64 / m.block_columns()))
+                };
+                flat(matrix, shape, stored)
+            } else if position == 0 && operator.form.is_some() {
+                by_heads(matrix, operator, shape)
+            } else {
+                transposed(matrix)
+            }
+        };
+        let mut value = part(&stored.value);
+        let mut error = part(&stored.error);
+        if table.is_some() {
+            // Rows are added in fp32, in any order.
+            for (value, error) in value.values.iter_mut().zip(&mut error.values) {
+                *error += 2.0 * super::bounded::FP32 * stored.value.rows as f64 * (value.abs() + *error);
+            }
+        }
+        value.rows = shape.0;
+        error.rows = shape.0;
+        Some(Bounded { value, error })
+    };
+    operator.inputs.iter().enumerate().filter_map(read).collect()
+}
+
+/// Indices and labels.
+pub(super) fn whole_numbers(matrix: &Matrix) -> Vec<u64> {
+    matrix.values.iter().map(|&x| x as u64).collect()
+}
+
+fn transposed(matrix: &Matrix) -> Matrix {
+    let mut turned = Matrix::filled(matrix.columns, matrix.rows, 0.0);
+    for row in 0..matrix.rows {
+        for column in 0..matrix.columns {
+            turned.row_mut(column)[row] = matrix.row(row)[column];
+        }
+    }
+    turned
+}
+
+/// A transposed sequence by sequence and head by head; the heads that are summed stand one after the other in the depth.
+fn by_heads(matrix: &Matrix, operator: &Operator, (rows, columns): (usize, usize)) -> Matrix {
+    let options = &operator.options;
+    let (batch, heads) = (options.batch as usize, options.heads as usize);
+    let (length, width) = (matrix.rows / batch, matrix.columns / heads);
+    let group = meaning::group(operator) as usize;
+    let mut turned = Matrix::filled(rows, columns, 0.0);
+    for sequence in 0..batch {
+        for head in 0..heads {
+            for token in 0..length {
+                for column in 0..width {
+                    let depth = head / group * length * group + head % group * length + token;
+                    turned.row_mut(sequence * width + column)[depth] =
+                        matrix.row(sequence * length + token)[head * width + column];
+                }
+            }
+        }
+    }
+    turned
+}
+
+fn gathered(table: &Matrix, indices: &[u64]) -> Matrix {
+    let values = indices.iter().flat_map(|&index| table.row(index as usize).iter().copied()).collect();
+    Matrix { rows: indices.len(), columns: table.columns, values }
+}
+
+/// The gradient of a table: each row the sum of the rows with its index.
+fn added_up(rows: &Matrix, indices: &[u64], (count, columns): (usize, usize)) -> Matrix {
+    let mut table = Matrix::filled(count, columns, 0.0);
+    for (row, &index) in indices.iter().enumerate() {
+        for (sum, x) in table.row_mut(index as usize).iter_mut().zip(rows.row(row)) {
+            *sum += x;
+        }
+    }
+    table
+}
+
+/// What is stored of a matrix, row by row, in rows of another length; zeros behind the last.
+fn flat(matrix: &Matrix, (rows, columns): (usize, usize), stored: impl Fn(usize, usize) -> bool) -> Matrix {
+    let mut values = Vec::with_capacity(rows * columns);
+    for row in 0..matrix.rows {
+        values.extend((0..matrix.columns).filter(|&column| stored(row, column)).map(|c| matrix.row(row)[c]));
+    }
+    values.resize(rows * columns, 0.0);
+    Matrix { rows, columns, values }
+}

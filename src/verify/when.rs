@@ -1,0 +1,41 @@
+//! When a fault happens: the event engine on the same configuration says at which cycle the firing at fault begins.
+
+use crate::arch::Chip;
+use crate::compile::{BufferRole, Configuration, Section};
+use crate::sim::trace;
+use crate::workload::Workload;
+
+use super::actors::Kind;
+use super::fault::Fault;
+
+/// The cycle of the run at which a fault's firing begins; if it never does, that at which its section stands still.
+pub(super) fn cycle(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    section: &Section,
+    fault: &Fault,
+) -> Option<u64> {
+    let (kind, number) = *fault.firing.clone()?;
+    let timeline = trace(chip, workload, configuration).into_iter().find(|trace| trace.name == section.name)?;
+    let track = track(section, kind)?;
+    let begin = timeline.start_cycle + timeline.launch_cycles;
+    let span = timeline.spans.iter().find(|span| span.track == track && span.number == number);
+    let never = (timeline.repeats.is_empty() && !timeline.is_cut).then_some(timeline.start_cycle + timeline.cycles);
+    span.map(|span| begin + span.start_cycle).or(never)
+}
+
+/// The event engine's number of an actor: bundles by stage, then copies, then streams.
+fn track(section: &Section, kind: Kind) -> Option<usize> {
+    let bundles = |stages: &[crate::compile::Stage]| stages.iter().map(|s| s.mapping.bundles() as usize).sum::<usize>();
+    let homes = || {
+        let is_home = |b: &crate::compile::Buffer| matches!(b.spec.role, BufferRole::Home { .. });
+        section.buffers.iter().enumerate().filter(move |(_, b)| is_home(b)).map(|(b, _)| b)
+    };
+    let all = bundles(&section.stages);
+    Some(match kind {
+        Kind::Bundle { stage, bundle } => bundles(&section.stages[..stage]) + bundle as usize,
+        Kind::Copy { home } => all + homes().position(|b| b == home)?,
+        Kind::Load { stream } | Kind::Store { stream } => all + homes().count() + stream,
+    })
+}
