@@ -68,6 +68,7 @@ pub(super) fn outcome(
 fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: f64) -> SectionOutcome {
     let first = &workload.operators[kernel.operators[0]];
     let (repeat, every) = (first.repeat, first.every);
+    // What runs once in many steps is shared by them.
     let shared = |count: u64| count.saturating_mul(repeat).div_ceil(every);
     let times = repeat as f64 / every as f64;
     let names: Vec<String> = kernel.operators.iter().map(|&op| workload.operators[op].name.clone()).collect();
@@ -202,7 +203,7 @@ fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     let mut macs: BTreeMap<Dtype, f64> = BTreeMap::new();
     for (id, operator) in workload.operators.iter_enumerated().filter(|(_, op)| op.kind == OperatorKind::Gemm) {
         let sum = macs.entry(workload.tensors[operator.inputs[0]].dtype).or_default();
-        *sum += workload.stored_macs(id) as f64 * operator.repeat as f64;
+        *sum += workload.stored_macs(id) as f64 * operator.repeat as f64 / operator.every as f64;
     }
     let sparse = workload.tensors.iter().any(|tensor| tensor.mask.is_some());
     let peak = |dtype: Dtype| {
@@ -214,7 +215,8 @@ fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     let mut moved = 0.0;
     let mut touched = vec![None; workload.tensors.len()];
     let mut made = vec![false; workload.tensors.len()];
-    for operator in &workload.operators {
+    // What runs once in many steps may move nothing in one.
+    for operator in workload.operators.iter().filter(|operator| operator.every == 1) {
         for &tensor in operator.inputs.iter().chain([&operator.output]) {
             let base = workload.base(tensor).index();
             // The smallest view of it, and the part a device has, is what surely moves.
@@ -233,7 +235,7 @@ fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     }
     let gap = gpu.cycles_of_us(gpu.launch.gap_us.min(gpu.launch.graph_gap_us));
     let launches = match mode {
-        Mode::Kbk => workload.operators.iter().map(|operator| operator.repeat as f64).sum(),
+        Mode::Kbk => workload.operators.iter().map(|operator| operator.repeat as f64 / operator.every as f64).sum(),
         Mode::Fused => 1.0,
     };
     (gap * launches + compute.max(moved / gpu.memory_bytes_per_cycle())).floor() as u64

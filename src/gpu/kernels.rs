@@ -209,6 +209,8 @@ fn moves_rows(kind: OperatorKind) -> bool {
             | OperatorKind::RowMax
             | OperatorKind::SgdUpdate
             | OperatorKind::AdamUpdate
+            | OperatorKind::Select
+            | OperatorKind::Reformat
     )
 }
 
