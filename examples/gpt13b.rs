@@ -283,7 +283,7 @@ fn summary(runs: &[Run], waterfalls: &[Waterfall], cases: &[Case]) -> Fallible<S
         let sparse = find(runs, chip, "fused", 0.875)?;
         let _ = writeln!(
             text,
-            "  gradients of weights in sections of their own: {:.3} s dense, {:.3} s at 87.5 % (an RDU makes them whole)\n",
+            "  gradients of weights in sections of their own: {:.3} s dense, {:.3} s at 87.5 %\n",
             dense.weight_gradient_s, sparse.weight_gradient_s
         );
     }
