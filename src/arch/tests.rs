@@ -284,7 +284,7 @@ error: unknown field `pmux`
  --> command line:1:7
   |
 1 | --set arch.pmux.banks=15
-  |       ^^^^^^^^^^^^^^^ expected one of `schema`, `name`, `clock_ghz`, `grid`, `pcu`, `pmu`, `network`, `ag`, `memory`, `launch`, `energy`, `area`, `vendor`
+  |       ^^^^^^^^^^^^^^^ expected one of `schema`, `kind`, `name`, `clock_ghz`, `grid`, `pcu`, `pmu`, `network`, `ag`, `memory`, `launch`, `energy`, `area`, `vendor`
   |
 help: did you mean `pmu`?
 "#);

@@ -41,7 +41,8 @@ Examples:
       --set arch.memory.ddr.bandwidth_gb_per_s=200
 
   # the same layer on a GPU beside it
-  rdusim compare --arch arch/sn40l.toml --against arch/a100.toml --workload workloads/gpt13b-mlp.toml
+  rdusim compare --arch arch/sn40l.toml --against arch/a100.toml \\
+      --workload workloads/gpt13b-mlp.toml
 
   # a closed-form estimate in place of the simulation, as JSON
   rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
@@ -639,6 +640,21 @@ mod tests {
 
     use super::*;
 
+    const ALL_EXAMPLES: [&str; 12] = [
+        EXAMPLES,
+        COMPARE_EXAMPLES,
+        RUN_EXAMPLES,
+        MAP_EXAMPLES,
+        MODEL_EXAMPLES,
+        IMPORT_EXAMPLES,
+        VERIFY_EXAMPLES,
+        SPARSITY_EXAMPLES,
+        VALIDATE_EXAMPLES,
+        CALIBRATE_EXAMPLES,
+        REPORT_EXAMPLES,
+        CHECK_EXAMPLES,
+    ];
+
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
@@ -646,22 +662,7 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_help_parse() {
-        let examples = [
-            EXAMPLES,
-            COMPARE_EXAMPLES,
-            RUN_EXAMPLES,
-            MAP_EXAMPLES,
-            MODEL_EXAMPLES,
-            IMPORT_EXAMPLES,
-            VERIFY_EXAMPLES,
-            SPARSITY_EXAMPLES,
-            VALIDATE_EXAMPLES,
-            CALIBRATE_EXAMPLES,
-            REPORT_EXAMPLES,
-            CHECK_EXAMPLES,
-        ]
-        .join("\n")
-        .replace("\\\n", "");
+        let examples = ALL_EXAMPLES.join("\n").replace("\\\n", "");
         let lines: Vec<&str> = examples.lines().filter(|line| line.starts_with("  rdusim ")).collect();
         assert!(lines.len() > 30);
         for line in lines {
@@ -673,21 +674,7 @@ mod tests {
 
     #[test]
     fn the_help_fits_a_terminal() {
-        for text in [
-            EXAMPLES,
-            COMPARE_EXAMPLES,
-            RUN_EXAMPLES,
-            MAP_EXAMPLES,
-            MODEL_EXAMPLES,
-            IMPORT_EXAMPLES,
-            VERIFY_EXAMPLES,
-            SPARSITY_EXAMPLES,
-            VALIDATE_EXAMPLES,
-            CALIBRATE_EXAMPLES,
-            REPORT_EXAMPLES,
-            CHECK_EXAMPLES,
-            COMPLETIONS_EXAMPLES,
-        ] {
+        for text in ALL_EXAMPLES.iter().chain([&COMPLETIONS_EXAMPLES]) {
             for line in text.lines() {
                 assert!(line.len() <= 100, "{line}");
             }

@@ -248,7 +248,7 @@ impl TierServer {
 
     /// Ends a service with what it has begun: something more urgent has come.
     fn interrupt(&mut self, channel: usize, Service { mut part, began }: Service, now: Ticks) {
-        let grains = (now - began).div_ceil(self.ticks(self.grain_bytes)).max(1);
+        let grains = now.saturating_sub(began).div_ceil(self.ticks(self.grain_bytes)).max(1);
         let begun = grains * self.grain_bytes;
         if begun >= part.bytes {
             return;
@@ -324,7 +324,7 @@ impl TierServer {
         for channel in &self.channels {
             words.push(channel.scheduled.map_or(0, |at| clock.relative(at) + 1));
             if let Some(Service { part, began }) = channel.serving {
-                words.push(clock.now - began);
+                words.push(clock.now.wrapping_sub(began));
                 words.extend(part_words(part));
             }
             let mut waiting: Vec<Part> = channel.waiting.iter().map(|&Reverse(part)| part).collect();
