@@ -182,7 +182,10 @@ fn models_compute_what_they_say_and_no_operator_is_left_out() {
             assert!(run.passed, "{of}: {:?} {:?} {:?}", run.fault, run.by_stage, run.end_to_end);
         }
     }
-    let missing: Vec<_> = OperatorKind::ALL.into_iter().filter(|kind| !seen.contains(kind)).collect();
+    // What works on images, and views into another shape, `verify` refuses.
+    let is_refused = |kind: OperatorKind| kind.has_windows() || kind.is_view() || kind == OperatorKind::BatchNorm;
+    let missing: Vec<_> =
+        OperatorKind::ALL.into_iter().filter(|&kind| !is_refused(kind) && !seen.contains(&kind)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
