@@ -162,11 +162,12 @@ fn explain_says_what_bounds_and_what_would_help() {
         let steps = mode["derivatives"].as_array().expect("derivatives");
         let saved: Vec<f64> = steps.iter().filter_map(|step| step["saved_s"].as_f64()).collect();
         assert!(saved.len() >= 8 && saved.is_sorted_by(|a, b| a >= b), "{steps:?}");
-        // What it says is what a run with the same overrides gives: half the launch is half the launch.
+        // What it says is what a run with the same overrides gives: half the launch is half the launch, and a few cycles
+        // where the search then chooses another mapping.
         let launch = steps.iter().find(|step| step["resource"] == "launch").expect("launch");
         let launches = sections.len() as f64;
         let saved = launch["saved_s"].as_f64().expect("saved");
-        assert!((saved - launches * 12e-6).abs() < 2e-9, "{launch}");
+        assert!((saved - launches * 12e-6).abs() < 2e-8, "{launch}");
     }
 }
 
