@@ -55,7 +55,7 @@ fn one_alike(
     let nest = nest(&graph, of).ok_or("its cut has no place at this size")?;
     let mappings = mappings(chip, &graph, &nest, of).ok_or("a stage has no such mapping at this size")?;
     let residency = residency(of);
-    section(chip, fabric, &graph, nest, mappings, &residency, tiers).ok_or("it has no place on the chip at this size")
+    section(chip, fabric, &graph, nest, mappings, residency, tiers).ok_or("it has no place on the chip at this size")
 }
 
 /// A section by its nest, mappings and residency alone; `None` if it has no place.
@@ -65,14 +65,14 @@ fn section(
     graph: &SectionGraph<'_>,
     nest: Nest,
     mappings: Vec<Mapping>,
-    residency: &Residency,
+    residency: Residency,
     tiers: &[TierId],
 ) -> Option<Section> {
     let Exact { roles, work, extents } = exact(chip, graph, &nest, &mappings);
     if !roles.is_one_pass() {
         return None;
     }
-    let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, *residency, &mappings, &extents);
+    let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, residency, &mappings, &extents);
     deepen(chip, graph, &mut specs);
     let works = |s: usize| StageWork::new(chip, graph, &nest, s, mappings[s], &work[s]);
     let busy = |s: usize| {
@@ -108,7 +108,7 @@ pub fn remapped(
     let graph = SectionGraph::new(workload, &of.operators, of.operators.len() > 1).ok_or("no pipeline")?;
     let mappings = other.stages.iter().map(|stage| stage.mapping).collect();
     let chip = &*of.chip(chip, workload);
-    section(chip, &Fabric::new(chip), &graph, of.nest, mappings, &residency(of), &tiers)
+    section(chip, &Fabric::new(chip), &graph, of.nest, mappings, residency(of), &tiers)
         .ok_or_else(|| "it has no place on the chip".to_owned())
 }
 

@@ -411,7 +411,7 @@ impl<'a> Router<'a> {
             }
             let to_sink = |sink: &Coordinate| cycles[self.site(*sink) as usize];
             let hop_cycles = requests[r].sinks.iter().map(to_sink).max().unwrap_or(0);
-            routed[r] = Tree { hop_cycles, links };
+            routed[r] = Tree { links, hop_cycles };
         }
         routed
     }

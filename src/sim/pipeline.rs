@@ -188,7 +188,7 @@ impl Flow<'_> {
             for &output in &node.outputs {
                 let ring = &mut self.rings[output];
                 pair_up(times, ring.stretch_mut(ring.filled(), firings), |at, slot| {
-                    at.freed = at.freed.max(slot.freed)
+                    at.freed = at.freed.max(slot.freed);
                 });
             }
             for at in times.iter_mut() {
