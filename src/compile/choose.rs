@@ -51,6 +51,9 @@ const HOPELESS: f64 = 1.3;
 /// Steps that are placed and measured together: on large chips fewer are made at all.
 const BATCH: usize = 8;
 
+/// Blocks, stored or not, of a mask that is large.
+const LARGE_MASK_BLOCKS: u64 = 1 << 17;
+
 /// How many mappings are placed and measured, by the size of the chip: what placing, routing and measuring one takes
 /// grows with it.
 #[derive(Debug, Clone, Copy)]
@@ -64,9 +67,12 @@ struct Effort {
 }
 
 impl Effort {
-    /// For one of `at_once` kinds of sections.
-    fn new(chip: &Chip, at_once: usize) -> Self {
-        let all = (6_000 / chip.pcus().max(1)).clamp(6, 48) as usize;
+    /// For one of `at_once` kinds of sections. A large mask makes every look at a mapping longer.
+    fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize) -> Self {
+        let is_large =
+            |stage: usize| graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > LARGE_MASK_BLOCKS);
+        let most = if (0..graph.stages.len()).any(is_large) { 16 } else { 48 };
+        let all = (6_000 / chip.pcus().max(1)).clamp(6, most) as usize;
         let each = (all * 8 / at_once.max(8)).max(4);
         Self { found: each.div_ceil(2), steps: each / 2, rounds: if chip.pcus() <= 128 { ROUNDS } else { 2 } }
     }
@@ -82,7 +88,7 @@ pub fn choose<R: Send + Sync>(
     at_once: usize,
 ) -> (Option<Routed<R>>, Option<Unplaced>) {
     let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
-    let effort = Effort::new(chip, at_once);
+    let effort = Effort::new(chip, graph, at_once);
     let floor = least_cycles(chip, graph.workload, ground.tiers, &graph.operators);
     let mut trial =
         Trial { ground, chip, graph, rounds: effort.rounds, floor, seen: Vec::new(), best: None, unplaced: None };
