@@ -7,7 +7,8 @@ In a throw-away virtual environment in DIR (about 1.5 GB while it is there):
 - copies the networks that the `onnx` package ships for its own tests (ResNet-50, DenseNet-121, ...: their weights are
   constants without values),
 - exports a transformer encoder (BERT) and a GPT-2 with random weights, by transformers and tf2onnx,
-- counts parameters and multiply-accumulates of each with `onnx` alone (see `count`), into DIR/counts.csv.
+- counts parameters and multiply-accumulates of each with `onnx` alone (see `count`), into DIR/counts.csv,
+- converts each to other operator sets from 9 to 21, by `onnx`'s own converter, into DIR/opsets.
 Nothing of it is to be committed.
 """
 import csv
@@ -81,6 +82,20 @@ for path in sys.argv[1:]:
     rows.writerow([pathlib.Path(path).stem, *count(path)])
 """
 
+CONVERT = r"""
+import pathlib, sys
+import onnx
+from onnx import version_converter
+out = pathlib.Path(sys.argv[1])
+for path in sys.argv[2:]:
+    model = onnx.load(path)
+    for opset in (9, 11, 13, 15, 17, 18, 20, 21):
+        try:
+            onnx.save(version_converter.convert_version(model, opset), out / f"{pathlib.Path(path).stem}-{opset}.onnx")
+        except Exception as why:
+            print(f"{pathlib.Path(path).stem}: not to opset {opset}: {str(why).splitlines()[0][-60:]}", file=sys.stderr)
+"""
+
 
 def main():
     directory = pathlib.Path(sys.argv[1])
@@ -97,6 +112,8 @@ def main():
     counts = subprocess.run([python, "-c", COUNT, *networks], check=True, capture_output=True, text=True).stdout
     (directory / "counts.csv").write_text(counts)
     print(counts, end="")
+    (directory / "opsets").mkdir(exist_ok=True)
+    subprocess.run([python, "-c", CONVERT, directory / "opsets", *networks], check=True)
 
 
 if __name__ == "__main__":

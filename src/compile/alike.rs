@@ -6,7 +6,7 @@ use crate::diagnostics::Diagnostic;
 use crate::workload::Workload;
 
 use super::assemble::assemble;
-use super::buffers::{BufferSpec, Residency, buffers};
+use super::buffers::{Ahead, BufferSpec, Residency, buffers};
 use super::candidates::StageBases;
 use super::configuration::{Configuration, Section};
 use super::estimate::Estimate;
@@ -54,8 +54,12 @@ fn one_alike(
     }
     let nest = nest(&graph, of).ok_or("its cut has no place at this size")?;
     let mappings = mappings(chip, &graph, &nest, of).ok_or("a stage has no such mapping at this size")?;
-    let residency = residency(of);
-    section(chip, fabric, &graph, nest, mappings, residency, tiers).ok_or("it has no place on the chip at this size")
+    // Slots are smaller here than they were: what hides latency may not fit.
+    let with = |ahead| {
+        let residency = Residency { ahead, ..residency(of) };
+        section(chip, fabric, &graph, nest, mappings.clone(), residency, tiers)
+    };
+    [Ahead::Full, Ahead::None].into_iter().find_map(with).ok_or("it has no place on the chip at this size")
 }
 
 /// A section by its nest, mappings and residency alone; `None` if it has no place.
@@ -126,7 +130,7 @@ fn residency(of: &Section) -> Residency {
         }
         _ => false,
     };
-    Residency { inputs: !of.buffers.iter().any(uncut), weights: !again }
+    Residency { inputs: !of.buffers.iter().any(uncut), weights: !again, ahead: Ahead::Full }
 }
 
 fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {

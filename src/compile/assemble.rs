@@ -5,9 +5,10 @@ use crate::index::Id;
 
 use super::buffers::StageRoles;
 use super::configuration::{Buffer, Flow, OffChip, PcuId, Section, Stage};
-use super::estimate::{Stream, streams};
+use super::estimate::streams;
 use super::fabric::Fabric;
 use super::flows::{FlowBuilder, Unrouted};
+use super::generators;
 use super::mapping::{Mapping, PassWork};
 use super::nest::Nest;
 use super::place::{place_buffers, place_pcus};
@@ -49,7 +50,8 @@ pub fn assemble(
         .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
     let streams = streams(graph, &plan.nest, &plan.buffers);
     let wanted = streams.len() as u64;
-    let streams = give_ags(chip, &plan.nest, streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
+    let streams = generators::give(chip, &plan.nest, &streams, tiers, &buffers)
+        .ok_or(Unplaced::Generators { streams: wanted })?;
     let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
     let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
     let trees = Router::new(chip, fabric).route_all(&unrouted.requests, rounds);
@@ -131,54 +133,4 @@ impl Placed {
             estimated_cycles: self.estimated_cycles,
         }
     }
-}
-
-/// Gives every stream its address generators: one each, then by bytes until a tier's rate is covered twice over. None gets
-/// more than a slot has flits: each would send one that is hardly filled.
-fn give_ags(chip: &Chip, nest: &Nest, streams: Vec<Stream>, tiers: &[TierId]) -> Option<Vec<OffChip>> {
-    let generators: Vec<(u32, u32)> = spread_ags(chip);
-    if streams.len() > generators.len() {
-        return None;
-    }
-    let ag_rate = chip.ag_bytes_per_cycle.min(chip.network.flit_bytes) as f64;
-    let bytes = |s: &Stream| s.tensor_bytes.saturating_mul(s.passes) as f64;
-    let total: f64 = streams.iter().map(bytes).sum::<f64>().max(1.0);
-    let spare = (generators.len() - streams.len()) as f64;
-    let mut next = 0;
-    let mut list = Vec::with_capacity(streams.len());
-    for stream in streams {
-        let tier = tiers[stream.tensor.index()];
-        let covers = 2.0 * chip.tier_rate(tier).bytes_per_cycle() / ag_rate;
-        let slot_flits = bytes(&stream) / nest.count(stream.cadence) as f64 / chip.network.flit_bytes as f64;
-        let most = slot_flits.ceil().max(1.0) as usize;
-        let count = (1 + (spare * bytes(&stream) / total).min(covers).floor() as usize).min(most);
-        let ags = generators[next..next + count].to_vec();
-        next += count;
-        list.push(OffChip { stream, tier, ags });
-    }
-    Some(list)
-}
-
-/// Address generators in an order that visits the AGCUs evenly.
-fn spread_ags(chip: &Chip) -> Vec<(u32, u32)> {
-    let most = chip.grid.agcus.iter().map(|a| a.ags).max().unwrap_or(0);
-    let count = chip.grid.agcus.len();
-    // A stride near the golden section of the list, and coprime to it, spreads neighbours in the order.
-    let gcd = |mut a: usize, mut b: usize| {
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    let stride = (1..=count).rev().find(|&s| s * 1000 <= count * 618 && gcd(s, count) == 1).unwrap_or(1);
-    let mut list = Vec::new();
-    for ag in 0..most {
-        for step in 0..count {
-            let agcu = step * stride % count;
-            if ag < chip.grid.agcus[agcu].ags {
-                list.push((agcu as u32, ag as u32));
-            }
-        }
-    }
-    list
 }

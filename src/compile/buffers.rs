@@ -79,12 +79,35 @@ impl BufferSpec {
 }
 
 /// The choices that fix a section's buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Residency {
     /// Activations used in every chunk stay on chip for a row block (else they are read again).
     pub inputs: bool,
     /// Chunked weights stay on chip for the whole section (else each row block reads them again).
     pub weights: bool,
+    /// Room for what memory moves in its latency.
+    pub ahead: Ahead,
+}
+
+/// How many of the slots that hide the latency of off-chip memory there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ahead {
+    /// All.
+    Full,
+    /// A quarter.
+    Quarter,
+    /// None: a faster memory must not make a mapping impossible.
+    None,
+}
+
+impl Ahead {
+    fn of(self, slots: u64) -> u64 {
+        match self {
+            Self::Full => slots,
+            Self::Quarter => slots / 4,
+            Self::None => 0,
+        }
+    }
 }
 
 /// How stages take part in a nest.
@@ -240,7 +263,7 @@ impl Sizer<'_> {
             let external = graph.producer(tensor).is_none();
             let mut depth = (graph.distance(graph.producer(tensor), stage) + 1).max(2);
             if external {
-                depth += slots_in_flight(self.chip, slot_bytes * slices);
+                depth += self.residency.ahead.of(slots_in_flight(self.chip, slot_bytes * slices));
             }
             let mut cadence = StageRoles::tensor_cadence(graph, nest, tensor);
             if self.roles.holds_block(graph, nest, stage, tensor) {
@@ -269,7 +292,10 @@ impl Sizer<'_> {
         let (cadence, depth) = match (cut, resident) {
             _ if own => {
                 let slot = extents.weight_slot_bytes.saturating_mul(m.pn);
-                (Cadence::BlockChunk, (2 + slots_in_flight(self.chip, slot)).min(nest.blocks()))
+                (
+                    Cadence::BlockChunk,
+                    (2 + self.residency.ahead.of(slots_in_flight(self.chip, slot))).min(nest.blocks()),
+                )
             }
             (true, false) => (Cadence::BlockChunk, 2.min(nest.count(Cadence::BlockChunk))),
             (true, true) => (Cadence::Chunk, nest.chunks()),
@@ -313,7 +339,7 @@ impl Sizer<'_> {
         self.list.push(BufferSpec {
             role: BufferRole::Store { tensor, stage },
             cadence: StageRoles::tensor_cadence(self.graph, self.nest, tensor),
-            depth: 2 + slots_in_flight(self.chip, slot_bytes * slices),
+            depth: 2 + self.residency.ahead.of(slots_in_flight(self.chip, slot_bytes * slices)),
             slices,
             copies: 1,
             slot_bytes,

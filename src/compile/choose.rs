@@ -152,7 +152,7 @@ fn promising(choices: &[Choice]) -> Vec<usize> {
         (0..choices.len()).filter(is_first).collect::<Vec<usize>>()
     };
     let cuts = first_of(&|a, b| a.nest.chunking == b.nest.chunking);
-    let classes = first_of(&|a, b| a.class() == b.class());
+    let classes = first_of(&|a, b| a.kind() == b.kind());
     let mut order: Vec<usize> = Vec::with_capacity(choices.len());
     for turn in 0..choices.len() {
         for next in [cuts.get(turn), classes.get(turn)].into_iter().flatten() {

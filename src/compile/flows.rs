@@ -5,7 +5,9 @@ use crate::index::Id;
 
 use super::buffers::BufferRole;
 use super::configuration::{Amount, Buffer, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, Stage};
+use super::estimate::Stream;
 use super::fabric::{Fabric, Resource};
+use super::generators::of_slice;
 use super::mapping::{Mapping, Style};
 use super::nest::{Cadence, Nest};
 use super::route::{Request, Tree};
@@ -271,7 +273,7 @@ impl<'a> FlowBuilder<'a> {
         let chain = if let Mapping::Simd(m) = s.mapping { m.chain } else { 1 };
         for (index, buffer) in self.buffers.iter().enumerate() {
             let takes = match buffer.spec.role {
-                BufferRole::Operand { tensor, .. } => tensor == output && !self.has_home(index),
+                BufferRole::Operand { tensor, .. } => tensor == output && !has_home(self.buffers, index),
                 BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == output,
                 BufferRole::Weight { .. } | BufferRole::Partial { .. } => false,
             };
@@ -319,11 +321,6 @@ impl<'a> FlowBuilder<'a> {
             },
             _ => 1,
         }
-    }
-
-    fn has_home(&self, operand: usize) -> bool {
-        let BufferRole::Operand { stage, tensor } = self.buffers[operand].spec.role else { return false };
-        self.buffers.iter().any(|b| b.spec.role == BufferRole::Home { stage, tensor })
     }
 
     /// One flow for each part of a slice, to that part of every copy.
@@ -391,15 +388,15 @@ impl<'a> FlowBuilder<'a> {
                 .map(|&(agcu, ag)| (self.fabric.ag(agcu, ag), self.chip.grid.agcus[agcu as usize].site))
                 .collect();
             for (index, buffer) in self.buffers.iter().enumerate() {
-                if !self.is_end_of(stream, index) {
+                if !is_end(&off_chip.stream, self.buffers, index) {
                     continue;
                 }
                 let slices = buffer.spec.slices;
-                let each = (ags.len() as u64 / slices).max(1);
                 for slice in 0..slices {
-                    for a in 0..each {
-                        let ag = ags[((slice * each + a) % ags.len() as u64) as usize];
-                        let share = (1, slices * each);
+                    let generators = of_slice(ags.len() as u64, slices, slice);
+                    let share = (1, slices * (generators.end - generators.start));
+                    for generator in generators {
+                        let ag = ags[generator as usize];
                         if off_chip.stream.writes {
                             self.drain(stream, share, (index, slice), ag);
                         } else {
@@ -422,28 +419,31 @@ impl<'a> FlowBuilder<'a> {
             flow.reads = Some(FlowEnd { buffer, slice, part: index });
         }
     }
+}
 
-    /// Whether an off-chip stream fills or drains a buffer.
-    fn is_end_of(&self, stream: usize, buffer: usize) -> bool {
-        let wanted = &self.streams[stream].stream;
-        let spec = &self.buffers[buffer].spec;
-        match spec.role {
-            BufferRole::Operand { tensor, .. } => {
-                !wanted.writes
-                    && tensor == wanted.tensor
-                    && !wanted.weight
-                    && spec.cadence == wanted.cadence
-                    && !self.has_home(buffer)
-            }
-            BufferRole::Home { tensor, .. } => {
-                !wanted.writes && tensor == wanted.tensor && !wanted.weight && spec.cadence == wanted.cadence
-            }
-            BufferRole::Weight { tensor, .. } => {
-                wanted.weight && tensor == wanted.tensor && spec.cadence == wanted.cadence
-            }
-            BufferRole::Store { tensor, .. } => wanted.writes && tensor == wanted.tensor,
-            BufferRole::Partial { .. } => false,
+/// Whether an operand buffer is filled from a home on chip.
+fn has_home(buffers: &[Buffer], operand: usize) -> bool {
+    let BufferRole::Operand { stage, tensor } = buffers[operand].spec.role else { return false };
+    buffers.iter().any(|b| b.spec.role == BufferRole::Home { stage, tensor })
+}
+
+/// Whether an off-chip stream fills or drains a buffer.
+pub fn is_end(stream: &Stream, buffers: &[Buffer], index: usize) -> bool {
+    let spec = &buffers[index].spec;
+    match spec.role {
+        BufferRole::Operand { tensor, .. } => {
+            !stream.writes
+                && tensor == stream.tensor
+                && !stream.weight
+                && spec.cadence == stream.cadence
+                && !has_home(buffers, index)
         }
+        BufferRole::Home { tensor, .. } => {
+            !stream.writes && tensor == stream.tensor && !stream.weight && spec.cadence == stream.cadence
+        }
+        BufferRole::Weight { tensor, .. } => stream.weight && tensor == stream.tensor && spec.cadence == stream.cadence,
+        BufferRole::Store { tensor, .. } => stream.writes && tensor == stream.tensor,
+        BufferRole::Partial { .. } => false,
     }
 }
 

@@ -18,6 +18,7 @@ mod fabric;
 mod flows;
 mod fuse;
 mod gather;
+mod generators;
 mod heads;
 mod mapping;
 mod nest;

@@ -149,6 +149,11 @@ struct PmuPool<'a> {
     free_banks: Vec<u64>,
     read_rate: Vec<Vec<f64>>,
     write_rate: Vec<Vec<f64>>,
+    /// Rates of the emptiest read and write port of every PMU.
+    emptiest: Vec<(f64, f64)>,
+    /// The last piece that took banks of every PMU; pieces are counted from 1.
+    taken_by: Vec<u64>,
+    pieces: u64,
 }
 
 impl<'a> PmuPool<'a> {
@@ -164,6 +169,9 @@ impl<'a> PmuPool<'a> {
             free_banks: vec![chip.pmu.banks; n],
             read_rate: vec![vec![0.0; chip.pmu.read_ports as usize]; n],
             write_rate: vec![vec![0.0; chip.pmu.write_ports as usize]; n],
+            emptiest: vec![(0.0, 0.0); n],
+            taken_by: vec![0; n],
+            pieces: 0,
         }
     }
 
@@ -173,13 +181,14 @@ impl<'a> PmuPool<'a> {
         let mut piece = Piece::default();
         let mut left = banks;
         let most = banks.div_ceil(spread.max(1));
+        self.pieces += 1;
         while left > 0 {
             let wanted = left.min(most);
             let share = wanted as f64 / banks as f64;
             let (read_share, write_share) = (read * share, write * share);
-            let near = |avoided: &Piece| self.nearest(target, wanted, read_share, write_share, avoided);
+            let near = |again: bool| self.nearest(target, wanted, read_share, write_share, again);
             // A PMU twice, on shared ports, before none at all.
-            let pmu = near(&piece).or_else(|| near(&Piece::default()))?;
+            let pmu = near(false).or_else(|| near(true))?;
             let taken = wanted.min(self.free_banks[pmu]);
             let share = taken as f64 / banks as f64;
             self.free_banks[pmu] -= taken;
@@ -188,14 +197,18 @@ impl<'a> PmuPool<'a> {
             let write_port = lowest(&self.write_rate[pmu]);
             self.read_rate[pmu][read_port] += read * share;
             self.write_rate[pmu][write_port] += write * share;
+            let emptiest = |rates: &[f64]| rates[lowest(rates)];
+            self.emptiest[pmu] = (emptiest(&self.read_rate[pmu]), emptiest(&self.write_rate[pmu]));
+            self.taken_by[pmu] = self.pieces;
             let (read_port, write_port) = (read_port as u64, write_port as u64);
             piece.parts.push(Part { pmu: PmuId::from_index(pmu), banks: taken, read_port, write_port });
         }
         Some(piece)
     }
 
-    /// The PMU with room where a part costs least: hops from `target`, and more where ports are full. Of equals the first.
-    fn nearest(&self, target: (f64, f64), wanted: u64, read: f64, write: f64, avoided: &Piece) -> Option<usize> {
+    /// The PMU with room where a part costs least: hops from `target`, and more where ports are full. Of equals the
+    /// first. `again`: one that has a part of this piece will do.
+    fn nearest(&self, target: (f64, f64), wanted: u64, read: f64, write: f64, again: bool) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         let (cx, cy) = (target.0.round() as i64, target.1.round() as i64);
         let (columns, rows) = (i64::from(self.chip.grid.columns), i64::from(self.chip.grid.rows));
@@ -204,27 +217,29 @@ impl<'a> PmuPool<'a> {
             if best.is_some_and(|(least, _)| (ring - 1) as f64 > least) {
                 break;
             }
-            let at_row = |dy: i64| {
-                let dx = ring - dy.abs();
-                let xs = if dx == 0 { [Some(cx), None] } else { [Some(cx - dx), Some(cx + dx)] };
-                xs.into_iter().flatten().map(move |x| (x, cy + dy))
-            };
-            let sites = (-ring..=ring).flat_map(at_row);
-            for (x, y) in sites.filter(|&(x, y)| (0..columns).contains(&x) && (0..rows).contains(&y)) {
-                let Some(pmu) = self.at[(y * columns + x) as usize] else { continue };
-                let free = self.free_banks[pmu];
-                if free == 0 || avoided.parts.iter().any(|p| p.pmu.index() == pmu) {
-                    continue;
-                }
-                let mut cost = (x as f64 - target.0).abs() + (y as f64 - target.1).abs();
-                let over = |rates: &[f64], more: f64| (rates[lowest(rates)] + more - PORT_FULL).max(0.0);
-                cost += OVERLOAD_HOPS * (over(&self.read_rate[pmu], read) + over(&self.write_rate[pmu], write));
-                if free < wanted {
-                    // Splitting a piece costs a flow; going far costs hops.
-                    cost += 4.0;
-                }
-                if best.is_none_or(|best| (cost, pmu) < best) {
-                    best = Some((cost, pmu));
+            for y in (cy - ring).max(0)..=(cy + ring).min(rows - 1) {
+                let dx = ring - (y - cy).abs();
+                let both = [cx - dx, cx + dx];
+                for &x in &both[usize::from(dx == 0)..] {
+                    if !(0..columns).contains(&x) {
+                        continue;
+                    }
+                    let Some(pmu) = self.at[(y * columns + x) as usize] else { continue };
+                    let free = self.free_banks[pmu];
+                    if free == 0 || (!again && self.taken_by[pmu] == self.pieces) {
+                        continue;
+                    }
+                    let mut cost = (x as f64 - target.0).abs() + (y as f64 - target.1).abs();
+                    let (busy_read, busy_write) = self.emptiest[pmu];
+                    let over = |rate: f64, more: f64| (rate + more - PORT_FULL).max(0.0);
+                    cost += OVERLOAD_HOPS * (over(busy_read, read) + over(busy_write, write));
+                    if free < wanted {
+                        // Splitting a piece costs a flow; going far costs hops.
+                        cost += 4.0;
+                    }
+                    if best.is_none_or(|best| (cost, pmu) < best) {
+                        best = Some((cost, pmu));
+                    }
                 }
             }
         }
@@ -270,17 +285,17 @@ pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[
     for index in order {
         let spec = buffers[index].spec;
         let slot_rate = (spec.slot_bytes.div_ceil(chip.network.flit_bytes)) as f64 / interval;
+        let (stage, read, write) = match spec.role {
+            BufferRole::Operand { stage, .. } => (stage, work[stage].activation_rate(), slot_rate),
+            BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
+            BufferRole::Partial { stage } => (stage, work[stage].partial_rate(), work[stage].partial_rate()),
+            BufferRole::Home { stage, .. } | BufferRole::Store { stage, .. } => (stage, slot_rate, slot_rate),
+        };
+        let s = &stages[stage];
+        let (pm, wide) = (s.mapping.pm(), s.bundle_width());
         let mut pieces = Vec::with_capacity((spec.copies * spec.slices) as usize);
         for copy in 0..spec.copies {
             for slice in 0..spec.slices {
-                let (stage, read, write) = match spec.role {
-                    BufferRole::Operand { stage, .. } => (stage, work[stage].activation_rate(), slot_rate),
-                    BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
-                    BufferRole::Partial { stage } => (stage, work[stage].partial_rate(), work[stage].partial_rate()),
-                    BufferRole::Home { stage, .. } | BufferRole::Store { stage, .. } => (stage, slot_rate, slot_rate),
-                };
-                let s = &stages[stage];
-                let (pm, wide) = (s.mapping.pm(), s.bundle_width());
                 let target = match spec.role {
                     BufferRole::Operand { .. } => {
                         let streams = if let Mapping::Gemm(m) = s.mapping { m.streams } else { 1 };

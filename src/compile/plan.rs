@@ -12,7 +12,7 @@ use crate::index::Id;
 use crate::units::Dtype;
 
 use super::allocate::{Candidate, StageCandidates, allocate, chain};
-use super::buffers::{BufferRole, BufferSpec, Residency, StageExtents, StageRoles, buffers};
+use super::buffers::{Ahead, BufferRole, BufferSpec, Residency, StageExtents, StageRoles, buffers};
 use super::candidates::{BaseCache, StageBases, stage_candidates};
 use super::estimate::{Estimate, estimate};
 use super::exact::{Exact, exact};
@@ -171,13 +171,19 @@ pub struct Choice {
 }
 
 /// What kind of choice it is: loop order, residency, private streams of activations, eager stages.
-pub type Class = (LoopOrder, bool, bool, bool, bool);
+pub type Class = (LoopOrder, Residency, bool, bool);
 
 impl Choice {
     /// Its class.
     pub fn class(&self) -> Class {
         let private = self.picked.iter().any(|c| c.mapping.bundles() > 1);
-        (self.nest.order, self.residency.inputs, self.residency.weights, private, self.eager)
+        (self.nest.order, self.residency, private, self.eager)
+    }
+
+    /// Its class but for the room that hides latency.
+    pub fn kind(&self) -> (LoopOrder, bool, bool, bool, bool) {
+        let (order, Residency { inputs, weights, .. }, private, eager) = self.class();
+        (order, inputs, weights, private, eager)
     }
 
     /// Works it out in full: exact work tables, and buffers from them.
@@ -349,16 +355,28 @@ impl Search<'_> {
             &[(true, true)]
         };
         let mut least_banks = u64::MAX;
-        for &(inputs, weights) in choices {
-            let residency = Residency { inputs, weights };
+        let most = self.chip.pmus() * self.chip.pmu.banks;
+        // Less room for what memory moves in its latency, only where all of it does not fit.
+        let mut wanted: Vec<Residency> =
+            choices.iter().map(|&(inputs, weights)| Residency { inputs, weights, ahead: Ahead::Full }).collect();
+        let mut next = 0;
+        while let Some(&residency) = wanted.get(next) {
+            next += 1;
             let make = |block_tokens: u64| {
                 let nest = Nest { block_tokens, ..nest };
                 (nest, buffers(self.chip, self.graph, &nest, roles, residency, &mappings, &extents))
             };
             let banks =
                 |list: &[BufferSpec]| list.iter().fold(0u64, |sum, b| sum.saturating_add(b.total_banks(self.chip)));
-            let most = self.chip.pmus() * self.chip.pmu.banks;
             let (mut nest, mut list) = make(nest.block_tokens);
+            if banks(&list) > most {
+                let less = match residency.ahead {
+                    Ahead::Full => Some(Ahead::Quarter),
+                    Ahead::Quarter => Some(Ahead::None),
+                    Ahead::None => None,
+                };
+                wanted.extend(less.map(|ahead| Residency { ahead, ..residency }));
+            }
             if banks(&list) > most && nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
                 let (mut fits, mut exceeds) = (0, nest.block_tokens);
                 while exceeds - fits > 1 {

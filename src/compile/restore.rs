@@ -14,7 +14,7 @@ use crate::workload::TensorId;
 
 use super::allocate::chain;
 use super::assemble::{Placed, stages};
-use super::buffers::{BufferRole, BufferSpec, Residency, StageRoles, buffers};
+use super::buffers::{Ahead, BufferRole, BufferSpec, Residency, StageRoles, buffers};
 use super::candidates::StageBases;
 use super::configuration::{Buffer, Flow, OffChip, PcuId, Piece, Section};
 use super::estimate::streams;
@@ -329,7 +329,8 @@ fn check_buffers(
     exact: &Exact,
 ) -> Result<Vec<BufferSpec>, Fault> {
     let wanted = |inputs, weights| {
-        let residency = Residency { inputs, weights };
+        // Depths are the draft's.
+        let residency = Residency { inputs, weights, ahead: Ahead::Full };
         buffers(chip, graph, &draft.nest, &exact.roles, residency, &draft.mappings, &exact.extents)
     };
     // Which tensors stay on chip shows in the cadences.

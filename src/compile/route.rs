@@ -4,9 +4,6 @@
 //! negotiated (after `McMurchie` and Ebeling, FPGA'95): the flows over them are taken out and grown again
 //! sink by sink along cheapest paths, where a full link costs more each round.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use crate::arch::{Chip, Coordinate};
 
 use super::fabric::{Direction, Fabric, Resource};
@@ -20,7 +17,9 @@ const PROGRESS: f64 = 0.95;
 /// ... and negotiation ends after this many rounds in a row without.
 const PATIENCE: u32 = 3;
 /// Hops farther than the nearest that a path may leave a tree.
-const DETOUR: f32 = 4.0;
+const DETOUR: u32 = 4;
+/// Rows or columns beside the box around both ends that a path may use.
+const MARGIN: u32 = 4;
 /// Flows below this share of a link's rate are not worth rerouting.
 const LIGHT: f64 = 0.01;
 
@@ -75,16 +74,18 @@ struct Search {
     path_stamp: u32,
     tree_stamp: u32,
     seen: Vec<u32>,
-    cost: Vec<f32>,
     came_by: Vec<Edge>,
     in_tree: Vec<u32>,
-    /// Sites to look at: their estimate's bits above, which sort as the number does, and the site below.
-    open: BinaryHeap<Reverse<u64>>,
-}
-
-/// An entry of the heap of sites to look at.
-fn entry(estimate: f32, site: u32) -> Reverse<u64> {
-    Reverse(u64::from(estimate.to_bits()) << 32 | u64::from(site))
+    /// A bit for each direction in which edges at hand leave a site, where `seen_edges` has the stamp.
+    leaving: Vec<u8>,
+    seen_edges: Vec<u32>,
+    /// Edges of the tree at hand that were counted.
+    edge_stamp: u32,
+    counted: Vec<u32>,
+    /// Of sites in the window of the path at hand: the cost from there to the target.
+    cost: Vec<f64>,
+    /// And the edge to leave by; not read at the target.
+    leave_by: Vec<Edge>,
 }
 
 impl<'a> Router<'a> {
@@ -108,10 +109,14 @@ impl<'a> Router<'a> {
                 path_stamp: 0,
                 tree_stamp: 0,
                 seen: vec![0; sites],
-                cost: vec![0.0; sites],
                 came_by: vec![0; sites],
                 in_tree: vec![0; sites],
-                open: BinaryHeap::new(),
+                leaving: vec![0; sites],
+                seen_edges: vec![0; sites],
+                edge_stamp: 0,
+                counted: vec![0; sites * 4],
+                cost: vec![0.0; sites],
+                leave_by: vec![0; sites],
             },
         }
     }
@@ -141,20 +146,26 @@ impl<'a> Router<'a> {
     /// The edges of a tree that lead to sinks, along each branch in turn from the source; the first way to a site
     /// counts.
     fn tidy(&mut self, request: &Request, edges: &[Edge]) -> Vec<Edge> {
-        let mut leaving = edges.to_vec();
-        leaving.sort_unstable();
         self.search.path_stamp += 1;
         let stamp = self.search.path_stamp;
+        for &edge in edges {
+            let site = (edge / 4) as usize;
+            if self.search.seen_edges[site] != stamp {
+                self.search.seen_edges[site] = stamp;
+                self.search.leaving[site] = 0;
+            }
+            self.search.leaving[site] |= 1 << (edge % 4);
+        }
         let source = self.site(request.source);
-        let mut reached = vec![source];
+        let mut reached = Vec::with_capacity(edges.len() + 1);
+        reached.push(source);
         self.search.seen[source as usize] = stamp;
         let mut next = 0;
         while let Some(&site) = reached.get(next) {
             next += 1;
-            let from = leaving.partition_point(|&edge| edge < site * 4);
-            for &edge in leaving[from..].iter().take_while(|&&edge| edge / 4 == site) {
-                let Some(end) = self.end(edge) else { continue };
-                if self.search.seen[end as usize] != stamp {
+            for edge in self.leaving(site, stamp) {
+                let end = self.ends[edge as usize];
+                if end != NOWHERE && self.search.seen[end as usize] != stamp {
                     self.search.seen[end as usize] = stamp;
                     self.search.came_by[end as usize] = edge;
                     reached.push(end);
@@ -177,18 +188,25 @@ impl<'a> Router<'a> {
             if site != source {
                 tidied.push(self.search.came_by[site as usize]);
             }
-            let from = leaving.partition_point(|&edge| edge < site * 4);
-            let to = leaving.partition_point(|&edge| edge < site * 4 + 4);
-            for &edge in leaving[from..to].iter().rev() {
-                let ends_here = |end: &u32| {
-                    self.search.in_tree[*end as usize] == wanted
-                        && *end != source
-                        && self.search.came_by[*end as usize] == edge
-                };
-                open.extend(self.end(edge).filter(ends_here));
+            for edge in self.leaving(site, stamp).rev() {
+                let end = self.ends[edge as usize];
+                if end != NOWHERE
+                    && end != source
+                    && self.search.in_tree[end as usize] == wanted
+                    && self.search.came_by[end as usize] == edge
+                {
+                    open.push(end);
+                }
             }
         }
         tidied
+    }
+
+    /// The edges at hand that leave a site.
+    fn leaving(&self, site: u32, stamp: u32) -> impl DoubleEndedIterator<Item = Edge> + use<> {
+        let has = self.search.seen_edges[site as usize] == stamp;
+        let mask = if has { self.search.leaving[site as usize] } else { 0 };
+        (0..4).filter(move |direction| mask >> direction & 1 == 1).map(move |direction| site * 4 + direction)
     }
 
     fn book(&mut self, edges: &[Edge], rate: f64) {
@@ -233,11 +251,6 @@ impl<'a> Router<'a> {
         self.site(from) * 4 + direction as u32
     }
 
-    /// The site an edge leads to.
-    fn end(&self, edge: Edge) -> Option<u32> {
-        Some(self.ends[edge as usize]).filter(|&end| end != NOWHERE)
-    }
-
     /// Cycles of a hop over an edge.
     fn hop_cycles(&self, edge: Edge) -> u64 {
         let at = |site: u32| Coordinate { x: site % self.columns, y: site / self.columns };
@@ -269,63 +282,106 @@ impl<'a> Router<'a> {
                 continue;
             }
             let mut at = self.cheapest_path(&tree, target, request.rate);
-            while self.search.in_tree[at as usize] != in_tree_stamp {
+            while at != target {
+                let edge = self.search.leave_by[at as usize];
+                edges.push(edge);
+                at = self.ends[edge as usize];
                 self.search.in_tree[at as usize] = in_tree_stamp;
                 tree.push(at);
-                let edge = self.search.came_by[at as usize];
-                edges.push(edge);
-                at = edge / 4;
             }
         }
-        self.tidy(request, &edges)
+        // One path is in order as it is.
+        if request.sinks.len() == 1 { edges } else { self.tidy(request, &edges) }
     }
 
-    /// Finds the cheapest path from any site of `tree` to `target` (A*); `came_by` then leads back. Returns `target`.
+    /// Finds the cheapest path from a site of `tree` to `target`, of those that never turn back along the axis on which
+    /// they are farther apart; `leave_by` leads there from the site returned. Without a heap: one sweep away from the
+    /// target, line by line.
     fn cheapest_path(&mut self, tree: &[u32], target: u32, rate: f64) -> u32 {
-        let columns = self.columns;
-        let (tx, ty) = (target % columns, target / columns);
-        let ahead = |site: u32| ((site % columns).abs_diff(tx) + (site / columns).abs_diff(ty)) as f32;
-        self.search.path_stamp += 1;
-        let stamp = self.search.path_stamp;
-        let mut open = std::mem::take(&mut self.search.open);
-        open.clear();
+        let (columns, rows) = (self.columns, self.chip.grid.rows);
+        let place = |site: u32| (site % columns, site / columns);
+        let (tx, ty) = place(target);
+        let hops = |site: u32| {
+            let (x, y) = place(site);
+            x.abs_diff(tx) + y.abs_diff(ty)
+        };
         // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.
-        let nearest = tree.iter().map(|&site| ahead(site)).fold(f32::INFINITY, f32::min);
-        for &site in tree.iter().filter(|&&site| ahead(site) <= nearest + DETOUR) {
-            self.search.seen[site as usize] = stamp;
-            self.search.cost[site as usize] = 0.0;
-            open.push(entry(ahead(site), site));
+        let nearest = tree.iter().map(|&site| hops(site)).min().unwrap_or(0);
+        let near = || tree.iter().copied().filter(|&site| hops(site) <= nearest + DETOUR);
+        let (mut low, mut high) = ((tx, ty), (tx, ty));
+        for (x, y) in near().map(place) {
+            low = (low.0.min(x), low.1.min(y));
+            high = (high.0.max(x), high.1.max(y));
         }
-        while let Some(Reverse(key)) = open.pop() {
-            let (estimate, site) = (f32::from_bits((key >> 32) as u32), key as u32);
-            if site == target {
-                break;
-            }
-            let here = self.search.cost[site as usize];
-            if estimate > here + ahead(site) {
-                continue;
-            }
-            for edge in site * 4..site * 4 + 4 {
-                let next = self.ends[edge as usize];
-                if next == NOWHERE {
-                    continue;
-                }
-                let cost = here + self.cost(edge, rate) as f32;
-                let n = next as usize;
-                if self.search.seen[n] != stamp || cost < self.search.cost[n] {
-                    self.search.seen[n] = stamp;
-                    self.search.cost[n] = cost;
-                    self.search.came_by[n] = edge;
-                    open.push(entry(cost + ahead(next), next));
-                }
-            }
+        let along_x = high.0 - low.0 >= high.1 - low.1;
+        // `u` runs along the longer axis, `v` across it.
+        let (stride_u, stride_v) = if along_x { (1, columns) } else { (columns, 1) };
+        let split = |(x, y): (u32, u32)| if along_x { (x, y) } else { (y, x) };
+        let ((low_u, low_v), (high_u, high_v), (tu, tv)) = (split(low), split(high), split((tx, ty)));
+        let most_v = if along_x { rows } else { columns } - 1;
+        let (low_v, high_v) = (low_v.saturating_sub(MARGIN), (high_v + MARGIN).min(most_v));
+        let [forth, back, up, down] = if along_x {
+            [Direction::East, Direction::West, Direction::South, Direction::North]
+        } else {
+            [Direction::South, Direction::North, Direction::East, Direction::West]
         }
-        self.search.open = open;
-        target
+        .map(|direction| direction as u32);
+        let site = |u: u32, v: u32| u * stride_u + v * stride_v;
+        let (inverse, load, history) = (1.0 / self.capacity, &self.load, &self.history);
+        let price = |edge: u32| {
+            let full = (load[edge as usize] + rate) * inverse;
+            (1.0 + history[edge as usize]) * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
+        };
+        let Search { cost, leave_by, .. } = &mut self.search;
+        // Along one line: from each site to the next towards a cheaper one, both ways.
+        let spread = |u: u32, from: u32, cost: &mut [f64], leave_by: &mut [Edge]| {
+            let mut relax = |at: u32, next: u32, direction: u32| {
+                let edge = at * 4 + direction;
+                let by_next = cost[next as usize] + price(edge);
+                if by_next < cost[at as usize] {
+                    cost[at as usize] = by_next;
+                    leave_by[at as usize] = edge;
+                }
+            };
+            for v in from.max(low_v) + 1..=high_v {
+                relax(site(u, v), site(u, v - 1), down);
+            }
+            for v in (low_v..from.min(high_v)).rev() {
+                relax(site(u, v), site(u, v + 1), up);
+            }
+        };
+        for v in low_v..=high_v {
+            cost[site(tu, v) as usize] = f64::INFINITY;
+        }
+        cost[target as usize] = 0.0;
+        spread(tu, tv, cost, leave_by);
+        // Sites beyond the target come back to it, sites before it go forth.
+        let mut sweep = |u: u32, next_u: u32, direction: u32| {
+            for v in low_v..=high_v {
+                let (at, edge) = (site(u, v), site(u, v) * 4 + direction);
+                cost[at as usize] = cost[site(next_u, v) as usize] + price(edge);
+                leave_by[at as usize] = edge;
+            }
+            spread(u, low_v, cost, leave_by);
+            spread(u, high_v, cost, leave_by);
+        };
+        for u in tu + 1..=high_u {
+            sweep(u, u - 1, back);
+        }
+        for u in (low_u..tu).rev() {
+            sweep(u, u + 1, forth);
+        }
+        let cost = &self.search.cost;
+        near().min_by(|&a, &b| cost[a as usize].total_cmp(&cost[b as usize]).then(a.cmp(&b))).unwrap_or(target)
     }
 
     /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
     fn straight_tree(&mut self, request: &Request) -> Vec<Edge> {
+        if let [sink] = request.sinks[..] {
+            let cost = |path: &[Edge]| path.iter().map(|&edge| self.cost(edge, request.rate)).sum::<f64>();
+            let [row_first, column_first] = [true, false].map(|row_first| self.corner(request.source, sink, row_first));
+            return if cost(&column_first) < cost(&row_first) { column_first } else { row_first };
+        }
         let median = |f: fn(&Coordinate) -> u32| {
             let mut list: Vec<u32> = request.sinks.iter().map(f).collect();
             list.sort_unstable();
@@ -351,8 +407,28 @@ impl<'a> Router<'a> {
         best.map(|(_, edges)| self.tidy(request, &edges)).unwrap_or_default()
     }
 
+    /// The path from a site to another with one corner, in order.
+    fn corner(&self, from: Coordinate, to: Coordinate, row_first: bool) -> Vec<Edge> {
+        let mut path = Vec::with_capacity((from.x.abs_diff(to.x) + from.y.abs_diff(to.y)) as usize);
+        let mut go = |mut site: u32, hops: u32, direction: Direction| {
+            for _ in 0..hops {
+                let edge = site * 4 + direction as u32;
+                path.push(edge);
+                site = self.ends[edge as usize];
+            }
+            site
+        };
+        let along = if to.x > from.x { Direction::East } else { Direction::West };
+        let across = if to.y > from.y { Direction::South } else { Direction::North };
+        let legs = [(from.x.abs_diff(to.x), along), (from.y.abs_diff(to.y), across)];
+        let [first, second] = if row_first { legs } else { [legs[1], legs[0]] };
+        let corner = go(self.site(from), first.0, first.1);
+        go(corner, second.0, second.1);
+        path
+    }
+
     /// Edges of the tree with a trunk along row (or column) `at`.
-    fn trunk_tree(&self, source: Coordinate, sinks: &[Coordinate], along_row: bool, at: u32) -> Vec<Edge> {
+    fn trunk_tree(&mut self, source: Coordinate, sinks: &[Coordinate], along_row: bool, at: u32) -> Vec<Edge> {
         // In trunk coordinates: `u` along the trunk, `v` across it.
         let split = |c: Coordinate| if along_row { (c.x, c.y) } else { (c.y, c.x) };
         let join = |u: u32, v: u32| if along_row { Coordinate { x: u, y: v } } else { Coordinate { x: v, y: u } };
@@ -381,8 +457,10 @@ impl<'a> Router<'a> {
         let (first, last) = (reach[0].0.min(su), reach[reach.len() - 1].0.max(su));
         edges.extend((su..last).map(|u| self.edge(join(u, at), forth)));
         edges.extend((first + 1..=su).rev().map(|u| self.edge(join(u, at), back)));
-        edges.sort_unstable();
-        edges.dedup();
+        self.search.edge_stamp += 1;
+        let stamp = self.search.edge_stamp;
+        let counted = &mut self.search.counted;
+        edges.retain(|&edge| std::mem::replace(&mut counted[edge as usize], stamp) != stamp);
         edges
     }
 
@@ -514,4 +592,51 @@ pub fn tree_over(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resou
         }
     }
     Ok(Tree { links: links.to_vec(), hop_cycles: reached.depth_cycles })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chip() -> Chip {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn10.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        crate::arch::parse("sn10", &text, &[]).unwrap()
+    }
+
+    #[test]
+    fn a_grown_path_costs_no_more_than_one_with_a_corner_and_a_grown_tree_reaches_its_sinks() {
+        let chip = chip();
+        let fabric = Fabric::new(&chip);
+        let (columns, rows) = (chip.grid.columns, chip.grid.rows);
+        // A plain generator of pseudo-random numbers: loads differ everywhere.
+        let mut state = 1u64;
+        let mut next = move |below: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u32 % below
+        };
+        for case in 0..200 {
+            let mut router = Router::new(&chip, &fabric);
+            router.load.iter_mut().for_each(|load| *load = f64::from(next(300)) / 100.0);
+            let mut site = || Coordinate { x: next(columns), y: next(rows) };
+            let (source, sinks) = (site(), (0..1 + case % 5).map(|_| site()).collect::<Vec<_>>());
+            let request = Request { source, sinks, rate: 0.5 };
+            let edges = router.grow(&request);
+            let mut reached = vec![router.site(source)];
+            for &edge in &edges {
+                assert!(reached.contains(&(edge / 4)), "case {case}: not in order from the source");
+                let end = router.ends[edge as usize];
+                assert!(end != NOWHERE && !reached.contains(&end), "case {case}: a switch twice");
+                reached.push(end);
+            }
+            assert!(request.sinks.iter().all(|&sink| reached.contains(&router.site(sink))), "case {case}");
+            if let [sink] = request.sinks[..] {
+                let cost = |path: &[Edge]| path.iter().map(|&edge| router.cost(edge, request.rate)).sum::<f64>();
+                for row_first in [true, false] {
+                    let corner = router.corner(source, sink, row_first);
+                    assert!(cost(&edges) <= cost(&corner) + 1e-9, "case {case}");
+                }
+            }
+        }
+    }
 }

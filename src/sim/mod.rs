@@ -60,6 +60,15 @@ pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Res
     compile_modes(chip, workload, modes, Some(&|section, most| measure(chip, workload, &fabric, section, most)))
 }
 
+/// Compiles as [`crate::compile::compile_modes`] does by its estimates alone: several times sooner than
+/// [`compile_measured`], and what is found may be slower.
+///
+/// # Errors
+/// As there.
+pub fn compile_estimated(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Measured>, Diagnostic> {
+    compile_modes(chip, workload, modes, None)
+}
+
 /// The best of all mappings of a small graph, by the event engine ([`crate::compile::exhaust`]).
 pub fn exhaust(chip: &Chip, workload: &Workload, most: u64) -> Option<Exhausted> {
     let fabric = Fabric::new(chip);

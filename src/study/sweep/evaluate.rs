@@ -15,7 +15,7 @@ use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::import;
 use crate::input::{Override, Root};
 use crate::report::Document;
-use crate::sim::{Measured as Compiled, compile_measured, simulate_measured};
+use crate::sim::{Measured as Compiled, compile_estimated, compile_measured, simulate_measured};
 use crate::study::inputs::{Inputs, drained, simulated};
 use crate::workload::Workload;
 
@@ -157,7 +157,10 @@ impl<'a> Bench<'a> {
         }
         let chip = setting.inputs.chip(&sets)?;
         let workload = self.workload(setting)?;
-        compile_measured(&chip, &workload, &self.study.modes)
+        match self.study.compile {
+            Compile::Estimated => compile_estimated(&chip, &workload, &self.study.modes),
+            Compile::EveryPoint | Compile::Once => compile_measured(&chip, &workload, &self.study.modes),
+        }
     }
 
     /// Runs a point.
@@ -171,7 +174,7 @@ impl<'a> Bench<'a> {
             Fidelity::Simulated(fidelity) => {
                 // Prices change no run; rates do, and a configuration that is kept for them is run again.
                 let runs = compiled.iter().map(|c| match self.study.compile {
-                    Compile::EveryPoint => drained(simulate_measured(chip, workload, c, fidelity)),
+                    Compile::EveryPoint | Compile::Estimated => drained(simulate_measured(chip, workload, c, fidelity)),
                     Compile::Once => simulated(chip, workload, &c.configuration, fidelity),
                 });
                 match runs.collect::<Result<Vec<_>, _>>() {

@@ -31,6 +31,8 @@ pub enum Fidelity {
 pub enum Compile {
     /// For its own chip and workload.
     EveryPoint,
+    /// For its own chip and workload, by the compiler's estimates: mappings are not measured to choose among them.
+    Estimated,
     /// For the chip and workload without the axes that only change rates: what would this configuration do elsewhere?
     Once,
 }
@@ -149,7 +151,8 @@ impl Checker<'_> {
         let compile = match &spec.compile {
             None => Compile::EveryPoint,
             Some(word) => {
-                let known = [("every_point", Compile::EveryPoint), ("once", Compile::Once)];
+                let known =
+                    [("every_point", Compile::EveryPoint), ("estimated", Compile::Estimated), ("once", Compile::Once)];
                 known[source.keyword("compile", word, &known.map(|(name, _)| name))?].1
             }
         };
