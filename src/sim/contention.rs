@@ -25,6 +25,25 @@ pub struct Crossing {
     flit_ticks: u32,
     /// Flows of the volley.
     pub streams: u32,
+    /// Ticks that a flit takes each of them, if that is the same whole number for all; else 0.
+    stream_ticks: u32,
+}
+
+/// What a volley has to move over one resource.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// How long that takes by itself.
+    pub ticks: Ticks,
+    /// What one of its flows takes of that, if it is the same whole number for all; else 0.
+    each: Ticks,
+    flows: u32,
+}
+
+impl Work {
+    /// What `flows` take that have as much to move each.
+    pub fn of_flows(self, flows: u64) -> Ticks {
+        if self.each > 0 { self.each * flows } else { self.ticks * flows / u64::from(self.flows) }
+    }
 }
 
 /// What one volley needs to know of the network.
@@ -115,7 +134,8 @@ impl Contention {
         let kept = uncovered(contended, volleys.len());
         for (resource, loads) in (0..).zip(&kept) {
             for &Load { volley, share, flit_ticks, streams, .. } in loads {
-                ways[volley as usize].crossings.push(Crossing { resource, share, flit_ticks, streams });
+                let stream_ticks = if flit_ticks.is_multiple_of(streams) { flit_ticks / streams } else { 0 };
+                ways[volley as usize].crossings.push(Crossing { resource, share, flit_ticks, streams, stream_ticks });
             }
         }
         Self { resources: kept.len(), ways }
@@ -153,9 +173,11 @@ impl Contention {
 }
 
 impl Crossing {
-    /// Ticks of work that a volley of these parts is here.
-    pub fn work(self, parts: &[u64]) -> Ticks {
-        parts[self.share as usize] * Ticks::from(self.flit_ticks)
+    /// What a volley of these parts has to move here.
+    pub fn work(self, parts: &[u64]) -> Work {
+        let flits = parts[self.share as usize];
+        let each = flits * Ticks::from(self.stream_ticks);
+        Work { ticks: flits * Ticks::from(self.flit_ticks), each, flows: self.streams }
     }
 }
 
@@ -235,7 +257,7 @@ mod tests {
         let both = contention(&flows, &[&[0], &[1]]);
         // 1 and 2 are alike; 0 and 3 are crossed by one volley only.
         assert_eq!((both.resources(), both.crossed_by(0).len(), both.crossed_by(1).len()), (1, 1, 1));
-        assert_eq!(both.crossed_by(0)[0].work(&[10]), 640);
+        assert_eq!(both.crossed_by(0)[0].work(&[10]).ticks, 640);
     }
 
     #[test]
@@ -246,7 +268,7 @@ mod tests {
         // Halves of 10 flits, both over resource 0.
         assert_eq!(met.parts(0, 10, &mut parts), 5 * 64);
         let crossing = met.crossed_by(0)[0];
-        assert_eq!((crossing.work(&parts), crossing.streams), (10 * 64, 2));
+        assert_eq!((crossing.work(&parts).ticks, crossing.streams), (10 * 64, 2));
         // Alone, nobody is met, and it takes as long.
         let alone = contention(&flows[..2], &[&[0, 1]]);
         assert_eq!((alone.resources(), alone.parts(0, 10, &mut parts)), (0, 10 * 64));

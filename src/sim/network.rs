@@ -4,7 +4,7 @@ use crate::arch::Chip;
 use crate::compile::{Fabric, Flow, shared};
 
 use super::clock::Clock;
-use super::contention::{Contention, Volley};
+use super::contention::{Contention, Volley, Work};
 use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
 use super::usage::Usage;
 
@@ -46,66 +46,110 @@ const MOST_GROUPS: usize = 2;
 const GROUP: u32 = u32::MAX;
 
 /// The volleys under way over one resource; kept in place, because every send looks at every resource on its way.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Active {
-    count: usize,
+    /// None has ended before.
+    first_end: Ticks,
+    count: u32,
+    /// How many of them are groups.
+    groups: u32,
     streams: [Stream; MOST_STREAMS + MOST_GROUPS],
 }
 
+impl Default for Active {
+    fn default() -> Self {
+        Self { first_end: Ticks::MAX, count: 0, groups: 0, streams: Default::default() }
+    }
+}
+
 impl Active {
+    fn streams(&self) -> &[Stream] {
+        &self.streams[..self.count as usize]
+    }
+
+    fn streams_mut(&mut self) -> &mut [Stream] {
+        &mut self.streams[..self.count as usize]
+    }
+
     /// Forgets what has ended by `at`.
     fn forget(&mut self, at: Ticks) {
-        let mut kept = 0;
-        for i in 0..self.count {
-            if self.streams[i].until > at {
-                self.streams[kept] = self.streams[i];
-                kept += 1;
-            }
-        }
-        self.count = kept;
-    }
-
-    /// How long `own` ticks of work in so many flows of a volley last from `at` on, among the others: packets take turns,
-    /// so that another takes as much for each of its flows, unless it has less to move or is slower by itself.
-    fn lasts(&self, volley: usize, at: Ticks, own: Ticks, flows: u64) -> Ticks {
-        let others = || self.streams[..self.count].iter().filter(|stream| stream.volley as usize != volley);
-        let among = |most: Ticks| {
-            let taken = others().map(|stream| {
-                let left = u64::from(stream.rate) * stream.until.saturating_sub(at).min(most) / WHOLE;
-                left.min(own * u64::from(stream.flows) / flows)
-            });
-            own + taken.sum::<Ticks>()
-        };
-        among(among(Ticks::MAX))
-    }
-
-    /// Slows those under way that have more than an equal part, so far as a new stream leaves them less than they would
-    /// move while it lasts: they move the same later. Tells `late` each that is slowed, and when it ends.
-    fn yield_to(&mut self, at: Ticks, new: Stream, late: &mut [Ticks]) {
-        if self.streams[..self.count].iter().any(|stream| stream.volley == GROUP) {
-            // Who is slowed among so many is not known.
+        if self.first_end > at {
             return;
         }
-        let is_other = |stream: &&mut Stream| stream.volley != new.volley && stream.until > at;
+        let (mut kept, mut groups, mut first_end) = (0, 0, Ticks::MAX);
+        for i in 0..self.count as usize {
+            let stream = self.streams[i];
+            if stream.until > at {
+                self.streams[kept] = stream;
+                kept += 1;
+                groups += u32::from(stream.volley == GROUP);
+                first_end = first_end.min(stream.until);
+            }
+        }
+        (self.count, self.groups, self.first_end) = (kept as u32, groups, first_end);
+    }
+
+    /// How long the work of a volley at a crossing lasts from `at` on, among the others, but `least` at least: packets
+    /// take turns, so that another takes as much for each of its flows, unless it has less to move or is slower by itself.
+    fn lasts(&self, volley: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
+        let among = |most: Ticks| {
+            let others = self.streams().iter().filter(|stream| stream.volley as usize != volley);
+            let taken = others.map(|stream| {
+                let left = u64::from(stream.rate) * stream.until.saturating_sub(at).min(most) / WHOLE;
+                if left == 0 { 0 } else { left.min(own.of_flows(u64::from(stream.flows))) }
+            });
+            own.ticks + taken.sum::<Ticks>()
+        };
+        // With less time others take no more.
+        let most = among(Ticks::MAX);
+        if most <= least { least } else { least.max(among(most)) }
+    }
+
+    /// A volley begins to send at `at`, and those under way make way. What it sends while it is still under way follows
+    /// what it sent before.
+    fn enter(&mut self, now: Ticks, at: Ticks, new: Stream, late: &mut [Ticks]) {
         let lasts = new.until - at;
         let (mut flows, mut volume) = (u64::from(new.flows), u64::from(new.rate) * lasts);
-        for stream in self.streams[..self.count].iter_mut().filter(is_other) {
-            flows += u64::from(stream.flows);
-            volume += u64::from(stream.rate) * lasts.min(stream.until - at);
+        let mut own = None;
+        for (i, stream) in self.streams().iter().enumerate() {
+            if stream.volley == new.volley {
+                own = Some(i);
+            } else if stream.until > at {
+                flows += u64::from(stream.flows);
+                volume += u64::from(stream.rate) * lasts.min(stream.until - at);
+            }
         }
-        let Some(excess) = volume.checked_sub(WHOLE * lasts).filter(|&excess| excess > 0) else { return };
+        // Who is slowed among groups is not known.
+        if self.groups == 0 && volume > WHOLE * lasts {
+            self.yield_to(at, new, (flows, volume - WHOLE * lasts), late);
+        }
+        match own {
+            Some(own) => self.streams[own].follow(now, at, new),
+            None => self.join(at, new),
+        }
+    }
+
+    /// Slows those under way that have more than an equal part of all `flows`, so far as a new stream leaves them less than
+    /// they would move while it lasts: they move that `excess` later. Tells `late` each that is slowed, and when it ends.
+    fn yield_to(&mut self, at: Ticks, new: Stream, (flows, excess): (u64, u64), late: &mut [Ticks]) {
+        let lasts = new.until - at;
         let equal = WHOLE / flows;
-        let above = |stream: &Stream| {
+        let is_other = |stream: &Stream| stream.volley != new.volley && stream.until > at;
+        let mut above = [0; MOST_STREAMS + MOST_GROUPS];
+        for (stream, above) in self.streams().iter().zip(&mut above).filter(|(stream, _)| is_other(stream)) {
             let rate = u64::from(stream.rate).saturating_sub(equal * u64::from(stream.flows));
-            rate * lasts.min(stream.until - at)
-        };
-        let all_above: u64 = self.streams[..self.count].iter_mut().filter(is_other).map(|stream| above(stream)).sum();
+            *above = rate * lasts.min(stream.until - at);
+        }
+        let all_above: u64 = above.iter().sum();
         let excess = excess.min(all_above);
-        for stream in self.streams[..self.count].iter_mut().filter(is_other) {
+        for (stream, above) in self.streams_mut().iter_mut().zip(above).filter(|&(_, above)| above > 0) {
             let rate = u64::from(stream.rate);
-            let loses = (u128::from(excess) * u128::from(above(stream)) / u128::from(all_above.max(1))) as u64;
+            let loses = match excess.checked_mul(above) {
+                Some(product) => product / all_above,
+                None => (u128::from(excess) * u128::from(above) / u128::from(all_above)) as u64,
+            };
             let left = stream.until - at;
-            let delay = loses / rate.max(1);
+            let delay = loses / rate;
             if delay > 0 {
                 stream.rate = (rate * left / (left + delay)) as u32;
                 stream.until += delay;
@@ -116,28 +160,18 @@ impl Active {
         }
     }
 
-    /// What a volley that is still under way sends next follows what it sent before: one stream from `now` on. Whether
-    /// there is one.
-    fn follow(&mut self, now: Ticks, at: Ticks, new: Stream) -> bool {
-        let own = self.streams[..self.count].iter_mut().find(|stream| stream.volley == new.volley);
-        let Some(own) = own else { return false };
-        let volume = u64::from(own.rate) * (own.until - now) + u64::from(new.rate) * (new.until - at);
-        own.until = new.until.max(own.until);
-        own.rate = (volume / (own.until - now)).min(WHOLE) as u32;
-        own.flows = new.flows;
-        true
-    }
-
     /// Adds a stream; to the group that ends at about the same time, if there is no room for it. Rates and what is still
     /// to be moved stay what they were.
     fn join(&mut self, at: Ticks, mut new: Stream) {
-        let groups = self.streams[..self.count].iter().filter(|stream| stream.volley == GROUP).count();
-        if self.count - groups >= MOST_STREAMS {
+        let is_group = (self.count - self.groups) as usize >= MOST_STREAMS;
+        if is_group {
             new.volley = GROUP;
         }
-        if new.volley != GROUP || groups < MOST_GROUPS {
-            self.streams[self.count] = new;
+        if !is_group || (self.groups as usize) < MOST_GROUPS {
+            self.streams[self.count as usize] = new;
             self.count += 1;
+            self.groups += u32::from(is_group);
+            self.first_end = self.first_end.min(new.until);
             return;
         }
         let groups = self.streams.iter_mut().filter(|stream| stream.volley == GROUP);
@@ -147,7 +181,18 @@ impl Active {
             group.until = at + (left + u64::from(new.rate) * (new.until - at)).div_ceil(sum).max(1);
             group.flows += new.flows;
             group.rate = sum as u32;
+            self.first_end = self.first_end.min(group.until);
         }
+    }
+}
+
+impl Stream {
+    /// What a volley that is still under way sends next follows what it sent before: one stream from `now` on.
+    fn follow(&mut self, now: Ticks, at: Ticks, new: Self) {
+        let volume = u64::from(self.rate) * (self.until - now) + u64::from(new.rate) * (new.until - at);
+        self.until = new.until.max(self.until);
+        self.rate = (volume / (self.until - now)).min(WHOLE) as u32;
+        self.flows = new.flows;
     }
 }
 
@@ -206,24 +251,23 @@ impl<'a> Network<'a> {
         for crossing in crossed {
             let active = &mut self.active[crossing.resource as usize];
             active.forget(now);
-            least = least.max(active.lasts(volley, at, crossing.work(&self.parts), u64::from(crossing.streams)));
+            least = active.lasts(volley, at, crossing.work(&self.parts), least);
         }
         self.least = least;
         // Who comes late catches up.
         let duration = least.max(paced.saturating_sub(at));
+        // Crossings in a row are mostly of the same work.
+        let (mut known, mut rate) = (0, 0);
         for crossing in crossed {
-            let own = crossing.work(&self.parts);
-            let rate = (own * WHOLE).div_ceil(duration).min(WHOLE);
-            if rate < NOTABLE {
+            let work = crossing.work(&self.parts).ticks;
+            if work * WHOLE <= (NOTABLE - 1) * duration {
                 continue;
             }
-            let active = &mut self.active[crossing.resource as usize];
-            let new =
-                Stream { until: at + duration, volley: volley as u32, flows: crossing.streams, rate: rate as u32 };
-            active.yield_to(at, new, &mut self.late);
-            if !active.follow(now, at, new) {
-                active.join(at, new);
+            if work != known {
+                (known, rate) = (work, (work * WHOLE).div_ceil(duration).min(WHOLE) as u32);
             }
+            let new = Stream { until: at + duration, volley: volley as u32, flows: crossing.streams, rate };
+            self.active[crossing.resource as usize].enter(now, at, new, &mut self.late);
         }
         self.late[volley] = self.late[volley].max(at + least);
         at + duration
@@ -262,7 +306,7 @@ impl<'a> Network<'a> {
     pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
         for active in &self.active {
             let mut live = 0;
-            for stream in active.streams[..active.count].iter().filter(|stream| !clock.is_past(stream.until)) {
+            for stream in active.streams().iter().filter(|stream| !clock.is_past(stream.until)) {
                 let Stream { until, volley, flows, rate } = *stream;
                 words.extend([clock.relative(until), u64::from(flows) << 32 | u64::from(rate), u64::from(volley)]);
                 live += 1;
@@ -285,8 +329,9 @@ impl<'a> Network<'a> {
                 *count += times * (*count - known);
             }
         }
-        for stream in self.active.iter_mut().flat_map(|active| &mut active.streams) {
-            stream.until += time;
+        for active in self.active.iter_mut().filter(|active| active.count > 0) {
+            active.first_end += time;
+            active.streams_mut().iter_mut().for_each(|stream| stream.until += time);
         }
         self.late.iter_mut().for_each(|at| *at += time);
     }
