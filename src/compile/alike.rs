@@ -14,7 +14,7 @@ use super::exact::{Exact, exact};
 use super::fabric::Fabric;
 use super::mapping::{GemmMapping, Mapping, SimdMapping};
 use super::nest::{Cadence, Chunking, Nest};
-use super::plan::{SectionPlan, deepen};
+use super::plan::{COVERS, SectionPlan, deepen};
 use super::route::ROUNDS;
 use super::section_graph::SectionGraph;
 use super::tiers::home_tiers;
@@ -88,7 +88,7 @@ fn section(
     let busy_cycles = (0..mappings.len()).map(busy).max().unwrap_or(1).max(1);
     let cycles = busy_cycles + chip.launch_cycles();
     let estimate = Estimate::of_work(cycles, busy_cycles);
-    let plan = SectionPlan { nest, roles, mappings, work, buffers: specs, estimate };
+    let plan = SectionPlan { nest, roles, mappings, work, buffers: specs, estimate, covers: COVERS };
     assemble(chip, fabric, graph, &plan, tiers, ROUNDS).ok().map(|(section, _)| section)
 }
 

@@ -50,8 +50,7 @@ pub fn assemble(
         .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
     let streams = streams(graph, &plan.nest, &plan.buffers);
     let wanted = streams.len() as u64;
-    let streams = generators::give(chip, &plan.nest, &streams, tiers, &buffers)
-        .ok_or(Unplaced::Generators { streams: wanted })?;
+    let streams = generators::give(chip, plan, &streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
     let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
     let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
     let trees = Router::new(chip, fabric).route_all(&unrouted.requests, rounds);

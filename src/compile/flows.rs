@@ -7,7 +7,6 @@ use super::buffers::BufferRole;
 use super::configuration::{Amount, Buffer, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, Stage};
 use super::estimate::Stream;
 use super::fabric::{Fabric, Resource};
-use super::generators::of_slice;
 use super::mapping::{Mapping, Style};
 use super::nest::{Cadence, Nest};
 use super::route::{Request, Tree};
@@ -392,11 +391,11 @@ impl<'a> FlowBuilder<'a> {
                     continue;
                 }
                 let slices = buffer.spec.slices;
+                let each = (ags.len() as u64 / slices).max(1);
                 for slice in 0..slices {
-                    let generators = of_slice(ags.len() as u64, slices, slice);
-                    let share = (1, slices * (generators.end - generators.start));
-                    for generator in generators {
-                        let ag = ags[generator as usize];
+                    for a in 0..each {
+                        let ag = ags[((slice * each + a) % ags.len() as u64) as usize];
+                        let share = (1, slices * each);
                         if off_chip.stream.writes {
                             self.drain(stream, share, (index, slice), ag);
                         } else {
@@ -428,7 +427,7 @@ fn has_home(buffers: &[Buffer], operand: usize) -> bool {
 }
 
 /// Whether an off-chip stream fills or drains a buffer.
-pub fn is_end(stream: &Stream, buffers: &[Buffer], index: usize) -> bool {
+fn is_end(stream: &Stream, buffers: &[Buffer], index: usize) -> bool {
     let spec = &buffers[index].spec;
     match spec.role {
         BufferRole::Operand { tensor, .. } => {

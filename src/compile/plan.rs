@@ -35,7 +35,12 @@ pub struct SectionPlan {
     pub buffers: Vec<BufferSpec>,
     /// Estimated cycles and traffic.
     pub estimate: Estimate,
+    /// How many times over a stream's address generators cover the rate of its tier, at most.
+    pub covers: u64,
 }
+
+/// How many times over it is at first: generators that share a slot wait for each other.
+pub const COVERS: u64 = 2;
 
 /// Why no plan was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +171,8 @@ pub struct Choice {
     pub picked: Vec<Candidate>,
     /// Stages are as fast as PCUs allow ([`Allotment::eager`]).
     pub eager: bool,
+    /// As [`SectionPlan::covers`].
+    pub covers: u64,
     /// What it is expected to cost.
     pub estimate: Estimate,
 }
@@ -192,7 +199,7 @@ impl Choice {
         let Exact { roles, work, extents } = exact(chip, graph, &self.nest, &mappings);
         let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &extents);
         deepen(chip, graph, &mut buffers);
-        SectionPlan { nest: self.nest, roles, mappings, work, buffers, estimate: self.estimate }
+        SectionPlan { nest: self.nest, roles, mappings, work, buffers, estimate: self.estimate, covers: self.covers }
     }
 }
 
@@ -397,7 +404,8 @@ impl Search<'_> {
                 continue;
             }
             let estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
-            offer(Choice { nest, residency, picked: picked.to_vec(), eager: false, estimate });
+            let picked = picked.to_vec();
+            offer(Choice { nest, residency, picked, eager: false, covers: COVERS, estimate });
         }
         least_banks
     }

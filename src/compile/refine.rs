@@ -7,7 +7,7 @@ use super::plan::{Allotment, Choice, Search, cuts};
 const SHARES: [u64; 2] = [13, 10];
 
 /// Choices next to `choice`, the most promising first: the next token sizes and chunk widths both ways, other loop orders
-/// and residencies, fewer PCUs, and stages turned.
+/// and residencies, fewer PCUs, stages turned, and fewer address generators.
 pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let stages = search.graph.stages.len();
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
@@ -35,12 +35,17 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
         for token_rows in wanted {
             for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
                 search.choices(&bases, token_rows, order, &allotments, |near| {
+                    let near = Choice { covers: choice.covers, ..near };
                     if !list.contains(&near) {
                         list.push(near);
                     }
                 });
             }
         }
+    }
+    // With fewer address generators.
+    if choice.covers > 1 {
+        list.push(Choice { covers: choice.covers - 1, ..choice.clone() });
     }
     list.sort_by_key(|near| near.estimate.score);
     // In turn the best of every nest, the second best, and so on: estimates misjudge a nest, not a mapping in it.
