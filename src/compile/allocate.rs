@@ -26,29 +26,52 @@ pub struct Candidate {
 pub struct StageCandidates(Vec<Candidate>);
 
 impl StageCandidates {
-    /// Keeps the candidates that no other beats in both PCUs and cycles; of equals the first.
-    pub fn pareto(all: &[Candidate]) -> Self {
-        let most = all.iter().map(|c| c.pcus).max().unwrap_or(0) as usize;
-        // The fastest candidate of each number of PCUs: no sort of thousands for a handful that stay.
-        let mut fastest: Vec<Option<&Candidate>> = vec![None; most + 1];
-        for candidate in all {
-            let slot = &mut fastest[candidate.pcus as usize];
-            if slot.is_none_or(|c| candidate.cycles < c.cycles) {
-                *slot = Some(candidate);
-            }
-        }
-        let mut least = u64::MAX;
-        let faster = |c: &&Candidate| {
-            let keeps = c.cycles < least;
-            least = least.min(c.cycles);
-            keeps
-        };
-        Self(fastest.into_iter().flatten().filter(faster).copied().collect())
+    /// Those of `all` that no other beats in both PCUs and cycles; of equals the first.
+    pub fn pareto(all: impl IntoIterator<Item = Candidate>) -> Self {
+        let mut front = Front::default();
+        all.into_iter().for_each(|candidate| front.offer(&candidate));
+        front.finish()
     }
 
     /// The cheapest candidate that needs at most `cycles`.
     fn cheapest(&self, cycles: u64) -> Option<&Candidate> {
         self.0.get(self.0.partition_point(|c| c.cycles > cycles))
+    }
+}
+
+/// The fastest candidate of each number of PCUs so far: no list, and no sort, of thousands for a handful that stay.
+#[derive(Debug, Default)]
+pub struct Front {
+    /// Cycles, and which of `kept`; by PCUs.
+    fastest: Vec<(u64, u32)>,
+    kept: Vec<Candidate>,
+}
+
+impl Front {
+    /// Keeps a candidate if it is faster than others of as many PCUs.
+    #[inline]
+    pub fn offer(&mut self, candidate: &Candidate) {
+        let pcus = candidate.pcus as usize;
+        if pcus >= self.fastest.len() {
+            self.fastest.resize(pcus + 1, (u64::MAX, 0));
+        }
+        let (cycles, at) = &mut self.fastest[pcus];
+        if candidate.cycles < *cycles {
+            (*cycles, *at) = (candidate.cycles, self.kept.len() as u32);
+            self.kept.push(*candidate);
+        }
+    }
+
+    /// The candidates that no other beats in both PCUs and cycles.
+    pub fn finish(self) -> StageCandidates {
+        let mut least = u64::MAX;
+        let faster = |&(cycles, _): &(u64, u32)| {
+            let keeps = cycles < least;
+            least = least.min(cycles);
+            keeps
+        };
+        let list = self.fastest.iter().copied().filter(faster).map(|(_, at)| self.kept[at as usize]).collect();
+        StageCandidates(list)
     }
 }
 
@@ -58,13 +81,17 @@ pub fn allocate(stages: &[StageCandidates], pcus: u64, floor_cycles: u64) -> Opt
     let mut targets: Vec<u64> = stages.iter().flat_map(|s| s.0.iter().map(|c| c.cycles)).collect();
     targets.sort_unstable();
     targets.dedup();
-    let pick = |target: u64| -> Option<Vec<Candidate>> {
+    let cheapest = |target: u64| {
         let target = target.max(floor_cycles);
-        let picked: Option<Vec<Candidate>> = stages.iter().map(|s| s.cheapest(target).copied()).collect();
-        picked.filter(|list| list.iter().map(|c| c.pcus).sum::<u64>() <= pcus)
+        stages.iter().map(move |stage| stage.cheapest(target))
     };
-    let first = targets.partition_point(|&target| pick(target).is_none());
-    targets.get(first).and_then(|&target| pick(target))
+    let fits = |target: u64| {
+        let taken = cheapest(target).try_fold(0, |sum, candidate| Some(sum + candidate?.pcus));
+        taken.is_some_and(|taken: u64| taken <= pcus)
+    };
+    let first = targets.partition_point(|&target| !fits(target));
+    let &target = targets.get(first)?;
+    cheapest(target).map(|candidate| candidate.copied()).collect()
 }
 
 /// PCUs chained for one pipeline of a SIMD function.
@@ -119,7 +146,7 @@ mod tests {
         ) {
             let sets: Vec<_> = stages
                 .iter()
-                .map(|s| StageCandidates::pareto(&s.iter().map(|&(p, c)| candidate(p, c)).collect::<Vec<_>>()))
+                .map(|s| StageCandidates::pareto(s.iter().map(|&(p, c)| candidate(p, c))))
                 .collect();
             let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
             let mut best = None;

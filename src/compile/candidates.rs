@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::arch::Chip;
 use crate::workload::TensorId;
 
-use super::allocate::{Candidate, StageCandidates, chain, useful_splits};
+use super::allocate::{Candidate, Front, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
 use super::gather::{GatherPorts, MOST_COLUMNS};
 use super::heads::{heads_extents, heads_mappings, heads_work};
@@ -471,7 +471,13 @@ pub fn stage_candidates(
     private: bool,
     turned: Option<bool>,
 ) -> StageCandidates {
-    StageCandidates::pareto(&stage_mappings(chip, graph, bases, nest, roles, stage, private, turned))
+    if graph.stages[stage].weight.is_some() && graph.form(stage).is_none() {
+        let mut front = Front::default();
+        let offer = |candidate: Candidate| front.offer(&candidate);
+        gemm_mappings(chip, graph, bases, nest, roles, stage, private, turned, offer);
+        return front.finish();
+    }
+    StageCandidates::pareto(stage_mappings(chip, graph, bases, nest, roles, stage, private, turned))
 }
 
 /// As [`stage_candidates`], with those that others beat.
@@ -492,10 +498,27 @@ pub fn stage_mappings(
     if let Some(form) = graph.form(stage) {
         return heads_mappings(chip, graph, bases, nest, roles, stage, &form);
     }
+    let mut list = Vec::new();
+    gemm_mappings(chip, graph, bases, nest, roles, stage, private, turned, |candidate| list.push(candidate));
+    list
+}
+
+/// Offers the mappings of a GEMM stage with one weight.
+#[expect(clippy::too_many_arguments, reason = "what a stage is, two filters, and who is told")]
+fn gemm_mappings(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    bases: &StageBases<'_>,
+    nest: &Nest,
+    roles: &StageRoles,
+    stage: usize,
+    private: bool,
+    turned: Option<bool>,
+    mut offer: impl FnMut(Candidate),
+) {
     let stretch = stretch(nest, roles, stage, false);
     let full_tokens = graph.rows / nest.token_rows;
     let last_rows = graph.rows % nest.token_rows;
-    let mut list = Vec::new();
     for rows_on_lanes in [false, true].into_iter().filter(|&way| turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.shape(stage, rows_on_lanes) else { continue };
         let of_shape: Vec<&Base> = bases.stages[stage]
@@ -512,7 +535,7 @@ pub fn stage_mappings(
                 }
                 let each = if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
                 let Base { rows_on_lanes, pn, share, aligned, style, .. } = **base;
-                list.push(Candidate {
+                offer(Candidate {
                     pcus,
                     cycles: each.saturating_mul(passes).saturating_mul(stretch),
                     stretch,
@@ -522,7 +545,6 @@ pub fn stage_mappings(
             }
         }
     }
-    list
 }
 
 /// With chunks outermost, a stage off the cut works during the first chunk or the last only, while the others work
