@@ -93,10 +93,10 @@ impl Active {
     /// take turns, so that another takes as much for each of its flows, unless it has less to move or is slower by itself.
     fn lasts(&self, volley: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
         let among = |most: Ticks| {
-            let others = self.streams().iter().filter(|stream| stream.volley as usize != volley);
-            let taken = others.map(|stream| {
+            let taken = self.streams().iter().map(|stream| {
                 let left = u64::from(stream.rate) * stream.until.saturating_sub(at).min(most) / WHOLE;
-                if left == 0 { 0 } else { left.min(own.of_flows(u64::from(stream.flows))) }
+                let is_other = stream.volley as usize != volley;
+                left.min(if is_other { own.of_flows(u64::from(stream.flows)) } else { 0 })
             });
             own.ticks + taken.sum::<Ticks>()
         };
@@ -114,10 +114,11 @@ impl Active {
         for (i, stream) in self.streams().iter().enumerate() {
             if stream.volley == new.volley {
                 own = Some(i);
-            } else if stream.until > at {
-                flows += u64::from(stream.flows);
-                volume += u64::from(stream.rate) * lasts.min(stream.until - at);
+                continue;
             }
+            let left = stream.until.saturating_sub(at);
+            flows += if left > 0 { u64::from(stream.flows) } else { 0 };
+            volume += u64::from(stream.rate) * lasts.min(left);
         }
         // Who is slowed among groups is not known.
         if self.groups == 0 && volume > WHOLE * lasts {

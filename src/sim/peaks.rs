@@ -10,7 +10,17 @@ const BURST_FLITS: u64 = 16;
 
 /// Peak rate of every flow, of [`WHOLE`] a flit a cycle.
 pub fn peaks(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(usize) -> u64) -> Vec<u64> {
-    section.flows.iter().map(|flow| peak(chip, section, work, slot_flits, flow).min(WHOLE)).collect()
+    // Flows of a bundle come in a row, and most of them are alike.
+    let mut peaks: Vec<u64> = Vec::with_capacity(section.flows.len());
+    for (f, flow) in section.flows.iter().enumerate() {
+        let before = f.checked_sub(1).map(|before| (&section.flows[before], peaks[before]));
+        let is_like = |other: &Flow| (other.kind, other.amount, other.share) == (flow.kind, flow.amount, flow.share);
+        peaks.push(match before {
+            Some((other, known)) if is_like(other) => known,
+            _ => peak(chip, section, work, slot_flits, flow).min(WHOLE),
+        });
+    }
+    peaks
 }
 
 fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(usize) -> u64, flow: &Flow) -> u64 {
