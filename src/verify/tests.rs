@@ -1,5 +1,7 @@
 //! Faults put into configurations that are right: every one must be found.
 
+mod images;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -137,7 +139,7 @@ fn gathered() -> Case {
 
 fn all() -> Vec<Case> {
     let plain = vec![dense(Mode::Kbk), dense(Mode::Fused), streamed(), sparse(Mode::Kbk), sparse(Mode::Fused), simd()];
-    plain.into_iter().chain([attention(Mode::Fused), gathered()]).collect()
+    plain.into_iter().chain([attention(Mode::Fused), gathered(), images::images(Mode::Fused)]).collect()
 }
 
 #[track_caller]
