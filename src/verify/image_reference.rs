@@ -15,7 +15,7 @@ struct Tap {
 }
 
 /// Every element of the kernel at every place of every image that falls on the image, place by place.
-fn taps(image: &ImageOptions, pixels: usize) -> impl Iterator<Item = Tap> + use<> {
+fn each_tap(image: &ImageOptions, pixels: usize, mut of: impl FnMut(Tap)) {
     let signed = |x: u64| i64::try_from(x).unwrap_or(i64::MAX);
     let [height, width] = image.image.map(signed);
     let [top, left, bottom, right] = image.padding.map(signed);
@@ -28,7 +28,6 @@ fn taps(image: &ImageOptions, pixels: usize) -> impl Iterator<Item = Tap> + use<
     let lines: Vec<i64> = (-top..last_down).step_by(step_down as usize).collect();
     let places: Vec<i64> = (-left..last_right).step_by(step_right as usize).collect();
     let images = pixels as i64 / (height * width);
-    let mut list = Vec::new();
     let mut result = 0;
     for number in 0..images {
         for &y0 in &lines {
@@ -38,7 +37,7 @@ fn taps(image: &ImageOptions, pixels: usize) -> impl Iterator<Item = Tap> + use<
                         let (y, x) = (y0 + down * apart_down, x0 + right * apart_right);
                         if (0..height).contains(&y) && (0..width).contains(&x) {
                             let pixel = (number * height * width + y * width + x) as usize;
-                            list.push(Tap { result, down: down as usize, right: right as usize, pixel });
+                            of(Tap { result, down: down as usize, right: right as usize, pixel });
                         }
                     }
                 }
@@ -46,7 +45,6 @@ fn taps(image: &ImageOptions, pixels: usize) -> impl Iterator<Item = Tap> + use<
             }
         }
     }
-    list.into_iter()
 }
 
 /// `rows` pixels of results: each the sum over its window of pixel times filter, group by group of channels. Filters lie
@@ -58,7 +56,7 @@ pub(super) fn convolution(image: &ImageOptions, rows: usize, x: &Bounded, filter
     let (of_group, made) = (channels / groups, count / groups);
     let growth = growth(filters.value.rows, whole);
     let mut result = Bounded::exact(Matrix::filled(rows, count, 0.0));
-    for tap in taps(image, x.value.rows) {
+    each_tap(image, x.value.rows, |tap| {
         let (sums, errors) = (result.value.row_mut(tap.result), result.error.row_mut(tap.result));
         for channel in 0..channels {
             let (a, da) = (x.value.row(tap.pixel)[channel], x.error.row(tap.pixel)[channel]);
@@ -75,7 +73,7 @@ pub(super) fn convolution(image: &ImageOptions, rows: usize, x: &Bounded, filter
                 *error += da * w.abs() + most * dw + growth * most * (w.abs() + dw);
             }
         }
-    }
+    });
     result
 }
 
@@ -84,7 +82,7 @@ pub(super) fn convolution(image: &ImageOptions, rows: usize, x: &Bounded, filter
 pub(super) fn pooled(kind: OperatorKind, image: &ImageOptions, rows: usize, x: &Bounded) -> Bounded {
     let channels = x.value.columns;
     let mut windows: Vec<Vec<usize>> = vec![Vec::new(); rows];
-    taps(image, x.value.rows).for_each(|tap| windows[tap.result].push(tap.pixel));
+    each_tap(image, x.value.rows, |tap| windows[tap.result].push(tap.pixel));
     let mut result = Bounded::exact(Matrix::filled(rows, channels, 0.0));
     for (row, window) in windows.iter().enumerate() {
         for channel in 0..channels {

@@ -16,6 +16,9 @@ use super::matrix::{Kept, Matrix};
 use super::weights::{self, SlotIndex};
 use super::windows::Held;
 
+/// Runs of windows whose pixels are kept in mind.
+const MOST_HELD: usize = 64;
+
 /// A section with what follows from it.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
@@ -181,6 +184,9 @@ impl<'a> Layout<'a> {
         let rows = first + rows.start..first + rows.end;
         let key = (tensor.index(), rows.start, rows.end);
         let mut known = self.held.borrow_mut();
+        if known.len() >= MOST_HELD {
+            known.clear();
+        }
         Some(Rc::clone(known.entry(key).or_insert_with(|| Rc::new(Held::new(&window.image, rows)))))
     }
 

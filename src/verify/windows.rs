@@ -8,13 +8,16 @@ use crate::workload::ImageOptions;
 use super::matrix::Matrix;
 use super::transport::Block;
 
+/// In the place of a pixel, what lies beside the image.
+const BESIDE: u32 = u32::MAX;
+
 /// The pixels under a run of windows, as a slot holds them.
 #[derive(Debug)]
 pub(super) struct Held {
     /// Rows of the image's matrix, in order.
     pub(super) pixels: Vec<u64>,
-    /// Window by window and element by element of the kernel: which of the pixels it takes, none beside the image.
-    places: Vec<Option<u32>>,
+    /// Window by window and element by element of the kernel: which of the pixels it takes, `BESIDE` beside the image.
+    places: Vec<u32>,
     taps: usize,
 }
 
@@ -26,7 +29,7 @@ impl Held {
         pixels.sort_unstable();
         pixels.dedup();
         let place = |pixel: u64| pixels.partition_point(|&other| other < pixel) as u32;
-        let places = taken.into_iter().map(|pixel| pixel.map(place)).collect();
+        let places = taken.into_iter().map(|pixel| pixel.map_or(BESIDE, place)).collect();
         Self { pixels, places, taps: image.taps() as usize }
     }
 
@@ -39,7 +42,9 @@ impl Held {
         for row in 0..rows {
             let line = values.row_mut(row);
             for (tap, place) in self.places[row * self.taps..(row + 1) * self.taps].iter().enumerate() {
-                let Some(place) = place else { continue };
+                if *place == BESIDE {
+                    continue;
+                }
                 let pixel = block.values.row(*place as usize);
                 line.iter_mut().skip(tap).step_by(self.taps).zip(pixel).for_each(|(to, from)| *to = *from);
             }

@@ -179,6 +179,8 @@ impl Builder {
         (transposed, window): (bool, Option<Window>),
     ) -> TensorId {
         let base = self.tensors[of].view.map_or(of, |view| view.base);
+        // Only a shape that a file gives a tensor stays between.
+        let of = if self.tensors[of].name == self.tensors[base].name { base } else { of };
         let view = View { base, of, is_part: false, transposed, window };
         let same = |t: &Tensor| t.view == Some(view) && (t.rows, t.columns) == (rows, columns);
         if let Some((known, _)) = self.tensors.iter_enumerated().find(|(_, t)| same(t)) {

@@ -32,28 +32,53 @@ pub fn files(directory: &str) -> Vec<PathBuf> {
     paths
 }
 
-#[test]
-fn what_comes_with_rdusim_computes_what_it_says() {
-    for chip in files("arch") {
-        // A GPU has no configurations.
-        let AnyChip::Rdu(chip) = arch::open(&chip, &[]).expect("a chip") else { continue };
-        for path in files("workloads") {
-            let name = path.display();
-            let load = |sets: &[Override]| workload::load(&path, sets, 0);
-            let is_model = load(&[]).expect("a workload").first_of_a_model().is_some();
-            if is_model && chip.name != "Plasticine" && std::env::var_os("PROPTEST_CASES").is_none() {
-                // A hundred sections each: on every chip in the full run.
-                continue;
-            }
-            let (workload, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
-            assert!(graph_flops(&workload) <= MAX_FLOPS);
-            let compiled = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]).expect("a pair that fits");
-            for run in verify(&chip, &workload, compiled.iter().map(|c| &c.configuration), 0) {
-                let of = format!("{name} on {}, {}", chip.name, run.mode);
-                assert!(run.passed, "{of}: {:?} {:?} {:?}", run.fault, run.by_stage, run.end_to_end);
-            }
+/// Every workload that comes with rdusim, on a chip that does.
+fn computes_what_it_says(chip: &str) {
+    let AnyChip::Rdu(chip) = arch::open(&Path::new("arch").join(chip), &[]).expect("a chip") else {
+        panic!("{chip} is no RDU")
+    };
+    for path in files("workloads") {
+        let name = path.display();
+        let load = |sets: &[Override]| workload::load(&path, sets, 0);
+        let is_model = load(&[]).expect("a workload").first_of_a_model().is_some();
+        if is_model && chip.name != "Plasticine" && std::env::var_os("PROPTEST_CASES").is_none() {
+            // A hundred sections each: on every chip in the full run.
+            continue;
+        }
+        let (workload, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
+        assert!(graph_flops(&workload) <= MAX_FLOPS);
+        let compiled = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]).expect("a pair that fits");
+        for run in verify(&chip, &workload, compiled.iter().map(|c| &c.configuration), 0) {
+            let of = format!("{name} on {}, {}", chip.name, run.mode);
+            assert!(run.passed, "{of}: {:?} {:?} {:?}", run.fault, run.by_stage, run.end_to_end);
         }
     }
+}
+
+/// One test a chip, so that they run side by side, and one that none is left out.
+macro_rules! what_comes_with_rdusim_computes_what_it_says {
+    ($($name:ident: $file:literal),*) => {
+        $(#[test]
+        fn $name() {
+            computes_what_it_says($file);
+        })*
+
+        #[test]
+        fn no_chip_is_left_out() {
+            // A GPU has no configurations.
+            let is_rdu = |path: &PathBuf| matches!(arch::open(path, &[]), Ok(AnyChip::Rdu(_)));
+            let all: Vec<PathBuf> = files("arch").into_iter().filter(is_rdu).collect();
+            assert_eq!(all, [$(Path::new("arch").join($file)),*]);
+        }
+    };
+}
+
+what_comes_with_rdusim_computes_what_it_says! {
+    what_comes_computes_what_it_says_on_plasticine: "plasticine.toml",
+    what_comes_computes_what_it_says_on_sn10: "sn10.toml",
+    what_comes_computes_what_it_says_on_half_a_sn30: "sn30-half.toml",
+    what_comes_computes_what_it_says_on_sn30: "sn30.toml",
+    what_comes_computes_what_it_says_on_sn40l: "sn40l.toml"
 }
 
 #[test]

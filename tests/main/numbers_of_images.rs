@@ -12,7 +12,7 @@ use rdusim::arch::{self, AnyChip, Chip};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::sim::compile_measured;
-use rdusim::verify::{RunVerdict, verify};
+use rdusim::verify::{RunVerdict, graph_flops, scaled, verify};
 use rdusim::workload::{self, OperatorKind, Workload};
 
 use crate::laws::for_all_of;
@@ -230,6 +230,29 @@ fn networks_of_images_compute_what_they_say() {
     for wanted in [OperatorKind::MaxPool, OperatorKind::AveragePool, OperatorKind::BatchNorm, OperatorKind::Gemm] {
         assert!(kinds.contains(&wanted), "{wanted:?}");
     }
+}
+
+#[test]
+fn there_are_fewer_images_of_the_same_size() {
+    let text = Net::new("bf16", 8, [6, 5, 4])
+        .conv(Walk { padding: [1; 4], ..Walk::plain([3, 3]) }, 1, 8, false)
+        .pool("max_pool", Walk { stride: [2, 2], ..Walk::plain([2, 2]) })
+        .flat()
+        .gemm(10)
+        .text()
+        .replace("shape = [240, 4]", "shape = [\"pixels\", 4]")
+        .replace("shape = [8, 48]", "shape = [\"images\", 48]")
+        .replacen("[[tensors]]", "[dims]\npixels = 240\nimages = 8\n[[tensors]]", 1);
+    let load = |sets: &[Override]| workload::parse("images", &text, sets, 0);
+    let chip = chip_of(Path::new("arch/sn10.toml")).expect("a chip");
+    let full = graph_flops(&load(&[]).expect("a workload"));
+    let (small, scaling) = scaled(&chip, full / 3, load).expect("fewer images");
+    let sizes: Vec<u64> = scaling.expect("it is smaller").dims.iter().map(|dim| dim.to).collect();
+    assert_eq!(sizes, [2, 60]);
+    assert!(graph_flops(&small) <= full / 3);
+    // One image alone cannot be less.
+    let refused = scaled(&chip, full / 9, load).expect_err("is refused");
+    assert!(refused.title().contains("cannot be made small enough"), "{}", refused.title());
 }
 
 #[derive(Debug, Clone)]
