@@ -27,7 +27,7 @@ fn each_tap(image: &ImageOptions, pixels: usize, mut of: impl FnMut(Tap)) {
     let last_right = width + right - (columns - 1) * apart_right;
     let lines: Vec<i64> = (-top..last_down).step_by(step_down as usize).collect();
     let places: Vec<i64> = (-left..last_right).step_by(step_right as usize).collect();
-    let images = pixels as i64 / (height * width);
+    let images = signed(pixels as u64) / (height * width);
     let mut result = 0;
     for number in 0..images {
         for &y0 in &lines {

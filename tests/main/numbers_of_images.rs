@@ -297,7 +297,7 @@ fn nets() -> impl Strategy<Value = String> {
                         let channels = net.size[2];
                         // As many groups as divide the channels; many stand for one for each channel.
                         let groups = if groups > channels { channels } else { groups };
-                        let groups = if channels % groups == 0 { groups } else { 1 };
+                        let groups = if channels.is_multiple_of(groups) { groups } else { 1 };
                         net.conv(walk, groups, groups * of_group, has_bias)
                     }
                     Layer::Pool(kind, walk) => net.pool(kind, walk),

@@ -104,9 +104,12 @@ pub(super) fn images(mode: Mode) -> Case {
     Case { chip, workload, configuration }
 }
 
+/// A change of how an operator walks over images.
+type EditOfImage = fn(&mut ImageOptions);
+
 #[test]
 fn a_shifted_window_is_caught() {
-    let edits: [(&str, fn(&mut ImageOptions)); 6] = [
+    let edits: [(&str, EditOfImage); 6] = [
         ("a line up", |i| (i.padding[0], i.padding[2]) = (i.padding[0] + 1, i.padding[2].saturating_sub(1))),
         ("a line down", |i| (i.padding[0], i.padding[2]) = (i.padding[0].saturating_sub(1), i.padding[2] + 1)),
         ("a pixel to the left", |i| (i.padding[1], i.padding[3]) = (i.padding[1] + 1, i.padding[3].saturating_sub(1))),
