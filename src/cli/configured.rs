@@ -35,12 +35,6 @@ pub(super) fn refuse_models(workload: &Workload, cannot: &str) -> Result<(), Dia
     refuse(workload, workload.first_of_a_model(), cannot, help)
 }
 
-/// Refuses a workload with operators on images, or tensors in another shape, which `cannot` be done with yet.
-pub(super) fn refuse_images(workload: &Workload, cannot: &str) -> Result<(), Diagnostic> {
-    let help = "it can do without `conv` with a kernel, pools, `batch_norm`, `reshape` and `slice`";
-    refuse(workload, workload.first_of_images(), cannot, help)
-}
-
 fn refuse(workload: &Workload, first: Option<OperatorId>, cannot: &str, help: &str) -> Result<(), Diagnostic> {
     let Some(op) = first else { return Ok(()) };
     let operator = &workload.operators[op];

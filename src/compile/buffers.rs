@@ -252,7 +252,14 @@ impl Sizer<'_> {
                                 * form.k
                                 * graph.dtype(tensor).bytes()
                         }
-                        _ => rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams),
+                        // Of pixels, the channels of its groups.
+                        Some(form) => {
+                            let groups = form.heads_of_stream(m.streams, 0);
+                            let whole = rows_bytes(self.slice_rows(m.pm, extents));
+                            (u128::from(whole) * u128::from(groups.end - groups.start)).div_ceil(u128::from(form.heads))
+                                as u64
+                        }
+                        None => rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams),
                     };
                     (m.pm * m.streams, mapping.bundles(), part, spread)
                 }

@@ -1,5 +1,7 @@
 //! The address generators: where the elements lie off chip that a stage reads in another shape than they are stored in.
 
+use std::borrow::Cow;
+
 use crate::index::Id;
 use crate::workload::{GemmForm, Operator, OperatorKind, TensorId, View, Workload};
 
@@ -13,7 +15,11 @@ pub(super) fn read(
     memory: &[Option<Matrix>],
 ) -> Option<Matrix> {
     let view = workload.tensors[tensor].view?;
-    let base = memory[view.base.index()].as_ref()?;
+    let base = &*seen(workload, view.of, memory)?;
+    // Windows are made of pixels where they are read.
+    if view.window.is_some() {
+        return Some(base.clone());
+    }
     let indices_of = |op: &Operator| op.indices.and_then(|id| memory[id.index()].as_ref());
     let (rows, columns) = (workload.tensors[tensor].rows, workload.tensors[tensor].columns);
     let mut matrix = Matrix::unwritten(rows as usize, columns as usize);
@@ -46,12 +52,34 @@ pub(super) fn read(
     Some(matrix)
 }
 
+/// A tensor in the shape that the file gives it.
+fn seen<'m>(workload: &Workload, id: TensorId, memory: &'m [Option<Matrix>]) -> Option<Cow<'m, Matrix>> {
+    let Some(view) = workload.tensors[id].view else { return memory[id.index()].as_ref().map(Cow::Borrowed) };
+    let before = seen(workload, view.of, memory)?;
+    let (rows, columns) = (workload.tensors[id].rows, workload.tensors[id].columns);
+    let mut matrix = Matrix::unwritten(rows as usize, columns as usize);
+    for row in 0..rows {
+        for column in 0..columns {
+            let (from_row, from) = if view.is_part {
+                (row, column)
+            } else {
+                let at = row * columns + column;
+                (at / before.columns as u64, at % before.columns as u64)
+            };
+            matrix.row_mut(row as usize)[column as usize] = before.row(from_row as usize)[from as usize];
+        }
+    }
+    Some(Cow::Owned(matrix))
+}
+
 /// Which element of the base an element of a view is.
 #[derive(Debug)]
 enum Place {
     /// Rows by index.
     Gathered,
     Transposed,
+    /// The first rows and columns.
+    Part,
     /// Heads and sequences each transposed for themselves.
     Heads {
         rows: u64,
@@ -69,7 +97,7 @@ enum Place {
 
 impl Place {
     fn new(workload: &Workload, operator: &Operator, tensor: TensorId, view: View) -> Self {
-        let (seen, base) = (&workload.tensors[tensor], &workload.tensors[view.base]);
+        let (seen, base) = (&workload.tensors[tensor], &workload.tensors[view.of]);
         let options = &operator.options;
         match operator.form.filter(|_| options.transpose_a && operator.inputs[0] == tensor) {
             _ if operator.kind == OperatorKind::Embedding => Self::Gathered,
@@ -79,6 +107,7 @@ impl Place {
                 length: base.rows / form.instances,
                 group: options.heads / options.kv_heads,
             },
+            _ if view.is_part => Self::Part,
             None if view.transposed => Self::Transposed,
             None => {
                 let kept = |m: &crate::sparsity::BlockMask| {
@@ -94,6 +123,7 @@ impl Place {
         match self {
             Self::Gathered => None,
             Self::Transposed => Some((column, row)),
+            Self::Part => Some((row, column)),
             Self::Heads { rows, columns, length, group } => {
                 let (sequence, within) = (row / rows, row % rows);
                 let (product, depth) = (column / columns, column % columns);

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::compile::{BufferRole, FlowEnd, Mapping, PcuId, Step};
+use crate::compile::{Buffer, BufferRole, FlowEnd, Mapping, PcuId, Step};
 use crate::index::Id;
-use crate::workload::{CausalAxis, TensorId};
+use crate::workload::{CausalAxis, OperatorKind, TensorId};
 
 use super::compute;
 use super::fault::Fault;
@@ -66,7 +66,22 @@ impl Machine<'_> {
             let Some(end) = self.section.flows[f].reads else { continue };
             let operand = self.operand_of(f);
             let columns = self.pipeline_columns(f, end, at);
-            let Some(mut block) = self.take(f, bundle, end, at, columns.as_ref()) else { continue };
+            let buffer = &self.section.buffers[end.buffer];
+            let windows = self.layout.held(buffer, at, end.slice);
+            let taken = columns.as_ref().filter(|_| windows.is_none());
+            let Some(mut block) = self.take(f, bundle, end, at, taken) else { continue };
+            if let Some(windows) = windows {
+                let whole = windows.expanded(&block, self.beside(buffer));
+                let held = whole.column as u64..(whole.column + whole.values.columns) as u64;
+                let wanted = columns.as_ref().map_or(held.clone(), |c| c.start.max(held.start)..c.end.min(held.end));
+                let from = wanted.start.max(held.start) - held.start;
+                block = super::transport::cut(
+                    &whole.values,
+                    0..whole.values.rows,
+                    &(from..from.max(wanted.end.saturating_sub(held.start))),
+                );
+                block.column += whole.column;
+            }
             if let Some(columns) = columns {
                 // A pipeline counts its columns from its first.
                 block.column = block.column.saturating_sub(columns.start as usize);
@@ -80,6 +95,12 @@ impl Machine<'_> {
                 self.pass_on(f);
             }
         }
+    }
+
+    /// What stands in a window for what lies beside the image.
+    fn beside(&self, buffer: &Buffer) -> f64 {
+        let BufferRole::Operand { stage, .. } = buffer.spec.role else { return 0.0 };
+        if self.layout.graph.kind(stage) == OperatorKind::MaxPool { f64::NEG_INFINITY } else { 0.0 }
     }
 
     /// A PCU of a chain hands on what it has to the next.

@@ -89,11 +89,11 @@ pub(super) fn finish<'v>(
     let scale = if whole { exp2(-requantisation_shift(depth)) } else { 1.0 };
     let operators: Vec<&Operator> =
         std::iter::once(&spec.main).chain(&spec.tail).map(|&op| &workload.operators[op]).collect();
-    let functions: Vec<(&Operator, Option<&Matrix>, Scores)> = operators
+    let functions: Vec<(&Operator, Vec<&Matrix>, Scores)> = operators
         .into_iter()
-        .map(|op| (op, op.vectors.first().and_then(|&v| vector(v)), meaning::scores(workload, op)))
+        .map(|op| (op, op.vectors.iter().filter_map(|&v| vector(v)).collect(), meaning::scores(workload, op)))
         .collect();
-    let plain = spec.tail.is_empty() && functions.iter().all(|f| f.1.is_none());
+    let plain = spec.tail.is_empty() && functions.iter().all(|f| f.1.is_empty());
     let result = |(at, sum): (usize, &f64)| {
         let (row, column) = (row + (at / columns) as u64, column + (at % columns) as u64);
         // Of the gradient of a sparse weight the stored part is kept.
@@ -104,12 +104,17 @@ pub(super) fn finish<'v>(
         if plain && output.dtype == Dtype::Int8 {
             return round_int8(sum);
         }
-        let through = |x: f32, &(op, vector, scores): &(&Operator, Option<&Matrix>, Scores)| match (op.kind, vector) {
-            (OperatorKind::Gemm | OperatorKind::Bias, Some(bias)) => x + bias.row(0)[column as usize] as f32,
-            (OperatorKind::Scale | OperatorKind::CausalMask | OperatorKind::Dropout, _) => {
-                placed(op, x, row, column, scores)
+        let through = |x: f32, (op, vectors, scores): &(&Operator, Vec<&Matrix>, Scores)| {
+            let of = |vector: &Matrix| vector.row(0)[column as usize] as f32;
+            match (op.kind, vectors.as_slice()) {
+                (OperatorKind::Gemm | OperatorKind::Bias, [bias]) => x + of(bias),
+                (OperatorKind::BatchNorm, [gain, bias]) => x * of(gain) + of(bias),
+                (OperatorKind::BatchNorm, [gain]) => x * of(gain),
+                (OperatorKind::Scale | OperatorKind::CausalMask | OperatorKind::Dropout, _) => {
+                    placed(op, x, row, column, *scores)
+                }
+                (kind, _) => unary(kind, x),
             }
-            (kind, _) => unary(kind, x),
         };
         round(output.dtype, functions.iter().fold(sum as f32, through))
     };
@@ -154,7 +159,7 @@ pub(super) fn simd<'v>(
                 x = line(workload, operator, &x, &y, Line { row, column, label, scores });
             }
         }
-        let norm = matches!(operator.kind, OperatorKind::LayerNorm | OperatorKind::RmsNorm);
+        let norm = matches!(operator.kind, OperatorKind::LayerNorm | OperatorKind::RmsNorm | OperatorKind::BatchNorm);
         for (c, x) in x.iter_mut().enumerate() {
             for (n, vector) in vectors.iter().enumerate() {
                 let of = vector.row(0)[column as usize + c] as f32;

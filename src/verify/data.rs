@@ -7,7 +7,7 @@ use crate::index::Id;
 use crate::units::Dtype;
 use crate::workload::{OperatorKind, TensorId, TensorRole, Workload};
 
-use super::matrix::Matrix;
+use super::matrix::{Kept, Matrix};
 use super::number::round;
 
 /// A matrix for every input and weight, `None` for what operators produce. Activations are uniform in -1..1; second
@@ -41,6 +41,7 @@ fn input(workload: &Workload, id: TensorId, seed: u64) -> Option<Matrix> {
     // Second moments are no negative numbers.
     let is_state = |op: &crate::workload::Operator| op.kind == OperatorKind::AdamUpdate && op.inputs[1] == id;
     let positive = workload.operators.iter().any(is_state);
+    let kept = Kept::new(tensor.mask.as_deref());
     let mut matrix = Matrix::filled(rows, columns, 0.0);
     for row in 0..matrix.rows {
         for column in 0..matrix.columns {
@@ -51,10 +52,8 @@ fn input(workload: &Workload, id: TensorId, seed: u64) -> Option<Matrix> {
                     round(dtype, (f64::from(whole) / f64::from(1 << 23) * scale) as f32)
                 }
             };
-            let (k, n) = (row as u64, column as u64);
             let value = if positive { value.abs() } else { value };
-            let kept = tensor.mask.as_ref().is_none_or(|m| m.is_kept(k / m.block_rows(), n / m.block_columns()));
-            matrix.row_mut(row)[column] = if kept { value } else { 0.0 };
+            matrix.row_mut(row)[column] = if kept.at(row as u64, column as u64) { value } else { 0.0 };
         }
     }
     Some(matrix)

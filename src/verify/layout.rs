@@ -1,15 +1,23 @@
 //! Where the elements of a section's tensors lie: in tokens, chunks, slices and parts, as the configuration says.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use crate::arch::Chip;
 use crate::compile::{
     Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, StageWork, Step, Tile, tile_lists,
 };
+use crate::index::Id;
 use crate::workload::{TensorId, Workload};
 
-use super::matrix::Matrix;
+use super::matrix::{Kept, Matrix};
 use super::weights::{self, SlotIndex};
+use super::windows::Held;
+
+/// Runs of windows whose pixels are kept in mind.
+const MOST_HELD: usize = 64;
 
 /// A section with what follows from it.
 #[derive(Debug)]
@@ -21,6 +29,8 @@ pub(super) struct Layout<'a> {
     pub(super) work: Vec<StageWork>,
     /// Index of each GEMM stage's weight: `[stage][chunk][bundle * share + q]`.
     index: Vec<Vec<Vec<SlotIndex>>>,
+    /// Pixels under runs of windows, by tensor and rows.
+    held: RefCell<BTreeMap<(usize, u64, u64), Rc<Held>>>,
 }
 
 /// Column tiles of a section: `[stage][chunk][bundle]`, none for SIMD stages.
@@ -57,7 +67,7 @@ impl<'a> Layout<'a> {
             StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work)
         };
         let work: Vec<StageWork> = section.stages.iter().enumerate().map(work).collect();
-        let mut layout = Self { workload, section, graph, nest, work, index: Vec::new() };
+        let mut layout = Self { workload, section, graph, nest, work, index: Vec::new(), held: RefCell::default() };
         for (stage, chunks) in tiles.iter().enumerate() {
             let index = layout.stage_index(chip, stage, chunks).map_err(|why| (stage, why))?;
             layout.index.push(index);
@@ -84,6 +94,7 @@ impl<'a> Layout<'a> {
             return Ok(vec![slots]);
         }
         let tensor = &self.workload.tensors[weight];
+        let kept = Kept::new(tensor.mask.as_deref());
         let mut index = Vec::with_capacity(chunks.len());
         for (chunk, bundles) in chunks.iter().enumerate() {
             let k = self.k_rows(weight, chunk as u64);
@@ -98,7 +109,7 @@ impl<'a> Layout<'a> {
                     ));
                 }
                 for q in 0..m.share {
-                    slots.push(weights::index(tensor, list, k.clone(), q, m.share)?);
+                    slots.push(weights::index((tensor, &kept), list, k.clone(), q, m.share)?);
                 }
                 let stored: usize = slots[slots.len() - m.share as usize..].iter().map(|slot| slot.values).sum();
                 if stored as u64 != timed.stored {
@@ -162,9 +173,37 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Rows of a token and columns of a chunk, each counted from its first, that a slice of a buffer holds. Weights and
-    /// partial sums are one row.
+    /// The pixels that a slice of a buffer of windows holds.
+    pub(super) fn held(&self, buffer: &Buffer, at: Step, slice: u64) -> Option<Rc<Held>> {
+        let (BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. }) = buffer.spec.role else {
+            return None;
+        };
+        let window = self.workload.tensors[tensor].window()?;
+        let (rows, _) = self.rows_and_columns(buffer, at, slice);
+        let first = self.first_row(at.token);
+        let rows = first + rows.start..first + rows.end;
+        let key = (tensor.index(), rows.start, rows.end);
+        let mut known = self.held.borrow_mut();
+        if known.len() >= MOST_HELD {
+            known.clear();
+        }
+        Some(Rc::clone(known.entry(key).or_insert_with(|| Rc::new(Held::new(&window.image, rows)))))
+    }
+
+    /// Rows of a token and columns of a chunk, each counted from its first, that a slice of a buffer holds: of windows,
+    /// pixels and channels. Weights and partial sums are one row.
     pub(super) fn extent(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, Range<u64>) {
+        let (rows, columns) = self.rows_and_columns(buffer, at, slice);
+        match (self.held(buffer, at, slice), buffer.spec.role) {
+            (Some(held), BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. }) => {
+                let taps = self.workload.tensors[tensor].window().map_or(1, |window| window.image.taps());
+                (0..held.pixels.len() as u64, columns.start / taps..columns.end / taps)
+            }
+            _ => (rows, columns),
+        }
+    }
+
+    fn rows_and_columns(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, Range<u64>) {
         let rows = self.nest.rows_of(at.token);
         let whole = |tensor| {
             let columns = self.columns(tensor, at.chunk);

@@ -1,11 +1,43 @@
 //! Matrices of numbers, with a mark for elements that nobody has written.
 
+use crate::sparsity::BlockMask;
+
 /// What an element holds that nobody has written: a NaN that no arithmetic here gives.
 pub(super) const UNWRITTEN: f64 = f64::from_bits(0x7ff8_dead_dead_dead);
 
 /// Whether an element was never written.
 pub(super) fn is_unwritten(value: f64) -> bool {
     value.to_bits() == UNWRITTEN.to_bits()
+}
+
+/// What a mask keeps, block by block: asked for every element.
+#[derive(Debug)]
+pub(super) struct Kept {
+    block: (u64, u64),
+    columns: usize,
+    /// Row-major; nothing where everything is kept.
+    blocks: Vec<bool>,
+}
+
+impl Kept {
+    pub(super) fn new(mask: Option<&BlockMask>) -> Self {
+        let Some(mask) = mask else { return Self { block: (1, 1), columns: 0, blocks: Vec::new() } };
+        let columns = mask.n_blocks() as usize;
+        let mut blocks = vec![false; mask.k_blocks() as usize * columns];
+        for n in 0..columns {
+            let words = mask.column_words(n as u64);
+            for k in 0..mask.k_blocks() as usize {
+                blocks[k * columns + n] = words[k / 64] >> (k % 64) & 1 == 1;
+            }
+        }
+        Self { block: (mask.block_rows(), mask.block_columns()), columns, blocks }
+    }
+
+    /// Whether an element is stored.
+    pub(super) fn at(&self, row: u64, column: u64) -> bool {
+        let at = || (row / self.block.0) as usize * self.columns + (column / self.block.1) as usize;
+        self.columns == 0 || self.blocks[at()]
+    }
 }
 
 /// Rows x columns of numbers, row-major. Every number of a tensor's data type is exact in it.

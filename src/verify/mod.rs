@@ -13,6 +13,7 @@ mod compute;
 mod data;
 mod fault;
 mod functions;
+mod image_reference;
 mod layout;
 mod likeness;
 mod machine;
@@ -31,6 +32,7 @@ mod verdict;
 mod view_reference;
 mod weights;
 mod when;
+mod windows;
 mod wires;
 
 pub use compare::Deviation;

@@ -6,7 +6,8 @@ use crate::units::Dtype;
 use crate::workload::{CausalAxis, GemmForm, Operator, OperatorId, OperatorKind, TensorId, Workload};
 
 use super::bounded::FP32;
-use super::matrix::Matrix;
+use super::image_reference::{convolution, pooled};
+use super::matrix::{Kept, Matrix};
 use super::meaning::{self, Causal};
 use super::number::{exp2, requantisation_shift, round_int8, rounded_error};
 use super::row_reference;
@@ -59,9 +60,10 @@ fn index(tensor: TensorId) -> usize {
 fn stored(workload: &Workload, output: TensorId, result: Bounded) -> Bounded {
     let tensor = &workload.tensors[output];
     let mut result = result.rounded(tensor.dtype);
-    if let Some(mask) = &tensor.mask {
+    if let Some(mask) = tensor.mask.as_deref() {
+        let kept = Kept::new(Some(mask));
         for (row, column) in (0..tensor.rows).flat_map(|row| (0..tensor.columns).map(move |column| (row, column))) {
-            if !mask.is_kept(row / mask.block_rows(), column / mask.block_columns()) {
+            if !kept.at(row, column) {
                 result.value.row_mut(row as usize)[column as usize] = 0.0;
                 result.error.row_mut(row as usize)[column as usize] = 0.0;
             }
@@ -113,9 +115,12 @@ fn apply_to<'t>(
     match kind {
         OperatorKind::Gemm => {
             let whole = workload.tensors[inputs[0]].dtype == Dtype::Int8;
-            let mut product = match &operator.form {
-                None => gemm(given[0], given[1], whole),
-                Some(form) => gemm_by_heads(operator, form, given[0], given[1], whole),
+            let window = workload.tensors[inputs[0]].window();
+            let rows = workload.tensors[*output].rows as usize;
+            let mut product = match (&operator.form, window) {
+                (_, Some(window)) => convolution(&window.image, rows, given[0], given[1], whole),
+                (None, None) => gemm(given[0], given[1], whole),
+                (Some(form), None) => gemm_by_heads(operator, form, given[0], given[1], whole),
             };
             if whole && workload.tensors[*output].dtype == Dtype::Int8 {
                 let scale = exp2(-requantisation_shift(
@@ -147,19 +152,18 @@ fn apply_to<'t>(
                     _ => rms_norm(x, e, y, d),
                 }
             }
-            if let [gain, ..] = vectors.as_slice() {
-                let columns = result.value.columns;
-                for (at, (value, error)) in result.value.values.iter_mut().zip(&mut result.error.values).enumerate() {
-                    *value *= gain[at % columns];
-                    *error =
-                        *error * gain[at % columns].abs() + FP32 * (value.abs() + *error * gain[at % columns].abs());
-                }
-            }
-            if let [_, bias] = vectors.as_slice() {
-                add_vector(&mut result, bias);
-            }
+            gain_and_bias(&mut result, &vectors);
             result
         }
+        OperatorKind::BatchNorm => {
+            let mut result = given[0].clone();
+            gain_and_bias(&mut result, &vectors);
+            result
+        }
+        OperatorKind::MaxPool | OperatorKind::AveragePool => match workload.tensors[inputs[0]].window() {
+            Some(window) => pooled(*kind, &window.image, workload.tensors[*output].rows as usize, given[0]),
+            None => given[0].clone(),
+        },
         OperatorKind::Bias => {
             let mut result = given[0].clone();
             if let [bias] = vectors.as_slice() {
@@ -180,6 +184,20 @@ fn apply_to<'t>(
             let columns = workload.tensors[*output].columns as usize;
             row_reference::apply(workload, operator, given, indices.as_deref(), columns)
         }
+    }
+}
+
+/// Multiplies every row with a row vector, if there is one, and adds another, if there are two, in fp32.
+fn gain_and_bias(result: &mut Bounded, vectors: &[&[f64]]) {
+    if let [gain, ..] = vectors {
+        let columns = result.value.columns;
+        for (at, (value, error)) in result.value.values.iter_mut().zip(&mut result.error.values).enumerate() {
+            *value *= gain[at % columns];
+            *error = *error * gain[at % columns].abs() + FP32 * (value.abs() + *error * gain[at % columns].abs());
+        }
+    }
+    if let [_, bias] = vectors {
+        add_vector(result, bias);
     }
 }
 
@@ -236,7 +254,7 @@ fn gemm_by_heads(operator: &Operator, form: &GemmForm, a: &Bounded, b: &Bounded,
 }
 
 /// By how much of its magnitudes a sum of `k` products may be off.
-fn growth(k: usize, whole: bool) -> f64 {
+pub(super) fn growth(k: usize, whole: bool) -> f64 {
     let count = (k + 1) as f64 * FP32;
     if whole { 0.0 } else { count / (1.0 - count) }
 }

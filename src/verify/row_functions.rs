@@ -5,6 +5,7 @@ use crate::workload::{Operator, OperatorKind, Workload};
 use super::functions::{erf, sigmoid};
 use super::meaning::{self, Scores};
 use super::number::round;
+use super::windows;
 
 /// Added to the variance or mean square of a norm.
 const EPSILON: f32 = 1e-5;
@@ -84,12 +85,25 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
         OperatorKind::SgdUpdate => pairs().map(|(w, g)| w - meaning::SGD_RATE as f32 * g).collect(),
         OperatorKind::AdamUpdate => adam(workload, operator, x, y),
         OperatorKind::Select => largest(x, workload.tensors[operator.output].columns as usize),
+        OperatorKind::MaxPool | OperatorKind::AveragePool => pooled(workload, operator, x, at.row),
         OperatorKind::Reformat => {
             let mut line = x.to_vec();
             line.resize(workload.tensors[operator.output].columns as usize, 0.0);
             line
         }
         _ => x.to_vec(),
+    }
+}
+
+/// Of a window, channel by channel, the greatest element or the sum over how many are on the image.
+fn pooled(workload: &Workload, operator: &Operator, x: &[f32], row: u64) -> Vec<f32> {
+    let Some(window) = workload.tensors[operator.inputs[0]].window() else { return x.to_vec() };
+    let channels = x.chunks(window.image.taps() as usize);
+    let count = windows::count(&window.image, row);
+    match operator.kind {
+        _ if count == 0 => channels.map(|_| 0.0).collect(),
+        OperatorKind::MaxPool => channels.map(|of| of.iter().copied().fold(f32::NEG_INFINITY, f32::max)).collect(),
+        _ => channels.map(|of| of.iter().sum::<f32>() / count as f32).collect(),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
-use crate::workload::{OperatorKind, Workload};
+use crate::workload::{Operator, OperatorKind, Workload};
 
 /// Largest period of remainders that is kept.
 const MOST_PERIOD: u64 = 256;
@@ -39,9 +39,12 @@ pub struct ScaledDim {
 /// Floating-point operations of a graph once: two for each product of a GEMM, masks ignored, and one for each element of
 /// other results.
 pub fn graph_flops(workload: &Workload) -> u64 {
-    let of = |(id, op): (_, &crate::workload::Operator)| {
+    let of = |(id, op): (_, &Operator)| {
         let output = &workload.tensors[op.output];
-        let elements = u128::from(output.rows) * u128::from(output.columns);
+        // A pooling reads every element of its windows.
+        let window = workload.tensors[op.inputs[0]].window().filter(|_| op.kind.is_pool());
+        let taps = window.map_or(1, |window| window.image.taps());
+        let elements = u128::from(output.rows) * u128::from(output.columns) * u128::from(taps);
         if op.kind == OperatorKind::Gemm { 2 * u128::from(workload.dense_macs(id)) } else { elements }
     };
     u64::try_from(workload.operators.iter_enumerated().map(of).sum::<u128>()).unwrap_or(u64::MAX)
@@ -78,9 +81,10 @@ pub fn scaled(
     let mut period = periods[0];
     let (mut best, mut best_sizes) = (full, dims.iter().map(|dim| dim.1).collect::<Vec<u64>>());
     for smaller in periods {
-        period = smaller;
-        best_sizes = sizes_by(period, 0.0);
-        best = attempt(&best_sizes)?;
+        let sizes = sizes_by(smaller, 0.0);
+        // Sizes that hang together in a way that is not seen here have no smaller graph.
+        let Ok(workload) = attempt(&sizes) else { continue };
+        (period, best, best_sizes) = (smaller, workload, sizes);
         if graph_flops(&best) <= max_flops {
             break;
         }
@@ -102,11 +106,11 @@ pub fn scaled(
             fits = middle;
             continue;
         }
-        let workload = attempt(&tried)?;
-        if graph_flops(&workload) <= max_flops {
-            (fits, best, best_sizes) = (middle, workload, tried);
-        } else {
-            exceeds = middle;
+        match attempt(&tried) {
+            Ok(workload) if graph_flops(&workload) <= max_flops => {
+                (fits, best, best_sizes) = (middle, workload, tried);
+            }
+            _ => exceeds = middle,
         }
     }
     let named = dims.into_iter().zip(best_sizes).map(|((name, from), to)| ScaledDim { name, from, to });
@@ -131,12 +135,20 @@ struct Parts {
     groups: Vec<(u64, u64)>,
     /// Sizes that are a multiple of a count.
     of_counts: BTreeMap<u64, u64>,
+    /// Sizes that are so many images.
+    of_images: BTreeMap<u64, u64>,
 }
 
 impl Parts {
     fn new(workload: &Workload) -> Self {
-        let mut parts = Self { counts: BTreeMap::new(), groups: Vec::new(), of_counts: BTreeMap::new() };
+        let mut parts = Self {
+            counts: BTreeMap::new(),
+            groups: Vec::new(),
+            of_counts: BTreeMap::new(),
+            of_images: BTreeMap::new(),
+        };
         for op in &workload.operators {
+            parts.add_images(workload, op);
             let (Some(form), options) = (op.form, &op.options) else { continue };
             let least = |count: u64| if count % 2 == 1 { count.min(3) } else { count.min(4) };
             parts.counts.insert(options.kv_heads, least(options.kv_heads));
@@ -161,6 +173,18 @@ impl Parts {
         parts
     }
 
+    /// Rows that are so many images: there are fewer of them, of the same size.
+    fn add_images(&mut self, workload: &Workload, op: &Operator) {
+        let Some(view) = workload.tensors[op.inputs[0]].view else { return };
+        let Some(window) = view.window else { return };
+        let pixels = workload.tensors[view.of].rows;
+        let images = (pixels / window.image.pixels().max(1)).max(1);
+        self.counts.insert(images, images.min(2));
+        for rows in [pixels, workload.tensors[op.output].rows] {
+            self.of_images.insert(rows, images);
+        }
+    }
+
     fn count(&self, count: u64, factor: f64) -> u64 {
         if let Some((_, of)) = self.groups.iter().find(|group| group.0 == count) {
             return self.count(*of, factor) * (count / of).min(2);
@@ -172,6 +196,9 @@ impl Parts {
     }
 
     fn shrunk(&self, size: u64, factor: f64, period: u64) -> u64 {
+        if let Some(images) = self.of_images.get(&size) {
+            return self.count(*images, factor) * (size / images);
+        }
         if self.counts.contains_key(&size) || self.groups.iter().any(|group| group.0 == size) {
             return self.count(size, factor);
         }

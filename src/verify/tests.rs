@@ -1,5 +1,7 @@
 //! Faults put into configurations that are right: every one must be found.
 
+mod images;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use crate::sparsity::BlockMask;
 use crate::workload::{self, CausalAxis, OperatorKind};
 
 /// A right configuration, and what it is compared with.
+#[derive(Clone)]
 struct Case {
     chip: Chip,
     workload: Workload,
@@ -137,7 +140,7 @@ fn gathered() -> Case {
 
 fn all() -> Vec<Case> {
     let plain = vec![dense(Mode::Kbk), dense(Mode::Fused), streamed(), sparse(Mode::Kbk), sparse(Mode::Fused), simd()];
-    plain.into_iter().chain([attention(Mode::Fused), gathered()]).collect()
+    plain.into_iter().chain([attention(Mode::Fused), gathered(), images::images(Mode::Fused)]).collect()
 }
 
 #[track_caller]
@@ -185,8 +188,8 @@ fn kind(flow: &Flow) -> (u8, Amount) {
 #[test]
 fn swapped_routes_are_caught() {
     let mut swapped = Vec::new();
-    for make in [|| dense(Mode::Kbk), || dense(Mode::Fused), || sparse(Mode::Fused), simd, gathered] {
-        let flows: Vec<Flow> = make().configuration.sections[0].flows.clone();
+    for case in [dense(Mode::Kbk), dense(Mode::Fused), sparse(Mode::Fused), simd(), gathered()] {
+        let flows: Vec<Flow> = case.configuration.sections[0].flows.clone();
         let mut kinds: Vec<(u8, Amount)> = flows.iter().map(kind).collect();
         kinds.dedup();
         kinds.sort_by_key(|k| k.0);
@@ -200,7 +203,7 @@ fn swapped_routes_are_caught() {
             };
             let pair = of_kind.iter().flat_map(|&a| of_kind.iter().map(move |&b| (a, b))).find(|&(a, b)| other(a, b));
             let Some((a, b)) = pair else { continue };
-            let whole = make().with(|section| {
+            let whole = case.clone().with(|section| {
                 let (route, links) = (section.flows[a].route.clone(), section.flows[a].links);
                 section.flows[a].route = std::mem::replace(&mut section.flows[b].route, route);
                 section.flows[a].links = std::mem::replace(&mut section.flows[b].links, links);
@@ -208,7 +211,7 @@ fn swapped_routes_are_caught() {
             });
             caught(&whole.unwrap());
             // The links and sinks alone: the data starts where it should and ends where it should not.
-            let ends = make().with(|section| {
+            let ends = case.clone().with(|section| {
                 let (source_a, source_b) = (section.flows[a].route[0], section.flows[b].route[0]);
                 let (route, links) = (section.flows[a].route.clone(), section.flows[a].links);
                 section.flows[a].route = std::mem::replace(&mut section.flows[b].route, route);
@@ -273,7 +276,7 @@ type Edit = fn(&mut crate::compile::Tile);
 
 #[test]
 fn a_tile_off_by_one_is_caught() {
-    for make in [|| dense(Mode::Kbk), || dense(Mode::Fused), || sparse(Mode::Kbk), || sparse(Mode::Fused)] {
+    for case in [dense(Mode::Kbk), dense(Mode::Fused), sparse(Mode::Kbk), sparse(Mode::Fused)] {
         let edits: [(&str, Edit); 4] = [
             ("a column to the right", |t| t.start += 1),
             ("a column to the left", |t| t.start = t.start.saturating_sub(1)),
@@ -281,7 +284,6 @@ fn a_tile_off_by_one_is_caught() {
             ("a column more", |t| t.columns += 1),
         ];
         for (what, edit) in edits {
-            let case = make();
             let verdict = case.run(&case.workload, |chip, workload, section| {
                 let mut tiles = layout::tiles(chip, workload, section);
                 // The last tile of the last GEMM: its left neighbour or the edge is next to it.

@@ -159,24 +159,27 @@ impl Machine<'_> {
                 continue;
             }
             let buffer = &self.section.buffers[end.buffer];
-            let (rows, held) = self.layout.extent(buffer, at, end.slice);
-            let columns = part_columns(buffer, end, held.end - held.start);
+            let (rows, extent) = self.layout.extent(buffer, at, end.slice);
+            let columns = part_columns(buffer, end, extent.end - extent.start);
             if let BufferRole::Weight { stage, .. } = buffer.spec.role {
                 let known = packed.as_ref().is_some_and(|(b, slice, _)| (*b, *slice) == (end.buffer, end.slice));
                 if !known {
                     packed = Some((end.buffer, end.slice, self.packed(actor, stage, at, end.slice)?));
                 }
             }
+            let held = self.layout.held(buffer, at, end.slice);
             for (row, run) in self.runs(f, &columns, rows.end - rows.start) {
-                let values: Vec<f64> =
-                    if let (BufferRole::Weight { .. }, Some((_, _, packed))) = (buffer.spec.role, &packed) {
-                        packed[run.start as usize..run.end as usize].to_vec()
-                    } else {
-                        let Some(memory) = self.off_chip(tensor) else { continue };
-                        let first = self.layout.columns(tensor, at.chunk).start + held.start;
-                        let line = memory.row((self.layout.first_row(at.token) + rows.start + row) as usize);
-                        line[(first + run.start) as usize..(first + run.end) as usize].to_vec()
-                    };
+                let values: Vec<f64> = if let (BufferRole::Weight { .. }, Some((_, _, packed))) =
+                    (buffer.spec.role, &packed)
+                {
+                    packed[run.start as usize..run.end as usize].to_vec()
+                } else {
+                    let Some(memory) = self.off_chip(tensor) else { continue };
+                    let first = self.layout.columns(tensor, at.chunk).start + extent.start;
+                    let of_token = self.layout.first_row(at.token) + rows.start + row;
+                    let line = memory.row(held.as_ref().map_or(of_token, |held| held.pixels[row as usize]) as usize);
+                    line[(first + run.start) as usize..(first + run.end) as usize].to_vec()
+                };
                 let values = Matrix { rows: 1, columns: values.len(), values };
                 self.deliver(actor, f, end, at, &Block { row: row as usize, column: run.start as usize, values })?;
             }

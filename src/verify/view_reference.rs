@@ -18,8 +18,12 @@ pub(super) fn operands<'t>(
     };
     let read = |(position, &input): (usize, &TensorId)| {
         let base = workload.base(input);
-        let stored = tensor(base)?;
-        let Some(view) = workload.tensors[input].view else { return Some(stored.clone()) };
+        let Some(view) = workload.tensors[input].view else { return tensor(base).cloned() };
+        let stored = seen(workload, view.of, &tensor)?;
+        // Who walks over an image takes it as it is.
+        if view.window.is_some() {
+            return Some(stored);
+        }
         let shape = (workload.tensors[input].rows as usize, workload.tensors[input].columns as usize);
         let made_by = workload.producer(base).map(|op| &workload.operators[op]);
         let table = made_by.filter(|op| op.kind == OperatorKind::EmbeddingGrad && !view.transposed);
@@ -29,6 +33,8 @@ pub(super) fn operands<'t>(
                 gathered(matrix, &indices(operator).unwrap_or_default())
             } else if let Some(of) = table.and_then(&indices) {
                 added_up(matrix, &of, shape)
+            } else if view.is_part {
+                part_of(matrix, shape)
             } else if !view.transposed {
                 let stored = |row: usize, column: usize| {
                     mask.is_none_or(|m| m.is_kept(row as u64 / m.block_rows(), column as u64 / m.block_columns()))
@@ -53,6 +59,21 @@ pub(super) fn operands<'t>(
         Some(Bounded { value, error })
     };
     operator.inputs.iter().enumerate().filter_map(read).collect()
+}
+
+/// A tensor in the shape that the file gives it, however many shapes that was made through.
+fn seen<'t>(workload: &Workload, id: TensorId, tensor: &impl Fn(TensorId) -> Option<&'t Bounded>) -> Option<Bounded> {
+    let Some(view) = workload.tensors[id].view else { return tensor(id).cloned() };
+    let before = seen(workload, view.of, tensor)?;
+    let shape = (workload.tensors[id].rows as usize, workload.tensors[id].columns as usize);
+    let shaped = |matrix: &Matrix| if view.is_part { part_of(matrix, shape) } else { flat(matrix, shape, |_, _| true) };
+    Some(Bounded { value: shaped(&before.value), error: shaped(&before.error) })
+}
+
+/// The first rows and columns.
+fn part_of(matrix: &Matrix, (rows, columns): (usize, usize)) -> Matrix {
+    let values = (0..rows).flat_map(|row| matrix.row(row)[..columns].iter().copied()).collect();
+    Matrix { rows, columns, values }
 }
 
 /// Indices and labels.

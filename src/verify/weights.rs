@@ -6,7 +6,7 @@ use crate::compile::{GemmMapping, Tile};
 use crate::workload::{GemmForm, Operator, Tensor};
 
 use super::address::of_second;
-use super::matrix::Matrix;
+use super::matrix::{Kept, Matrix};
 
 /// The columns of one PCU under one tile of its bundle, and the K rows it steps through.
 #[derive(Debug, Clone)]
@@ -44,7 +44,13 @@ impl SlotIndex {
 ///
 /// # Errors
 /// A sentence, when a tile does not execute the K rows that it was timed with.
-pub(super) fn index(tensor: &Tensor, tiles: &[Tile], k: Range<u64>, q: u64, share: u64) -> Result<SlotIndex, String> {
+pub(super) fn index(
+    (tensor, stored_of): (&Tensor, &Kept),
+    tiles: &[Tile],
+    k: Range<u64>,
+    q: u64,
+    share: u64,
+) -> Result<SlotIndex, String> {
     let mut slot = SlotIndex::default();
     for tile in tiles {
         let end = (tile.start + tile.columns).min(tensor.columns);
@@ -54,8 +60,7 @@ pub(super) fn index(tensor: &Tensor, tiles: &[Tile], k: Range<u64>, q: u64, shar
         let mut steps = Vec::new();
         let mut stored = Vec::new();
         for row in k.clone() {
-            let kept =
-                |n: u64| tensor.mask.as_ref().is_none_or(|m| m.is_kept(row / m.block_rows(), n / m.block_columns()));
+            let kept = |n: u64| stored_of.at(row, n);
             if whole.clone().any(kept) {
                 steps.push((row - k.start) as u32);
                 stored.extend(columns.clone().map(kept));

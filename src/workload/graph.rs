@@ -69,6 +69,10 @@ pub struct Tensor {
 pub struct View {
     /// The tensor that has the bytes.
     pub base: TensorId,
+    /// What it is another shape of: the base, or a view of it.
+    pub of: TensorId,
+    /// Its first rows and columns alone.
+    pub is_part: bool,
     /// Rows of the view are columns of the base: they lie apart in memory.
     pub transposed: bool,
     /// Rows of the view are windows of an image.
@@ -256,18 +260,6 @@ impl Workload {
             !known || shaped || !op.vectors.is_empty() || op.block.is_some() || op.phase != Phase::Forward
         };
         self.operators.iter_enumerated().find(|(_, op)| is_of_a_model(op)).map(|(id, _)| id)
-    }
-
-    /// The first operator that reads images, or a tensor in a shape that the file gives it.
-    pub fn first_of_images(&self) -> Option<OperatorId> {
-        let is_reshaped = |&t: &TensorId| {
-            let tensor = &self.tensors[t];
-            tensor.window().is_some() || tensor.view.is_some_and(|view| self.tensors[view.base].name != tensor.name)
-        };
-        let is_it = |op: &Operator| {
-            op.kind.is_pool() || op.kind == OperatorKind::BatchNorm || op.inputs.iter().any(is_reshaped)
-        };
-        self.operators.iter_enumerated().find(|(_, op)| is_it(op)).map(|(id, _)| id)
     }
 
     /// Stored parameters of all weights, those of repeated blocks counted every time.

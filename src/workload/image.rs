@@ -25,8 +25,11 @@ pub struct ImageOptions {
 pub struct Window {
     /// Elements under at least one window.
     pub elements: u64,
-    /// Elements that a run of windows needs beside its share: the lines that it has in common with its neighbours.
+    /// Elements that a run of windows needs beside its share, at most: the lines that it has in common with its neighbours,
+    /// and the pixels around its ends.
     pub halo_elements: u64,
+    /// Which windows.
+    pub image: ImageOptions,
 }
 
 impl ImageOptions {
@@ -64,10 +67,19 @@ impl ImageOptions {
         };
         let images = pixels / self.pixels().max(1);
         let rows = images * output[0] * output[1];
-        let in_common = self.reach(0).saturating_sub(self.stride[0]).min(self.image[0]);
+        // What two neighbours have in common, and what the first and the last window reach over the edge: lines in the
+        // middle of an image take so much more than their share.
+        let in_common = |axis: usize| self.reach(axis).saturating_sub(self.stride[axis]);
+        let over =
+            |axis: usize| ((output[axis] - 1) * self.stride[axis] + self.reach(axis)).saturating_sub(self.image[axis]);
+        // A run over the border of two images begins anew.
+        let anew = if images > 1 { (2 * in_common(0)).saturating_sub(over(0)) } else { 0 };
+        let lines = in_common(0).max(over(0)).max(anew).min(2 * self.image[0]);
+        // A run begins and ends within a line.
+        let ends = 2 * self.stride[0].min(self.reach(0)) * in_common(1).max(over(1)).min(self.image[1]);
         // Windows beyond the image would otherwise be rows without a byte.
         let elements = (images * taken(0) * taken(1) * channels).max(rows);
-        Window { elements, halo_elements: in_common * self.image[1] * channels }
+        Window { elements, halo_elements: (lines * taken(1) + ends) * channels, image: *self }
     }
 
     fn reach(&self, axis: usize) -> u64 {
@@ -92,12 +104,58 @@ mod tests {
     fn windows_of_an_image_come_once() {
         assert_eq!(STEM.output(), Some([112, 112]));
         let window = STEM.window(2 * 224 * 224, 3);
-        assert_eq!(window, Window { elements: 2 * 224 * 224 * 3, halo_elements: 5 * 224 * 3 });
+        assert_eq!(
+            window,
+            Window { elements: 2 * 224 * 224 * 3, halo_elements: (5 * 224 + 2 * 2 * 5) * 3, image: STEM }
+        );
         // Every second pixel of every second line, whole channels.
         let thin = ImageOptions { kernel: [1, 1], padding: [0; 4], ..STEM };
         assert_eq!(thin.output(), Some([112, 112]));
-        assert_eq!(thin.window(224 * 224, 8), Window { elements: 112 * 112 * 8, halo_elements: 0 });
+        assert_eq!(thin.window(224 * 224, 8), Window { elements: 112 * 112 * 8, halo_elements: 0, image: thin });
         assert!(!thin.is_pointwise() && ImageOptions { stride: [1, 1], ..thin }.is_pointwise());
+    }
+
+    #[test]
+    fn every_run_of_windows_has_room() {
+        let sizes = [[1u64, 1], [1, 7], [5, 4], [6, 3]];
+        let kernels = [[1u64, 1], [2, 3], [3, 3], [3, 1]];
+        let strides = [[1u64, 1], [2, 1], [1, 2], [3, 3]];
+        let paddings = [[0u64; 4], [1, 1, 1, 1], [2, 0, 1, 2], [0, 3, 2, 0]];
+        for (image, kernel) in sizes.into_iter().flat_map(|i| kernels.map(|k| (i, k))) {
+            for (stride, padding) in strides.into_iter().flat_map(|s| paddings.map(|p| (s, p))) {
+                for (dilation, images) in [([1, 1], 1), ([1, 1], 3), ([2, 1], 2), ([1, 2], 2)] {
+                    let options = ImageOptions { image, kernel, stride, padding, dilation, groups: 1 };
+                    let Some(output) = options.output() else { continue };
+                    let window = options.window(images * options.pixels(), 1);
+                    let rows = images * output[0] * output[1];
+                    for first in 0..rows {
+                        for last in first + 1..=rows {
+                            let pixels: std::collections::BTreeSet<u64> =
+                                (first..last).flat_map(|row| under(&options, output, row)).collect();
+                            let share = (window.elements * (last - first)).div_ceil(rows);
+                            let room = (share + window.halo_elements).min(window.elements);
+                            let found = pixels.len() as u64;
+                            assert!(found <= room, "{options:?} {images}: {first}..{last}: {found} in {room}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pixels under a window.
+    fn under(options: &ImageOptions, output: [u64; 2], row: u64) -> Vec<u64> {
+        let at = |axis: usize, place: u64, tap: u64| {
+            let from = place * options.stride[axis] + tap * options.dilation[axis];
+            from.checked_sub(options.padding[axis]).filter(|&at| at < options.image[axis])
+        };
+        let (image, place) = (row / (output[0] * output[1]), row % (output[0] * output[1]));
+        let taps = (0..options.taps()).map(|tap| (tap / options.kernel[1], tap % options.kernel[1]));
+        let pixel = |(down, right)| {
+            let (line, pixel) = (at(0, place / output[1], down)?, at(1, place % output[1], right)?);
+            Some((image * options.image[0] + line) * options.image[1] + pixel)
+        };
+        taps.filter_map(pixel).collect()
     }
 
     #[test]

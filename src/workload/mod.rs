@@ -25,6 +25,7 @@ use petgraph::graph::DiGraph;
 
 pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Window, Workload};
+pub use image::ImageOptions;
 pub use kind::{OperatorKind, Phase};
 pub use sections::{PinnedSection, pin};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::form::{GemmForm, GemmOptions};
 use super::graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View};
-use super::image::ImageOptions;
+use super::image::{ImageOptions, Window};
 use super::kind::OperatorKind;
 use super::link::Linked;
 use crate::diagnostics::Origin;
@@ -42,7 +42,8 @@ impl Builder {
             let (of, id) = (TensorId::from_index(linked.inputs[0]), TensorId::from_index(linked.output));
             let base = self.tensors[of].view.map_or(of, |view| view.base);
             let role = self.tensors[base].role;
-            self.tensors[id].view = Some(View { base, transposed: false, window: None });
+            let is_part = linked.kind == OperatorKind::Slice;
+            self.tensors[id].view = Some(View { base, of, is_part, transposed: false, window: None });
             if role == TensorRole::Weight {
                 self.tensors[id].role = role;
             }
@@ -140,8 +141,7 @@ impl Builder {
         let rows = self.tensors[output].rows;
         if !options.is_pointwise() {
             let window = options.window(pixels, channels);
-            let view = View { base: inputs[0], transposed: false, window: Some(window) };
-            inputs[0] = self.view_as(view, rows, channels * options.taps());
+            inputs[0] = self.view_as(inputs[0], rows, channels * options.taps(), (false, Some(window)));
         }
         if linked.kind.is_pool() {
             return Operator::new(linked.name.clone(), linked.kind, inputs, output);
@@ -168,12 +168,20 @@ impl Builder {
 
     /// Bytes of a tensor in another shape; the same view is made once.
     pub(super) fn view(&mut self, of: TensorId, rows: u64, columns: u64, transposed: bool) -> TensorId {
-        self.view_as(View { base: of, transposed, window: None }, rows, columns)
+        self.view_as(of, rows, columns, (transposed, None))
     }
 
-    fn view_as(&mut self, view: View, rows: u64, columns: u64) -> TensorId {
-        let base = self.tensors[view.base].view.map_or(view.base, |view| view.base);
-        let view = View { base, ..view };
+    fn view_as(
+        &mut self,
+        of: TensorId,
+        rows: u64,
+        columns: u64,
+        (transposed, window): (bool, Option<Window>),
+    ) -> TensorId {
+        let base = self.tensors[of].view.map_or(of, |view| view.base);
+        // Only a shape that a file gives a tensor stays between.
+        let of = if self.tensors[of].name == self.tensors[base].name { base } else { of };
+        let view = View { base, of, is_part: false, transposed, window };
         let same = |t: &Tensor| t.view == Some(view) && (t.rows, t.columns) == (rows, columns);
         if let Some((known, _)) = self.tensors.iter_enumerated().find(|(_, t)| same(t)) {
             return known;

@@ -588,11 +588,12 @@ fn images_are_views_of_pixels() {
     let of = |name: &str| workload.operators.iter().find(|operator| operator.name == name).expect("is there");
     let windows = &workload.tensors[of("conv").inputs[0]];
     // 3 x 4 places an image; every pixel comes once: 96 x 4 elements of 2 bytes. A kernel has a line in common with its
-    // neighbours, of 8 pixels.
+    // neighbours, of 8 pixels, and a run has two pixels more of two lines at each end.
     assert_eq!((windows.rows, windows.columns, windows.dense_bytes()), (24, 36, 96 * 4 * 2));
-    assert_eq!(windows.window(), Some(Window { elements: 384, halo_elements: 8 * 4 }));
+    let window = windows.window().expect("windows");
+    assert_eq!((window.elements, window.halo_elements, window.image.stride), (384, (8 + 4) * 4, [2, 2]));
     assert_eq!((0..24).map(|row| windows.elements_of(row..row + 1, 36)).sum::<u64>(), 384);
-    assert_eq!(windows.elements_to_hold(12, 36), 192 + 32);
+    assert_eq!(windows.elements_to_hold(12, 36), 192 + 48);
     assert_eq!(workload.gemm_shape(workload.operators.ids().next().expect("conv")), Some((24, 6, 36)));
     assert_eq!(workload.tensors[of("pool").output].rows, 2 * 2 * 3);
     let flat = &workload.tensors[of("classify").inputs[0]];

@@ -28,6 +28,11 @@ const ENOUGH_AGS: u64 = 4;
 
 /// Runs a law on random chips and graphs: always the same ones, or new ones if `PROPTEST_CASES` says how many.
 pub fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
+    for_all_of(cases, (chips(), graphs()), |(chip, graph)| law(chip, graph));
+}
+
+/// The same of anything.
+pub fn for_all_of<S: Strategy>(cases: u32, all: S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let mut config = Config { source_file: Some(file!()), ..Config::default() };
     let mut runner = if std::env::var_os("PROPTEST_CASES").is_some() {
         TestRunner::new(config)
@@ -35,7 +40,7 @@ pub fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), T
         config.cases = cases;
         TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
     };
-    if let Err(failure) = runner.run(&(chips(), graphs()), |(chip, graph)| law(chip, graph)) {
+    if let Err(failure) = runner.run(&all, law) {
         panic!("{failure}");
     }
 }

@@ -12,6 +12,7 @@ mod gpu;
 mod laws;
 mod models;
 mod numbers;
+mod numbers_of_images;
 mod page;
 mod random;
 mod routes;

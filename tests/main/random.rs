@@ -63,7 +63,7 @@ clock_ghz = {clock}
 grid = {{ columns = {columns}, rows = {rows}, pattern = {pattern}, agcus = {{ left = {{ ags = {left} }}{right} }} }}
 ag = {{ bytes_per_cycle = {ag_bytes} }}
 [pcu]
-lanes = {{ bf16 = {lanes}, fp32 = {wide_lanes} }}
+lanes = {{ bf16 = {lanes}, fp32 = {wide_lanes}, int8 = {narrow_lanes} }}
 stages = {stages}
 accumulator_sets = {sets}
 tail_elements = {tail}
@@ -88,7 +88,7 @@ program_bytes_per_unit = 256
 software = {{ program_load_us = {launch}, argument_load_us = 0, execute_us = 0 }}
 hardware = {{ program_load_us = 0, argument_load_us = 0, execute_us = 0 }}
 [energy]
-mac_pj = {{ bf16 = 0.5, fp32 = 1.5 }}
+mac_pj = {{ bf16 = 0.5, fp32 = 1.5, int8 = 0.2 }}
 sram_pj_per_byte = 1
 network_pj_per_bit_hop = 0.1
 static_w = 10
@@ -101,6 +101,7 @@ static_w = 10
             ag_bytes = self.ag_bytes,
             lanes = self.lanes,
             wide_lanes = self.lanes.div_ceil(2),
+            narrow_lanes = 2 * self.lanes,
             stages = self.stages,
             sets = self.accumulator_sets,
             tail = self.tail_elements,
@@ -288,6 +289,11 @@ impl GraphValues {
         }
         text.push_str(&builder.operators);
         text
+    }
+
+    /// The same graph in another data type.
+    pub fn in_type(&self, dtype: &'static str) -> Self {
+        Self { dtype, ..self.clone() }
     }
 
     /// The workload.

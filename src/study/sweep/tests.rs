@@ -134,7 +134,7 @@ fn one_compile_serves_all_rates() {
 #[test]
 fn bounds_prune_only_what_the_front_leaves_out() {
     let room = Room::new();
-    let axes = "[[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nrange = { from = 20, to = 400, step = 20 }\n\
+    let axes = "[[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nvalues = [400, 320, 240, 160, 120, 80, 40, 20]\n\
                 [[axes]]\npath = \"arch.pcu.stages\"\nvalues = [2, 6, 12]\n";
     let text = |prune: bool| {
         format!(
