@@ -101,6 +101,15 @@ pub enum Ahead {
 }
 
 impl Ahead {
+    /// About how many slots are filled ahead of the one in use; `None` if as many as hide the latency.
+    pub fn slots(self) -> Option<u64> {
+        match self {
+            Self::Full => None,
+            Self::Quarter => Some(2),
+            Self::None => Some(1),
+        }
+    }
+
     fn of(self, slots: u64) -> u64 {
         match self {
             Self::Full => slots,

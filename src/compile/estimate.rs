@@ -58,6 +58,18 @@ impl Estimate {
         self.busy_cycles.max((running as f64 * LINKS_BUSY) as u64)
     }
 
+    /// The same with only `slots` ahead of the one in use to hide the latency of memory in: the next is asked for when one is
+    /// free, and moves when that has passed.
+    pub fn with_ahead(mut self, latency_cycles: u64, slots: u64) -> Self {
+        let (compute, off_chip) = &mut self.parts;
+        let waits = off_chip.saturating_add(self.firings.saturating_mul(latency_cycles) / slots.max(1));
+        let more = waits.saturating_sub(*compute.max(off_chip));
+        *off_chip = waits;
+        self.cycles = self.cycles.saturating_add(more);
+        self.score = self.score.saturating_add(more);
+        self
+    }
+
     /// What plans are compared by if lens 1: computing, 2: moving, 3: every firing is dearer than thought; 0: nothing.
     pub fn through(&self, lens: usize) -> u64 {
         let (compute, off_chip) = self.parts;
