@@ -209,7 +209,9 @@ fn uncovered(mut contended: Vec<Loads>, volleys: usize) -> Vec<Loads> {
     contended.sort_unstable();
     contended.dedup();
     // What covers a resource has as many loads and more weight.
-    contended.sort_by_cached_key(|loads| std::cmp::Reverse((loads.len(), loads.iter().map(|load| load.weight).sum::<u64>())));
+    contended.sort_by_cached_key(|loads| {
+        std::cmp::Reverse((loads.len(), loads.iter().map(|load| load.weight).sum::<u64>()))
+    });
     let mut kept_by: Vec<Vec<usize>> = vec![Vec::new(); volleys];
     let mut kept: Vec<Loads> = Vec::new();
     for loads in contended {
