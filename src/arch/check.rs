@@ -145,6 +145,9 @@ pub(super) fn memory(
         let field = |key: &str| format!("memory.{name}.{key}");
         let bandwidth =
             source.real(&field("bandwidth_gb_per_s"), &tier.bandwidth_gb_per_s, limits::BANDWIDTH_GB_PER_S)?;
+        let penalty = |key: &str, ns: Option<&Spanned<Real>>| {
+            ns.map_or(Ok(0.0), |ns| source.real(&field(key), ns, limits::LATENCY_NS))
+        };
         tiers.push(Tier {
             channels: source.count(&field("channels"), &tier.channels, limits::CHANNELS)?,
             bandwidth_bytes_per_s: (bandwidth * 1e9).round() as u64,
@@ -155,6 +158,13 @@ pub(super) fn memory(
                 &tier.interleave_bytes,
                 limits::INTERLEAVE_BYTES,
             )?,
+            turnaround_ns: penalty("turnaround_ns", tier.turnaround_ns.as_ref())?,
+            write_batch_bytes: source.count(
+                &field("write_batch_bytes"),
+                tier.write_batch_bytes.as_ref().unwrap_or(&tier.interleave_bytes),
+                limits::INTERLEAVE_BYTES,
+            )?,
+            non_sequential_ns: penalty("non_sequential_ns", tier.non_sequential_ns.as_ref())?,
             capacity_bytes: source.count(&field("capacity_bytes"), &tier.capacity_bytes, limits::TIER_BYTES)?,
             pj_per_bit: source.real(&field("pj_per_bit"), &tier.pj_per_bit, limits::ENERGY)?,
             name: name.clone(),

@@ -156,10 +156,27 @@ pub struct Tier {
     pub burst_bytes: u64,
     /// Consecutive bytes on one channel before the next.
     pub interleave_bytes: u64,
+    /// What a channel loses, in nanoseconds, when it turns from reading to writing or back.
+    pub turnaround_ns: f64,
+    /// Bytes of writes that a channel gathers before it turns.
+    pub write_batch_bytes: u64,
+    /// What a channel loses, in nanoseconds, before an access that does not follow its last one.
+    pub non_sequential_ns: f64,
     /// Capacity in bytes.
     pub capacity_bytes: u64,
     /// Energy of one bit moved, picojoule.
     pub pj_per_bit: f64,
+}
+
+/// What a channel of a memory tier loses beside its sustained rate, in cycles of the chip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Penalties {
+    /// For a batch of writes between reads: there and back.
+    pub turn_cycles: u64,
+    /// Bytes of that batch.
+    pub write_batch_bytes: u64,
+    /// Before an access that does not follow the last one.
+    pub jump_cycles: u64,
 }
 
 /// Who starts sections.
@@ -380,6 +397,16 @@ impl Chip {
     /// Latency of a tier in cycles, rounded up.
     pub fn tier_latency_cycles(&self, tier: TierId) -> u64 {
         self.us_to_cycles(self.memory[tier].latency_ns / 1e3)
+    }
+
+    /// What a channel of a tier loses beside its rate.
+    pub fn tier_penalties(&self, tier: TierId) -> Penalties {
+        let tier = &self.memory[tier];
+        Penalties {
+            turn_cycles: self.us_to_cycles(2.0 * tier.turnaround_ns / 1e3),
+            write_batch_bytes: tier.write_batch_bytes,
+            jump_cycles: self.us_to_cycles(tier.non_sequential_ns / 1e3),
+        }
     }
 
     /// Microseconds to cycles, rounded up (to a thousandth of a cycle first, against binary fractions).

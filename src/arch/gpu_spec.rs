@@ -147,6 +147,17 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
     let name = source.name("name", &spec.name)?;
     let clock_ghz = source.real("clock_ghz", &spec.clock_ghz, limits::CLOCK_GHZ)?;
     let tiers = memory(source, &spec.memory)?;
+    for tier in spec.memory.get_ref() {
+        let spans = [
+            ("turnaround_ns", tier.turnaround_ns.as_ref().map(Spanned::span)),
+            ("write_batch_bytes", tier.write_batch_bytes.as_ref().map(Spanned::span)),
+            ("non_sequential_ns", tier.non_sequential_ns.as_ref().map(Spanned::span)),
+        ];
+        for (key, span) in spans.into_iter().filter_map(|(key, span)| Some((key, span?))) {
+            let title = format!("`memory.{}.{key}` has no effect on a GPU", tier.name.get_ref());
+            return Err(source.error(span, title, "its memory is timed by its sustained rate alone"));
+        }
+    }
     if tiers.len() != 1 {
         let title = format!("`memory` has {} tiers, a GPU is timed with one", tiers.len());
         return Err(source.error(spec.memory.span(), title, "expected one table `[[memory]]`"));

@@ -18,8 +18,8 @@ mod vendor;
 use std::path::Path;
 
 pub use chip::{
-    Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
-    TierId, UnitKind,
+    Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Penalties,
+    Pmu, Tier, TierId, UnitKind,
 };
 pub use device::{AnyChip, Device, UnitNames};
 pub use gpu::{

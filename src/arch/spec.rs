@@ -117,6 +117,9 @@ pub(super) struct TierSpec {
     pub(super) latency_ns: Spanned<Real>,
     pub(super) burst_bytes: Spanned<Count>,
     pub(super) interleave_bytes: Spanned<Count>,
+    pub(super) turnaround_ns: Option<Spanned<Real>>,
+    pub(super) write_batch_bytes: Option<Spanned<Count>>,
+    pub(super) non_sequential_ns: Option<Spanned<Real>>,
     pub(super) capacity_bytes: Spanned<Count>,
     pub(super) pj_per_bit: Spanned<Real>,
 }

@@ -307,7 +307,7 @@ error: unknown field `memory.ddr.channel`
  --> command line:1:7
   |
 1 | --set arch.memory.ddr.channel=1
-  |       ^^^^^^^^^^^^^^^^^^^^^^^ expected one of `name`, `channels`, `bandwidth_gb_per_s`, `latency_ns`, `burst_bytes`, `interleave_bytes`, `capacity_bytes`, `pj_per_bit`
+  |       ^^^^^^^^^^^^^^^^^^^^^^^ expected one of `name`, `channels`, `bandwidth_gb_per_s`, `latency_ns`, `burst_bytes`, `interleave_bytes`, `turnaround_ns`, `write_batch_bytes`, `non_sequential_ns`, `capacity_bytes`, `pj_per_bit`
   |
 help: did you mean `channels`?
 "#);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use std::cmp::Reverse;
 
-use crate::arch::{Chip, TierId};
+use crate::arch::{Chip, Penalties, TierId};
 use crate::units::Rate;
 
 /// A slot of a stream at a tier, in the order of service: urgency, stream, slot.
@@ -20,6 +20,7 @@ struct Transfer {
     pending: Vec<u64>,
     /// Behind the last byte that may be written (reads: `end`).
     available: u64,
+    is_write: bool,
 }
 
 /// What became of a transfer.
@@ -33,6 +34,17 @@ pub(super) struct Progress {
     pub(super) of: u64,
 }
 
+/// What a channel remembers of its accesses.
+#[derive(Debug, Clone, Copy, Default)]
+struct Habit {
+    /// Stream and address that would go on where it is.
+    open: Option<(usize, u64)>,
+    /// Writes that have come to the batch under way.
+    batch_bytes: u64,
+    /// Reads between that and the batch before.
+    reads: u64,
+}
+
 /// One tier.
 #[derive(Debug)]
 pub(super) struct Tier {
@@ -41,6 +53,8 @@ pub(super) struct Tier {
     interleave: u64,
     grain: u64,
     latency: u64,
+    penalties: Penalties,
+    habits: Vec<Habit>,
     transfers: BTreeMap<Key, Transfer>,
     /// Transfers with something left to serve on each channel.
     waiting: Vec<BTreeSet<Key>>,
@@ -68,6 +82,8 @@ impl Tier {
             interleave: t.interleave_bytes,
             grain,
             latency: chip.tier_latency_cycles(tier),
+            penalties: chip.tier_penalties(tier),
+            habits: vec![Habit::default(); t.channels as usize],
             transfers: BTreeMap::new(),
             waiting: vec![BTreeSet::new(); t.channels as usize],
             free: vec![0; t.channels as usize],
@@ -101,7 +117,8 @@ impl Tier {
             // Nothing is stored in this slot: it is there as soon as it is asked for.
             self.under_way.push(Reverse((0, key, 0, end)));
         }
-        let transfer = Transfer { start, end, pending: next.clone(), next, available: start + here };
+        let is_write = here < bytes;
+        let transfer = Transfer { start, end, pending: next.clone(), next, available: start + here, is_write };
         self.transfers.insert(key, transfer);
         self.stirred = true;
     }
@@ -150,6 +167,24 @@ impl Tier {
         }
     }
 
+    /// Cycles that a channel needs before an access at an address, besides the access itself.
+    fn penalty(&mut self, channel: usize, key: Key, (at, behind): (u64, u64), bytes: u64) -> u64 {
+        let Penalties { turn_cycles, write_batch_bytes, jump_cycles } = self.penalties;
+        let is_write = self.transfers[&key].is_write;
+        let habit = &mut self.habits[channel];
+        let elsewhere = habit.open.is_some() && habit.open != Some((key.1, at));
+        habit.open = Some((key.1, behind));
+        let jump = if elsewhere { jump_cycles } else { 0 };
+        if !is_write {
+            habit.reads += 1;
+            return jump;
+        }
+        let batches = habit.batch_bytes / write_batch_bytes;
+        habit.batch_bytes = habit.batch_bytes % write_batch_bytes + bytes;
+        let turns = batches > 0 && std::mem::take(&mut habit.reads) > 0;
+        jump + if turns { turn_cycles } else { 0 }
+    }
+
     fn serve(&mut self, now: u64) {
         let per_cycle = u128::from(self.rate.bytes);
         let until = u128::from(now + 1) * per_cycle;
@@ -163,11 +198,12 @@ impl Tier {
                     (at + bytes <= transfer.available).then_some((*key, at, bytes))
                 });
                 let Some((key, at, bytes)) = found else { break };
-                let begin = self.free[channel].max(u128::from(now) * per_cycle);
+                let behind = self.on_channel(at + bytes, channel as u64);
+                let lost = self.penalty(channel, key, (at, behind), bytes);
+                let begin = self.free[channel].max(u128::from(now) * per_cycle) + u128::from(lost) * per_cycle;
                 let end = begin + u128::from(bytes) * u128::from(self.channels) * u128::from(self.rate.cycles);
                 self.free[channel] = end;
                 self.bytes += bytes;
-                let behind = self.on_channel(at + bytes, channel as u64);
                 let there = end.div_ceil(per_cycle) as u64 + self.latency;
                 self.under_way.push(Reverse((there, key, channel, behind)));
                 if let Some(transfer) = self.transfers.get_mut(&key) {

@@ -92,6 +92,9 @@ pub(crate) fn tier(name: &str, bandwidth_bytes_per_s: u64) -> Tier {
         latency_ns: 100.0,
         burst_bytes: 64,
         interleave_bytes: 4096,
+        turnaround_ns: 0.0,
+        write_batch_bytes: 4096,
+        non_sequential_ns: 0.0,
         capacity_bytes: 1 << 40,
         pj_per_bit: 20.3,
     }

@@ -120,6 +120,7 @@ impl<'a> Engine<'a> {
             .map(|(s, stage)| StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work))
             .collect();
         let streams = section.streams.len();
+        let writes: Vec<bool> = section.streams.iter().map(|off_chip| off_chip.stream.writes).collect();
         let Actors { list, consumers, producers, stream_actor, volleys, .. } = plan;
         let buffers = (0..section.buffers.len())
             .map(|b| {
@@ -146,7 +147,7 @@ impl<'a> Engine<'a> {
             stream_actor,
             filling: vec![Vec::new(); streams],
             streams: vec![StreamBytes::default(); streams],
-            tiers: TierServer::all(chip, streams),
+            tiers: TierServer::all(chip, &writes),
             network,
             queue: BinaryHeap::new(),
             end: 0,

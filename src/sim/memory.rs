@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::arch::{Chip, TierId};
+use crate::arch::{Chip, Penalties, TierId};
 use crate::index::Id;
 use crate::units::Rate;
 
@@ -89,6 +89,8 @@ struct Part {
     /// Its row in `TierServer::under_way`.
     row: usize,
     bytes: u64,
+    /// Where it begins, in bytes of the stream on this channel.
+    from: u64,
 }
 
 /// A transfer that is not served yet.
@@ -114,6 +116,34 @@ struct Channel {
     /// When it is looked at next: the end of its service, or at once.
     scheduled: Option<Ticks>,
     free_at: Ticks,
+    recent: Recent,
+}
+
+/// What a channel has served lately, as far as it loses time by it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recent {
+    /// The stream that it has served last, and where on the channel that stream goes on.
+    last: Option<(usize, u64)>,
+    /// Bytes written since it turned.
+    written: u64,
+    /// Whether it has read since.
+    has_read: bool,
+}
+
+impl Recent {
+    /// Cycles lost before a part of a stream, from `from` on, is served.
+    fn loses(&mut self, penalties: Penalties, part: (usize, u64), writes: bool) -> u64 {
+        let jumps = self.last.is_some_and(|last| last != part);
+        let mut lost = if jumps { penalties.jump_cycles } else { 0 };
+        if !writes {
+            self.has_read = true;
+        } else if self.written >= penalties.write_batch_bytes {
+            self.written %= penalties.write_batch_bytes;
+            lost += if self.has_read { penalties.turn_cycles } else { 0 };
+            self.has_read = false;
+        }
+        lost
+    }
 }
 
 /// One memory tier.
@@ -124,6 +154,9 @@ pub struct TierServer {
     /// Bytes that a channel serves before it may turn to something more urgent.
     grain_bytes: u64,
     latency: Ticks,
+    penalties: Penalties,
+    /// Whether each stream writes.
+    writes: Vec<bool>,
     channels: Vec<Channel>,
     under_way: Vec<UnderWay>,
     /// Rows of `under_way` that are not in use.
@@ -140,17 +173,22 @@ pub struct TierServer {
 }
 
 impl TierServer {
-    /// An idle tier that this many streams will use.
-    pub fn new(chip: &Chip, tier: TierId, streams: usize) -> Self {
+    /// An idle tier that these streams will use, of which some write.
+    pub fn new(chip: &Chip, tier: TierId, writes: Vec<bool>) -> Self {
         let t = &chip.memory[tier];
         let latency = cycles(chip.tier_latency_cycles(tier));
         let grain = chip.network.flit_bytes.next_multiple_of(t.burst_bytes).min(t.interleave_bytes);
-        Self::idle(chip.tier_rate(tier), t.channels, (t.interleave_bytes, grain), latency, streams)
+        let penalties = chip.tier_penalties(tier);
+        Self { penalties, ..Self::idle(chip.tier_rate(tier), t.channels, (t.interleave_bytes, grain), latency, writes) }
     }
 
-    fn idle(rate: Rate, channels: u64, (stripe, grain): (u64, u64), latency: Ticks, streams: usize) -> Self {
+    /// A tier that loses nothing beside its rate.
+    fn idle(rate: Rate, channels: u64, (stripe, grain): (u64, u64), latency: Ticks, writes: Vec<bool>) -> Self {
+        let streams = writes.len();
         Self {
             rate,
+            penalties: Penalties::default(),
+            writes,
             interleave_bytes: stripe,
             grain_bytes: grain,
             latency,
@@ -167,8 +205,8 @@ impl TierServer {
     }
 
     /// All tiers of a chip, idle.
-    pub fn all(chip: &Chip, streams: usize) -> Vec<Self> {
-        (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t), streams)).collect()
+    pub fn all(chip: &Chip, writes: &[bool]) -> Vec<Self> {
+        (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t), writes.to_vec())).collect()
     }
 
     /// When the last channel is through with what it serves.
@@ -227,9 +265,10 @@ impl TierServer {
         }
         self.under_way[row] = UnderWay { stream, slot, left_bytes: moved_bytes };
         for c in 0..self.channels.len() {
-            let bytes = self.bytes_below(end, c as u64) - self.bytes_below(start, c as u64);
+            let from = self.bytes_below(start, c as u64);
+            let bytes = self.bytes_below(end, c as u64) - from;
             if bytes > 0 {
-                let part = Part { transfer, row, bytes };
+                let part = Part { transfer, row, bytes, from };
                 let channel = &mut self.channels[c];
                 channel.waiting.push(Reverse(part));
                 match channel.serving {
@@ -253,7 +292,7 @@ impl TierServer {
         if begun >= part.bytes {
             return;
         }
-        let rest = Part { bytes: part.bytes - begun, ..part };
+        let rest = Part { bytes: part.bytes - begun, from: part.from + begun, ..part };
         part.bytes = begun;
         let end = began + self.ticks(begun);
         let c = &mut self.channels[channel];
@@ -275,6 +314,9 @@ impl TierServer {
         let ended = c.serving.take();
         if let Some(Service { part, .. }) = ended {
             self.busy += self.rate.ticks(part.bytes, TICKS_PER_CYCLE);
+            if self.is_losing() {
+                self.remember(channel, part);
+            }
             let row = &mut self.under_way[part.row];
             row.left_bytes -= part.bytes;
             if row.left_bytes == 0 {
@@ -285,10 +327,11 @@ impl TierServer {
             }
         }
         let Some(Reverse(part)) = self.channels[channel].waiting.pop() else { return };
-        let end = now + self.ticks(part.bytes);
-        let first = now + self.ticks(part.bytes.min(self.grain_bytes)) + self.latency;
+        let began = now + self.loses(channel, part);
+        let end = began + self.ticks(part.bytes);
+        let first = began + self.ticks(part.bytes.min(self.grain_bytes)) + self.latency;
         let c = &mut self.channels[channel];
-        c.serving = Some(Service { part, began: now });
+        c.serving = Some(Service { part, began });
         c.free_at = end;
         self.schedule(channel, end);
         let UnderWay { stream, slot, .. } = self.under_way[part.row];
@@ -297,6 +340,31 @@ impl TierServer {
             *first_at = Some(first);
             self.in_order[stream].tell(stream, &mut self.arrivals);
         }
+    }
+
+    /// Ticks that a channel loses before it serves a part.
+    fn loses(&mut self, channel: usize, part: Part) -> Ticks {
+        if !self.is_losing() {
+            return 0;
+        }
+        let stream = part.transfer.stream;
+        let recent = &mut self.channels[channel].recent;
+        let lost = cycles(recent.loses(self.penalties, (stream, part.from), self.writes[stream]));
+        // One of all channels.
+        self.busy += lost / self.channels.len() as u64;
+        lost
+    }
+
+    /// A channel has served a part.
+    fn remember(&mut self, channel: usize, part: Part) {
+        let stream = part.transfer.stream;
+        let recent = &mut self.channels[channel].recent;
+        recent.last = Some((stream, part.from + part.bytes));
+        recent.written += if self.writes[stream] { part.bytes } else { 0 };
+    }
+
+    fn is_losing(&self) -> bool {
+        self.penalties.turn_cycles > 0 || self.penalties.jump_cycles > 0
     }
 
     /// Writes down all that the rest of a run depends on: urgencies relative to `urgency`, slots to `next` of their
@@ -321,6 +389,20 @@ impl TierServer {
             let slot = slot.wrapping_sub(next(stream));
             [at.wrapping_sub(urgency), stream as u64, slot, moved_bytes, part.bytes]
         };
+        for (c, channel) in self.channels.iter().enumerate().filter(|_| self.is_losing()) {
+            let Recent { last, written, has_read } = channel.recent;
+            let goes_on = |(stream, at): (usize, u64)| {
+                let next = self.bytes_below(self.address[stream], c as u64);
+                [stream as u64 + 1, at.wrapping_sub(next)]
+            };
+            words.extend(last.map_or([0; 2], goes_on));
+            words.extend([written, u64::from(has_read)]);
+            // Parts that wait: what they lose depends on where they begin.
+            let parts = channel.waiting.iter().map(|&Reverse(part)| part).chain(channel.serving.map(|s| s.part));
+            let mut parts: Vec<[u64; 2]> = parts.map(|part| goes_on((part.transfer.stream, part.from))).collect();
+            parts.sort_unstable();
+            words.extend(parts.into_iter().flatten());
+        }
         for channel in &self.channels {
             words.push(channel.scheduled.map_or(0, |at| clock.relative(at) + 1));
             if let Some(Service { part, began }) = channel.serving {
@@ -369,7 +451,7 @@ mod tests {
 
     /// Six channels in stripes of 1 KiB, at a byte a tick together; an access takes 100 ticks.
     fn server() -> TierServer {
-        TierServer::idle(Rate { bytes: TICKS_PER_CYCLE, cycles: 1 }, 6, (1024, 64), 100, 2)
+        TierServer::idle(Rate { bytes: TICKS_PER_CYCLE, cycles: 1 }, 6, (1024, 64), 100, vec![false, false])
     }
 
     fn transfer(urgency: u64, stream: usize, slot: u64, moved_bytes: u64) -> Transfer {
@@ -433,6 +515,42 @@ mod tests {
         assert_eq!(end(0), Some(6144 + 384 + 100));
         assert_eq!(end(1), Some(1000 + 6144 + 100));
         assert_eq!(end(2), Some(1000 + 6144 + 101));
+    }
+
+    #[test]
+    fn who_turns_or_jumps_loses_time() {
+        let penalties = Penalties { turn_cycles: 10, write_batch_bytes: 128, jump_cycles: 3 };
+        let (mut recent, read, write) = (Recent::default(), 0, 1);
+        let mut serve = |stream: usize, from: u64, bytes: u64| {
+            let lost = recent.loses(penalties, (stream, from), stream == write);
+            recent.last = Some((stream, from + bytes));
+            recent.written += if stream == write { bytes } else { 0 };
+            lost
+        };
+        // The first access, and what follows it.
+        assert_eq!((serve(read, 0, 64), serve(read, 64, 64)), (0, 0));
+        // Elsewhere in the same stream; another stream, and on in it.
+        assert_eq!((serve(read, 640, 64), serve(write, 0, 64), serve(write, 64, 64)), (3, 3, 0));
+        // A batch has been written, and something read before it.
+        assert_eq!((serve(write, 128, 256), serve(write, 384, 64), serve(read, 704, 64)), (10, 0, 3));
+        assert_eq!((serve(write, 448, 64), serve(read, 768, 64)), (13, 3));
+    }
+
+    #[test]
+    fn what_is_lost_makes_transfers_later_and_a_channel_busy() {
+        let mut tier = server();
+        tier.penalties = Penalties { turn_cycles: 0, write_batch_bytes: 1024, jump_cycles: 6 };
+        for slot in 0..2 {
+            for stream in 0..2 {
+                tier.request(transfer(slot, stream, slot, 1024), 0);
+            }
+        }
+        // Each stream goes on on the next channel: nobody jumps but on the channel where both meet, and that once.
+        let told = run(&mut tier);
+        let end = |stream, slot| told.iter().find(|t| (t.1, t.2, t.3) == (stream, slot, false)).map(|t| t.0);
+        assert_eq!((end(0, 0), end(1, 0)), (Some(6144 + 100), Some(6144 + 100)));
+        assert_eq!(end(0, 1), Some(2 * 6144 + 100 + 6 * TICKS_PER_CYCLE));
+        assert_eq!((end(1, 1), tier.busy), (Some(6144 + 101), 4 * 1024 + TICKS_PER_CYCLE));
     }
 
     #[test]
