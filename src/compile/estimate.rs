@@ -145,8 +145,8 @@ const BYTE_PRICE: f64 = 0.1;
 
 /// Cycles to hand a token from stage to stage: skew and drain of an array, and a walk across part of the grid.
 /// Deep buffers hide most of it; charging it keeps the search from tokens too small to be worth their hand-over.
-fn hand_over_cycles(chip: &Chip) -> f64 {
-    let lanes = chip.pcu.lanes.values().max().copied().unwrap_or(1);
+fn hand_over_cycles(chip: &Chip, graph: &SectionGraph<'_>) -> f64 {
+    let lanes = graph.widest_lanes(chip);
     let walk = u64::from(chip.grid.columns + chip.grid.rows) / 4 * chip.network.hop_cycles;
     (lanes + 2 * chip.pcu.stages + walk) as f64
 }
@@ -302,7 +302,7 @@ pub fn estimate(
         .map(|(t, &bytes)| bytes as f64 / chip.tier_rate(TierId::from_index(t)).bytes_per_cycle())
         .fold(0.0, f64::max);
     let firings = nest.count(Cadence::Firing) as f64;
-    let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip);
+    let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
     let all: f64 = picked.iter().map(|c| c.cycles as f64).sum();
     let mut fill = (all - slowest).max(0.0) / firings;
     if cut_outside {

@@ -108,7 +108,7 @@ pub fn cuts(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<Chunking> {
 
 /// Cuts to try: every chunkable axis in about these many chunks.
 fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Option<Chunking>> {
-    let lanes = chip.pcu.lanes.values().max().copied().unwrap_or(1);
+    let lanes = graph.widest_lanes(chip);
     let mut list = Vec::new();
     if counts.contains(&1) {
         list.push(None);

@@ -4,6 +4,7 @@ use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
+use crate::arch::Chip;
 use crate::index::Id;
 
 use super::nest::Chunking;
@@ -182,6 +183,12 @@ impl<'a> SectionGraph<'a> {
     /// Element type of a tensor.
     pub fn dtype(&self, tensor: TensorId) -> Dtype {
         self.workload.tensors[tensor].dtype
+    }
+
+    /// Lanes of a PCU in the section's data types, at most.
+    pub fn widest_lanes(&self, chip: &Chip) -> u64 {
+        let of_stage = |stage: usize| chip.pcu.lanes.get(&self.stage_dtype(stage)).copied();
+        (0..self.stages.len()).filter_map(of_stage).max().unwrap_or(1)
     }
 
     /// The type a stage computes in: that of its first operand.
