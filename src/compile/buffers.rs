@@ -101,12 +101,12 @@ pub enum Ahead {
 }
 
 impl Ahead {
-    /// About how many slots are filled ahead of the one in use; `None` if as many as hide the latency.
+    /// About how many slots take turns; `None` if as many as hide the latency.
     pub fn slots(self) -> Option<u64> {
         match self {
             Self::Full => None,
-            Self::Quarter => Some(2),
-            Self::None => Some(1),
+            Self::Quarter => Some(3),
+            Self::None => Some(2),
         }
     }
 

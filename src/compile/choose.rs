@@ -46,8 +46,12 @@ const NEAR_LEAST: f64 = 1.01;
 const WORTH: f64 = 0.002;
 /// Share of its estimate's lower bound that a choice may be measured below: bounds of masks are sampled.
 const SAMPLED: f64 = 0.9;
-/// What is expected to take this much longer than the best is not measured.
+/// What is expected to take this much longer than the best is not measured ...
 const HOPELESS: f64 = 1.3;
+/// ... and on chips of few PCUs, where estimates are rougher and measuring is cheap, this much.
+const HOPELESS_ON_FEW: f64 = 2.0;
+/// Few PCUs.
+const FEW_PCUS: u64 = 128;
 /// Steps that are placed and measured together: on large chips fewer are made at all.
 const BATCH: usize = 8;
 
@@ -74,7 +78,7 @@ impl Effort {
         let most = if (0..graph.stages.len()).any(is_large) { 16 } else { 48 };
         let all = (6_000 / chip.pcus().max(1)).clamp(6, most) as usize;
         let each = (all * 8 / at_once.max(8)).max(4);
-        Self { found: each.div_ceil(2), steps: each / 2, rounds: if chip.pcus() <= 128 { ROUNDS } else { 2 } }
+        Self { found: each.div_ceil(2), steps: each / 2, rounds: if chip.pcus() <= FEW_PCUS { ROUNDS } else { 2 } }
     }
 }
 
@@ -207,7 +211,8 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
         laid.sort_by_key(|laid| laid.expected);
         for laid in laid {
             let fastest = self.best.as_ref().map_or(u64::MAX, |best| best.cycles);
-            if self.is_done() || laid.expected as f64 > fastest as f64 * HOPELESS {
+            let hopeless = if self.chip.pcus() <= FEW_PCUS { HOPELESS_ON_FEW } else { HOPELESS };
+            if self.is_done() || laid.expected as f64 > fastest as f64 * hopeless {
                 break;
             }
             let crowded = laid.is_crowded();

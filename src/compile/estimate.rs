@@ -58,13 +58,14 @@ impl Estimate {
         self.busy_cycles.max((running as f64 * LINKS_BUSY) as u64)
     }
 
-    /// The same with only `slots` ahead of the one in use to hide the latency of memory in: the next is asked for when one is
-    /// free, and moves when that has passed.
-    pub fn with_ahead(mut self, latency_cycles: u64, slots: u64) -> Self {
-        let (compute, off_chip) = &mut self.parts;
-        let waits = off_chip.saturating_add(self.firings.saturating_mul(latency_cycles) / slots.max(1));
-        let more = waits.saturating_sub(*compute.max(off_chip));
-        *off_chip = waits;
+    /// The same with only `slots` to hide the latency of memory in. A slot is asked for, comes, is worked on, and is free
+    /// again; the slots take turns.
+    pub fn with_slots(mut self, latency_cycles: u64, slots: u64) -> Self {
+        let (compute, off_chip) = self.parts;
+        let turn = self.firings.saturating_mul(latency_cycles).saturating_add(compute).saturating_add(off_chip);
+        let waits = turn / slots.max(1);
+        let more = waits.saturating_sub(compute.max(off_chip));
+        self.parts.1 = off_chip.max(waits);
         self.cycles = self.cycles.saturating_add(more);
         self.score = self.score.saturating_add(more);
         self

@@ -406,7 +406,7 @@ impl Search<'_> {
             let mut estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
             if let Some(slots) = residency.ahead.slots() {
                 let latency = |tier| self.chip.tier_latency_cycles(tier);
-                estimate = estimate.with_ahead(self.chip.memory.ids().map(latency).max().unwrap_or(0), slots);
+                estimate = estimate.with_slots(self.chip.memory.ids().map(latency).max().unwrap_or(0), slots);
             }
             let picked = picked.to_vec();
             offer(Choice { nest, residency, picked, eager: false, covers: COVERS, estimate });

@@ -52,6 +52,6 @@ fn skipped_periods_leave_every_count_as_it_was() {
     });
     println!("{} runs, {} with periods skipped, {} of {} events", ran.get(), skipped.get(), saved.get(), all.get());
     // Where slots lie on other channels every time, a period may be longer than the run.
-    assert!(5 * skipped.get() > ran.get(), "hardly anything was skipped");
-    assert!(3 * saved.get() > all.get(), "few events were saved");
+    assert!(4 * skipped.get() > ran.get(), "hardly anything was skipped");
+    assert!(2 * saved.get() > all.get(), "few events were saved");
 }
