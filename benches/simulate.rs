@@ -46,15 +46,13 @@ fn fused(case: Case) -> Section {
     compiled(case).sections.remove(0)
 }
 
-/// The same loop nest over more and more rows: tokens of 32 rows, weights on chip.
-#[divan::bench(args = [2_048, 65_536, 2_097_152], sample_count = 10, sample_size = 1)]
-fn rows_of_one_nest(bencher: Bencher, rows: u64) {
-    let case = CASES[7];
+/// The same loop nest over more and more rows: tokens and row blocks of the fused dense block, on one memory tier and on two.
+#[divan::bench(args = [2_048, 65_536, 2_097_152], consts = [1, 5], sample_count = 10, sample_size = 1)]
+fn rows_of_one_nest<const CASE: usize>(bencher: Bencher, rows: u64) {
+    let case = CASES[CASE];
     let (chip, workload) = case.load();
     let mut section = fused(case);
-    section.nest.token_rows = 32;
     section.nest.rows = rows;
-    section.nest.block_tokens = section.nest.tokens();
     bencher.bench(|| run_section(&chip, &workload, &section, true).map(|run| run.cycles));
 }
 

@@ -153,7 +153,7 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
             ("write_batch_bytes", tier.write_batch_bytes.as_ref().map(Spanned::span)),
             ("non_sequential_ns", tier.non_sequential_ns.as_ref().map(Spanned::span)),
         ];
-        for (key, span) in spans.into_iter().filter_map(|(key, span)| Some((key, span?))) {
+        if let Some((key, span)) = spans.into_iter().find_map(|(key, span)| Some((key, span?))) {
             let title = format!("`memory.{}.{key}` has no effect on a GPU", tier.name.get_ref());
             return Err(source.error(span, title, "its memory is timed by its sustained rate alone"));
         }

@@ -179,6 +179,21 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "81:14: `memory.ddr.latency_ns` must be from 0 to 1000000000, found -0.5",
     ),
     (
+        "interleave_bytes = 1024",
+        "interleave_bytes = 1024\nturnaround_ns = -1",
+        "86:17: `memory.ddr.turnaround_ns` must be from 0 to 1000000000, found -1",
+    ),
+    (
+        "interleave_bytes = 1024",
+        "interleave_bytes = 1024\nwrite_batch_bytes = 0",
+        "86:21: `memory.ddr.write_batch_bytes` must be from 1 to 1073741824, found 0",
+    ),
+    (
+        "interleave_bytes = 1024",
+        "interleave_bytes = 1024\nnon_sequential_ns = -0.5",
+        "86:21: `memory.ddr.non_sequential_ns` must be from 0 to 1000000000, found -0.5",
+    ),
+    (
         "orchestration = \"software\"",
         "orchestration = \"softwear\"",
         "93:17: `launch.orchestration`: found \"softwear\", expected one of `software`, `hardware`",

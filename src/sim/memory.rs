@@ -379,7 +379,9 @@ impl TierServer {
             words.extend([stream as u64, slot.wrapping_sub(next(stream)), left_bytes]);
         }
         for (stream, in_order) in self.in_order.iter().enumerate() {
-            words.extend([in_order.first_slot.wrapping_sub(next(stream)), clock.relative(in_order.latest)]);
+            // Where nothing is under way the next slot is the stream's next, or the stream comes from another tier.
+            let first = if in_order.untold.is_empty() { 0 } else { in_order.first_slot.wrapping_sub(next(stream)) };
+            words.extend([first, clock.relative(in_order.latest)]);
             words.extend([in_order.untold.len() as u64, u64::from(in_order.has_begun)]);
             let relative = |at: Option<Ticks>| at.map_or(0, |at| clock.relative(at) + 1);
             words.extend(in_order.untold.iter().flat_map(|untold| [relative(untold.first_at), relative(untold.end)]));

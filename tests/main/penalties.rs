@@ -1,5 +1,7 @@
 //! What memory loses beside its rate: it acts, in both engines alike, and no bound counts on it.
 
+use std::path::PathBuf;
+
 use rdusim::arch::{self, Chip};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
@@ -70,4 +72,14 @@ fn penalties_act_in_both_engines_alike_and_below_no_bound() {
     println!("{} long sections, {slower:?} runs slower, median {median:.4}, worst {worst:.4}", errors.len());
     assert!(slower.iter().all(|&runs| runs > 10), "{slower:?}");
     assert!(median <= 0.02 && worst <= 0.25, "median {median}, worst {worst}");
+}
+
+#[test]
+fn a_gpu_has_no_use_for_penalties() {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "arch", "a100.toml"].iter().collect();
+    for key in ["turnaround_ns", "write_batch_bytes", "non_sequential_ns"] {
+        let set = Override::parse(&format!("arch.memory.hbm.{key}=20")).expect("an override");
+        let Err(refused) = arch::open(&path, &[set]) else { panic!("{key} was accepted") };
+        assert!(refused.title().ends_with("has no effect on a GPU"), "{}", refused.title());
+    }
 }

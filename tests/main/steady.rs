@@ -1,13 +1,14 @@
 //! Skipping what repeats changes nothing but the time it takes.
 
 use std::cell::Cell;
+use std::path::PathBuf;
 
 use proptest::prelude::*;
-use rdusim::arch::Chip;
+use rdusim::arch::{self, Chip};
 use rdusim::compile::{Section, compile};
 use rdusim::mode::Mode;
 use rdusim::sim::{SectionRun, run_section};
-use rdusim::workload::Workload;
+use rdusim::workload::{self, Workload};
 
 use crate::laws::for_all;
 
@@ -54,4 +55,24 @@ fn skipped_periods_leave_every_count_as_it_was() {
     // Where slots lie on other channels every time, a period may be longer than the run.
     assert!(4 * skipped.get() > ran.get(), "hardly anything was skipped");
     assert!(2 * saved.get() > all.get(), "few events were saved");
+}
+
+/// Streams of one tier say nothing of the other: with two tiers a run repeats itself as with one.
+#[test]
+fn rows_of_one_nest_cost_no_more_events_on_a_chip_with_two_tiers() {
+    let file =
+        |directory: &str, name: &str| -> PathBuf { [env!("CARGO_MANIFEST_DIR"), directory, name].iter().collect() };
+    let chip = arch::load(&file("arch", "sn40l.toml"), &[]).unwrap_or_else(|error| panic!("{}", error.render(false)));
+    assert_eq!(chip.memory.len(), 2);
+    let ffn = workload::load(&file("workloads", "gpt13b-mlp.toml"), &[], 0);
+    let ffn = ffn.unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let configuration = compile(&chip, &ffn, Mode::Fused).unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let mut section = configuration.sections[0].clone();
+    let mut events = |rows: u64| {
+        section.nest.rows = rows;
+        run_section(&chip, &ffn, &section, true).map_or(u64::MAX, |run| run.events)
+    };
+    let (few, many) = (events(1 << 16), events(1 << 21));
+    println!("{few} events of 65,536 rows, {many} of 2,097,152");
+    assert!(many < few * 2, "{many} events of 32 times the rows, {few} of fewer");
 }
