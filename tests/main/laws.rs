@@ -28,12 +28,17 @@ const ENOUGH_AGS: u64 = 4;
 
 /// Runs a law on random chips and graphs: always the same ones, or new ones if `PROPTEST_CASES` says how many.
 pub fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
-    for_all_of(cases, (chips(), graphs()), |(chip, graph)| law(chip, graph));
+    for_all_of(file!(), cases, (chips(), graphs()), |(chip, graph)| law(chip, graph));
 }
 
-/// The same of anything.
-pub fn for_all_of<S: Strategy>(cases: u32, all: S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
-    let mut config = Config { source_file: Some(file!()), ..Config::default() };
+/// The same of anything; seeds of failures are kept with the `file` whose cases they are.
+pub fn for_all_of<S: Strategy>(
+    file: &'static str,
+    cases: u32,
+    all: S,
+    law: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
+    let mut config = Config { source_file: Some(file), ..Config::default() };
     let mut runner = if std::env::var_os("PROPTEST_CASES").is_some() {
         TestRunner::new(config)
     } else {

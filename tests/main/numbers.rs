@@ -86,8 +86,9 @@ fn random_configurations_compute_what_their_graphs_say() {
     let (ran, numbers, strain) = (Cell::new(0u32), Cell::new(0u64), Cell::new(0.0f64));
     for_all(CASES, |chip, graph| {
         // About every fifth in integers.
-        let graph = if graph.text().len() % 5 == 0 { graph.in_type("int8") } else { graph };
-        let (chip, workload) = (chip.chip(), graph.workload());
+        let whole = graph.text().len() % 5 == 0;
+        let (chip, graph) = if whole { (chip.chip_of_integers(), graph.in_type("int8")) } else { (chip.chip(), graph) };
+        let workload = graph.workload();
         let Ok(configurations) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { return Ok(()) };
         for run in verify(&chip, &workload, configurations.iter().map(|c| &c.configuration), 1) {
             let fault = run.fault.as_ref().map_or(String::new(), ToString::to_string);

@@ -321,8 +321,8 @@ fn nets() -> impl Strategy<Value = String> {
 #[test]
 fn numbers_of_random_images_are_right() {
     let (ran, numbers, strain) = (Cell::new(0u32), Cell::new(0u64), Cell::new(0.0f64));
-    for_all_of(CASES, (chips(), nets()), |(chip, text)| {
-        let chip = chip.chip();
+    for_all_of(file!(), CASES, (chips(), nets()), |(chip, text)| {
+        let chip = chip.chip_of_integers();
         let Ok(workload) = workload::parse("images", &text, &[], 0) else {
             return Err(TestCaseError::fail(format!("no workload:\n{text}")));
         };

@@ -63,7 +63,7 @@ clock_ghz = {clock}
 grid = {{ columns = {columns}, rows = {rows}, pattern = {pattern}, agcus = {{ left = {{ ags = {left} }}{right} }} }}
 ag = {{ bytes_per_cycle = {ag_bytes} }}
 [pcu]
-lanes = {{ bf16 = {lanes}, fp32 = {wide_lanes}, int8 = {narrow_lanes} }}
+lanes = {{ bf16 = {lanes}, fp32 = {wide_lanes} }}
 stages = {stages}
 accumulator_sets = {sets}
 tail_elements = {tail}
@@ -88,7 +88,7 @@ program_bytes_per_unit = 256
 software = {{ program_load_us = {launch}, argument_load_us = 0, execute_us = 0 }}
 hardware = {{ program_load_us = 0, argument_load_us = 0, execute_us = 0 }}
 [energy]
-mac_pj = {{ bf16 = 0.5, fp32 = 1.5, int8 = 0.2 }}
+mac_pj = {{ bf16 = 0.5, fp32 = 1.5 }}
 sram_pj_per_byte = 1
 network_pj_per_bit_hop = 0.1
 static_w = 10
@@ -101,7 +101,6 @@ static_w = 10
             ag_bytes = self.ag_bytes,
             lanes = self.lanes,
             wide_lanes = self.lanes.div_ceil(2),
-            narrow_lanes = 2 * self.lanes,
             stages = self.stages,
             sets = self.accumulator_sets,
             tail = self.tail_elements,
@@ -140,6 +139,14 @@ static_w = 10
 }
 
 impl ChipValues {
+    /// The same chip with lanes for integers.
+    pub fn chip_of_integers(&self) -> Chip {
+        let lanes = format!(", int8 = {} }}\nstages", 2 * self.lanes);
+        let text =
+            self.text().replacen(" }\nstages", &lanes, 1).replacen("fp32 = 1.5 }", "fp32 = 1.5, int8 = 0.2 }", 1);
+        arch::parse("random chip", &text, &[]).unwrap_or_else(|error| panic!("{}\n{text}", error.render(false)))
+    }
+
     /// The same chip with more of one resource, and what.
     pub fn richer(&self) -> Vec<(&'static str, Self)> {
         let with = |change: &dyn Fn(&mut Self)| {
