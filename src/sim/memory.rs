@@ -535,7 +535,8 @@ mod tests {
         assert_eq!((serve(read, 640, 64), serve(write, 0, 64), serve(write, 64, 64)), (3, 3, 0));
         // A batch has been written, and something read before it.
         assert_eq!((serve(write, 128, 256), serve(write, 384, 64), serve(read, 704, 64)), (10, 0, 3));
-        assert_eq!((serve(write, 448, 64), serve(read, 768, 64)), (13, 3));
+        // Half a batch, then the rest of it: who writes next has turned again.
+        assert_eq!((serve(write, 448, 64), serve(read, 768, 64), serve(write, 512, 64)), (3, 3, 13));
     }
 
     #[test]

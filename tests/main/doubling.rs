@@ -34,7 +34,7 @@ fn with(values: &ChipValues, sets: &[(String, String)]) -> Chip {
     arch::parse("random chip", &values.text(), &sets).unwrap_or_else(|error| panic!("{}", error.render(false)))
 }
 
-fn set(path: &str, value: impl ToString) -> (String, String) {
+fn set(path: &str, value: &impl ToString) -> (String, String) {
     (format!("arch.{path}"), value.to_string())
 }
 
@@ -47,10 +47,10 @@ fn doubled(values: &ChipValues, chip: &Chip, section: &SectionOutcome) -> Option
             let known = chip.memory.iter().find(|known| known.name == *tier)?;
             let rate = 2.0 * known.bandwidth_bytes_per_s as f64 / 1e9;
             let path = format!("memory.{tier}.bandwidth_gb_per_s");
-            pinned("memory.bandwidth_gb_per_s", &[set(&path, format!("{rate:?}"))])
+            pinned("memory.bandwidth_gb_per_s", &[set(&path, &format!("{rate:?}"))])
         }
         BoundBy::Ag if chip.ag_bytes_per_cycle < chip.network.flit_bytes => {
-            pinned("ag.bytes_per_cycle", &[set("ag.bytes_per_cycle", 2 * chip.ag_bytes_per_cycle)])
+            pinned("ag.bytes_per_cycle", &[set("ag.bytes_per_cycle", &(2 * chip.ag_bytes_per_cycle))])
         }
         BoundBy::Ag => {
             let mut richer = values.clone();
@@ -60,18 +60,18 @@ fn doubled(values: &ChipValues, chip: &Chip, section: &SectionOutcome) -> Option
         // Ports of PCUs count among links.
         BoundBy::Link if section.busy.pcu_port >= section.busy.link => {
             let (inputs, outputs) = (2 * chip.pcu.vector_inputs, 2 * chip.pcu.vector_outputs);
-            again("pcu.ports", &[set("pcu.vector_inputs", inputs), set("pcu.vector_outputs", outputs)])
+            again("pcu.ports", &[set("pcu.vector_inputs", &inputs), set("pcu.vector_outputs", &outputs)])
         }
         BoundBy::Link => {
             let links = 2 * chip.network.links_per_direction;
-            again("network.links_per_direction", &[set("network.links_per_direction", links)])
+            again("network.links_per_direction", &[set("network.links_per_direction", &links)])
         }
         BoundBy::PmuPort if chip.pmu.port_bytes < chip.network.flit_bytes => {
-            pinned("pmu.port_bytes", &[set("pmu.port_bytes", 2 * chip.pmu.port_bytes)])
+            pinned("pmu.port_bytes", &[set("pmu.port_bytes", &(2 * chip.pmu.port_bytes))])
         }
         BoundBy::PmuPort => {
             let (reads, writes) = (2 * chip.pmu.read_ports, 2 * chip.pmu.write_ports);
-            again("pmu.ports", &[set("pmu.read_ports", reads), set("pmu.write_ports", writes)])
+            again("pmu.ports", &[set("pmu.read_ports", &reads), set("pmu.write_ports", &writes)])
         }
         BoundBy::Compute | BoundBy::Imbalance => {
             let mut richer = values.clone();
@@ -80,7 +80,7 @@ fn doubled(values: &ChipValues, chip: &Chip, section: &SectionOutcome) -> Option
         }
         BoundBy::Launch => {
             let us = chip.launch.software.program_load_us / 2.0;
-            pinned("launch.program_load_us", &[set("launch.software.program_load_us", format!("{us:?}"))])
+            pinned("launch.program_load_us", &[set("launch.software.program_load_us", &format!("{us:?}"))])
         }
         BoundBy::Fill => return None,
     })
