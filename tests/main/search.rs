@@ -32,6 +32,7 @@ fn what_is_found_is_near_the_best_of_all_mappings() {
         worst = worst.max(ratio);
         assert!(ratio <= 1.10, "pair {number}: found {found} cycles, the best of all takes {}", best.cycles);
     }
+    println!("{near} of {all} within 3 % of the best, at worst {worst:.4} of its cycles");
     assert!(all >= 15, "only {all} pairs are small enough");
     // 26 of 28 today; the aim is 95 %.
     assert!(f64::from(near) >= 0.90 * f64::from(all), "{near} of {all} within 3 % of the best, at worst {worst}");
