@@ -127,7 +127,8 @@ fn run(workload: &Workload, configuration: &Configuration, doubled: &Doubled) ->
 #[test]
 fn twice_the_resource_that_bounds_is_faster() {
     let mut seen: BTreeMap<&str, (u32, u32, u32)> = BTreeMap::new();
-    let mut inert = Vec::new();
+    // Of the same configuration; and of another that the search found for more, which may be a worse one.
+    let (mut inert, mut misled) = (Vec::new(), Vec::new());
     for number in 0..PAIRS {
         let (_, values, graph) = pair(SEED, number);
         let (chip, workload) = (values.chip(), graph.workload());
@@ -152,7 +153,8 @@ fn twice_the_resource_that_bounds_is_faster() {
                         row.1 += 1;
                     } else {
                         row.2 += 1;
-                        inert.push(format!(
+                        let list = if doubled.pinned { &mut inert } else { &mut misled };
+                        list.push(format!(
                             "{number} {} {}: {} {} -> {} own {} others {} pcus {} of {}",
                             outcome.mode.name(),
                             section.name,
@@ -171,5 +173,11 @@ fn twice_the_resource_that_bounds_is_faster() {
     }
     println!("field: (sections, as fast because another is as busy, as fast without a reason) {seen:?}");
     assert!(inert.is_empty(), "{}", inert.join("\n"));
+    // 5 of 412 today: what is found with more ports or links is now and then slower (reports/search.md).
+    let all: u32 = seen.values().map(|row| row.0).sum();
+    assert!(50 * misled.len() < all as usize, "{}", misled.join("\n"));
+    for (field, (sections, second, without_reason)) in &seen {
+        assert!(second + without_reason < *sections, "{field} never makes anything faster");
+    }
     assert_eq!(seen.len(), 8, "a field was never the one that bounds");
 }
