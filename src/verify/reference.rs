@@ -47,9 +47,26 @@ pub(super) fn graph(workload: &Workload, inputs: &[Option<Matrix>]) -> Vec<Optio
     let mut tensors: Vec<Option<Bounded>> = inputs.iter().map(|input| input.clone().map(Bounded::exact)).collect();
     for operator in &workload.operators {
         let result = apply(workload, operator, &|t| tensors[index(t)].as_ref());
-        tensors[index(operator.output)] = Some(stored(workload, operator.output, result));
+        let unrounded = goes_on_unrounded(workload, operator.output).then(|| result.clone());
+        let mut stored = stored(workload, operator.output, result);
+        if let Some(unrounded) = unrounded {
+            // A tail takes what is neither rounded nor cut off yet: as far as that is from what would be stored.
+            let taken = unrounded.value.values.iter().zip(&unrounded.error.values);
+            for ((value, error), (taken, off)) in stored.value.values.iter().zip(&mut stored.error.values).zip(taken) {
+                *error = error.max((taken - value).abs() + off);
+            }
+        }
+        tensors[index(operator.output)] = Some(stored);
     }
     tensors
+}
+
+/// Whether a tensor of integers may be what the tail of its stage goes on with, without being stored.
+fn goes_on_unrounded(workload: &Workload, tensor: TensorId) -> bool {
+    let mut readers = workload.operators.iter().filter(|operator| operator.inputs.contains(&tensor));
+    workload.tensors[tensor].dtype == Dtype::Int8
+        && readers.next().is_some_and(|reader| reader.kind.folds_into_a_tail())
+        && readers.next().is_none()
 }
 
 fn index(tensor: TensorId) -> usize {
