@@ -91,7 +91,7 @@ pub fn allocate(stages: &[StageCandidates], pcus: u64, floor_cycles: u64) -> Opt
     };
     let first = targets.partition_point(|&target| !fits(target));
     let &target = targets.get(first)?;
-    cheapest(target).map(|candidate| candidate.copied()).collect()
+    cheapest(target).map(Option::<&Candidate>::copied).collect()
 }
 
 /// PCUs chained for one pipeline of a SIMD function.

@@ -619,7 +619,7 @@ mod tests {
             let mut router = Router::new(&chip, &fabric);
             router.load.iter_mut().for_each(|load| *load = f64::from(next(300)) / 100.0);
             let mut site = || Coordinate { x: next(columns), y: next(rows) };
-            let (source, sinks) = (site(), (0..1 + case % 5).map(|_| site()).collect::<Vec<_>>());
+            let (source, sinks) = (site(), (0..=case % 5).map(|_| site()).collect::<Vec<_>>());
             let request = Request { source, sinks, rate: 0.5 };
             let edges = router.grow(&request);
             let mut reached = vec![router.site(source)];
