@@ -67,7 +67,9 @@ enum CutOf {
     Columns,
 }
 
-/// Bases already worked out, shared by all sections of a graph: a stage meets the same cuts in each.
+/// Ways to split GEMMs over PCUs that are worked out already, shared by all sections of a graph: a stage meets the same
+/// cuts in each. They follow from a workload and a chip's PCUs, network and PMU banks; from its memory and the capacity of
+/// its PMUs they do not.
 #[derive(Debug, Default)]
 pub struct BaseCache(Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>);
 

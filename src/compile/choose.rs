@@ -6,11 +6,10 @@ use rayon::prelude::*;
 use crate::arch::Chip;
 
 use super::assemble::{Unplaced, assemble};
-use super::candidates::BaseCache;
 use super::configuration::Section;
 use super::estimate::Estimate;
 use super::fuse::{Ground, Verdict, least_cycles};
-use super::plan::{Choice, Search, SectionPlan};
+use super::plan::{Care, Choice, Search, SectionPlan, plan};
 use super::refine::neighbours;
 use super::route::ROUNDS;
 use super::section_graph::SectionGraph;
@@ -38,8 +37,21 @@ impl<R> Routed<R> {
         let Estimate { score, cycles, .. } = self.plan.estimate;
         self.cycles.saturating_add(score - cycles)
     }
+
+    /// Whether it takes about what was expected of it, or less than is expected of another.
+    fn is_good_beside(&self, other: &Choice) -> bool {
+        let cycles = self.cycles as f64;
+        cycles <= self.plan.estimate.cycles as f64 * AS_EXPECTED || cycles <= other.estimate.cycles as f64
+    }
 }
 
+/// Mappings that a coarse search measures at most.
+const COARSE_LOOKS: usize = 4;
+/// Steps from the best of them, if it takes this much longer than the best was expected to.
+const COARSE_STEPS: usize = 8;
+const FAR_FROM_EXPECTED: f64 = 1.08;
+/// A mapping that takes so many times what was expected is good enough for a coarse search.
+const AS_EXPECTED: f64 = 1.03;
 /// A mapping this near to what no mapping of the section beats is taken.
 const NEAR_LEAST: f64 = 1.01;
 /// A step that gains less is not worth another.
@@ -87,7 +99,6 @@ impl Effort {
 pub fn choose<R: Send + Sync>(
     ground: &Ground<'_, R>,
     graph: &SectionGraph<'_>,
-    cache: &BaseCache,
     choices: &[Choice],
     at_once: usize,
 ) -> (Option<Routed<R>>, Option<Unplaced>) {
@@ -96,16 +107,20 @@ pub fn choose<R: Send + Sync>(
     let floor = least_cycles(chip, graph.workload, ground.tiers, &graph.operators);
     let mut trial =
         Trial { ground, chip, graph, rounds: effort.rounds, floor, seen: Vec::new(), best: None, unplaced: None };
-    if ground.judge.is_none() {
+    if ground.way.care == Care::Coarse || ground.way.judge.is_none() {
         trial.rounds = ROUNDS;
-        // Believed as they come: the first that can be placed, unless its links are crowded.
-        trial.measure(choices.iter().take(2).cloned().collect());
-        for choice in choices.iter().skip(2) {
-            if trial.best.is_some() {
+        for index in promising(choices) {
+            let next = &choices[index];
+            if trial.best.as_ref().is_some_and(|best| trial.seen.len() >= COARSE_LOOKS || best.is_good_beside(next)) {
                 break;
             }
-            trial.measure(vec![choice.clone()]);
+            trial.measure(vec![next.clone()]);
         }
+        let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
+        if trial.best.is_none() && ground.way.care == Care::Coarse {
+            trial.lay_any();
+        }
+        trial.improve(COARSE_STEPS, |best| best.cycles as f64 <= expected as f64 * FAR_FROM_EXPECTED);
         return (trial.best, trial.unplaced);
     }
     let order = promising(choices);
@@ -126,19 +141,7 @@ pub fn choose<R: Send + Sync>(
         }
     }
     trial.run(laid);
-    let search = Search { chip, graph, tiers: ground.tiers, cache };
-    let mut steps = effort.steps;
-    while steps > 0 && !trial.is_done() {
-        let Some(best) = &trial.best else { break };
-        let mut near = neighbours(&search, &best.choice);
-        near.retain(|choice| !trial.seen.contains(choice) && trial.may_win(choice));
-        if near.is_empty() {
-            break;
-        }
-        near.truncate(BATCH.min(steps));
-        steps -= near.len();
-        trial.measure(near);
-    }
+    trial.improve(effort.steps, |_| false);
     if effort.rounds < ROUNDS
         && let Some(best) = trial.best.as_ref().filter(|best| best.crowded)
     {
@@ -191,6 +194,35 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
         self.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - WORTH))
     }
 
+    /// Looks closely for a choice that can be placed, where a coarse look found none.
+    fn lay_any(&mut self) {
+        let Ground { tiers, way, .. } = self.ground;
+        let search = Search { chip: self.chip, graph: self.graph, tiers, cache: way.bases };
+        for choice in plan(&search, Care::Full).unwrap_or_default() {
+            self.measure(vec![choice]);
+            if self.best.is_some() {
+                break;
+            }
+        }
+    }
+
+    /// Measures neighbours of the best, step by step, until none is better, or the best is good enough.
+    fn improve(&mut self, mut steps: usize, good: impl Fn(&Routed<R>) -> bool) {
+        let Ground { tiers, way, .. } = self.ground;
+        let search = Search { chip: self.chip, graph: self.graph, tiers, cache: way.bases };
+        while steps > 0 && !self.is_done() {
+            let Some(best) = self.best.as_ref().filter(|best| !good(best)) else { break };
+            let mut near = neighbours(&search, &best.choice);
+            near.retain(|choice| !self.seen.contains(choice) && self.may_win(choice));
+            if near.is_empty() {
+                break;
+            }
+            near.truncate(BATCH.min(steps));
+            steps -= near.len();
+            self.measure(near);
+        }
+    }
+
     /// Places, routes and measures choices.
     fn measure(&mut self, choices: Vec<Choice>) {
         let laid = self.lay_all(choices);
@@ -221,7 +253,7 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
             let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
             let spared = self.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
             let most = fastest.saturating_add(spared);
-            let verdict = self.ground.judge.map_or(Verdict::Unknown, |judge| judge(&section, most));
+            let verdict = self.ground.way.judge.map_or(Verdict::Unknown, |judge| judge(&section, most));
             let (cycles, run) = match verdict {
                 Verdict::Takes(cycles, run) => (cycles, Some(run)),
                 Verdict::TooLong => (u64::MAX, None),
@@ -237,7 +269,9 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
     /// Whether the best so far is as good as need be, or too long to be measured.
     fn is_done(&self) -> bool {
         let near = |best: &Routed<R>| best.cycles as f64 <= self.floor * NEAR_LEAST;
-        self.best.as_ref().is_some_and(|best| near(best) || best.cycles < u64::MAX && best.run.is_none())
+        let unknown =
+            |best: &Routed<R>| self.ground.way.judge.is_some() && best.cycles < u64::MAX && best.run.is_none();
+        self.best.as_ref().is_some_and(|best| near(best) || unknown(best))
     }
 
     fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {

@@ -11,7 +11,8 @@ use super::candidates::BaseCache;
 use super::choose::{Routed, choose};
 use super::configuration::Section;
 use super::fabric::Fabric;
-use super::plan::{Choice, NoPlan, SectionPlan, least_memory_cycles, plan};
+use super::lazy::Lazy;
+use super::plan::{Care, Choice, NoPlan, Search, SectionPlan, least_memory_cycles, plan};
 use super::section_graph::SectionGraph;
 use super::twins::{Likeness, Renaming, Twins};
 
@@ -26,7 +27,7 @@ const MOST_IN_A_BLOCK: usize = 24;
 
 /// A possible section and its plans, best first.
 #[derive(Debug)]
-struct Planned<'a, R> {
+pub(super) struct Planned<'a, R> {
     graph: SectionGraph<'a>,
     /// What is worth a look, best first.
     choices: Vec<Choice>,
@@ -70,15 +71,25 @@ pub struct Ground<'g, R> {
     pub fabric: &'g Fabric,
     /// Home of each tensor.
     pub tiers: &'g [TierId],
+    /// How to search.
+    pub way: Way<'g, R>,
+}
+
+/// How mappings are searched.
+pub struct Way<'w, R> {
+    /// How closely the search looks.
+    pub care: Care,
     /// Who measures sections; without one, estimates are believed.
-    pub judge: Option<&'g Judge<'g, R>>,
+    pub judge: Option<&'w Judge<'w, R>>,
+    /// What is known of the workload's GEMMs on PCUs such as the chip's.
+    pub bases: &'w BaseCache,
 }
 
 impl<R: Send + Sync> Planned<'_, R> {
     /// Places, routes and measures its choices, and keeps the fastest. `at_once`: kinds of sections that are looked at.
-    fn route(&mut self, ground: &Ground<'_, R>, cache: &BaseCache, at_once: usize) {
+    fn route(&mut self, ground: &Ground<'_, R>, at_once: usize) {
         if self.routed.is_none() {
-            (self.routed, self.unplaced) = choose(ground, &self.graph, cache, &self.choices, at_once);
+            (self.routed, self.unplaced) = choose(ground, &self.graph, &self.choices, at_once);
         }
     }
 }
@@ -125,22 +136,43 @@ pub enum Unpinnable {
 
 /// A run of operators that may become a section.
 #[derive(Debug)]
-struct Run {
+pub(super) struct Run {
     /// Places in the topological order: first operator, and one past the last (pinned sections: 0, 0).
-    span: (usize, usize),
-    operators: Vec<OperatorId>,
+    pub(super) span: (usize, usize),
+    pub(super) operators: Vec<OperatorId>,
     /// Runs that are the same but for their names are one kind.
-    kind: usize,
+    pub(super) kind: usize,
 }
 
 /// Every run of operators that may become a section, and a plan for each kind of them.
 #[derive(Debug)]
 pub struct Spans<'a, R> {
-    workload: &'a Workload,
-    runs: Vec<Run>,
-    planned: Vec<Option<Planned<'a, R>>>,
+    pub(super) workload: &'a Workload,
+    pub(super) runs: Vec<Run>,
+    pub(super) planned: Vec<Option<Planned<'a, R>>>,
     left_out: LeftOut,
-    cache: BaseCache,
+    /// What is not planned yet, planned only if nothing sooner found beats it at its best.
+    pub(super) lazy: Option<Lazy>,
+}
+
+/// What is asked of a search.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Every operator alone.
+    pub singles: bool,
+    /// Sections of several.
+    pub fused: bool,
+}
+
+/// A graph as one section.
+#[derive(Debug)]
+pub enum Whole<'s, 'a> {
+    /// With its best choice.
+    Planned(&'s SectionGraph<'a>, &'s Choice),
+    /// No plan of it is as fast as what was found, so that none was made.
+    Slower,
+    /// It cannot be.
+    Impossible,
 }
 
 /// What the search did not look at.
@@ -158,8 +190,9 @@ pub const WORTH: f64 = 0.08;
 
 impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`], and whole blocks
-    /// of up to [`MOST_IN_A_BLOCK`].
-    pub fn new(chip: &Chip, workload: &'a Workload, tiers: &[TierId], fused: bool) -> Result<Self, Unplannable> {
+    /// of up to [`MOST_IN_A_BLOCK`]. Coarsely, of short graphs, only those that may be chosen.
+    pub fn new(ground: &Ground<'_, R>, workload: &'a Workload, wanted: Wanted) -> Result<Self, Unplannable> {
+        let (Ground { chip, tiers, .. }, fused) = (ground, wanted.fused);
         let operators: Vec<OperatorId> = workload.operators.ids().collect();
         let n = operators.len();
         let longest = if fused { MOST_FUSED } else { 1 };
@@ -192,37 +225,42 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         }
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
-        let mut spans = Self { workload, runs, planned, left_out, cache: BaseCache::default() };
+        let mut spans = Self { workload, runs, planned, left_out, lazy: None };
+        if fused && ground.way.care == Care::Coarse && n <= MOST_FUSED {
+            spans.plan_lazily(ground, wanted)?;
+            return Ok(spans);
+        }
         let length = |run: usize| spans.runs[run].operators.len();
         // Long runs first: they take longest.
         firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
         let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
         if n <= MOST_FUSED {
-            spans.plan_runs(chip, tiers, &firsts)?;
+            spans.plan_runs(ground, &firsts)?;
             return Ok(spans);
         }
-        spans.plan_runs(chip, tiers, &singles)?;
+        spans.plan_runs(ground, &singles)?;
         for length in 2..=longest {
             let of_length: Vec<usize> =
                 longer.iter().copied().filter(|&run| spans.runs[run].operators.len() == length).collect();
             let worth = spans.worth(chip, tiers, &of_length);
             spans.left_out.kinds += of_length.len() - worth.len();
-            spans.plan_runs(chip, tiers, &worth)?;
+            spans.plan_runs(ground, &worth)?;
         }
         let blocks: Vec<usize> =
             longer.iter().copied().filter(|&run| spans.runs[run].operators.len() > MOST_FUSED).collect();
-        spans.plan_runs(chip, tiers, &blocks)?;
+        spans.plan_runs(ground, &blocks)?;
         Ok(spans)
     }
 
     /// Plans the kinds of some runs, side by side.
-    fn plan_runs(&mut self, chip: &Chip, tiers: &[TierId], runs: &[usize]) -> Result<(), Unplannable> {
-        let (workload, cache) = (self.workload, &self.cache);
+    pub(super) fn plan_runs(&mut self, ground: &Ground<'_, R>, runs: &[usize]) -> Result<(), Unplannable> {
+        let workload = self.workload;
         let plan_run = |&run: &usize| {
             let operators = &self.runs[run].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
-            let chip = chip.in_section(graph.largest_off_chip_bytes());
-            let choices = plan(&chip, &graph, tiers, cache).map_err(Some)?;
+            let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
+            let search = Search { chip: &chip, graph: &graph, tiers: ground.tiers, cache: ground.way.bases };
+            let choices = plan(&search, ground.way.care).map_err(Some)?;
             Ok(Planned { graph, choices, routed: None, unplaced: None })
         };
         let planned: Vec<Result<Planned<'a, R>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
@@ -289,6 +327,15 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         (before, behind)
     }
 
+    /// What a run counts for in a partition; `None` if it can be no part of one.
+    fn score(&self, run: usize) -> Option<u64> {
+        if let Some(planned) = self.of(run) {
+            return Some(planned.score());
+        }
+        let lazy = self.lazy.as_ref()?;
+        (!lazy.refused[self.runs[run].kind]).then(|| lazy.least[run])
+    }
+
     /// What a run's kind was planned as.
     fn of(&self, run: usize) -> Option<&Planned<'a, R>> {
         self.planned[self.runs[run].kind].as_ref()
@@ -301,7 +348,6 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
 
     /// The sections of a pinned partition, placed and routed; the index of one that cannot be, and why.
     pub fn pinned(workload: &'a Workload, ground: &Ground<'_, R>) -> Result<Self, (usize, Unpinnable)> {
-        let cache = BaseCache::default();
         let twins = Twins::new(workload, ground.tiers);
         let mut kinds: FxHashMap<Likeness, usize> = FxHashMap::default();
         let mut firsts: Vec<usize> = Vec::new();
@@ -319,10 +365,11 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
             let graph = SectionGraph::new(workload, operators, operators.len() > 1);
             let graph = graph.ok_or((index, Unpinnable::NoPipeline))?;
             let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
-            let choices = plan(&chip, &graph, ground.tiers, &cache);
+            let search = Search { chip: &chip, graph: &graph, tiers: ground.tiers, cache: ground.way.bases };
+            let choices = plan(&search, ground.way.care);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned { graph, choices, routed: None, unplaced: None };
-            planned.route(ground, &cache, firsts.len());
+            planned.route(ground, firsts.len());
             if planned.routed.is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced)));
             }
@@ -330,7 +377,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         };
         let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
         let planned = planned.into_iter().collect::<Result<_, _>>()?;
-        Ok(Self { workload, runs, planned, left_out: LeftOut::default(), cache })
+        Ok(Self { workload, runs, planned, left_out: LeftOut::default(), lazy: None })
     }
 
     /// Every run of a pinned partition.
@@ -353,7 +400,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     }
 
     /// Runs of one operator, in order.
-    fn singles(&self) -> Vec<usize> {
+    pub(super) fn singles(&self) -> Vec<usize> {
         let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&run| self.runs[run].operators.len() == 1).collect();
         singles.sort_by_key(|&run| self.runs[run].span);
         singles
@@ -367,31 +414,41 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         let whole = (0, self.workload.operators.len());
         // What is wanted in any case, side by side.
         let mut first = self.best_partition(whole)?;
-        if ground.judge.is_some() && ground.chip.pcus() * self.planned.len() as u64 <= ALL_MEASURED {
+        if ground.way.care == Care::Full
+            && ground.way.judge.is_some()
+            && ground.chip.pcus() * self.planned.len() as u64 <= ALL_MEASURED
+        {
             first = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
         }
-        first.extend(self.singles());
+        if self.lazy.is_none() {
+            first.extend(self.singles());
+        }
         self.route(&first, ground);
-        let singles = self.kernel_by_kernel(ground)?;
+        if self.lazy.is_none() {
+            self.kernel_by_kernel(ground)?;
+        }
         loop {
-            let best = self.best_partition(whole)?;
+            let best = self.best_planned(ground)?;
             let unrouted: Vec<usize> = best.iter().copied().filter(|&run| !self.is_routed(run)).collect();
             if unrouted.is_empty() {
-                // Fewer bytes do not excuse being slower than kernel by kernel.
-                return Ok(if self.cycles(&best) <= self.cycles(&singles) { best } else { singles });
+                return self.not_slower(best, ground);
             }
             self.route(&unrouted, ground);
             for run in unrouted {
                 // What cannot be placed is no candidate.
                 if !self.is_routed(run) {
-                    self.planned[self.runs[run].kind] = None;
+                    let kind = self.runs[run].kind;
+                    self.planned[kind] = None;
+                    if let Some(lazy) = &mut self.lazy {
+                        lazy.refused[kind] = true;
+                    }
                 }
             }
         }
     }
 
     /// Cycles of routed runs.
-    fn cycles(&self, runs: &[usize]) -> u64 {
+    pub(super) fn cycles(&self, runs: &[usize]) -> u64 {
         let of_run = |&run: &usize| {
             let planned = self.of(run)?;
             planned.routed.as_ref().map(|routed| routed.cycles.saturating_mul(planned.repeat()))
@@ -404,14 +461,14 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         for &run in runs {
             wanted[self.runs[run].kind] = true;
         }
-        let (at_once, cache) = (wanted.iter().filter(|&&wanted| wanted).count(), &self.cache);
+        let at_once = wanted.iter().filter(|&&wanted| wanted).count();
         let kinds = self.planned.par_iter_mut().zip(wanted).filter(|(_, wanted)| *wanted);
-        kinds.filter_map(|(planned, _)| planned.as_mut()).for_each(|planned| planned.route(ground, cache, at_once));
+        kinds.filter_map(|(planned, _)| planned.as_mut()).for_each(|planned| planned.route(ground, at_once));
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if
     /// there is none.
-    fn best_partition(&self, (start, end): (usize, usize)) -> Result<Vec<usize>, usize> {
+    pub(super) fn best_partition(&self, (start, end): (usize, usize)) -> Result<Vec<usize>, usize> {
         // least[i]: score of the first i operators, and the run that ends there.
         let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); end - start + 1];
         least[0].0 = 0;
@@ -421,8 +478,8 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         order.sort_by_key(|&run| (self.runs[run].span.1, self.runs[run].span.0));
         for &run in &order {
             let (from, to) = self.runs[run].span;
-            let Some(section) = self.of(run) else { continue };
-            let score = least[from - start].0.saturating_add(section.score());
+            let Some(score) = self.score(run) else { continue };
+            let score = least[from - start].0.saturating_add(score);
             if score < least[to - start].0 {
                 least[to - start] = (score, run);
             }
@@ -452,11 +509,18 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         Some(Chosen { graph, plan, section, run: routed.run.clone() })
     }
 
-    /// The whole graph as one section, with its best choice, if there is one.
-    pub fn whole(&self) -> Option<(&SectionGraph<'a>, &Choice)> {
-        let run = self.runs.iter().position(|run| run.span == (0, self.workload.operators.len()))?;
-        let planned = self.of(run)?;
-        Some((&planned.graph, planned.choices.first()?))
+    /// The whole graph as one section.
+    pub fn whole(&self) -> Whole<'_, 'a> {
+        let span = (0, self.workload.operators.len());
+        let Some(run) = self.runs.iter().position(|run| run.span == span) else { return Whole::Impossible };
+        match (self.of(run), self.score(run)) {
+            (Some(planned), _) => match planned.choices.first() {
+                Some(choice) => Whole::Planned(&planned.graph, choice),
+                None => Whole::Impossible,
+            },
+            (None, Some(_)) => Whole::Slower,
+            (None, None) => Whole::Impossible,
+        }
     }
 
     /// The first operator of a run that cannot be placed, and why.

@@ -10,6 +10,7 @@ mod assemble;
 mod buffers;
 mod candidates;
 mod choose;
+mod coarse;
 mod configuration;
 mod estimate;
 mod exact;
@@ -20,6 +21,7 @@ mod fuse;
 mod gather;
 mod generators;
 mod heads;
+mod lazy;
 mod mapping;
 mod nest;
 mod notes;
@@ -36,16 +38,17 @@ mod work;
 pub use alike::{alike, remapped};
 pub use allocate::simd_stages;
 pub use buffers::{BufferRole, BufferSpec};
-pub use candidates::{tile_depths, tile_lists};
+pub use candidates::{BaseCache, tile_depths, tile_lists};
 pub use configuration::{
     Amount, Buffer, Configuration, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
 };
 pub use estimate::Stream;
 pub use exhaustive::{Exhausted, exhaust};
 pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind};
-pub use fuse::{Judge, Verdict};
+pub use fuse::{Judge, Verdict, Way};
 pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
+pub use plan::Care;
 pub use restore::{BufferDraft, Draft, Fault, Place, Restored, StreamDraft};
 pub use section_graph::{SectionGraph, StageSpec};
 pub use tiers::home_tiers;
@@ -56,15 +59,21 @@ use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::workload::Workload;
 
-use fuse::{Chosen, Ground, Spans};
+use fuse::{Chosen, Ground, Spans, Wanted};
 
-/// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]).
+/// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]). The
+/// search believes its estimates.
 ///
 /// # Errors
 /// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
 /// memory tier.
 pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
-    let mut compiled = compile_modes::<()>(chip, workload, &[mode], None)?;
+    let mut compiled = compile_modes::<()>(
+        chip,
+        workload,
+        &[mode],
+        Way { care: Care::Full, judge: None, bases: &BaseCache::default() },
+    )?;
     compiled.pop().map(|c| c.configuration).ok_or_else(|| Diagnostic::new("no mode was asked for"))
 }
 
@@ -77,7 +86,7 @@ pub struct Compiled<R> {
     pub runs: Vec<Option<R>>,
 }
 
-/// Compiles several modes; what they have in common is searched once. With a `judge`, sections that may be chosen are
+/// Compiles several modes; what they have in common is searched once. With a judge, sections that may be chosen are
 /// measured, and the search goes by that instead of its own estimate.
 ///
 /// # Errors
@@ -86,11 +95,11 @@ pub fn compile_modes<R: Clone + Send + Sync>(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
-    judge: Option<&Judge<'_, R>>,
+    way: Way<'_, R>,
 ) -> Result<Vec<Compiled<R>>, Diagnostic> {
     let tiers = home_tiers(chip, workload)?;
     let fabric = Fabric::new(chip);
-    let ground = &Ground { chip, fabric: &fabric, tiers: &tiers, judge };
+    let ground = &Ground { chip, fabric: &fabric, tiers: &tiers, way };
     let is_pinned = !workload.sections.is_empty();
     let pinned = (is_pinned && modes.contains(&Mode::Fused))
         .then(|| Spans::pinned(workload, ground))
@@ -99,7 +108,11 @@ pub fn compile_modes<R: Clone + Send + Sync>(
     let searches = |mode: Mode| mode == Mode::Fused && !is_pinned;
     let free = modes.iter().any(|&mode| mode == Mode::Kbk || searches(mode));
     let mut spans = free
-        .then(|| Spans::new(chip, workload, &tiers, modes.iter().any(|&mode| searches(mode))))
+        .then(|| {
+            let wanted =
+                Wanted { singles: modes.contains(&Mode::Kbk), fused: modes.iter().any(|&mode| searches(mode)) };
+            Spans::new(ground, workload, wanted)
+        })
         .transpose()
         .map_err(|failed| notes::unplannable(chip, workload, failed))?;
     let unplaceable = |spans: &Spans<'_, R>, run| notes::unplaceable(chip, workload, spans.unplaced(run));

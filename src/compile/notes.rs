@@ -9,10 +9,10 @@ use super::assemble::Unplaced;
 use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
 use super::estimate::{Stream, streams};
-use super::fuse::{LeftOut, MOST_FUSED, Unpinnable, Unplannable, WORTH};
+use super::fuse::{LeftOut, MOST_FUSED, Unpinnable, Unplannable, WORTH, Whole};
 use super::mapping::{Mapping, PassWork};
 use super::nest::Cadence;
-use super::plan::{Choice, NoPlan, SectionPlan};
+use super::plan::{NoPlan, SectionPlan};
 use super::section_graph::SectionGraph;
 
 fn mib(bytes: u64) -> f64 {
@@ -242,12 +242,7 @@ pub fn left_out(left_out: LeftOut) -> Option<String> {
 }
 
 /// A fused run that still has several sections, and what one section of the whole graph would have to give up.
-pub fn several_sections(
-    chip: &Chip,
-    workload: &Workload,
-    sections: &[Section],
-    whole: Option<(&SectionGraph<'_>, &Choice)>,
-) -> String {
+pub fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section], whole: Whole<'_, '_>) -> String {
     let mut names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
     if names.len() > MOST_NAMED {
         names.truncate(MOST_NAMED);
@@ -259,8 +254,12 @@ pub fn several_sections(
         sections.len(),
         names.join(" | "),
     );
-    let Some((graph, choice)) = whole else {
-        return format!("{found}: one section of all does not fit {}, or its operators share no rows", chip.name);
+    let (graph, choice) = match whole {
+        Whole::Planned(graph, choice) => (graph, choice),
+        Whole::Slower => return format!("{found}: on {} one section cannot be faster", chip.name),
+        Whole::Impossible => {
+            return format!("{found}: one section of all does not fit {}, or its operators share no rows", chip.name);
+        }
     };
     let mut parts = vec![format!("{found}: on {} this is estimated faster than one section", chip.name)];
     parts.extend(of_section(chip, graph, &choice.plan(chip, graph)));

@@ -14,6 +14,7 @@ use crate::units::Dtype;
 use super::allocate::{Candidate, StageCandidates, allocate, chain};
 use super::buffers::{Ahead, BufferRole, BufferSpec, Residency, StageExtents, StageRoles, buffers};
 use super::candidates::{BaseCache, StageBases, stage_candidates};
+use super::coarse;
 use super::estimate::{Estimate, estimate};
 use super::exact::{Exact, exact};
 use super::mapping::{Mapping, PassWork};
@@ -56,20 +57,33 @@ pub enum NoPlan {
 /// Choices of a section that are kept, at most.
 const KEPT: usize = 64;
 
+/// How closely the search looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Care {
+    /// At every cut, token size and allotment: what is found will be measured.
+    Full,
+    /// Coarsely, and closer about the best: estimates are believed ([`coarse`]).
+    Coarse,
+}
+
 /// Finds the choices of a section that are worth a look, by score, best first: of every cut, loop order and residency the
-/// best, and the best if computing, moving or starting were dearer than thought. `tiers` is the home of each tensor.
-pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &BaseCache) -> Result<Vec<Choice>, NoPlan> {
+/// best, and the best if computing, moving or starting were dearer than thought.
+pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
+    let Search { chip, graph, .. } = *ground;
     for stage in 0..graph.stages.len() {
         let dtype = graph.stage_dtype(stage);
         if chip.macs_per_cycle(dtype).is_none() {
             return Err(NoPlan::Dtype(dtype));
         }
     }
-    let ground = Search { chip, graph, tiers, cache };
     // Very small chunks only where nothing larger fits.
     let mut least_banks = u64::MAX;
     for counts in [&FEW_CHUNKS[..], &MANY_CHUNKS[..]] {
-        let found: Vec<Kept> = chunkings(chip, graph, counts).into_par_iter().map(|cut| ground.best_of(cut)).collect();
+        let cuts = chunkings(chip, graph, counts);
+        let found: Vec<Kept> = match care {
+            Care::Full => cuts.into_par_iter().map(|cut| ground.best_of(cut)).collect(),
+            Care::Coarse => vec![coarse::best_of(ground, &cuts)],
+        };
         least_banks = found.iter().map(|kept| kept.least_banks).fold(least_banks, u64::min);
         let mut choices: Vec<Choice> = Vec::new();
         for choice in found.into_iter().flat_map(|kept| kept.best.into_values().flatten().flatten()) {
@@ -85,6 +99,10 @@ pub fn plan(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId], cache: &Bas
             choices.truncate(KEPT);
             return Ok(choices);
         }
+    }
+    if care == Care::Coarse {
+        // Before it is said that nothing fits.
+        return plan(ground, Care::Full);
     }
     if least_banks == u64::MAX {
         let least = (0..graph.stages.len())
@@ -205,9 +223,10 @@ impl Choice {
 
 /// The best choices of each class, through every lens.
 #[derive(Debug)]
-struct Kept {
+pub(super) struct Kept {
     best: BTreeMap<Class, [Option<Choice>; LENSES]>,
-    least_banks: u64,
+    /// The fewest banks that any needs, whether it fits or not.
+    pub(super) least_banks: u64,
 }
 
 /// Ways to weigh an estimate ([`Estimate::through`]).
@@ -220,7 +239,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    fn offer(&mut self, choice: &Choice) {
+    pub(super) fn offer(&mut self, choice: &Choice) {
         let kept = self.best.entry(choice.class()).or_default();
         for (lens, slot) in kept.iter_mut().enumerate() {
             let score = |choice: &Choice| choice.estimate.through(lens);

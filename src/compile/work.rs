@@ -102,6 +102,12 @@ impl StageWork {
         }
     }
 
+    /// Whether firings of a bundle in a chunk cost what they cost in the chunk before.
+    pub fn is_as_before(&self, chunk: u64, bundle: u64) -> bool {
+        let Some(before) = chunk.checked_sub(1) else { return false };
+        self.width(chunk) == self.width(before) && self.pass(chunk, bundle) == self.pass(before, bundle)
+    }
+
     /// Rows of a token of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none.
     pub fn slice_rows(&self, rows: u64, slice: u64) -> Range<u64> {
         let each = self.passes(rows) * self.shape.as_ref().map_or(1, |shape| shape.row_grain);

@@ -40,7 +40,9 @@ pub use trace::{MOST_SPANS, Repeat, SectionTrace, Span};
 pub use crate::mode::Mode;
 
 use crate::arch::Chip;
-use crate::compile::{self, Compiled, Configuration, Exhausted, Fabric, Section, Verdict, compile_modes};
+use crate::compile::{
+    self, BaseCache, Care, Compiled, Configuration, Exhausted, Fabric, Section, Verdict, Way, compile_modes,
+};
 use crate::diagnostics::Diagnostic;
 use crate::workload::Workload;
 
@@ -56,17 +58,24 @@ const MOST_MEASURED_EVENTS: u64 = 4_000_000;
 /// # Errors
 /// As there.
 pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Measured>, Diagnostic> {
-    let fabric = Fabric::new(chip);
-    compile_modes(chip, workload, modes, Some(&|section, most| measure(chip, workload, &fabric, section, most)))
+    compile_with(chip, workload, modes, Care::Full, &BaseCache::default())
 }
 
-/// Compiles as [`crate::compile::compile_modes`] does by its estimates alone: several times sooner than
-/// [`compile_measured`], and what is found may be slower.
+/// As [`compile_measured`], with as much care as is asked for. `bases` may be shared by calls for one workload and chips
+/// whose PCUs and PMU banks are alike.
 ///
 /// # Errors
 /// As there.
-pub fn compile_estimated(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Measured>, Diagnostic> {
-    compile_modes(chip, workload, modes, None)
+pub fn compile_with(
+    chip: &Chip,
+    workload: &Workload,
+    modes: &[Mode],
+    care: Care,
+    bases: &BaseCache,
+) -> Result<Vec<Measured>, Diagnostic> {
+    let fabric = Fabric::new(chip);
+    let judge = |section: &Section, most| measure(chip, workload, &fabric, section, most);
+    compile_modes(chip, workload, modes, Way { care, judge: Some(&judge), bases })
 }
 
 /// The best of all mappings of a small graph, by the event engine ([`crate::compile::exhaust`]).

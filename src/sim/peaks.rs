@@ -1,24 +1,33 @@
 //! The largest part of a link that each flow of a section ever asks for.
 
+use std::collections::VecDeque;
+
 use crate::arch::Chip;
 use crate::compile::{Amount, Flow, FlowKind, Section, StageWork, shared};
 
 use super::network::WHOLE;
+
+/// Kinds of flows whose peaks are remembered.
+const LOOKED_BACK: usize = 12;
 
 /// Slots of fewer flits than this are taken to come in one burst.
 const BURST_FLITS: u64 = 16;
 
 /// Peak rate of every flow, of [`WHOLE`] a flit a cycle.
 pub fn peaks(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(usize) -> u64) -> Vec<u64> {
-    // Flows of a bundle come in a row, and most of them are alike.
+    // Flows come in turns, each turn alike.
     let mut peaks: Vec<u64> = Vec::with_capacity(section.flows.len());
-    for (f, flow) in section.flows.iter().enumerate() {
-        let before = f.checked_sub(1).map(|before| (&section.flows[before], peaks[before]));
+    let mut kinds: VecDeque<usize> = VecDeque::with_capacity(LOOKED_BACK);
+    for flow in &section.flows {
         let is_like = |other: &Flow| (other.kind, other.amount, other.share) == (flow.kind, flow.amount, flow.share);
-        peaks.push(match before {
-            Some((other, known)) if is_like(other) => known,
-            _ => peak(chip, section, work, slot_flits, flow).min(WHOLE),
-        });
+        let known = kinds.iter().find(|&&kind| is_like(&section.flows[kind])).map(|&kind| peaks[kind]);
+        peaks.push(known.unwrap_or_else(|| {
+            if kinds.len() == LOOKED_BACK {
+                kinds.pop_back();
+            }
+            kinds.push_front(peaks.len());
+            peak(chip, section, work, slot_flits, flow).min(WHOLE)
+        }));
     }
     peaks
 }
@@ -52,7 +61,7 @@ fn of_firings(section: &Section, work: &StageWork, flow: &Flow, bundle: u64, amo
     let nest = &section.nest;
     let last = nest.rows_of(nest.tokens() - 1);
     let mut most = 0;
-    for chunk in 0..nest.chunks() {
+    for chunk in (0..nest.chunks()).filter(|&chunk| !work.is_as_before(chunk, bundle)) {
         for rows in [nest.token_rows.min(nest.rows), last] {
             let cycles = work.cycles(chunk, bundle, rows);
             let tile = cycles.div_ceil(work.tiles(chunk, bundle, rows).max(1)) + 1;

@@ -1,7 +1,8 @@
 //! How good the mappings are that the compiler finds. More of both: `cargo run --release --example search`.
 
+use rdusim::compile::{BaseCache, Care};
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, compile_measured, exhaust, simulate_measured};
+use rdusim::sim::{Fidelity, compile_measured, compile_with, exhaust, simulate_measured};
 
 use crate::random::{ChipValues, GraphValues, pair, small_pair};
 
@@ -36,6 +37,46 @@ fn what_is_found_is_near_the_best_of_all_mappings() {
     assert!(all >= 15, "only {all} pairs are small enough");
     // 26 of 28 today; the aim is 95 %.
     assert!(f64::from(near) >= 0.90 * f64::from(all), "{near} of {all} within 3 % of the best, at worst {worst}");
+}
+
+/// As [`cycles`], with so much care, and what is known of the PCUs.
+fn cycles_with(chip: &ChipValues, graph: &GraphValues, care: Care, bases: &BaseCache) -> Option<[u64; 2]> {
+    let (chip, workload) = (chip.chip(), graph.workload());
+    let measured = compile_with(&chip, &workload, &[Mode::Kbk, Mode::Fused], care, bases).ok()?;
+    let of = |index: usize| simulate_measured(&chip, &workload, &measured[index], Fidelity::Event).cycles;
+    Some([of(0), of(1)])
+}
+
+#[test]
+fn a_coarse_search_finds_much_the_same() {
+    let mut ratios: Vec<f64> = Vec::new();
+    for number in 0..30 {
+        let (_, chip, graph) = pair(SEED, number);
+        let full = cycles(&chip, &graph);
+        let coarse = cycles_with(&chip, &graph, Care::Coarse, &BaseCache::default());
+        assert_eq!(full.is_some(), coarse.is_some(), "pair {number}: the one search finds what the other does not");
+        let Some((full, coarse)) = full.zip(coarse) else { continue };
+        assert!(coarse[1] <= coarse[0], "pair {number}: fused is slower than kernel by kernel");
+        ratios.extend(coarse.iter().zip(full).map(|(&coarse, full)| coarse as f64 / full as f64));
+    }
+    ratios.sort_by(f64::total_cmp);
+    let (median, worst) = (ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
+    println!("{} runs: median {median:.4}, worst {worst:.4} of the cycles of a full search", ratios.len());
+    assert!(ratios.len() >= 30 && median <= 1.02 && worst <= 2.0, "median {median}, worst {worst}");
+}
+
+#[test]
+fn what_is_known_of_pcus_serves_other_memories() {
+    for number in 0..12 {
+        let (_, chip, graph) = pair(SEED, number);
+        let known = BaseCache::default();
+        cycles_with(&chip, &graph, Care::Coarse, &known);
+        let other = |what: &str| what.starts_with("bandwidth") || what == "bytes in a bank";
+        for (what, richer) in chip.richer().into_iter().filter(|(what, _)| other(what)) {
+            let alone = cycles_with(&richer, &graph, Care::Coarse, &BaseCache::default());
+            assert_eq!(cycles_with(&richer, &graph, Care::Coarse, &known), alone, "pair {number}, more {what}");
+        }
+    }
 }
 
 #[test]

@@ -11,16 +11,19 @@ use super::metric::{Measured, Metric};
 use super::study::{Compile, Fidelity, Study};
 use crate::arch::Chip;
 use crate::bound::bound_cycles;
+use crate::compile::{BaseCache, Care};
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::import;
 use crate::input::{Override, Root};
 use crate::report::Document;
-use crate::sim::{Measured as Compiled, compile_estimated, compile_measured, simulate_measured};
+use crate::sim::{Measured as Compiled, compile_with, simulate_measured};
 use crate::study::inputs::{Inputs, drained, simulated};
 use crate::workload::Workload;
 
 /// Workloads kept for points that share one: masks take long to draw.
 const KEPT_WORKLOADS: usize = 64;
+/// Splits of GEMMs kept for points that share workload and PCUs.
+const KEPT_BASES: usize = 64;
 
 /// The inputs of a study's points.
 #[derive(Debug)]
@@ -28,6 +31,7 @@ pub(super) struct Bench<'a> {
     study: &'a Study,
     inputs: Vec<Inputs>,
     workloads: Mutex<IndexMap<u128, Arc<Workload>>>,
+    bases: Mutex<IndexMap<u128, Arc<BaseCache>>>,
 }
 
 /// What a point changes.
@@ -61,7 +65,7 @@ impl<'a> Bench<'a> {
             Inputs::open(&arch, (&workload, &model), &study.base, study.seed, study.mapping)
         };
         let inputs = study.file_pairs().into_iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { study, inputs, workloads: Mutex::new(IndexMap::new()) })
+        Ok(Self { study, inputs, workloads: Mutex::default(), bases: Mutex::default() })
     }
 
     pub(super) fn setting(&'a self, point: &'a Point) -> Setting<'a> {
@@ -157,10 +161,26 @@ impl<'a> Bench<'a> {
         }
         let chip = setting.inputs.chip(&sets)?;
         let workload = self.workload(setting)?;
-        match self.study.compile {
-            Compile::Estimated => compile_estimated(&chip, &workload, &self.study.modes),
-            Compile::EveryPoint | Compile::Once => compile_measured(&chip, &workload, &self.study.modes),
+        let care = if self.study.compile == Compile::Coarse { Care::Coarse } else { Care::Full };
+        compile_with(&chip, &workload, &self.study.modes, care, &self.bases(setting))
+    }
+
+    /// What is known of the GEMMs of a point's workload on PCUs such as its chip's.
+    fn bases(&self, setting: &Setting<'_>) -> Arc<BaseCache> {
+        let sets = &setting.sets;
+        let workload = setting.inputs.workload_content(sets, setting.seed);
+        let of_pcus = |path: &str| {
+            !(is_price(path) || is_rate(path) || path.starts_with("memory.") || path == "pmu.capacity_bytes")
+        };
+        let Some((chip, workload)) = setting.inputs.chip_content(sets, &|path| !of_pcus(path)).zip(workload) else {
+            return Arc::default();
+        };
+        let key = chip.rotate_left(32) ^ workload ^ ((setting.pair as u128) << 120);
+        let mut kept = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT_BASES && !kept.contains_key(&key) {
+            kept.shift_remove_index(0);
         }
+        Arc::clone(kept.entry(key).or_default())
     }
 
     /// Runs a point.
@@ -174,7 +194,7 @@ impl<'a> Bench<'a> {
             Fidelity::Simulated(fidelity) => {
                 // Prices change no run; rates do, and a configuration that is kept for them is run again.
                 let runs = compiled.iter().map(|c| match self.study.compile {
-                    Compile::EveryPoint | Compile::Estimated => drained(simulate_measured(chip, workload, c, fidelity)),
+                    Compile::EveryPoint | Compile::Coarse => drained(simulate_measured(chip, workload, c, fidelity)),
                     Compile::Once => simulated(chip, workload, &c.configuration, fidelity),
                 });
                 match runs.collect::<Result<Vec<_>, _>>() {

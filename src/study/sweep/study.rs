@@ -32,7 +32,7 @@ pub enum Compile {
     /// For its own chip and workload.
     EveryPoint,
     /// For its own chip and workload, by the compiler's estimates: mappings are not measured to choose among them.
-    Estimated,
+    Coarse,
     /// For the chip and workload without the axes that only change rates: what would this configuration do elsewhere?
     Once,
 }
@@ -152,7 +152,7 @@ impl Checker<'_> {
             None => Compile::EveryPoint,
             Some(word) => {
                 let known =
-                    [("every_point", Compile::EveryPoint), ("estimated", Compile::Estimated), ("once", Compile::Once)];
+                    [("every_point", Compile::EveryPoint), ("coarse", Compile::Coarse), ("once", Compile::Once)];
                 known[source.keyword("compile", word, &known.map(|(name, _)| name))?].1
             }
         };
