@@ -36,6 +36,9 @@ const LOOKED_AT_OF: usize = 16;
 /// Blocks from which on a mask is fine.
 const FINE_BLOCKS: u64 = 1 << 22;
 
+/// Rows of a section up to which tokens need not be multiples of what PCUs take at once.
+const FEW_ROWS: u64 = 64;
+
 /// Work of a GEMM stage for one choice of columns, for one row pass over all chunks.
 #[derive(Debug, Clone, Copy)]
 struct Base {
@@ -167,7 +170,8 @@ impl<'a> StageBases<'a> {
         }
         grains.sort_unstable();
         grains.dedup();
-        if grains.len() > 1 {
+        // Of few rows, every number is worth a try.
+        if grains.len() > 1 && self.graph.rows > FEW_ROWS {
             grains.retain(|&g| g > 1);
         }
         grains

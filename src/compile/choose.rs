@@ -64,6 +64,8 @@ const HOPELESS: f64 = 1.3;
 const HOPELESS_ON_FEW: f64 = 2.0;
 /// Few PCUs.
 const FEW_PCUS: u64 = 128;
+/// So few that much of what can be done with them can be measured.
+pub(super) const A_HANDFUL: u64 = 16;
 /// Steps that are placed and measured together: on large chips fewer are made at all.
 const BATCH: usize = 8;
 
@@ -87,7 +89,11 @@ impl Effort {
     fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize) -> Self {
         let is_large =
             |stage: usize| graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > LARGE_MASK_BLOCKS);
-        let most = if (0..graph.stages.len()).any(is_large) { 16 } else { 48 };
+        let most = match chip.pcus() {
+            _ if (0..graph.stages.len()).any(is_large) => 16,
+            0..=A_HANDFUL => 128,
+            _ => 48,
+        };
         let all = (6_000 / chip.pcus().max(1)).clamp(6, most) as usize;
         let each = (all * 8 / at_once.max(8)).max(4);
         Self { found: each.div_ceil(2), steps: each / 2, rounds: if chip.pcus() <= FEW_PCUS { ROUNDS } else { 2 } }

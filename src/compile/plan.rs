@@ -149,6 +149,9 @@ fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Optio
     list
 }
 
+/// Banks for every PCU that are enough for arrays of all PCUs.
+const MANY_BANKS: u64 = 8;
+
 /// Most rows of a token: beyond, a token is no longer a small part of anything.
 const MOST_TOKEN_ROWS: u64 = 16 * 1024;
 
@@ -317,7 +320,7 @@ impl Search<'_> {
         mut offer: impl FnMut(Choice),
     ) -> u64 {
         let (chip, graph, chunking) = (self.chip, self.graph, bases.chunking());
-        let mut least_banks = u64::MAX;
+        let (mut least_banks, banks) = (u64::MAX, chip.pmus() * chip.pmu.banks);
         let sequences = graph.sequences();
         if (chunking.is_none() || sequences > 1) && order == LoopOrder::TokenOuter {
             return least_banks;
@@ -342,14 +345,23 @@ impl Search<'_> {
                     stages[stage] = stage_candidates(chip, graph, bases, &nest, &roles, stage, private, Some(turn));
                     stages
                 });
-                let pcus = (chip.pcus() * allotment.sixteenths).div_ceil(16);
+                let stages = turned.as_ref().unwrap_or(&stages);
+                let mut pcus = (chip.pcus() * allotment.sixteenths).div_ceil(16);
                 let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
-                let Some(picked) = allocate(turned.as_ref().unwrap_or(&stages), pcus, floor_cycles) else { continue };
-                if !before.contains(&picked) {
+                while let Some(picked) = allocate(stages, pcus, floor_cycles) {
+                    if before.contains(&picked) {
+                        break;
+                    }
                     let eager = allotment.eager;
                     let mut offer = |choice: Choice| offer(Choice { eager, ..choice });
-                    least_banks = least_banks.min(self.residencies(nest, &roles, &picked, &mut offer));
+                    let needed = self.residencies(nest, &roles, &picked, &mut offer);
+                    least_banks = least_banks.min(needed);
                     before.push(picked);
+                    // Every part of an array has banks of its own: fewer PCUs need fewer.
+                    if needed <= banks || banks >= MANY_BANKS * chip.pcus() {
+                        break;
+                    }
+                    pcus /= 2;
                 }
             }
             // Private copies of the activations may be what does not fit, or what the links do not bear.

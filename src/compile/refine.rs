@@ -1,17 +1,21 @@
 //! Steps from a mapping to those next to it.
 
+use super::choose::A_HANDFUL;
 use super::nest::{Chunking, LoopOrder};
 use super::plan::{Allotment, Choice, Search, cuts};
 
 /// Shares of the PCUs, in sixteenths, that allocations next to one are tried with.
 const SHARES: [u64; 2] = [13, 10];
+/// The same of a handful of PCUs.
+const SHARES_OF_FEW: [u64; 3] = [12, 8, 4];
 
 /// Choices next to `choice`, the most promising first: the next token sizes and chunk widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
 pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let stages = search.graph.stages.len();
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
-    allotments.extend(SHARES.map(|sixteenths| Allotment { sixteenths, ..Allotment::EAGER }));
+    let shares = if search.chip.pcus() <= A_HANDFUL { &SHARES_OF_FEW[..] } else { &SHARES };
+    allotments.extend(shares.iter().map(|&sixteenths| Allotment { sixteenths, ..Allotment::EAGER }));
     for stage in (0..stages).filter(|&s| search.graph.stages[s].weight.is_some()) {
         for turn in [false, true] {
             let turned = Some((stage, turn));
