@@ -91,7 +91,7 @@ impl Effort {
             |stage: usize| graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > LARGE_MASK_BLOCKS);
         let most = match chip.pcus() {
             _ if (0..graph.stages.len()).any(is_large) => 16,
-            0..=A_HANDFUL => 128,
+            0..=FEW_PCUS => 128,
             _ => 48,
         };
         let all = (6_000 / chip.pcus().max(1)).clamp(6, most) as usize;
