@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::compile::{Amount, Flow, FlowKind, Section, StageWork, shared};
 
-use super::network::WHOLE;
+use super::sharing::WHOLE;
 
 /// Slots of fewer flits than this are taken to come in one burst.
 const BURST_FLITS: u64 = 16;
