@@ -38,9 +38,9 @@ struct Stream {
 }
 
 impl Stream {
-    /// What it is behind with of what it has `left`, but for a tick: so much it takes as soon as it can.
+    /// What it is behind with of what it has `left`: so much it takes as soon as it can.
     fn behind(&self, at: Ticks, left: u64) -> u64 {
-        left.saturating_sub(u64::from(self.pace) * self.due.saturating_sub(at) + WHOLE)
+        left.saturating_sub(u64::from(self.pace) * self.due.saturating_sub(at))
     }
 }
 
@@ -79,10 +79,10 @@ impl Sharing {
         &mut self.streams[..self.count as usize]
     }
 
-    /// Whether nobody can be in the way of anybody.
+    /// Whether nobody can be in the way of anybody, and nobody is behind by a tick.
     fn is_free(&self) -> bool {
         self.streams().iter().map(|stream| u64::from(stream.pace)).sum::<u64>() <= WHOLE
-            && self.streams().iter().all(|stream| stream.behind(self.at, stream.left) == 0)
+            && self.streams().iter().all(|stream| stream.behind(self.at, stream.left) < WHOLE)
     }
 
     /// The part each gets of those that have begun and have something left: equal parts for each flow, of what those
