@@ -112,8 +112,10 @@ pub struct SystolicShape {
     gather: Option<Gather>,
     /// Flits of one tile of fp32 partial sums.
     pub partial_flits: u64,
-    /// Cycles from a tile's last operand to its last drained vector.
-    pub drain_cycles: u64,
+    /// Cycles from a tile's last operand to the last cell.
+    pub skew_cycles: u64,
+    /// Cycles that the results of a tile take through the tail.
+    tail_cycles: u64,
 }
 
 /// What gathered operands take.
@@ -166,7 +168,8 @@ impl SystolicShape {
             w_packing: Packing::new(column_grain * dtype.bytes(), flit),
             gather: None,
             partial_flits,
-            drain_cycles: lanes + stages - 2 + stages,
+            skew_cycles: lanes + stages - 2,
+            tail_cycles,
         })
     }
 
@@ -203,8 +206,17 @@ impl SystolicShape {
 
     /// Cycles a PCU is occupied by one output tile over `k` steps, back to back with others (DESIGN §3).
     pub fn tile_cycles(&self, k: u64) -> u64 {
-        let serial = if self.accumulator_sets >= 2 { k } else { k + self.stages };
-        serial.max(self.least_cycles)
+        if self.accumulator_sets >= 2 { k.max(self.least_cycles) } else { k + self.least_cycles }
+    }
+
+    /// Cycles of a tile in which its results drain and it takes no operand: with one set of accumulators.
+    pub fn idle_cycles(&self) -> u64 {
+        if self.accumulator_sets >= 2 { 0 } else { self.least_cycles }
+    }
+
+    /// Cycles that a tile's vectors leave the array in: results, or else partial sums.
+    pub fn drain_cycles(&self, results: bool) -> u64 {
+        self.stages.max(if results { self.tail_cycles } else { self.partial_flits })
     }
 
     /// Row tiles one PCU does of a token of `rows` cut in `pm` slices.

@@ -156,9 +156,19 @@ impl StageWork {
         }
     }
 
-    /// Cycles from the last operand to the last result.
-    pub fn drain_cycles(&self) -> u64 {
-        self.shape.map_or(self.pipeline_cycles, |shape| shape.drain_cycles)
+    /// Cycles from a tile's last operand to where its results begin to leave (SIMD: from a vector to its result).
+    pub fn skew_cycles(&self) -> u64 {
+        self.shape.map_or(self.pipeline_cycles, |shape| shape.skew_cycles)
+    }
+
+    /// Cycles in which the results of a tile, or else its partial sums, leave.
+    pub fn drain_cycles(&self, results: bool) -> u64 {
+        self.shape.map_or(0, |shape| shape.drain_cycles(results))
+    }
+
+    /// Cycles at the end of a tile in which it only drains.
+    pub fn idle_cycles(&self) -> u64 {
+        self.shape.map_or(0, |shape| shape.idle_cycles())
     }
 
     /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.

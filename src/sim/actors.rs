@@ -1,7 +1,10 @@
 //! The actors of a section and the buffers between them.
 
-use crate::arch::Chip;
-use crate::compile::{Amount, BufferRole, Cadence, FlowKind, Mapping, Nest, Section, Stage, Step};
+use crate::arch::{Chip, Coordinate};
+use crate::compile::{
+    Amount, BufferRole, Cadence, Direction, Fabric, Flow, FlowKind, Mapping, Nest, Port, Section, Stage, Step,
+};
+use crate::index::Id;
 
 use super::contention::Volley;
 use super::time::{Ticks, cycles};
@@ -138,8 +141,8 @@ pub(super) struct Actor {
 /// Every actor of a section, and who fills and reads each buffer.
 pub(super) struct Actors<'a> {
     section: &'a Section,
-    /// Cycles of a hop, and flits of a FIFO.
-    network: (u64, u64),
+    chip: &'a Chip,
+    fabric: &'a Fabric,
     nest: Nest,
     /// Actors.
     pub(super) list: Vec<Actor>,
@@ -155,10 +158,11 @@ pub(super) struct Actors<'a> {
 
 impl<'a> Actors<'a> {
     /// The actors of a section, none of which has fired.
-    pub(super) fn new(chip: &Chip, section: &'a Section) -> Self {
+    pub(super) fn new(chip: &'a Chip, fabric: &'a Fabric, section: &'a Section) -> Self {
         let mut actors = Self {
             section,
-            network: (chip.network.hop_cycles.max(1), chip.network.fifo_depth_flits),
+            chip,
+            fabric,
             nest: section.nest,
             list: Vec::new(),
             consumers: vec![Vec::new(); section.buffers.len()],
@@ -326,14 +330,12 @@ impl<'a> Actors<'a> {
                 FlowKind::Emit { .. } => actor.results,
             };
             self.volleys[volley].flows.push(f);
-            // A FIFO at every switch, and one at the PCU.
-            let holds = (flow.hop_cycles / self.network.0 + 1) * self.network.1;
-            match flow.kind {
-                FlowKind::Feed { .. } if flow.amount == Amount::Weights => {
-                    actor.holds[1] = actor.holds[1].min(holds);
-                }
-                FlowKind::Feed { .. } => actor.holds[0] = actor.holds[0].min(holds),
-                _ => {}
+            if let FlowKind::Feed { .. } = flow.kind {
+                // A FIFO at every switch, and one at the PCU.
+                let holds =
+                    (switches_to_nearest(self.chip, self.fabric, flow) + 1) * self.chip.network.fifo_depth_flits;
+                let kind = usize::from(flow.amount == Amount::Weights);
+                actor.holds[kind] = actor.holds[kind].min(holds);
             }
             let hops = cycles(flow.hop_cycles);
             match flow.kind {
@@ -344,5 +346,39 @@ impl<'a> Actors<'a> {
                 _ => actor.feed_hops = actor.feed_hops.max(hops),
             }
         }
+    }
+}
+
+/// Switches on the way of a flow from PMUs to the nearest of its PCUs. A flit leaves a FIFO when every branch has taken it,
+/// so that a multicast holds no more than its shortest way.
+fn switches_to_nearest(chip: &Chip, fabric: &Fabric, flow: &Flow) -> u64 {
+    let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
+    let site = |port: &u32| match fabric.port_at(*port) {
+        Some(Port::PmuRead(pmu, _)) => Some(chip.grid.pmus[pmu.index()]),
+        Some(Port::PcuIn(pcu, _) | Port::PcuOut(pcu, _)) => Some(chip.grid.pcus[pcu.index()]),
+        _ => None,
+    };
+    let [source, sinks @ ..] = ports else { return 1 };
+    let mut reached: Vec<Coordinate> = site(source).into_iter().collect();
+    if sinks.len() == 1 || reached.is_empty() {
+        return flow.links + 1;
+    }
+    for switches in 1..=flow.links {
+        if sinks.iter().filter_map(site).any(|sink| reached.contains(&sink)) {
+            return switches;
+        }
+        let next = links.iter().filter_map(|&link| fabric.link_at(link)).filter(|(from, ..)| reached.contains(from));
+        reached = next.map(|(from, direction, _)| neighbour(from, direction)).collect();
+    }
+    flow.links + 1
+}
+
+/// The switch next to one.
+fn neighbour(Coordinate { x, y }: Coordinate, direction: Direction) -> Coordinate {
+    match direction {
+        Direction::East => Coordinate { x: x + 1, y },
+        Direction::West => Coordinate { x: x.wrapping_sub(1), y },
+        Direction::South => Coordinate { x, y: y + 1 },
+        Direction::North => Coordinate { x, y: y.wrapping_sub(1) },
     }
 }

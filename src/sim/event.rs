@@ -45,7 +45,7 @@ pub(super) enum Event {
 /// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
 /// operators are no pipeline.
 pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, limits: Limits) -> Option<SectionRun> {
-    let plan = Actors::new(chip, section);
+    let plan = Actors::new(chip, fabric, section);
     Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
 }
 
@@ -58,7 +58,7 @@ pub fn trace(
     limits: Limits,
     start_cycle: u64,
 ) -> Option<SectionTrace> {
-    let plan = Actors::new(chip, section);
+    let plan = Actors::new(chip, fabric, section);
     let mut engine = Engine::new(chip, workload, fabric, section, &plan)?;
     engine.recorder = Some(Recorder::default());
     let tracks = engine.actors.iter().map(|actor| engine.name(actor)).collect();
@@ -100,6 +100,8 @@ pub struct Engine<'a> {
     pub(super) macs: u64,
     pub(super) simd_elements: Vec<u64>,
     pub(super) recorder: Option<Recorder>,
+    /// The longest firing by itself: an event may look back so far.
+    pub(super) longest: Ticks,
 }
 
 impl<'a> Engine<'a> {
@@ -134,7 +136,7 @@ impl<'a> Engine<'a> {
             transfer_bytes(chip, &graph, section, stream, first).0.div_ceil(chip.network.flit_bytes)
         };
         let network = Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits));
-        Some(Self {
+        let mut engine = Self {
             chip,
             graph,
             section,
@@ -154,7 +156,11 @@ impl<'a> Engine<'a> {
             macs: 0,
             simd_elements: vec![0; section.stages.len()],
             recorder: None,
-        })
+            longest: 0,
+        };
+        engine.longest = engine.longest_firing();
+        engine.network.look_back(engine.longest);
+        Some(engine)
     }
 
     /// Runs to the end, or to one of the limits.
@@ -259,6 +265,13 @@ impl<'a> Engine<'a> {
         fed.max(cycles(work.cycles(at.chunk, bundle, rows)))
     }
 
+    fn longest_firing(&self) -> Ticks {
+        // The first token has the most rows.
+        let steps = (0..self.nest.chunks()).map(|chunk| Step { block: 0, chunk, token: 0 });
+        let lengths = steps.flat_map(|at| self.actors.iter().map(move |actor| self.length(actor, at)));
+        lengths.max().unwrap_or(0)
+    }
+
     /// Schedules an actor's next firing if everything it waits for has a time. A firing that could have begun before
     /// its inputs were known to be complete began at most its own length ago.
     fn wake(&mut self, index: usize, now: Ticks) {
@@ -327,8 +340,14 @@ impl<'a> Engine<'a> {
         let occupied = work.cycles(at.chunk, bundle, rows);
         let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
+        let idle = cycles(work.idle_cycles());
         let k_cut = self.section.stages[stage].k_cut;
-        let begin = now.max(actor.free_at);
+        // Operands that others have slowed keep it longer than was known when they were sent; what follows them, too.
+        let fed_by = [actor.feed, actor.weights, actor.partial_reads];
+        let free_at =
+            fed_by.map(|volley| self.network.slowed_until(volley)).into_iter().fold(actor.free_at, Ticks::max);
+        let delay = free_at - actor.free_at;
+        let begin = now.max(free_at);
         let mut end = begin + cycles(occupied);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
@@ -336,7 +355,10 @@ impl<'a> Engine<'a> {
             if let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
                 let after = match input.streamed {
                     Streamed::Not => 0,
-                    Streamed::Weights => tile + cycles(occupied) / passes * (passes - 1),
+                    Streamed::Weights => {
+                        let pass = cycles(occupied) / passes;
+                        pass.div_ceil(filled.parts) + pass * (passes - 1)
+                    }
                     Streamed::Vectors => tile.max(cycles(occupied) / filled.parts),
                     Streamed::Rows => tile.max(cycles(occupied) / filled.parts.min(self.groups(input, at))),
                 };
@@ -349,12 +371,14 @@ impl<'a> Engine<'a> {
             work.flits(Amount::Partials, at.chunk, bundle, rows),
         ];
         let pace = cycles(occupied);
-        let fed_at = actor.fed_at.map(|fed_at| fed_at.max(now));
-        end = end.max(self.network.send(actor.feed, amounts[0], fed_at[0], pace));
-        end = end.max(self.network.send(actor.weights, amounts[1], fed_at[1], pace));
+        let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at + delay));
+        end = end.max(self.network.send(actor.feed, amounts[0], now, (fed_at[0], pace)));
+        end = end.max(self.network.send(actor.weights, amounts[1], now, (fed_at[1], pace)));
         if k_cut && at.chunk > 0 {
-            end = end.max(self.network.send(actor.partial_reads, amounts[2], begin, pace));
+            end = end.max(self.network.send(actor.partial_reads, amounts[2], now, (begin, pace)));
         }
+        // One operand makes way for the other.
+        end = fed_by.map(|volley| self.network.slowed_until(volley)).into_iter().fold(end, Ticks::max);
         if bundle == 0 {
             self.macs += work.stored_macs(at.chunk, rows);
             self.simd_elements[stage] += work.simd_elements(at.chunk, rows);
@@ -386,7 +410,7 @@ impl<'a> Engine<'a> {
         }
         self.record(index, begin, end);
         // Whatever makes a firing last longer than its work does so from the first tile on.
-        let first_out = begin + (end - begin).div_ceil(tiles);
+        let first_out = begin + (end - begin).div_ceil(tiles).saturating_sub(idle);
         let actor = &mut self.actors[index];
         let waited = begin - actor.free_at;
         let stalled = actor.waits_for_room.min(waited);
@@ -397,7 +421,7 @@ impl<'a> Engine<'a> {
         actor.free_at = end;
         actor.fed_at = left;
         actor.latest = latest;
-        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_out - begin });
+        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: (end - begin).div_ceil(tiles) });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         self.release_inputs(index, at, (left[0], left[1]), now);
     }
@@ -460,13 +484,17 @@ impl<'a> Engine<'a> {
         };
         let flits = work.flits(amount, at.chunk, bundle, rows);
         let tiles = work.tiles(at.chunk, bundle, rows).max(1);
-        let drained = cycles(work.drain_cycles());
-        // The vectors of a tile leave the array one a cycle, while the next tile is worked on.
+        let skew = cycles(work.skew_cycles());
+        // The vectors of a tile leave while the next tile is worked on.
         let window = match work.mapping() {
-            Mapping::Gemm(_) => cycles(self.chip.pcu.stages),
+            Mapping::Gemm(_) => cycles(work.drain_cycles(emits)),
             Mapping::Simd(m) => tile / m.passes,
         };
-        let sent_by = self.network.send(volley, flits, now, end - now);
+        let (worked, drains) = match work.mapping() {
+            Mapping::Gemm(_) => (end.saturating_sub(cycles(work.idle_cycles())).max(now), window),
+            Mapping::Simd(_) => (end, 0),
+        };
+        let sent_by = self.network.send(volley, flits, now, (now, worked + drains - now));
         let leaves = self.network.least() / tiles;
         // The array stops for what the output FIFO does not hold.
         let of_tile = self.network.longest(volley, flits).0.div_ceil(tiles).max(1);
@@ -476,20 +504,21 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         actor.stalled += stop;
         actor.free_at = actor.free_at.max(end + stop);
-        let through = sent_by.max(end + stop + leaves.saturating_sub(window));
+        let through = sent_by.max(worked + stop + drains + leaves.saturating_sub(window));
         actor.next += 1;
-        let lag = actor.feed_hops + drained + actor.result_hops;
+        let lag = actor.feed_hops + skew + actor.result_hops;
         if !emits && self.next_reads_these_sums(index, at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
             let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
                 .map(|volley| self.network.longest(volley, flits / tiles).1);
-            let more = of_tile[0].max(of_tile[1]).saturating_sub(cycles(self.chip.pcu.stages));
-            self.actors[index].free_at = self.actors[index].free_at.max(now + lag + more);
+            let read = now + lag + of_tile[0].max(of_tile[1]).max(drains);
+            self.actors[index].free_at = self.actors[index].free_at.max(read);
         }
         if emits {
+            let first = drains.div_ceil(of_tile);
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
-                self.fill(output, at, Filled { first: now + lag, last: through + lag, parts }, now);
+                self.fill(output, at, Filled { first: now + first + lag, last: through + lag, parts }, now);
             }
         }
         self.end = self.end.max(through + lag);
@@ -506,7 +535,7 @@ impl<'a> Engine<'a> {
         let at = self.step(&self.actors[index]);
         let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, &self.nest, tensor, at));
-        let through = self.network.send(self.actors[index].feed, flits, now, 0);
+        let through = self.network.send(self.actors[index].feed, flits, now, (now, 0));
         self.record(index, now, through);
         let actor = &mut self.actors[index];
         let hops = actor.feed_hops;
@@ -579,7 +608,7 @@ impl<'a> Engine<'a> {
             let tier = self.section.streams[stream].tier;
             let ticks = self.chip.tier_rate(tier).ticks(payload, TICKS_PER_CYCLE);
             let pace = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
-            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, pace);
+            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, pace));
             self.filling[stream].push((slot, now, through));
         } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
             let (_, first_at, through) = self.filling[stream].swap_remove(i);
@@ -610,7 +639,7 @@ impl<'a> Engine<'a> {
         let at = self.step(&self.actors[index]);
         let slot = self.actors[index].next;
         let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, 0);
+        let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, 0));
         let actor = &mut self.actors[index];
         actor.next += 1;
         actor.free_at = now;

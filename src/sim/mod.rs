@@ -20,6 +20,7 @@ mod peaks;
 mod pipeline;
 mod ring;
 mod run;
+mod sharing;
 mod state;
 mod steady;
 mod time;

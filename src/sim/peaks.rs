@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::arch::Chip;
 use crate::compile::{Amount, Flow, FlowKind, Section, StageWork, shared};
 
-use super::network::WHOLE;
+use super::sharing::WHOLE;
 
 /// Kinds of flows whose peaks are remembered.
 const LOOKED_BACK: usize = 12;

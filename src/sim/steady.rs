@@ -257,10 +257,7 @@ fn iteration(nest: &Nest, level: Loop, block: u64, cadence: Cadence) -> u64 {
 
 /// How far back an event may look: a firing begins at most its own length before it is known.
 fn reach(engine: &Engine<'_>) -> Ticks {
-    // The first token has the most rows.
-    let steps = (0..engine.nest.chunks()).map(|chunk| Step { block: 0, chunk, token: 0 });
-    let longest = steps.flat_map(|at| engine.actors.iter().map(move |actor| engine.length(actor, at))).max();
-    2 * longest.unwrap_or(0) + 1
+    2 * engine.longest + 1
 }
 
 /// For each chunk the first of those before it in a row that are like it, in every stage and stream. The first and the

@@ -1,0 +1,376 @@
+//! A link or port among the streams that cross it: packets take turns, so that each gets an equal part unless it wants
+//! less, and no more is moved than fits.
+
+use super::clock::Clock;
+use super::contention::Work;
+use super::time::Ticks;
+
+/// All of a resource's rate.
+pub const WHOLE: u64 = 1 << 16;
+/// Bits of [`WHOLE`].
+const BITS: u32 = WHOLE.trailing_zeros();
+
+/// Volleys that a resource remembers apart, ...
+const MOST_STREAMS: usize = 6;
+/// ... groups of further ones, ...
+const MOST_GROUPS: usize = 2;
+/// ... and all together.
+const MOST: usize = MOST_STREAMS + MOST_GROUPS;
+/// The volley of a group: none.
+const GROUP: u32 = u32::MAX;
+
+/// A volley under way over one resource.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stream {
+    /// When it begins, if that is still to come.
+    from: Ticks,
+    /// When it is through where nobody is in its way ...
+    due: Ticks,
+    /// ... and as far as is known.
+    until: Ticks,
+    /// What it has to move: ticks, times [`WHOLE`].
+    left: u64,
+    volley: u32,
+    /// How many of its flows cross.
+    flows: u32,
+    /// The part of the resource, of [`WHOLE`], that it takes where nobody is in its way.
+    pace: u32,
+}
+
+impl Stream {
+    /// What it is behind with of what it has `left`: so much it takes as soon as it can.
+    fn behind(&self, at: Ticks, left: u64) -> u64 {
+        left.saturating_sub(u64::from(self.pace) * self.due.saturating_sub(at))
+    }
+}
+
+/// What a volley brings to a resource.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// The volley.
+    pub volley: usize,
+    /// When it begins, and when it is through where nobody is in its way.
+    pub span: (Ticks, Ticks),
+    /// What it has to move.
+    pub work: Ticks,
+    /// Its flows.
+    pub flows: u32,
+}
+
+/// The volleys under way over one resource; kept in place, because every send looks at every resource on its way.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sharing {
+    /// The time of what is known.
+    at: Ticks,
+    /// When all are through.
+    last_end: Ticks,
+    count: u32,
+    /// How many of them are groups.
+    groups: u32,
+    streams: [Stream; MOST],
+}
+
+impl Sharing {
+    fn streams(&self) -> &[Stream] {
+        &self.streams[..self.count as usize]
+    }
+
+    fn streams_mut(&mut self) -> &mut [Stream] {
+        &mut self.streams[..self.count as usize]
+    }
+
+    /// Whether nobody can be in the way of anybody, and nobody is behind by a tick.
+    fn is_free(&self) -> bool {
+        self.streams().iter().map(|stream| u64::from(stream.pace)).sum::<u64>() <= WHOLE
+            && self.streams().iter().all(|stream| stream.behind(self.at, stream.left) < WHOLE)
+    }
+
+    /// The part each gets of those that have begun and have something left: equal parts for each flow, of what those
+    /// leave that want less. Also when the next begins.
+    fn parts(&self, at: Ticks, left: &[u64; MOST], parts: &mut [u64; MOST]) -> Ticks {
+        let mut begins = Ticks::MAX;
+        let mut wants = [0; MOST];
+        let (mut free, mut flows, mut open) = (WHOLE, 0, 0u32);
+        for (i, stream) in self.streams().iter().enumerate() {
+            parts[i] = 0;
+            if left[i] == 0 {
+                continue;
+            }
+            if stream.from > at {
+                begins = begins.min(stream.from);
+            } else {
+                flows += u64::from(stream.flows);
+                open |= 1 << i;
+                wants[i] = if stream.behind(at, left[i]) > 0 { WHOLE } else { u64::from(stream.pace) };
+            }
+        }
+        while open != 0 {
+            let (before, equal) = (open, free / flows);
+            for (i, stream) in self.streams().iter().enumerate() {
+                if open & 1 << i != 0 && wants[i] <= equal * u64::from(stream.flows) {
+                    parts[i] = wants[i];
+                    free -= wants[i];
+                    flows -= u64::from(stream.flows);
+                    open &= !(1 << i);
+                }
+            }
+            if open == before {
+                for (i, stream) in self.streams().iter().enumerate().filter(|(i, _)| open & 1 << i != 0) {
+                    parts[i] = (equal * u64::from(stream.flows)).max(1);
+                }
+                break;
+            }
+        }
+        begins
+    }
+
+    /// Lets all share the resource until `to`, or until they are through; `ends` hears who is, and when.
+    fn share(&self, left: &mut [u64; MOST], to: Ticks, mut ends: impl FnMut(usize, Ticks)) {
+        let (mut at, mut parts) = (self.at, [0; MOST]);
+        while at < to {
+            let begins = self.parts(at, left, &mut parts);
+            let mut step = begins.min(to) - at;
+            for (i, stream) in self.streams().iter().enumerate().filter(|(i, _)| parts[*i] > 0) {
+                step = step.min(left[i].div_ceil(parts[i]));
+                // Until it has caught up.
+                let behind = stream.behind(at, left[i]);
+                if behind > 0 && parts[i] > u64::from(stream.pace) && at < stream.due {
+                    step = step.min(behind.div_ceil(parts[i] - u64::from(stream.pace)));
+                }
+            }
+            if step == Ticks::MAX - at {
+                return;
+            }
+            at += step;
+            for (i, (part, left)) in parts.iter().zip(left.iter_mut()).enumerate().filter(|(_, (part, _))| **part > 0) {
+                *left = left.saturating_sub(part * step);
+                if *left == 0 {
+                    ends(i, at);
+                }
+            }
+        }
+    }
+
+    fn lefts(&self) -> [u64; MOST] {
+        self.streams.map(|stream| stream.left)
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, now: Ticks) {
+        if now <= self.at {
+            return;
+        }
+        if self.last_end <= now {
+            (self.count, self.groups) = (0, 0);
+        }
+        if self.count == 0 {
+            self.at = now;
+            return;
+        }
+        if self.is_free() {
+            let at = self.at;
+            for stream in self.streams_mut() {
+                let time = now.saturating_sub(stream.from.max(at));
+                stream.left =
+                    if stream.until <= now { 0 } else { stream.left.saturating_sub(u64::from(stream.pace) * time) };
+            }
+        } else {
+            let mut left = self.lefts();
+            self.share(&mut left, now, |_, _| {});
+            self.streams_mut().iter_mut().zip(left).for_each(|(stream, left)| stream.left = left);
+        }
+        self.at = now;
+        let (mut kept, mut groups) = (0, 0);
+        for i in 0..self.count as usize {
+            let stream = self.streams[i];
+            // To a whole tick: a run that repeats itself comes back to the same states.
+            let left = (stream.left + WHOLE / 2) >> BITS << BITS;
+            if left > 0 {
+                self.streams[kept] = Stream { from: stream.from.max(now), left, ..stream };
+                kept += 1;
+                groups += u32::from(stream.volley == GROUP);
+            }
+        }
+        (self.count, self.groups) = (kept as u32, groups);
+    }
+
+    /// How long the work of a volley lasts from `at` on, among the others, but `least` at least: another takes as much for
+    /// each of its flows, unless it has less to move or is slower by itself.
+    pub fn lasts(&self, volley: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
+        let among = |most: Ticks| {
+            let taken = self.streams().iter().filter(|stream| stream.volley as usize != volley).map(|stream| {
+                let (from, begins) = (stream.from.max(self.at), at.max(stream.from));
+                let (all, left) = (stream.until.saturating_sub(from), stream.until.saturating_sub(begins));
+                if left == 0 {
+                    return 0;
+                }
+                // At the pace it keeps among the others.
+                let pace = if begins > from { stream.left / all.max(1) } else { u64::from(stream.pace) };
+                let moves = (pace * left.min(most.saturating_sub(begins - at))).min(stream.left) >> BITS;
+                moves.min(own.of_flows(u64::from(stream.flows)))
+            });
+            own.ticks + taken.sum::<Ticks>()
+        };
+        // With less time others take no more.
+        let most = among(Ticks::MAX >> BITS);
+        if most <= least { least } else { least.max(among(most)) }
+    }
+
+    /// A volley begins to send, and those under way make way. Tells `slowed` each that is slowed, and when it is through.
+    pub fn enter(&mut self, load: Load, slowed: &mut [Ticks]) {
+        let Load { volley, span: (mut from, until), work, flows } = load;
+        let mut left = work << BITS;
+        let pace = left.div_ceil(until - from).min(WHOLE);
+        if from < self.at {
+            // What it has moved already, of what the others have left.
+            let taken: u64 = self.streams().iter().filter(|s| s.from <= self.at).map(|s| u64::from(s.pace)).sum();
+            left = left.saturating_sub(pace.min(WHOLE.saturating_sub(taken)) * (self.at - from));
+            from = self.at;
+            if left == 0 {
+                return;
+            }
+        }
+        let until = until.max(from + 1);
+        // As far back as there is room.
+        while (self.count - self.groups) as usize >= MOST_STREAMS
+            && let Some(first) = self.streams().iter().map(|stream| stream.until).min()
+            && first <= from
+            && first > self.at
+        {
+            self.pass(first);
+        }
+        self.join(Stream { from, due: until, until, left, volley: volley as u32, flows, pace: pace as u32 });
+        if !self.is_free() {
+            let mut left = self.lefts();
+            let mut ends = [0; MOST];
+            self.share(&mut left, Ticks::MAX, |i, at| ends[i] = at);
+            for (stream, end) in self.streams_mut().iter_mut().zip(ends) {
+                if end > stream.until
+                    && let Some(slowed) = slowed.get_mut(stream.volley as usize)
+                {
+                    *slowed = end.max(*slowed);
+                }
+                stream.until = end;
+            }
+        }
+        let last_end = self.streams().iter().map(|stream| stream.until).max();
+        self.last_end = last_end.unwrap_or(0);
+    }
+
+    /// Adds a stream: to what the same volley still has to move, or to the group that ends at about the same time, if
+    /// there is no room for it.
+    fn join(&mut self, new: Stream) {
+        let own = self.streams().iter().rposition(|stream| stream.volley == new.volley);
+        if let Some(own) = own {
+            let own = &mut self.streams[own];
+            if new.from <= own.until || own.from > self.at {
+                own.left += new.left;
+                own.until = own.until.max(new.until);
+                own.due = own.due.max(new.due);
+                own.pace = own.pace.max(new.pace);
+                own.flows = new.flows;
+                return;
+            }
+        }
+        let is_group = (self.count - self.groups) as usize >= MOST_STREAMS;
+        if !is_group || (self.groups as usize) < MOST_GROUPS {
+            let volley = if is_group { GROUP } else { new.volley };
+            self.streams[self.count as usize] = Stream { volley, ..new };
+            self.count += 1;
+            self.groups += u32::from(is_group);
+            return;
+        }
+        let groups = self.streams.iter_mut().filter(|stream| stream.volley == GROUP);
+        if let Some(group) = groups.min_by_key(|group| group.until.abs_diff(new.until)) {
+            group.from = group.from.min(new.from);
+            group.until = group.until.max(new.until);
+            group.due = group.due.max(new.due);
+            group.left += new.left;
+            group.flows += new.flows;
+            group.pace = (group.pace + new.pace).min(WHOLE as u32);
+        }
+    }
+
+    /// Writes down all that the rest of a run depends on.
+    pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
+        if self.count == 0 || clock.is_past(self.last_end) {
+            words.push(0);
+            return;
+        }
+        words.extend([u64::from(self.count), clock.relative(self.at), clock.relative(self.last_end)]);
+        for &Stream { from, due, until, left, volley, flows, pace } in self.streams() {
+            words.extend([from, due, until].map(|at| clock.relative(at)));
+            words.extend([left, u64::from(volley)]);
+            words.push(u64::from(flows) << 32 | u64::from(pace));
+        }
+    }
+
+    /// Lets time pass: the state, seen from then, is the same.
+    pub fn shift(&mut self, time: Ticks) {
+        self.at += time;
+        self.last_end += time;
+        for stream in self.streams_mut() {
+            stream.from += time;
+            stream.due += time;
+            stream.until += time;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(volley: usize, span: (Ticks, Ticks), work: Ticks) -> Load {
+        Load { volley, span, work, flows: 1 }
+    }
+
+    #[test]
+    fn no_more_is_moved_than_fits() {
+        // 60 in 100 ticks, and 60 in 100 ticks from 50 on: both want 0.6, and get half until the first has moved its 30.
+        let (mut shared, mut slowed) = (Sharing::default(), [0; 2]);
+        shared.enter(load(0, (0, 100), 60), &mut slowed);
+        shared.enter(load(1, (50, 150), 60), &mut slowed);
+        assert_eq!(slowed, [110, 0]);
+        // The second is behind by 6 then, and catches up at the full rate.
+        shared.pass(110);
+        assert_eq!((shared.count, shared.streams()[0].left >> BITS), (1, 30));
+        shared.pass(125);
+        assert_eq!((shared.count, shared.streams()[0].left >> BITS), (1, 15));
+    }
+
+    #[test]
+    fn who_is_slower_than_its_part_is_not_slowed() {
+        let (mut shared, mut slowed) = (Sharing::default(), [0; 2]);
+        shared.enter(load(0, (0, 1000), 250), &mut slowed);
+        // 300 in at least 300 ticks, of which a quarter is taken.
+        shared.enter(load(1, (0, 300), 300), &mut slowed);
+        assert_eq!(slowed, [0, 400]);
+    }
+
+    #[test]
+    fn what_begins_before_it_is_known_slows_who_was_there() {
+        let (mut shared, mut slowed) = (Sharing::default(), [0; 3]);
+        shared.enter(load(0, (1000, 1100), 100), &mut slowed);
+        shared.enter(load(1, (960, 1060), 100), &mut slowed);
+        // 40 alone, 60 at half the rate; the first has 40 left then.
+        assert_eq!(slowed, [1160, 1120, 0]);
+        // What lies before all that is known is taken to have moved.
+        shared.pass(1160);
+        shared.enter(load(2, (1100, 1200), 100), &mut slowed);
+        assert_eq!(shared.streams()[0].left, 40 << BITS);
+    }
+
+    #[test]
+    fn what_does_not_fit_apart_is_a_group() {
+        let (mut shared, mut slowed) = (Sharing::default(), [0; 20]);
+        for volley in 0..20 {
+            shared.enter(load(volley, (0, 100), 10), &mut slowed);
+        }
+        assert_eq!((shared.count, shared.groups), (8, 2));
+        // A little is lost by rounding parts down.
+        assert!((200..=202).contains(&shared.last_end), "{}", shared.last_end);
+        shared.pass(202);
+        assert_eq!(shared.count, 0);
+    }
+}
