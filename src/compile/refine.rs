@@ -12,7 +12,7 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let stages = search.graph.stages.len();
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
     allotments.extend(SHARES.map(|sixteenths| Allotment { sixteenths, ..Allotment::EAGER }));
-    for stage in (0..stages).filter(|&s| search.graph.stages[s].weight.is_some()) {
+    for stage in (0..stages).filter(|&s| search.graph.is_gemm(s)) {
         for turn in [false, true] {
             let turned = Some((stage, turn));
             allotments.extend([Allotment::ALL, Allotment::EAGER].map(|all| Allotment { turned, ..all }));
