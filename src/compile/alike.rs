@@ -175,6 +175,14 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
     let like = |(s, stage): (usize, &super::Stage)| match stage.mapping {
         Mapping::Gemm(m) => {
             let shape = bases.shape(s, m.rows_on_lanes)?;
+            if graph.stages[s].sums.is_some() {
+                let (rows, _) = bases.most_splits(s, &m, nest)?;
+                let heads = graph.form(s).map_or(1, |form| form.heads);
+                let tiles = bases.most_splits(s, &m, nest)?.1 / heads;
+                let (streams, each) = (m.streams.min(heads), (m.pn / m.streams).min(tiles.max(1)));
+                let (pm, pn) = (m.pm.min(rows), streams * each);
+                return Some(Mapping::Gemm(GemmMapping { pm, pn, share: pn, streams, ..m }));
+            }
             let pm = m.pm.min(nest.token_rows.div_ceil(shape.row_grain));
             if let Some(form) = graph.form(s) {
                 let streams = m.streams.min(form.b_heads);

@@ -140,7 +140,8 @@ impl StageRoles {
         let mut roles = Self { cadence: vec![], k_cut: vec![], n_cut: vec![], late: vec![] };
         for (s, stage) in graph.stages.iter().enumerate() {
             let is_gemm = stage.weight.is_some();
-            let input_cut = along(stage.activations[0]);
+            let both = stage.sums.is_some() && along(stage.activations[1]);
+            let input_cut = along(stage.activations[0]) || both;
             roles.k_cut.push(is_gemm && input_cut);
             roles.n_cut.push(along(stage.output));
             let touches = input_cut || along(stage.output);
@@ -244,11 +245,22 @@ impl Sizer<'_> {
 
     fn operands(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
         let (graph, nest) = (self.graph, self.nest);
-        for &tensor in &graph.stages[stage].activations {
+        let sums = graph.stages[stage].sums;
+        for (operand, &tensor) in graph.stages[stage].activations.iter().enumerate() {
             let rows_bytes = |rows: u64| {
                 graph.workload.tensors[tensor].elements_to_hold(rows, self.width(tensor)) * graph.dtype(tensor).bytes()
             };
             let (slices, copies, slot_bytes, spread) = match mapping {
+                // Whole rows, in as many PMUs as it takes to read all parts of them at once.
+                Mapping::Gemm(m) if sums.is_some() => {
+                    let (streams, rate) = match operand {
+                        0 => (m.pm * m.streams, extents.activation_rate),
+                        _ => (m.pn, extents.weight_rate),
+                    };
+                    // Twice over: parts end where they do, not where those of PCUs do.
+                    let ports = (2.0 * streams as f64 * rate).ceil() as u64;
+                    (1, 1, rows_bytes(nest.token_rows), ports.div_ceil(self.chip.pmu.read_ports).max(1))
+                }
                 // A stream of activations brings the columns of its heads only.
                 Mapping::Gemm(m) => {
                     // A PMU for each vector that is gathered in a cycle.
@@ -300,6 +312,19 @@ impl Sizer<'_> {
     }
 
     fn weights(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
+        if let (Some(sums), Mapping::Gemm(m)) = (self.graph.stages[stage].sums, mapping) {
+            let along_cut = self.roles.cadence[stage] == Cadence::Firing;
+            self.list.push(BufferSpec {
+                role: BufferRole::Partial { stage },
+                cadence: sums.cadence(along_cut),
+                depth: sums.depth(self.nest, along_cut),
+                slices: m.pm * m.pn,
+                copies: 1,
+                slot_bytes: extents.columns_per_pcu * 4,
+                spread: 1,
+            });
+            return;
+        }
         let (Some(tensor), Mapping::Gemm(m)) = (self.graph.stages[stage].weight, mapping) else { return };
         let nest = self.nest;
         let cut = self.roles.k_cut[stage] || self.roles.n_cut[stage];
@@ -345,6 +370,21 @@ impl Sizer<'_> {
         if !self.graph.leaves_section(tensor) {
             return;
         }
+        if let (Some(sums), Mapping::Gemm(m)) = (self.graph.stages[stage].sums, mapping) {
+            // Every PCU's part beside its sums.
+            let cadence = sums.cadence(self.roles.cadence[stage] == Cadence::Firing);
+            let most = if self.residency.ahead == Ahead::Full { 2 } else { 1 };
+            self.list.push(BufferSpec {
+                role: BufferRole::Store { tensor, stage },
+                cadence,
+                depth: self.nest.count(cadence).min(most),
+                slices: m.pm * m.pn,
+                copies: 1,
+                slot_bytes: extents.columns_per_pcu * self.graph.dtype(tensor).bytes(),
+                spread: 1,
+            });
+            return;
+        }
         let slices = mapping.pm();
         let row_bytes = self.width(tensor) * self.graph.dtype(tensor).bytes();
         let rows = match mapping {
@@ -382,7 +422,7 @@ pub struct StageExtents {
     pub row_grain: u64,
     /// Most weight bytes (values and metadata) that one column of PCUs holds of one chunk.
     pub weight_slot_bytes: u64,
-    /// Most output columns of one PCU.
+    /// Most output columns of one PCU; of a stage that adds up over rows, most elements of its result.
     pub columns_per_pcu: u64,
     /// Flits a cycle of one stream of activations.
     pub activation_rate: f64,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::workload::TensorId;
+use crate::workload::{OperatorId, TensorId};
 
 use super::allocate::{Candidate, Front, StageCandidates, chain, useful_splits};
 use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
@@ -19,6 +19,7 @@ use super::mapping::{
     pass_work, sample, tiles,
 };
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
+use super::reduce::{Reducer, SumsBase, reducer_extents, reducer_mappings, reducer_work, sums_bases};
 use super::section_graph::SectionGraph;
 
 /// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
@@ -74,7 +75,20 @@ enum CutOf {
 /// cuts in each. They follow from a workload and a chip's PCUs, network and PMU banks; from its memory and the capacity of
 /// its PMUs they do not.
 #[derive(Debug, Default)]
-pub struct BaseCache(Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>);
+pub struct BaseCache {
+    weights: Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>,
+    sums: Mutex<FxHashMap<SumsKey, Arc<Vec<SumsBase>>>>,
+    mappings: Mutex<FxHashMap<MappingsKey, StageCandidates>>,
+}
+
+/// What fixes the mappings of a stage without a weight of its own, or with heads: its operator and functions in its tail,
+/// whether it adds up, rows of the section and of a token, chunks it waits through, the cut that it walks, and the way it
+/// must lie.
+type MappingsKey = (OperatorId, usize, bool, (u64, u64), u64, Option<(bool, u64)>, Option<bool>);
+
+/// What fixes the bases of a stage that adds up over rows: its result, the cut of it, and the rows of a token where they
+/// count.
+type SumsKey = (TensorId, Option<(CutOf, u64)>, u64);
 
 /// Depth in K rows of every column tile of a GEMM stage's row pass, in the order its bundle does them:
 /// `[chunk][bundle][tile]`, one chunk if the cut does not touch the stage. What [`super::Stage::work`] sums up.
@@ -107,6 +121,7 @@ pub struct StageBases<'a> {
     graph: &'a SectionGraph<'a>,
     chunking: Option<Chunking>,
     stages: Vec<Arc<Vec<Base>>>,
+    cache: Option<&'a BaseCache>,
     tables: RefCell<FxHashMap<TableKey, Rc<TileTable>>>,
     /// Work is exact; else, while searching, that of fine masks is estimated from a sample of tiles.
     exact: bool,
@@ -114,9 +129,10 @@ pub struct StageBases<'a> {
 
 impl<'a> StageBases<'a> {
     /// Works out every column split of every GEMM stage.
-    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>, cache: &BaseCache) -> Self {
+    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>, cache: &'a BaseCache) -> Self {
         let mut bases = Self::without_splits(chip, graph, chunking);
         bases.exact = false;
+        bases.cache = Some(cache);
         bases.stages = (0..graph.stages.len()).map(|s| bases.cached(s, cache)).collect();
         bases
     }
@@ -128,7 +144,7 @@ impl<'a> StageBases<'a> {
 
     /// Without column splits: for exact work of mappings that are already chosen.
     pub fn without_splits(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
-        Self { chip, graph, chunking, stages: Vec::new(), tables: RefCell::default(), exact: true }
+        Self { chip, graph, chunking, stages: Vec::new(), cache: None, tables: RefCell::default(), exact: true }
     }
 
     fn cached(&self, stage: usize, cache: &BaseCache) -> Arc<Vec<Base>> {
@@ -145,10 +161,61 @@ impl<'a> StageBases<'a> {
         });
         let key = (weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output));
         // A thread that panicked holding the lock left a whole map behind.
-        let known = cache.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = cache.weights.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
             let bases = Arc::new(self.of_stage(stage));
-            cache.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&bases));
+            cache.weights.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&bases));
+            bases
+        })
+    }
+
+    /// Useful mappings of a stage, worked out once for all sections it is in.
+    fn known(
+        &self,
+        stage: usize,
+        (nest, roles): (&Nest, &StageRoles),
+        turned: Option<bool>,
+        work_out: impl FnOnce() -> StageCandidates,
+    ) -> StageCandidates {
+        let Some(cache) = self.cache else { return work_out() };
+        let spec = &self.graph.stages[stage];
+        let stretch = stretch(nest, roles, stage, spec.weight.is_none() && spec.sums.is_none());
+        let walked = self.chunking.filter(|_| roles.cadence[stage] == Cadence::Firing);
+        let cut = walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.width));
+        let rows = (self.graph.rows, nest.token_rows);
+        let key = (spec.main, spec.tail.len(), spec.sums.is_some(), rows, stretch, cut, turned);
+        let known = cache.mappings.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let found = work_out();
+            cache.mappings.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found.clone());
+            found
+        })
+    }
+
+    /// Useful mappings of a stage that adds up over rows.
+    pub fn sums(&self, stage: usize, token_rows: u64) -> Arc<Vec<SumsBase>> {
+        let output = self.graph.stages[stage].output;
+        let cut = self.chunking.and_then(|cut| {
+            if self.graph.row_axis(output) == Some(cut.axis) {
+                Some((CutOf::Rows, cut.width))
+            } else if self.graph.column_axis(output) == Some(cut.axis) {
+                Some((CutOf::Columns, cut.width))
+            } else {
+                None
+            }
+        });
+        let is_causal = self.graph.form(stage).is_some_and(|form| form.causal.is_some());
+        let token_rows = if is_causal { token_rows } else { 1 };
+        let work = || {
+            let shape = |rows_on_lanes| self.shape(stage, rows_on_lanes);
+            Arc::new(sums_bases(self.chip, self.graph, self.chunking, stage, token_rows, shape))
+        };
+        let Some(cache) = self.cache else { return work() };
+        let key = (output, cut, token_rows);
+        let known = cache.sums.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let bases = work();
+            cache.sums.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&bases));
             bases
         })
     }
@@ -180,7 +247,7 @@ impl<'a> StageBases<'a> {
     /// The array shape of a GEMM stage; `None` if the chip lacks the data type.
     pub fn shape(&self, stage: usize, rows_on_lanes: bool) -> Option<SystolicShape> {
         let tail = self.graph.stages[stage].tail.len() as u64;
-        let partials = self.graph.is_k_cut(self.chunking, stage);
+        let partials = self.graph.is_k_cut(self.chunking, stage) || self.graph.stages[stage].sums.is_some();
         SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
     }
 
@@ -234,6 +301,9 @@ impl<'a> StageBases<'a> {
         let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else {
             return StageExtents::default();
         };
+        if let Some(reducer) = Reducer::new(self.graph, self.chunking, 1, stage, mapping, &shape) {
+            return reducer_extents(&reducer, &shape);
+        }
         if let Some(form) = self.graph.form(stage) {
             return heads_extents(self.graph, stage, &form, &shape, mapping);
         }
@@ -265,6 +335,9 @@ impl<'a> StageBases<'a> {
     /// `token_rows` matter to causal attention only.
     pub fn work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Vec<Vec<PassWork>> {
         let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
+        if let Some(reducer) = Reducer::new(self.graph, self.chunking, token_rows, stage, mapping, &shape) {
+            return reducer_work(&reducer, &shape, self.chunking, token_rows);
+        }
         if let Some(form) = self.graph.form(stage) {
             return vec![vec![heads_work(&form, &shape, mapping, token_rows)]];
         }
@@ -278,6 +351,11 @@ impl<'a> StageBases<'a> {
     /// the data type.
     pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
         let shape = self.shape(stage, mapping.rows_on_lanes)?;
+        if self.graph.stages[stage].sums.is_some() {
+            let one = GemmMapping { pm: 1, pn: 1, share: 1, streams: 1, ..*mapping };
+            let reducer = Reducer::new(self.graph, self.chunking, nest.token_rows, stage, &one, &shape)?;
+            return Some(reducer.most_splits());
+        }
         let rows = shape.row_grain * mapping.pm;
         let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
         let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
@@ -286,6 +364,10 @@ impl<'a> StageBases<'a> {
 
     /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
     fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
+        if self.graph.stages[stage].sums.is_some() {
+            // As deep as a token has rows.
+            return Vec::new();
+        }
         let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
         let rows = shape.row_grain * mapping.pm;
         let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
@@ -297,6 +379,9 @@ impl<'a> StageBases<'a> {
 
     /// Column tiles of a bundle's row pass, in order: `[chunk][bundle]`.
     fn tile_lists(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<Tile>>> {
+        if self.graph.stages[stage].sums.is_some() {
+            return Vec::new();
+        }
         let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
         let rows = shape.row_grain * mapping.pm;
         let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
@@ -483,7 +568,15 @@ pub fn stage_candidates(
         gemm_mappings(chip, graph, bases, nest, roles, stage, private, turned, offer);
         return front.finish();
     }
-    StageCandidates::pareto(stage_mappings(chip, graph, bases, nest, roles, stage, private, turned))
+    bases.known(stage, (nest, roles), turned, || {
+        if let Some(form) = graph.form(stage).filter(|_| graph.stages[stage].weight.is_some()) {
+            let mut front = Front::default();
+            let offer = |candidate: Candidate| front.offer(&candidate);
+            heads_mappings(chip, graph, bases, nest, roles, stage, &form, offer);
+            return front.finish();
+        }
+        StageCandidates::pareto(stage_mappings(chip, graph, bases, nest, roles, stage, private, turned))
+    })
 }
 
 /// As [`stage_candidates`], with those that others beat.
@@ -498,11 +591,16 @@ pub fn stage_mappings(
     private: bool,
     turned: Option<bool>,
 ) -> Vec<Candidate> {
+    if graph.stages[stage].sums.is_some() {
+        return reducer_mappings(graph, bases, nest, roles, stage, turned);
+    }
     if graph.stages[stage].weight.is_none() {
         return simd_mappings(chip, graph, nest, roles, stage);
     }
     if let Some(form) = graph.form(stage) {
-        return heads_mappings(chip, graph, bases, nest, roles, stage, &form);
+        let mut list = Vec::new();
+        heads_mappings(chip, graph, bases, nest, roles, stage, &form, |candidate| list.push(candidate));
+        return list;
     }
     let mut list = Vec::new();
     gemm_mappings(chip, graph, bases, nest, roles, stage, private, turned, |candidate| list.push(candidate));

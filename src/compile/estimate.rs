@@ -160,7 +160,7 @@ const ROUTABLE: f64 = 0.3;
 ///
 /// An operand piece lies farther from its PCUs the more PMUs it needs and the fuller they are; a multicast takes about
 /// two links a sink (PCUs and PMUs alternate).
-fn crowding(chip: &Chip, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidate]) -> f64 {
+fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidate]) -> f64 {
     let banks = |b: &BufferSpec| b.total_banks(chip);
     let filled = buffers.iter().map(banks).sum::<u64>() as f64 / (chip.pmus() * chip.pmu.banks) as f64;
     let sites_per_pcu = chip.grid.units.len() as f64 / chip.pcus() as f64;
@@ -171,7 +171,9 @@ fn crowding(chip: &Chip, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidat
             let pmus = buffers
                 .iter()
                 .filter(|b| match b.role {
-                    BufferRole::Operand { stage, .. } => !weights && stage == s,
+                    BufferRole::Operand { stage, tensor } => {
+                        stage == s && weights == is_second_operand(graph, stage, tensor)
+                    }
                     BufferRole::Weight { stage, .. } => weights && stage == s,
                     _ => false,
                 })
@@ -201,6 +203,12 @@ fn crowding(chip: &Chip, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidat
     picked.iter().enumerate().map(stage_crowding).fold(1.0, f64::max)
 }
 
+/// Whether a tensor is the second operand of a stage that adds up over rows: it comes as weights do.
+fn is_second_operand(graph: &SectionGraph<'_>, stage: usize, tensor: TensorId) -> bool {
+    let spec = &graph.stages[stage];
+    spec.sums.is_some() && spec.activations.get(1) == Some(&tensor)
+}
+
 /// Cycles the busiest PMU port needs for what is written through it once, or read through it by GEMMs: every copy is
 /// written in full, every PCU that has a part of a slot writes a flit at least, and a flit may be wider than a port.
 fn port_cycles(
@@ -216,7 +224,8 @@ fn port_cycles(
     let port = |buffer: &BufferSpec| {
         let (produced, written) = match buffer.role {
             BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => (graph.producer(tensor), true),
-            BufferRole::Store { stage, .. } => (Some(stage), true),
+            // Whoever adds up over rows writes once, at the end.
+            BufferRole::Store { stage, .. } => (Some(stage), graph.stages[stage].sums.is_none()),
             BufferRole::Weight { .. } | BufferRole::Partial { .. } => (None, false),
         };
         let writers = produced.map_or(1, |stage| match &picked[stage].mapping {
@@ -235,6 +244,16 @@ fn port_cycles(
             Mapping::Simd(_) => 0.0,
         };
         let read = match buffer.role {
+            BufferRole::Operand { stage, tensor } if graph.stages[stage].sums.is_some() => {
+                // One buffer for all streams, which take turns on the read ports.
+                let Mapping::Gemm(m) = &picked[stage].mapping else { return 0.0 };
+                let turns = chip.pmu.read_ports as f64;
+                if is_second_operand(graph, stage, tensor) {
+                    read(stage, |c| c.extents.weight_rate) * m.pn as f64 / turns
+                } else {
+                    read(stage, |c| c.extents.activation_rate) * (m.pm * m.streams) as f64 / turns
+                }
+            }
             BufferRole::Operand { stage, .. } => read(stage, |c| c.extents.activation_rate),
             BufferRole::Weight { stage, .. } => read(stage, |c| c.extents.weight_rate),
             _ => 0.0,
@@ -276,6 +295,7 @@ pub fn estimate(
 ) -> Estimate {
     let streams = streams(graph, nest, buffers);
     let mut per_tier = vec![0u64; chip.memory.len()];
+    let mut late_sums = vec![0u64; chip.memory.len()];
     let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
     let cut_outside = nest.chunks() > 1 && nest.order == LoopOrder::ChunkOuter;
     for stream in &streams {
@@ -284,8 +304,13 @@ pub fn estimate(
         per_tier[tier.index()] = per_tier[tier.index()].saturating_add(bytes);
         if stream.writes {
             writes = writes.saturating_add(bytes);
-            if cut_outside && stream.cadence == Cadence::Token {
-                late_writes += bytes / nest.blocks();
+            match stream.cadence {
+                Cadence::Token if cut_outside => late_writes += bytes / nest.blocks(),
+                // What is added up over rows leaves with the last of them.
+                Cadence::BlockChunk => late_sums[tier.index()] += bytes / nest.blocks(),
+                Cadence::Chunk if cut_outside && nest.blocks() == 1 => late_sums[tier.index()] += bytes / nest.chunks(),
+                Cadence::Chunk | Cadence::Once => late_sums[tier.index()] += bytes,
+                _ => {}
             }
             continue;
         }
@@ -297,11 +322,11 @@ pub fn estimate(
         }
     }
     let rate = streams.first().map_or(1.0, |s| chip.tier_rate(tiers[s.tensor.index()]).bytes_per_cycle());
-    let memory = per_tier
-        .iter()
-        .enumerate()
-        .map(|(t, &bytes)| bytes as f64 / chip.tier_rate(TierId::from_index(t)).bytes_per_cycle())
-        .fold(0.0, f64::max);
+    let slowest_tier = |bytes: &[u64]| {
+        let time = |(t, &bytes): (usize, &u64)| bytes as f64 / chip.tier_rate(TierId::from_index(t)).bytes_per_cycle();
+        bytes.iter().enumerate().map(time).fold(0.0, f64::max)
+    };
+    let memory = slowest_tier(&per_tier);
     let firings = nest.count(Cadence::Firing) as f64;
     let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
     let all: f64 = picked.iter().map(|c| c.cycles as f64).sum();
@@ -315,7 +340,7 @@ pub fn estimate(
         fill += most(true).min(most(false)) / nest.blocks() as f64;
     }
     let slowest =
-        (slowest * crowding(chip, nest, buffers, picked)).max(port_cycles(chip, graph, nest, buffers, picked));
+        (slowest * crowding(chip, graph, nest, buffers, picked)).max(port_cycles(chip, graph, nest, buffers, picked));
     let firing = slowest / firings;
     let chunk_parts = (nest.blocks() * nest.chunks()) as f64;
     let first_token = (reads - weights) as f64 / nest.tokens() as f64 / rate;
@@ -337,7 +362,10 @@ pub fn estimate(
     }
     let tail = after_reads.max(late_writes as f64 / rate);
     let read_time = reads as f64 / rate + tail;
-    let off_chip = (memory + firing).max(read_time);
+    let late_sums = slowest_tier(&late_sums);
+    // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
+    compute += late_sums;
+    let off_chip = (memory + firing).max(read_time + late_sums);
     let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + UNHIDDEN * compute.min(off_chip);
     let score = cycles + BYTE_PRICE * memory;
     let work = picked.iter().map(|c| c.cycles / c.stretch).max().unwrap_or(0);

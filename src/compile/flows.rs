@@ -1,5 +1,7 @@
 //! Every stream of a placed section as a flow with a route.
 
+use std::ops::Range;
+
 use crate::arch::{Chip, Coordinate};
 use crate::index::Id;
 
@@ -7,7 +9,7 @@ use super::buffers::BufferRole;
 use super::configuration::{Amount, Buffer, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, Stage};
 use super::estimate::Stream;
 use super::fabric::{Fabric, Resource};
-use super::mapping::{Mapping, Style};
+use super::mapping::{GemmMapping, Mapping, Style};
 use super::nest::{Cadence, Nest};
 use super::route::{Request, Tree};
 use super::section_graph::SectionGraph;
@@ -114,8 +116,12 @@ impl<'a> FlowBuilder<'a> {
             | FlowKind::Emit { stage, bundle }
             | FlowKind::PartialRead { stage, bundle }
             | FlowKind::PartialWrite { stage, bundle } => {
-                let emits_late = self.stages[stage].k_cut && matches!(kind, FlowKind::Emit { .. });
-                let cadence = if emits_late { Cadence::Token } else { self.stages[stage].cadence };
+                let emits = matches!(kind, FlowKind::Emit { .. });
+                let cadence = match self.stages[stage].spec.sums.filter(|_| emits) {
+                    Some(sums) => sums.cadence(self.stages[stage].cadence == Cadence::Firing),
+                    None if emits && self.stages[stage].k_cut => Cadence::Token,
+                    None => self.stages[stage].cadence,
+                };
                 (self.work[stage].flits(amount, 0, bundle, rows), nest.count(cadence))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
@@ -141,6 +147,7 @@ impl<'a> FlowBuilder<'a> {
                 BufferRole::Operand { stage: of, tensor } if of == stage => {
                     let operand = s.spec.activations.iter().position(|&t| t == tensor).unwrap_or(0) as u32;
                     match s.mapping {
+                        Mapping::Gemm(m) if s.spec.sums.is_some() => self.feed_sums(stage, index, operand, &m),
                         Mapping::Gemm(m) => {
                             // Gathered vectors of a cycle come from different PMUs, into different ports.
                             let ports: &[u32] = if m.style == Style::Gather { &GATHER_PORTS } else { &[0] };
@@ -197,6 +204,57 @@ impl<'a> FlowBuilder<'a> {
             let flow = self.add(FlowKind::Feed { stage, bundle }, amount, (part.banks, banks), source, &sinks);
             flow.reads = Some(FlowEnd { buffer, slice, part: index });
         }
+    }
+
+    /// The streams of an operand of a stage that adds up over rows, from the parts of its one piece: X to the rows of PCUs,
+    /// by heads, dY to the columns.
+    fn feed_sums(&mut self, stage: usize, buffer: usize, operand: u32, m: &GemmMapping) {
+        let s = &self.stages[stage];
+        let (each, wide) = (m.pn / m.streams, m.pn);
+        let groups: Vec<Vec<(u64, u64)>> = if operand == 0 {
+            let of = |(i, head)| (head * each..(head + 1) * each).map(|q| (i, q)).collect();
+            pairs(m.pm, m.streams).map(of).collect()
+        } else {
+            (0..wide).map(|q| (0..m.pm).map(|i| (i, q)).collect()).collect()
+        };
+        let (amount, port) = if operand == 0 { (Amount::Activations, 0) } else { (Amount::Weights, 1) };
+        let piece = self.buffers[buffer].piece(0, 0);
+        for (turn, group) in groups.iter().enumerate() {
+            let sinks: Vec<End> = group
+                .iter()
+                .map(|&(i, q)| s.pcu(0, i, q))
+                .map(|pcu| (self.fabric.pcu_in(pcu, port), self.pcu_site(pcu)))
+                .collect();
+            for (p, part) in piece.parts.iter().enumerate() {
+                let Some(share) = self.sums_in_common(stage, operand, piece, p, group[0]) else { continue };
+                // Neighbours take turns on the part's read ports.
+                let read_port = (part.read_port + turn as u64) % self.chip.pmu.read_ports;
+                let source = self.read_end(&Part { read_port, ..*part });
+                let flow = self.add(FlowKind::Feed { stage, bundle: 0 }, amount, share, source, &sinks);
+                flow.reads = Some(FlowEnd { buffer, slice: 0, part: p });
+            }
+        }
+    }
+
+    /// The share of what a PCU that adds up takes of an operand that a part holds; `None` without any, in full chunks and
+    /// in the short last one.
+    fn sums_in_common(
+        &self,
+        stage: usize,
+        operand: u32,
+        piece: &Piece,
+        part: usize,
+        pcu: (u64, u64),
+    ) -> Option<(u64, u64)> {
+        let reducer = self.work[stage].reducer()?;
+        [0, self.nest.chunks() - 1].into_iter().find_map(|chunk| {
+            let wanted = reducer.wanted(chunk, operand as usize, pcu);
+            let held = piece.span(part, reducer.width(chunk, operand as usize));
+            let length = |run: &Range<u64>| run.end.saturating_sub(run.start);
+            let common: u64 =
+                wanted.iter().map(|run| length(&(run.start.max(held.start)..run.end.min(held.end)))).sum();
+            (common > 0).then(|| (common, wanted.iter().map(length).sum()))
+        })
     }
 
     /// The streams of one SIMD PCU: from the parts of its row slice that hold its columns, then along its chain.
@@ -284,6 +342,11 @@ impl<'a> FlowBuilder<'a> {
             for (b, (i, q)) in pairs(bundles, pm * wide).map(|(b, r)| (b, (r / wide, r % wide))) {
                 let pcu = s.pcu(b, i, q * chain + chain - 1);
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
+                if s.spec.sums.is_some() {
+                    let kind = FlowKind::Emit { stage, bundle: b };
+                    self.fill_piece(kind, Amount::ResultBytes, (1, 1), source, None, (index, i * wide + q));
+                    continue;
+                }
                 for slice in 0..slices {
                     let rows = self.rows_in_common(stage, i, buffer.spec.role, slice / streams);
                     // Columns of every PCU are spread over all heads.
@@ -315,8 +378,8 @@ impl<'a> FlowBuilder<'a> {
     fn streams_into(&self, role: BufferRole) -> u64 {
         match role {
             BufferRole::Operand { stage, .. } => match self.stages[stage].mapping {
-                Mapping::Gemm(m) => m.streams,
-                Mapping::Simd(_) => 1,
+                Mapping::Gemm(m) if self.stages[stage].spec.sums.is_none() => m.streams,
+                _ => 1,
             },
             _ => 1,
         }

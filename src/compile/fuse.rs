@@ -1,7 +1,6 @@
 //! Fusion: cutting the operator graph into sections.
 
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
 
 use crate::arch::{Chip, TierId};
 use crate::workload::{OperatorId, Workload};
@@ -13,17 +12,12 @@ use super::configuration::Section;
 use super::fabric::Fabric;
 use super::lazy::Lazy;
 use super::plan::{Care, Choice, NoPlan, Search, SectionPlan, least_memory_cycles, plan};
+use super::runs::{MOST_FUSED, Run, Runs};
 use super::section_graph::SectionGraph;
-use super::twins::{Likeness, Renaming, Twins};
-
-/// Most operators of one section that the search considers.
-pub const MOST_FUSED: usize = 12;
+use super::twins::{Renaming, Twins};
 
 /// Of a graph with no more kinds of sections times PCUs, all are measured, not only those that estimates prefer.
 const ALL_MEASURED: u64 = 256;
-
-/// Most operators of a repeated block that are tried as one section.
-const MOST_IN_A_BLOCK: usize = 24;
 
 /// A possible section and its plans, best first.
 #[derive(Debug)]
@@ -134,16 +128,6 @@ pub enum Unpinnable {
     Unplaced(Option<Unplaced>),
 }
 
-/// A run of operators that may become a section.
-#[derive(Debug)]
-pub(super) struct Run {
-    /// Places in the topological order: first operator, and one past the last (pinned sections: 0, 0).
-    pub(super) span: (usize, usize),
-    pub(super) operators: Vec<OperatorId>,
-    /// Runs that are the same but for their names are one kind.
-    pub(super) kind: usize,
-}
-
 /// Every run of operators that may become a section, and a plan for each kind of them.
 #[derive(Debug)]
 pub struct Spans<'a, R> {
@@ -189,40 +173,12 @@ pub struct LeftOut {
 pub const WORTH: f64 = 0.08;
 
 impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
-    /// Plans single operators and, with `fused`, runs of the topological order of up to [`MOST_FUSED`], and whole blocks
-    /// of up to [`MOST_IN_A_BLOCK`]. Coarsely, of short graphs, only those that may be chosen.
+    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to [`MOST_FUSED`] and whole blocks. Coarsely, of
+    /// short graphs, only those that may be chosen.
     pub fn new(ground: &Ground<'_, R>, workload: &'a Workload, wanted: Wanted) -> Result<Self, Unplannable> {
         let (Ground { chip, tiers, .. }, fused) = (ground, wanted.fused);
-        let operators: Vec<OperatorId> = workload.operators.ids().collect();
-        let n = operators.len();
-        let longest = if fused { MOST_FUSED } else { 1 };
-        let twins = Twins::new(workload, tiers);
-        let mut kinds: FxHashMap<Likeness, usize> = FxHashMap::default();
-        // The first run of each kind.
-        let mut firsts: Vec<usize> = Vec::new();
-        let mut runs: Vec<Run> = Vec::new();
-        for (from, to) in (0..n).flat_map(|from| (from + 1..=n.min(from + longest)).map(move |to| (from, to))) {
-            let operators = operators[from..to].to_vec();
-            let kind = *kinds.entry(twins.likeness(&operators)).or_insert(firsts.len());
-            if kind == firsts.len() {
-                firsts.push(runs.len());
-            }
-            runs.push(Run { span: (from, to), operators, kind });
-        }
-        let place = |at: usize| (workload.operators[operators[at]].block, workload.operators[operators[at]].phase);
-        let mut from = 0;
-        while fused && from < n {
-            let to = (from..n).find(|&at| place(at) != place(from)).unwrap_or(n);
-            if place(from).0.is_some() && (MOST_FUSED + 1..=MOST_IN_A_BLOCK).contains(&(to - from)) {
-                let operators = operators[from..to].to_vec();
-                let kind = *kinds.entry(twins.likeness(&operators)).or_insert(firsts.len());
-                if kind == firsts.len() {
-                    firsts.push(runs.len());
-                }
-                runs.push(Run { span: (from, to), operators, kind });
-            }
-            from = to;
-        }
+        let n = workload.operators.len();
+        let Runs { list: runs, mut firsts, .. } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
         let mut spans = Self { workload, runs, planned, left_out, lazy: None };
@@ -239,15 +195,15 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
             return Ok(spans);
         }
         spans.plan_runs(ground, &singles)?;
-        for length in 2..=longest {
-            let of_length: Vec<usize> =
-                longer.iter().copied().filter(|&run| spans.runs[run].operators.len() == length).collect();
+        let most = longer.iter().map(|&run| spans.runs[run].operators.len()).max().unwrap_or(0);
+        for length in 2..=most {
+            let is_of_length = |run: &Run| run.operators.len() == length && !run.is_block;
+            let of_length: Vec<usize> = longer.iter().copied().filter(|&run| is_of_length(&spans.runs[run])).collect();
             let worth = spans.worth(chip, tiers, &of_length);
             spans.left_out.kinds += of_length.len() - worth.len();
             spans.plan_runs(ground, &worth)?;
         }
-        let blocks: Vec<usize> =
-            longer.iter().copied().filter(|&run| spans.runs[run].operators.len() > MOST_FUSED).collect();
+        let blocks: Vec<usize> = longer.iter().copied().filter(|&run| spans.runs[run].is_block).collect();
         spans.plan_runs(ground, &blocks)?;
         Ok(spans)
     }
@@ -287,14 +243,15 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
         let n = self.workload.operators.len();
         let (before, behind) = self.least_scores();
-        let least = |run: usize| {
+        let least_alone = |run: usize| {
             let operators = &self.runs[run].operators;
             least_cycles(chip, self.workload, tiers, operators) * self.workload.operators[operators[0]].repeat as f64
         };
         let hoped = |&first: &usize| {
             let parts = self.best_partition(self.runs[first].span).ok()?;
             let now: u64 = parts.iter().filter_map(|&part| self.of(part)).map(Planned::score).sum();
-            let saved = parts.iter().map(|&part| least(part)).sum::<f64>() - least(first);
+            let least = |runs: &[usize]| runs.iter().map(|&run| least_alone(run)).sum::<f64>();
+            let saved = least(&parts) - least_alone(first) - least(&self.runs[first].apart);
             Some(now as f64 - saved)
         };
         let is_worth = |&first: &usize| {
@@ -314,8 +271,8 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         let n = self.workload.operators.len();
         let (mut before, mut behind) = (vec![u64::MAX; n + 1], vec![u64::MAX; n + 1]);
         (before[0], behind[n]) = (0, 0);
-        let scored = |run: &Run| Some((run.span, self.planned[run.kind].as_ref()?.score()));
-        let mut scores: Vec<((usize, usize), u64)> = self.runs.iter().filter_map(scored).collect();
+        let scored = |run: usize| Some((self.runs[run].span, self.score(run)?));
+        let mut scores: Vec<((usize, usize), u64)> = (0..self.runs.len()).filter_map(scored).collect();
         scores.sort_unstable_by_key(|&((from, to), _)| (to, from));
         for &((from, to), score) in &scores {
             before[to] = before[to].min(before[from].saturating_add(score));
@@ -327,8 +284,14 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         (before, behind)
     }
 
-    /// What a run counts for in a partition; `None` if it can be no part of one.
+    /// What a run counts for in a partition, with what it leaves to sections behind it; `None` if it can be no part of one.
     fn score(&self, run: usize) -> Option<u64> {
+        let parts = [run].into_iter().chain(self.runs[run].apart.iter().copied());
+        parts.map(|part| self.score_alone(part)).try_fold(0u64, |sum, score| Some(sum.saturating_add(score?)))
+    }
+
+    /// The same of a run without those; if it is not planned yet, what no plan of it beats.
+    fn score_alone(&self, run: usize) -> Option<u64> {
         if let Some(planned) = self.of(run) {
             return Some(planned.score());
         }
@@ -349,17 +312,11 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     /// The sections of a pinned partition, placed and routed; the index of one that cannot be, and why.
     pub fn pinned(workload: &'a Workload, ground: &Ground<'_, R>) -> Result<Self, (usize, Unpinnable)> {
         let twins = Twins::new(workload, ground.tiers);
-        let mut kinds: FxHashMap<Likeness, usize> = FxHashMap::default();
-        let mut firsts: Vec<usize> = Vec::new();
-        let mut runs: Vec<Run> = Vec::new();
+        let mut pinned = Runs::default();
         for section in &workload.sections {
-            let operators = section.operators.clone();
-            let kind = *kinds.entry(twins.likeness(&operators)).or_insert(firsts.len());
-            if kind == firsts.len() {
-                firsts.push(runs.len());
-            }
-            runs.push(Run { span: (0, 0), operators, kind });
+            pinned.add(&twins, (0, 0), section.operators.clone(), Vec::new(), false);
         }
+        let Runs { list: runs, firsts, .. } = pinned;
         let pin = |&index: &usize| {
             let operators = &runs[index].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1);
@@ -402,7 +359,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     /// Runs of one operator, in order.
     pub(super) fn singles(&self) -> Vec<usize> {
         let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&run| self.runs[run].operators.len() == 1).collect();
-        singles.sort_by_key(|&run| self.runs[run].span);
+        singles.sort_by_key(|&run| self.runs[run].operators[0]);
         singles
     }
 
@@ -491,6 +448,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
             if score == u64::MAX {
                 return Err(order.into_iter().find(|&run| self.runs[run].span == (at - 1, at)).unwrap_or(0));
             }
+            chosen.extend(self.runs[run].apart.iter().rev());
             chosen.push(run);
             at = self.runs[run].span.0;
         }
@@ -512,7 +470,8 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     /// The whole graph as one section.
     pub fn whole(&self) -> Whole<'_, 'a> {
         let span = (0, self.workload.operators.len());
-        let Some(run) = self.runs.iter().position(|run| run.span == span) else { return Whole::Impossible };
+        let is_whole = |run: &Run| run.span == span && run.apart.is_empty();
+        let Some(run) = self.runs.iter().position(is_whole) else { return Whole::Impossible };
         match (self.of(run), self.score(run)) {
             (Some(planned), _) => match planned.choices.first() {
                 Some(choice) => Whole::Planned(&planned.graph, choice),

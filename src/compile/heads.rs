@@ -59,7 +59,8 @@ pub fn heads_extents(
     }
 }
 
-/// The useful mappings of a stage with heads.
+/// Offers the useful mappings of a stage with heads.
+#[expect(clippy::too_many_arguments, reason = "what a stage is, and who is told")]
 pub fn heads_mappings(
     chip: &Chip,
     graph: &SectionGraph<'_>,
@@ -68,11 +69,11 @@ pub fn heads_mappings(
     roles: &StageRoles,
     stage: usize,
     form: &GemmForm,
-) -> Vec<Candidate> {
+    mut offer: impl FnMut(Candidate),
+) {
     let stretch = stretch(nest, roles, stage, false);
     let full_tokens = graph.rows / nest.token_rows;
     let last_rows = graph.rows % nest.token_rows;
-    let mut list = Vec::new();
     for rows_on_lanes in [false, true] {
         let Some(shape) = bases.shape(stage, rows_on_lanes) else { continue };
         // Heads that share keys and values go to one stream: what they share is on chip once.
@@ -86,7 +87,7 @@ pub fn heads_mappings(
                 for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
                     let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
-                    list.push(Candidate {
+                    offer(Candidate {
                         pcus: pm * pn,
                         cycles: work.cycles.saturating_mul(passes).saturating_mul(stretch),
                         stretch,
@@ -97,5 +98,4 @@ pub fn heads_mappings(
             }
         }
     }
-    list
 }

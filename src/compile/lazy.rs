@@ -1,6 +1,7 @@
 //! Sections planned only if they may be chosen: what a coarse search makes of short graphs.
 
-use super::fuse::{Ground, Run, Spans, Unplannable, Wanted, least_cycles};
+use super::fuse::{Ground, Spans, Unplannable, Wanted, least_cycles};
+use super::runs::Run;
 
 /// What is known of sections that are not planned.
 #[derive(Debug)]

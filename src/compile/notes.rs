@@ -9,10 +9,11 @@ use super::assemble::Unplaced;
 use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
 use super::estimate::{Stream, streams};
-use super::fuse::{LeftOut, MOST_FUSED, Unpinnable, Unplannable, WORTH, Whole};
+use super::fuse::{LeftOut, Unpinnable, Unplannable, WORTH, Whole};
 use super::mapping::{Mapping, PassWork};
 use super::nest::Cadence;
 use super::plan::{NoPlan, SectionPlan};
+use super::runs::MOST_FUSED;
 use super::section_graph::SectionGraph;
 
 fn mib(bytes: u64) -> f64 {

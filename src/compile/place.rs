@@ -286,7 +286,19 @@ pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[
         let spec = buffers[index].spec;
         let slot_rate = (spec.slot_bytes.div_ceil(chip.network.flit_bytes)) as f64 / interval;
         let (stage, read, write) = match spec.role {
-            BufferRole::Operand { stage, .. } => (stage, work[stage].activation_rate(), slot_rate),
+            BufferRole::Operand { stage, tensor } => match stages[stage].mapping {
+                Mapping::Gemm(m) if stages[stage].spec.sums.is_some() => {
+                    // One buffer for all streams of the operand.
+                    let first = stages[stage].spec.activations.first() == Some(&tensor);
+                    let (streams, rate) = if first {
+                        (m.pm * m.streams, work[stage].activation_rate())
+                    } else {
+                        (m.pn, work[stage].weight_rate())
+                    };
+                    (stage, streams as f64 * rate, slot_rate)
+                }
+                _ => (stage, work[stage].activation_rate(), slot_rate),
+            },
             BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
             BufferRole::Partial { stage } => (stage, work[stage].partial_rate(), work[stage].partial_rate()),
             BufferRole::Home { stage, .. } | BufferRole::Store { stage, .. } => (stage, slot_rate, slot_rate),
@@ -297,12 +309,16 @@ pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[
         for copy in 0..spec.copies {
             for slice in 0..spec.slices {
                 let target = match spec.role {
+                    BufferRole::Operand { .. } if s.spec.sums.is_some() => centre(chip, s.pcus.iter().copied()),
                     BufferRole::Operand { .. } => {
                         let streams = if let Mapping::Gemm(m) = s.mapping { m.streams } else { 1 };
                         let (i, head, each) = (slice / streams, slice % streams, wide / streams);
                         centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(copy, i, q)))
                     }
                     BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
+                    BufferRole::Store { .. } if s.spec.sums.is_some() => {
+                        centre(chip, std::iter::once(s.pcu(0, slice / wide, slice % wide)))
+                    }
                     BufferRole::Partial { .. } => {
                         let (bundle, rest) = (slice / (pm * wide), slice % (pm * wide));
                         centre(chip, std::iter::once(s.pcu(bundle, rest / wide, rest % wide)))

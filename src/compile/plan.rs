@@ -105,9 +105,8 @@ pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
         return plan(ground, Care::Full);
     }
     if least_banks == u64::MAX {
-        let least = (0..graph.stages.len())
-            .map(|s| if graph.stages[s].weight.is_some() { 1 } else { chain(chip, graph.kind(s)) })
-            .sum();
+        let least =
+            (0..graph.stages.len()).map(|s| if graph.is_gemm(s) { 1 } else { chain(chip, graph.kind(s)) }).sum();
         return Err(NoPlan::Pcus(least));
     }
     Err(NoPlan::Sram(least_banks.saturating_mul(chip.pmu.bank_bytes())))

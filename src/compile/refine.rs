@@ -16,7 +16,7 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
     let shares = if search.chip.pcus() <= A_HANDFUL { &SHARES_OF_FEW[..] } else { &SHARES };
     allotments.extend(shares.iter().map(|&sixteenths| Allotment { sixteenths, ..Allotment::EAGER }));
-    for stage in (0..stages).filter(|&s| search.graph.stages[s].weight.is_some()) {
+    for stage in (0..stages).filter(|&s| search.graph.is_gemm(s)) {
         for turn in [false, true] {
             let turned = Some((stage, turn));
             allotments.extend([Allotment::ALL, Allotment::EAGER].map(|all| Allotment { turned, ..all }));

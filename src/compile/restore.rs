@@ -253,7 +253,7 @@ fn check_mapping(
     stage: usize,
     mapping: &Mapping,
 ) -> Result<(), Refusal> {
-    let is_gemm = graph.stages[stage].weight.is_some();
+    let is_gemm = graph.is_gemm(stage);
     let from_one = |what: &str, found: u64, most: u64| {
         let refusal = || (format!("`{what}` is {found}"), format!("expected from 1 to {most} for this stage and nest"));
         if (1..=most).contains(&found) { Ok(()) } else { Err(refusal()) }
@@ -270,6 +270,16 @@ fn check_mapping(
             from_one("pn", m.pn, most)?;
             if !m.pn.is_multiple_of(m.share) {
                 return Err((format!("`share` is {}", m.share), format!("expected a divisor of `pn`, {}", m.pn)));
+            }
+            if graph.stages[stage].sums.is_some() {
+                exactly("share", m.share, m.pn)?;
+                from_one("streams", m.streams, graph.form(stage).map_or(1, |form| form.heads))?;
+                if !m.pn.is_multiple_of(m.streams) {
+                    return Err((
+                        format!("`streams` is {}", m.streams),
+                        format!("expected a divisor of `pn`, {}", m.pn),
+                    ));
+                }
             }
             let Some((row_tiles, bundles)) = bases.most_splits(stage, m, nest) else {
                 return Err(("a PCU lacks the data type".into(), "cannot be computed on this chip".into()));

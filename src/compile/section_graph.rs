@@ -8,6 +8,7 @@ use crate::arch::Chip;
 use crate::index::Id;
 
 use super::nest::Chunking;
+use super::reduce::{Sums, adds_up, streamed_rows, tied_columns};
 
 /// One stage: a main operator and the elementwise functions that run in its tail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct StageSpec {
     pub weight: Option<TensorId>,
     /// The tensor the stage emits.
     pub output: TensorId,
+    /// The rows of its two activations that a GEMM adds up; `None` if it passes rows on.
+    pub sums: Option<Sums>,
 }
 
 /// Operators of one section, seen as a pipeline over the rows they share.
@@ -55,31 +58,36 @@ pub struct Axis {
 impl<'a> SectionGraph<'a> {
     /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, or a GEMM's
     /// second operand, or a tensor that is read in another shape, is made inside the section (all its rows are needed
-    /// before the first token), sequences differ, or the operators are not repeated together.
+    /// before the first token), sequences differ, or the operators are not repeated together. GEMMs that add up over the
+    /// rows ([`adds_up`]) end the pipeline: what they make is complete when it is over.
     pub fn new(workload: &'a Workload, operators: &[OperatorId], fold_tails: bool) -> Option<Self> {
-        let rows = workload.tensors[workload.operators[operators[0]].output].rows;
+        let rows = streamed_rows(workload, operators);
         let made_here = |tensor: TensorId| operators.iter().any(|&op| workload.operators[op].output == tensor);
         let first = &workload.operators[operators[0]];
         let mut sequences = None;
         for &op in operators {
             let operator = &workload.operators[op];
-            if workload.tensors[operator.output].rows != rows
-                || (operator.block, operator.phase) != (first.block, first.phase)
-            {
-                return None;
-            }
-            if operator.inputs.iter().any(|&input| workload.tensors[input].view.is_some_and(|v| made_here(v.base))) {
+            if (operator.block, operator.phase) != (first.block, first.phase) {
                 return None;
             }
             let instances = operator.form.map_or(1, |form| form.instances);
             if instances > 1 && *sequences.get_or_insert(instances) != instances {
                 return None;
             }
+            if adds_up(workload, operators, op, rows).is_some() {
+                continue;
+            }
+            if workload.tensors[operator.output].rows != rows {
+                return None;
+            }
+            if operator.inputs.iter().any(|&input| workload.tensors[input].view.is_some_and(|v| made_here(v.base))) {
+                return None;
+            }
             if operator.kind == OperatorKind::Gemm && made_here(operator.inputs[1]) {
                 return None;
             }
         }
-        let stages = stages(workload, operators, fold_tails);
+        let stages = stages(workload, operators, rows, fold_tails);
         let mut graph = Self {
             workload,
             operators: operators.to_vec(),
@@ -118,6 +126,16 @@ impl<'a> SectionGraph<'a> {
     fn is_wanted_outside(&self, tensor: TensorId) -> bool {
         self.workload.tensors[tensor].role == TensorRole::Output
             || self.workload.consumers(tensor).any(|op| !self.operators.contains(&op))
+    }
+
+    /// Whether a stage is a GEMM.
+    pub fn is_gemm(&self, stage: usize) -> bool {
+        self.stages[stage].weight.is_some() || self.stages[stage].sums.is_some()
+    }
+
+    /// The stage that makes a tensor by adding up over rows.
+    pub fn reducer(&self, tensor: TensorId) -> Option<usize> {
+        self.stages.iter().position(|stage| stage.sums.is_some() && stage.output == tensor)
     }
 
     /// Shape of a stage's GEMM if it is one product for every head or sequence.
@@ -226,9 +244,21 @@ impl<'a> SectionGraph<'a> {
         let mut used = vec![false; 2 * tensors];
         let mut whole = Vec::new();
         let mut gemms = Vec::new();
+        let mut sums = Vec::new();
         for &op in &self.operators {
             let operator = &self.workload.operators[op];
             let out = operator.output.index();
+            if let Some([x, dy]) = adds_up(self.workload, &self.operators, op, self.rows) {
+                let (x, dy) = (x.index(), dy.index());
+                sets.union(x, tensors + out);
+                sets.union(dy, out);
+                gemms.push((x, dy));
+                if operator.form.is_some() {
+                    whole.extend([x, dy]);
+                }
+                sums.extend([x, dy, tensors + out, out]);
+                continue;
+            }
             used[out] = true;
             let first = operator.inputs[0].index();
             used[first] = true;
@@ -259,17 +289,29 @@ impl<'a> SectionGraph<'a> {
                 }
             }
         }
+        let passed_on = used.clone();
+        for &node in &sums {
+            used[node] = true;
+        }
+        if !sums.is_empty() {
+            for (a, b) in tied_columns(self.workload, &used) {
+                sets.union(a.index(), b.index());
+            }
+        }
         for (k, n) in gemms {
             if sets.equiv(k, n) {
                 whole.push(k);
             }
         }
+        // A cut that no stage but sums over rows would notice is none: all others would wait for its chunks.
+        let mut noticed = vec![false; 2 * tensors];
+        (0..2 * tensors).filter(|&node| passed_on[node]).for_each(|node| noticed[sets.find(node)] = true);
         let whole: Vec<usize> = whole.into_iter().map(|node| sets.find(node)).collect();
         let mut axis_of_root: Vec<Option<usize>> = vec![None; 2 * tensors];
         let mut of_node = vec![None; 2 * tensors];
         for (node, in_use) in used.iter().enumerate() {
             let root = sets.find(node);
-            if !in_use || whole.contains(&root) {
+            if !in_use || whole.contains(&root) || !noticed[root] {
                 continue;
             }
             let tensor = &self.workload.tensors[TensorId::from_index(node % tensors)];
@@ -300,7 +342,7 @@ fn lcm(a: u64, b: u64) -> u64 {
 }
 
 /// Groups operators into stages; with `fold_tails`, unary functions of a GEMM's only use go into its tail.
-fn stages(workload: &Workload, operators: &[OperatorId], fold_tails: bool) -> Vec<StageSpec> {
+fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: bool) -> Vec<StageSpec> {
     let mut stages: Vec<StageSpec> = Vec::new();
     for &op in operators {
         let operator = &workload.operators[op];
@@ -317,6 +359,13 @@ fn stages(workload: &Workload, operators: &[OperatorId], fold_tails: bool) -> Ve
             stages[stage].output = operator.output;
             continue;
         }
+        if let Some(activations) = adds_up(workload, operators, op, rows) {
+            let blocks = operator.form.is_some_and(|form| form.instances > 1);
+            let sums = Some(if blocks { Sums::Block } else { Sums::Section });
+            let (activations, output) = (activations.to_vec(), operator.output);
+            stages.push(StageSpec { main: op, tail: Vec::new(), activations, weight: None, output, sums });
+            continue;
+        }
         let is_gemm = operator.kind == OperatorKind::Gemm;
         let mut activations = if is_gemm { vec![operator.inputs[0]] } else { operator.inputs.clone() };
         activations.dedup();
@@ -326,6 +375,7 @@ fn stages(workload: &Workload, operators: &[OperatorId], fold_tails: bool) -> Ve
             activations,
             weight: is_gemm.then(|| operator.inputs[1]),
             output: operator.output,
+            sums: None,
         });
     }
     stages

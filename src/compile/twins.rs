@@ -14,6 +14,7 @@ use super::buffers::{BufferRole, BufferSpec};
 use super::configuration::Section;
 use super::nest::Nest;
 use super::plan::SectionPlan;
+use super::reduce::tied_columns;
 use super::section_graph::{SectionGraph, StageSpec};
 
 /// Everything about a run of operators that its compilation looks at; tensors are numbered as they first appear.
@@ -21,6 +22,8 @@ use super::section_graph::{SectionGraph, StageSpec};
 pub struct Likeness {
     operators: Vec<OperatorLikeness>,
     tensors: Vec<TensorLikeness>,
+    /// Tensors whose columns are cut together, where stages add up over rows.
+    ties: Vec<(usize, usize)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,8 +39,8 @@ struct OperatorLikeness {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct TensorLikeness {
-    /// Another shape of a tensor: whether transposed, whether of one made here, and what its windows take.
-    view: Option<(bool, bool, Option<Window>)>,
+    /// Another shape of a tensor: whether transposed, of which one here, and what its windows take.
+    view: Option<(bool, Option<usize>, Option<Window>)>,
     shape: (u64, u64),
     dtype: Dtype,
     tier: TierId,
@@ -111,7 +114,7 @@ impl<'a> Twins<'a> {
             let outside = consumers.iter().any(|op| !operators.contains(op));
             let is_made_here = made_here(id);
             TensorLikeness {
-                view: tensor.view.map(|view| (view.transposed, made_here(view.base), view.window)),
+                view: tensor.view.map(|view| (view.transposed, number.get(&view.base).copied(), view.window)),
                 shape: (tensor.rows, tensor.columns),
                 dtype: tensor.dtype,
                 tier: self.tiers[id.index()],
@@ -123,18 +126,41 @@ impl<'a> Twins<'a> {
         Likeness {
             operators: operators.iter().map(of_operator).collect(),
             tensors: tensors.iter().map(of_tensor).collect(),
+            ties: self.ties(operators, &tensors, &number),
         }
+    }
+
+    /// Pairs that the rest of the graph ties, if any stage could add up over rows.
+    fn ties(
+        &self,
+        operators: &[OperatorId],
+        tensors: &[TensorId],
+        number: &FxHashMap<TensorId, usize>,
+    ) -> Vec<(usize, usize)> {
+        let turned = |op: &OperatorId| self.workload.operators[*op].options.transpose_a;
+        if operators.len() < 2 || !operators.iter().any(turned) {
+            return Vec::new();
+        }
+        let mut used = vec![false; self.workload.tensors.len()];
+        for tensor in tensors {
+            used[tensor.index()] = true;
+        }
+        let ties = tied_columns(self.workload, &used).into_iter();
+        ties.filter_map(|(a, b)| Some((*number.get(&a)?, *number.get(&b)?))).collect()
     }
 }
 
-/// Tensors of a run, as they first appear.
+/// Tensors of a run, as they first appear; of transposed operands also what they are another shape of.
 fn tensors(workload: &Workload, operators: &[OperatorId]) -> Vec<TensorId> {
     let mut list: Vec<TensorId> = Vec::new();
     for &op in operators {
         let operator = &workload.operators[op];
         for &tensor in operator.inputs.iter().chain([&operator.output]) {
-            if !list.contains(&tensor) {
-                list.push(tensor);
+            let turned = workload.tensors[tensor].view.filter(|view| view.transposed).map(|view| view.base);
+            for tensor in turned.into_iter().chain([tensor]) {
+                if !list.contains(&tensor) {
+                    list.push(tensor);
+                }
             }
         }
     }
@@ -204,7 +230,7 @@ impl<'a> Renaming<'a> {
             section.operators.iter().map(|&op| self.to.workload.operators[op].name.as_str()).collect();
         section.name = names.join("+");
         for stage in &mut section.stages {
-            let StageSpec { main, tail, activations, weight, output } = &mut stage.spec;
+            let StageSpec { main, tail, activations, weight, output, .. } = &mut stage.spec;
             *main = self.operator(*main);
             for op in tail {
                 *op = self.operator(*op);

@@ -8,6 +8,7 @@ use crate::units::Dtype;
 use super::configuration::{Amount, Stage};
 use super::mapping::{Mapping, PassWork, SystolicShape};
 use super::nest::{Nest, Step};
+use super::reduce::Reducer;
 use super::section_graph::SectionGraph;
 
 /// Costs of one stage, in the units of the chip it was made for.
@@ -18,6 +19,8 @@ pub struct StageWork {
     work: Vec<Vec<PassWork>>,
     nest: Nest,
     along_cut: bool,
+    /// Of a stage that adds up over rows, its part of the result.
+    reducer: Option<Reducer>,
     /// Columns a SIMD stage works through.
     columns: u64,
     /// Columns of the result.
@@ -45,11 +48,15 @@ impl StageWork {
     ) -> Self {
         let spec = &graph.stages[index];
         let dtype: Dtype = graph.stage_dtype(index);
-        let partials = graph.is_k_cut(nest.chunking, index);
+        let partials = graph.is_k_cut(nest.chunking, index) || spec.sums.is_some();
         let shape = match &mapping {
             Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials)
                 .map(|shape| shape.in_style(chip, dtype, m.style)),
             Mapping::Simd(_) => None,
+        };
+        let reducer = match (&mapping, &shape) {
+            (Mapping::Gemm(m), Some(shape)) => Reducer::new(graph, nest.chunking, nest.token_rows, index, m, shape),
+            _ => None,
         };
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
         Self {
@@ -58,7 +65,8 @@ impl StageWork {
             work: work.to_vec(),
             nest: *nest,
             along_cut: nest.chunking.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
-            columns: if spec.weight.is_some() {
+            reducer,
+            columns: if graph.is_gemm(index) {
                 graph.workload.tensors[spec.output].columns
             } else {
                 graph.simd_columns(index)
@@ -78,6 +86,11 @@ impl StageWork {
     /// The stage's mapping.
     pub fn mapping(&self) -> Mapping {
         self.mapping
+    }
+
+    /// Of a stage that adds up over rows, its part of the result.
+    pub fn reducer(&self) -> Option<&Reducer> {
+        self.reducer.as_ref()
     }
 
     /// Output columns in a chunk.
@@ -108,8 +121,22 @@ impl StageWork {
         self.width(chunk) == self.width(before) && self.pass(chunk, bundle) == self.pass(before, bundle)
     }
 
-    /// Rows of a token of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none.
+    /// Row passes of a firing. A stage that adds up over rows passes over those of its result.
+    fn row_passes(&self, chunk: u64, rows: u64) -> u64 {
+        self.reducer.as_ref().map_or_else(|| self.passes(rows), |reducer| reducer.passes(chunk))
+    }
+
+    /// k-steps of every tile of a token, where the token tells.
+    pub fn depth(&self, rows: u64) -> Option<u64> {
+        self.reducer.as_ref().map(|reducer| reducer.depth(rows))
+    }
+
+    /// Rows of a token of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none. All PCUs
+    /// that add up over rows take all of them.
     pub fn slice_rows(&self, rows: u64, slice: u64) -> Range<u64> {
+        if self.reducer.is_some() {
+            return if slice == 0 { 0..rows } else { rows..rows };
+        }
         let each = self.passes(rows) * self.shape.as_ref().map_or(1, |shape| shape.row_grain);
         (slice * each).min(rows)..((slice + 1) * each).min(rows)
     }
@@ -131,7 +158,12 @@ impl StageWork {
     /// Cycles a bundle is occupied by a firing.
     pub fn cycles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
         match &self.mapping {
-            Mapping::Gemm(_) => self.passes(rows) * self.pass(chunk, bundle).cycles,
+            Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
+                (Some(reducer), Some(shape)) => {
+                    reducer.passes(chunk) * reducer.tiles(chunk) * shape.tile_cycles(reducer.depth(rows))
+                }
+                _ => self.passes(rows) * self.pass(chunk, bundle).cycles,
+            },
             Mapping::Simd(m) => self.vectors(chunk, rows) * m.passes,
         }
     }
@@ -150,7 +182,7 @@ impl StageWork {
     /// Tiles of a bundle's firing: results leave after each (SIMD: after each row).
     pub fn tiles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
         match &self.mapping {
-            Mapping::Gemm(_) => self.passes(rows) * self.pass(chunk, bundle).tiles,
+            Mapping::Gemm(_) => self.row_passes(chunk, rows) * self.pass(chunk, bundle).tiles,
             Mapping::Simd(m) if m.passes > 1 => self.passes(rows),
             Mapping::Simd(_) => self.vectors(chunk, rows),
         }
@@ -198,7 +230,10 @@ impl StageWork {
     /// Flits of one PCU's first operand stream in a firing.
     fn activation_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
         match (&self.mapping, &self.shape) {
-            (Mapping::Gemm(_), _) => self.passes(rows) * self.pass(chunk, bundle).a_flits,
+            (Mapping::Gemm(_), _) => {
+                let of_pass = self.of_reducer(chunk, rows, SystolicShape::a_flits);
+                self.row_passes(chunk, rows) * of_pass.unwrap_or_else(|| self.pass(chunk, bundle).a_flits)
+            }
             (Mapping::Simd(m), _) => {
                 self.vectors(chunk, rows) * m.passes * (self.lanes * self.element_bytes).div_ceil(self.flit_bytes)
             }
@@ -206,16 +241,26 @@ impl StageWork {
     }
 
     fn weight_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
-        self.passes(rows) * self.pass(chunk, bundle).w_flits
+        let of_pass = self.of_reducer(chunk, rows, SystolicShape::w_flits);
+        self.row_passes(chunk, rows) * of_pass.unwrap_or_else(|| self.pass(chunk, bundle).w_flits)
+    }
+
+    /// Flits of an operand in a row pass of a stage whose depth is the token's rows.
+    fn of_reducer(&self, chunk: u64, rows: u64, flits: fn(&SystolicShape, u64) -> u64) -> Option<u64> {
+        let (reducer, shape) = self.reducer.as_ref().zip(self.shape.as_ref())?;
+        Some(reducer.tiles(chunk) * flits(shape, reducer.depth(rows)))
     }
 
     fn partial_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
         let each = self.shape.map_or(0, |s| s.partial_flits);
-        self.passes(rows) * self.pass(chunk, bundle).tiles * each
+        self.row_passes(chunk, rows) * self.pass(chunk, bundle).tiles * each
     }
 
     /// Bytes one PCU of a bundle emits in a firing.
     fn result_bytes(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        if let Some(reducer) = &self.reducer {
+            return reducer.sums(chunk) * self.result_bytes;
+        }
         match (&self.mapping, &self.shape) {
             (Mapping::Gemm(m), Some(shape)) => {
                 let rows = (self.passes(rows) * shape.row_grain).min(rows);
@@ -281,6 +326,9 @@ pub fn shared(amount: u64, share: (u64, u64)) -> u64 {
 /// Bytes of the slot of an off-chip stream or home buffer at a step.
 pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload::TensorId, at: Step) -> u64 {
     let t = &graph.workload.tensors[tensor];
+    if let Some((rows, columns)) = reduced_extent(graph, nest, tensor, at) {
+        return (rows.end - rows.start) * (columns.end - columns.start) * t.dtype.bytes();
+    }
     let columns = match nest.chunk_range(at.chunk) {
         Some(range) if nest.chunking.is_some_and(|c| graph.column_axis(tensor) == Some(c.axis)) => {
             range.end - range.start
@@ -299,7 +347,43 @@ pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload
     }
 }
 
-/// Whether a stage emits at a step: every firing, or in the last chunk when it accumulates.
+/// Rows and columns of a slot of the result of a stage that adds up over rows; `None` of any other tensor.
+pub fn reduced_extent(
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    tensor: crate::workload::TensorId,
+    at: Step,
+) -> Option<(Range<u64>, Range<u64>)> {
+    let stage = graph.reducer(tensor)?;
+    let t = &graph.workload.tensors[tensor];
+    let cut = |axis: Option<usize>| nest.chunking.is_some_and(|c| axis == Some(c.axis));
+    let (mut rows, mut columns) = (0..t.rows, 0..t.columns);
+    if let Some(form) = graph.form(stage).filter(|form| form.instances > 1) {
+        rows = at.block * form.m..(at.block + 1) * form.m;
+    }
+    if let Some(range) = nest.chunk_range(at.chunk) {
+        if cut(graph.row_axis(tensor)) {
+            rows = range;
+        } else if cut(graph.column_axis(tensor)) {
+            columns = range;
+        }
+    }
+    Some((rows, columns))
+}
+
+/// Whether a stage emits at a step: every firing, or in the last chunk when it accumulates, or with the last row that it
+/// adds up.
 pub fn emits(stage: &Stage, nest: &Nest, at: Step) -> bool {
-    !stage.k_cut || at.chunk + 1 == nest.chunks()
+    match stage.spec.sums {
+        Some(sums) => sums.ends(nest, at).1,
+        None => !stage.k_cut || at.chunk + 1 == nest.chunks(),
+    }
+}
+
+/// Whether a stage starts at a step from the sums of an earlier one.
+pub fn continues(stage: &Stage, nest: &Nest, at: Step) -> bool {
+    match stage.spec.sums {
+        Some(sums) => !sums.ends(nest, at).0,
+        None => stage.k_cut && at.chunk > 0,
+    }
 }

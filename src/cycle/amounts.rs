@@ -2,8 +2,8 @@
 
 use crate::arch::Chip;
 use crate::compile::{
-    BufferRole, Cadence, Flow, FlowKind, Nest, PassWork, Section, SectionGraph, StageWork, Step, emits, shared,
-    slot_bytes,
+    BufferRole, Cadence, Flow, FlowKind, Nest, PassWork, Section, SectionGraph, StageWork, Step, continues, emits,
+    reduced_extent, shared, slot_bytes,
 };
 
 /// Flits and bytes of a section's events.
@@ -30,11 +30,18 @@ impl<'a> Amounts<'a> {
         Self { chip, graph, section, nest, work }
     }
 
-    /// The `n`-th step of a cadence. What happens once a token in a stage or leaves it happens in the last chunk.
-    pub(super) fn step(&self, cadence: Cadence, n: u64, in_last_chunk: bool) -> Step {
-        let step = self.nest.step(cadence, n);
-        let late = in_last_chunk && cadence == Cadence::Token;
-        Step { chunk: if late { self.nest.chunks() - 1 } else { step.chunk }, ..step }
+    /// The `n`-th step of a cadence; if `late`, its last. What happens once a token in a stage or leaves it happens in the
+    /// last chunk, what is added up over tokens is complete with the last.
+    pub(super) fn step(&self, cadence: Cadence, n: u64, late: bool) -> Step {
+        let (step, nest) = (self.nest.step(cadence, n), &self.nest);
+        let (chunk, end) = (nest.chunks() - 1, nest.tokens() - 1);
+        match cadence {
+            Cadence::Token if late => Step { chunk, ..step },
+            Cadence::BlockChunk if late => Step { token: nest.block_range(step.block).end - 1, ..step },
+            Cadence::Chunk if late => Step { block: nest.blocks() - 1, token: end, ..step },
+            Cadence::Once if late => Step { block: nest.blocks() - 1, chunk, token: end },
+            _ => step,
+        }
     }
 
     /// Where the `n`-th firing of a stage stands.
@@ -52,7 +59,9 @@ impl<'a> Amounts<'a> {
         let all = match flow.kind {
             FlowKind::Feed { stage, bundle } => of_stage(stage, bundle),
             FlowKind::Emit { stage, bundle } if emits_here(stage) => of_stage(stage, bundle),
-            FlowKind::PartialRead { stage, bundle } if at.chunk > 0 => of_stage(stage, bundle),
+            FlowKind::PartialRead { stage, bundle } if continues(&self.section.stages[stage], &self.nest, at) => {
+                of_stage(stage, bundle)
+            }
             FlowKind::PartialWrite { stage, bundle } if !emits_here(stage) => of_stage(stage, bundle),
             FlowKind::Emit { .. } | FlowKind::PartialRead { .. } | FlowKind::PartialWrite { .. } => 0,
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
@@ -76,6 +85,11 @@ impl<'a> Amounts<'a> {
         }
         let tensor = &self.graph.workload.tensors[off_chip.stream.tensor];
         let payload = slot_bytes(&self.graph, &self.nest, off_chip.stream.tensor, at);
+        if let Some((rows, columns)) = reduced_extent(&self.graph, &self.nest, off_chip.stream.tensor, at) {
+            let (rows, whole) = (rows.end - rows.start, columns.end - columns.start == tensor.columns);
+            let runs = if whole || rows == 0 { 1 } else { rows };
+            return (payload, runs * (payload / runs).next_multiple_of(burst));
+        }
         let rows = self.nest.rows_of(at.token);
         if payload < rows * tensor.columns * tensor.dtype.bytes() {
             (payload, rows * (payload / rows).next_multiple_of(burst))

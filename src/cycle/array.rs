@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::compile::{Amount, Mapping, Step, emits};
+use crate::compile::{Amount, Mapping, Step, continues, emits};
 
 use super::amounts::Amounts;
 use super::results::{Operand, Results};
@@ -229,7 +229,8 @@ impl Array {
     fn load_sums(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         let sets = self.sets as u64;
         while !self.sums.is_empty() && self.load.firing < self.firings && self.loaded < self.issued + sets {
-            if self.load.at.chunk > 0 {
+            let from_sums = continues(&amounts.section.stages[self.stage], &amounts.nest, self.load.at);
+            if from_sums {
                 if self.loaded >= sets {
                     // The set drains to the memories while the next sums come.
                     let before = self.loaded - sets + self.drained.len() as u64 - self.issued;
@@ -248,7 +249,6 @@ impl Array {
                     return true;
                 }
             }
-            let from_sums = self.load.at.chunk > 0;
             self.loaded += 1;
             self.loaded_flits = 0;
             self.load.tile += 1;
@@ -278,9 +278,13 @@ impl Array {
         if self.k == 0 && !(free && loaded) {
             return false;
         }
-        let Some(tiles) = depths.get(self.issue.at.chunk as usize).or(depths.last()) else { return false };
-        let tiles = &tiles[self.bundle as usize];
-        let depth = tiles[(self.issue.tile % tiles.len() as u64) as usize];
+        let of_token = amounts.work[self.stage].depth(amounts.nest.rows_of(self.issue.at.token));
+        let of_tile = || {
+            let tiles = depths.get(self.issue.at.chunk as usize).or(depths.last())?;
+            let tiles = &tiles[self.bundle as usize];
+            Some(tiles[(self.issue.tile % tiles.len() as u64) as usize])
+        };
+        let Some(depth) = of_token.or_else(of_tile) else { return false };
         if depth == 0 {
             self.complete(amounts, depth, self.clock);
             return true;

@@ -5,7 +5,7 @@
 //! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
 //! data. A slot is free again when its readers have sent their last flit of it.
 
-use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Step, emits};
+use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Step, continues, emits};
 
 use super::amounts::Amounts;
 use super::wires::Wires;
@@ -369,11 +369,19 @@ impl Control {
     fn there(&self, amounts: &Amounts<'_>, reader: &Reader) -> u64 {
         let at = self.step(amounts, reader.agent, reader.firing);
         if let Some((fill, upto)) = &reader.sums {
-            if at.chunk == 0 {
+            let AgentKind::Stage { stage, .. } = self.agents[reader.agent].kind else { return 0 };
+            let placed = &amounts.section.stages[stage];
+            if !continues(placed, &amounts.nest, at) {
                 return 0;
             }
-            let before = Step { chunk: at.chunk - 1, ..at };
-            let written = amounts.nest.ordinal(Cadence::Firing, before) as usize;
+            let before = match placed.spec.sums {
+                Some(_) => {
+                    let token = at.token - 1;
+                    Step { block: token / amounts.nest.block_tokens, token, ..at }
+                }
+                None => Step { chunk: at.chunk - 1, ..at },
+            };
+            let written = amounts.nest.ordinal(placed.cadence, before) as usize;
             let first = written.checked_sub(1).map_or(0, |n| upto[n]);
             return self.fills[*fill].total.saturating_sub(first).min(reader.of_firing);
         }

@@ -162,7 +162,7 @@ fn energy(
         let dtype = workload.tensors[stage.spec.activations[0]].dtype;
         chip.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0)
     };
-    let gemm = section.stages.iter().find(|s| s.spec.weight.is_some()).map_or(0.0, mac_pj);
+    let gemm = section.stages.iter().find(|s| matches!(s.mapping, Mapping::Gemm(_))).map_or(0.0, mac_pj);
     // A SIMD element costs one multiply-accumulate for every pipeline stage its function takes.
     let simd: f64 = section
         .stages

@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::compile::{
     Amount, BufferRole, Cadence, Fabric, Flow, FlowKind, Nest, ResourceKind, Section, SectionGraph, StageWork, Step,
-    emits, shared, slot_bytes,
+    Sums, emits, shared, slot_bytes,
 };
 use crate::index::Id;
 use crate::units::Rate;
@@ -150,6 +150,12 @@ impl Sizes<'_> {
     /// Flits a flow moves in the whole section.
     fn flow_flits(&self, flow: &Flow) -> u64 {
         let nest = &self.section.nest;
+        if let FlowKind::PartialRead { stage, .. } | FlowKind::PartialWrite { stage, .. } | FlowKind::Emit { stage, .. } =
+            flow.kind
+            && let Some(sums) = self.section.stages[stage].spec.sums
+        {
+            return self.flits_of_sums(flow, stage, sums);
+        }
         let stage_flits = |stage: usize, bundle: u64, wanted: &dyn Fn(Step) -> bool| {
             let classes = Classes::of(nest, self.section.stages[stage].cadence);
             classes
@@ -182,6 +188,17 @@ impl Sizes<'_> {
                 self.slots(flow, &Classes::of(nest, Cadence::Firing), &bytes)
             }
         }
+    }
+
+    /// Flits of the sums over tokens that a flow reads, writes or leaves: alike in all tokens.
+    fn flits_of_sums(&self, flow: &Flow, stage: usize, sums: Sums) -> u64 {
+        let nest = &self.section.nest;
+        let along_cut = self.section.stages[stage].cadence == Cadence::Firing;
+        let groups = sums.groups(nest);
+        let times = if matches!(flow.kind, FlowKind::Emit { .. }) { groups } else { nest.tokens() - groups };
+        let of_chunk = |chunk| self.work[stage].flits(flow.amount, chunk, 0, nest.token_rows);
+        let chunks = if along_cut { 0..nest.chunks() } else { nest.chunks() - 1..nest.chunks() };
+        chunks.map(|chunk| times * shared(of_chunk(chunk), flow.share)).sum()
     }
 
     fn slots(&self, flow: &Flow, classes: &Classes, bytes: &dyn Fn(Step) -> u64) -> u64 {

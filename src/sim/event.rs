@@ -9,7 +9,8 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, Mapping, Nest, Section, SectionGraph, StageWork, Step, emits, slot_bytes,
+    Amount, BufferRole, Cadence, Fabric, Mapping, Nest, Section, SectionGraph, StageWork, Step, continues, emits,
+    slot_bytes,
 };
 use crate::index::Id;
 use crate::workload::Workload;
@@ -341,7 +342,7 @@ impl<'a> Engine<'a> {
         let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
         let idle = cycles(work.idle_cycles());
-        let k_cut = self.section.stages[stage].k_cut;
+        let continues = continues(&self.section.stages[stage], &self.nest, at);
         // Operands that others have slowed keep it longer than was known when they were sent; what follows them, too.
         let fed_by = [actor.feed, actor.weights, actor.partial_reads];
         let free_at =
@@ -374,7 +375,7 @@ impl<'a> Engine<'a> {
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at + delay));
         end = end.max(self.network.send(actor.feed, amounts[0], now, (fed_at[0], pace)));
         end = end.max(self.network.send(actor.weights, amounts[1], now, (fed_at[1], pace)));
-        if k_cut && at.chunk > 0 {
+        if continues {
             end = end.max(self.network.send(actor.partial_reads, amounts[2], now, (begin, pace)));
         }
         // One operand makes way for the other.
@@ -525,10 +526,16 @@ impl<'a> Engine<'a> {
         self.wake(index, now);
     }
 
-    /// Whether an actor's next firing (already counted) continues the token of the firing at `at`.
+    /// Whether an actor's next firing (already counted) continues the sums of the firing at `at`: of its token, or of its
+    /// chunk where it adds up over tokens.
     fn next_reads_these_sums(&self, index: usize, at: Step) -> bool {
         let actor = &self.actors[index];
-        actor.next < actor.count && self.nest.step(actor.cadence, actor.next).token == at.token
+        let ActorKind::Bundle { stage, .. } = actor.kind else { return false };
+        let is_sum = self.section.stages[stage].spec.sums.is_some();
+        actor.next < actor.count && {
+            let next = self.step(actor);
+            if is_sum { next.chunk == at.chunk } else { next.token == at.token }
+        }
     }
 
     fn start_copy(&mut self, index: usize, home: usize, operand: usize, now: Ticks) {
@@ -629,10 +636,17 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Where a store stands in the nest: whole tokens are complete in the last chunk.
+    /// Where a store stands in the nest: whole tokens are complete in the last chunk, sums over tokens with the last.
     fn store_step(&self, index: usize, at: Step) -> Step {
-        let whole = self.actors[index].cadence == Cadence::Token;
-        Step { chunk: if whole { self.nest.chunks() - 1 } else { at.chunk }, ..at }
+        let nest = &self.nest;
+        let (last, end) = (nest.chunks() - 1, nest.tokens() - 1);
+        match self.actors[index].cadence {
+            Cadence::Firing => at,
+            Cadence::Token => Step { chunk: last, ..at },
+            Cadence::BlockChunk => Step { token: nest.block_range(at.block).end - 1, ..at },
+            Cadence::Chunk => Step { block: nest.blocks() - 1, token: end, ..at },
+            Cadence::Once => Step { block: nest.blocks() - 1, chunk: last, token: end },
+        }
     }
 
     fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {

@@ -11,7 +11,7 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use crate::compile::{Cadence, LoopOrder, Nest, Step};
+use crate::compile::{Cadence, LoopOrder, Nest, Step, Sums};
 
 use super::actors::ActorKind;
 use super::clock::Clock;
@@ -56,6 +56,8 @@ pub(super) struct Steady {
     reach: Ticks,
     /// The first of the chunks in a row that are like each chunk.
     alike: Vec<u64>,
+    /// What stages add up over: the first and the last of it are like no other.
+    sums: Vec<Sums>,
     albums: [Album; 3],
     /// Block and chunk of the latest look.
     place: (u64, u64),
@@ -73,6 +75,7 @@ impl Steady {
             reference,
             reach: reach(engine),
             alike: alike_chunks(engine),
+            sums: engine.section.stages.iter().filter_map(|stage| stage.spec.sums).collect(),
             albums: Default::default(),
             place: (0, 0),
             words: Vec::new(),
@@ -208,6 +211,9 @@ impl Steady {
     /// iteration of another kind.
     fn alike(&self, nest: &Nest, level: Loop, cadence: Cadence, from: Step, to: Step, by: u64) -> u64 {
         if level == Loop::Block {
+            if from.block == 0 && self.sums.contains(&Sums::Section) {
+                return 0;
+            }
             return (nest.blocks() - 1).saturating_sub(to.block + 1) / by;
         }
         if from.block != to.block {
@@ -219,6 +225,9 @@ impl Steady {
             return if to.chunk > last { 0 } else { (last - to.chunk) / by };
         }
         if nest.order == LoopOrder::ChunkOuter && cadence == Cadence::Firing && from.chunk != to.chunk {
+            return 0;
+        }
+        if from.token == nest.block_range(from.block).start && !self.sums.is_empty() {
             return 0;
         }
         // The last token may be short, and gives back what the loop has used.

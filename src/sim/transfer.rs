@@ -1,7 +1,7 @@
 //! Bytes of the transfers of an off-chip stream.
 
 use crate::arch::Chip;
-use crate::compile::{Cadence, PassWork, Section, SectionGraph, Step, slot_bytes};
+use crate::compile::{Cadence, PassWork, Section, SectionGraph, Step, reduced_extent, slot_bytes};
 
 /// Payload and moved bytes (whole bursts) of the slot of a stream at a step.
 pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize, at: Step) -> (u64, u64) {
@@ -14,6 +14,13 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
         return (payload, payload.next_multiple_of(burst));
     }
     let payload = slot_bytes(graph, &section.nest, off_chip.stream.tensor, at);
+    if let Some((rows, columns)) = reduced_extent(graph, &section.nest, off_chip.stream.tensor, at) {
+        // Whole rows are one run, parts of them a run each.
+        let (rows, width) = (rows.end - rows.start, columns.end - columns.start);
+        let part = width < tensor.columns;
+        let (runs, run) = if part { (rows, payload / rows.max(1)) } else { (1, payload) };
+        return (payload, runs * run.next_multiple_of(burst));
+    }
     let rows = section.nest.rows_of(at.token);
     let run = payload / rows;
     // A cut row-major tensor moves in runs of a chunk's columns, whole bursts each; else a token is one run.

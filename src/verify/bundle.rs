@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::compile::{Buffer, BufferRole, FlowEnd, Mapping, PcuId, Step};
+use crate::compile::{Buffer, BufferRole, FlowEnd, Mapping, PcuId, Step, continues};
 use crate::index::Id;
 use crate::workload::{CausalAxis, OperatorKind, TensorId};
 
@@ -16,12 +16,12 @@ use super::wires::Unit;
 
 /// What one PCU has made in a firing: rows of the token, and runs of the output's columns.
 #[derive(Debug)]
-struct Made {
-    rows: Range<u64>,
+pub(super) struct Made {
+    pub(super) rows: Range<u64>,
     /// Runs of columns of the whole tensor.
-    columns: Vec<Range<u64>>,
+    pub(super) columns: Vec<Range<u64>>,
     /// One matrix a run.
-    values: Vec<Matrix>,
+    pub(super) values: Vec<Matrix>,
 }
 
 impl Machine<'_> {
@@ -36,9 +36,9 @@ impl Machine<'_> {
     ) -> Result<(), Fault> {
         let s = &self.section.stages[stage];
         self.feed(actor, bundle, at);
-        let first_chunk = !s.k_cut || at.chunk == 0;
+        let first_chunk = !continues(s, &self.layout.nest, at);
         if !first_chunk {
-            self.read_partials(actor, at)?;
+            self.read_partials(actor, at, emits)?;
         }
         let (pm, wide) = (s.mapping.pm(), s.bundle_width());
         let chain = if let Mapping::Simd(m) = s.mapping { m.chain } else { 1 };
@@ -47,6 +47,9 @@ impl Machine<'_> {
             // A chain's results leave from its last PCU.
             let pcu = s.pcu(bundle, i, q * chain + chain - 1);
             let sums = match s.mapping {
+                Mapping::Gemm(_) if s.spec.sums.is_some() => {
+                    self.add_up(actor, stage, (i, q), pcu, at, !first_chunk)?
+                }
                 Mapping::Gemm(_) => self.gemm(actor, stage, (bundle, i, q), pcu, at, first_chunk)?,
                 Mapping::Simd(_) => self.simd(actor, stage, (i, q), pcu, at)?,
             };
@@ -56,7 +59,11 @@ impl Machine<'_> {
             let pcu = s.pcus[(bundle * pm * wide * chain + offset) as usize];
             self.inbox[pcu.index()].clear();
         }
-        if emits { self.emit(actor, stage, at, &made) } else { self.write_partials(actor, stage, at, &made) }
+        match (emits, s.spec.sums) {
+            (false, _) => self.write_partials(actor, stage, at, &made),
+            (true, None) => self.emit(actor, stage, at, &made),
+            (true, Some(_)) => self.emit_sums(actor, stage, at, &made),
+        }
     }
 
     /// Operands from PMUs to PCUs, and along chains of PCUs.
@@ -132,7 +139,7 @@ impl Machine<'_> {
     }
 
     /// One operand of a PCU, put together from what arrived.
-    fn operand(
+    pub(super) fn operand(
         &self,
         actor: usize,
         pcu: PcuId,
@@ -318,8 +325,8 @@ impl Machine<'_> {
         end.slice as usize
     }
 
-    fn read_partials(&mut self, actor: usize, at: Step) -> Result<(), Fault> {
-        let last = at.chunk + 1 == self.layout.nest.chunks();
+    /// Hands over the sums that a firing starts from; `last`: nobody does again.
+    fn read_partials(&mut self, actor: usize, at: Step, last: bool) -> Result<(), Fault> {
         let mut ended = Vec::new();
         for n in 0..self.actors[actor].partial_reads.len() {
             let f = self.actors[actor].partial_reads[n];
@@ -328,8 +335,13 @@ impl Machine<'_> {
             let piece = buffer.piece(0, end.slice);
             let Some(part) = piece.parts.get(end.part) else { continue };
             let ring = &self.partials[end.buffer][self.partial_piece(end)];
-            let Some(sums) = ring.piece(at.token, 0) else {
-                let what = format!("the {} of token {} are gone", self.layout.buffer_name(buffer), at.token);
+            let slot = self.slot(end.buffer, at);
+            let Some(sums) = ring.piece(slot, 0) else {
+                let what = format!(
+                    "the {} of {} are gone",
+                    self.layout.buffer_name(buffer),
+                    self.layout.slot_name(buffer, slot)
+                );
                 return Err(self.fault(actor, Some(Unit::Pmu(part.pmu)), what));
             };
             if self.traces[f].source == Some(Unit::Pmu(part.pmu)) {
@@ -341,7 +353,8 @@ impl Machine<'_> {
             }
         }
         for (buffer, piece) in ended {
-            self.partials[buffer][piece].release(at.token);
+            let slot = self.slot(buffer, at);
+            self.partials[buffer][piece].release(slot);
         }
         Ok(())
     }
@@ -358,17 +371,19 @@ impl Machine<'_> {
             let width = self.layout.extent(buffer, at, end.slice).1.end;
             if !begun.contains(&(end.buffer, number)) {
                 begun.push((end.buffer, number));
+                let slot = self.slot(end.buffer, at);
                 let ring = &mut self.partials[end.buffer][number];
-                if let Err(held) = ring.claim(at.token, || vec![Matrix::unwritten(1, width as usize)]) {
+                if let Err(held) = ring.claim(slot, || vec![Matrix::unwritten(1, width as usize)]) {
                     let what = format!(
-                        "the {} of token {} overwrite those of token {held} before their last read: the buffer has {} slots",
+                        "the {} of {} overwrite those of {} before their last read: the buffer has {} slots",
                         self.layout.buffer_name(buffer),
-                        at.token,
+                        self.layout.slot_name(buffer, slot),
+                        self.layout.slot_name(buffer, held),
                         ring.depth()
                     );
                     return Err(self.fault(actor, Some(Unit::Pmu(part.pmu)), what));
                 }
-                if let Some(sums) = ring.piece_mut(at.token, 0) {
+                if let Some(sums) = ring.piece_mut(slot, 0) {
                     *sums = Matrix::unwritten(1, width as usize);
                 }
                 if width * 4 > buffer.spec.slot_bytes {
@@ -388,7 +403,8 @@ impl Machine<'_> {
             let values: Vec<f64> = made.values.iter().flat_map(|m| m.values.iter().copied()).collect();
             let block = Block { row: 0, column: 0, values: Matrix { rows: 1, columns: values.len(), values } };
             let span = piece.span(end.part, width);
-            let Some(sums) = self.partials[end.buffer][number].piece_mut(at.token, 0) else { continue };
+            let slot = self.slot(end.buffer, at);
+            let Some(sums) = self.partials[end.buffer][number].piece_mut(slot, 0) else { continue };
             if write(sums, &block, &span).is_err() {
                 let what = format!(
                     "partial sums of `{}` are written twice, or where they have no place",

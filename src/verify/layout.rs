@@ -13,6 +13,7 @@ use crate::index::Id;
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
+use super::sums;
 use super::weights::{self, SlotIndex};
 use super::windows::Held;
 
@@ -42,6 +43,8 @@ pub(super) fn tiles(chip: &Chip, workload: &Workload, section: &Section) -> Tile
         return Vec::new();
     };
     let of_stage = |(s, stage): (usize, &crate::compile::Stage)| match &stage.mapping {
+        // Sums over rows have no weight.
+        Mapping::Gemm(_) if stage.spec.sums.is_some() => Vec::new(),
         // Heads are dealt by the mapping: see `weights::index_of_heads`.
         Mapping::Gemm(_) if graph.form(s).is_some() => vec![vec![Vec::new()]],
         Mapping::Gemm(m) => tile_lists(chip, &graph, section.nest.chunking, s, m),
@@ -209,8 +212,20 @@ impl<'a> Layout<'a> {
             let columns = self.columns(tensor, at.chunk);
             0..columns.end - columns.start
         };
+        if let BufferRole::Store { stage, .. } | BufferRole::Partial { stage } = buffer.spec.role
+            && let Some(reducer) = self.work[stage].reducer()
+        {
+            let wide = self.section.stages[stage].bundle_width();
+            let (m, n) = sums::part(reducer, at.chunk, (slice / wide, slice % wide));
+            return match buffer.spec.role {
+                BufferRole::Partial { .. } => (0..1, 0..m * n),
+                _ => (0..m, 0..n),
+            };
+        }
         match buffer.spec.role {
-            BufferRole::Operand { stage, .. } if self.graph.form(stage).is_some() => {
+            BufferRole::Operand { stage, .. }
+                if self.graph.form(stage).is_some() && self.work[stage].reducer().is_none() =>
+            {
                 let streams = self.streams(stage);
                 let columns = self.columns_given(stage, at.chunk, slice % streams);
                 (self.work[stage].slice_rows(rows, slice / streams), columns)

@@ -25,6 +25,7 @@ mod ring;
 mod row_functions;
 mod row_reference;
 mod scale;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod transport;

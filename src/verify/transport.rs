@@ -10,6 +10,7 @@ use crate::workload::TensorId;
 use super::fault::Fault;
 use super::machine::Machine;
 use super::matrix::{Matrix, is_unwritten};
+use super::sums;
 use super::wires::Unit;
 
 /// A block of numbers at a place of an operand or slot.
@@ -234,13 +235,24 @@ impl Machine<'_> {
             let runs = self.runs(f, &width, block.values.rows as u64);
             let memory = self.memory[id.index()]
                 .get_or_insert_with(|| Matrix::unwritten(tensor.rows as usize, tensor.columns as usize));
+            // Sums lie off chip where their PCU's part of the result does.
+            let sums_of = match self.section.buffers[end.buffer].spec.role {
+                BufferRole::Store { stage, .. } if self.section.stages[stage].spec.sums.is_some() => {
+                    let wide = self.section.stages[stage].bundle_width();
+                    Some((stage, (end.slice / wide, end.slice % wide)))
+                }
+                _ => None,
+            };
             let mut twice = None;
             for (row, run) in runs {
-                let line = memory.row_mut((first_row + row) as usize);
                 for column in run {
-                    let target = &mut line[(first + column) as usize];
+                    let (to_row, to) = match sums_of {
+                        Some((stage, pcu)) => sums::place(&self.layout, stage, at, pcu, (row, column)),
+                        None => (first_row + row, first + column),
+                    };
+                    let target = &mut memory.row_mut(to_row as usize)[to as usize];
                     if !is_unwritten(*target) {
-                        twice = Some((first_row + row, first + column));
+                        twice = Some((to_row, to));
                     }
                     *target = block.values.row(row as usize)[column as usize - block.column];
                 }

@@ -106,7 +106,9 @@ impl Builder {
                         let (rows, columns) = (self.tensors[inputs[1]].columns, self.tensors[inputs[1]].rows);
                         inputs[1] = self.view(inputs[1], rows, columns, true);
                     }
-                    form = Some(found).filter(|form| !form.is_plain());
+                    // Heads that add up in one are no product of the whole operands.
+                    let in_groups = options.transpose_a && options.heads != options.kv_heads;
+                    form = Some(found).filter(|form| in_groups || !form.is_plain());
                 }
             }
             OperatorKind::Embedding => {

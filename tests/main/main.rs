@@ -24,4 +24,5 @@ mod sparsity;
 mod stack;
 mod steady;
 mod study;
+mod sums;
 mod validate;
