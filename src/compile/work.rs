@@ -118,7 +118,10 @@ impl StageWork {
     /// Whether firings of a bundle in a chunk cost what they cost in the chunk before.
     pub fn is_as_before(&self, chunk: u64, bundle: u64) -> bool {
         let Some(before) = chunk.checked_sub(1) else { return false };
-        self.width(chunk) == self.width(before) && self.pass(chunk, bundle) == self.pass(before, bundle)
+        let passes = |chunk| self.reducer.as_ref().map(|reducer| reducer.passes(chunk));
+        self.width(chunk) == self.width(before)
+            && self.pass(chunk, bundle) == self.pass(before, bundle)
+            && passes(chunk) == passes(before)
     }
 
     /// Row passes of a firing. A stage that adds up over rows passes over those of its result.
