@@ -10,17 +10,18 @@ use rustc_hash::FxHashMap;
 use crate::arch::Chip;
 use crate::workload::{OperatorId, TensorId};
 
-use super::allocate::{Candidate, Front, StageCandidates, chain, useful_splits};
+use super::allocate::{Candidate, Front, StageCandidates, useful_splits};
 use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
 use super::gather::{GatherPorts, MOST_COLUMNS};
 use super::heads::{heads_extents, heads_mappings, heads_work};
 use super::mapping::{
-    CostSample, Cut, GemmMapping, Mapping, PassWork, SimdMapping, Style, SystolicShape, Tile, TileTable, assign,
-    pass_work, sample, tiles,
+    CostSample, Cut, GemmMapping, Mapping, PassWork, Style, SystolicShape, Tile, TileTable, assign, pass_work, sample,
+    tiles,
 };
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::reduce::{Reducer, SumsBase, reducer_extents, reducer_mappings, reducer_work, sums_bases};
 use super::section_graph::SectionGraph;
+use super::simd::simd_mappings;
 
 /// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
 const SHARES: [u64; 3] = [1, 2, 4];
@@ -656,48 +657,4 @@ fn gemm_mappings(
 pub(super) fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
     let off_cut = roles.cadence[stage] == Cadence::Token && nest.order == LoopOrder::ChunkOuter;
     if off_cut && (simd || !roles.is_late(stage)) { nest.chunks() } else { 1 }
-}
-
-fn simd_mappings(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    nest: &Nest,
-    roles: &StageRoles,
-    stage: usize,
-) -> Vec<Candidate> {
-    let kind = graph.kind(stage);
-    let (chain, passes) = (chain(chip, kind), kind.passes());
-    let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return Vec::new() };
-    let columns = graph.simd_columns(stage);
-    let (width, chunks) = match (nest.chunking, roles.cadence[stage]) {
-        (Some(cut), Cadence::Firing) => (cut.width, nest.chunks()),
-        _ => (columns, 1),
-    };
-    // A function that needs more PCUs than an operator is given still gets one pipeline, if the chip has room.
-    let most = chip.pcus_per_operator().max(chain.min(chip.pcus())) / chain;
-    let column_splits = if kind.is_row_wise() {
-        useful_splits(graph.workload.operators[graph.stages[stage].main].heads, most.min(64))
-    } else {
-        useful_splits(width.div_ceil(lanes), most.min(64))
-    };
-    let stretch = stretch(nest, roles, stage, true);
-    let mut list = Vec::new();
-    for pm in useful_splits(nest.token_rows, most) {
-        for &pn in &column_splits {
-            if pm * pn > most {
-                continue;
-            }
-            let per_chunk = width.div_ceil(pn).div_ceil(lanes) * passes;
-            let mapping = SimdMapping { pm, pn, chain, passes };
-            let rows = nest.tokens().saturating_mul(nest.token_rows.div_ceil(pm));
-            list.push(Candidate {
-                pcus: pm * pn * chain,
-                cycles: rows.saturating_mul(per_chunk * chunks * stretch),
-                stretch,
-                mapping: Mapping::Simd(mapping),
-                extents: StageExtents::default(),
-            });
-        }
-    }
-    list
 }

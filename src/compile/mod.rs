@@ -33,6 +33,7 @@ mod restore;
 mod route;
 mod runs;
 mod section_graph;
+mod simd;
 mod tiers;
 mod twins;
 mod work;
