@@ -149,7 +149,7 @@ pub struct Wanted {
 }
 
 /// A graph as one section.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub enum Whole<'s, 'a> {
     /// With its best choice.
     Planned(&'s SectionGraph<'a>, &'s Choice),
@@ -388,7 +388,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
             let best = self.best_planned(ground)?;
             let unrouted: Vec<usize> = best.iter().copied().filter(|&run| !self.is_routed(run)).collect();
             if unrouted.is_empty() {
-                return self.not_slower(best, ground);
+                return Ok(self.not_slower(best, ground));
             }
             self.route(&unrouted, ground);
             for run in unrouted {

@@ -68,21 +68,21 @@ impl<R: Clone + Send + Sync> Spans<'_, R> {
 
     /// The best partition, or every operator alone where that takes less time: fewer bytes do not excuse being slower
     /// than kernel by kernel.
-    pub(super) fn not_slower(&mut self, best: Vec<usize>, ground: &Ground<'_, R>) -> Result<Vec<usize>, usize> {
+    pub(super) fn not_slower(&mut self, best: Vec<usize>, ground: &Ground<'_, R>) -> Vec<usize> {
         let cycles = self.cycles(&best);
         let mut singles = self.singles();
         if let Some(lazy) = &self.lazy {
             let least = singles.iter().map(|&run| lazy.least[run]).fold(0, u64::saturating_add);
             if cycles <= least {
-                return Ok(best);
+                return best;
             }
             // What cannot run alone has been found to run with others.
             self.keep_unplanned(&mut singles);
             if self.plan_runs(ground, &singles).is_err() {
-                return Ok(best);
+                return best;
             }
         }
-        let Ok(singles) = self.kernel_by_kernel(ground) else { return Ok(best) };
-        Ok(if cycles <= self.cycles(&singles) { best } else { singles })
+        let Ok(singles) = self.kernel_by_kernel(ground) else { return best };
+        if cycles <= self.cycles(&singles) { best } else { singles }
     }
 }
