@@ -173,11 +173,13 @@ fn twice_the_resource_that_bounds_is_faster() {
     }
     println!("field: (sections, as fast because another is as busy, as fast without a reason) {seen:?}");
     assert!(inert.is_empty(), "{}", inert.join("\n"));
-    // 5 of 412 today: what is found with more ports or links is now and then slower (reports/search.md).
+    // 6 of 421 today: what is found with more ports or links is now and then slower (reports/search.md).
     let all: u32 = seen.values().map(|row| row.0).sum();
     assert!(50 * misled.len() < all as usize, "{}", misled.join("\n"));
     for (field, (sections, second, without_reason)) in &seen {
-        assert!(second + without_reason < *sections, "{field} never makes anything faster");
+        // Where another resource was as busy each time, nothing is said about the field.
+        let says_nothing = second == sections;
+        assert!(says_nothing || second + without_reason < *sections, "{field} never makes anything faster");
     }
     assert_eq!(seen.len(), 8, "a field was never the one that bounds");
 }
