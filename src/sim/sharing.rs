@@ -40,12 +40,7 @@ struct Stream {
 impl Stream {
     /// What it is behind with of what it has `left`: so much it takes as soon as it can.
     fn behind(&self, at: Ticks, left: u64) -> u64 {
-        left.saturating_sub(self.keeps(at))
-    }
-
-    /// What it has left at a time if it keeps its pace.
-    fn keeps(&self, at: Ticks) -> u64 {
-        u64::from(self.pace) * self.due.saturating_sub(self.from.max(at))
+        left.saturating_sub(u64::from(self.pace) * self.due.saturating_sub(at))
     }
 }
 
@@ -121,10 +116,7 @@ impl Sharing {
             }
             if open == before {
                 for (i, stream) in self.streams().iter().enumerate().filter(|(i, _)| open & 1 << i != 0) {
-                    // All of it: a resource that is never idle must not fall behind by what is rounded.
-                    let of = u64::from(stream.flows);
-                    parts[i] = (free * of / flows).max(1);
-                    (free, flows) = (free.saturating_sub(parts[i]), flows - of);
+                    parts[i] = (equal * u64::from(stream.flows)).max(1);
                 }
                 break;
             }
@@ -175,23 +167,26 @@ impl Sharing {
             self.at = now;
             return;
         }
-        let mut left = self.lefts();
-        let is_free = self.is_free();
-        if !is_free {
+        if self.is_free() {
+            let at = self.at;
+            for stream in self.streams_mut() {
+                let time = now.saturating_sub(stream.from.max(at));
+                stream.left =
+                    if stream.until <= now { 0 } else { stream.left.saturating_sub(u64::from(stream.pace) * time) };
+            }
+        } else {
+            let mut left = self.lefts();
             self.share(&mut left, now, |_, _| {});
-        }
-        for (stream, left) in self.streams_mut().iter_mut().zip(left) {
-            // Who keeps its pace has left what that tells, and others whole ticks: a run that repeats itself comes back to
-            // the same states.
-            let keeps = is_free || left > 0 && stream.behind(now, left) < WHOLE;
-            stream.left = if keeps { stream.keeps(now) } else { (left + WHOLE / 2) >> BITS << BITS };
+            self.streams_mut().iter_mut().zip(left).for_each(|(stream, left)| stream.left = left);
         }
         self.at = now;
         let (mut kept, mut groups) = (0, 0);
         for i in 0..self.count as usize {
             let stream = self.streams[i];
-            if stream.left > 0 {
-                self.streams[kept] = Stream { from: stream.from.max(now), ..stream };
+            // To a whole tick: a run that repeats itself comes back to the same states.
+            let left = (stream.left + WHOLE / 2) >> BITS << BITS;
+            if left > 0 {
+                self.streams[kept] = Stream { from: stream.from.max(now), left, ..stream };
                 kept += 1;
                 groups += u32::from(stream.volley == GROUP);
             }
@@ -225,7 +220,7 @@ impl Sharing {
     pub fn enter(&mut self, load: Load, slowed: &mut [Ticks]) {
         let Load { volley, span: (mut from, until), work, flows } = load;
         let mut left = work << BITS;
-        let pace = (left / (until - from)).clamp(1, WHOLE);
+        let pace = left.div_ceil(until - from).min(WHOLE);
         if from < self.at {
             // What it has moved already, of what the others have left.
             let taken: u64 = self.streams().iter().filter(|s| s.from <= self.at).map(|s| u64::from(s.pace)).sum();
@@ -265,17 +260,14 @@ impl Sharing {
     /// Adds a stream: to what the same volley still has to move, or to the group that ends at about the same time, if
     /// there is no room for it.
     fn join(&mut self, new: Stream) {
-        let at = self.at;
         let own = self.streams().iter().rposition(|stream| stream.volley == new.volley);
         if let Some(own) = own {
             let own = &mut self.streams[own];
-            if new.from <= own.until || own.from > at {
+            if new.from <= own.until || own.from > self.at {
+                own.left += new.left;
                 own.until = own.until.max(new.until);
                 own.due = own.due.max(new.due);
-                // One stream from now on: what it has to move, over the time it has.
-                let left = own.left + new.left;
-                own.pace = (left / own.due.saturating_sub(own.from.max(at)).max(1)).clamp(1, WHOLE) as u32;
-                own.left = if own.behind(at, left) < WHOLE { own.keeps(at) } else { left };
+                own.pace = own.pace.max(new.pace);
                 own.flows = new.flows;
                 return;
             }
@@ -333,11 +325,6 @@ mod tests {
         Load { volley, span, work, flows: 1 }
     }
 
-    /// What the first stream has left, to the nearest tick.
-    fn ticks_left(shared: &Sharing) -> u64 {
-        (shared.streams()[0].left + WHOLE / 2) >> BITS
-    }
-
     #[test]
     fn no_more_is_moved_than_fits() {
         // 60 in 100 ticks, and 60 in 100 ticks from 50 on: both want 0.6, and get half until the first has moved its 30.
@@ -347,9 +334,9 @@ mod tests {
         assert_eq!(slowed, [110, 0]);
         // The second is behind by 6 then, and catches up at the full rate.
         shared.pass(110);
-        assert_eq!((shared.count, ticks_left(&shared)), (1, 30));
+        assert_eq!((shared.count, shared.streams()[0].left >> BITS), (1, 30));
         shared.pass(125);
-        assert_eq!((shared.count, ticks_left(&shared)), (1, 15));
+        assert_eq!((shared.count, shared.streams()[0].left >> BITS), (1, 15));
     }
 
     #[test]
@@ -381,8 +368,9 @@ mod tests {
             shared.enter(load(volley, (0, 100), 10), &mut slowed);
         }
         assert_eq!((shared.count, shared.groups), (8, 2));
-        assert!((199..=201).contains(&shared.last_end), "{}", shared.last_end);
-        shared.pass(201);
+        // A little is lost by rounding parts down.
+        assert!((200..=202).contains(&shared.last_end), "{}", shared.last_end);
+        shared.pass(202);
         assert_eq!(shared.count, 0);
     }
 }
