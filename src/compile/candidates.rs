@@ -462,6 +462,11 @@ impl<'a> StageBases<'a> {
             let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
             let columns = table.chunks.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
             for bundles in useful_splits(most_tiles, self.chip.pcus_per_operator() / share) {
+                // Beaten by one that is there already, as [`undominated`] will find.
+                let least = sample.least_in_step(bundles);
+                if bundles > 1 && bases.iter().any(|b| b.pn <= bundles * share && b.in_step_cycles <= least) {
+                    continue;
+                }
                 let (in_step_cycles, free_cycles) = sample.balance(bundles, &mut loads);
                 // Room for an uneven split; the chosen mapping is measured exactly.
                 let uneven = |total: u64| (total.div_ceil(bundles) * 5 / 4).min(total);

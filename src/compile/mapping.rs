@@ -284,10 +284,13 @@ pub struct Cut {
 /// Tiles of columns `columns` over K rows `k`.
 pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: &Cut) -> Vec<Tile> {
     let Cut { width, aligned, .. } = *cut;
-    let mut tiles: Vec<Tile> = Vec::new();
+    let most = (columns.end - columns.start) / width.max(1);
+    let mut tiles: Vec<Tile> = Vec::with_capacity(most as usize + 1);
 
     let mut at = columns.start;
     let mut union = Vec::new();
+    // Rows stored in the latest block column: the next tile often begins in the same.
+    let mut latest = (u64::MAX, 0);
     while at < columns.end {
         let mut end = columns.end.min(at + width);
         let Some(mask) = mask else {
@@ -311,19 +314,26 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
         let k_blocks = k.start / mask.block_rows()..k.end.div_ceil(mask.block_rows());
         // Only the words of this K range are looked at.
         let (first, last) = ((k_blocks.start / 64) as usize, k_blocks.end.div_ceil(64) as usize);
-        union.clear();
-        union.resize(last - first, 0);
+        let blocks = at / block..=(end - 1) / block;
         let mut stored = 0;
-        for n in at / block..=(end - 1) / block {
-            let words = &mask.column_words(n)[first..last];
-            for (sum, word) in union.iter_mut().zip(words) {
-                *sum |= word;
+        for n in blocks.clone() {
+            if latest.0 != n {
+                latest = (n, mask.rows_in(&mask.column_words(n)[first..last], first as u64, k_blocks.clone()));
             }
-            let width_here = end.min((n + 1) * block) - at.max(n * block);
-            stored += mask.rows_in(words, first as u64, k_blocks.clone()) * width_here;
+            stored += latest.1 * (end.min((n + 1) * block) - at.max(n * block));
         }
-        let alone = at / block == (end - 1) / block;
-        let k = if alone { stored / (end - at) } else { mask.rows_in(&union, first as u64, k_blocks.clone()) };
+        let k = if blocks.start() == blocks.end() {
+            latest.1
+        } else {
+            union.clear();
+            union.extend_from_slice(&mask.column_words(*blocks.start())[first..last]);
+            for n in blocks.skip(1) {
+                for (sum, word) in union.iter_mut().zip(&mask.column_words(n)[first..last]) {
+                    *sum |= word;
+                }
+            }
+            mask.rows_in(&union, first as u64, k_blocks.clone())
+        };
         let steps = cut.gather.as_ref().map_or(k, |ports| gather::cycles(ports, mask, &(at..end), &k_blocks));
         tiles.push(Tile { start: at, columns: end - at, k, steps, stored });
         at = end;
@@ -399,11 +409,59 @@ pub fn assign(table: &TileTable, bundles: u64, cycles: impl Fn(&Tile) -> u64) ->
 /// Tile costs of a few chunks, sorted, to estimate balance from.
 #[derive(Debug)]
 pub struct CostSample {
-    chunks: Vec<Vec<u64>>,
+    chunks: Vec<ChunkCosts>,
     /// All chunks' cost over the sampled chunks' cost.
     scale: f64,
     /// Without a choice per chunk, imbalance adds up over the chunks.
     fixed_columns: bool,
+}
+
+/// Tile costs of one chunk.
+#[derive(Debug)]
+struct ChunkCosts {
+    /// The costliest first.
+    costs: Vec<u64>,
+    sum: u64,
+    /// Sum of the squares of what each differs from the mean.
+    squares: f64,
+}
+
+impl ChunkCosts {
+    fn new(mut costs: Vec<u64>) -> Self {
+        costs.sort_unstable_by_key(|&c| std::cmp::Reverse(c));
+        let sum = costs.iter().sum();
+        let mean = sum as f64 / costs.len() as f64;
+        let squares = costs.iter().map(|&c| (c as f64 - mean).powi(2)).sum();
+        Self { costs, sum, squares }
+    }
+
+    /// The busiest of `bundles` when tiles are dealt back and forth.
+    fn most(&self, bundles: usize, loads: &mut Vec<u64>) -> u64 {
+        loads.clear();
+        loads.resize(bundles, 0);
+        for (round, row) in self.costs.chunks(bundles).enumerate() {
+            if round.is_multiple_of(2) {
+                loads.iter_mut().zip(row).for_each(|(load, cost)| *load += cost);
+            } else {
+                loads.iter_mut().rev().zip(row).for_each(|(load, cost)| *load += cost);
+            }
+        }
+        loads.iter().copied().max().unwrap_or(0)
+    }
+
+    /// What the busiest bundle has at least.
+    fn least(&self, bundles: usize) -> u64 {
+        self.sum.div_ceil(bundles as u64).max(self.costs.first().copied().unwrap_or(0))
+    }
+
+    /// What columns kept for all chunks cost in one of them: about 1.2 standard deviations of a bundle's load (measured
+    /// on block masks with the greedy of [`assign`]).
+    fn fixed_column_spread(&self, bundles: usize) -> f64 {
+        if self.costs.len() <= bundles {
+            return 0.0;
+        }
+        1.2 * (self.squares / bundles as f64).sqrt()
+    }
 }
 
 /// Chunks that are looked at to estimate balance.
@@ -415,17 +473,13 @@ impl CostSample {
         let count = table.chunks.len();
         let step = count.div_ceil(SAMPLED_CHUNKS).max(1);
         let total: u64 = table.chunks.iter().flatten().map(&cycles).sum();
-        let chunks: Vec<Vec<u64>> = table
+        let chunks: Vec<ChunkCosts> = table
             .chunks
             .iter()
             .step_by(step)
-            .map(|tiles| {
-                let mut costs: Vec<u64> = tiles.iter().map(&cycles).collect();
-                costs.sort_unstable_by_key(|&c| std::cmp::Reverse(c));
-                costs
-            })
+            .map(|tiles| ChunkCosts::new(tiles.iter().map(&cycles).collect()))
             .collect();
-        let sampled: u64 = chunks.iter().flatten().sum();
+        let sampled: u64 = chunks.iter().map(|chunk| chunk.sum).sum();
         Self { chunks, scale: total as f64 / sampled.max(1) as f64, fixed_columns: table.same_columns && count > 1 }
     }
 
@@ -433,40 +487,23 @@ impl CostSample {
     /// are dealt back and forth. The true assignment is at least as even over one chunk; over several with the same
     /// columns, part of the excess is what it was measured to leave.
     pub fn balance(&self, bundles: u64, loads: &mut Vec<u64>) -> (u64, u64) {
-        let bundles = bundles as usize;
-        let (mut in_step, mut total) = (0.0, 0u64);
-        for chunk in &self.chunks {
-            loads.clear();
-            loads.resize(bundles, 0);
-            for (round, row) in chunk.chunks(bundles).enumerate() {
-                if round.is_multiple_of(2) {
-                    loads.iter_mut().zip(row).for_each(|(load, cost)| *load += cost);
-                } else {
-                    loads.iter_mut().rev().zip(row).for_each(|(load, cost)| *load += cost);
-                }
-            }
-            let sum: u64 = chunk.iter().sum();
-            let most = loads.iter().copied().max().unwrap_or(0) as f64;
-            let mean = sum as f64 / bundles as f64;
-            let spread = if self.fixed_columns { fixed_column_spread(mean, chunk, bundles) } else { 0.0 };
-            in_step += most + spread;
-            total += sum;
-        }
+        let in_step = self.in_step(bundles, |chunk| chunk.most(bundles as usize, loads));
+        let total: u64 = self.chunks.iter().map(|chunk| chunk.sum).sum();
         let free = (total as f64 / bundles as f64 * 1.005).min(in_step);
         ((in_step * self.scale) as u64, (free * self.scale) as u64)
     }
-}
 
-/// What columns kept for all chunks cost in one of them: about 1.2 standard deviations of a bundle's load (measured
-/// on block masks with the greedy of [`assign`]).
-fn fixed_column_spread(mean: f64, costs: &[u64], bundles: usize) -> f64 {
-    if costs.len() <= bundles {
-        return 0.0;
+    /// What the first of [`Self::balance`] is at least, much sooner known.
+    pub fn least_in_step(&self, bundles: u64) -> u64 {
+        (self.in_step(bundles, |chunk| chunk.least(bundles as usize)) * self.scale) as u64
     }
-    let count = costs.len() as f64;
-    let average = mean * bundles as f64 / count;
-    let variance = costs.iter().map(|&c| (c as f64 - average).powi(2)).sum::<f64>() / count;
-    1.2 * (variance * count / bundles as f64).sqrt()
+
+    fn in_step(&self, bundles: u64, mut most: impl FnMut(&ChunkCosts) -> u64) -> f64 {
+        let spread = |chunk: &ChunkCosts| {
+            if self.fixed_columns { chunk.fixed_column_spread(bundles as usize) } else { 0.0 }
+        };
+        self.chunks.iter().map(|chunk| most(chunk) as f64 + spread(chunk)).sum()
+    }
 }
 
 fn longest_first(costs: &[u64]) -> Vec<u32> {

@@ -5,8 +5,9 @@ use crate::compile::{Fabric, Flow, shared};
 
 use super::clock::Clock;
 use super::contention::{Contention, Volley};
+use super::peaks::{Peak, demand};
 use super::sharing::{Load, Sharing, WHOLE};
-use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
+use super::time::{Ticks, cycles};
 use super::usage::Usage;
 
 /// The state of every contended link and port of the chip during one section.
@@ -38,17 +39,12 @@ pub struct Network<'a> {
 const NOTABLE: u64 = WHOLE / 256;
 
 impl<'a> Network<'a> {
-    /// All resources idle. `peaks` is the largest part of a link, of [`WHOLE`], that each flow ever takes: a resource
-    /// whose flows together stay within its rate is never waited for, and is not looked at again.
-    pub fn new(chip: &Chip, fabric: &'a Fabric, flows: &'a [Flow], volleys: &'a [Volley], peaks: &[u64]) -> Self {
+    /// All resources idle. `peaks` is the largest part of a link that each flow ever takes: a resource whose flows
+    /// together stay within its rate is never waited for, and is not looked at again.
+    pub fn new(chip: &Chip, fabric: &'a Fabric, flows: &'a [Flow], volleys: &'a [Volley], peaks: &[Peak]) -> Self {
         let resources = 0..fabric.count() as u32;
         let flit_ticks: Vec<Ticks> = resources.map(|r| cycles(fabric.cycles_per_flit(r))).collect();
-        let mut demand = vec![0u64; fabric.count()];
-        for (flow, peak) in flows.iter().zip(peaks) {
-            for &r in &flow.route {
-                demand[r as usize] += (peak * flit_ticks[r as usize]).div_ceil(TICKS_PER_CYCLE).min(WHOLE);
-            }
-        }
+        let demand = demand(flows, volleys, peaks, &flit_ticks);
         // A flit takes at least as long as at the slowest port, or as the return of a credit over the links.
         let credit = cycles(2 * chip.network.hop_cycles).div_ceil(chip.network.fifo_depth_flits);
         let slowest_port = |flow: &Flow| flow.route.iter().map(|&r| flit_ticks[r as usize]).max().unwrap_or(0);

@@ -85,66 +85,21 @@ impl Sharing {
             && self.streams().iter().all(|stream| stream.behind(self.at, stream.left) < WHOLE)
     }
 
-    /// The part each gets of those that have begun and have something left: equal parts for each flow, of what those
-    /// leave that want less. Also when the next begins.
-    fn parts(&self, at: Ticks, left: &[u64; MOST], parts: &mut [u64; MOST]) -> Ticks {
-        let mut begins = Ticks::MAX;
-        let mut wants = [0; MOST];
-        let (mut free, mut flows, mut open) = (WHOLE, 0, 0u32);
-        for (i, stream) in self.streams().iter().enumerate() {
-            parts[i] = 0;
-            if left[i] == 0 {
-                continue;
-            }
-            if stream.from > at {
-                begins = begins.min(stream.from);
-            } else {
-                flows += u64::from(stream.flows);
-                open |= 1 << i;
-                wants[i] = if stream.behind(at, left[i]) > 0 { WHOLE } else { u64::from(stream.pace) };
-            }
-        }
-        while open != 0 {
-            let (before, equal) = (open, free / flows);
-            for (i, stream) in self.streams().iter().enumerate() {
-                if open & 1 << i != 0 && wants[i] <= equal * u64::from(stream.flows) {
-                    parts[i] = wants[i];
-                    free -= wants[i];
-                    flows -= u64::from(stream.flows);
-                    open &= !(1 << i);
-                }
-            }
-            if open == before {
-                for (i, stream) in self.streams().iter().enumerate().filter(|(i, _)| open & 1 << i != 0) {
-                    parts[i] = (equal * u64::from(stream.flows)).max(1);
-                }
-                break;
-            }
-        }
-        begins
-    }
-
     /// Lets all share the resource until `to`, or until they are through; `ends` hears who is, and when.
     fn share(&self, left: &mut [u64; MOST], to: Ticks, mut ends: impl FnMut(usize, Ticks)) {
-        let (mut at, mut parts) = (self.at, [0; MOST]);
+        let mut at = self.at;
+        let mut turn = Turn::default();
         while at < to {
-            let begins = self.parts(at, left, &mut parts);
-            let mut step = begins.min(to) - at;
-            for (i, stream) in self.streams().iter().enumerate().filter(|(i, _)| parts[*i] > 0) {
-                step = step.min(left[i].div_ceil(parts[i]));
-                // Until it has caught up.
-                let behind = stream.behind(at, left[i]);
-                if behind > 0 && parts[i] > u64::from(stream.pace) && at < stream.due {
-                    step = step.min(behind.div_ceil(parts[i] - u64::from(stream.pace)));
-                }
-            }
+            let begins = turn.begin(self.streams(), at, left);
+            turn.deal();
+            let step = turn.step(begins.min(to) - at, self.streams(), at, left);
             if step == Ticks::MAX - at {
                 return;
             }
             at += step;
-            for (i, (part, left)) in parts.iter().zip(left.iter_mut()).enumerate().filter(|(_, (part, _))| **part > 0) {
-                *left = left.saturating_sub(part * step);
-                if *left == 0 {
+            for (i, part) in turn.parts() {
+                left[i] = left[i].saturating_sub(part * step);
+                if left[i] == 0 {
                     ends(i, at);
                 }
             }
@@ -314,6 +269,91 @@ impl Sharing {
             stream.due += time;
             stream.until += time;
         }
+    }
+}
+
+/// A stretch of time in which each of those under way gets the same part all along.
+#[derive(Debug, Default)]
+struct Turn {
+    /// How many are under way, ...
+    count: usize,
+    /// ... which of the streams they are, ...
+    who: [u8; MOST],
+    flows: [u32; MOST],
+    /// ... what they are behind with, ...
+    behind: [u64; MOST],
+    /// ... the part they want of [`WHOLE`], and get.
+    parts: [u32; MOST],
+}
+
+impl Turn {
+    /// Begins at a time with those that have begun and have something left. Tells when the next begins.
+    fn begin(&mut self, streams: &[Stream], at: Ticks, left: &[u64; MOST]) -> Ticks {
+        let mut begins = Ticks::MAX;
+        self.count = 0;
+        for (i, (stream, &left)) in streams.iter().zip(left).enumerate().filter(|(_, (_, left))| **left > 0) {
+            if stream.from > at {
+                begins = begins.min(stream.from);
+                continue;
+            }
+            let behind = stream.behind(at, left);
+            self.who[self.count] = i as u8;
+            self.flows[self.count] = stream.flows;
+            self.behind[self.count] = behind;
+            self.parts[self.count] = if behind > 0 { WHOLE as u32 } else { stream.pace };
+            self.count += 1;
+        }
+        begins
+    }
+
+    /// Deals equal parts for each flow, of what those leave that want less.
+    fn deal(&mut self) {
+        let mut flows: u32 = self.flows[..self.count].iter().sum();
+        let mut free = WHOLE as u32;
+        let mut open = (1u32 << self.count) - 1;
+        while open != 0 {
+            let (before, equal) = (open, free / flows);
+            for i in 0..self.count {
+                if open & 1 << i != 0 && u64::from(self.parts[i]) <= u64::from(equal) * u64::from(self.flows[i]) {
+                    free -= self.parts[i];
+                    flows -= self.flows[i];
+                    open &= !(1 << i);
+                }
+            }
+            if open == before {
+                for i in (0..self.count).filter(|i| open & 1 << i != 0) {
+                    self.parts[i] = (equal * self.flows[i]).max(1);
+                }
+                return;
+            }
+        }
+    }
+
+    /// How long that lasts, of `most`: until one is through or has caught up.
+    fn step(&self, most: Ticks, streams: &[Stream], at: Ticks, left: &[u64; MOST]) -> Ticks {
+        // The soonest is found by quotients that need not be exact.
+        let mut soonest = (f64::INFINITY, 0, 1);
+        let mut take = |moves: u64, rate: u64| {
+            let time = moves as f64 / rate as f64;
+            if time < soonest.0 {
+                soonest = (time, moves, rate);
+            }
+        };
+        for ((i, part), &behind) in self.parts().zip(&self.behind) {
+            take(left[i], part);
+            let Stream { pace, due, .. } = streams[i];
+            if behind > 0 && part > u64::from(pace) && at < due {
+                take(behind, part - u64::from(pace));
+            }
+        }
+        let (_, moves, rate) = soonest;
+        if self.count == 0 { most } else { most.min(moves.div_ceil(rate)) }
+    }
+
+    /// Which of the streams get what part.
+    fn parts(&self) -> impl Iterator<Item = (usize, u64)> {
+        let who = self.who[..self.count].iter();
+        who.zip(&self.parts).map(|(&i, &part)| (usize::from(i), u64::from(part)))
     }
 }
 

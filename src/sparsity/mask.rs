@@ -217,13 +217,13 @@ pub(super) fn count_ones_in(words: &[u64], range: std::ops::Range<u64>) -> u64 {
         return 0;
     }
     let (first, last) = ((range.start / 64) as usize, ((range.end - 1) / 64) as usize);
-    (first..=last)
-        .map(|w| {
-            let low = if w == first { !0u64 << (range.start % 64) } else { !0 };
-            let high = if w == last { !0u64 >> (63 - (range.end - 1) % 64) } else { !0 };
-            u64::from((words[w] & low & high).count_ones())
-        })
-        .sum()
+    let (low, high) = (!0u64 << (range.start % 64), !0u64 >> (63 - (range.end - 1) % 64));
+    let ones = |word: u64| u64::from(word.count_ones());
+    if first == last {
+        return ones(words[first] & low & high);
+    }
+    let inner: u64 = words[first + 1..last].iter().map(|&word| ones(word)).sum();
+    ones(words[first] & low) + inner + ones(words[last] & high)
 }
 
 #[cfg(test)]
