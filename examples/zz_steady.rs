@@ -11,7 +11,9 @@ fn main() {
             let mut s = c.sections[0].clone();
             println!("{a} {w} sections {} nest {:?}", c.sections.len(), s.nest);
             for rows in [2048, 2048, 2048, 2048, 2097152] {
-                if rows > 65536 && w.ends_with("sparse") { continue; }
+                if rows > 65536 && w.ends_with("sparse") {
+                    continue;
+                }
                 s.nest.rows = rows;
                 let t = Instant::now();
                 let r = run_section(&chip, &wl, &s, true).unwrap();
@@ -21,7 +23,12 @@ fn main() {
             s.nest.rows = 2048;
             let t = Instant::now();
             let r = run_section(&chip, &wl, &s, false).unwrap();
-            println!("  no skip 2048 events {} cycles {} {:.1} ms", r.events, r.cycles, t.elapsed().as_secs_f64() * 1e3);
+            println!(
+                "  no skip 2048 events {} cycles {} {:.1} ms",
+                r.events,
+                r.cycles,
+                t.elapsed().as_secs_f64() * 1e3
+            );
         }
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, Mapping, Nest, Section, SectionGraph, StageWork, Step, continues, emits,
-    slot_bytes,
+    Amount, BufferRole, Cadence, Fabric, FlowKind, Mapping, Nest, Section, SectionGraph, StageWork, Step, continues,
+    emits, slot_bytes,
 };
 use crate::index::Id;
 use crate::workload::Workload;
@@ -132,9 +132,19 @@ impl<'a> Engine<'a> {
                 BufferState::new(spec.depth, fills, reads, nest.count(spec.cadence))
             })
             .collect();
-        let slot_flits = |stream: usize| {
-            let first = nest.step(section.streams[stream].stream.cadence, 0);
-            transfer_bytes(chip, &graph, section, stream, first).0.div_ceil(chip.network.flit_bytes)
+        let slot_flits = |kind: FlowKind| {
+            let bytes = match kind {
+                FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
+                    let first = nest.step(section.streams[stream].stream.cadence, 0);
+                    transfer_bytes(chip, &graph, section, stream, first).0
+                }
+                FlowKind::Copy { home } => match section.buffers[home].spec.role {
+                    BufferRole::Home { tensor, .. } => slot_bytes(&graph, &nest, tensor, nest.step(Cadence::Firing, 0)),
+                    _ => 0,
+                },
+                _ => 0,
+            };
+            bytes.div_ceil(chip.network.flit_bytes)
         };
         let network = Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits));
         let mut engine = Self {

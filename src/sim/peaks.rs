@@ -17,48 +17,67 @@ const BURST_FLITS: u64 = 16;
 
 /// What a flow asks of a link at most.
 #[derive(Debug, Clone, Copy)]
-pub struct Peak {
-    /// Of [`WHOLE`] a flit a cycle.
-    rate: u64,
-    /// Flits it has together, if those come in a burst should they be few.
-    slot_flits: Option<u64>,
+pub enum Peak {
+    /// A rate, of [`WHOLE`] a flit a cycle.
+    Rate(u64),
+    /// So many flits of a slot, at this rate if they are not few.
+    Slot(u64, u64),
+    /// So many flits of a slot, as fast as its volley can.
+    Rush(u64),
 }
 
-impl Peak {
-    fn of(rate: u64) -> Self {
-        Self { rate: rate.min(WHOLE), slot_flits: None }
-    }
+/// What the flows of one volley ask of a resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Asked {
+    /// At their peaks, of [`WHOLE`].
+    rate: u64,
+    flits: u64,
+    /// Ticks of those that are in a rush.
+    rush: Ticks,
+    flows: u64,
 }
 
 /// What volleys ask together at most of every resource, of [`WHOLE`]: `flit_ticks` are what a flit takes it.
 pub fn demand(flows: &[Flow], volleys: &[Volley], peaks: &[Peak], flit_ticks: &[Ticks]) -> Vec<u64> {
     let mut demand = vec![0; flit_ticks.len()];
-    // Of one volley: its rate, and its flits and flows that may come in a burst.
-    let mut own = vec![(0, 0, 0); flit_ticks.len()];
+    let mut asked = vec![Asked::default(); flit_ticks.len()];
     let mut crossed = Vec::new();
     for volley in volleys {
         for &f in &volley.flows {
-            let Peak { rate, slot_flits } = peaks[f];
             for &r in &flows[f].route {
-                let own = &mut own[r as usize];
-                if *own == (0, 0, 0) {
+                let (asked, ticks) = (&mut asked[r as usize], flit_ticks[r as usize]);
+                if asked.flows == 0 {
                     crossed.push(r as usize);
                 }
-                own.0 += (rate * flit_ticks[r as usize]).div_ceil(TICKS_PER_CYCLE).min(WHOLE);
-                own.1 += slot_flits.unwrap_or(BURST_FLITS);
-                own.2 += 1;
+                asked.flows += 1;
+                let (rate, flits) = match peaks[f] {
+                    Peak::Rate(rate) => (rate, BURST_FLITS),
+                    Peak::Slot(flits, rate) => (rate, flits),
+                    Peak::Rush(flits) => {
+                        asked.rush += flits * ticks;
+                        (0, flits)
+                    }
+                };
+                asked.rate += (rate * ticks).div_ceil(TICKS_PER_CYCLE).min(WHOLE);
+                asked.flits += flits;
             }
         }
+        // A rush lasts as long as where most of it is to be moved, and elsewhere takes no more than that leaves it.
+        let longest = crossed.iter().map(|&r| asked[r].rush).max().unwrap_or(0).max(1);
         for r in crossed.drain(..) {
-            let (rate, flits, flows) = std::mem::take(&mut own[r]);
-            demand[r] += if flits < BURST_FLITS { flows * WHOLE } else { rate };
+            let Asked { rate, flits, rush, flows } = std::mem::take(&mut asked[r]);
+            demand[r] += if flits < BURST_FLITS || rush == longest && flows > 1 {
+                flows * WHOLE
+            } else {
+                rate + (rush * WHOLE).div_ceil(longest)
+            };
         }
     }
     demand
 }
 
-/// Peak rate of every flow.
-pub fn peaks(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(usize) -> u64) -> Vec<Peak> {
+/// Peak of every flow; `slot_flits` tells the most that a fill, a drain or a copy moves at once.
+pub fn peaks(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(FlowKind) -> u64) -> Vec<Peak> {
     // Flows come in turns, each turn alike.
     let mut peaks: Vec<Peak> = Vec::with_capacity(section.flows.len());
     let mut kinds: VecDeque<usize> = VecDeque::with_capacity(LOOKED_BACK);
@@ -76,25 +95,25 @@ pub fn peaks(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dy
     peaks
 }
 
-fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(usize) -> u64, flow: &Flow) -> Peak {
-    Peak::of(match flow.kind {
-        FlowKind::Feed { stage, bundle } => of_firings(section, &work[stage], flow, bundle, flow.amount, false),
-        FlowKind::PartialRead { stage, bundle } => {
-            of_firings(section, &work[stage], flow, bundle, Amount::Partials, false)
-        }
-        FlowKind::PartialWrite { stage, bundle } => {
-            of_firings(section, &work[stage], flow, bundle, Amount::Partials, true)
-        }
-        FlowKind::Emit { stage, bundle } => of_firings(section, &work[stage], flow, bundle, Amount::ResultBytes, true),
-        FlowKind::Copy { .. } => WHOLE,
+fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(FlowKind) -> u64, flow: &Flow) -> Peak {
+    let of_firings = |stage: usize, bundle, amount, results| {
+        Peak::Rate(of_firings(section, &work[stage], flow, bundle, amount, results).min(WHOLE))
+    };
+    match flow.kind {
+        FlowKind::Feed { stage, bundle } => of_firings(stage, bundle, flow.amount, false),
+        FlowKind::PartialRead { stage, bundle } => of_firings(stage, bundle, Amount::Partials, false),
+        FlowKind::PartialWrite { stage, bundle } => of_firings(stage, bundle, Amount::Partials, true),
+        FlowKind::Emit { stage, bundle } => of_firings(stage, bundle, Amount::ResultBytes, true),
+        FlowKind::Copy { .. } => Peak::Rush(shared(slot_flits(flow.kind), flow.share)),
         FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
             // Paced by the tier; rounding to flits is small beside a long slot.
-            let flits = shared(slot_flits(stream), flow.share);
-            let bytes = slot_flits(stream) * chip.network.flit_bytes;
+            let all = slot_flits(flow.kind);
+            let flits = shared(all, flow.share);
+            let bytes = all * chip.network.flit_bytes;
             let cycles = chip.tier_rate(section.streams[stream].tier).cycles_for(bytes).max(1);
-            return Peak { rate: (flits * WHOLE * 9 / 8 / cycles + 1).min(WHOLE), slot_flits: Some(flits) };
+            Peak::Slot(flits, (flits * WHOLE * 9 / 8 / cycles + 1).min(WHOLE))
         }
-    })
+    }
 }
 
 /// Peak over the firings of a bundle. Results leave after the first tile, in the rest of the firing.
