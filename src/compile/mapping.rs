@@ -286,54 +286,64 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
     let Cut { width, aligned, .. } = *cut;
     let most = (columns.end - columns.start) / width.max(1);
     let mut tiles: Vec<Tile> = Vec::with_capacity(most as usize + 1);
-
     let mut at = columns.start;
-    let mut union = Vec::new();
-    // Rows stored in the latest block column: the next tile often begins in the same.
-    let mut latest = (u64::MAX, 0);
-    while at < columns.end {
-        let mut end = columns.end.min(at + width);
-        let Some(mask) = mask else {
-            let k = k.end - k.start;
+    let Some(mask) = mask else {
+        let k = k.end - k.start;
+        while at < columns.end {
+            let end = columns.end.min(at + width);
             tiles.push(Tile { start: at, columns: end - at, k, steps: k, stored: (end - at) * k });
             at = end;
-            continue;
-        };
-        let block = mask.block_columns();
-        if aligned {
-            let whole = (width / block).max(1) * block;
-            end = end.min(at / block * block + whole);
         }
-        if !tiles.len().is_multiple_of(cut.looked_at_of)
+        return tiles;
+    };
+    let block = mask.block_columns();
+    let whole = (width / block).max(1) * block;
+    let k_blocks = k.start / mask.block_rows()..k.end.div_ceil(mask.block_rows());
+    // Only the words of this K range are looked at.
+    let counter = mask.counter(k_blocks.clone());
+    let words = |n: u64| &mask.column_words(n)[counter.words.clone()];
+    let rows_of = |n: u64| {
+        let words = words(n);
+        counter.rows(|w| words[w])
+    };
+    let mut union = Vec::new();
+    // The block column at hand and rows stored in it: the next tile often begins in the same.
+    let mut n = at / block;
+    let mut rows = rows_of(n.min(mask.n_blocks() - 1));
+    while at < columns.end {
+        if at == (n + 1) * block {
+            n += 1;
+            rows = rows_of(n);
+        }
+        let mut end = columns.end.min(at + width);
+        if aligned {
+            end = end.min(n * block + whole);
+        }
+        if cut.looked_at_of > 1
+            && !tiles.len().is_multiple_of(cut.looked_at_of)
             && let Some(&like) = tiles.last().filter(|tile| tile.columns == end - at)
         {
             tiles.push(Tile { start: at, ..like });
+            if end < columns.end && end >= (n + 1) * block {
+                n = end / block;
+                rows = rows_of(n);
+            }
             at = end;
             continue;
         }
-        let k_blocks = k.start / mask.block_rows()..k.end.div_ceil(mask.block_rows());
-        // Only the words of this K range are looked at.
-        let (first, last) = ((k_blocks.start / 64) as usize, k_blocks.end.div_ceil(64) as usize);
-        let blocks = at / block..=(end - 1) / block;
-        let mut stored = 0;
-        for n in blocks.clone() {
-            if latest.0 != n {
-                latest = (n, mask.rows_in(&mask.column_words(n)[first..last], first as u64, k_blocks.clone()));
-            }
-            stored += latest.1 * (end.min((n + 1) * block) - at.max(n * block));
-        }
-        let k = if blocks.start() == blocks.end() {
-            latest.1
-        } else {
+        let mut stored = rows * (end.min((n + 1) * block) - at);
+        let mut k = rows;
+        if end > (n + 1) * block {
             union.clear();
-            union.extend_from_slice(&mask.column_words(*blocks.start())[first..last]);
-            for n in blocks.skip(1) {
-                for (sum, word) in union.iter_mut().zip(&mask.column_words(n)[first..last]) {
-                    *sum |= word;
-                }
+            union.extend_from_slice(words(n));
+            while end > (n + 1) * block {
+                n += 1;
+                rows = rows_of(n);
+                stored += rows * (end.min((n + 1) * block) - n * block);
+                union.iter_mut().zip(words(n)).for_each(|(sum, word)| *sum |= word);
             }
-            mask.rows_in(&union, first as u64, k_blocks.clone())
-        };
+            k = counter.rows(|w| union[w]);
+        }
         let steps = cut.gather.as_ref().map_or(k, |ports| gather::cycles(ports, mask, &(at..end), &k_blocks));
         tiles.push(Tile { start: at, columns: end - at, k, steps, stored });
         at = end;

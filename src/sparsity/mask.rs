@@ -153,12 +153,24 @@ impl BlockMask {
     /// Matrix rows covered by the kept blocks among K blocks `range` of a bit column, of which `words` holds the
     /// words from `first_word` on.
     pub fn rows_in(&self, words: &[u64], first_word: u64, range: std::ops::Range<u64>) -> u64 {
-        let shift = first_word * 64;
-        let blocks = count_ones_in(words, range.start - shift..range.end - shift);
-        let last = self.k_blocks() - 1;
+        let counter = self.counter(range);
+        let skipped = counter.words.start.saturating_sub(first_word as usize);
+        counter.rows(|w| words[skipped + w])
+    }
+
+    /// Counts rows covered by the kept blocks among K blocks `range`.
+    pub fn counter(&self, range: std::ops::Range<u64>) -> RowCounter {
         let ragged = self.k_blocks() * self.block_rows - self.rows;
-        let has_last = range.contains(&last) && words[(last / 64 - first_word) as usize] >> (last % 64) & 1 == 1;
-        blocks * self.block_rows - if has_last { ragged } else { 0 }
+        let is_last = range.contains(&(self.k_blocks() - 1));
+        let words = (range.start / 64) as usize..range.end.div_ceil(64) as usize;
+        RowCounter {
+            words: if range.is_empty() { 0..0 } else { words },
+            low: !0 << (range.start % 64),
+            high: !0 >> (63 - range.end.saturating_sub(1) % 64),
+            last: 1 << (range.end.saturating_sub(1) % 64),
+            block_rows: self.block_rows,
+            ragged: if is_last { ragged } else { 0 },
+        }
     }
 
     /// Stored elements in columns `columns` and rows `rows`, which begins and ends at blocks.
@@ -211,19 +223,34 @@ impl BlockMask {
     }
 }
 
-/// Ones among bits `range` of a word slice.
-pub(super) fn count_ones_in(words: &[u64], range: std::ops::Range<u64>) -> u64 {
-    if range.is_empty() {
-        return 0;
+/// Counts the matrix rows that kept blocks cover among a range of K blocks.
+#[derive(Debug, Clone)]
+pub struct RowCounter {
+    /// Words of a bit column that hold the range.
+    pub words: std::ops::Range<usize>,
+    /// What the first and the last of them hold of it.
+    low: u64,
+    high: u64,
+    /// The last block, ...
+    last: u64,
+    block_rows: u64,
+    /// ... and the rows it lacks.
+    ragged: u64,
+}
+
+impl RowCounter {
+    /// Rows under a bit column of which `word` tells the words of [`Self::words`], from 0 on.
+    pub fn rows(&self, word: impl Fn(usize) -> u64) -> u64 {
+        let ones = |word: u64| u64::from(word.count_ones());
+        let Some(end) = self.words.len().checked_sub(1) else { return 0 };
+        let last = word(end) & self.high;
+        let blocks = if end == 0 {
+            ones(last & self.low)
+        } else {
+            ones(word(0) & self.low) + (1..end).map(|w| ones(word(w))).sum::<u64>() + ones(last)
+        };
+        blocks * self.block_rows - if last & self.last != 0 { self.ragged } else { 0 }
     }
-    let (first, last) = ((range.start / 64) as usize, ((range.end - 1) / 64) as usize);
-    let (low, high) = (!0u64 << (range.start % 64), !0u64 >> (63 - (range.end - 1) % 64));
-    let ones = |word: u64| u64::from(word.count_ones());
-    if first == last {
-        return ones(words[first] & low & high);
-    }
-    let inner: u64 = words[first + 1..last].iter().map(|&word| ones(word)).sum();
-    ones(words[first] & low) + inner + ones(words[last] & high)
 }
 
 #[cfg(test)]
@@ -256,11 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn ones_in_a_window() {
-        let words = [!0u64, 0b1011];
-        assert_eq!(count_ones_in(&words, 60..66), 6);
-        assert_eq!(count_ones_in(&words, 64..64), 0);
-        assert_eq!(count_ones_in(&words, 66..68), 1);
+    fn rows_in_a_window() {
+        // 68 blocks of two rows, of which the last has one.
+        let mut mask = BlockMask::empty(135, 1, (2, 1));
+        mask.write(|words| words.copy_from_slice(&[!0, 0b1011]));
+        let rows = |range| mask.rows_in(mask.column_words(0), 0, range);
+        assert_eq!([rows(60..66), rows(64..64), rows(66..68), rows(66..67), rows(0..68)], [12, 0, 1, 0, 133]);
+        assert_eq!(mask.rows_in(&mask.column_words(0)[1..], 1, 64..68), 5);
     }
 
     #[test]
