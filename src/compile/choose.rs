@@ -47,9 +47,12 @@ impl<R> Routed<R> {
 
 /// Mappings that a coarse search measures at most.
 const COARSE_LOOKS: usize = 4;
-/// Steps from the best of them, if it takes this much longer than the best was expected to.
+/// Steps from the best of them, if it is far from what was expected.
 const COARSE_STEPS: usize = 8;
+/// It takes this much longer than the best was expected to.
 const FAR_FROM_EXPECTED: f64 = 1.08;
+/// Batches that are looked at further where the best takes as much longer.
+const MORE_LOOKS: usize = 2;
 /// A mapping that takes so many times what was expected is good enough for a coarse search.
 const AS_EXPECTED: f64 = 1.03;
 /// A mapping this near to what no mapping of the section beats is taken.
@@ -137,7 +140,8 @@ pub fn choose<R: Send + Sync>(
     if !laid.iter().any(Laid::is_crowded) {
         trial.run(std::mem::take(&mut laid));
     }
-    for batch in others.chunks(effort.found) {
+    let mut batches = others.chunks(effort.found);
+    for batch in batches.by_ref() {
         if !trial.is_done() {
             laid.extend(trial.lay_all(wanted(batch)));
         }
@@ -148,6 +152,16 @@ pub fn choose<R: Send + Sync>(
     }
     trial.run(laid);
     trial.improve(effort.steps, |_| false);
+    // Links and ports have cost more than expected: others may fare better.
+    let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
+    let is_far = |best: &Routed<R>| best.cycles as f64 > expected as f64 * FAR_FROM_EXPECTED;
+    for batch in batches.take(MORE_LOOKS) {
+        if trial.is_done() || !trial.best.as_ref().is_some_and(is_far) {
+            break;
+        }
+        trial.measure(wanted(batch));
+        trial.improve(effort.steps, |best| !is_far(best));
+    }
     if effort.rounds < ROUNDS
         && let Some(best) = trial.best.as_ref().filter(|best| best.crowded)
     {
