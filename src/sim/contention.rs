@@ -1,8 +1,9 @@
 //! Where volleys can be in each other's way: of the links and ports they cross, those that tell anything the others
 //! do not.
 
-use crate::compile::{Flow, Resource, shared};
+use crate::compile::{Flow, shared};
 
+use super::sharing::WHOLE;
 use super::time::Ticks;
 
 /// Flows that an actor sends together: the same stretch of time, parts of the same amount.
@@ -72,11 +73,22 @@ struct Load {
     flit_ticks: u32,
 }
 
+/// Resources that a volley is looked at, should others not be looked at for it.
+const MOST_CROSSED: u32 = 8;
+
 /// Grain of [`Load::weight`].
 const GRAIN: u64 = 1 << 20;
 
 /// The loads of one resource, by volley.
 type Loads = Vec<Load>;
+
+/// A resource where volleys meet.
+#[derive(Debug)]
+struct Meeting {
+    loads: Loads,
+    /// What is asked of it at most, of [`WHOLE`].
+    demand: u64,
+}
 
 /// Whether whoever waits at a resource with `loads` waits no less at one with `others`.
 fn is_covered(loads: &Loads, others: &Loads) -> bool {
@@ -93,15 +105,10 @@ fn weight(share: (u64, u64), flit_ticks: Ticks) -> u64 {
 }
 
 impl Contention {
-    /// Sums up `volleys` over the resources for which `is_contended`, and forgets every one whose loads another has as
-    /// well. `slowest` are the ticks that a flit of each flow takes at least.
-    pub fn new(
-        flows: &[Flow],
-        volleys: &[Volley],
-        flit_ticks: &[Ticks],
-        slowest: &[Ticks],
-        is_contended: impl Fn(Resource) -> bool,
-    ) -> Self {
+    /// Sums up `volleys` over the resources that more than [`WHOLE`] may be asked of, and forgets every one whose loads
+    /// another has as well. `slowest` are the ticks that a flit of each flow takes at least, `demand` is what is asked of
+    /// each resource at most.
+    pub fn new(flows: &[Flow], volleys: &[Volley], flit_ticks: &[Ticks], slowest: &[Ticks], demand: &[u64]) -> Self {
         let mut ways: Vec<Way> = Vec::with_capacity(volleys.len());
         let mut loads: Vec<Loads> = vec![Vec::new(); flit_ticks.len()];
         for (v, volley) in volleys.iter().enumerate() {
@@ -114,25 +121,25 @@ impl Contention {
                     way.shares.push((flow.share, 0));
                 }
                 way.shares[share].1 = way.shares[share].1.max(slowest[f]);
-                for &r in flow.route.iter().filter(|&&r| is_contended(r)) {
+                for &r in flow.route.iter().filter(|&&r| demand[r as usize] > WHOLE) {
                     add(&mut loads[r as usize], v as u32, share as u32, flow.share, flit_ticks[r as usize], &way);
                 }
             }
             ways.push(way);
         }
-        let mut contended: Vec<Loads> = Vec::new();
-        for loads in loads.into_iter().filter(|loads| !loads.is_empty()) {
+        let mut contended: Vec<Meeting> = Vec::new();
+        for (loads, &demand) in loads.into_iter().zip(demand).filter(|(loads, _)| !loads.is_empty()) {
             match loads[..] {
                 // Nobody else comes here.
                 [Load { volley, share, flit_ticks, .. }] if volleys[volley as usize].serial => {
                     let least = &mut ways[volley as usize].shares[share as usize].1;
                     *least = (*least).max(Ticks::from(flit_ticks));
                 }
-                _ => contended.push(loads),
+                _ => contended.push(Meeting { loads, demand }),
             }
         }
-        let kept = uncovered(contended, volleys.len());
-        for (resource, loads) in (0..).zip(&kept) {
+        let kept = fullest(uncovered(contended, volleys.len()), volleys.len());
+        for (resource, Meeting { loads, .. }) in (0..).zip(&kept) {
             for &Load { volley, share, flit_ticks, streams, .. } in loads {
                 let stream_ticks = if flit_ticks.is_multiple_of(streams) { flit_ticks / streams } else { 0 };
                 ways[volley as usize].crossings.push(Crossing { resource, share, flit_ticks, streams, stream_ticks });
@@ -205,27 +212,42 @@ fn add(loads: &mut Loads, volley: u32, share: u32, portion: (u64, u64), flit_tic
 }
 
 /// Those of `contended` that no other covers, one of equals.
-fn uncovered(mut contended: Vec<Loads>, volleys: usize) -> Vec<Loads> {
-    contended.sort_unstable();
-    contended.dedup();
+fn uncovered(mut contended: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
+    contended.sort_unstable_by(|a, b| a.loads.cmp(&b.loads));
+    contended.dedup_by(|a, b| a.loads == b.loads);
     // What covers a resource has as many loads and more weight.
-    contended.sort_by_cached_key(|loads| {
+    contended.sort_by_cached_key(|Meeting { loads, .. }| {
         std::cmp::Reverse((loads.len(), loads.iter().map(|load| load.weight).sum::<u64>()))
     });
     let mut kept_by: Vec<Vec<usize>> = vec![Vec::new(); volleys];
-    let mut kept: Vec<Loads> = Vec::new();
-    for loads in contended {
+    let mut kept: Vec<Meeting> = Vec::new();
+    for meeting in contended {
         // Every volley that comes here goes there: look where the fewest are.
-        let fewest = loads.iter().map(|load| &kept_by[load.volley as usize]).min_by_key(|there| there.len());
-        if fewest.is_some_and(|there| there.iter().any(|&other| is_covered(&loads, &kept[other]))) {
+        let fewest = meeting.loads.iter().map(|load| &kept_by[load.volley as usize]).min_by_key(|there| there.len());
+        if fewest.is_some_and(|there| there.iter().any(|&other| is_covered(&meeting.loads, &kept[other].loads))) {
             continue;
         }
-        for load in &loads {
+        for load in &meeting.loads {
             kept_by[load.volley as usize].push(kept.len());
         }
-        kept.push(loads);
+        kept.push(meeting);
     }
     kept
+}
+
+/// Of those that a volley crosses as many of which the most is asked: it waits for the slowest only.
+fn fullest(mut meetings: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
+    let mut kept_of = vec![0u32; volleys];
+    // Stable: of equals the first stays first.
+    meetings.sort_by_key(|meeting| std::cmp::Reverse(meeting.demand));
+    meetings.retain(|Meeting { loads, .. }| {
+        let is_kept = loads.iter().any(|load| kept_of[load.volley as usize] < MOST_CROSSED);
+        if is_kept {
+            loads.iter().for_each(|load| kept_of[load.volley as usize] += 1);
+        }
+        is_kept
+    });
+    meetings
 }
 
 #[cfg(test)]
@@ -250,7 +272,7 @@ mod tests {
 
     fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
         let volleys: Vec<Volley> = volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true }).collect();
-        Contention::new(flows, &volleys, &[64; 4], &vec![64; flows.len()], |_| true)
+        Contention::new(flows, &volleys, &[64; 4], &vec![64; flows.len()], &[2 * WHOLE; 4])
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl<'a> Network<'a> {
         let slowest_port = |flow: &Flow| flow.route.iter().map(|&r| flit_ticks[r as usize]).max().unwrap_or(0);
         let slowest: Vec<Ticks> =
             flows.iter().map(|f| slowest_port(f).max(if f.links > 0 { credit } else { 0 })).collect();
-        let contention = Contention::new(flows, volleys, &flit_ticks, &slowest, |r| demand[r as usize] > WHOLE);
+        let contention = Contention::new(flows, volleys, &flit_ticks, &slowest, &demand);
         Self {
             fabric,
             flows,
@@ -92,7 +92,7 @@ impl<'a> Network<'a> {
             active.pass(now.saturating_sub(self.look_back));
             let lasts = active.lasts(volley, at, crossing.work(&self.parts), least);
             self.ends.push(lasts);
-            least = lasts;
+            least = least.max(lasts);
         }
         self.least = least;
         let duration = least.max(pace);

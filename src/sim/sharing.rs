@@ -149,8 +149,8 @@ impl Sharing {
         (self.count, self.groups) = (kept as u32, groups);
     }
 
-    /// How long the work of a volley lasts from `at` on, among the others, but `least` at least: another takes as much for
-    /// each of its flows, unless it has less to move or is slower by itself.
+    /// How long the work of a volley lasts from `at` on, among the others: another takes as much for each of its flows,
+    /// unless it has less to move or is slower by itself. Less than `least` need not be exact.
     pub fn lasts(&self, volley: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
         let among = |most: Ticks| {
             let taken = self.streams().iter().filter(|stream| stream.volley as usize != volley).map(|stream| {
@@ -168,7 +168,7 @@ impl Sharing {
         };
         // With less time others take no more.
         let most = among(Ticks::MAX >> BITS);
-        if most <= least { least } else { least.max(among(most)) }
+        if most <= least { most } else { among(most) }
     }
 
     /// A volley begins to send, and those under way make way. Tells `slowed` each that is slowed, and when it is through.
