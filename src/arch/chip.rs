@@ -336,6 +336,11 @@ pub struct Chip {
 }
 
 impl Chip {
+    /// Cycles of a hop between neighbouring switches.
+    pub fn hop_cycles(&self, from: Coordinate, to: Coordinate) -> u64 {
+        if self.grid.crosses_die(from, to) { self.network.die_hop_cycles } else { self.network.hop_cycles }
+    }
+
     /// Estimated area of the units; `None` if the file has no `[area]`.
     pub fn area_mm2(&self) -> Option<AreaMm2> {
         let area = self.area.as_ref()?;

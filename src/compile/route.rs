@@ -58,6 +58,8 @@ pub struct Router<'a> {
     capacity: f64,
     /// Where each edge leads; [`NOWHERE`] beyond the grid.
     ends: Vec<u32>,
+    /// Cycles of a hop over each edge.
+    hop_cycles: Vec<u64>,
     /// Flits a cycle over all parallel links of an edge.
     load: Vec<f64>,
     /// What overuse in earlier rounds has added to an edge's cost.
@@ -93,16 +95,21 @@ impl<'a> Router<'a> {
     pub fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
         let sites = chip.grid.units.len();
         let columns = chip.grid.columns;
-        let end = |edge: usize| {
-            let at = Coordinate { x: (edge / 4) as u32 % columns, y: (edge / 4) as u32 / columns };
-            beyond(chip, at, DIRECTIONS[edge % 4]).map_or(NOWHERE, |at| at.y * columns + at.x)
-        };
+        let (mut ends, mut hop_cycles) = (Vec::with_capacity(sites * 4), Vec::with_capacity(sites * 4));
+        for at in (0..chip.grid.rows).flat_map(|y| (0..columns).map(move |x| Coordinate { x, y })) {
+            for direction in DIRECTIONS {
+                let end = beyond(chip, at, direction);
+                ends.push(end.map_or(NOWHERE, |end| end.y * columns + end.x));
+                hop_cycles.push(end.map_or(0, |end| chip.hop_cycles(at, end)));
+            }
+        }
         Self {
             chip,
             fabric,
             columns,
             capacity: f64::from(fabric.lanes()) * FULL,
-            ends: (0..sites * 4).map(end).collect(),
+            ends,
+            hop_cycles,
             load: vec![0.0; sites * 4],
             history: vec![0.0; sites * 4],
             search: Search {
@@ -251,13 +258,6 @@ impl<'a> Router<'a> {
         self.site(from) * 4 + direction as u32
     }
 
-    /// Cycles of a hop over an edge.
-    fn hop_cycles(&self, edge: Edge) -> u64 {
-        let at = |site: u32| Coordinate { x: site % self.columns, y: site / self.columns };
-        let crosses = self.chip.grid.crosses_die(at(edge / 4), at(self.ends[edge as usize]));
-        if crosses { self.chip.network.die_hop_cycles } else { self.chip.network.hop_cycles }
-    }
-
     /// One for the hop, and more the fuller the edge would be and has been.
     fn cost(&self, edge: Edge, rate: f64) -> f64 {
         let e = edge as usize;
@@ -378,9 +378,15 @@ impl<'a> Router<'a> {
     /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
     fn straight_tree(&mut self, request: &Request) -> Vec<Edge> {
         if let [sink] = request.sinks[..] {
-            let cost = |path: &[Edge]| path.iter().map(|&edge| self.cost(edge, request.rate)).sum::<f64>();
-            let [row_first, column_first] = [true, false].map(|row_first| self.corner(request.source, sink, row_first));
-            return if cost(&column_first) < cost(&row_first) { column_first } else { row_first };
+            let hops = request.source.x.abs_diff(sink.x) + request.source.y.abs_diff(sink.y);
+            let [by_row, by_column] = [true, false].map(|row_first| {
+                let mut cost = 0.0;
+                self.corner(request.source, sink, row_first, |edge| cost += self.cost(edge, request.rate));
+                cost
+            });
+            let mut path = Vec::with_capacity(hops as usize);
+            self.corner(request.source, sink, by_row <= by_column, |edge| path.push(edge));
+            return path;
         }
         let median = |f: fn(&Coordinate) -> u32| {
             let mut list: Vec<u32> = request.sinks.iter().map(f).collect();
@@ -407,13 +413,12 @@ impl<'a> Router<'a> {
         best.map(|(_, edges)| self.tidy(request, &edges)).unwrap_or_default()
     }
 
-    /// The path from a site to another with one corner, in order.
-    fn corner(&self, from: Coordinate, to: Coordinate, row_first: bool) -> Vec<Edge> {
-        let mut path = Vec::with_capacity((from.x.abs_diff(to.x) + from.y.abs_diff(to.y)) as usize);
+    /// Takes the path from a site to another with one corner, edge by edge.
+    fn corner(&self, from: Coordinate, to: Coordinate, row_first: bool, mut take: impl FnMut(Edge)) {
         let mut go = |mut site: u32, hops: u32, direction: Direction| {
             for _ in 0..hops {
                 let edge = site * 4 + direction as u32;
-                path.push(edge);
+                take(edge);
                 site = self.ends[edge as usize];
             }
             site
@@ -424,7 +429,6 @@ impl<'a> Router<'a> {
         let [first, second] = if row_first { legs } else { [legs[1], legs[0]] };
         let corner = go(self.site(from), first.0, first.1);
         go(corner, second.0, second.1);
-        path
     }
 
     /// Edges of the tree with a trunk along row (or column) `at`.
@@ -485,7 +489,7 @@ impl<'a> Router<'a> {
             // A tidied tree comes from its source, branch by branch.
             for &edge in &trees[r] {
                 let (from, end) = ((edge / 4) as usize, self.ends[edge as usize] as usize);
-                cycles[end] = cycles[from] + self.hop_cycles(edge);
+                cycles[end] = cycles[from] + self.hop_cycles[edge as usize];
             }
             let to_sink = |sink: &Coordinate| cycles[self.site(*sink) as usize];
             let hop_cycles = requests[r].sinks.iter().map(to_sink).max().unwrap_or(0);
@@ -536,9 +540,7 @@ fn walk(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resource]) -> 
         let from = leaving.partition_point(|&(a, _)| key(a) < key(site));
         for &(_, end) in leaving[from..].iter().take_while(|&&(a, _)| a == site) {
             if seen.insert(end) {
-                let crosses = chip.grid.crosses_die(site, end);
-                let hop = if crosses { chip.network.die_hop_cycles } else { chip.network.hop_cycles };
-                sites.push((end, cycles + hop));
+                sites.push((end, cycles + chip.hop_cycles(site, end)));
             }
         }
     }
