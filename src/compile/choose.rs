@@ -47,8 +47,9 @@ impl<R> Routed<R> {
 
 /// Mappings that a coarse search measures at most.
 const COARSE_LOOKS: usize = 4;
-/// Steps from the best of them, if it is far from what was expected.
+/// Steps from the best of them, if it is far from what was expected, so many at a time as long as they gain.
 const COARSE_STEPS: usize = 8;
+const COARSE_BATCH: usize = 2;
 /// It takes this much longer than the best was expected to.
 const FAR_FROM_EXPECTED: f64 = 1.08;
 /// Batches that are looked at further where the best takes as much longer.
@@ -237,9 +238,14 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
             if near.is_empty() {
                 break;
             }
-            near.truncate(BATCH.min(steps));
+            near.truncate(if way.care == Care::Coarse { COARSE_BATCH } else { BATCH }.min(steps));
             steps -= near.len();
+            let before = best.score();
             self.measure(near);
+            let is_better = self.best.as_ref().is_some_and(|best| best.score() < before);
+            if way.care == Care::Coarse && !is_better {
+                break;
+            }
         }
     }
 

@@ -88,7 +88,10 @@ impl<'a> FlowBuilder<'a> {
         self.mean_rates.push(mean_rate);
         self.requests.push(Request { source: source.1, sinks: sites, rate });
         let is_pmu = |end: &End| self.fabric.kind(end.0) == super::fabric::ResourceKind::PmuPort;
-        let mut route = vec![source.0];
+        // With room for its links, which are as many as that where it leads to one place only.
+        let hops = sinks.last().map_or(0, |s| source.1.x.abs_diff(s.1.x) + source.1.y.abs_diff(s.1.y));
+        let mut route = Vec::with_capacity(1 + sinks.len() + hops as usize);
+        route.push(source.0);
         route.extend(sinks.iter().map(|s| s.0));
         let pmu_sinks = sinks.iter().filter(|s| is_pmu(s)).count() as u64;
         let from_pmu = is_pmu(&source);

@@ -147,7 +147,7 @@ impl<'a> Router<'a> {
             }
             self.negotiate(requests, &order, &mut trees);
         }
-        self.to_links(requests, &order, &trees)
+        self.to_links(requests, &order, trees)
     }
 
     /// The edges of a tree that lead to sinks, along each branch in turn from the source; the first way to a site
@@ -442,7 +442,7 @@ impl<'a> Router<'a> {
             (Direction::East, Direction::West, Direction::South, Direction::North)
         };
         let (su, sv) = split(source);
-        let mut edges = Vec::new();
+        let mut edges = Vec::with_capacity(4 * sinks.len() + 16);
         let mut across = |u: u32, from: u32, to: u32| {
             if to > from {
                 edges.extend((from..to).map(|v| self.edge(join(u, v), up)));
@@ -469,27 +469,25 @@ impl<'a> Router<'a> {
     }
 
     /// Puts every edge of every tree on the emptiest of its parallel links, heavy flows first.
-    fn to_links(&self, requests: &[Request], order: &[usize], trees: &[Vec<Edge>]) -> Vec<Tree> {
+    fn to_links(&self, requests: &[Request], order: &[usize], mut trees: Vec<Vec<Edge>>) -> Vec<Tree> {
         let lanes = self.fabric.lanes();
         let mut load = vec![0.0; self.load.len() * lanes as usize];
         let mut routed: Vec<Tree> = vec![Tree::default(); requests.len()];
         // Cycles from the source to each site of the tree at hand.
         let mut cycles: Vec<u64> = vec![0; self.chip.grid.units.len()];
         for &r in order {
-            let mut links = Vec::with_capacity(trees[r].len());
-            for &edge in &trees[r] {
-                let first = edge * lanes;
-                let link = (first..first + lanes)
-                    .min_by(|&a, &b| f64::total_cmp(&load[a as usize], &load[b as usize]))
-                    .unwrap_or(first);
-                load[link as usize] += requests[r].rate;
-                links.push(link);
-            }
+            let mut links = std::mem::take(&mut trees[r]);
             cycles[self.site(requests[r].source) as usize] = 0;
             // A tidied tree comes from its source, branch by branch.
-            for &edge in &trees[r] {
+            for link in &mut links {
+                let edge = *link;
                 let (from, end) = ((edge / 4) as usize, self.ends[edge as usize] as usize);
                 cycles[end] = cycles[from] + self.hop_cycles[edge as usize];
+                let first = edge * lanes;
+                *link = (first..first + lanes)
+                    .min_by(|&a, &b| f64::total_cmp(&load[a as usize], &load[b as usize]))
+                    .unwrap_or(first);
+                load[*link as usize] += requests[r].rate;
             }
             let to_sink = |sink: &Coordinate| cycles[self.site(*sink) as usize];
             let hop_cycles = requests[r].sinks.iter().map(to_sink).max().unwrap_or(0);

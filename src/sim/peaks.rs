@@ -58,7 +58,8 @@ pub fn demand(flows: &[Flow], volleys: &[Volley], peaks: &[Peak], flit_ticks: &[
                         (0, flits)
                     }
                 };
-                asked.rate += (rate * ticks).div_ceil(TICKS_PER_CYCLE).min(WHOLE);
+                let takes = if ticks == TICKS_PER_CYCLE { rate } else { (rate * ticks).div_ceil(TICKS_PER_CYCLE) };
+                asked.rate += takes.min(WHOLE);
                 asked.flits += flits;
             }
         }
