@@ -46,7 +46,7 @@ impl<R> Routed<R> {
 }
 
 /// Mappings that a coarse search measures at most.
-const COARSE_LOOKS: usize = 4;
+const COARSE_LOOKS: usize = 3;
 /// Steps from the best of them, if it is far from what was expected, so many at a time as long as they gain.
 const COARSE_STEPS: usize = 8;
 const COARSE_BATCH: usize = 2;

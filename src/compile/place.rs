@@ -140,15 +140,19 @@ fn tree_links(sinks: &[Coordinate]) -> f64 {
     along(|c| c.x, |c| c.y).min(along(|c| c.y, |c| c.x))
 }
 
+/// No PMU, or none with a bank left.
+const FULL: u32 = u32::MAX;
+
 /// Banks and port rates still free in every PMU.
 #[derive(Debug)]
 struct PmuPool<'a> {
     chip: &'a Chip,
-    /// The PMU at each site.
-    at: Vec<Option<usize>>,
+    /// The PMU at each site, or [`FULL`].
+    at: Vec<u32>,
     free_banks: Vec<u64>,
-    read_rate: Vec<Vec<f64>>,
-    write_rate: Vec<Vec<f64>>,
+    /// Of every port, PMU by PMU.
+    read_rate: Vec<f64>,
+    write_rate: Vec<f64>,
     /// Rates of the emptiest read and write port of every PMU.
     emptiest: Vec<(f64, f64)>,
     /// The last piece that took banks of every PMU; pieces are counted from 1.
@@ -159,16 +163,16 @@ struct PmuPool<'a> {
 impl<'a> PmuPool<'a> {
     fn new(chip: &'a Chip) -> Self {
         let n = chip.grid.pmus.len();
-        let mut at = vec![None; chip.grid.units.len()];
+        let mut at = vec![FULL; chip.grid.units.len()];
         for (pmu, site) in chip.grid.pmus.iter().enumerate() {
-            at[(site.y * chip.grid.columns + site.x) as usize] = Some(pmu);
+            at[(site.y * chip.grid.columns + site.x) as usize] = pmu as u32;
         }
         Self {
             chip,
             at,
             free_banks: vec![chip.pmu.banks; n],
-            read_rate: vec![vec![0.0; chip.pmu.read_ports as usize]; n],
-            write_rate: vec![vec![0.0; chip.pmu.write_ports as usize]; n],
+            read_rate: vec![0.0; chip.pmu.read_ports as usize * n],
+            write_rate: vec![0.0; chip.pmu.write_ports as usize * n],
             emptiest: vec![(0.0, 0.0); n],
             taken_by: vec![0; n],
             pieces: 0,
@@ -193,12 +197,20 @@ impl<'a> PmuPool<'a> {
             let share = taken as f64 / banks as f64;
             self.free_banks[pmu] -= taken;
             left -= taken;
-            let read_port = lowest(&self.read_rate[pmu]);
-            let write_port = lowest(&self.write_rate[pmu]);
-            self.read_rate[pmu][read_port] += read * share;
-            self.write_rate[pmu][write_port] += write * share;
-            let emptiest = |rates: &[f64]| rates[lowest(rates)];
-            self.emptiest[pmu] = (emptiest(&self.read_rate[pmu]), emptiest(&self.write_rate[pmu]));
+            if self.free_banks[pmu] == 0 {
+                let site = self.chip.grid.pmus[pmu];
+                self.at[(site.y * self.chip.grid.columns + site.x) as usize] = FULL;
+            }
+            // The emptiest port takes it; and how empty the emptiest is then.
+            let add = |rates: &mut [f64], ports: u64, more: f64| {
+                let rates = &mut rates[pmu * ports as usize..][..ports as usize];
+                let port = lowest(rates);
+                rates[port] += more;
+                (port, rates[lowest(rates)])
+            };
+            let (read_port, emptiest_read) = add(&mut self.read_rate, self.chip.pmu.read_ports, read * share);
+            let (write_port, emptiest_write) = add(&mut self.write_rate, self.chip.pmu.write_ports, write * share);
+            self.emptiest[pmu] = (emptiest_read, emptiest_write);
             self.taken_by[pmu] = self.pieces;
             let (read_port, write_port) = (read_port as u64, write_port as u64);
             piece.parts.push(Part { pmu: PmuId::from_index(pmu), banks: taken, read_port, write_port });
@@ -224,9 +236,13 @@ impl<'a> PmuPool<'a> {
                     if !(0..columns).contains(&x) {
                         continue;
                     }
-                    let Some(pmu) = self.at[(y * columns + x) as usize] else { continue };
+                    let pmu = self.at[(y * columns + x) as usize];
+                    if pmu == FULL {
+                        continue;
+                    }
+                    let pmu = pmu as usize;
                     let free = self.free_banks[pmu];
-                    if free == 0 || (!again && self.taken_by[pmu] == self.pieces) {
+                    if !again && self.taken_by[pmu] == self.pieces {
                         continue;
                     }
                     let mut cost = (x as f64 - target.0).abs() + (y as f64 - target.1).abs();

@@ -26,11 +26,12 @@ pub enum Peak {
     Rush(u64),
 }
 
-/// What the flows of one volley ask of a resource.
+/// What fills, drains or copies of one volley ask of a resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Asked {
     /// At their peaks, of [`WHOLE`].
     rate: u64,
+    /// Of a slot.
     flits: u64,
     /// Ticks of those that are in a rush.
     rush: Ticks,
@@ -42,25 +43,35 @@ pub fn demand(flows: &[Flow], volleys: &[Volley], peaks: &[Peak], flit_ticks: &[
     let mut demand = vec![0; flit_ticks.len()];
     let mut asked = vec![Asked::default(); flit_ticks.len()];
     let mut crossed = Vec::new();
+    let at_peak = |rate: u64, ticks: Ticks| {
+        let rate = if ticks == TICKS_PER_CYCLE { rate } else { (rate * ticks).div_ceil(TICKS_PER_CYCLE) };
+        rate.min(WHOLE)
+    };
     for volley in volleys {
         for &f in &volley.flows {
+            if let Peak::Rate(rate) = peaks[f] {
+                for &r in &flows[f].route {
+                    demand[r as usize] += at_peak(rate, flit_ticks[r as usize]);
+                }
+                continue;
+            }
             for &r in &flows[f].route {
                 let (asked, ticks) = (&mut asked[r as usize], flit_ticks[r as usize]);
                 if asked.flows == 0 {
                     crossed.push(r as usize);
                 }
                 asked.flows += 1;
-                let (rate, flits) = match peaks[f] {
-                    Peak::Rate(rate) => (rate, BURST_FLITS),
-                    Peak::Slot(flits, rate) => (rate, flits),
+                match peaks[f] {
+                    Peak::Rate(_) => {}
+                    Peak::Slot(flits, rate) => {
+                        asked.rate += at_peak(rate, ticks);
+                        asked.flits += flits;
+                    }
                     Peak::Rush(flits) => {
                         asked.rush += flits * ticks;
-                        (0, flits)
+                        asked.flits += flits;
                     }
-                };
-                let takes = if ticks == TICKS_PER_CYCLE { rate } else { (rate * ticks).div_ceil(TICKS_PER_CYCLE) };
-                asked.rate += takes.min(WHOLE);
-                asked.flits += flits;
+                }
             }
         }
         // A rush lasts as long as where most of it is to be moved, and elsewhere takes no more than that leaves it.
