@@ -633,7 +633,8 @@ mod tests {
             if let [sink] = request.sinks[..] {
                 let cost = |path: &[Edge]| path.iter().map(|&edge| router.cost(edge, request.rate)).sum::<f64>();
                 for row_first in [true, false] {
-                    let corner = router.corner(source, sink, row_first);
+                    let mut corner = Vec::new();
+                    router.corner(source, sink, row_first, |edge| corner.push(edge));
                     assert!(cost(&edges) <= cost(&corner) + 1e-9, "case {case}");
                 }
             }

@@ -243,7 +243,9 @@ fn fullest(mut meetings: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
     meetings.retain(|Meeting { loads, .. }| {
         let is_kept = loads.iter().any(|load| kept_of[load.volley as usize] < MOST_CROSSED);
         if is_kept {
-            loads.iter().for_each(|load| kept_of[load.volley as usize] += 1);
+            for load in loads {
+                kept_of[load.volley as usize] += 1;
+            }
         }
         is_kept
     });
@@ -253,7 +255,7 @@ fn fullest(mut meetings: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::{Amount, FlowKind};
+    use crate::compile::{Amount, FlowKind, Resource};
 
     fn flow(share: (u64, u64), route: &[Resource]) -> Flow {
         Flow {
