@@ -60,6 +60,8 @@ const AS_EXPECTED: f64 = 1.03;
 const NEAR_LEAST: f64 = 1.01;
 /// A step that gains less is not worth another.
 const WORTH: f64 = 0.002;
+/// Share of what a brief look has shown that a whole one may make of it.
+const HOPED: f64 = 0.9;
 /// Share of its estimate's lower bound that a choice may be measured below: bounds of masks are sampled.
 const SAMPLED: f64 = 0.9;
 /// What is expected to take this much longer than the best is not measured ...
@@ -104,73 +106,79 @@ impl Effort {
     }
 }
 
-/// Measures the most promising of a section's choices and steps from the best of them; the fastest, and why the last
-/// that could not be placed could not. `at_once`: kinds of sections that are looked at.
-pub fn choose<R: Send + Sync>(
+/// How far a section's choices have been looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// The most promising are measured: enough to tell what the section may take.
+    Brief,
+    /// More of them, and steps from the best.
+    Whole,
+}
+
+/// What looking at a section's choices has shown.
+#[derive(Debug)]
+pub struct Looked<R> {
+    /// How far that went.
+    pub depth: Depth,
+    /// The best of them; `None` if none can be placed.
+    pub best: Option<Routed<R>>,
+    /// Why the last that could not be placed could not.
+    pub unplaced: Option<Unplaced>,
+    /// Choices that were placed and routed.
+    seen: Vec<Choice>,
+    /// Of the order in which they are looked at, so many.
+    tried: usize,
+}
+
+impl<R> Looked<R> {
+    /// What sections are compared by. After a brief look, what a whole one may make of it.
+    pub fn score(&self) -> Option<u64> {
+        self.hoped(Routed::score)
+    }
+
+    /// Cycles once, likewise.
+    pub fn cycles(&self) -> Option<u64> {
+        self.hoped(|routed| routed.cycles)
+    }
+
+    fn hoped(&self, of: impl Fn(&Routed<R>) -> u64) -> Option<u64> {
+        let best = self.best.as_ref()?;
+        let share = if self.depth == Depth::Brief { HOPED } else { 1.0 };
+        Some(if share < 1.0 { (of(best) as f64 * share) as u64 } else { of(best) })
+    }
+}
+
+/// Measures the most promising of a section's choices and, for a whole look, steps from the best of them. Goes on from
+/// an earlier look. `at_once`: kinds of sections that are looked at.
+pub fn look<R: Send + Sync>(
     ground: &Ground<'_, R>,
     graph: &SectionGraph<'_>,
     choices: &[Choice],
+    before: Option<Looked<R>>,
+    depth: Depth,
     at_once: usize,
-) -> (Option<Routed<R>>, Option<Unplaced>) {
+) -> Looked<R> {
     let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
     let effort = Effort::new(chip, graph, at_once);
     let floor = least_cycles(chip, graph.workload, ground.tiers, &graph.operators);
-    let mut trial =
-        Trial { ground, chip, graph, rounds: effort.rounds, floor, seen: Vec::new(), best: None, unplaced: None };
+    let is_new = before.is_none();
+    let looked = before.unwrap_or(Looked { depth, best: None, unplaced: None, seen: Vec::new(), tried: 0 });
+    let mut trial = Trial { ground, chip, graph, rounds: effort.rounds, floor, looked };
+    let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
     if ground.way.care == Care::Coarse || ground.way.judge.is_none() {
         trial.rounds = ROUNDS;
-        for index in promising(choices) {
-            let next = &choices[index];
-            if trial.best.as_ref().is_some_and(|best| trial.seen.len() >= COARSE_LOOKS || best.is_good_beside(next)) {
-                break;
-            }
-            trial.measure(vec![next.clone()]);
-        }
-        let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
-        if trial.best.is_none() && ground.way.care == Care::Coarse {
-            trial.lay_any();
-        }
-        trial.improve(COARSE_STEPS, |best| best.cycles as f64 <= expected as f64 * FAR_FROM_EXPECTED);
-        return (trial.best, trial.unplaced);
+        trial.look_coarsely(choices, expected);
+        return Looked { depth: Depth::Whole, ..trial.looked };
     }
     let order = promising(choices);
-    let (first, others) = order.split_at(order.len().min(1));
-    let wanted = |indices: &[usize]| indices.iter().map(|&index| choices[index].clone()).collect();
-    let mut laid = trial.lay_all(wanted(first));
-    // The first alone, if nothing speaks against it: it may be good enough.
-    if !laid.iter().any(Laid::is_crowded) {
-        trial.run(std::mem::take(&mut laid));
+    if is_new {
+        trial.look_briefly(choices, &order, effort.found);
     }
-    let mut batches = others.chunks(effort.found);
-    for batch in batches.by_ref() {
-        if !trial.is_done() {
-            laid.extend(trial.lay_all(wanted(batch)));
-        }
-        trial.run(std::mem::take(&mut laid));
-        if trial.best.is_some() {
-            break;
-        }
+    if depth == Depth::Whole {
+        trial.look_further(choices, &order, expected, effort);
     }
-    trial.run(laid);
-    trial.improve(effort.steps, |_| false);
-    // Links and ports have cost more than expected: others may fare better.
-    let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
-    let is_far = |best: &Routed<R>| best.cycles as f64 > expected as f64 * FAR_FROM_EXPECTED;
-    for batch in batches.take(MORE_LOOKS) {
-        if trial.is_done() || !trial.best.as_ref().is_some_and(is_far) {
-            break;
-        }
-        trial.measure(wanted(batch));
-        trial.improve(effort.steps, |best| !is_far(best));
-    }
-    if effort.rounds < ROUNDS
-        && let Some(best) = trial.best.as_ref().filter(|best| best.crowded)
-    {
-        let choice = best.choice.clone();
-        trial.rounds = ROUNDS;
-        trial.measure(vec![choice]);
-    }
-    (trial.best, trial.unplaced)
+    let depth = if trial.is_done() { Depth::Whole } else { depth };
+    Looked { depth, ..trial.looked }
 }
 
 /// The order in which choices are looked at: in turn the best of the next cut, and of the next class; then the others.
@@ -194,7 +202,7 @@ fn promising(choices: &[Choice]) -> Vec<usize> {
     order
 }
 
-/// Choices that were measured, and the best of them.
+/// A look at a section's choices.
 struct Trial<'t, 'g, R> {
     ground: &'t Ground<'g, R>,
     chip: &'t Chip,
@@ -202,17 +210,74 @@ struct Trial<'t, 'g, R> {
     rounds: u32,
     /// Cycles that no mapping beats.
     floor: f64,
-    seen: Vec<Choice>,
-    best: Option<Routed<R>>,
-    unplaced: Option<Unplaced>,
+    looked: Looked<R>,
 }
 
 impl<R: Send + Sync> Trial<'_, '_, R> {
+    /// Measures few choices, and steps from the best if it takes longer than `expected`.
+    fn look_coarsely(&mut self, choices: &[Choice], expected: u64) {
+        for index in promising(choices) {
+            let next = &choices[index];
+            let best = self.looked.best.as_ref();
+            if best.is_some_and(|best| self.looked.seen.len() >= COARSE_LOOKS || best.is_good_beside(next)) {
+                break;
+            }
+            self.measure(vec![next.clone()]);
+        }
+        if self.looked.best.is_none() && self.ground.way.care == Care::Coarse {
+            self.lay_any();
+        }
+        self.improve(COARSE_STEPS, |best| best.cycles as f64 <= expected as f64 * FAR_FROM_EXPECTED);
+    }
+
+    /// Measures the first choice, alone if nothing speaks against it, and a batch of `found` others.
+    fn look_briefly(&mut self, choices: &[Choice], order: &[usize], found: usize) {
+        let (first, others) = order.split_at(order.len().min(1));
+        self.looked.tried = first.len();
+        let mut laid = self.lay_all(of(choices, first));
+        if !laid.iter().any(Laid::is_crowded) {
+            self.run(std::mem::take(&mut laid));
+        }
+        for batch in others.chunks(found) {
+            self.looked.tried += batch.len();
+            if !self.is_done() {
+                laid.extend(self.lay_all(of(choices, batch)));
+            }
+            self.run(std::mem::take(&mut laid));
+            if self.looked.best.is_some() {
+                break;
+            }
+        }
+        self.run(laid);
+    }
+
+    /// Takes steps from the best; further batches and steps where links and ports cost more than `expected`: others may
+    /// fare better.
+    fn look_further(&mut self, choices: &[Choice], order: &[usize], expected: u64, effort: Effort) {
+        self.improve(effort.steps, |_| false);
+        let is_far = |best: &Routed<R>| best.cycles as f64 > expected as f64 * FAR_FROM_EXPECTED;
+        for batch in order[self.looked.tried..].chunks(effort.found).take(MORE_LOOKS) {
+            if self.is_done() || !self.looked.best.as_ref().is_some_and(is_far) {
+                break;
+            }
+            self.looked.tried += batch.len();
+            self.measure(of(choices, batch));
+            self.improve(effort.steps, |best| !is_far(best));
+        }
+        if effort.rounds < ROUNDS
+            && let Some(best) = self.looked.best.as_ref().filter(|best| best.crowded)
+        {
+            let choice = best.choice.clone();
+            self.rounds = ROUNDS;
+            self.measure(vec![choice]);
+        }
+    }
+
     /// Whether a choice could be faster than the best so far.
     fn may_win(&self, choice: &Choice) -> bool {
         let sampled = (0..self.graph.stages.len()).any(|s| self.graph.mask(s).is_some());
         let least = choice.estimate.least_cycles as f64 * if sampled { SAMPLED } else { 1.0 };
-        self.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - WORTH))
+        self.looked.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - WORTH))
     }
 
     /// Looks closely for a choice that can be placed, where a coarse look found none.
@@ -221,7 +286,7 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
         let search = Search { chip: self.chip, graph: self.graph, tiers, cache: way.bases };
         for choice in plan(&search, Care::Full).unwrap_or_default() {
             self.measure(vec![choice]);
-            if self.best.is_some() {
+            if self.looked.best.is_some() {
                 break;
             }
         }
@@ -232,9 +297,9 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
         let Ground { tiers, way, .. } = self.ground;
         let search = Search { chip: self.chip, graph: self.graph, tiers, cache: way.bases };
         while steps > 0 && !self.is_done() {
-            let Some(best) = self.best.as_ref().filter(|best| !good(best)) else { break };
+            let Some(best) = self.looked.best.as_ref().filter(|best| !good(best)) else { break };
             let mut near = neighbours(&search, &best.choice);
-            near.retain(|choice| !self.seen.contains(choice) && self.may_win(choice));
+            near.retain(|choice| !self.looked.seen.contains(choice) && self.may_win(choice));
             if near.is_empty() {
                 break;
             }
@@ -242,7 +307,7 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
             steps -= near.len();
             let before = best.score();
             self.measure(near);
-            let is_better = self.best.as_ref().is_some_and(|best| best.score() < before);
+            let is_better = self.looked.best.as_ref().is_some_and(|best| best.score() < before);
             if way.care == Care::Coarse && !is_better {
                 break;
             }
@@ -258,8 +323,9 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
     /// Places and routes choices side by side, those that can be.
     fn lay_all(&mut self, choices: Vec<Choice>) -> Vec<Laid> {
         let laid: Vec<Result<Laid, Unplaced>> = choices.par_iter().map(|choice| self.lay(choice)).collect();
-        self.seen.extend(choices);
-        self.unplaced = laid.iter().filter_map(|laid| laid.as_ref().err()).next_back().copied().or(self.unplaced);
+        self.looked.seen.extend(choices);
+        self.looked.unplaced =
+            laid.iter().filter_map(|laid| laid.as_ref().err()).next_back().copied().or(self.looked.unplaced);
         laid.into_iter().filter_map(Result::ok).collect()
     }
 
@@ -268,7 +334,7 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
         // Stable: of equals the first stays first.
         laid.sort_by_key(|laid| laid.expected);
         for laid in laid {
-            let fastest = self.best.as_ref().map_or(u64::MAX, |best| best.cycles);
+            let fastest = self.looked.best.as_ref().map_or(u64::MAX, |best| best.cycles);
             let hopeless = if self.chip.pcus() <= FEW_PCUS { HOPELESS_ON_FEW } else { HOPELESS };
             if self.is_done() || laid.expected as f64 > fastest as f64 * hopeless {
                 break;
@@ -277,7 +343,7 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
             let Laid { plan, section, expected, choice } = laid;
             // One that moves fewer bytes may take a little longer.
             let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
-            let spared = self.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
+            let spared = self.looked.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
             let most = fastest.saturating_add(spared);
             let verdict = self.ground.way.judge.map_or(Verdict::Unknown, |judge| judge(&section, most));
             let (cycles, run) = match verdict {
@@ -286,8 +352,8 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
                 Verdict::Unknown => (expected, None),
             };
             let routed = Routed { section, plan, cycles, run, choice, crowded };
-            if self.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
-                self.best = Some(routed);
+            if self.looked.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
+                self.looked.best = Some(routed);
             }
         }
     }
@@ -297,7 +363,7 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
         let near = |best: &Routed<R>| best.cycles as f64 <= self.floor * NEAR_LEAST;
         let unknown =
             |best: &Routed<R>| self.ground.way.judge.is_some() && best.cycles < u64::MAX && best.run.is_none();
-        self.best.as_ref().is_some_and(|best| near(best) || unknown(best))
+        self.looked.best.as_ref().is_some_and(|best| near(best) || unknown(best))
     }
 
     fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {
@@ -308,6 +374,11 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
         let expected = plan.estimate.cycles.max(crowded);
         Ok(Laid { plan, section, expected, choice: choice.clone() })
     }
+}
+
+/// Some choices.
+fn of(choices: &[Choice], indices: &[usize]) -> Vec<Choice> {
+    indices.iter().map(|&index| choices[index].clone()).collect()
 }
 
 /// A choice placed and routed, before it is measured.

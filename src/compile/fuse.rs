@@ -7,7 +7,7 @@ use crate::workload::{OperatorId, Workload};
 
 use super::assemble::Unplaced;
 use super::candidates::BaseCache;
-use super::choose::{Routed, choose};
+use super::choose::{Depth, Looked, Routed, look};
 use super::configuration::Section;
 use super::fabric::Fabric;
 use super::lazy::Lazy;
@@ -25,9 +25,7 @@ pub(super) struct Planned<'a, R> {
     graph: SectionGraph<'a>,
     /// What is worth a look, best first.
     choices: Vec<Choice>,
-    routed: Option<Routed<R>>,
-    /// Why the last plan that could not be placed could not.
-    unplaced: Option<Unplaced>,
+    looked: Option<Looked<R>>,
 }
 
 /// A section that was chosen.
@@ -80,10 +78,12 @@ pub struct Way<'w, R> {
 }
 
 impl<R: Send + Sync> Planned<'_, R> {
-    /// Places, routes and measures its choices, and keeps the fastest. `at_once`: kinds of sections that are looked at.
-    fn route(&mut self, ground: &Ground<'_, R>, at_once: usize) {
-        if self.routed.is_none() {
-            (self.routed, self.unplaced) = choose(ground, &self.graph, &self.choices, at_once);
+    /// Places, routes and measures its choices as far as is wanted, and keeps the fastest. `at_once`: kinds of sections
+    /// that are looked at.
+    fn route(&mut self, ground: &Ground<'_, R>, depth: Depth, at_once: usize) {
+        if self.looked.as_ref().is_none_or(|looked| looked.depth < depth) {
+            let before = self.looked.take();
+            self.looked = Some(look(ground, &self.graph, &self.choices, before, depth, at_once));
         }
     }
 }
@@ -100,11 +100,18 @@ impl<R> Planned<'_, R> {
     }
 
     fn score_once(&self) -> u64 {
-        match (&self.routed, self.choices.first()) {
-            (Some(routed), _) => routed.score(),
-            (None, Some(choice)) => choice.estimate.score,
-            (None, None) => u64::MAX,
-        }
+        let estimated = self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score);
+        self.looked.as_ref().and_then(Looked::score).unwrap_or(estimated)
+    }
+
+    /// It, placed and routed.
+    fn routed(&self) -> Option<&Routed<R>> {
+        self.looked.as_ref()?.best.as_ref()
+    }
+
+    /// Why the last plan that could not be placed could not.
+    fn unplaced(&self) -> Option<Unplaced> {
+        self.looked.as_ref()?.unplaced
     }
 }
 
@@ -135,6 +142,7 @@ pub struct Spans<'a, R> {
     pub(super) runs: Vec<Run>,
     pub(super) planned: Vec<Option<Planned<'a, R>>>,
     left_out: LeftOut,
+    wanted: Wanted,
     /// What is not planned yet, planned only if nothing sooner found beats it at its best.
     pub(super) lazy: Option<Lazy>,
 }
@@ -181,7 +189,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         let Runs { list: runs, mut firsts, .. } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
-        let mut spans = Self { workload, runs, planned, left_out, lazy: None };
+        let mut spans = Self { workload, runs, planned, left_out, wanted, lazy: None };
         if fused && ground.way.care == Care::Coarse && n <= MOST_FUSED {
             spans.plan_lazily(ground, wanted)?;
             return Ok(spans);
@@ -217,7 +225,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
             let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
             let search = Search { chip: &chip, graph: &graph, tiers: ground.tiers, cache: ground.way.bases };
             let choices = plan(&search, ground.way.care).map_err(Some)?;
-            Ok(Planned { graph, choices, routed: None, unplaced: None })
+            Ok(Planned { graph, choices, looked: None })
         };
         let planned: Vec<Result<Planned<'a, R>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
         // Of several that cannot run alone, the first is told.
@@ -325,16 +333,17 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
             let search = Search { chip: &chip, graph: &graph, tiers: ground.tiers, cache: ground.way.bases };
             let choices = plan(&search, ground.way.care);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
-            let mut planned = Planned { graph, choices, routed: None, unplaced: None };
-            planned.route(ground, firsts.len());
-            if planned.routed.is_none() {
-                return Err((index, Unpinnable::Unplaced(planned.unplaced)));
+            let mut planned = Planned { graph, choices, looked: None };
+            planned.route(ground, Depth::Whole, firsts.len());
+            if planned.routed().is_none() {
+                return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
             Ok(Some(planned))
         };
         let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
         let planned = planned.into_iter().collect::<Result<_, _>>()?;
-        Ok(Self { workload, runs, planned, left_out: LeftOut::default(), lazy: None })
+        let wanted = Wanted { singles: false, fused: true };
+        Ok(Self { workload, runs, planned, left_out: LeftOut::default(), wanted, lazy: None })
     }
 
     /// Every run of a pinned partition.
@@ -345,7 +354,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
     pub fn kernel_by_kernel(&mut self, ground: &Ground<'_, R>) -> Result<Vec<usize>, usize> {
         let singles = self.singles();
-        self.route(&singles, ground);
+        self.route(&singles, Depth::Whole, ground);
         match singles.iter().find(|&&run| !self.is_routed(run)) {
             Some(&run) => Err(run),
             None => Ok(singles),
@@ -353,7 +362,12 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     }
 
     fn is_routed(&self, run: usize) -> bool {
-        self.of(run).is_some_and(|planned| planned.routed.is_some())
+        self.of(run).is_some_and(|planned| planned.routed().is_some())
+    }
+
+    /// Whether all of some runs are placed and routed.
+    pub(super) fn are_routed(&self, runs: &[usize]) -> bool {
+        runs.iter().all(|&run| self.is_routed(run))
     }
 
     /// Runs of one operator, in order.
@@ -366,31 +380,39 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     /// The partition with the least time (and a little for every byte): dynamic programming over the places to cut,
     /// exact over the runs that are planned ([`Self::left_out`] tells of others). Single operators are always
     /// candidates. Sections of the best partition are routed and measured, which may show them slower than estimated;
-    /// then the search is repeated.
+    /// then the search is repeated. Only those that it settles on are measured at length.
     pub fn fused(&mut self, ground: &Ground<'_, R>) -> Result<Vec<usize>, usize> {
         let whole = (0, self.workload.operators.len());
         // What is wanted in any case, side by side.
-        let mut first = self.best_partition(whole)?;
+        let first = self.best_partition(whole)?;
         if ground.way.care == Care::Full
             && ground.way.judge.is_some()
             && ground.chip.pcus() * self.planned.len() as u64 <= ALL_MEASURED
         {
-            first = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
+            let all: Vec<usize> = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
+            self.route(&all, Depth::Whole, ground);
         }
         if self.lazy.is_none() {
-            first.extend(self.singles());
-        }
-        self.route(&first, ground);
-        if self.lazy.is_none() {
-            self.kernel_by_kernel(ground)?;
+            let singles = self.singles();
+            let of_singles = if self.wanted.singles { Depth::Whole } else { Depth::Brief };
+            let wanted = first.iter().map(|&run| (run, Depth::Brief));
+            self.route_each(wanted.chain(singles.iter().map(|&run| (run, of_singles))), ground);
+            if let Some(&run) = singles.iter().find(|&&run| !self.is_routed(run)) {
+                return Err(run);
+            }
         }
         loop {
             let best = self.best_planned(ground)?;
-            let unrouted: Vec<usize> = best.iter().copied().filter(|&run| !self.is_routed(run)).collect();
-            if unrouted.is_empty() {
+            let is_at = |run: usize, depth: Depth| {
+                self.of(run).and_then(|p| p.looked.as_ref()).is_some_and(|looked| looked.depth >= depth)
+            };
+            let below = |depth: Depth| best.iter().copied().filter(|&run| !is_at(run, depth)).collect::<Vec<usize>>();
+            let (unseen, shallow) = (below(Depth::Brief), below(Depth::Whole));
+            if shallow.is_empty() {
                 return Ok(self.not_slower(best, ground));
             }
-            self.route(&unrouted, ground);
+            let (unrouted, depth) = if unseen.is_empty() { (shallow, Depth::Whole) } else { (unseen, Depth::Brief) };
+            self.route(&unrouted, depth, ground);
             for run in unrouted {
                 // What cannot be placed is no candidate.
                 if !self.is_routed(run) {
@@ -404,23 +426,30 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         }
     }
 
-    /// Cycles of routed runs.
+    /// Cycles of routed runs; of those that were looked at briefly, what a whole look may make of them.
     pub(super) fn cycles(&self, runs: &[usize]) -> u64 {
         let of_run = |&run: &usize| {
             let planned = self.of(run)?;
-            planned.routed.as_ref().map(|routed| routed.cycles.saturating_mul(planned.repeat()))
+            Some(planned.looked.as_ref()?.cycles()?.saturating_mul(planned.repeat()))
         };
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 
-    fn route(&mut self, runs: &[usize], ground: &Ground<'_, R>) {
-        let mut wanted = vec![false; self.planned.len()];
-        for &run in runs {
-            wanted[self.runs[run].kind] = true;
+    fn route(&mut self, runs: &[usize], depth: Depth, ground: &Ground<'_, R>) {
+        self.route_each(runs.iter().map(|&run| (run, depth)), ground);
+    }
+
+    /// Looks at runs, each as far as is wanted.
+    fn route_each(&mut self, runs: impl Iterator<Item = (usize, Depth)>, ground: &Ground<'_, R>) {
+        let mut wanted: Vec<Option<Depth>> = vec![None; self.planned.len()];
+        for (run, depth) in runs {
+            let wanted = &mut wanted[self.runs[run].kind];
+            *wanted = (*wanted).max(Some(depth));
         }
-        let at_once = wanted.iter().filter(|&&wanted| wanted).count();
-        let kinds = self.planned.par_iter_mut().zip(wanted).filter(|(_, wanted)| *wanted);
-        kinds.filter_map(|(planned, _)| planned.as_mut()).for_each(|planned| planned.route(ground, at_once));
+        let at_once = wanted.iter().flatten().count();
+        let kinds =
+            self.planned.par_iter_mut().zip(wanted).filter_map(|(planned, depth)| Some((planned.as_mut()?, depth?)));
+        kinds.for_each(|(planned, depth)| planned.route(ground, depth, at_once));
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if
@@ -459,7 +488,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
     /// A routed run, under its own names.
     pub fn chosen(&self, run: usize) -> Option<Chosen<'a, R>> {
         let planned = self.of(run)?;
-        let routed = planned.routed.as_ref()?;
+        let routed = planned.routed()?;
         let operators = &self.runs[run].operators;
         let graph = SectionGraph::new(self.workload, operators, operators.len() > 1)?;
         let renaming = Renaming::new(&planned.graph, &graph);
@@ -484,7 +513,7 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
 
     /// The first operator of a run that cannot be placed, and why.
     pub fn unplaced(&self, run: usize) -> (OperatorId, Option<Unplaced>) {
-        (self.runs[run].operators[0], self.of(run).and_then(|planned| planned.unplaced))
+        (self.runs[run].operators[0], self.of(run).and_then(Planned::unplaced))
     }
 }
 

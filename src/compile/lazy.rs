@@ -82,6 +82,10 @@ impl<R: Clone + Send + Sync> Spans<'_, R> {
                 return best;
             }
         }
+        // Looked at briefly, if they have been: at their best.
+        if self.are_routed(&singles) && cycles <= self.cycles(&singles) {
+            return best;
+        }
         let Ok(singles) = self.kernel_by_kernel(ground) else { return best };
         if cycles <= self.cycles(&singles) { best } else { singles }
     }
