@@ -1,5 +1,7 @@
 //! Splitting PCUs over the stages of a section so that the slowest stage is as fast as possible.
 
+use std::sync::Arc;
+
 use crate::arch::Chip;
 use crate::workload::OperatorKind;
 
@@ -23,7 +25,7 @@ pub struct Candidate {
 
 /// The useful ways to map a stage: more PCUs, fewer cycles.
 #[derive(Debug, Clone, Default)]
-pub struct StageCandidates(Vec<Candidate>);
+pub struct StageCandidates(Arc<[Candidate]>);
 
 impl StageCandidates {
     /// Those of `all` that no other beats in both PCUs and cycles; of equals the first.
@@ -70,27 +72,34 @@ impl Front {
             least = least.min(cycles);
             keeps
         };
-        let list = self.fastest.iter().copied().filter(faster).map(|(_, at)| self.kept[at as usize]).collect();
-        StageCandidates(list)
+        let list: Vec<u32> = self.fastest.iter().copied().filter(faster).map(|(_, at)| at).collect();
+        StageCandidates(list.iter().map(|&at| self.kept[at as usize]).collect())
     }
 }
 
 /// The allocation with the least slowest stage that takes at most `pcus`; exact over the candidates. No stage is made
 /// faster than `floor_cycles`. `None` when even the smallest candidates do not fit.
 pub fn allocate(stages: &[StageCandidates], pcus: u64, floor_cycles: u64) -> Option<Vec<Candidate>> {
-    let mut targets: Vec<u64> = stages.iter().flat_map(|s| s.0.iter().map(|c| c.cycles)).collect();
-    targets.sort_unstable();
-    targets.dedup();
-    let cheapest = |target: u64| {
-        let target = target.max(floor_cycles);
-        stages.iter().map(move |stage| stage.cheapest(target))
-    };
+    if stages.iter().any(|stage| stage.0.is_empty()) {
+        return None;
+    }
+    let cheapest = |target: u64| stages.iter().map(move |stage| stage.cheapest(target));
     let fits = |target: u64| {
         let taken = cheapest(target).try_fold(0, |sum, candidate| Some(sum + candidate?.pcus));
         taken.is_some_and(|taken: u64| taken <= pcus)
     };
-    let first = targets.partition_point(|&target| !fits(target));
-    let &target = targets.get(first)?;
+    // No stage is faster than its last candidate; with their first, they take as few PCUs as can be.
+    let fastest = stages.iter().map(|stage| stage.0[stage.0.len() - 1].cycles).max()?.max(floor_cycles);
+    let (mut exceeds, mut target) = (fastest, stages.iter().map(|stage| stage.0[0].cycles).max()?.max(fastest));
+    if fits(fastest) {
+        target = fastest;
+    } else if !fits(target) {
+        return None;
+    }
+    while target - exceeds > 1 {
+        let middle = exceeds + (target - exceeds) / 2;
+        *(if fits(middle) { &mut target } else { &mut exceeds }) = middle;
+    }
     cheapest(target).map(Option::<&Candidate>::copied).collect()
 }
 

@@ -11,7 +11,7 @@ use super::estimate::Stream;
 use super::fabric::{Fabric, Resource};
 use super::mapping::{GemmMapping, Mapping, Style};
 use super::nest::{Cadence, Nest};
-use super::route::{Request, Tree};
+use super::route::{Requests, Tree};
 use super::section_graph::SectionGraph;
 use super::work::{StageWork, shared, slot_bytes};
 
@@ -27,8 +27,10 @@ pub struct FlowBuilder<'a> {
     streams: &'a [OffChip],
     busy_cycles: f64,
     flows: Vec<Flow>,
-    requests: Vec<Request>,
+    requests: Requests,
     mean_rates: Vec<f64>,
+    /// Scratch: sinks of the flow at hand.
+    sinks: Vec<End>,
 }
 
 /// PCU ports of gathered activations: beside the weights', which have the second.
@@ -52,8 +54,22 @@ impl<'a> FlowBuilder<'a> {
         busy_cycles: u64,
     ) -> Self {
         let busy_cycles = busy_cycles.max(1) as f64;
-        let (flows, requests, mean_rates) = (Vec::new(), Vec::new(), Vec::new());
-        Self { chip, graph, nest, fabric, stages, work, buffers, streams, busy_cycles, flows, requests, mean_rates }
+        let (flows, requests, mean_rates, sinks) = (Vec::new(), Requests::default(), Vec::new(), Vec::new());
+        Self {
+            chip,
+            graph,
+            nest,
+            fabric,
+            stages,
+            work,
+            buffers,
+            streams,
+            busy_cycles,
+            flows,
+            requests,
+            mean_rates,
+            sinks,
+        }
     }
 
     /// All flows, in a fixed order, still without links.
@@ -84,9 +100,8 @@ impl<'a> FlowBuilder<'a> {
     fn add(&mut self, kind: FlowKind, amount: Amount, share: (u64, u64), source: End, sinks: &[End]) -> &mut Flow {
         let mean_rate = self.section_flits(kind, amount, share) / self.busy_cycles;
         let rate = mean_rate.max(self.burst_rate(kind, share));
-        let sites: Vec<Coordinate> = sinks.iter().map(|s| s.1).collect();
         self.mean_rates.push(mean_rate);
-        self.requests.push(Request { source: source.1, sinks: sites, rate });
+        self.requests.push(source.1, sinks.iter().map(|s| s.1), rate);
         let is_pmu = |end: &End| self.fabric.kind(end.0) == super::fabric::ResourceKind::PmuPort;
         // With room for its links, which are as many as that where it leads to one place only.
         let hops = sinks.last().map_or(0, |s| source.1.x.abs_diff(s.1.x) + source.1.y.abs_diff(s.1.y));
@@ -201,12 +216,15 @@ impl<'a> FlowBuilder<'a> {
         ports: &[u32],
     ) {
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
+        let mut sinks = std::mem::take(&mut self.sinks);
         for (index, (part, &port)) in piece.parts.iter().zip(ports.iter().cycle()).enumerate() {
-            let sinks: Vec<End> = pcus.iter().map(|&p| (self.fabric.pcu_in(p, port), self.pcu_site(p))).collect();
+            sinks.clear();
+            sinks.extend(pcus.iter().map(|&p| (self.fabric.pcu_in(p, port), self.pcu_site(p))));
             let source = self.read_end(part);
             let flow = self.add(FlowKind::Feed { stage, bundle }, amount, (part.banks, banks), source, &sinks);
             flow.reads = Some(FlowEnd { buffer, slice, part: index });
         }
+        self.sinks = sinks;
     }
 
     /// The streams of an operand of a stage that adds up over rows, from the parts of its one piece: X to the rows of PCUs,
@@ -400,8 +418,9 @@ impl<'a> FlowBuilder<'a> {
     ) {
         let buffer = &self.buffers[index];
         let parts = (0..buffer.spec.copies).map(|c| buffer.piece(c, slice).parts.len()).max().unwrap_or(0);
+        let mut sinks = std::mem::take(&mut self.sinks);
         for part in 0..parts {
-            let mut sinks = Vec::new();
+            sinks.clear();
             let mut portion = (1, 1);
             for copy in 0..buffer.spec.copies {
                 let piece = buffer.piece(copy, slice);
@@ -418,6 +437,7 @@ impl<'a> FlowBuilder<'a> {
             flow.reads = reads;
             flow.writes = Some(FlowEnd { buffer: index, slice, part });
         }
+        self.sinks = sinks;
     }
 
     /// Home buffers into the copies beside the PCUs.
@@ -517,7 +537,7 @@ pub struct Unrouted {
     /// The flows; each route holds the source port and then the sinks'.
     pub flows: Vec<Flow>,
     /// Where each begins and ends, and what it moves a cycle at its busiest.
-    pub requests: Vec<Request>,
+    pub requests: Requests,
     /// Flits a cycle of each, over the whole section.
     mean_rates: Vec<f64>,
 }

@@ -192,7 +192,8 @@ impl<'a> Restored<'a> {
     /// The first link that leads nowhere, or sink that is not reached.
     pub fn over(self, links: &[Vec<Resource>]) -> Result<Section, Fault> {
         let mut trees = Vec::with_capacity(links.len());
-        for (r, (request, links)) in self.unrouted.requests.iter().zip(links).enumerate() {
+        for (r, links) in links.iter().take(self.unrouted.requests.len()).enumerate() {
+            let request = self.unrouted.requests.get(r);
             let tree = tree_over(self.chip, self.fabric, request, links).map_err(|broken| match broken.link {
                 Some(link) => fault(Place::Link(r, link), broken.title, broken.expected),
                 None => fault(Place::Route(r), broken.title, broken.expected),

@@ -24,14 +24,42 @@ const MARGIN: u32 = 4;
 const LIGHT: f64 = 0.01;
 
 /// What is to be routed.
-#[derive(Debug, Clone)]
-pub struct Request {
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'r> {
     /// Switch of the source.
     pub source: Coordinate,
     /// Switches of the sinks.
-    pub sinks: Vec<Coordinate>,
+    pub sinks: &'r [Coordinate],
     /// Flits a cycle while the section runs.
     pub rate: f64,
+}
+
+/// All that is to be routed, with the sinks of one behind those of another.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    /// Source, rate, and where its sinks end.
+    list: Vec<(Coordinate, f64, usize)>,
+    sinks: Vec<Coordinate>,
+}
+
+impl Requests {
+    /// Adds one.
+    pub fn push(&mut self, source: Coordinate, sinks: impl IntoIterator<Item = Coordinate>, rate: f64) {
+        self.sinks.extend(sinks);
+        self.list.push((source, rate, self.sinks.len()));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// One of them.
+    pub fn get(&self, index: usize) -> Request<'_> {
+        let (source, rate, end) = self.list[index];
+        let start = index.checked_sub(1).map_or(0, |before| self.list[before].2);
+        Request { source, sinks: &self.sinks[start..end], rate }
+    }
 }
 
 /// A multicast tree.
@@ -60,11 +88,20 @@ pub struct Router<'a> {
     ends: Vec<u32>,
     /// Cycles of a hop over each edge.
     hop_cycles: Vec<u64>,
-    /// Flits a cycle over all parallel links of an edge.
-    load: Vec<f64>,
-    /// What overuse in earlier rounds has added to an edge's cost.
-    history: Vec<f64>,
+    /// What each edge carries.
+    uses: Vec<Use>,
+    /// Where each site stands.
+    places: Vec<Coordinate>,
     search: Search,
+}
+
+/// What an edge carries, and has carried.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    /// Flits a cycle over all its parallel links.
+    load: f64,
+    /// One, and what overuse in earlier rounds has added to its cost.
+    weight: f64,
 }
 
 /// The end of an edge that leads out of the grid.
@@ -88,6 +125,23 @@ struct Search {
     cost: Vec<f64>,
     /// And the edge to leave by; not read at the target.
     leave_by: Vec<Edge>,
+    /// Along the line at hand: the costs of going on to the line before, of coming along from below, and prices of going
+    /// down and up.
+    onward: Vec<f64>,
+    from_below: Vec<f64>,
+    down: Vec<f64>,
+    up: Vec<f64>,
+    /// Sites of the tree near the target.
+    near: Vec<u32>,
+}
+
+impl Use {
+    /// One for the hop, and more the fuller the edge would be with `rate` more, and has been.
+    #[inline]
+    fn price(self, rate: f64, per_capacity: f64) -> f64 {
+        let full = (self.load + rate) * per_capacity;
+        self.weight * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
+    }
 }
 
 impl<'a> Router<'a> {
@@ -110,8 +164,8 @@ impl<'a> Router<'a> {
             capacity: f64::from(fabric.lanes()) * FULL,
             ends,
             hop_cycles,
-            load: vec![0.0; sites * 4],
-            history: vec![0.0; sites * 4],
+            uses: vec![Use { load: 0.0, weight: 1.0 }; sites * 4],
+            places: (0..chip.grid.rows).flat_map(|y| (0..columns).map(move |x| Coordinate { x, y })).collect(),
             search: Search {
                 path_stamp: 0,
                 tree_stamp: 0,
@@ -124,18 +178,24 @@ impl<'a> Router<'a> {
                 counted: vec![0; sites * 4],
                 cost: vec![0.0; sites],
                 leave_by: vec![0; sites],
+                onward: Vec::new(),
+                from_below: Vec::new(),
+                down: Vec::new(),
+                up: Vec::new(),
+                near: Vec::new(),
             },
         }
     }
 
     /// A tree for every request; crowded links are negotiated for at most `rounds`.
-    pub fn route_all(mut self, requests: &[Request], rounds: u32) -> Vec<Tree> {
+    pub fn route_all(mut self, requests: &Requests, rounds: u32) -> Vec<Tree> {
         let mut order: Vec<usize> = (0..requests.len()).collect();
-        order.sort_by(|&a, &b| requests[b].rate.total_cmp(&requests[a].rate).then(a.cmp(&b)));
+        let rate = |r: usize| requests.list[r].1;
+        order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)).then(a.cmp(&b)));
         let mut trees: Vec<Vec<Edge>> = vec![Vec::new(); requests.len()];
         for &r in &order {
-            trees[r] = self.straight_tree(&requests[r]);
-            self.book(&trees[r], requests[r].rate);
+            trees[r] = self.straight_tree(requests.get(r));
+            self.book(&trees[r], rate(r));
         }
         let (mut least, mut stuck) = (f64::INFINITY, 0);
         for _ in 0..rounds {
@@ -152,7 +212,7 @@ impl<'a> Router<'a> {
 
     /// The edges of a tree that lead to sinks, along each branch in turn from the source; the first way to a site
     /// counts.
-    fn tidy(&mut self, request: &Request, edges: &[Edge]) -> Vec<Edge> {
+    fn tidy(&mut self, request: Request<'_>, edges: &[Edge]) -> Vec<Edge> {
         self.search.path_stamp += 1;
         let stamp = self.search.path_stamp;
         for &edge in edges {
@@ -182,7 +242,7 @@ impl<'a> Router<'a> {
         self.search.tree_stamp += 1;
         let wanted = self.search.tree_stamp;
         self.search.in_tree[source as usize] = wanted;
-        for sink in &request.sinks {
+        for sink in request.sinks {
             let mut at = self.site(*sink);
             while self.search.in_tree[at as usize] != wanted {
                 self.search.in_tree[at as usize] = wanted;
@@ -218,30 +278,30 @@ impl<'a> Router<'a> {
 
     fn book(&mut self, edges: &[Edge], rate: f64) {
         for &edge in edges {
-            self.load[edge as usize] += rate;
+            self.uses[edge as usize].load += rate;
         }
     }
 
     /// Flits a cycle beyond what edges should carry, over all edges.
     fn overuse(&self) -> f64 {
         let capacity = self.capacity;
-        self.load.iter().map(|load| (load - capacity).max(0.0)).sum()
+        self.uses.iter().map(|edge| (edge.load - capacity).max(0.0)).sum()
     }
 
     /// Reroutes the flows over full edges once.
-    fn negotiate(&mut self, requests: &[Request], order: &[usize], trees: &mut [Vec<Edge>]) {
+    fn negotiate(&mut self, requests: &Requests, order: &[usize], trees: &mut [Vec<Edge>]) {
         let capacity = self.capacity;
-        for (load, history) in self.load.iter().zip(&mut self.history) {
+        for Use { load, weight } in &mut self.uses {
             if *load > capacity {
-                *history += (load - capacity) / capacity + 0.2;
+                *weight += (*load - capacity) / capacity + 0.2;
             }
         }
         for &r in order {
-            let request = &requests[r];
+            let request = requests.get(r);
             if request.rate < LIGHT {
                 break;
             }
-            if trees[r].iter().all(|&edge| self.load[edge as usize] <= capacity) {
+            if trees[r].iter().all(|&edge| self.uses[edge as usize].load <= capacity) {
                 continue;
             }
             self.book(&trees[r], -request.rate);
@@ -260,16 +320,14 @@ impl<'a> Router<'a> {
 
     /// One for the hop, and more the fuller the edge would be and has been.
     fn cost(&self, edge: Edge, rate: f64) -> f64 {
-        let e = edge as usize;
-        let full = (self.load[e] + rate) / self.capacity;
-        (1.0 + self.history[e]) * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
+        self.uses[edge as usize].price(rate, 1.0 / self.capacity)
     }
 
     /// A tree grown sink by sink, each along the cheapest path from what is already there.
-    fn grow(&mut self, request: &Request) -> Vec<Edge> {
+    fn grow(&mut self, request: Request<'_>) -> Vec<Edge> {
         let mut edges: Vec<Edge> = Vec::new();
         let mut tree = vec![self.site(request.source)];
-        let mut sinks = request.sinks.clone();
+        let mut sinks = request.sinks.to_vec();
         let far = |c: &Coordinate| c.x.abs_diff(request.source.x) + c.y.abs_diff(request.source.y);
         sinks.sort_by_key(|c| (far(c), *c));
         sinks.dedup();
@@ -299,17 +357,20 @@ impl<'a> Router<'a> {
     /// target, line by line.
     fn cheapest_path(&mut self, tree: &[u32], target: u32, rate: f64) -> u32 {
         let (columns, rows) = (self.columns, self.chip.grid.rows);
-        let place = |site: u32| (site % columns, site / columns);
-        let (tx, ty) = place(target);
+        let Self { places, uses, search, capacity, .. } = self;
+        let Search { cost, leave_by, onward, from_below, down, up, near, .. } = search;
+        let Coordinate { x: tx, y: ty } = places[target as usize];
         let hops = |site: u32| {
-            let (x, y) = place(site);
+            let Coordinate { x, y } = places[site as usize];
             x.abs_diff(tx) + y.abs_diff(ty)
         };
         // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.
         let nearest = tree.iter().map(|&site| hops(site)).min().unwrap_or(0);
-        let near = || tree.iter().copied().filter(|&site| hops(site) <= nearest + DETOUR);
+        near.clear();
+        near.extend(tree.iter().copied().filter(|&site| hops(site) <= nearest + DETOUR));
         let (mut low, mut high) = ((tx, ty), (tx, ty));
-        for (x, y) in near().map(place) {
+        for &site in &*near {
+            let Coordinate { x, y } = places[site as usize];
             low = (low.0.min(x), low.1.min(y));
             high = (high.0.max(x), high.1.max(y));
         }
@@ -320,64 +381,77 @@ impl<'a> Router<'a> {
         let ((low_u, low_v), (high_u, high_v), (tu, tv)) = (split(low), split(high), split((tx, ty)));
         let most_v = if along_x { rows } else { columns } - 1;
         let (low_v, high_v) = (low_v.saturating_sub(MARGIN), (high_v + MARGIN).min(most_v));
-        let [forth, back, up, down] = if along_x {
+        let [forth, back, up_edge, down_edge] = if along_x {
             [Direction::East, Direction::West, Direction::South, Direction::North]
         } else {
             [Direction::South, Direction::North, Direction::East, Direction::West]
         }
         .map(|direction| direction as u32);
-        let site = |u: u32, v: u32| u * stride_u + v * stride_v;
-        let (inverse, load, history) = (1.0 / self.capacity, &self.load, &self.history);
-        let price = |edge: u32| {
-            let full = (load[edge as usize] + rate) * inverse;
-            (1.0 + history[edge as usize]) * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
-        };
-        let Search { cost, leave_by, .. } = &mut self.search;
-        // Along one line: from each site to the next towards a cheaper one, both ways.
-        let spread = |u: u32, from: u32, cost: &mut [f64], leave_by: &mut [Edge]| {
-            let mut relax = |at: u32, next: u32, direction: u32| {
-                let edge = at * 4 + direction;
-                let by_next = cost[next as usize] + price(edge);
-                if by_next < cost[at as usize] {
-                    cost[at as usize] = by_next;
-                    leave_by[at as usize] = edge;
-                }
-            };
-            for v in from.max(low_v) + 1..=high_v {
-                relax(site(u, v), site(u, v - 1), down);
-            }
-            for v in (low_v..from.min(high_v)).rev() {
-                relax(site(u, v), site(u, v + 1), up);
-            }
-        };
-        for v in low_v..=high_v {
-            cost[site(tu, v) as usize] = f64::INFINITY;
+        let width = (high_v - low_v + 1) as usize;
+        for line in [&mut *onward, from_below, down, up] {
+            line.clear();
+            line.resize(width, f64::INFINITY);
         }
-        cost[target as usize] = 0.0;
-        spread(tu, tv, cost, leave_by);
-        // Sites beyond the target come back to it, sites before it go forth.
-        let mut sweep = |u: u32, next_u: u32, direction: u32| {
-            for v in low_v..=high_v {
-                let (at, edge) = (site(u, v), site(u, v) * 4 + direction);
-                cost[at as usize] = cost[site(next_u, v) as usize] + price(edge);
-                leave_by[at as usize] = edge;
+        let per_capacity = 1.0 / *capacity;
+        // Costs along line `u`, where `onward` has those of going on from each site to the line before by edges in
+        // direction `on`: or by an edge along the line, up and down each for itself, as none pays to turn back.
+        let mut along = |u: u32, on: u32, onward: &mut [f64]| {
+            let first = u * stride_u + low_v * stride_v;
+            let sites = || (0..width as u32).map(|i| first + i * stride_v);
+            for (site, (down, up)) in sites().zip(down.iter_mut().zip(up.iter_mut())) {
+                let edges = &uses[(site * 4) as usize..][..4];
+                *down = edges[down_edge as usize].price(rate, per_capacity);
+                *up = edges[up_edge as usize].price(rate, per_capacity);
             }
-            spread(u, low_v, cost, leave_by);
-            spread(u, high_v, cost, leave_by);
+            let mut least = f64::INFINITY;
+            for ((below, &on), &down) in from_below.iter_mut().zip(&*onward).zip(&*down) {
+                *below = least + down;
+                least = on.min(*below);
+            }
+            let mut least = f64::INFINITY;
+            let lines = onward.iter_mut().zip(&*from_below).zip(&*up);
+            for (site, ((on_cost, &below), &up)) in sites().rev().zip(lines.rev()) {
+                let above = least + up;
+                least = on_cost.min(above);
+                let (mut cheapest, mut by) = (*on_cost, on);
+                if below < cheapest {
+                    (cheapest, by) = (below, down_edge);
+                }
+                if above < cheapest {
+                    (cheapest, by) = (above, up_edge);
+                }
+                *on_cost = cheapest;
+                cost[site as usize] = cheapest;
+                leave_by[site as usize] = site * 4 + by;
+            }
         };
+        onward[(tv - low_v) as usize] = 0.0;
+        along(tu, forth, onward);
+        // Sites beyond the target come back to it, sites before it go forth.
+        let mut sweep = |u: u32, on: u32, onward: &mut [f64]| {
+            let first = u * stride_u + low_v * stride_v;
+            for (i, next) in (0..).zip(&mut *onward) {
+                *next += uses[((first + i * stride_v) * 4 + on) as usize].price(rate, per_capacity);
+            }
+            along(u, on, onward);
+        };
+        let of_target = (high_u > tu && low_u < tu).then(|| onward.clone());
         for u in tu + 1..=high_u {
-            sweep(u, u - 1, back);
+            sweep(u, back, onward);
+        }
+        if let Some(of_target) = of_target {
+            *onward = of_target;
         }
         for u in (low_u..tu).rev() {
-            sweep(u, u + 1, forth);
+            sweep(u, forth, onward);
         }
-        let cost = &self.search.cost;
-        near().min_by(|&a, &b| cost[a as usize].total_cmp(&cost[b as usize]).then(a.cmp(&b))).unwrap_or(target)
+        let cheapest = |&a: &u32, &b: &u32| cost[a as usize].total_cmp(&cost[b as usize]).then(a.cmp(&b));
+        near.iter().copied().min_by(cheapest).unwrap_or(target)
     }
 
     /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
-    fn straight_tree(&mut self, request: &Request) -> Vec<Edge> {
-        if let [sink] = request.sinks[..] {
+    fn straight_tree(&mut self, request: Request<'_>) -> Vec<Edge> {
+        if let &[sink] = request.sinks {
             let hops = request.source.x.abs_diff(sink.x) + request.source.y.abs_diff(sink.y);
             let [by_row, by_column] = [true, false].map(|row_first| {
                 let mut cost = 0.0;
@@ -404,7 +478,7 @@ impl<'a> Router<'a> {
         }
         let mut best: Option<(f64, Vec<Edge>)> = None;
         for (along_row, at) in trunks {
-            let edges = self.trunk_tree(source, &request.sinks, along_row, at);
+            let edges = self.trunk_tree(source, request.sinks, along_row, at);
             let cost = edges.iter().map(|&edge| self.cost(edge, request.rate)).sum::<f64>();
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, edges));
@@ -469,15 +543,16 @@ impl<'a> Router<'a> {
     }
 
     /// Puts every edge of every tree on the emptiest of its parallel links, heavy flows first.
-    fn to_links(&self, requests: &[Request], order: &[usize], mut trees: Vec<Vec<Edge>>) -> Vec<Tree> {
+    fn to_links(&self, requests: &Requests, order: &[usize], mut trees: Vec<Vec<Edge>>) -> Vec<Tree> {
         let lanes = self.fabric.lanes();
-        let mut load = vec![0.0; self.load.len() * lanes as usize];
+        let mut load = vec![0.0; self.uses.len() * lanes as usize];
         let mut routed: Vec<Tree> = vec![Tree::default(); requests.len()];
         // Cycles from the source to each site of the tree at hand.
         let mut cycles: Vec<u64> = vec![0; self.chip.grid.units.len()];
         for &r in order {
+            let request = requests.get(r);
             let mut links = std::mem::take(&mut trees[r]);
-            cycles[self.site(requests[r].source) as usize] = 0;
+            cycles[self.site(request.source) as usize] = 0;
             // A tidied tree comes from its source, branch by branch.
             for link in &mut links {
                 let edge = *link;
@@ -487,10 +562,10 @@ impl<'a> Router<'a> {
                 *link = (first..first + lanes)
                     .min_by(|&a, &b| f64::total_cmp(&load[a as usize], &load[b as usize]))
                     .unwrap_or(first);
-                load[*link as usize] += requests[r].rate;
+                load[*link as usize] += request.rate;
             }
             let to_sink = |sink: &Coordinate| cycles[self.site(*sink) as usize];
-            let hop_cycles = requests[r].sinks.iter().map(to_sink).max().unwrap_or(0);
+            let hop_cycles = request.sinks.iter().map(to_sink).max().unwrap_or(0);
             routed[r] = Tree { links, hop_cycles };
         }
         routed
@@ -517,7 +592,7 @@ struct Reached {
 }
 
 /// Follows `links` from the source of a request, nearest sites first.
-fn walk(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resource]) -> Reached {
+fn walk(chip: &Chip, fabric: &Fabric, request: Request<'_>, links: &[Resource]) -> Reached {
     let mut leaving: Vec<(Coordinate, Coordinate)> = links
         .iter()
         .filter_map(|&link| fabric.link_at(link))
@@ -556,7 +631,7 @@ pub struct Broken {
 }
 
 /// The tree over `links`, if they lead from the request's source to all its sinks.
-pub fn tree_over(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resource]) -> Result<Tree, Broken> {
+pub fn tree_over(chip: &Chip, fabric: &Fabric, request: Request<'_>, links: &[Resource]) -> Result<Tree, Broken> {
     let reached = walk(chip, fabric, request, links);
     let reaches = |at: Coordinate| reached.sites.iter().any(|&(site, _)| site == at);
     let mut seen = rustc_hash::FxHashSet::default();
@@ -584,7 +659,7 @@ pub fn tree_over(chip: &Chip, fabric: &Fabric, request: &Request, links: &[Resou
             return Err(broken(title, "expected a link that continues the route"));
         }
     }
-    for sink in &request.sinks {
+    for sink in request.sinks {
         if !reaches(*sink) {
             let title = format!("the route is broken: its links do not reach [{}, {}]", sink.x, sink.y);
             let expected = format!("expected links from [{}, {}] to there", request.source.x, request.source.y);
@@ -617,11 +692,11 @@ mod tests {
         };
         for case in 0..200 {
             let mut router = Router::new(&chip, &fabric);
-            router.load.iter_mut().for_each(|load| *load = f64::from(next(300)) / 100.0);
+            router.uses.iter_mut().for_each(|edge| edge.load = f64::from(next(300)) / 100.0);
             let mut site = || Coordinate { x: next(columns), y: next(rows) };
             let (source, sinks) = (site(), (0..=case % 5).map(|_| site()).collect::<Vec<_>>());
-            let request = Request { source, sinks, rate: 0.5 };
-            let edges = router.grow(&request);
+            let request = Request { source, sinks: &sinks, rate: 0.5 };
+            let edges = router.grow(request);
             let mut reached = vec![router.site(source)];
             for &edge in &edges {
                 assert!(reached.contains(&(edge / 4)), "case {case}: not in order from the source");
@@ -630,7 +705,7 @@ mod tests {
                 reached.push(end);
             }
             assert!(request.sinks.iter().all(|&sink| reached.contains(&router.site(sink))), "case {case}");
-            if let [sink] = request.sinks[..] {
+            if let &[sink] = request.sinks {
                 let cost = |path: &[Edge]| path.iter().map(|&edge| router.cost(edge, request.rate)).sum::<f64>();
                 for row_first in [true, false] {
                     let mut corner = Vec::new();
