@@ -58,10 +58,16 @@ impl Front {
             self.fastest.resize(pcus + 1, (u64::MAX, 0));
         }
         let (cycles, at) = &mut self.fastest[pcus];
-        if candidate.cycles < *cycles {
-            (*cycles, *at) = (candidate.cycles, self.kept.len() as u32);
-            self.kept.push(*candidate);
+        if candidate.cycles >= *cycles {
+            return;
         }
+        if *cycles == u64::MAX {
+            *at = self.kept.len() as u32;
+            self.kept.push(*candidate);
+        } else {
+            self.kept[*at as usize] = *candidate;
+        }
+        *cycles = candidate.cycles;
     }
 
     /// The candidates that no other beats in both PCUs and cycles.
