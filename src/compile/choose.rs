@@ -60,7 +60,7 @@ const AS_EXPECTED: f64 = 1.03;
 const NEAR_LEAST: f64 = 1.01;
 /// A step that gains less is not worth another.
 const WORTH: f64 = 0.002;
-/// Share of what a brief look has shown that a whole one may make of it.
+/// Share of what is estimated or a brief look has shown that a whole one may make of it.
 const HOPED: f64 = 0.9;
 /// Share of its estimate's lower bound that a choice may be measured below: bounds of masks are sampled.
 const SAMPLED: f64 = 0.9;
@@ -142,10 +142,14 @@ impl<R> Looked<R> {
     }
 
     fn hoped(&self, of: impl Fn(&Routed<R>) -> u64) -> Option<u64> {
-        let best = self.best.as_ref()?;
-        let share = if self.depth == Depth::Brief { HOPED } else { 1.0 };
-        Some(if share < 1.0 { (of(best) as f64 * share) as u64 } else { of(best) })
+        let found = of(self.best.as_ref()?);
+        Some(if self.depth == Depth::Brief { hoped(found) } else { found })
     }
+}
+
+/// What a whole look may make of cycles that are estimated, or that a brief look has shown.
+pub fn hoped(cycles: u64) -> u64 {
+    (cycles as f64 * HOPED) as u64
 }
 
 /// Measures the most promising of a section's choices and, for a whole look, steps from the best of them. Goes on from

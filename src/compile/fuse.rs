@@ -7,7 +7,7 @@ use crate::workload::{OperatorId, Workload};
 
 use super::assemble::Unplaced;
 use super::candidates::BaseCache;
-use super::choose::{Depth, Looked, Routed, look};
+use super::choose::{Depth, Looked, Routed, hoped, look};
 use super::configuration::Section;
 use super::fabric::Fabric;
 use super::lazy::Lazy;
@@ -100,8 +100,11 @@ impl<R> Planned<'_, R> {
     }
 
     fn score_once(&self) -> u64 {
-        let estimated = self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score);
-        self.looked.as_ref().and_then(Looked::score).unwrap_or(estimated)
+        match &self.looked {
+            // What cannot be placed is no candidate.
+            Some(looked) => looked.score().unwrap_or(u64::MAX),
+            None => self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score),
+        }
     }
 
     /// It, placed and routed.
@@ -365,9 +368,9 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         self.of(run).is_some_and(|planned| planned.routed().is_some())
     }
 
-    /// Whether all of some runs are placed and routed.
-    pub(super) fn are_routed(&self, runs: &[usize]) -> bool {
-        runs.iter().all(|&run| self.is_routed(run))
+    /// Whether all of some runs are planned.
+    pub(super) fn are_planned(&self, runs: &[usize]) -> bool {
+        runs.iter().all(|&run| self.of(run).is_some())
     }
 
     /// Runs of one operator, in order.
@@ -392,15 +395,14 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
             let all: Vec<usize> = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
             self.route(&all, Depth::Whole, ground);
         }
+        let mut wanted: Vec<(usize, Depth)> = Vec::new();
         if self.lazy.is_none() {
-            let singles = self.singles();
-            let of_singles = if self.wanted.singles { Depth::Whole } else { Depth::Brief };
-            let wanted = first.iter().map(|&run| (run, Depth::Brief));
-            self.route_each(wanted.chain(singles.iter().map(|&run| (run, of_singles))), ground);
-            if let Some(&run) = singles.iter().find(|&&run| !self.is_routed(run)) {
-                return Err(run);
+            wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
+            if self.wanted.singles {
+                wanted.extend(self.singles().into_iter().map(|run| (run, Depth::Whole)));
             }
         }
+        self.route_each(wanted.into_iter(), ground);
         loop {
             let best = self.best_planned(ground)?;
             let is_at = |run: usize, depth: Depth| {
@@ -413,24 +415,16 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
             }
             let (unrouted, depth) = if unseen.is_empty() { (shallow, Depth::Whole) } else { (unseen, Depth::Brief) };
             self.route(&unrouted, depth, ground);
-            for run in unrouted {
-                // What cannot be placed is no candidate.
-                if !self.is_routed(run) {
-                    let kind = self.runs[run].kind;
-                    self.planned[kind] = None;
-                    if let Some(lazy) = &mut self.lazy {
-                        lazy.refused[kind] = true;
-                    }
-                }
-            }
         }
     }
 
-    /// Cycles of routed runs; of those that were looked at briefly, what a whole look may make of them.
+    /// Cycles of planned runs; of those that were not looked at wholly, what a look may make of them.
     pub(super) fn cycles(&self, runs: &[usize]) -> u64 {
         let of_run = |&run: &usize| {
             let planned = self.of(run)?;
-            Some(planned.looked.as_ref()?.cycles()?.saturating_mul(planned.repeat()))
+            let looked = planned.looked.as_ref().and_then(Looked::cycles);
+            let cycles = looked.or_else(|| planned.choices.first().map(|choice| hoped(choice.estimate.cycles)))?;
+            Some(cycles.saturating_mul(planned.repeat()))
         };
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
@@ -503,8 +497,8 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         let Some(run) = self.runs.iter().position(is_whole) else { return Whole::Impossible };
         match (self.of(run), self.score(run)) {
             (Some(planned), _) => match planned.choices.first() {
-                Some(choice) => Whole::Planned(&planned.graph, choice),
-                None => Whole::Impossible,
+                Some(choice) if planned.score() < u64::MAX => Whole::Planned(&planned.graph, choice),
+                _ => Whole::Impossible,
             },
             (None, Some(_)) => Whole::Slower,
             (None, None) => Whole::Impossible,

@@ -82,8 +82,8 @@ impl<R: Clone + Send + Sync> Spans<'_, R> {
                 return best;
             }
         }
-        // Looked at briefly, if they have been: at their best.
-        if self.are_routed(&singles) && cycles <= self.cycles(&singles) {
+        // At their best, if they have not been looked at.
+        if self.are_planned(&singles) && cycles <= self.cycles(&singles) {
             return best;
         }
         let Ok(singles) = self.kernel_by_kernel(ground) else { return best };

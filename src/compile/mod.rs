@@ -35,6 +35,7 @@ mod runs;
 mod section_graph;
 mod simd;
 mod tiers;
+mod tree;
 mod twins;
 mod work;
 

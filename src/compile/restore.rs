@@ -23,8 +23,9 @@ use super::fabric::{Fabric, Resource};
 use super::flows::Unrouted;
 use super::mapping::Mapping;
 use super::nest::{Cadence, LoopOrder, Nest};
-use super::route::{ROUNDS, Router, tree_over};
+use super::route::{ROUNDS, Router};
 use super::section_graph::SectionGraph;
+use super::tree::tree_over;
 use super::work::StageWork;
 
 /// The choices that make a section.

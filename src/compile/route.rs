@@ -18,7 +18,7 @@ const PROGRESS: f64 = 0.95;
 const PATIENCE: u32 = 3;
 /// Hops farther than the nearest that a path may leave a tree.
 const DETOUR: u32 = 4;
-/// Rows or columns beside the box around both ends that a path may use.
+/// Rows or columns beside the box around both ends that a path may use; half of that in a trial of few rounds.
 const MARGIN: u32 = 4;
 /// Flows below this share of a link's rate are not worth rerouting.
 const LIGHT: f64 = 0.01;
@@ -84,6 +84,8 @@ pub struct Router<'a> {
     columns: u32,
     /// Flits a cycle that an edge should carry at most.
     capacity: f64,
+    /// As [`MARGIN`].
+    margin: u32,
     /// Where each edge leads; [`NOWHERE`] beyond the grid.
     ends: Vec<u32>,
     /// Cycles of a hop over each edge.
@@ -162,6 +164,7 @@ impl<'a> Router<'a> {
             fabric,
             columns,
             capacity: f64::from(fabric.lanes()) * FULL,
+            margin: MARGIN,
             ends,
             hop_cycles,
             uses: vec![Use { load: 0.0, weight: 1.0 }; sites * 4],
@@ -189,6 +192,9 @@ impl<'a> Router<'a> {
 
     /// A tree for every request; crowded links are negotiated for at most `rounds`.
     pub fn route_all(mut self, requests: &Requests, rounds: u32) -> Vec<Tree> {
+        if rounds < ROUNDS {
+            self.margin = MARGIN / 2;
+        }
         let mut order: Vec<usize> = (0..requests.len()).collect();
         let rate = |r: usize| requests.list[r].1;
         order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)).then(a.cmp(&b)));
@@ -357,7 +363,7 @@ impl<'a> Router<'a> {
     /// target, line by line.
     fn cheapest_path(&mut self, tree: &[u32], target: u32, rate: f64) -> u32 {
         let (columns, rows) = (self.columns, self.chip.grid.rows);
-        let Self { places, uses, search, capacity, .. } = self;
+        let Self { places, uses, search, capacity, margin, .. } = self;
         let Search { cost, leave_by, onward, from_below, down, up, near, .. } = search;
         let Coordinate { x: tx, y: ty } = places[target as usize];
         let hops = |site: u32| {
@@ -380,7 +386,7 @@ impl<'a> Router<'a> {
         let split = |(x, y): (u32, u32)| if along_x { (x, y) } else { (y, x) };
         let ((low_u, low_v), (high_u, high_v), (tu, tv)) = (split(low), split(high), split((tx, ty)));
         let most_v = if along_x { rows } else { columns } - 1;
-        let (low_v, high_v) = (low_v.saturating_sub(MARGIN), (high_v + MARGIN).min(most_v));
+        let (low_v, high_v) = (low_v.saturating_sub(*margin), (high_v + *margin).min(most_v));
         let [forth, back, up_edge, down_edge] = if along_x {
             [Direction::East, Direction::West, Direction::South, Direction::North]
         } else {
@@ -573,7 +579,7 @@ impl<'a> Router<'a> {
 }
 
 /// The site across a link; `None` beyond the edge of the grid.
-fn beyond(chip: &Chip, from: Coordinate, direction: Direction) -> Option<Coordinate> {
+pub(super) fn beyond(chip: &Chip, from: Coordinate, direction: Direction) -> Option<Coordinate> {
     let Coordinate { x, y } = from;
     match direction {
         Direction::East => (x + 1 < chip.grid.columns).then_some(Coordinate { x: x + 1, y }),
@@ -581,92 +587,6 @@ fn beyond(chip: &Chip, from: Coordinate, direction: Direction) -> Option<Coordin
         Direction::South => (y + 1 < chip.grid.rows).then_some(Coordinate { x, y: y + 1 }),
         Direction::North => y.checked_sub(1).map(|y| Coordinate { x, y }),
     }
-}
-
-/// Where links lead from a source.
-struct Reached {
-    /// Cycles to the farthest sink that is reached.
-    depth_cycles: u64,
-    /// Sites in the order they are reached, with the cycles to each.
-    sites: Vec<(Coordinate, u64)>,
-}
-
-/// Follows `links` from the source of a request, nearest sites first.
-fn walk(chip: &Chip, fabric: &Fabric, request: Request<'_>, links: &[Resource]) -> Reached {
-    let mut leaving: Vec<(Coordinate, Coordinate)> = links
-        .iter()
-        .filter_map(|&link| fabric.link_at(link))
-        .filter_map(|(from, direction, _)| beyond(chip, from, direction).map(|to| (from, to)))
-        .collect();
-    leaving.sort_unstable_by_key(|&(from, to)| (from.y, from.x, to.y, to.x));
-    let key = |at: Coordinate| (at.y, at.x);
-    let mut sites: Vec<(Coordinate, u64)> = vec![(request.source, 0)];
-    let mut seen = rustc_hash::FxHashSet::default();
-    seen.insert(request.source);
-    let mut depth_cycles = 0;
-    let mut next = 0;
-    while let Some(&(site, cycles)) = sites.get(next) {
-        next += 1;
-        if request.sinks.contains(&site) {
-            depth_cycles = depth_cycles.max(cycles);
-        }
-        let from = leaving.partition_point(|&(a, _)| key(a) < key(site));
-        for &(_, end) in leaving[from..].iter().take_while(|&&(a, _)| a == site) {
-            if seen.insert(end) {
-                sites.push((end, cycles + chip.hop_cycles(site, end)));
-            }
-        }
-    }
-    Reached { depth_cycles, sites }
-}
-
-/// Why links are no tree.
-pub struct Broken {
-    /// Index of the link, if it is one's fault.
-    pub link: Option<usize>,
-    /// What is wrong.
-    pub title: String,
-    /// What was expected.
-    pub expected: String,
-}
-
-/// The tree over `links`, if they lead from the request's source to all its sinks.
-pub fn tree_over(chip: &Chip, fabric: &Fabric, request: Request<'_>, links: &[Resource]) -> Result<Tree, Broken> {
-    let reached = walk(chip, fabric, request, links);
-    let reaches = |at: Coordinate| reached.sites.iter().any(|&(site, _)| site == at);
-    let mut seen = rustc_hash::FxHashSet::default();
-    let mut ends = rustc_hash::FxHashSet::default();
-    ends.insert(request.source);
-    for (index, &link) in links.iter().enumerate() {
-        let broken = |title: String, expected: &str| Broken { link: Some(index), title, expected: expected.into() };
-        let Some((from, direction, _)) = fabric.link_at(link) else { continue };
-        let (x, y) = (from.x, from.y);
-        if beyond(chip, from, direction).is_none() {
-            return Err(broken(
-                format!("the link from [{x}, {y}] leads out of the grid"),
-                "expected a neighbour there",
-            ));
-        }
-        if !seen.insert(link) {
-            return Err(broken(format!("the link from [{x}, {y}] is used twice by one flow"), "expected it once"));
-        }
-        let end = beyond(chip, from, direction).filter(|&end| !ends.insert(end));
-        if let Some(Coordinate { x, y }) = end {
-            return Err(broken(format!("the route comes to the switch at [{x}, {y}] twice"), "expected one way there"));
-        }
-        if !reaches(from) {
-            let title = format!("the route is broken: nothing leads to [{x}, {y}], where this link begins");
-            return Err(broken(title, "expected a link that continues the route"));
-        }
-    }
-    for sink in request.sinks {
-        if !reaches(*sink) {
-            let title = format!("the route is broken: its links do not reach [{}, {}]", sink.x, sink.y);
-            let expected = format!("expected links from [{}, {}] to there", request.source.x, request.source.y);
-            return Err(Broken { link: None, title, expected });
-        }
-    }
-    Ok(Tree { links: links.to_vec(), hop_cycles: reached.depth_cycles })
 }
 
 #[cfg(test)]

@@ -6,22 +6,24 @@ use crate::index::Id;
 use crate::units::ByteSize;
 use crate::workload::{Tensor, TensorId, TensorRole, Workload};
 
-/// The first tier of the chip's list that still has room for each tensor; those that most operators touch choose first.
+/// The first tier of the chip's list that still has room for each tensor; those of which most bytes move for every byte
+/// held choose first, of equals the earlier in the file.
 pub fn home_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagnostic> {
     let mut free: Vec<u64> = chip.memory.iter().map(|t| t.capacity_bytes).collect();
-    // What is touched most often goes first: of equals the earlier in the file.
-    let mut uses = vec![0u64; workload.tensors.len()];
+    let held = workload.held_at_once();
+    let mut touches = vec![0.0; workload.tensors.len()];
     for operator in &workload.operators {
         for &tensor in operator.inputs.iter().chain([&operator.output]) {
-            uses[workload.base(tensor).index()] += 1;
+            touches[workload.base(tensor).index()] += operator.repeat as f64 / operator.every as f64;
         }
     }
     let mut order: Vec<TensorId> = workload.tensors.ids().filter(|&t| workload.tensors[t].view.is_none()).collect();
-    order.sort_by_key(|t| std::cmp::Reverse(uses[t.index()]));
+    let reuse = |t: &TensorId| touches[t.index()] / held[t.index()] as f64;
+    order.sort_by(|a, b| reuse(b).total_cmp(&reuse(a)));
     let mut homes = vec![TierId::from_index(0); workload.tensors.len()];
     for id in order {
         let tensor = &workload.tensors[id];
-        let bytes = tensor.stored_bytes().saturating_mul(tensor.repeat);
+        let bytes = tensor.stored_bytes().saturating_mul(held[id.index()]);
         let Some(tier) = free.iter().position(|&left| left >= bytes) else {
             return Err(homeless(chip, tensor, bytes, &free));
         };
@@ -38,6 +40,7 @@ pub fn home_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagn
 
 /// What each tier holds, in a sentence a tier.
 pub fn told(chip: &Chip, workload: &Workload, homes: &[TierId]) -> Vec<String> {
+    let at_once = workload.held_at_once();
     let mut held: Vec<[u64; 3]> = vec![[0; 3]; chip.memory.len()];
     for (id, tensor) in workload.tensors.iter_enumerated().filter(|(_, tensor)| tensor.view.is_none()) {
         let kind = match tensor.role {
@@ -45,7 +48,7 @@ pub fn told(chip: &Chip, workload: &Workload, homes: &[TierId]) -> Vec<String> {
             TensorRole::Input => 1,
             TensorRole::Intermediate | TensorRole::Output => 2,
         };
-        held[homes[id.index()].index()][kind] += tensor.stored_bytes().saturating_mul(tensor.repeat);
+        held[homes[id.index()].index()][kind] += tensor.stored_bytes().saturating_mul(at_once[id.index()]);
     }
     let sentence = |(tier, bytes): (&Tier, [u64; 3])| {
         let [weights, inputs, made] = bytes.map(ByteSize);

@@ -6,6 +6,7 @@ mod declare;
 mod dynamic;
 mod form;
 mod graph;
+mod held;
 mod image;
 mod infer;
 mod kind;
