@@ -56,7 +56,7 @@ pub(super) fn configurations(
     match &from.config {
         Some(path) => {
             refuse_models(workload, "a configuration file cannot hold")?;
-            let unmeasured = |configuration| Measured { configuration, runs: Vec::new() };
+            let unmeasured = |configuration| Measured { configuration, runs: Vec::new(), clear: Vec::new() };
             Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
         }
         None => compile_measured(chip, workload, modes),

@@ -32,7 +32,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
                 return Ok((configured::configurations(&args.configuration, &chip, &workload, &modes)?, Vec::new()));
             }
             let like = like_full_size(&chip, &load(&[])?, &workload, &modes)?;
-            let unmeasured = |configuration| Measured { configuration, runs: Vec::new() };
+            let unmeasured = |configuration| Measured { configuration, runs: Vec::new(), clear: Vec::new() };
             Ok(like.into_iter().map(|(configuration, likeness)| (unmeasured(configuration), likeness)).unzip())
         });
         let (measured, likenesses) = configurations?;

@@ -89,7 +89,7 @@ fn section(
     let cycles = busy_cycles + chip.launch_cycles();
     let estimate = Estimate::of_work(cycles, busy_cycles);
     let plan = SectionPlan { nest, roles, mappings, work, buffers: specs, estimate, covers: COVERS };
-    assemble(chip, fabric, graph, &plan, tiers, ROUNDS).ok().map(|(section, _)| section)
+    assemble(chip, fabric, graph, &plan, tiers, ROUNDS, &[]).ok().map(|(section, _)| section)
 }
 
 /// A section of a configuration with other mappings of its GEMM stages: for tests of what the search does not choose.

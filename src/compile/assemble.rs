@@ -33,7 +33,8 @@ pub enum Unplaced {
 }
 
 /// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
-/// works; or why it cannot be placed. Crowded links are negotiated for at most `rounds`.
+/// works; or why it cannot be placed. Crowded links are negotiated for at most `rounds`. Weights keep clear of `taken`
+/// banks of each PMU, if any are given: those that another section holds while they are loaded.
 pub fn assemble(
     chip: &Chip,
     fabric: &Fabric,
@@ -41,12 +42,13 @@ pub fn assemble(
     plan: &SectionPlan,
     tiers: &[TierId],
     rounds: u32,
+    taken: &[u64],
 ) -> Result<(Section, f64), Unplaced> {
     let work: Vec<StageWork> = (0..graph.stages.len())
         .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
         .collect();
     let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, place_pcus(chip, &work));
-    let buffers = place_buffers(chip, plan, &stages, &work)
+    let buffers = place_buffers(chip, plan, &stages, &work, taken)
         .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
     let streams = streams(graph, &plan.nest, &plan.buffers);
     let wanted = streams.len() as u64;
@@ -130,6 +132,8 @@ impl Placed {
             sram_bytes,
             sram_bank_loss_bytes: sram_bytes - payload_bytes.min(sram_bytes),
             estimated_cycles: self.estimated_cycles,
+            loaded_before: Vec::new(),
+            loads_ahead: Vec::new(),
         }
     }
 }

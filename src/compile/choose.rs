@@ -373,7 +373,7 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
     fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {
         let (chip, graph, ground) = (self.chip, self.graph, self.ground);
         let plan = choice.plan(chip, graph);
-        let (section, fullest) = assemble(chip, ground.fabric, graph, &plan, ground.tiers, self.rounds)?;
+        let (section, fullest) = assemble(chip, ground.fabric, graph, &plan, ground.tiers, self.rounds, &[])?;
         let crowded = (plan.estimate.link_cycles(chip) as f64 * fullest) as u64 + chip.launch_cycles();
         let expected = plan.estimate.cycles.max(crowded);
         Ok(Laid { plan, section, expected, choice: choice.clone() })

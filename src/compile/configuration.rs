@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use crate::arch::{Chip, TierId};
 use crate::id_type;
+use crate::index::Id;
 use crate::mode::Mode;
-use crate::workload::{OperatorId, Workload};
+use crate::workload::{OperatorId, TensorId, Workload};
 
 use super::buffers::BufferSpec;
 use super::estimate::Stream;
@@ -62,6 +63,51 @@ pub struct Section {
     pub sram_bank_loss_bytes: u64,
     /// Cycles the compiler expected, launch included.
     pub estimated_cycles: u64,
+    /// Streams of weights whose first slot is in its banks when the section begins: the one before has loaded it.
+    pub loaded_before: Vec<usize>,
+    /// What it loads for the section behind it while it runs.
+    pub loads_ahead: Vec<LoadAhead>,
+}
+
+impl Section {
+    /// Banks of each PMU that it takes.
+    pub fn taken_banks(&self, chip: &Chip) -> Vec<u64> {
+        let mut banks = vec![0; chip.grid.pmus.len()];
+        for part in self.buffers.iter().flat_map(|buffer| &buffer.pieces).flat_map(|piece| &piece.parts) {
+            banks[part.pmu.index()] += part.banks;
+        }
+        banks
+    }
+
+    /// Whether it runs behind another every time.
+    pub fn follows(&self, before: &Self, workload: &Workload) -> bool {
+        let place = |section: &Self| {
+            let op = &workload.operators[section.operators[0]];
+            (op.block, op.repeat, op.phase, op.every)
+        };
+        place(before) == place(self)
+    }
+}
+
+/// Weights that a section loads for the one behind it, in time that memory has to spare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadAhead {
+    /// The weight.
+    pub tensor: TensorId,
+    /// The tier it comes from.
+    pub tier: TierId,
+    /// Bytes of the first slot of its stream.
+    pub payload_bytes: u64,
+    /// Bytes moved, whole bursts.
+    pub moved_bytes: u64,
+    /// Bytes of the banks that take them.
+    pub bank_bytes: u64,
+    /// Flits injected into the network.
+    pub flits: u64,
+    /// The same times links.
+    pub flit_hops: u64,
+    /// Flits written to PMUs.
+    pub written_flits: u64,
 }
 
 impl Section {

@@ -145,7 +145,7 @@ impl<R: Send + Sync> Every<'_, R> {
                 continue;
             }
             let plan = choice.plan(chip, graph);
-            let Ok((section, _)) = assemble(chip, self.fabric, graph, &plan, tiers, ROUNDS) else { continue };
+            let Ok((section, _)) = assemble(chip, self.fabric, graph, &plan, tiers, ROUNDS, &[]) else { continue };
             self.found.measured += 1;
             if let Verdict::Takes(cycles, _) = (self.judge)(&section, self.best) {
                 self.best = self.best.min(cycles);

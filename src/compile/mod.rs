@@ -44,7 +44,8 @@ pub use allocate::simd_stages;
 pub use buffers::{BufferRole, BufferSpec};
 pub use candidates::{BaseCache, tile_depths, tile_lists};
 pub use configuration::{
-    Amount, Buffer, Configuration, Flow, FlowEnd, FlowKind, OffChip, Part, PcuId, Piece, PmuId, Section, Stage,
+    Amount, Buffer, Configuration, Flow, FlowEnd, FlowKind, LoadAhead, OffChip, Part, PcuId, Piece, PmuId, Section,
+    Stage,
 };
 pub use estimate::Stream;
 pub use exhaustive::{Exhausted, exhaust};
@@ -59,11 +60,14 @@ pub use section_graph::{SectionGraph, StageSpec};
 pub use tiers::home_tiers;
 pub use work::{StageWork, continues, emits, reduced_extent, shared, slot_bytes};
 
+use rayon::prelude::*;
+
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::workload::Workload;
 
+use assemble::assemble;
 use fuse::{Chosen, Ground, Spans, Wanted};
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]). The
@@ -89,6 +93,8 @@ pub struct Compiled<R> {
     pub configuration: Configuration,
     /// For each of its sections the run that measured it, if one did.
     pub runs: Vec<Option<R>>,
+    /// Sections once more, with their weights clear of the banks that the section before takes; where that is of use.
+    pub clear: Vec<Option<Section>>,
 }
 
 /// Compiles several modes; what they have in common is searched once. With a judge, sections that may be chosen are
@@ -138,6 +144,8 @@ pub fn compile_modes<R: Clone + Send + Sync>(
         };
         let chosen: Vec<Chosen<'_, R>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| notes::of_section(chip, &c.graph, &c.plan)).collect();
+        let of_a_model = workload.first_of_a_model().is_some();
+        let clear = if mode == Mode::Fused && of_a_model { clear_of_each_other(ground, &chosen) } else { Vec::new() };
         let (sections, measured): (Vec<Section>, _) = chosen.into_iter().map(|c| (c.section, c.run)).unzip();
         if searches(mode) && sections.len() > 1 {
             notes.push(notes::several_sections(chip, workload, &sections, spans.whole()));
@@ -146,12 +154,31 @@ pub fn compile_modes<R: Clone + Send + Sync>(
             notes.extend(notes::left_out(spans.left_out()));
         }
         notes.extend(workload.notes.iter().cloned());
-        if workload.first_of_a_model().is_some() {
+        if of_a_model {
             notes.extend(notes::scores_off_chip(workload, &sections));
             notes.extend(tiers::told(chip, workload, &tiers));
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
-        compiled.push(Compiled { configuration, runs: measured });
+        compiled.push(Compiled { configuration, runs: measured, clear });
     }
     Ok(compiled)
+}
+
+/// Rounds of negotiation for sections that are placed once more.
+const ROUNDS_AGAIN: u32 = 2;
+
+/// Sections that follow another every time, placed so that their weights can be loaded while that one runs.
+fn clear_of_each_other<R: Send + Sync>(ground: &Ground<'_, R>, chosen: &[Chosen<'_, R>]) -> Vec<Option<Section>> {
+    let place = |index: usize| {
+        let (before, next) = (&chosen[index.checked_sub(1)?].section, &chosen[index]);
+        let has_weights = next.plan.buffers.iter().any(|buffer| matches!(buffer.role, BufferRole::Weight { .. }));
+        if !has_weights || !next.section.follows(before, next.graph.workload) {
+            return None;
+        }
+        let chip = &*ground.chip.in_section(next.graph.largest_off_chip_bytes());
+        let taken = before.taken_banks(chip);
+        let (fabric, tiers) = (ground.fabric, ground.tiers);
+        assemble(chip, fabric, &next.graph, &next.plan, tiers, ROUNDS_AGAIN, &taken).ok().map(|(section, _)| section)
+    };
+    (0..chosen.len()).into_par_iter().map(place).collect()
 }

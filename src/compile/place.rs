@@ -179,6 +179,36 @@ impl<'a> PmuPool<'a> {
         }
     }
 
+    /// Keeps what follows from as many banks of each PMU as are `taken` by others; what is placed so far may lie there.
+    /// How many are held back.
+    fn hold(&mut self, taken: &[u64]) -> Vec<u64> {
+        let mut held = vec![0; taken.len()];
+        for (pmu, (&taken, held)) in taken.iter().zip(&mut held).enumerate() {
+            let free = self.free_banks[pmu];
+            *held = taken.saturating_sub(self.chip.pmu.banks - free).min(free);
+            self.free_banks[pmu] = free - *held;
+            if free > 0 && free == *held {
+                let site = self.site(pmu);
+                self.at[site] = FULL;
+            }
+        }
+        held
+    }
+
+    /// Gives banks back that were held.
+    fn give_back(&mut self, held: &[u64]) {
+        for (pmu, &banks) in held.iter().enumerate().filter(|&(_, &banks)| banks > 0) {
+            self.free_banks[pmu] += banks;
+            let site = self.site(pmu);
+            self.at[site] = pmu as u32;
+        }
+    }
+
+    fn site(&self, pmu: usize) -> usize {
+        let site = self.chip.grid.pmus[pmu];
+        (site.y * self.chip.grid.columns + site.x) as usize
+    }
+
     /// Takes `banks` near `target`, over at least `spread` PMUs, for a piece read and written at these rates (flits
     /// a cycle over the whole piece). `None` when the chip has no such banks left.
     fn take(&mut self, target: (f64, f64), banks: u64, spread: u64, read: f64, write: f64) -> Option<Piece> {
@@ -285,7 +315,13 @@ fn centre(chip: &Chip, pcus: impl Iterator<Item = PcuId>) -> (f64, f64) {
 }
 
 /// Buffers in PMUs; `None` when banks run out (spreading for ports can need more PMUs than bytes do).
-pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[StageWork]) -> Option<Vec<Buffer>> {
+pub fn place_buffers(
+    chip: &Chip,
+    plan: &SectionPlan,
+    stages: &[Stage],
+    work: &[StageWork],
+    taken: &[u64],
+) -> Option<Vec<Buffer>> {
     let mut pool = PmuPool::new(chip);
     let mut buffers: Vec<Buffer> = plan.buffers.iter().map(|&spec| Buffer { spec, pieces: Vec::new() }).collect();
     let mut order: Vec<usize> = (0..buffers.len()).collect();
@@ -298,8 +334,17 @@ pub fn place_buffers(chip: &Chip, plan: &SectionPlan, stages: &[Stage], work: &[
         BufferRole::Home { .. } => (4, b),
     });
     let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(super::nest::Cadence::Firing) as f64).max(1.0);
+    let mut held: Option<Vec<u64>> = None;
     for index in order {
         let spec = buffers[index].spec;
+        match (spec.role, &held) {
+            (BufferRole::Weight { .. }, None) => held = Some(pool.hold(taken)),
+            (BufferRole::Store { .. } | BufferRole::Home { .. }, Some(banks)) => {
+                pool.give_back(banks);
+                held = Some(Vec::new());
+            }
+            _ => {}
+        }
         let slot_rate = (spec.slot_bytes.div_ceil(chip.network.flit_bytes)) as f64 / interval;
         let (stage, read, write) = match spec.role {
             BufferRole::Operand { stage, tensor } => match stages[stage].mapping {

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::arch::{Chip, TierId};
-use crate::compile::{Mapping, ResourceKind, Section, Stage, simd_stages};
+use crate::compile::{LoadAhead, Mapping, ResourceKind, Section, Stage, simd_stages};
 use crate::index::Id;
 use crate::workload::{OperatorId, Phase, Workload};
 
@@ -60,7 +60,7 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         bound_by: bound_by(chip, run, launch_cycles),
         pcus: section.stages.iter().map(|s| s.pcus.len() as u64).sum(),
         pmus: section.pmus,
-        sram_peak_bytes: section.sram_bytes,
+        sram_peak_bytes: section.sram_bytes + section.loads_ahead.iter().map(|load| load.bank_bytes).sum::<u64>(),
         sram_bank_loss_bytes: section.sram_bank_loss_bytes,
         traffic,
         energy,
@@ -144,6 +144,15 @@ fn traffic(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun
         }
         total.waste_bytes += bytes.waste;
     }
+    for load in &section.loads_ahead {
+        let entry = by_tensor.entry(workload.tensors[load.tensor].name.clone()).or_default();
+        entry.off_chip_read_bytes += load.payload_bytes;
+        total.off_chip_read_bytes += load.payload_bytes;
+        total.waste_bytes += load.moved_bytes - load.payload_bytes;
+        total.network_bytes += load.flits * flit;
+        total.network_byte_hops += load.flit_hops * flit;
+        total.sram_write_bytes += load.written_flits * flit;
+    }
     total.by_tensor = by_tensor;
     total
 }
@@ -182,6 +191,8 @@ fn energy(
         .zip(&run.streams)
         .map(|(s, bytes)| (bytes.payload + bytes.waste) as f64 * 8.0 * chip.memory[s.tier].pj_per_bit)
         .sum();
+    let ahead = |load: &LoadAhead| load.moved_bytes as f64 * 8.0 * chip.memory[load.tier].pj_per_bit;
+    let off_chip = off_chip + section.loads_ahead.iter().map(ahead).sum::<f64>();
     let times = repeat as f64 / every as f64;
     EnergyJ {
         compute: (run.macs as f64 * gemm + simd) * times * PJ,

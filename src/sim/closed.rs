@@ -11,7 +11,7 @@ use crate::workload::Workload;
 
 use super::run::{SectionRun, StreamBytes};
 use super::time::{TICKS_PER_CYCLE, to_cycles};
-use super::transfer::transfer_bytes;
+use super::transfer::{first_slot_bytes, transfer_bytes};
 use super::usage::Usage;
 
 /// Steps that stand for all others: every chunk, with the first token and, if it is shorter, the last.
@@ -99,8 +99,16 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
             bytes.payload += times * payload;
             bytes.waste += times * (moved - payload);
         }
+        if section.loaded_before.contains(&index) {
+            let (payload, moved) = first_slot_bytes(chip, &graph, section, index);
+            bytes.payload -= payload;
+            bytes.waste -= moved - payload;
+        }
         tier_bytes[off_chip.tier.index()] += bytes.payload + bytes.waste;
         streams.push(bytes);
+    }
+    for load in &section.loads_ahead {
+        tier_bytes[load.tier.index()] += load.moved_bytes;
     }
     let tier_ticks: Vec<u64> = tier_bytes
         .iter()
@@ -180,7 +188,8 @@ impl Sizes<'_> {
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 let classes = Classes::of(nest, self.section.streams[stream].stream.cadence);
                 let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).0;
-                self.slots(flow, &classes, &bytes)
+                let before = self.section.loaded_before.contains(&stream);
+                self.slots(flow, &classes, &bytes) - if before { self.first_slot_flits(flow, stream) } else { 0 }
             }
             FlowKind::Copy { home } => {
                 let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
@@ -188,6 +197,12 @@ impl Sizes<'_> {
                 self.slots(flow, &Classes::of(nest, Cadence::Firing), &bytes)
             }
         }
+    }
+
+    /// Flits of a flow that the first slot of its stream takes.
+    fn first_slot_flits(&self, flow: &Flow, stream: usize) -> u64 {
+        let (payload, _) = first_slot_bytes(self.chip, self.graph, self.section, stream);
+        shared(payload.div_ceil(self.chip.network.flit_bytes), flow.share)
     }
 
     /// Flits of the sums over tokens that a flow reads, writes or leaves: alike in all tokens.

@@ -169,9 +169,25 @@ impl<'a> Engine<'a> {
             recorder: None,
             longest: 0,
         };
+        engine.take_what_was_loaded_before();
         engine.longest = engine.longest_firing();
         engine.network.look_back(engine.longest);
         Some(engine)
+    }
+
+    /// First slots that the section before has loaded are there.
+    fn take_what_was_loaded_before(&mut self) {
+        let (section, graph) = (self.section, &self.graph);
+        for &stream in &section.loaded_before {
+            let actor = &mut self.actors[self.stream_actor[stream]];
+            let at = self.nest.step(actor.cadence, 0);
+            let (_, moved) = transfer_bytes(self.chip, graph, section, stream, at);
+            actor.next = 1;
+            for &buffer in &actor.outputs {
+                self.buffers[buffer].fill(0, Filled { first: 0, last: 0, parts: u64::MAX });
+            }
+            self.tiers[section.streams[stream].tier.index()].begin_behind_first(stream, moved);
+        }
     }
 
     /// Runs to the end, or to one of the limits.
@@ -230,6 +246,10 @@ impl<'a> Engine<'a> {
                     .push(Waits { starved_cycles: to_cycles(actor.starved), stalled_cycles: to_cycles(actor.stalled) });
             }
         }
+        let mut tier_busy_cycles: Vec<u64> = self.tiers.iter().map(|t| to_cycles(t.busy)).collect();
+        for load in &self.section.loads_ahead {
+            tier_busy_cycles[load.tier.index()] += self.chip.tier_rate(load.tier).cycles_for(load.moved_bytes);
+        }
         let run = SectionRun {
             stopped,
             cycles: to_cycles(end),
@@ -238,7 +258,7 @@ impl<'a> Engine<'a> {
             macs: self.macs,
             simd_elements: self.simd_elements,
             streams: self.streams,
-            tier_busy_cycles: self.tiers.iter().map(|t| to_cycles(t.busy)).collect(),
+            tier_busy_cycles,
             usage,
             events,
         };

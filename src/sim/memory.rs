@@ -245,6 +245,12 @@ impl TierServer {
         rounds * stripe + within.saturating_sub(channel * stripe).min(stripe)
     }
 
+    /// The first slot of a stream, of so many bytes, has been loaded before.
+    pub fn begin_behind_first(&mut self, stream: usize, moved_bytes: u64) {
+        self.address[stream] += moved_bytes;
+        self.in_order[stream].first_slot = 1;
+    }
+
     /// Queues a transfer: the next bytes of its stream, on the channels they lie on.
     pub fn request(&mut self, transfer: Transfer, now: Ticks) {
         let Transfer { stream, slot, moved_bytes, .. } = transfer;

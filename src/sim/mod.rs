@@ -5,6 +5,7 @@
 
 mod account;
 mod actors;
+mod ahead;
 mod buffer;
 mod clock;
 mod closed;
@@ -76,7 +77,11 @@ pub fn compile_with(
 ) -> Result<Vec<Measured>, Diagnostic> {
     let fabric = Fabric::new(chip);
     let judge = |section: &Section, most| measure(chip, workload, &fabric, section, most);
-    compile_modes(chip, workload, modes, Way { care, judge: Some(&judge), bases })
+    let mut compiled = compile_modes(chip, workload, modes, Way { care, judge: Some(&judge), bases })?;
+    for measured in &mut compiled {
+        ahead::load_ahead(chip, workload, &fabric, measured);
+    }
+    Ok(compiled)
 }
 
 /// The best of all mappings of a small graph, by the event engine ([`crate::compile::exhaust`]).

@@ -36,6 +36,11 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
     (payload, moved)
 }
 
+/// The same of the first slot of a stream.
+pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize) -> (u64, u64) {
+    transfer_bytes(chip, graph, section, stream, section.nest.step(section.streams[stream].stream.cadence, 0))
+}
+
 /// Stored bytes of one slot of a weight stream: its share of values and metadata, exact over all slots.
 fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: usize, at: Step) -> u64 {
     let wanted = &section.streams[stream].stream;

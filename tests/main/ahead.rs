@@ -1,0 +1,91 @@
+//! Weights that are loaded while the section before runs.
+
+use std::path::Path;
+
+use rdusim::arch::{self, Chip};
+use rdusim::mode::Mode;
+use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate, simulate_measured, simulate_unskipped};
+use rdusim::workload::{self, Workload};
+
+fn chip(name: &str) -> Chip {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("arch/{name}.toml"));
+    arch::parse(name, &std::fs::read_to_string(path).expect("a chip file"), &[]).expect("a chip")
+}
+
+/// Layers of two GEMMs and a GELU, in two sections each.
+fn layers(tokens: u64, repeat: u64) -> Workload {
+    let text = format!(
+        "schema = 1\nname = \"layers\"\ndtype = \"bf16\"\n\
+         [dims]\ntokens = {tokens}\nnarrow = 1024\nwide = 4096\n\
+         [[blocks]]\nname = \"layer\"\nrepeat = {repeat}\n\
+         [[tensors]]\nname = \"x\"\nshape = [\"tokens\", \"narrow\"]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"w_up\"\nshape = [\"narrow\", \"wide\"]\nrole = \"weight\"\n\
+         [[tensors]]\nname = \"w_down\"\nshape = [\"wide\", \"narrow\"]\nrole = \"weight\"\n\
+         [[operators]]\nname = \"up\"\nkind = \"gemm\"\nblock = \"layer\"\ninputs = [\"x\", \"w_up\"]\noutput = \"h\"\n\
+         [[operators]]\nname = \"act\"\nkind = \"gelu\"\nblock = \"layer\"\ninputs = [\"h\"]\noutput = \"a\"\n\
+         [[operators]]\nname = \"down\"\nkind = \"gemm\"\nblock = \"layer\"\ninputs = [\"a\", \"w_down\"]\noutput = \"y\"\n\
+         [[sections]]\noperators = [\"up\"]\n[[sections]]\noperators = [\"act\", \"down\"]\n"
+    );
+    workload::parse("layers", &text, &[], 0).expect("a graph")
+}
+
+fn read_bytes(outcome: &Outcome, tensor: &str) -> Vec<u64> {
+    let of = |traffic: &rdusim::sim::Traffic| traffic.by_tensor.get(tensor).map_or(0, |t| t.off_chip_read_bytes);
+    outcome.sections.iter().map(|section| of(&section.traffic)).collect()
+}
+
+#[test]
+fn a_section_begins_sooner_by_what_was_loaded_before_it_and_the_bytes_count_there() {
+    let (chip, workload) = (chip("sn40l"), layers(8192, 4));
+    let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+    let with = &measured.configuration;
+    assert!(!with.sections[0].loads_ahead.is_empty() && !with.sections[1].loaded_before.is_empty());
+    let outcome = simulate_measured(&chip, &workload, &measured, Fidelity::Event);
+    assert_eq!(outcome.stop, StopReason::Drained);
+
+    // As it is compiled, as it is run again, and event by event.
+    assert_eq!(outcome, simulate(&chip, &workload, with, Fidelity::Event));
+    assert_eq!(outcome, simulate_unskipped(&chip, &workload, with, Fidelity::Event));
+
+    // Without: later, with the same bytes over the same wires.
+    let mut without = with.clone();
+    without.sections[0].loads_ahead.clear();
+    without.sections[1].loaded_before.clear();
+    let plain = simulate(&chip, &workload, &without, Fidelity::Event);
+    assert!(outcome.sections[1].cycles < plain.sections[1].cycles);
+    assert_eq!(outcome.sections[0].cycles, plain.sections[0].cycles);
+    let sum = |outcome: &Outcome| {
+        let of = |section: &rdusim::sim::SectionOutcome| {
+            let t = &section.traffic;
+            [t.off_chip_read_bytes, t.waste_bytes, t.network_bytes, t.network_byte_hops, t.sram_write_bytes]
+        };
+        outcome.sections.iter().map(of).fold([0; 5], |sum, each| std::array::from_fn(|i| sum[i] + each[i]))
+    };
+    assert_eq!(sum(&outcome), sum(&plain));
+    let (moved, stayed) = (read_bytes(&outcome, "w_down"), read_bytes(&plain, "w_down"));
+    assert!(moved[0] > 0 && stayed[0] == 0 && moved.iter().sum::<u64>() == stayed.iter().sum::<u64>());
+
+    // The closed form counts them there, too, and stays below.
+    let bound = simulate(&chip, &workload, with, Fidelity::Bound);
+    assert_eq!(read_bytes(&bound, "w_down"), moved);
+    for (bound, event) in bound.sections.iter().zip(&outcome.sections) {
+        assert!(bound.cycles <= event.cycles);
+        assert_eq!(bound.traffic.network_byte_hops, event.traffic.network_byte_hops);
+    }
+    assert!(outcome.bound_cycles <= outcome.cycles);
+}
+
+#[test]
+fn kernels_load_nothing_ahead_and_neither_does_a_section_whose_memory_is_busy() {
+    let chip = chip("sn40l");
+    let measured = compile_measured(&chip, &layers(2048, 4), &[Mode::Kbk]).expect("it fits").remove(0);
+    assert!(measured.configuration.sections.iter().all(|section| section.loads_ahead.is_empty()));
+    // One token: memory has no time to spare.
+    let measured = compile_measured(&chip, &layers(1, 4), &[Mode::Fused]).expect("it fits").remove(0);
+    for (section, run) in measured.configuration.sections.iter().zip(&measured.runs) {
+        let (run, rate) = (run.as_ref().expect("measured"), chip.memory.ids().map(|tier| chip.tier_rate(tier)));
+        for (busy, _) in run.tier_busy_cycles.iter().zip(rate) {
+            assert!(*busy <= run.cycles, "{}: {} of {}", section.name, busy, run.cycles);
+        }
+    }
+}
