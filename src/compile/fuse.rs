@@ -398,8 +398,11 @@ impl<'a, R: Clone + Send + Sync> Spans<'a, R> {
         let mut wanted: Vec<(usize, Depth)> = Vec::new();
         if self.lazy.is_none() {
             wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
-            if self.wanted.singles {
-                wanted.extend(self.singles().into_iter().map(|run| (run, Depth::Whole)));
+            // Of short graphs also what may be faster than estimated.
+            let is_short = self.workload.operators.len() <= MOST_FUSED;
+            let of_singles = if self.wanted.singles { Some(Depth::Whole) } else { is_short.then_some(Depth::Brief) };
+            if let Some(depth) = of_singles {
+                wanted.extend(self.singles().into_iter().map(|run| (run, depth)));
             }
         }
         self.route_each(wanted.into_iter(), ground);
