@@ -49,6 +49,26 @@ impl<'a> Amounts<'a> {
         self.step(self.section.stages[stage].cadence, n, true)
     }
 
+    /// Flits that a flow has moved at the end of every event in which it moves some.
+    pub(super) fn ends(&self, flow: &Flow) -> Box<[u64]> {
+        let (cadence, late) = match flow.kind {
+            FlowKind::Feed { stage, .. }
+            | FlowKind::Emit { stage, .. }
+            | FlowKind::PartialRead { stage, .. }
+            | FlowKind::PartialWrite { stage, .. } => (self.section.stages[stage].cadence, true),
+            FlowKind::Fill { stream, .. } => (self.section.streams[stream].stream.cadence, false),
+            FlowKind::Drain { stream } => (self.section.streams[stream].stream.cadence, true),
+            FlowKind::Copy { .. } => (Cadence::Firing, false),
+        };
+        let mut moved = 0;
+        let events = (0..self.nest.count(cadence)).map(|n| self.flits(flow, self.step(cadence, n, late)));
+        let ends = events.filter(|&flits| flits > 0).map(|flits| {
+            moved += flits;
+            moved
+        });
+        ends.collect()
+    }
+
     /// Flits that a flow moves in the event at a step.
     pub(super) fn flits(&self, flow: &Flow, at: Step) -> u64 {
         let flit = self.chip.network.flit_bytes;

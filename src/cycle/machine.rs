@@ -69,8 +69,9 @@ impl<'a> Machine<'a> {
         let input_depth = depth.max(2 * widest.div_ceil(chip.network.flit_bytes));
         let holds = |_: usize, port| ports.pcu(port).map(|_| input_depth);
         let (packet, hop) = (chip.network.max_packet_flits, chip.network.hop_cycles);
-        let wires = Wires::new(fabric, &trees, depth, packet, hop, &holds);
         let amounts = Amounts::new(chip, graph, section);
+        let ends = section.flows.iter().map(|flow| amounts.ends(flow)).collect();
+        let wires = Wires::new(fabric, &trees, ends, depth, packet, hop, &holds);
         let control = Control::new(&amounts, &wires);
         let depths = (0..section.stages.len())
             .map(|stage| match &section.stages[stage].mapping {

@@ -2,7 +2,8 @@
 //!
 //! Every flow has a FIFO at each switch it enters. A flit stays in it until every branch of the tree has taken it; a
 //! branch takes it when its link or port serves the flow and there is room behind it. A link or port serves its flows
-//! in turn, at most a packet each. A credit needs as long back as its flit needed.
+//! in turn, at most a packet each; a packet holds flits of one event only. A credit needs as long back as its flit
+//! needed.
 
 use crate::compile::{Fabric, Resource};
 
@@ -50,6 +51,8 @@ struct Branch {
     server: u32,
     /// Flits sent.
     sent: u64,
+    /// Which event of the flow they belong to.
+    event: u32,
     /// Cycles to the other end.
     cycles: u64,
 }
@@ -98,6 +101,8 @@ pub(super) struct Wires {
     ready: Vec<u64>,
     /// Branch of each flow out of its source.
     first: Vec<u32>,
+    /// Flits of each flow up to the end of every event in which it moves some.
+    ends: Vec<Box<[u64]>>,
     /// Sinks, flow by flow.
     pub(super) sinks: Vec<Sink>,
     /// Sinks that got a flit in this cycle.
@@ -107,11 +112,12 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// Wires up trees; FIFOs hold `depth` flits and packets at most `packet`. PCU inputs (`holds` tells them by their
-    /// port) have a FIFO of so many flits.
+    /// Wires up trees, whose events end after so many flits (`ends`); FIFOs hold `depth` flits and packets at most
+    /// `packet`. PCU inputs (`holds` tells them by their port) have a FIFO of so many flits.
     pub(super) fn new(
         fabric: &Fabric,
         trees: &[Tree],
+        ends: Vec<Box<[u64]>>,
         depth: u64,
         packet: u64,
         hop: u64,
@@ -125,6 +131,7 @@ impl Wires {
             wake_at: Vec::new(),
             ready: vec![0; trees.len()],
             first: Vec::new(),
+            ends,
             sinks: Vec::new(),
             delivered: Vec::new(),
             injected: Vec::new(),
@@ -193,7 +200,7 @@ impl Wires {
             self.wake_at.push(NEVER);
         }
         self.servers[*known as usize].users.push(self.branches.len() as u32);
-        self.branches.push(Branch { flow: flow as u32, from, to, server: *known, sent: 0, cycles });
+        self.branches.push(Branch { flow: flow as u32, from, to, server: *known, sent: 0, event: 0, cycles });
     }
 
     /// Flits that a flow's source has sent.
@@ -317,7 +324,10 @@ impl Wires {
             (server.turn, server.in_packet) = (user, 0);
         }
         server.in_packet += 1;
-        if server.in_packet >= packet {
+        let branch = &mut self.branches[server.users[user] as usize];
+        let ends_event = self.ends[branch.flow as usize].get(branch.event as usize) == Some(&(branch.sent + 1));
+        branch.event += u32::from(ends_event);
+        if ends_event || server.in_packet >= packet {
             (server.turn, server.in_packet) = ((user + 1) % users, 0);
         }
         server.flits += 1;
