@@ -2,13 +2,14 @@
 
 use crate::arch::Chip;
 use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, Flow, FlowKind, Nest, ResourceKind, Section, SectionGraph, StageWork, Step,
-    Sums, emits, shared, slot_bytes,
+    BufferRole, Cadence, Fabric, Flow, FlowKind, Nest, ResourceKind, Section, SectionGraph, StageWork, Step, Sums,
+    emits, shared, slot_bytes,
 };
 use crate::index::Id;
 use crate::units::Rate;
 use crate::workload::Workload;
 
+use super::contention::Volley;
 use super::run::{SectionRun, StreamBytes};
 use super::time::{TICKS_PER_CYCLE, to_cycles};
 use super::transfer::{first_slot_bytes, transfer_bytes};
@@ -147,6 +148,22 @@ pub(super) fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) ->
     Some(section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect())
 }
 
+/// Flits that every volley moves in a section, all its flows together.
+pub(super) fn volley_flits(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    section: &Section,
+    work: &[StageWork],
+    volleys: &[Volley],
+) -> Vec<u64> {
+    let sizes = Sizes { chip, graph, section, work };
+    let of = |volley: &Volley| {
+        let flow = volley.flows.first().map(|&f| &section.flows[f]);
+        flow.map_or(0, |flow| sizes.flits(flow, (1, 1)))
+    };
+    volleys.iter().map(of).collect()
+}
+
 struct Sizes<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
@@ -157,12 +174,17 @@ struct Sizes<'a> {
 impl Sizes<'_> {
     /// Flits a flow moves in the whole section.
     fn flow_flits(&self, flow: &Flow) -> u64 {
+        self.flits(flow, flow.share)
+    }
+
+    /// Flits that a share of what a flow is part of moves in the whole section.
+    fn flits(&self, flow: &Flow, share: (u64, u64)) -> u64 {
         let nest = &self.section.nest;
         if let FlowKind::PartialRead { stage, .. } | FlowKind::PartialWrite { stage, .. } | FlowKind::Emit { stage, .. } =
             flow.kind
             && let Some(sums) = self.section.stages[stage].spec.sums
         {
-            return self.flits_of_sums(flow, stage, sums);
+            return self.flits_of_sums(flow, share, stage, sums);
         }
         let stage_flits = |stage: usize, bundle: u64, wanted: &dyn Fn(Step) -> bool| {
             let classes = Classes::of(nest, self.section.stages[stage].cadence);
@@ -172,7 +194,7 @@ impl Sizes<'_> {
                 .filter(|(step, _)| wanted(*step))
                 .map(|&(step, times)| {
                     let rows = nest.rows_of(step.token);
-                    times * shared(self.work[stage].flits(flow.amount, step.chunk, bundle, rows), flow.share)
+                    times * shared(self.work[stage].flits(flow.amount, step.chunk, bundle, rows), share)
                 })
                 .sum()
         };
@@ -189,36 +211,35 @@ impl Sizes<'_> {
                 let classes = Classes::of(nest, self.section.streams[stream].stream.cadence);
                 let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).0;
                 let before = self.section.loaded_before.contains(&stream);
-                self.slots(flow, &classes, &bytes) - if before { self.first_slot_flits(flow, stream) } else { 0 }
+                self.slots(share, &classes, &bytes) - if before { self.first_slot_flits(share, stream) } else { 0 }
             }
             FlowKind::Copy { home } => {
                 let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
                 let bytes = |step| slot_bytes(self.graph, nest, tensor, step);
-                self.slots(flow, &Classes::of(nest, Cadence::Firing), &bytes)
+                self.slots(share, &Classes::of(nest, Cadence::Firing), &bytes)
             }
         }
     }
 
-    /// Flits of a flow that the first slot of its stream takes.
-    fn first_slot_flits(&self, flow: &Flow, stream: usize) -> u64 {
+    /// Flits of a share of the first slot of a stream.
+    fn first_slot_flits(&self, share: (u64, u64), stream: usize) -> u64 {
         let (payload, _) = first_slot_bytes(self.chip, self.graph, self.section, stream);
-        shared(payload.div_ceil(self.chip.network.flit_bytes), flow.share)
+        shared(payload.div_ceil(self.chip.network.flit_bytes), share)
     }
 
     /// Flits of the sums over tokens that a flow reads, writes or leaves: alike in all tokens.
-    fn flits_of_sums(&self, flow: &Flow, stage: usize, sums: Sums) -> u64 {
+    fn flits_of_sums(&self, flow: &Flow, share: (u64, u64), stage: usize, sums: Sums) -> u64 {
         let nest = &self.section.nest;
         let along_cut = self.section.stages[stage].cadence == Cadence::Firing;
         let groups = sums.groups(nest);
         let times = if matches!(flow.kind, FlowKind::Emit { .. }) { groups } else { nest.tokens() - groups };
         let of_chunk = |chunk| self.work[stage].flits(flow.amount, chunk, 0, nest.token_rows);
         let chunks = if along_cut { 0..nest.chunks() } else { nest.chunks() - 1..nest.chunks() };
-        chunks.map(|chunk| times * shared(of_chunk(chunk), flow.share)).sum()
+        chunks.map(|chunk| times * shared(of_chunk(chunk), share)).sum()
     }
 
-    fn slots(&self, flow: &Flow, classes: &Classes, bytes: &dyn Fn(Step) -> u64) -> u64 {
-        debug_assert_eq!(flow.amount, Amount::SlotBytes);
+    fn slots(&self, share: (u64, u64), classes: &Classes, bytes: &dyn Fn(Step) -> u64) -> u64 {
         let flit = self.chip.network.flit_bytes;
-        classes.steps.iter().map(|&(step, times)| times * shared(bytes(step).div_ceil(flit), flow.share)).sum()
+        classes.steps.iter().map(|&(step, times)| times * shared(bytes(step).div_ceil(flit), share)).sum()
     }
 }

@@ -86,8 +86,8 @@ type Loads = Vec<Load>;
 #[derive(Debug)]
 struct Meeting {
     loads: Loads,
-    /// What is asked of it at most, of [`WHOLE`].
-    demand: u64,
+    /// Ticks that all it moves in the section take it.
+    busy: u64,
 }
 
 /// Whether whoever waits at a resource with `loads` waits no less at one with `others`.
@@ -106,9 +106,15 @@ fn weight(share: (u64, u64), flit_ticks: Ticks) -> u64 {
 
 impl Contention {
     /// Sums up `volleys` over the resources that more than [`WHOLE`] may be asked of, and forgets every one whose loads
-    /// another has as well. `slowest` are the ticks that a flit of each flow takes at least, `demand` is what is asked of
-    /// each resource at most.
-    pub fn new(flows: &[Flow], volleys: &[Volley], flit_ticks: &[Ticks], slowest: &[Ticks], demand: &[u64]) -> Self {
+    /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow; `demand` is
+    /// what is asked of each resource at most, `moved` what each volley moves in the section.
+    pub fn new(
+        flows: &[Flow],
+        volleys: &[Volley],
+        (flit_ticks, slowest): (&[Ticks], &[Ticks]),
+        demand: &[u64],
+        moved: &[u64],
+    ) -> Self {
         let mut ways: Vec<Way> = Vec::with_capacity(volleys.len());
         let mut loads: Vec<Loads> = vec![Vec::new(); flit_ticks.len()];
         for (v, volley) in volleys.iter().enumerate() {
@@ -128,14 +134,18 @@ impl Contention {
             ways.push(way);
         }
         let mut contended: Vec<Meeting> = Vec::new();
-        for (loads, &demand) in loads.into_iter().zip(demand).filter(|(loads, _)| !loads.is_empty()) {
+        for loads in loads.into_iter().filter(|loads| !loads.is_empty()) {
             match loads[..] {
                 // Nobody else comes here.
                 [Load { volley, share, flit_ticks, .. }] if volleys[volley as usize].serial => {
                     let least = &mut ways[volley as usize].shares[share as usize].1;
                     *least = (*least).max(Ticks::from(flit_ticks));
                 }
-                _ => contended.push(Meeting { loads, demand }),
+                _ => {
+                    let of = |load: &Load| u128::from(load.weight) * u128::from(moved[load.volley as usize]);
+                    let busy = loads.iter().map(of).sum::<u128>() / u128::from(GRAIN);
+                    contended.push(Meeting { loads, busy: busy as u64 });
+                }
             }
         }
         let kept = fullest(uncovered(contended, volleys.len()), volleys.len());
@@ -235,11 +245,11 @@ fn uncovered(mut contended: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
     kept
 }
 
-/// Of those that a volley crosses as many of which the most is asked: it waits for the slowest only.
+/// Of those that a volley crosses as many as have the most to move: it waits for the slowest only.
 fn fullest(mut meetings: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
     let mut kept_of = vec![0u32; volleys];
     // Stable: of equals the first stays first.
-    meetings.sort_by_key(|meeting| std::cmp::Reverse(meeting.demand));
+    meetings.sort_by_key(|meeting| std::cmp::Reverse(meeting.busy));
     meetings.retain(|Meeting { loads, .. }| {
         let is_kept = loads.iter().any(|load| kept_of[load.volley as usize] < MOST_CROSSED);
         if is_kept {
@@ -274,7 +284,8 @@ mod tests {
 
     fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
         let volleys: Vec<Volley> = volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true }).collect();
-        Contention::new(flows, &volleys, &[64; 4], &vec![64; flows.len()], &[2 * WHOLE; 4])
+        let ticks = (&[64; 4][..], &vec![64; flows.len()][..]);
+        Contention::new(flows, &volleys, ticks, &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::workload::Workload;
 
 use super::actors::{Actor, ActorKind, Actors, Firing, Input, Latest, Streamed};
 use super::buffer::{BufferState, Filled};
+use super::closed;
+use super::fifo::InputFifo;
 use super::memory::{Arrival, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
@@ -96,6 +98,7 @@ pub struct Engine<'a> {
     pub(super) streams: Vec<StreamBytes>,
     pub(super) tiers: Vec<TierServer>,
     pub(super) network: Network<'a>,
+    input_fifo: InputFifo,
     pub(super) queue: BinaryHeap<Reverse<(Ticks, Event)>>,
     pub(super) end: Ticks,
     pub(super) macs: u64,
@@ -146,7 +149,9 @@ impl<'a> Engine<'a> {
             };
             bytes.div_ceil(chip.network.flit_bytes)
         };
-        let network = Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits));
+        let moved = closed::volley_flits(chip, &graph, section, &work, volleys);
+        let network =
+            Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits), &moved);
         let mut engine = Self {
             chip,
             graph,
@@ -162,6 +167,7 @@ impl<'a> Engine<'a> {
             streams: vec![StreamBytes::default(); streams],
             tiers: TierServer::all(chip, &writes),
             network,
+            input_fifo: InputFifo::new(chip),
             queue: BinaryHeap::new(),
             end: 0,
             macs: 0,
@@ -401,10 +407,11 @@ impl<'a> Engine<'a> {
             work.flits(Amount::Weights, at.chunk, bundle, rows),
             work.flits(Amount::Partials, at.chunk, bundle, rows),
         ];
-        let pace = cycles(occupied);
+        let pace = cycles(occupied) - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at + delay));
-        end = end.max(self.network.send(actor.feed, amounts[0], now, (fed_at[0], pace)));
-        end = end.max(self.network.send(actor.weights, amounts[1], now, (fed_at[1], pace)));
+        // With one set of accumulators the last tile drains when its operands have come.
+        end = end.max(self.network.send(actor.feed, amounts[0], now, (fed_at[0], pace)) + idle);
+        end = end.max(self.network.send(actor.weights, amounts[1], now, (fed_at[1], pace)) + idle);
         if continues {
             end = end.max(self.network.send(actor.partial_reads, amounts[2], now, (begin, pace)));
         }
@@ -421,11 +428,10 @@ impl<'a> Engine<'a> {
         // Operands leave the PMUs before they are worked on: FIFOs on their way hold them.
         let volleys = [self.actors[index].feed, self.actors[index].weights];
         let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
-        // What has not come into the FIFO of the PCU before it begins still has to pass its port.
-        let before = self.input_flits();
-        let passed = lengths.map(|(flits, _)| cycles(flits.saturating_sub(before)));
+        let passed = lengths.map(|(flits, _)| self.input_fifo.passes(flits, tiles, idle));
         end = end.max(begin + passed[0].max(passed[1]));
-        let latest = Latest { end, occupied: cycles(occupied), flits: lengths.map(|(flits, _)| flits) };
+        let latest =
+            Latest { end: end - idle, occupied: cycles(occupied) - idle, flits: lengths.map(|(flits, _)| flits) };
         let actor = &self.actors[index];
         let mut left = [0, 1].map(|kind| {
             let (flits, least) = lengths[kind];
@@ -455,14 +461,6 @@ impl<'a> Engine<'a> {
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: (end - begin).div_ceil(tiles) });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         self.release_inputs(index, at, (left[0], left[1]), now);
-    }
-
-    /// Flits that the FIFO at a PCU's input holds: two steps of the widest operand at least.
-    fn input_flits(&self) -> u64 {
-        let pcu = &self.chip.pcu;
-        let widest = pcu.lanes.values().copied().max().unwrap_or(1).max(pcu.stages) * 4;
-        let network = &self.chip.network;
-        network.fifo_depth_flits.max(2 * widest.div_ceil(network.flit_bytes))
     }
 
     /// Takes down an actor's firing, if anybody wants to know.

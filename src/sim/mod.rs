@@ -12,6 +12,7 @@ mod closed;
 mod contention;
 mod deadlock;
 mod event;
+mod fifo;
 mod judged;
 mod load;
 mod memory;

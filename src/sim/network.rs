@@ -40,8 +40,16 @@ const NOTABLE: u64 = WHOLE / 256;
 
 impl<'a> Network<'a> {
     /// All resources idle. `peaks` is the largest part of a link that each flow ever takes: a resource whose flows
-    /// together stay within its rate is never waited for, and is not looked at again.
-    pub fn new(chip: &Chip, fabric: &'a Fabric, flows: &'a [Flow], volleys: &'a [Volley], peaks: &[Peak]) -> Self {
+    /// together stay within its rate is never waited for, and is not looked at again. `moved` is what each volley moves
+    /// in the section.
+    pub fn new(
+        chip: &Chip,
+        fabric: &'a Fabric,
+        flows: &'a [Flow],
+        volleys: &'a [Volley],
+        peaks: &[Peak],
+        moved: &[u64],
+    ) -> Self {
         let resources = 0..fabric.count() as u32;
         let flit_ticks: Vec<Ticks> = resources.map(|r| cycles(fabric.cycles_per_flit(r))).collect();
         let demand = demand(flows, volleys, peaks, &flit_ticks);
@@ -50,7 +58,7 @@ impl<'a> Network<'a> {
         let slowest_port = |flow: &Flow| flow.route.iter().map(|&r| flit_ticks[r as usize]).max().unwrap_or(0);
         let slowest: Vec<Ticks> =
             flows.iter().map(|f| slowest_port(f).max(if f.links > 0 { credit } else { 0 })).collect();
-        let contention = Contention::new(flows, volleys, &flit_ticks, &slowest, &demand);
+        let contention = Contention::new(flows, volleys, (&flit_ticks, &slowest), &demand, moved);
         Self {
             fabric,
             flows,

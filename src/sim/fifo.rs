@@ -1,0 +1,31 @@
+//! The FIFO at a PCU's input, which decouples its port from its work.
+
+use crate::arch::Chip;
+
+use super::time::{Ticks, cycles};
+
+/// The FIFO of every operand at a PCU's input.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InputFifo {
+    holds_flits: u64,
+}
+
+impl InputFifo {
+    /// It holds two steps of the widest operand at least.
+    pub(super) fn new(chip: &Chip) -> Self {
+        let pcu = &chip.pcu;
+        let widest = pcu.lanes.values().copied().max().unwrap_or(1).max(pcu.stages) * 4;
+        let network = &chip.network;
+        Self { holds_flits: network.fifo_depth_flits.max(2 * widest.div_ceil(network.flit_bytes)) }
+    }
+
+    /// How long an operand of `flits` keeps a firing of `tiles` at least, as all that has not come into the FIFO before
+    /// still has to pass its port. In `idle` ticks at the end of a tile no operand is taken, and the port stops when the
+    /// FIFO is full.
+    pub(super) fn passes(self, flits: u64, tiles: u64, idle: Ticks) -> Ticks {
+        if idle == 0 {
+            return cycles(flits.saturating_sub(self.holds_flits));
+        }
+        tiles * (idle + cycles(flits / tiles).saturating_sub(cycles(self.holds_flits).min(idle)))
+    }
+}
