@@ -271,28 +271,6 @@ impl<'a> Engine<'a> {
         (run, self.recorder)
     }
 
-    /// Where an actor's next firing stands in the nest. Stages that run once a token stand in the last chunk.
-    pub(super) fn step(&self, actor: &Actor) -> Step {
-        let step = self.nest.step(actor.cadence, actor.next);
-        match actor.kind {
-            ActorKind::Bundle { .. } if actor.cadence == Cadence::Token => {
-                Step { chunk: self.nest.chunks() - 1, ..step }
-            }
-            _ => step,
-        }
-    }
-
-    pub(super) fn emits(&self, actor: &Actor, at: Step) -> bool {
-        match actor.kind {
-            ActorKind::Bundle { stage, .. } => emits(&self.section.stages[stage], &self.nest, at),
-            _ => true,
-        }
-    }
-
-    pub(super) fn ordinal(&self, buffer: usize, at: Step) -> u64 {
-        self.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
-    }
-
     /// How long a firing of a bundle takes by itself: its work, and its operands at their ports. Others take no time.
     pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
         let ActorKind::Bundle { stage, bundle } = actor.kind else { return 0 };
@@ -360,7 +338,15 @@ impl<'a> Engine<'a> {
     }
 
     fn start(&mut self, index: usize, now: Ticks) {
-        self.actors[index].scheduled = None;
+        let late = self.late(index);
+        let actor = &mut self.actors[index];
+        if late > now {
+            actor.starved += late - now;
+            actor.scheduled = Some(late);
+            self.queue.push(Reverse((late, Event::Start(index))));
+            return;
+        }
+        actor.scheduled = None;
         match self.actors[index].kind {
             ActorKind::Bundle { stage, bundle } => self.start_bundle(index, stage, bundle, now),
             ActorKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
@@ -554,18 +540,6 @@ impl<'a> Engine<'a> {
         self.wake(index, now);
     }
 
-    /// Whether an actor's next firing (already counted) continues the sums of the firing at `at`: of its token, or of its
-    /// chunk where it adds up over tokens.
-    fn next_reads_these_sums(&self, index: usize, at: Step) -> bool {
-        let actor = &self.actors[index];
-        let ActorKind::Bundle { stage, .. } = actor.kind else { return false };
-        let is_sum = self.section.stages[stage].spec.sums.is_some();
-        actor.next < actor.count && {
-            let next = self.step(actor);
-            if is_sum { next.chunk == at.chunk } else { next.token == at.token }
-        }
-    }
-
     fn start_copy(&mut self, index: usize, home: usize, operand: usize, now: Ticks) {
         let at = self.step(&self.actors[index]);
         let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return };
@@ -661,19 +635,6 @@ impl<'a> Engine<'a> {
             for o in 0..self.actors[index].outputs.len() {
                 self.fill(self.actors[index].outputs[o], at, filled, now);
             }
-        }
-    }
-
-    /// Where a store stands in the nest: whole tokens are complete in the last chunk, sums over tokens with the last.
-    fn store_step(&self, index: usize, at: Step) -> Step {
-        let nest = &self.nest;
-        let (last, end) = (nest.chunks() - 1, nest.tokens() - 1);
-        match self.actors[index].cadence {
-            Cadence::Firing => at,
-            Cadence::Token => Step { chunk: last, ..at },
-            Cadence::BlockChunk => Step { token: nest.block_range(at.block).end - 1, ..at },
-            Cadence::Chunk => Step { block: nest.blocks() - 1, token: end, ..at },
-            Cadence::Once => Step { block: nest.blocks() - 1, chunk: last, token: end },
         }
     }
 
