@@ -363,7 +363,7 @@ impl<'a> Engine<'a> {
         let occupied = work.cycles(at.chunk, bundle, rows);
         let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
-        let idle = cycles(work.idle_cycles());
+        let idle = cycles(work.idle_cycles().min(occupied));
         let continues = continues(&self.section.stages[stage], &self.nest, at);
         // Operands that others have slowed keep it longer than was known when they were sent; what follows them, too.
         let fed_by = [actor.feed, actor.weights, actor.partial_reads];
@@ -416,8 +416,7 @@ impl<'a> Engine<'a> {
         let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
         let passed = lengths.map(|(flits, _)| self.input_fifo.passes(flits, tiles, idle));
         end = end.max(begin + passed[0].max(passed[1]));
-        let latest =
-            Latest { end: end - idle, occupied: cycles(occupied) - idle, flits: lengths.map(|(flits, _)| flits) };
+        let latest = Latest { end: end - idle, occupied: pace, flits: lengths.map(|(flits, _)| flits) };
         let actor = &self.actors[index];
         let mut left = [0, 1].map(|kind| {
             let (flits, least) = lengths[kind];
