@@ -29,3 +29,18 @@ impl InputFifo {
         tiles * (idle + cycles(flits / tiles).saturating_sub(cycles(self.holds_flits).min(idle)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_stops_while_a_tile_drains_and_the_fifo_is_full() {
+        let fifo = InputFifo { holds_flits: 16 };
+        // Without drains only the first flits come before.
+        assert_eq!(fifo.passes(384, 4, 0), cycles(368));
+        // In 96 idle cycles of each tile it takes 16 of the next tile's 96 flits; in 10 it takes 10.
+        assert_eq!(fifo.passes(384, 4, cycles(96)), cycles(4 * (96 + 80)));
+        assert_eq!(fifo.passes(384, 4, cycles(10)), cycles(4 * (10 + 86)));
+    }
+}

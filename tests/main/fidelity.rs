@@ -13,10 +13,10 @@ const LONG: u64 = 5_000;
 /// Most that the median, and the worst of this seed's sections, may be off.
 const MOST: (f64, f64) = (0.02, 0.15);
 
-/// Runs every section of a pair in all fidelities; the errors of the long ones.
-fn judge(number: usize) -> Vec<f64> {
-    let (family, chip, graph) = pair(SEED, number);
-    let about = format!("pair {number} of seed {SEED} ({family}){chip:?}{graph:?}");
+/// Runs every section of a pair in all fidelities; the errors of the long ones, none above `most`.
+fn judge(seed: u64, number: usize, most: f64) -> Vec<f64> {
+    let (family, chip, graph) = pair(seed, number);
+    let about = format!("pair {number} of seed {seed} ({family}){chip:?}{graph:?}");
     let (chip, workload) = (chip.chip(), graph.workload());
     let Ok(configurations) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { return Vec::new() };
     let mut errors = Vec::new();
@@ -34,7 +34,7 @@ fn judge(number: usize) -> Vec<f64> {
             let [event_cycles, cycle_cycles] = [event, cycle].map(|s| (s.cycles - s.launch_cycles) as f64);
             let error = event_cycles / cycle_cycles - 1.0;
             if cycle_cycles >= LONG as f64 {
-                assert!(error.abs() <= MOST.1, "{}: {event_cycles} against {cycle_cycles} of {about}", event.name);
+                assert!(error.abs() <= most, "{}: {event_cycles} against {cycle_cycles} of {about}", event.name);
                 errors.push(error.abs());
             }
         }
@@ -44,10 +44,18 @@ fn judge(number: usize) -> Vec<f64> {
 
 #[test]
 fn the_judge_moves_the_same_bytes_and_the_event_engine_stays_near_it() {
-    let mut errors: Vec<f64> = (0..PAIRS).flat_map(judge).collect();
+    let mut errors: Vec<f64> = (0..PAIRS).flat_map(|number| judge(SEED, number, MOST.1)).collect();
     errors.sort_by(f64::total_cmp);
     assert!(errors.len() > PAIRS / 3, "only {} sections are long", errors.len());
     let median = errors[errors.len() / 2];
     println!("{} sections, median error {median:.4}, worst {:.4}", errors.len(), errors[errors.len() - 1]);
     assert!(median <= MOST.0, "median error {median} of seed {SEED}");
+}
+
+/// Pairs in which the two were 11 to 24 % apart: a port full of small slots of one stream (306), operands slower than a tile with
+/// one set of accumulators (26), a slot that others slow after it was booked (23).
+#[test]
+fn pairs_that_were_far_apart_stay_together() {
+    let errors: Vec<f64> = [306, 26, 23].into_iter().flat_map(|number| judge(1, number, 0.05)).collect();
+    assert!(errors.len() >= 4, "only {} sections are long", errors.len());
 }
