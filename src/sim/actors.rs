@@ -55,6 +55,15 @@ impl Latest {
     }
 }
 
+/// The results of a bundle that left last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Left {
+    /// When the first did.
+    pub(super) from: Ticks,
+    /// Flits of the longest stream.
+    pub(super) flits: u64,
+}
+
 /// A buffer an actor reads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Input {
@@ -106,6 +115,8 @@ pub(super) struct Actor {
     pub(super) waits_for_room: Ticks,
     /// Of a bundle: its latest firing.
     pub(super) latest: Latest,
+    /// Of a bundle: its latest results.
+    pub(super) left: Left,
     /// When its next firing begins, if it is in the queue.
     pub(super) scheduled: Option<Ticks>,
     /// Buffers it reads.
@@ -136,6 +147,13 @@ pub(super) struct Actor {
     pub(super) starved: Ticks,
     /// ... and for room in its outputs, or for results to leave.
     pub(super) stalled: Ticks,
+}
+
+impl Actor {
+    /// How many volleys it has, from that of its activations on.
+    pub(super) fn volleys(&self) -> usize {
+        if matches!(self.kind, ActorKind::Bundle { .. }) { 5 } else { 1 }
+    }
 }
 
 /// Every actor of a section, and who fills and reads each buffer.
@@ -189,7 +207,7 @@ impl<'a> Actors<'a> {
         // Streams have several transfers on their way.
         let serial = !matches!(kind, ActorKind::Load { .. } | ActorKind::Store { .. });
         let volleys = if matches!(kind, ActorKind::Bundle { .. }) { 5 } else { 1 };
-        self.volleys.resize(volley + volleys, Volley { flows: Vec::new(), serial });
+        self.volleys.resize(volley + volleys, Volley { flows: Vec::new(), serial, holds_flits: None });
         self.list.push(Actor {
             kind,
             cadence,
@@ -199,6 +217,7 @@ impl<'a> Actors<'a> {
             fed_at: [0; 2],
             waits_for_room: 0,
             latest: Latest::default(),
+            left: Left::default(),
             scheduled: None,
             inputs,
             outputs,
@@ -330,12 +349,16 @@ impl<'a> Actors<'a> {
                 FlowKind::Emit { .. } => actor.results,
             };
             self.volleys[volley].flows.push(f);
-            if let FlowKind::Feed { .. } = flow.kind {
+            if let FlowKind::Feed { stage, .. } = flow.kind {
                 // A FIFO at every switch, and one at the PCU.
                 let holds =
                     (switches_to_nearest(self.chip, self.fabric, flow) + 1) * self.chip.network.fifo_depth_flits;
                 let kind = usize::from(flow.amount == Amount::Weights);
                 actor.holds[kind] = actor.holds[kind].min(holds);
+                if let Mapping::Gemm(_) = self.section.stages[stage].mapping {
+                    let known = &mut self.volleys[volley].holds_flits;
+                    *known = Some(known.map_or(holds, |known| known.min(holds)));
+                }
             }
             let hops = cycles(flow.hop_cycles);
             match flow.kind {

@@ -113,6 +113,19 @@ impl BufferState {
         complete
     }
 
+    /// A slot that was filled, and is not free again, comes later than was known; whether there is such a slot, and it does.
+    pub fn put_off(&mut self, ordinal: u64, last: Ticks) -> bool {
+        if !(self.ring.released()..self.ring.released() + self.ring.depth()).contains(&ordinal) {
+            return false;
+        }
+        let slot = self.ring.slot_mut(ordinal);
+        let is_later = slot.fills > 0 && slot.last < last;
+        if is_later {
+            slot.last = last;
+        }
+        is_later
+    }
+
     /// One consumer is done with a slot; whether the slot is now free.
     pub fn release(&mut self, ordinal: u64, at: Ticks) -> bool {
         let slot = self.ring.slot_mut(ordinal);

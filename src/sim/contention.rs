@@ -13,6 +13,8 @@ pub struct Volley {
     pub flows: Vec<usize>,
     /// Whether each is through before its actor sends the next.
     pub serial: bool,
+    /// Flits that FIFOs hold before a unit that takes them in step with its work; `None` if nobody does.
+    pub holds_flits: Option<u64>,
 }
 
 /// A resource that a volley meets others at.
@@ -190,6 +192,11 @@ impl Contention {
 }
 
 impl Crossing {
+    /// What so many flits of each flow take here.
+    pub fn of_flits(self, flits: u64) -> Ticks {
+        flits * Ticks::from(self.flit_ticks)
+    }
+
     /// What a volley of these parts has to move here.
     pub fn work(self, parts: &[u64]) -> Work {
         let flits = parts[self.share as usize];
@@ -283,7 +290,8 @@ mod tests {
     }
 
     fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
-        let volleys: Vec<Volley> = volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true }).collect();
+        let volleys: Vec<Volley> =
+            volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true, holds_flits: None }).collect();
         let ticks = (&[64; 4][..], &vec![64; flows.len()][..]);
         Contention::new(flows, &volleys, ticks, &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }

@@ -15,7 +15,7 @@ use crate::compile::{
 use crate::index::Id;
 use crate::workload::Workload;
 
-use super::actors::{Actor, ActorKind, Actors, Firing, Input, Latest, Streamed};
+use super::actors::{Actor, ActorKind, Actors, Firing, Input, Latest, Left, Streamed};
 use super::buffer::{BufferState, Filled};
 use super::closed;
 use super::fifo::InputFifo;
@@ -93,6 +93,8 @@ pub struct Engine<'a> {
     pub(super) consumers: &'a [Vec<usize>],
     pub(super) producers: &'a [Vec<usize>],
     pub(super) stream_actor: &'a [usize],
+    /// Who sends each volley.
+    pub(super) volley_actor: Vec<usize>,
     /// Transfers under way of each stream: (slot, first arrival, when its flows are through).
     pub(super) filling: Vec<Vec<(u64, Ticks, Ticks)>>,
     pub(super) streams: Vec<StreamBytes>,
@@ -152,6 +154,13 @@ impl<'a> Engine<'a> {
         let moved = closed::volley_flits(chip, &graph, section, &work, volleys);
         let network =
             Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits), &moved);
+        let mut volley_actor = vec![0; volleys.len()];
+        for (index, actor) in list.iter().enumerate() {
+            let volleys = [actor.feed, actor.weights, actor.results, actor.partial_reads, actor.partial_writes];
+            for volley in volleys.into_iter().take(actor.volleys()) {
+                volley_actor[volley] = index;
+            }
+        }
         let mut engine = Self {
             chip,
             graph,
@@ -163,6 +172,7 @@ impl<'a> Engine<'a> {
             consumers,
             producers,
             stream_actor,
+            volley_actor,
             filling: vec![Vec::new(); streams],
             streams: vec![StreamBytes::default(); streams],
             tiers: TierServer::all(chip, &writes),
@@ -235,6 +245,7 @@ impl<'a> Engine<'a> {
                 Event::Serve(tier, channel) => self.serve(tier, channel, now),
                 Event::Arrive(stream, slot, first) => self.arrive(stream, slot, first, now),
             }
+            self.heed_slowed();
         }
         if stopped.is_none() && self.actors.iter().any(|a| a.next < a.count) {
             stopped = Some(Stopped::Deadlock(self.blocked()));
@@ -298,14 +309,8 @@ impl<'a> Engine<'a> {
         let is_bundle = matches!(actor.kind, ActorKind::Bundle { .. });
         // Operands of a bundle may go ahead of its work.
         let mut start = if is_bundle { actor.fed_at[0].min(actor.fed_at[1]) } else { actor.free_at };
-        for input in &actor.inputs {
-            let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, step)) else { return };
-            start = start.max(match input.streamed {
-                Streamed::Not => filled.last,
-                Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
-                Streamed::Rows => filled.begins(self.groups(input, step)),
-            });
-        }
+        let Some(filled) = self.filled(actor, step) else { return };
+        start = start.max(filled);
         let ready = start;
         if self.emits(actor, step) {
             for &output in &actor.outputs {
@@ -332,18 +337,35 @@ impl<'a> Engine<'a> {
         self.queue.push(Reverse((start, event)));
     }
 
+    /// When an actor's inputs are there, as far as it waits for them; `None` while that is not known.
+    fn filled(&self, actor: &Actor, at: Step) -> Option<Ticks> {
+        actor.inputs.iter().try_fold(0, |latest: Ticks, input| {
+            let filled = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at))?;
+            Some(latest.max(match input.streamed {
+                Streamed::Not => filled.last,
+                Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
+                Streamed::Rows => filled.begins(self.groups(input, at)),
+            }))
+        })
+    }
+
     /// Groups of rows that whoever fills an input makes one after the other.
     fn groups(&self, input: &Input, at: Step) -> u64 {
         input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.token)))
     }
 
     fn start(&mut self, index: usize, now: Ticks) {
-        let late = self.late(index);
+        // Inputs may have been slowed since.
+        let actor = &self.actors[index];
+        let filled = self.filled(actor, self.step(actor)).unwrap_or(0);
         let actor = &mut self.actors[index];
-        if late > now {
-            actor.starved += late - now;
-            actor.scheduled = Some(late);
-            self.queue.push(Reverse((late, Event::Start(index))));
+        if filled > now {
+            // Bundles sum up what they wait for when they begin.
+            if !matches!(actor.kind, ActorKind::Bundle { .. }) {
+                actor.starved += filled - now;
+            }
+            actor.scheduled = Some(filled);
+            self.queue.push(Reverse((filled, Event::Start(index))));
             return;
         }
         actor.scheduled = None;
@@ -511,13 +533,15 @@ impl<'a> Engine<'a> {
         let sent_by = self.network.send(volley, flits, now, (now, worked + drains - now));
         let leaves = self.network.least() / tiles;
         // The array stops for what the output FIFO does not hold.
-        let of_tile = self.network.longest(volley, flits).0.div_ceil(tiles).max(1);
+        let longest = self.network.longest(volley, flits).0;
+        let of_tile = longest.div_ceil(tiles).max(1);
         let over = of_tile.saturating_sub(self.chip.network.fifo_depth_flits);
         let stop = leaves.saturating_sub(tile).max((leaves * over / of_tile).saturating_sub(window)) * tiles;
         let parts = self.network.fewest(volley, flits);
         let actor = &mut self.actors[index];
         actor.stalled += stop;
         actor.free_at = actor.free_at.max(end + stop);
+        actor.left = Left { from: now, flits: longest };
         let through = sent_by.max(worked + stop + drains + leaves.saturating_sub(window));
         actor.next += 1;
         let lag = actor.feed_hops + skew + actor.result_hops;

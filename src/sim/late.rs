@@ -1,45 +1,92 @@
-//! Slots that come later than was known when they were filled, because other streams have slowed what they are made of.
+//! What comes later than was known when it was sent, because other streams have slowed it: the slots it fills, and whoever
+//! works on them already.
 
-use crate::compile::Step;
-
-use super::actors::{Actor, ActorKind, Streamed};
+use super::actors::{ActorKind, Left, Streamed};
 use super::event::Engine;
 use super::time::{Ticks, cycles};
 
 impl Engine<'_> {
-    /// When the slots that a store is about to write are there after all; 0 if nothing has changed. What other actors
-    /// read late delays their next firing, and is heeded there.
-    pub(super) fn late(&self, index: usize) -> Ticks {
+    /// Passes on what has been slowed since it was last called.
+    pub(super) fn heed_slowed(&mut self) {
+        while let Some(volley) = self.network.next_slowed() {
+            self.slow(volley);
+        }
+    }
+
+    fn slow(&mut self, volley: usize) {
+        let index = self.volley_actor[volley];
+        let until = self.network.slowed_until(volley);
+        let actor = &mut self.actors[index];
+        let ActorKind::Bundle { stage, .. } = actor.kind else { return };
+        if volley == actor.results {
+            let last = until + actor.result_hops;
+            // The unit stops for what the output FIFO does not hold.
+            let Left { from, flits } = actor.left;
+            let held = self.chip.network.fifo_depth_flits;
+            if flits > held && until > from {
+                let stopped = until - (until - from) * held / flits;
+                let free_at = match &mut actor.firing {
+                    None => stopped,
+                    Some(firing) => {
+                        firing.ends_at = firing.ends_at.max(stopped + actor.latest.occupied);
+                        stopped + actor.latest.occupied
+                    }
+                };
+                actor.stalled += free_at.saturating_sub(actor.free_at);
+                actor.free_at = actor.free_at.max(free_at);
+            }
+            self.put_off_results(index, last);
+        } else if volley == actor.feed || volley == actor.weights {
+            // What follows is delayed by as much when it begins.
+            self.put_off_work(index, stage, until);
+        }
+    }
+
+    /// An actor's operands have all come at a time only.
+    fn put_off_work(&mut self, index: usize, stage: usize, until: Ticks) {
+        let actor = &mut self.actors[index];
+        if let Some(firing) = &mut actor.firing {
+            firing.ends_at = firing.ends_at.max(until);
+            return;
+        }
+        let last = until + actor.feed_hops + cycles(self.work[stage].skew_cycles()) + actor.result_hops;
+        self.put_off_results(index, last);
+    }
+
+    /// What an actor has emitted last is there at a time only.
+    fn put_off_results(&mut self, index: usize, last: Ticks) {
         let actor = &self.actors[index];
-        if !matches!(actor.kind, ActorKind::Store { .. }) {
-            return 0;
+        let Some(at) = actor.next.checked_sub(1).map(|n| self.step_of(actor, n)) else { return };
+        if !self.emits(actor, at) {
+            return;
         }
-        let at = self.step(actor);
-        actor.inputs.iter().map(|input| self.late_slot(input.buffer, at)).max().unwrap_or(0)
+        for o in 0..self.actors[index].outputs.len() {
+            let buffer = self.actors[index].outputs[o];
+            let slot = self.ordinal(buffer, at);
+            if !self.buffers[buffer].put_off(slot, last) {
+                continue;
+            }
+            self.end = self.end.max(last);
+            for c in 0..self.consumers[buffer].len() {
+                self.put_off_reader(self.consumers[buffer][c], buffer, slot, last);
+            }
+        }
     }
 
-    /// When the slot of a buffer at a step is there, of those that its producers have worked on last.
-    fn late_slot(&self, buffer: usize, at: Step) -> Ticks {
-        let slot = self.ordinal(buffer, at);
-        let producers = self.producers[buffer].iter().map(|&p| &self.actors[p]);
-        producers.map(|producer| self.late_results(producer, buffer, slot)).max().unwrap_or(0)
-    }
-
-    fn late_results(&self, actor: &Actor, buffer: usize, slot: u64) -> Ticks {
-        let ActorKind::Bundle { stage, .. } = actor.kind else { return 0 };
-        let latest = actor.next.checked_sub(1).filter(|_| actor.firing.is_none());
-        let Some(at) = latest.map(|n| self.step_of(actor, n)) else { return 0 };
-        if self.ordinal(buffer, at) != slot {
-            return 0;
+    /// Whoever works on a slot as it comes, or has just done so, is through later.
+    fn put_off_reader(&mut self, index: usize, buffer: usize, slot: u64, last: Ticks) {
+        let actor = &self.actors[index];
+        let ActorKind::Bundle { stage, .. } = actor.kind else { return };
+        let streams = |streamed| matches!(streamed, Streamed::Vectors | Streamed::Rows);
+        if !actor.inputs.iter().any(|input| input.buffer == buffer && streams(input.streamed)) {
+            return;
         }
-        let fed = [actor.feed, actor.weights].map(|volley| self.network.slowed_until(volley));
-        let streamed = actor.inputs.iter().filter(|input| matches!(input.streamed, Streamed::Vectors | Streamed::Rows));
-        let filled = streamed.map(|input| self.late_slot(input.buffer, at)).max().unwrap_or(0);
-        let worked = fed[0].max(fed[1]).max(filled);
-        let left = self.network.slowed_until(actor.results) + actor.result_hops;
-        if worked == 0 {
-            return left;
+        let at = match actor.firing {
+            Some(firing) => Some(firing.at),
+            None => actor.next.checked_sub(1).map(|n| self.step_of(actor, n)),
+        };
+        if at.is_some_and(|at| self.ordinal(buffer, at) == slot) {
+            self.put_off_work(index, stage, last);
         }
-        left.max(worked + actor.feed_hops + cycles(self.work[stage].skew_cycles()) + actor.result_hops)
     }
 }

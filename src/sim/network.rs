@@ -6,7 +6,7 @@ use crate::compile::{Fabric, Flow, shared};
 use super::clock::Clock;
 use super::contention::{Contention, Volley};
 use super::peaks::{Peak, demand};
-use super::sharing::{Load, Sharing, WHOLE};
+use super::sharing::{Load, Sharing, Slowed, WHOLE};
 use super::time::{Ticks, cycles};
 use super::usage::Usage;
 
@@ -24,8 +24,7 @@ pub struct Network<'a> {
     active: Vec<Sharing>,
     /// When the latest of each volley is through, others that came later included.
     late: Vec<Ticks>,
-    /// When the latest of each volley that was slowed by another is through.
-    slowed: Vec<Ticks>,
+    slowed: Slowed,
     /// How far back what is sent may begin.
     look_back: Ticks,
     least: Ticks,
@@ -66,7 +65,7 @@ impl<'a> Network<'a> {
             sent: vec![Vec::new(); volleys.len()],
             active: vec![Sharing::default(); contention.resources()],
             late: vec![0; volleys.len()],
-            slowed: vec![0; volleys.len()],
+            slowed: Slowed::new(volleys.len()),
             look_back: 0,
             least: 0,
             contention,
@@ -88,7 +87,7 @@ impl<'a> Network<'a> {
         }
         self.count(volley, amount);
         let paced = at + pace;
-        let at = at.max(self.late[volley]).max(self.slowed[volley]);
+        let at = at.max(self.late[volley]).max(self.slowed.until[volley]);
         let mut least = self.contention.parts(volley, amount, &mut self.parts);
         // Who comes late catches up.
         let pace = paced.saturating_sub(at);
@@ -111,7 +110,8 @@ impl<'a> Network<'a> {
             }
             // Where it is held up it takes what it gets; elsewhere it comes as it gets it there.
             let ends = at + if lasts == duration { alone } else { duration };
-            let load = Load { volley, span: (at, ends), work, flows: crossing.streams };
+            let holds = self.volleys[volley].holds_flits.map_or(Ticks::MAX, |flits| crossing.of_flits(flits));
+            let load = Load { volley, span: (at, ends), work, flows: crossing.streams, holds };
             self.active[crossing.resource as usize].enter(load, &mut self.slowed);
         }
         self.late[volley] = self.late[volley].max(at + least);
@@ -125,7 +125,12 @@ impl<'a> Network<'a> {
 
     /// When all of a volley that was slowed by others after it was sent is through.
     pub fn slowed_until(&self, volley: usize) -> Ticks {
-        self.slowed[volley]
+        self.slowed.until[volley]
+    }
+
+    /// A volley that was slowed since it was last asked.
+    pub fn next_slowed(&mut self) -> Option<usize> {
+        self.slowed.fresh.pop()
     }
 
     /// How long what was sent last takes at least, whatever its pace.
@@ -160,7 +165,7 @@ impl<'a> Network<'a> {
     /// Writes down all that the rest of a run depends on.
     pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
         self.active.iter().for_each(|active| active.write_state(clock, words));
-        words.extend(self.late.iter().chain(&self.slowed).map(|&at| clock.relative(at)));
+        words.extend(self.late.iter().chain(&self.slowed.until).map(|&at| clock.relative(at)));
     }
 
     /// What each volley has moved so far: amounts, and how often.
@@ -177,7 +182,7 @@ impl<'a> Network<'a> {
             }
         }
         self.active.iter_mut().for_each(|active| active.shift(time));
-        self.late.iter_mut().chain(&mut self.slowed).for_each(|at| *at += time);
+        self.late.iter_mut().chain(&mut self.slowed.until).for_each(|at| *at += time);
     }
 
     /// What all flows have moved.

@@ -35,12 +35,37 @@ struct Stream {
     flows: u32,
     /// The part of the resource, of [`WHOLE`], that it takes where nobody is in its way.
     pace: u32,
+    /// What FIFOs hold of it: so much it catches up with.
+    holds: u64,
 }
 
 impl Stream {
-    /// What it is behind with of what it has `left`: so much it takes as soon as it can.
-    fn behind(&self, at: Ticks, left: u64) -> u64 {
-        left.saturating_sub(u64::from(self.pace) * self.due.saturating_sub(at))
+    fn rest(&self) -> Rest {
+        Rest { left: self.left, due: self.due }
+    }
+}
+
+/// What a stream still has to move, and when it is through where nobody is in its way any more.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    left: u64,
+    due: Ticks,
+}
+
+impl Rest {
+    /// What it is behind with: so much it takes as soon as it can.
+    fn behind(self, pace: u32, at: Ticks) -> u64 {
+        self.left.saturating_sub(u64::from(pace) * self.due.saturating_sub(at))
+    }
+
+    /// Takes a part of the resource from `at` on for a time. What it is behind with beyond what FIFOs hold it does not
+    /// catch up with: the unit that it goes to, or comes from, has stood still.
+    fn take(&mut self, part: u64, (at, time): (Ticks, Ticks), stream: &Stream) {
+        self.left = self.left.saturating_sub(part * time);
+        if part < u64::from(stream.pace) {
+            let lost = self.behind(stream.pace, at + time).saturating_sub(stream.holds);
+            self.due += lost / u64::from(stream.pace);
+        }
     }
 }
 
@@ -55,6 +80,31 @@ pub struct Load {
     pub work: Ticks,
     /// Its flows.
     pub flows: u32,
+    /// What FIFOs hold of it.
+    pub holds: Ticks,
+}
+
+/// Volleys that others have slowed after they were sent.
+#[derive(Debug, Default)]
+pub struct Slowed {
+    /// When the latest of each volley is through that was slowed.
+    pub until: Vec<Ticks>,
+    /// Those that nobody has heeded yet.
+    pub fresh: Vec<usize>,
+}
+
+impl Slowed {
+    /// None of so many.
+    pub fn new(volleys: usize) -> Self {
+        Self { until: vec![0; volleys], fresh: Vec::new() }
+    }
+
+    fn add(&mut self, volley: usize, end: Ticks) {
+        if let Some(until) = self.until.get_mut(volley).filter(|until| end > **until) {
+            *until = end;
+            self.fresh.push(volley);
+        }
+    }
 }
 
 /// The volleys under way over one resource; kept in place, because every send looks at every resource on its way.
@@ -82,32 +132,32 @@ impl Sharing {
     /// Whether nobody can be in the way of anybody, and nobody is behind by a tick.
     fn is_free(&self) -> bool {
         self.streams().iter().map(|stream| u64::from(stream.pace)).sum::<u64>() <= WHOLE
-            && self.streams().iter().all(|stream| stream.behind(self.at, stream.left) < WHOLE)
+            && self.streams().iter().all(|stream| stream.rest().behind(stream.pace, self.at) < WHOLE)
     }
 
     /// Lets all share the resource until `to`, or until they are through; `ends` hears who is, and when.
-    fn share(&self, left: &mut [u64; MOST], to: Ticks, mut ends: impl FnMut(usize, Ticks)) {
+    fn share(&self, rests: &mut [Rest; MOST], to: Ticks, mut ends: impl FnMut(usize, Ticks)) {
         let mut at = self.at;
         let mut turn = Turn::default();
         while at < to {
-            let begins = turn.begin(self.streams(), at, left);
+            let begins = turn.begin(self.streams(), at, rests);
             turn.deal();
-            let step = turn.step(begins.min(to) - at, self.streams(), at, left);
+            let step = turn.step(begins.min(to) - at, self.streams(), at, rests);
             if step == Ticks::MAX - at {
                 return;
             }
-            at += step;
             for (i, part) in turn.parts() {
-                left[i] = left[i].saturating_sub(part * step);
-                if left[i] == 0 {
-                    ends(i, at);
+                rests[i].take(part, (at, step), &self.streams[i]);
+                if rests[i].left == 0 {
+                    ends(i, at + step);
                 }
             }
+            at += step;
         }
     }
 
-    fn lefts(&self) -> [u64; MOST] {
-        self.streams.map(|stream| stream.left)
+    fn rests(&self) -> [Rest; MOST] {
+        std::array::from_fn(|i| self.streams[i].rest())
     }
 
     /// Lets time pass.
@@ -130,9 +180,11 @@ impl Sharing {
                     if stream.until <= now { 0 } else { stream.left.saturating_sub(u64::from(stream.pace) * time) };
             }
         } else {
-            let mut left = self.lefts();
-            self.share(&mut left, now, |_, _| {});
-            self.streams_mut().iter_mut().zip(left).for_each(|(stream, left)| stream.left = left);
+            let mut rests = self.rests();
+            self.share(&mut rests, now, |_, _| {});
+            for (stream, Rest { left, due }) in self.streams_mut().iter_mut().zip(rests) {
+                (stream.left, stream.due) = (left, due);
+            }
         }
         self.at = now;
         let (mut kept, mut groups) = (0, 0);
@@ -172,8 +224,8 @@ impl Sharing {
     }
 
     /// A volley begins to send, and those under way make way. Tells `slowed` each that is slowed, and when it is through.
-    pub fn enter(&mut self, load: Load, slowed: &mut [Ticks]) {
-        let Load { volley, span: (mut from, until), work, flows } = load;
+    pub fn enter(&mut self, load: Load, slowed: &mut Slowed) {
+        let Load { volley, span: (mut from, until), work, flows, holds } = load;
         let mut left = work << BITS;
         let pace = left.div_ceil(until - from).min(WHOLE);
         if from < self.at {
@@ -194,16 +246,15 @@ impl Sharing {
         {
             self.pass(first);
         }
-        self.join(Stream { from, due: until, until, left, volley: volley as u32, flows, pace: pace as u32 });
+        let (pace, holds) = (pace as u32, holds.saturating_mul(WHOLE));
+        self.join(Stream { from, due: until, until, left, volley: volley as u32, flows, pace, holds });
         if !self.is_free() {
-            let mut left = self.lefts();
+            let mut rests = self.rests();
             let mut ends = [0; MOST];
-            self.share(&mut left, Ticks::MAX, |i, at| ends[i] = at);
+            self.share(&mut rests, Ticks::MAX, |i, at| ends[i] = at);
             for (stream, end) in self.streams_mut().iter_mut().zip(ends) {
-                if end > stream.until
-                    && let Some(slowed) = slowed.get_mut(stream.volley as usize)
-                {
-                    *slowed = end.max(*slowed);
+                if end > stream.until {
+                    slowed.add(stream.volley as usize, end);
                 }
                 stream.until = end;
             }
@@ -253,7 +304,7 @@ impl Sharing {
             return;
         }
         words.extend([u64::from(self.count), clock.relative(self.at), clock.relative(self.last_end)]);
-        for &Stream { from, due, until, left, volley, flows, pace } in self.streams() {
+        for &Stream { from, due, until, left, volley, flows, pace, .. } in self.streams() {
             words.extend([from, due, until].map(|at| clock.relative(at)));
             words.extend([left, u64::from(volley)]);
             words.push(u64::from(flows) << 32 | u64::from(pace));
@@ -288,15 +339,15 @@ struct Turn {
 
 impl Turn {
     /// Begins at a time with those that have begun and have something left. Tells when the next begins.
-    fn begin(&mut self, streams: &[Stream], at: Ticks, left: &[u64; MOST]) -> Ticks {
+    fn begin(&mut self, streams: &[Stream], at: Ticks, rests: &[Rest; MOST]) -> Ticks {
         let mut begins = Ticks::MAX;
         self.count = 0;
-        for (i, (stream, &left)) in streams.iter().zip(left).enumerate().filter(|(_, (_, left))| **left > 0) {
+        for (i, (stream, rest)) in streams.iter().zip(rests).enumerate().filter(|(_, (_, rest))| rest.left > 0) {
             if stream.from > at {
                 begins = begins.min(stream.from);
                 continue;
             }
-            let behind = stream.behind(at, left);
+            let behind = rest.behind(stream.pace, at);
             self.who[self.count] = i as u8;
             self.flows[self.count] = stream.flows;
             self.behind[self.count] = behind;
@@ -330,7 +381,7 @@ impl Turn {
     }
 
     /// How long that lasts, of `most`: until one is through or has caught up.
-    fn step(&self, most: Ticks, streams: &[Stream], at: Ticks, left: &[u64; MOST]) -> Ticks {
+    fn step(&self, most: Ticks, streams: &[Stream], at: Ticks, rests: &[Rest; MOST]) -> Ticks {
         // The soonest is found by quotients that need not be exact.
         let mut soonest = (f64::INFINITY, 0, 1);
         let mut take = |moves: u64, rate: u64| {
@@ -340,9 +391,9 @@ impl Turn {
             }
         };
         for ((i, part), &behind) in self.parts().zip(&self.behind) {
-            take(left[i], part);
-            let Stream { pace, due, .. } = streams[i];
-            if behind > 0 && part > u64::from(pace) && at < due {
+            take(rests[i].left, part);
+            let pace = streams[i].pace;
+            if behind > 0 && part > u64::from(pace) && at < rests[i].due {
                 take(behind, part - u64::from(pace));
             }
         }
@@ -362,16 +413,16 @@ mod tests {
     use super::*;
 
     fn load(volley: usize, span: (Ticks, Ticks), work: Ticks) -> Load {
-        Load { volley, span, work, flows: 1 }
+        Load { volley, span, work, flows: 1, holds: Ticks::MAX }
     }
 
     #[test]
     fn no_more_is_moved_than_fits() {
         // 60 in 100 ticks, and 60 in 100 ticks from 50 on: both want 0.6, and get half until the first has moved its 30.
-        let (mut shared, mut slowed) = (Sharing::default(), [0; 2]);
+        let (mut shared, mut slowed) = (Sharing::default(), Slowed::new(2));
         shared.enter(load(0, (0, 100), 60), &mut slowed);
         shared.enter(load(1, (50, 150), 60), &mut slowed);
-        assert_eq!(slowed, [110, 0]);
+        assert_eq!(slowed.until, [110, 0]);
         // The second is behind by 6 then, and catches up at the full rate.
         shared.pass(110);
         assert_eq!((shared.count, shared.streams()[0].left >> BITS), (1, 30));
@@ -381,20 +432,20 @@ mod tests {
 
     #[test]
     fn who_is_slower_than_its_part_is_not_slowed() {
-        let (mut shared, mut slowed) = (Sharing::default(), [0; 2]);
+        let (mut shared, mut slowed) = (Sharing::default(), Slowed::new(2));
         shared.enter(load(0, (0, 1000), 250), &mut slowed);
         // 300 in at least 300 ticks, of which a quarter is taken.
         shared.enter(load(1, (0, 300), 300), &mut slowed);
-        assert_eq!(slowed, [0, 400]);
+        assert_eq!(slowed.until, [0, 400]);
     }
 
     #[test]
     fn what_begins_before_it_is_known_slows_who_was_there() {
-        let (mut shared, mut slowed) = (Sharing::default(), [0; 3]);
+        let (mut shared, mut slowed) = (Sharing::default(), Slowed::new(3));
         shared.enter(load(0, (1000, 1100), 100), &mut slowed);
         shared.enter(load(1, (960, 1060), 100), &mut slowed);
         // 40 alone, 60 at half the rate; the first has 40 left then.
-        assert_eq!(slowed, [1160, 1120, 0]);
+        assert_eq!(slowed.until, [1160, 1120, 0]);
         // What lies before all that is known is taken to have moved.
         shared.pass(1160);
         shared.enter(load(2, (1100, 1200), 100), &mut slowed);
@@ -403,7 +454,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_apart_is_a_group() {
-        let (mut shared, mut slowed) = (Sharing::default(), [0; 20]);
+        let (mut shared, mut slowed) = (Sharing::default(), Slowed::new(20));
         for volley in 0..20 {
             shared.enter(load(volley, (0, 100), 10), &mut slowed);
         }

@@ -67,6 +67,7 @@ impl Engine<'_> {
             words.push(clock.relative(actor.free_at));
             words.extend(actor.fed_at.map(|at| clock.relative(at)));
             words.push(clock.relative(actor.latest.end));
+            words.extend([clock.relative(actor.left.from), actor.left.flits]);
             words.extend([actor.latest.occupied, actor.latest.flits[0], actor.latest.flits[1], actor.waits_for_room]);
             words.push(actor.scheduled.map_or(0, |at| clock.relative(at) + 1));
             words.push(u64::from(actor.next >= actor.count));
@@ -144,6 +145,7 @@ impl Engine<'_> {
             actor.free_at += time;
             actor.fed_at = actor.fed_at.map(|at| at + time);
             actor.latest.end += time;
+            actor.left.from += time;
             actor.scheduled = actor.scheduled.map(|at| at + time);
             repeat(&mut actor.busy_cycles, before.busy_cycles[index], times);
             repeat(&mut actor.starved, before.waited[index].0, times);
