@@ -141,6 +141,17 @@ impl Sharing {
         let mut turn = Turn::default();
         while at < to {
             let begins = turn.begin(self.streams(), at, rests);
+            if begins >= to && turn.is_settled() {
+                // Nobody is in anybody's way any more.
+                for (i, part) in turn.parts() {
+                    let left = rests[i].left;
+                    if left <= part.saturating_mul(to - at) {
+                        ends(i, at + left.div_ceil(part));
+                    }
+                    rests[i].left = left.saturating_sub(part.saturating_mul(to - at));
+                }
+                return;
+            }
             turn.deal();
             let step = turn.step(begins.min(to) - at, self.streams(), at, rests);
             if step == Ticks::MAX - at {
@@ -357,6 +368,12 @@ impl Turn {
         begins
     }
 
+    /// Whether each can have what it wants until it is through.
+    fn is_settled(&self) -> bool {
+        let wanted = self.parts[..self.count].iter().map(|&part| u64::from(part)).sum::<u64>();
+        wanted <= WHOLE && self.behind[..self.count].iter().all(|&behind| behind == 0)
+    }
+
     /// Deals equal parts for each flow, of what those leave that want less.
     fn deal(&mut self) {
         let mut flows: u32 = self.flows[..self.count].iter().sum();
@@ -382,12 +399,11 @@ impl Turn {
 
     /// How long that lasts, of `most`: until one is through or has caught up.
     fn step(&self, most: Ticks, streams: &[Stream], at: Ticks, rests: &[Rest; MOST]) -> Ticks {
-        // The soonest is found by quotients that need not be exact.
-        let mut soonest = (f64::INFINITY, 0, 1);
+        // The soonest is found by products that need not be exact: quotients take longer.
+        let mut soonest = (u64::MAX, 1);
         let mut take = |moves: u64, rate: u64| {
-            let time = moves as f64 / rate as f64;
-            if time < soonest.0 {
-                soonest = (time, moves, rate);
+            if (moves as f64) * (soonest.1 as f64) < soonest.0 as f64 * rate as f64 {
+                soonest = (moves, rate);
             }
         };
         for ((i, part), &behind) in self.parts().zip(&self.behind) {
@@ -397,7 +413,7 @@ impl Turn {
                 take(behind, part - u64::from(pace));
             }
         }
-        let (_, moves, rate) = soonest;
+        let (moves, rate) = soonest;
         if self.count == 0 { most } else { most.min(moves.div_ceil(rate)) }
     }
 
