@@ -3,7 +3,8 @@
 //! `cargo run --release --example fidelity -- [CASES [SEED [DIRECTORY]]]` (500 cases of at least 5,000 cycles, seed 1,
 //! `reports/fidelity`). A case is a section of a compiled graph, its launch excluded; equal sections count once. Pairs of
 //! chips and graphs come from six families in turn (`tests/main/random.rs`), numbered from the seed, so that a pair can be
-//! made again: `... fidelity -- show SEED PAIR` prints its files and its sections.
+//! made again: `... fidelity -- show SEED PAIR` prints its files and its sections. `... fidelity -- whole CHIP WORKLOAD`
+//! holds the fused sections of files against each other, however large: 640 PCUs for a million cycles take 20 minutes.
 
 #![expect(clippy::print_stdout, reason = "a command")]
 
@@ -15,8 +16,10 @@ use std::path::Path;
 
 use plotters::prelude::*;
 use rayon::prelude::*;
+use rdusim::arch;
 use rdusim::mode::Mode;
 use rdusim::sim::{Fidelity, StopReason, check_size, compile_measured, simulate};
+use rdusim::workload;
 
 #[path = "../tests/main/random.rs"]
 #[allow(dead_code, reason = "shared with the tests and other examples")]
@@ -163,6 +166,22 @@ fn plot(path: &Path, cases: &[Case]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The fused sections of files in both fidelities, and how far they are apart.
+fn hold(chip: &Path, graph: &Path) -> Result<(), Box<dyn Error>> {
+    let chip = arch::load(chip, &[]).map_err(|e| e.render(false))?;
+    let workload = workload::load(graph, &[], 0).map_err(|e| e.render(false))?;
+    for configuration in compile_measured(&chip, &workload, &[Mode::Fused]).map_err(|e| e.render(false))? {
+        let outcome = |fidelity| simulate(&chip, &workload, &configuration.configuration, fidelity);
+        let (event, cycle) = rayon::join(|| outcome(Fidelity::Event), || outcome(Fidelity::Cycle));
+        for (e, c) in event.sections.iter().zip(&cycle.sections) {
+            let [event, cycle] = [e, c].map(|section| section.cycles - section.launch_cycles);
+            let error = (event as f64 / cycle as f64 - 1.0) * 100.0;
+            println!("{}: event {event}, cycle {cycle}, {error:+.2} %", e.name);
+        }
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [show, seed, number] = &arguments[..]
@@ -174,6 +193,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{case:?}");
         }
         return Ok(());
+    }
+    if let [whole, chip, graph] = &arguments[..]
+        && whole == "whole"
+    {
+        return hold(Path::new(chip), Path::new(graph));
     }
     let wanted: usize = arguments.first().map_or(Ok(500), |text| text.parse())?;
     let seed: u64 = arguments.get(1).map_or(Ok(1), |text| text.parse())?;
