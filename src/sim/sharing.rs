@@ -456,6 +456,23 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_catches_up_with_no_more_than_its_fifos_hold() {
+        // 50 in 100 ticks beside three flows that take three quarters: 25 behind at 100.
+        let ends = |holds| {
+            let (mut shared, mut slowed) = (Sharing::default(), Slowed::new(2));
+            shared.enter(Load { holds, ..load(0, (0, 100), 50) }, &mut slowed);
+            shared.enter(Load { flows: 3, ..load(1, (0, 100), 75) }, &mut slowed);
+            // In two steps as in one.
+            let told = slowed.until[0];
+            shared.pass(60);
+            shared.enter(load(1, (60, 61), 0), &mut slowed);
+            assert_eq!(slowed.until, [told, 0]);
+            told
+        };
+        assert_eq!([Ticks::MAX, 10, 0].map(ends), [125, 130, 150]);
+    }
+
+    #[test]
     fn what_begins_before_it_is_known_slows_who_was_there() {
         let (mut shared, mut slowed) = (Sharing::default(), Slowed::new(3));
         shared.enter(load(0, (1000, 1100), 100), &mut slowed);
