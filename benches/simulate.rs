@@ -56,14 +56,14 @@ fn rows_of_one_nest<const CASE: usize>(bencher: Bencher, rows: u64) {
     bencher.bench(|| run_section(&chip, &workload, &section, true).map(|run| run.cycles));
 }
 
-/// The same with row blocks of at most 300 rows, or of one token, so that 2,048 rows are several.
+/// The same with row blocks of at most 100 rows, or of one token, so that 2,048 rows are several.
 #[divan::bench(args = [2_048, 2_097_152], consts = [1, 5], sample_count = 10, sample_size = 1)]
 fn rows_of_short_blocks<const CASE: usize>(bencher: Bencher, rows: u64) {
     let case = CASES[CASE];
     let (chip, workload) = case.load();
     let mut section = fused(case);
     section.nest.rows = rows;
-    section.nest.block_tokens = (300 / section.nest.token_rows).max(1);
+    section.nest.block_tokens = (100 / section.nest.token_rows).max(1);
     bencher.bench(|| run_section(&chip, &workload, &section, true).map(|run| run.cycles));
 }
 
