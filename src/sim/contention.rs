@@ -3,6 +3,7 @@
 
 use crate::compile::{Flow, shared};
 
+use super::apart::{GRAIN, own_ticks, weight};
 use super::sharing::WHOLE;
 use super::time::Ticks;
 
@@ -13,6 +14,8 @@ pub struct Volley {
     pub flows: Vec<usize>,
     /// Whether each is through before its actor sends the next.
     pub serial: bool,
+    /// Whether each of its flows goes as fast as it can, whatever the others do.
+    pub apart: bool,
     /// Flits that FIFOs hold before a unit that takes them in step with its work; `None` if nobody does.
     pub holds_flits: Option<u64>,
 }
@@ -30,6 +33,8 @@ pub struct Crossing {
     pub streams: u32,
     /// Ticks that a flit takes each of them, if that is the same whole number for all; else 0.
     stream_ticks: u32,
+    /// The part of the resource, of [`WHOLE`], that they take of themselves if they go apart; else 0.
+    rush: u32,
 }
 
 /// What a volley has to move over one resource.
@@ -73,13 +78,12 @@ struct Load {
     streams: u32,
     share: u32,
     flit_ticks: u32,
+    /// The part of the resource, of [`WHOLE`], that the flows take of themselves if they go apart; else 0.
+    rush: u64,
 }
 
 /// Resources that a volley is looked at, should others not be looked at for it.
 const MOST_CROSSED: u32 = 8;
-
-/// Grain of [`Load::weight`].
-const GRAIN: u64 = 1 << 20;
 
 /// The loads of one resource, by volley.
 type Loads = Vec<Load>;
@@ -102,10 +106,6 @@ fn is_covered(loads: &Loads, others: &Loads) -> bool {
     })
 }
 
-fn weight(share: (u64, u64), flit_ticks: Ticks) -> u64 {
-    shared(GRAIN * flit_ticks, share)
-}
-
 impl Contention {
     /// Sums up `volleys` over the resources that more than [`WHOLE`] may be asked of, and forgets every one whose loads
     /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow; `demand` is
@@ -121,7 +121,8 @@ impl Contention {
         let mut loads: Vec<Loads> = vec![Vec::new(); flit_ticks.len()];
         for (v, volley) in volleys.iter().enumerate() {
             let mut way = Way::default();
-            for &f in &volley.flows {
+            let own = if volley.apart { own_ticks(flows, &volley.flows, flit_ticks, slowest) } else { Vec::new() };
+            for (i, &f) in volley.flows.iter().enumerate() {
                 let flow = &flows[f];
                 let known = way.shares.iter_mut().position(|(share, _)| *share == flow.share);
                 let share = known.unwrap_or(way.shares.len());
@@ -130,7 +131,11 @@ impl Contention {
                 }
                 way.shares[share].1 = way.shares[share].1.max(slowest[f]);
                 for &r in flow.route.iter().filter(|&&r| demand[r as usize] > WHOLE) {
-                    add(&mut loads[r as usize], v as u32, share as u32, flow.share, flit_ticks[r as usize], &way);
+                    let loads = &mut loads[r as usize];
+                    add(loads, v as u32, share as u32, flow.share, flit_ticks[r as usize], &way);
+                    if let (Some(&own), Some(load)) = (own.get(i), loads.last_mut()) {
+                        load.rush += weight(flow.share, flit_ticks[r as usize]) * WHOLE / own.max(1);
+                    }
                 }
             }
             ways.push(way);
@@ -152,9 +157,9 @@ impl Contention {
         }
         let kept = fullest(uncovered(contended, volleys.len()), volleys.len());
         for (resource, Meeting { loads, .. }) in (0..).zip(&kept) {
-            for &Load { volley, share, flit_ticks, streams, .. } in loads {
+            for &Load { volley, share, flit_ticks, streams, rush, .. } in loads {
                 let stream_ticks = if flit_ticks.is_multiple_of(streams) { flit_ticks / streams } else { 0 };
-                ways[volley as usize].crossings.push(Crossing { resource, share, flit_ticks, streams, stream_ticks });
+                ways[volley as usize].crossings.push(Crossing { resource, share, flit_ticks, streams, stream_ticks, rush: rush as u32 });
             }
         }
         Self { resources: kept.len(), ways }
@@ -192,6 +197,11 @@ impl Contention {
 }
 
 impl Crossing {
+    /// How long work takes the volley here of itself, if its flows go apart.
+    pub fn rushes(self, work: Ticks) -> Option<Ticks> {
+        (self.rush > 0).then(|| work.max(work * WHOLE / u64::from(self.rush)))
+    }
+
     /// What so many flits of each flow take here.
     pub fn of_flits(self, flits: u64) -> Ticks {
         flits * Ticks::from(self.flit_ticks)
@@ -224,7 +234,7 @@ fn add(loads: &mut Loads, volley: u32, share: u32, portion: (u64, u64), flit_tic
                 load.flit_ticks = load.weight.div_ceil(weight(larger, 1).max(1)) as u32;
             }
         }
-        _ => loads.push(Load { volley, weight: new, streams: 1, share, flit_ticks: flit_ticks as u32 }),
+        _ => loads.push(Load { volley, weight: new, streams: 1, share, flit_ticks: flit_ticks as u32, rush: 0 }),
     }
 }
 
@@ -291,7 +301,7 @@ mod tests {
 
     fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
         let volleys: Vec<Volley> =
-            volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true, holds_flits: None }).collect();
+            volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true, apart: false, holds_flits: None }).collect();
         let ticks = (&[64; 4][..], &vec![64; flows.len()][..]);
         Contention::new(flows, &volleys, ticks, &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }

@@ -6,6 +6,7 @@
 mod account;
 mod actors;
 mod ahead;
+mod apart;
 mod buffer;
 mod clock;
 mod closed;

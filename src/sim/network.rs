@@ -51,12 +51,12 @@ impl<'a> Network<'a> {
     ) -> Self {
         let resources = 0..fabric.count() as u32;
         let flit_ticks: Vec<Ticks> = resources.map(|r| cycles(fabric.cycles_per_flit(r))).collect();
-        let demand = demand(flows, volleys, peaks, &flit_ticks);
         // A flit takes at least as long as at the slowest port, or as the return of a credit over the links.
         let credit = cycles(2 * chip.network.hop_cycles).div_ceil(chip.network.fifo_depth_flits);
         let slowest_port = |flow: &Flow| flow.route.iter().map(|&r| flit_ticks[r as usize]).max().unwrap_or(0);
         let slowest: Vec<Ticks> =
             flows.iter().map(|f| slowest_port(f).max(if f.links > 0 { credit } else { 0 })).collect();
+        let demand = demand(flows, volleys, peaks, &flit_ticks, &slowest);
         let contention = Contention::new(flows, volleys, (&flit_ticks, &slowest), &demand, moved);
         Self {
             fabric,
@@ -109,7 +109,7 @@ impl<'a> Network<'a> {
                 continue;
             }
             // Where it is held up it takes what it gets; elsewhere it comes as it gets it there.
-            let ends = at + if lasts == duration { alone } else { duration };
+            let ends = at + crossing.rushes(work).unwrap_or(if lasts == duration { alone } else { duration });
             let holds = self.volleys[volley].holds_flits.map_or(Ticks::MAX, |flits| crossing.of_flits(flits));
             let load = Load { volley, span: (at, ends), work, flows: crossing.streams, holds };
             self.active[crossing.resource as usize].enter(load, &mut self.slowed);

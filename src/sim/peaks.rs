@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::arch::Chip;
 use crate::compile::{Amount, Flow, FlowKind, Section, StageWork, shared};
 
+use super::apart::{own_ticks, weight};
 use super::contention::Volley;
 use super::sharing::WHOLE;
 use super::time::{TICKS_PER_CYCLE, Ticks};
@@ -22,7 +23,7 @@ pub enum Peak {
     Rate(u64),
     /// So many flits of a slot, at this rate if they are not few.
     Slot(u64, u64),
-    /// So many flits of a slot, as fast as its volley can.
+    /// So many flits of a slot, as fast as its way lets it.
     Rush(u64),
 }
 
@@ -33,13 +34,18 @@ struct Asked {
     rate: u64,
     /// Of a slot.
     flits: u64,
-    /// Ticks of those that are in a rush.
-    rush: Ticks,
     flows: u64,
 }
 
-/// What volleys ask together at most of every resource, of [`WHOLE`]: `flit_ticks` are what a flit takes it.
-pub fn demand(flows: &[Flow], volleys: &[Volley], peaks: &[Peak], flit_ticks: &[Ticks]) -> Vec<u64> {
+/// What volleys ask together at most of every resource, of [`WHOLE`]: `flit_ticks` are what a flit takes it, `slowest`
+/// what it takes at least of each flow.
+pub fn demand(
+    flows: &[Flow],
+    volleys: &[Volley],
+    peaks: &[Peak],
+    flit_ticks: &[Ticks],
+    slowest: &[Ticks],
+) -> Vec<u64> {
     let mut demand = vec![0; flit_ticks.len()];
     let mut asked = vec![Asked::default(); flit_ticks.len()];
     let mut crossed = Vec::new();
@@ -48,7 +54,8 @@ pub fn demand(flows: &[Flow], volleys: &[Volley], peaks: &[Peak], flit_ticks: &[
         rate.min(WHOLE)
     };
     for volley in volleys {
-        for &f in &volley.flows {
+        let own = if volley.apart { own_ticks(flows, &volley.flows, flit_ticks, slowest) } else { Vec::new() };
+        for (i, &f) in volley.flows.iter().enumerate() {
             if let Peak::Rate(rate) = peaks[f] {
                 for &r in &flows[f].route {
                     demand[r as usize] += at_peak(rate, flit_ticks[r as usize]);
@@ -68,21 +75,18 @@ pub fn demand(flows: &[Flow], volleys: &[Volley], peaks: &[Peak], flit_ticks: &[
                         asked.flits += flits;
                     }
                     Peak::Rush(flits) => {
-                        asked.rush += flits * ticks;
+                        let own = own.get(i).copied().unwrap_or(1).max(1);
+                        asked.rate += weight(flows[f].share, ticks) * WHOLE / own;
                         asked.flits += flits;
                     }
                 }
             }
         }
-        // A rush lasts as long as where most of it is to be moved, and elsewhere takes no more than that leaves it.
-        let longest = crossed.iter().map(|&r| asked[r].rush).max().unwrap_or(0).max(1);
         for r in crossed.drain(..) {
-            let Asked { rate, flits, rush, flows } = std::mem::take(&mut asked[r]);
-            demand[r] += if flits < BURST_FLITS || rush == longest && flows > 1 {
-                flows * WHOLE
-            } else {
-                rate + (rush * WHOLE).div_ceil(longest)
-            };
+            let Asked { rate, flits, flows } = std::mem::take(&mut asked[r]);
+            // Those that have nothing but each other in their way wait for each other.
+            let is_full = flows > 1 && volley.apart && rate + flows >= WHOLE;
+            demand[r] += if flits < BURST_FLITS || is_full { flows * WHOLE } else { rate };
         }
     }
     demand
