@@ -111,6 +111,8 @@ pub(super) struct Actor {
     /// Of a bundle: when the activations, and the weights, of the firings begun have left their PMUs, so that those of
     /// the next may follow.
     pub(super) fed_at: [Ticks; 2],
+    /// ... and when they were to be through the last link or port, nobody coming later in their way.
+    pub(super) fed_by: [Ticks; 2],
     /// Of a bundle: how long its next firing waits for room, its inputs being there.
     pub(super) waits_for_room: Ticks,
     /// Of a bundle: its latest firing.
@@ -216,6 +218,7 @@ impl<'a> Actors<'a> {
             next: 0,
             free_at: 0,
             fed_at: [0; 2],
+            fed_by: [0; 2],
             waits_for_room: 0,
             latest: Latest::default(),
             left: Left::default(),

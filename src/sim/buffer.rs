@@ -126,6 +126,19 @@ impl BufferState {
         is_later
     }
 
+    /// A consumer that was done with a slot needs it longer than was known, if nobody has filled it again.
+    pub fn keep(&mut self, ordinal: u64, at: Ticks) {
+        let released = self.ring.released();
+        let next = if ordinal < released { ordinal + self.ring.depth() } else { ordinal };
+        if !(released..released + self.ring.depth()).contains(&next) {
+            return;
+        }
+        let slot = self.ring.slot_mut(next);
+        if next == ordinal && slot.releases > 0 || next > ordinal && slot.fills == 0 {
+            slot.freed = slot.freed.max(at);
+        }
+    }
+
     /// One consumer is done with a slot; whether the slot is now free.
     pub fn release(&mut self, ordinal: u64, at: Ticks) -> bool {
         let slot = self.ring.slot_mut(ordinal);

@@ -312,12 +312,8 @@ impl<'a> Engine<'a> {
         let Some(filled) = self.filled(actor, step) else { return };
         start = start.max(filled);
         let ready = start;
-        if self.emits(actor, step) {
-            for &output in &actor.outputs {
-                let Some(room) = self.buffers[output].room(self.ordinal(output, step)) else { return };
-                start = start.max(room);
-            }
-        }
+        let Some(room) = self.room(actor, step) else { return };
+        start = start.max(room);
         let stalled = start - ready;
         let event = match actor.kind {
             ActorKind::Load { stream } => Event::Issue(stream, actor.next),
@@ -349,23 +345,37 @@ impl<'a> Engine<'a> {
         })
     }
 
+    /// When there is room for what an actor makes; `None` while that is not known.
+    fn room(&self, actor: &Actor, at: Step) -> Option<Ticks> {
+        let outputs = if self.emits(actor, at) { &actor.outputs[..] } else { &[] };
+        let room = |&output: &usize| self.buffers[output].room(self.ordinal(output, at));
+        outputs.iter().try_fold(0, |latest: Ticks, output| Some(latest.max(room(output)?)))
+    }
+
     /// Groups of rows that whoever fills an input makes one after the other.
     fn groups(&self, input: &Input, at: Step) -> u64 {
         input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.token)))
     }
 
     fn start(&mut self, index: usize, now: Ticks) {
-        // Inputs may have been slowed since.
+        // Whoever fills its inputs, or reads its outputs, may have been slowed since.
         let actor = &self.actors[index];
-        let filled = self.filled(actor, self.step(actor)).unwrap_or(0);
+        let at = self.step(actor);
+        let filled = self.filled(actor, at).unwrap_or(0);
+        let room = self.room(actor, at).unwrap_or(0);
         let actor = &mut self.actors[index];
-        if filled > now {
-            // Bundles sum up what they wait for when they begin.
-            if !matches!(actor.kind, ActorKind::Bundle { .. }) {
-                actor.starved += filled - now;
+        let start = filled.max(room);
+        if start > now {
+            let stalled = start - filled.max(now);
+            if matches!(actor.kind, ActorKind::Bundle { .. }) {
+                // Bundles sum up what else they wait for when they begin.
+                actor.waits_for_room += stalled;
+            } else {
+                actor.stalled += stalled;
+                actor.starved += start - now - stalled;
             }
-            actor.scheduled = Some(filled);
-            self.queue.push(Reverse((filled, Event::Start(index))));
+            actor.scheduled = Some(start);
+            self.queue.push(Reverse((start, Event::Start(index))));
             return;
         }
         actor.scheduled = None;
@@ -388,9 +398,9 @@ impl<'a> Engine<'a> {
         let idle = cycles(work.idle_cycles().min(occupied));
         let continues = continues(&self.section.stages[stage], &self.nest, at);
         // Operands that others have slowed keep it longer than was known when they were sent; what follows them, too.
-        let fed_by = [actor.feed, actor.weights, actor.partial_reads];
+        let operands = [actor.feed, actor.weights, actor.partial_reads];
         let free_at =
-            fed_by.map(|volley| self.network.slowed_until(volley)).into_iter().fold(actor.free_at, Ticks::max);
+            operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(actor.free_at, Ticks::max);
         let delay = free_at - actor.free_at;
         let begin = now.max(free_at);
         let mut end = begin + cycles(occupied);
@@ -418,13 +428,16 @@ impl<'a> Engine<'a> {
         let pace = cycles(occupied) - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at + delay));
         // With one set of accumulators the last tile drains when its operands have come.
-        end = end.max(self.network.send(actor.feed, amounts[0], now, (fed_at[0], pace)) + idle);
-        end = end.max(self.network.send(actor.weights, amounts[1], now, (fed_at[1], pace)) + idle);
+        let fed_by = [
+            self.network.send(actor.feed, amounts[0], now, (fed_at[0], pace)),
+            self.network.send(actor.weights, amounts[1], now, (fed_at[1], pace)),
+        ];
+        end = end.max(fed_by[0].max(fed_by[1]) + idle);
         if continues {
             end = end.max(self.network.send(actor.partial_reads, amounts[2], now, (begin, pace)));
         }
         // One operand makes way for the other.
-        end = fed_by.map(|volley| self.network.slowed_until(volley)).into_iter().fold(end, Ticks::max);
+        end = operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(end, Ticks::max);
         if bundle == 0 {
             self.macs += work.stored_macs(at.chunk, rows);
             self.simd_elements[stage] += work.simd_elements(at.chunk, rows);
@@ -463,7 +476,7 @@ impl<'a> Engine<'a> {
         actor.starved += waited - stalled + end - begin - cycles(occupied);
         actor.busy_cycles += occupied;
         actor.free_at = end;
-        actor.fed_at = left;
+        (actor.fed_at, actor.fed_by) = (left, fed_by);
         actor.latest = latest;
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: (end - begin).div_ceil(tiles) });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
@@ -584,8 +597,16 @@ impl<'a> Engine<'a> {
 
     fn issue(&mut self, stream: usize, slot: u64, now: Ticks) {
         let index = self.stream_actor[stream];
-        self.actors[index].scheduled = None;
         let at = self.nest.step(self.actors[index].cadence, slot);
+        let room = self.room(&self.actors[index], at).unwrap_or(0);
+        let actor = &mut self.actors[index];
+        if room > now {
+            actor.stalled += room - now;
+            actor.scheduled = Some(room);
+            self.queue.push(Reverse((room, Event::Issue(stream, slot))));
+            return;
+        }
+        actor.scheduled = None;
         self.actors[index].free_at = now;
         self.actors[index].next += 1;
         self.request(stream, slot, at, now);

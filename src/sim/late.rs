@@ -1,7 +1,7 @@
 //! What comes later than was known when it was sent, because other streams have slowed it: the slots it fills, and whoever
 //! works on them already.
 
-use super::actors::{ActorKind, Left, Streamed};
+use super::actors::{ActorKind, Input, Left, Streamed};
 use super::event::Engine;
 use super::time::{Ticks, cycles};
 
@@ -38,7 +38,27 @@ impl Engine<'_> {
             self.put_off_results(index, last);
         } else if volley == actor.feed || volley == actor.weights {
             // What follows is delayed by as much when it begins.
+            let kind = usize::from(volley == actor.weights);
+            let kept = actor.fed_at[kind] + until.saturating_sub(actor.fed_by[kind]);
             self.put_off_work(index, stage, until);
+            self.keep_inputs(index, kind, kept);
+        }
+    }
+
+    /// The slots that an actor's operands, or its weights, come from are read until a time.
+    fn keep_inputs(&mut self, index: usize, kind: usize, until: Ticks) {
+        let actor = &self.actors[index];
+        let at = match actor.firing {
+            Some(firing) => Some(firing.at),
+            None => actor.next.checked_sub(1).map(|n| self.step_of(actor, n)),
+        };
+        let Some(at) = at else { return };
+        for i in 0..self.actors[index].inputs.len() {
+            let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
+            let cadence = self.section.buffers[buffer].spec.cadence;
+            if usize::from(streamed == Streamed::Weights) == kind && self.nest.is_last_use(cadence, at) {
+                self.buffers[buffer].keep(self.nest.ordinal(cadence, at), until);
+            }
         }
     }
 

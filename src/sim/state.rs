@@ -66,6 +66,7 @@ impl Engine<'_> {
         for actor in &self.actors {
             words.push(clock.relative(actor.free_at));
             words.extend(actor.fed_at.map(|at| clock.relative(at)));
+            words.extend(actor.fed_by.map(|at| clock.relative(at)));
             words.push(clock.relative(actor.latest.end));
             words.extend([clock.relative(actor.left.from), actor.left.flits]);
             words.extend([actor.latest.occupied, actor.latest.flits[0], actor.latest.flits[1], actor.waits_for_room]);
@@ -144,6 +145,7 @@ impl Engine<'_> {
             actor.next += step;
             actor.free_at += time;
             actor.fed_at = actor.fed_at.map(|at| at + time);
+            actor.fed_by = actor.fed_by.map(|at| at + time);
             actor.latest.end += time;
             actor.left.from += time;
             actor.scheduled = actor.scheduled.map(|at| at + time);
