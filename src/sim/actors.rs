@@ -111,7 +111,7 @@ pub(super) struct Actor {
     /// Of a bundle: when the activations, and the weights, of the firings begun have left their PMUs, so that those of
     /// the next may follow.
     pub(super) fed_at: [Ticks; 2],
-    /// ... and when they were to be through the last link or port, nobody coming later in their way.
+    /// ... and when, as far as was known, they are through the last link or port.
     pub(super) fed_by: [Ticks; 2],
     /// Of a bundle: how long its next firing waits for room, its inputs being there.
     pub(super) waits_for_room: Ticks,

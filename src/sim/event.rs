@@ -476,7 +476,8 @@ impl<'a> Engine<'a> {
         actor.starved += waited - stalled + end - begin - cycles(occupied);
         actor.busy_cycles += occupied;
         actor.free_at = end;
-        (actor.fed_at, actor.fed_by) = (left, fed_by);
+        actor.fed_at = left;
+        actor.fed_by = [0, 1].map(|kind| fed_by[kind].max(self.network.slowed_until(volleys[kind])));
         actor.latest = latest;
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: (end - begin).div_ceil(tiles) });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
