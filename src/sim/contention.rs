@@ -33,8 +33,10 @@ pub struct Crossing {
     pub streams: u32,
     /// Ticks that a flit takes each of them, if that is the same whole number for all; else 0.
     stream_ticks: u32,
-    /// The part of the resource, of [`WHOLE`], that they take of themselves if they go apart; else 0.
+    /// The part of the resource, of [`WHOLE`], that they take of themselves if they go apart; else 0 ...
     rush: u32,
+    /// ... and flits that FIFOs on the way of one of those hold.
+    holds: u32,
 }
 
 /// What a volley has to move over one resource.
@@ -80,6 +82,8 @@ struct Load {
     flit_ticks: u32,
     /// The part of the resource, of [`WHOLE`], that the flows take of themselves if they go apart; else 0.
     rush: u64,
+    /// Flits that FIFOs on the way of those hold, all together.
+    holds: u64,
 }
 
 /// Resources that a volley is looked at, should others not be looked at for it.
@@ -108,12 +112,13 @@ fn is_covered(loads: &Loads, others: &Loads) -> bool {
 
 impl Contention {
     /// Sums up `volleys` over the resources that more than [`WHOLE`] may be asked of, and forgets every one whose loads
-    /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow; `demand` is
-    /// what is asked of each resource at most, `moved` what each volley moves in the section.
+    /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow, on whose way
+    /// FIFOs hold `holds`; `demand` is what is asked of each resource at most, `moved` what each volley moves in the
+    /// section.
     pub fn new(
         flows: &[Flow],
         volleys: &[Volley],
-        (flit_ticks, slowest): (&[Ticks], &[Ticks]),
+        (flit_ticks, slowest, holds): (&[Ticks], &[Ticks], &[u64]),
         demand: &[u64],
         moved: &[u64],
     ) -> Self {
@@ -135,6 +140,7 @@ impl Contention {
                     add(loads, v as u32, share as u32, flow.share, flit_ticks[r as usize], &way);
                     if let (Some(&own), Some(load)) = (own.get(i), loads.last_mut()) {
                         load.rush += weight(flow.share, flit_ticks[r as usize]) * WHOLE / own.max(1);
+                        load.holds += holds[f];
                     }
                 }
             }
@@ -157,9 +163,11 @@ impl Contention {
         }
         let kept = fullest(uncovered(contended, volleys.len()), volleys.len());
         for (resource, Meeting { loads, .. }) in (0..).zip(&kept) {
-            for &Load { volley, share, flit_ticks, streams, rush, .. } in loads {
+            for &Load { volley, share, flit_ticks, streams, rush, holds, .. } in loads {
                 let stream_ticks = if flit_ticks.is_multiple_of(streams) { flit_ticks / streams } else { 0 };
-                ways[volley as usize].crossings.push(Crossing { resource, share, flit_ticks, streams, stream_ticks, rush: rush as u32 });
+                let (rush, holds) = (rush as u32, (holds / u64::from(streams)) as u32);
+                let crossing = Crossing { resource, share, flit_ticks, streams, stream_ticks, rush, holds };
+                ways[volley as usize].crossings.push(crossing);
             }
         }
         Self { resources: kept.len(), ways }
@@ -197,9 +205,15 @@ impl Contention {
 }
 
 impl Crossing {
-    /// How long work takes the volley here of itself, if its flows go apart.
-    pub fn rushes(self, work: Ticks) -> Option<Ticks> {
-        (self.rush > 0).then(|| work.max(work * WHOLE / u64::from(self.rush)))
+    /// How long work takes the volley here of itself, if its flows go apart: what FIFOs hold comes as fast as it fits, and
+    /// the rest as its own way lets it.
+    pub fn rushes(self, parts: &[u64]) -> Option<Ticks> {
+        let work = self.work(parts).ticks;
+        (self.rush > 0).then(|| {
+            let paced = work.max(work * WHOLE / u64::from(self.rush)) - work;
+            let flits = parts[self.share as usize].max(1);
+            work + paced * flits.saturating_sub(u64::from(self.holds)) / flits
+        })
     }
 
     /// What so many flits of each flow take here.
@@ -234,7 +248,7 @@ fn add(loads: &mut Loads, volley: u32, share: u32, portion: (u64, u64), flit_tic
                 load.flit_ticks = load.weight.div_ceil(weight(larger, 1).max(1)) as u32;
             }
         }
-        _ => loads.push(Load { volley, weight: new, streams: 1, share, flit_ticks: flit_ticks as u32, rush: 0 }),
+        _ => loads.push(Load { volley, weight: new, streams: 1, share, flit_ticks: flit_ticks as u32, rush: 0, holds: 0 }),
     }
 }
 
@@ -302,7 +316,7 @@ mod tests {
     fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
         let volleys: Vec<Volley> =
             volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true, apart: false, holds_flits: None }).collect();
-        let ticks = (&[64; 4][..], &vec![64; flows.len()][..]);
+        let ticks = (&[64; 4][..], &vec![64; flows.len()][..], &vec![0; flows.len()][..]);
         Contention::new(flows, &volleys, ticks, &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }
 
