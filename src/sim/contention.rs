@@ -248,7 +248,15 @@ fn add(loads: &mut Loads, volley: u32, share: u32, portion: (u64, u64), flit_tic
                 load.flit_ticks = load.weight.div_ceil(weight(larger, 1).max(1)) as u32;
             }
         }
-        _ => loads.push(Load { volley, weight: new, streams: 1, share, flit_ticks: flit_ticks as u32, rush: 0, holds: 0 }),
+        _ => loads.push(Load {
+            volley,
+            weight: new,
+            streams: 1,
+            share,
+            flit_ticks: flit_ticks as u32,
+            rush: 0,
+            holds: 0,
+        }),
     }
 }
 
@@ -314,8 +322,10 @@ mod tests {
     }
 
     fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
-        let volleys: Vec<Volley> =
-            volleys.iter().map(|flows| Volley { flows: flows.to_vec(), serial: true, apart: false, holds_flits: None }).collect();
+        let volleys: Vec<Volley> = volleys
+            .iter()
+            .map(|flows| Volley { flows: flows.to_vec(), serial: true, apart: false, holds_flits: None })
+            .collect();
         let ticks = (&[64; 4][..], &vec![64; flows.len()][..], &vec![0; flows.len()][..]);
         Contention::new(flows, &volleys, ticks, &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }
