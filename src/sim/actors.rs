@@ -209,7 +209,7 @@ impl<'a> Actors<'a> {
         // Streams have several transfers on their way.
         let serial = !matches!(kind, ActorKind::Load { .. } | ActorKind::Store { .. });
         let volleys = if matches!(kind, ActorKind::Bundle { .. }) { 5 } else { 1 };
-        let apart = matches!(kind, ActorKind::Copy { .. });
+        let apart = matches!(kind, ActorKind::Copy { .. } | ActorKind::Store { .. });
         self.volleys.resize(volley + volleys, Volley { flows: Vec::new(), serial, apart, holds_flits: None });
         self.list.push(Actor {
             kind,

@@ -123,8 +123,8 @@ fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(
         FlowKind::PartialRead { stage, bundle } => of_firings(stage, bundle, Amount::Partials, false),
         FlowKind::PartialWrite { stage, bundle } => of_firings(stage, bundle, Amount::Partials, true),
         FlowKind::Emit { stage, bundle } => of_firings(stage, bundle, Amount::ResultBytes, true),
-        FlowKind::Copy { .. } => Peak::Rush(shared(slot_flits(flow.kind), flow.share)),
-        FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
+        FlowKind::Copy { .. } | FlowKind::Drain { .. } => Peak::Rush(shared(slot_flits(flow.kind), flow.share)),
+        FlowKind::Fill { stream, .. } => {
             // Paced by the tier; rounding to flits is small beside a long slot.
             let all = slot_flits(flow.kind);
             let flits = shared(all, flow.share);
