@@ -34,3 +34,28 @@ pub fn own_ticks(flows: &[Flow], volley: &[usize], flit_ticks: &[Ticks], slowest
     };
     volley.iter().map(of_flow).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{Amount, FlowKind, Resource};
+
+    #[test]
+    fn a_flow_takes_as_long_as_where_it_meets_most() {
+        let flow = |share, route: &[Resource]| Flow {
+            kind: FlowKind::Copy { home: 0 },
+            amount: Amount::SlotBytes,
+            share,
+            reads: None,
+            writes: None,
+            route: route.to_vec(),
+            links: 0,
+            hop_cycles: 0,
+            pmu_sinks: 0,
+            from_pmu: false,
+        };
+        let flows = [flow((1, 2), &[0, 1]), flow((1, 4), &[1]), flow((1, 4), &[2])];
+        let own = own_ticks(&flows, &[0, 1, 2], &[1, 1, 1], &[1, 1, 2]);
+        assert_eq!(own, [GRAIN * 3 / 4, GRAIN * 3 / 4, GRAIN / 2]);
+    }
+}

@@ -188,6 +188,24 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_is_kept_until_it_is_filled_again() {
+        let mut buffer = BufferState::new(2, 1, 1, 9);
+        let at = |last| Filled { first: 0, last, parts: 1 };
+        buffer.fill(0, at(5));
+        buffer.release(0, 10);
+        buffer.keep(0, 12);
+        assert_eq!(buffer.room(2), Some(12));
+        // The slot that is not released yet is not told, nor one that is taken again.
+        buffer.fill(1, at(6));
+        buffer.keep(1, 20);
+        buffer.fill(2, at(13));
+        buffer.keep(0, 30);
+        buffer.release(1, 14);
+        buffer.release(2, 15);
+        assert_eq!((buffer.room(3), buffer.room(4)), (Some(14), Some(15)));
+    }
+
+    #[test]
     fn a_buffer_has_no_more_slots_than_pass_through_it() {
         let buffer = BufferState::new(8, 1, 1, 1);
         assert_eq!((buffer.room(0), buffer.room(1)), (Some(0), None));

@@ -322,11 +322,13 @@ mod tests {
     }
 
     fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
-        let volleys: Vec<Volley> = volleys
-            .iter()
-            .map(|flows| Volley { flows: flows.to_vec(), serial: true, apart: false, holds_flits: None })
-            .collect();
-        let ticks = (&[64; 4][..], &vec![64; flows.len()][..], &vec![0; flows.len()][..]);
+        of_volleys(flows, volleys, false, 0)
+    }
+
+    fn of_volleys(flows: &[Flow], volleys: &[&[usize]], apart: bool, holds: u64) -> Contention {
+        let volley = |flows: &&[usize]| Volley { flows: flows.to_vec(), serial: true, apart, holds_flits: None };
+        let volleys: Vec<Volley> = volleys.iter().map(volley).collect();
+        let ticks = (&[64; 4][..], &vec![64; flows.len()][..], &vec![holds; flows.len()][..]);
         Contention::new(flows, &volleys, ticks, &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }
 
@@ -354,10 +356,21 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_with_more_work_hides_one_with_less() {
-        let flows = [flow((1, 1), &[0, 1]), flow((1, 1), &[0, 1]), flow((1, 1), &[0])];
-        let met = contention(&flows, &[&[0], &[1], &[2]]);
-        assert_eq!((met.resources(), met.crossed_by(0).len()), (1, 1));
-        assert_eq!((met.crossed_by(0)[0].resource, met.crossed_by(2)[0].resource), (0, 0));
+    fn flows_that_go_apart_are_as_fast_as_their_own_way() {
+        // Three quarters of a copy leave by port 0; half of it meets another volley at 1.
+        let flows = [flow((1, 2), &[0, 1]), flow((1, 4), &[0]), flow((1, 4), &[2]), flow((1, 1), &[1])];
+        let rush = |apart, holds| {
+            let met = of_volleys(&flows, &[&[0, 1, 2], &[3]], apart, holds);
+            let mut parts = Vec::new();
+            met.parts(0, 400, &mut parts);
+            let [crossing] = met.crossed_by(0) else { panic!("{:?}", met.crossed_by(0)) };
+            assert_eq!(crossing.work(&parts).ticks, 200 * 64);
+            crossing.rushes(&parts).map(|ticks| ticks.div_ceil(64))
+        };
+        assert_eq!(rush(false, 0), None);
+        // All 300 of the port take as long; what FIFOs hold, of the 200, does not wait for them.
+        assert_eq!(rush(true, 0), Some(300));
+        assert_eq!(rush(true, 50), Some(275));
+        assert_eq!(rush(true, 1000), Some(200));
     }
 }
