@@ -33,10 +33,8 @@ pub struct Crossing {
     pub streams: u32,
     /// Ticks that a flit takes each of them, if that is the same whole number for all; else 0.
     stream_ticks: u32,
-    /// The part of the resource, of [`WHOLE`], that they take of themselves if they go apart; else 0 ...
+    /// The part of the resource, of [`WHOLE`], that they take of themselves if they go apart; else 0.
     rush: u32,
-    /// ... and flits that FIFOs on the way of one of those hold.
-    holds: u32,
 }
 
 /// What a volley has to move over one resource.
@@ -82,8 +80,6 @@ struct Load {
     flit_ticks: u32,
     /// The part of the resource, of [`WHOLE`], that the flows take of themselves if they go apart; else 0.
     rush: u64,
-    /// Flits that FIFOs on the way of those hold, all together.
-    holds: u64,
 }
 
 /// Resources that a volley is looked at, should others not be looked at for it.
@@ -112,13 +108,12 @@ fn is_covered(loads: &Loads, others: &Loads) -> bool {
 
 impl Contention {
     /// Sums up `volleys` over the resources that more than [`WHOLE`] may be asked of, and forgets every one whose loads
-    /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow, on whose way
-    /// FIFOs hold `holds`; `demand` is what is asked of each resource at most, `moved` what each volley moves in the
-    /// section.
+    /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow; `demand` is
+    /// what is asked of each resource at most, `moved` what each volley moves in the section.
     pub fn new(
         flows: &[Flow],
         volleys: &[Volley],
-        (flit_ticks, slowest, holds): (&[Ticks], &[Ticks], &[u64]),
+        (flit_ticks, slowest): (&[Ticks], &[Ticks]),
         demand: &[u64],
         moved: &[u64],
     ) -> Self {
@@ -140,7 +135,6 @@ impl Contention {
                     add(loads, v as u32, share as u32, flow.share, flit_ticks[r as usize], &way);
                     if let (Some(&own), Some(load)) = (own.get(i), loads.last_mut()) {
                         load.rush += weight(flow.share, flit_ticks[r as usize]) * WHOLE / own.max(1);
-                        load.holds += holds[f];
                     }
                 }
             }
@@ -163,10 +157,9 @@ impl Contention {
         }
         let kept = fullest(uncovered(contended, volleys.len()), volleys.len());
         for (resource, Meeting { loads, .. }) in (0..).zip(&kept) {
-            for &Load { volley, share, flit_ticks, streams, rush, holds, .. } in loads {
+            for &Load { volley, share, flit_ticks, streams, rush, .. } in loads {
                 let stream_ticks = if flit_ticks.is_multiple_of(streams) { flit_ticks / streams } else { 0 };
-                let (rush, holds) = (rush as u32, (holds / u64::from(streams)) as u32);
-                let crossing = Crossing { resource, share, flit_ticks, streams, stream_ticks, rush, holds };
+                let crossing = Crossing { resource, share, flit_ticks, streams, stream_ticks, rush: rush as u32 };
                 ways[volley as usize].crossings.push(crossing);
             }
         }
@@ -205,15 +198,9 @@ impl Contention {
 }
 
 impl Crossing {
-    /// How long work takes the volley here of itself, if its flows go apart: what FIFOs hold comes as fast as it fits, and
-    /// the rest as its own way lets it.
-    pub fn rushes(self, parts: &[u64]) -> Option<Ticks> {
-        let work = self.work(parts).ticks;
-        (self.rush > 0).then(|| {
-            let paced = work.max(work * WHOLE / u64::from(self.rush)) - work;
-            let flits = parts[self.share as usize].max(1);
-            work + paced * flits.saturating_sub(u64::from(self.holds)) / flits
-        })
+    /// How long work takes the volley here of itself, if its flows go apart.
+    pub fn rushes(self, work: Ticks) -> Option<Ticks> {
+        (self.rush > 0).then(|| work.max(work * WHOLE / u64::from(self.rush)))
     }
 
     /// What so many flits of each flow take here.
@@ -248,15 +235,7 @@ fn add(loads: &mut Loads, volley: u32, share: u32, portion: (u64, u64), flit_tic
                 load.flit_ticks = load.weight.div_ceil(weight(larger, 1).max(1)) as u32;
             }
         }
-        _ => loads.push(Load {
-            volley,
-            weight: new,
-            streams: 1,
-            share,
-            flit_ticks: flit_ticks as u32,
-            rush: 0,
-            holds: 0,
-        }),
+        _ => loads.push(Load { volley, weight: new, streams: 1, share, flit_ticks: flit_ticks as u32, rush: 0 }),
     }
 }
 
@@ -322,13 +301,13 @@ mod tests {
     }
 
     fn contention(flows: &[Flow], volleys: &[&[usize]]) -> Contention {
-        of_volleys(flows, volleys, false, 0)
+        of_volleys(flows, volleys, false)
     }
 
-    fn of_volleys(flows: &[Flow], volleys: &[&[usize]], apart: bool, holds: u64) -> Contention {
+    fn of_volleys(flows: &[Flow], volleys: &[&[usize]], apart: bool) -> Contention {
         let volley = |flows: &&[usize]| Volley { flows: flows.to_vec(), serial: true, apart, holds_flits: None };
         let volleys: Vec<Volley> = volleys.iter().map(volley).collect();
-        let ticks = (&[64; 4][..], &vec![64; flows.len()][..], &vec![holds; flows.len()][..]);
+        let ticks = (&[64; 4][..], &vec![64; flows.len()][..]);
         Contention::new(flows, &volleys, ticks, &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }
 
@@ -359,18 +338,17 @@ mod tests {
     fn flows_that_go_apart_are_as_fast_as_their_own_way() {
         // Three quarters of a copy leave by port 0; half of it meets another volley at 1.
         let flows = [flow((1, 2), &[0, 1]), flow((1, 4), &[0]), flow((1, 4), &[2]), flow((1, 1), &[1])];
-        let rush = |apart, holds| {
-            let met = of_volleys(&flows, &[&[0, 1, 2], &[3]], apart, holds);
+        let rush = |apart| {
+            let met = of_volleys(&flows, &[&[0, 1, 2], &[3]], apart);
             let mut parts = Vec::new();
             met.parts(0, 400, &mut parts);
             let [crossing] = met.crossed_by(0) else { panic!("{:?}", met.crossed_by(0)) };
-            assert_eq!(crossing.work(&parts).ticks, 200 * 64);
-            crossing.rushes(&parts).map(|ticks| ticks.div_ceil(64))
+            let work = crossing.work(&parts).ticks;
+            assert_eq!(work, 200 * 64);
+            crossing.rushes(work).map(|ticks| ticks.div_ceil(64))
         };
-        assert_eq!(rush(false, 0), None);
-        // All 300 of the port take as long; what FIFOs hold, of the 200, does not wait for them.
-        assert_eq!(rush(true, 0), Some(300));
-        assert_eq!(rush(true, 50), Some(275));
-        assert_eq!(rush(true, 1000), Some(200));
+        assert_eq!(rush(false), None);
+        // All 300 of the port take as long.
+        assert_eq!(rush(true), Some(300));
     }
 }

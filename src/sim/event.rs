@@ -333,30 +333,6 @@ impl<'a> Engine<'a> {
         self.queue.push(Reverse((start, event)));
     }
 
-    /// When an actor's inputs are there, as far as it waits for them; `None` while that is not known.
-    fn filled(&self, actor: &Actor, at: Step) -> Option<Ticks> {
-        actor.inputs.iter().try_fold(0, |latest: Ticks, input| {
-            let filled = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at))?;
-            Some(latest.max(match input.streamed {
-                Streamed::Not => filled.last,
-                Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
-                Streamed::Rows => filled.begins(self.groups(input, at)),
-            }))
-        })
-    }
-
-    /// When there is room for what an actor makes; `None` while that is not known.
-    fn room(&self, actor: &Actor, at: Step) -> Option<Ticks> {
-        let outputs = if self.emits(actor, at) { &actor.outputs[..] } else { &[] };
-        let room = |&output: &usize| self.buffers[output].room(self.ordinal(output, at));
-        outputs.iter().try_fold(0, |latest: Ticks, output| Some(latest.max(room(output)?)))
-    }
-
-    /// Groups of rows that whoever fills an input makes one after the other.
-    fn groups(&self, input: &Input, at: Step) -> u64 {
-        input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.token)))
-    }
-
     fn start(&mut self, index: usize, now: Ticks) {
         // Whoever fills its inputs, or reads its outputs, may have been slowed since.
         let actor = &self.actors[index];

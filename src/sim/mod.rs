@@ -22,6 +22,7 @@ mod network;
 mod outcome;
 mod peaks;
 mod pipeline;
+mod ready;
 mod ring;
 mod run;
 mod sharing;

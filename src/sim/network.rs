@@ -56,10 +56,8 @@ impl<'a> Network<'a> {
         let slowest_port = |flow: &Flow| flow.route.iter().map(|&r| flit_ticks[r as usize]).max().unwrap_or(0);
         let slowest: Vec<Ticks> =
             flows.iter().map(|f| slowest_port(f).max(if f.links > 0 { credit } else { 0 })).collect();
-        let switches = |flow: &Flow| flow.hop_cycles / chip.network.hop_cycles.max(1);
-        let holds: Vec<u64> = flows.iter().map(|f| switches(f) * chip.network.fifo_depth_flits).collect();
-        let demand = demand(flows, volleys, peaks, &flit_ticks, (&slowest, &holds));
-        let contention = Contention::new(flows, volleys, (&flit_ticks, &slowest, &holds), &demand, moved);
+        let demand = demand(flows, volleys, peaks, &flit_ticks, &slowest);
+        let contention = Contention::new(flows, volleys, (&flit_ticks, &slowest), &demand, moved);
         Self {
             fabric,
             flows,
@@ -111,7 +109,7 @@ impl<'a> Network<'a> {
                 continue;
             }
             // Where it is held up it takes what it gets; elsewhere it comes as it gets it there.
-            let ends = at + crossing.rushes(&self.parts).unwrap_or(if lasts == duration { alone } else { duration });
+            let ends = at + crossing.rushes(work).unwrap_or(if lasts == duration { alone } else { duration });
             let holds = self.volleys[volley].holds_flits.map_or(Ticks::MAX, |flits| crossing.of_flits(flits));
             let load = Load { volley, span: (at, ends), work, flows: crossing.streams, holds };
             self.active[crossing.resource as usize].enter(load, &mut self.slowed);

@@ -34,20 +34,12 @@ struct Asked {
     rate: u64,
     /// Of a slot.
     flits: u64,
-    /// Of those, what FIFOs hold.
-    held: u64,
     flows: u64,
 }
 
 /// What volleys ask together at most of every resource, of [`WHOLE`]: `flit_ticks` are what a flit takes it, `slowest`
-/// what it takes at least of each flow, and `holds` the flits that FIFOs hold on the way of each.
-pub fn demand(
-    flows: &[Flow],
-    volleys: &[Volley],
-    peaks: &[Peak],
-    flit_ticks: &[Ticks],
-    (slowest, holds): (&[Ticks], &[u64]),
-) -> Vec<u64> {
+/// what it takes at least of each flow.
+pub fn demand(flows: &[Flow], volleys: &[Volley], peaks: &[Peak], flit_ticks: &[Ticks], slowest: &[Ticks]) -> Vec<u64> {
     let mut demand = vec![0; flit_ticks.len()];
     let mut asked = vec![Asked::default(); flit_ticks.len()];
     let mut crossed = Vec::new();
@@ -80,15 +72,14 @@ pub fn demand(
                         let own = own.get(i).copied().unwrap_or(1).max(1);
                         asked.rate += weight(flows[f].share, ticks) * WHOLE / own;
                         asked.flits += flits;
-                        asked.held += flits.min(holds[f]);
                     }
                 }
             }
         }
         for r in crossed.drain(..) {
-            let Asked { rate, flits, held, flows } = std::mem::take(&mut asked[r]);
-            // What FIFOs hold comes at once; and those that have nothing but each other in their way fill the resource.
-            let is_full = flows > 1 && (2 * held >= flits.max(1) || volley.apart && rate + flows >= WHOLE);
+            let Asked { rate, flits, flows } = std::mem::take(&mut asked[r]);
+            // Those that have nothing but each other in their way wait for each other.
+            let is_full = flows > 1 && volley.apart && rate + flows >= WHOLE;
             demand[r] += if flits < BURST_FLITS || is_full { flows * WHOLE } else { rate };
         }
     }

@@ -1,0 +1,33 @@
+//! When what an actor waits for is there.
+
+use crate::compile::Step;
+
+use super::actors::{Actor, Input, Streamed};
+use super::event::Engine;
+use super::time::Ticks;
+
+impl Engine<'_> {
+    /// When an actor's inputs are there, as far as it waits for them; `None` while that is not known.
+    pub(super) fn filled(&self, actor: &Actor, at: Step) -> Option<Ticks> {
+        actor.inputs.iter().try_fold(0, |latest: Ticks, input| {
+            let filled = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at))?;
+            Some(latest.max(match input.streamed {
+                Streamed::Not => filled.last,
+                Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
+                Streamed::Rows => filled.begins(self.groups(input, at)),
+            }))
+        })
+    }
+
+    /// When there is room for what an actor makes; `None` while that is not known.
+    pub(super) fn room(&self, actor: &Actor, at: Step) -> Option<Ticks> {
+        let outputs = if self.emits(actor, at) { &actor.outputs[..] } else { &[] };
+        let room = |&output: &usize| self.buffers[output].room(self.ordinal(output, at));
+        outputs.iter().try_fold(0, |latest: Ticks, output| Some(latest.max(room(output)?)))
+    }
+
+    /// Groups of rows that whoever fills an input makes one after the other.
+    pub(super) fn groups(&self, input: &Input, at: Step) -> u64 {
+        input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.token)))
+    }
+}
