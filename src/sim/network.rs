@@ -109,7 +109,12 @@ impl<'a> Network<'a> {
                 continue;
             }
             // Where it is held up it takes what it gets; elsewhere it comes as it gets it there.
-            let ends = at + crossing.rushes(work).unwrap_or(if lasts == duration { alone } else { duration });
+            let ends = at
+                + match crossing.rushes(work) {
+                    Some(rush) => rush.min(duration),
+                    None if lasts == duration => alone,
+                    None => duration,
+                };
             let holds = self.volleys[volley].holds_flits.map_or(Ticks::MAX, |flits| crossing.of_flits(flits));
             let load = Load { volley, span: (at, ends), work, flows: crossing.streams, holds };
             self.active[crossing.resource as usize].enter(load, &mut self.slowed);
