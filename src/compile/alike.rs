@@ -15,7 +15,7 @@ use super::fabric::Fabric;
 use super::mapping::{GemmMapping, Mapping, SimdMapping};
 use super::nest::{Cadence, Chunking, Nest};
 use super::plan::{COVERS, SectionPlan, deepen};
-use super::route::ROUNDS;
+use super::route::Negotiation;
 use super::section_graph::SectionGraph;
 use super::tiers::home_tiers;
 use super::work::StageWork;
@@ -89,7 +89,7 @@ fn section(
     let cycles = busy_cycles + chip.launch_cycles();
     let estimate = Estimate::of_work(cycles, busy_cycles);
     let plan = SectionPlan { nest, roles, mappings, work, buffers: specs, estimate, covers: COVERS };
-    assemble(chip, fabric, graph, &plan, tiers, ROUNDS, &[]).ok().map(|(section, _)| section)
+    assemble(chip, fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]).ok().map(|(section, _)| section)
 }
 
 /// A section of a configuration with other mappings of its GEMM stages: for tests of what the search does not choose.

@@ -3,6 +3,7 @@
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
 
+use super::anneal::anneal;
 use super::buffers::StageRoles;
 use super::configuration::{Buffer, Flow, OffChip, PcuId, Section, Stage};
 use super::estimate::streams;
@@ -13,7 +14,7 @@ use super::mapping::{Mapping, PassWork};
 use super::nest::Nest;
 use super::place::{place_buffers, place_pcus};
 use super::plan::SectionPlan;
-use super::route::Router;
+use super::route::{Negotiation, Router};
 use super::section_graph::{SectionGraph, StageSpec};
 use super::work::StageWork;
 
@@ -33,17 +34,46 @@ pub enum Unplaced {
 }
 
 /// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
-/// works; or why it cannot be placed. Crowded links are negotiated for at most `rounds`. Weights keep clear of `taken`
-/// banks of each PMU, if any are given: those that another section holds while they are loaded.
+/// works; or why it cannot be placed. Weights keep clear of `taken` banks of each PMU, if any are given: those that
+/// another section holds while they are loaded.
 pub fn assemble(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
     plan: &SectionPlan,
     tiers: &[TierId],
-    rounds: u32,
+    negotiation: Negotiation,
     taken: &[u64],
 ) -> Result<(Section, f64), Unplaced> {
+    let (placed, unrouted) = place(chip, fabric, graph, plan, tiers, taken)?;
+    Ok(placed.routed(chip, fabric, graph, unrouted, negotiation))
+}
+
+/// Places a plan once more, anneals its places and routes it; `None` where annealing moves nothing.
+pub fn assemble_annealed(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    plan: &SectionPlan,
+    tiers: &[TierId],
+    negotiation: Negotiation,
+) -> Option<(Section, f64)> {
+    let (mut placed, unrouted) = place(chip, fabric, graph, plan, tiers, &[]).ok()?;
+    anneal(chip, fabric, &mut placed, &unrouted).then(|| {
+        let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
+        placed.routed(chip, fabric, graph, unrouted, negotiation)
+    })
+}
+
+/// Gives a plan's stages, buffers and streams their units: the section before it has routes, and what wants them.
+fn place(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    plan: &SectionPlan,
+    tiers: &[TierId],
+    taken: &[u64],
+) -> Result<(Placed, Unrouted), Unplaced> {
     let work: Vec<StageWork> = (0..graph.stages.len())
         .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
         .collect();
@@ -55,9 +85,7 @@ pub fn assemble(
     let streams = generators::give(chip, plan, &streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
     let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
     let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
-    let trees = Router::new(chip, fabric).route_all(&unrouted.requests, rounds);
-    let (flows, fullest) = unrouted.with_trees(chip, fabric, trees);
-    Ok((placed.section(chip, graph, flows), fullest))
+    Ok((placed, unrouted))
 }
 
 /// Stages with what follows from the nest, on their PCUs.
@@ -102,6 +130,21 @@ impl Placed {
     pub fn flows(&self, chip: &Chip, fabric: &Fabric, graph: &SectionGraph<'_>, busy_cycles: u64) -> Unrouted {
         let (stages, work, buffers, streams) = (&self.stages, &self.work, &self.buffers, &self.streams);
         FlowBuilder::new(chip, graph, &self.nest, fabric, stages, work, buffers, streams, busy_cycles).build()
+    }
+
+    /// The section with a route for each flow; and its fullest link's or port's share of the time in which its busiest
+    /// stage works.
+    fn routed(
+        self,
+        chip: &Chip,
+        fabric: &Fabric,
+        graph: &SectionGraph<'_>,
+        unrouted: Unrouted,
+        negotiation: Negotiation,
+    ) -> (Section, f64) {
+        let trees = Router::new(chip, fabric).route_all(&unrouted.requests, negotiation);
+        let (flows, fullest) = unrouted.with_trees(chip, fabric, trees);
+        (self.section(chip, graph, flows), fullest)
     }
 
     /// The section with its flows.

@@ -5,13 +5,13 @@ use rayon::prelude::*;
 
 use crate::arch::Chip;
 
-use super::assemble::{Unplaced, assemble};
+use super::assemble::{Unplaced, assemble, assemble_annealed};
 use super::configuration::Section;
 use super::estimate::Estimate;
 use super::fuse::{Ground, Verdict, least_cycles};
 use super::plan::{Care, Choice, Search, SectionPlan, plan};
 use super::refine::neighbours;
-use super::route::ROUNDS;
+use super::route::Negotiation;
 use super::section_graph::SectionGraph;
 
 /// A section placed and routed.
@@ -52,10 +52,17 @@ const COARSE_STEPS: usize = 8;
 const COARSE_BATCH: usize = 2;
 /// It takes this much longer than the best was expected to.
 const FAR_FROM_EXPECTED: f64 = 1.08;
+/// What is so many times faster than estimated shows that estimates are not to be gone by.
+const BELOW_EXPECTED: f64 = 1.2;
 /// Batches that are looked at further where the best takes as much longer.
 const MORE_LOOKS: usize = 2;
 /// A mapping that takes so many times what was expected is good enough for a coarse search.
 const AS_EXPECTED: f64 = 1.03;
+/// Of mappings that take at most so many times the best's, so many are placed and routed in several ways.
+const NEAR_BEST: f64 = 1.15;
+const POLISHED: usize = 6;
+/// Less full links may cost so much of the time.
+const AS_FAST: f64 = 0.0002;
 /// A mapping this near to what no mapping of the section beats is taken.
 const NEAR_LEAST: f64 = 1.01;
 /// A step that gains less is not worth another.
@@ -86,8 +93,10 @@ struct Effort {
     found: usize,
     /// Of neighbours of the best.
     steps: usize,
-    /// Rounds of negotiation of a trial.
-    rounds: u32,
+    /// How links of a trial are negotiated.
+    negotiation: Negotiation,
+    /// That is less than all that helps.
+    is_hasty: bool,
 }
 
 impl Effort {
@@ -102,7 +111,9 @@ impl Effort {
         };
         let all = (6_000 / chip.pcus().max(1)).clamp(6, most) as usize;
         let each = (all * 8 / at_once.max(8)).max(4);
-        Self { found: each.div_ceil(2), steps: each / 2, rounds: if chip.pcus() <= FEW_PCUS { ROUNDS } else { 2 } }
+        let is_hasty = chip.pcus() > FEW_PCUS;
+        let negotiation = if is_hasty { Negotiation::TRIAL } else { Negotiation::WHOLE };
+        Self { found: each.div_ceil(2), steps: each / 2, negotiation, is_hasty }
     }
 }
 
@@ -126,6 +137,8 @@ pub struct Looked<R> {
     pub unplaced: Option<Unplaced>,
     /// Choices that were placed and routed.
     seen: Vec<Choice>,
+    /// Scores of those that were measured, on chips of few PCUs.
+    near: Vec<(u64, Choice)>,
     /// Of the order in which they are looked at, so many.
     tried: usize,
 }
@@ -166,11 +179,12 @@ pub fn look<R: Send + Sync>(
     let effort = Effort::new(chip, graph, at_once);
     let floor = least_cycles(chip, graph.workload, ground.tiers, &graph.operators);
     let is_new = before.is_none();
-    let looked = before.unwrap_or(Looked { depth, best: None, unplaced: None, seen: Vec::new(), tried: 0 });
-    let mut trial = Trial { ground, chip, graph, rounds: effort.rounds, floor, looked };
+    let looked =
+        before.unwrap_or(Looked { depth, best: None, unplaced: None, seen: Vec::new(), near: Vec::new(), tried: 0 });
+    let mut trial = Trial { ground, chip, graph, negotiation: effort.negotiation, floor, looked };
     let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
     if ground.way.care == Care::Coarse || ground.way.judge.is_none() {
-        trial.rounds = ROUNDS;
+        trial.negotiation = Negotiation::WHOLE;
         trial.look_coarsely(choices, expected);
         return Looked { depth: Depth::Whole, ..trial.looked };
     }
@@ -211,7 +225,7 @@ struct Trial<'t, 'g, R> {
     ground: &'t Ground<'g, R>,
     chip: &'t Chip,
     graph: &'t SectionGraph<'t>,
-    rounds: u32,
+    negotiation: Negotiation,
     /// Cycles that no mapping beats.
     floor: f64,
     looked: Looked<R>,
@@ -259,7 +273,10 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
     /// fare better.
     fn look_further(&mut self, choices: &[Choice], order: &[usize], expected: u64, effort: Effort) {
         self.improve(effort.steps, |_| false);
-        let is_far = |best: &Routed<R>| best.cycles as f64 > expected as f64 * FAR_FROM_EXPECTED;
+        let is_far = |best: &Routed<R>| {
+            let (cycles, estimated) = (best.cycles as f64, best.plan.estimate.cycles as f64);
+            cycles > expected as f64 * FAR_FROM_EXPECTED || cycles * BELOW_EXPECTED < estimated
+        };
         for batch in order[self.looked.tried..].chunks(effort.found).take(MORE_LOOKS) {
             if self.is_done() || !self.looked.best.as_ref().is_some_and(is_far) {
                 break;
@@ -268,12 +285,56 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
             self.measure(of(choices, batch));
             self.improve(effort.steps, |best| !is_far(best));
         }
-        if effort.rounds < ROUNDS
+        if effort.is_hasty
             && let Some(best) = self.looked.best.as_ref().filter(|best| best.crowded)
         {
             let choice = best.choice.clone();
-            self.rounds = ROUNDS;
+            self.negotiation = Negotiation::WHOLE;
             self.measure(vec![choice]);
+        }
+        self.polish();
+    }
+
+    /// Routes the best with more care, its places annealed if links or ports cost more than expected; keeps what is not
+    /// slower: its links are less full. On chips of few PCUs the best few, each in several ways.
+    fn polish(&mut self) {
+        let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some()) else { return };
+        let is_slowed = best.cycles as f64 > best.plan.estimate.cycles as f64 * AS_EXPECTED;
+        if self.chip.pcus() > FEW_PCUS {
+            self.lay_again(best.choice.clone(), is_slowed, Negotiation::WHOLE);
+            return;
+        }
+        let most = (best.score() as f64 * NEAR_BEST) as u64;
+        let mut near = std::mem::take(&mut self.looked.near);
+        near.retain(|&(score, _)| score <= most);
+        // Stable: of equals the first stays first.
+        near.sort_by_key(|&(score, _)| score);
+        near.dedup_by(|a, b| a.1 == b.1);
+        for (_, choice) in near.into_iter().take(POLISHED) {
+            for annealed in [false, true] {
+                self.lay_again(choice.clone(), annealed, Negotiation::WHOLE);
+                self.lay_again(choice.clone(), annealed, Negotiation::FULLER);
+            }
+        }
+    }
+
+    /// Places, routes and measures a choice once more; it becomes the best if it is not slower.
+    fn lay_again(&mut self, choice: Choice, annealed: bool, negotiation: Negotiation) {
+        let (chip, graph, Ground { fabric, tiers, way, .. }) = (self.chip, self.graph, self.ground);
+        let (Some(best), Some(judge)) = (&self.looked.best, way.judge) else { return };
+        let plan = choice.plan(chip, graph);
+        let again = if annealed {
+            assemble_annealed(chip, fabric, graph, &plan, tiers, negotiation)
+        } else {
+            assemble(chip, fabric, graph, &plan, tiers, negotiation, &[]).ok()
+        };
+        let Some((section, _)) = again else { return };
+        let allowed = |cycles: u64| cycles.saturating_add((cycles as f64 * AS_FAST) as u64);
+        if let Verdict::Takes(cycles, run) = judge(&section, allowed(best.cycles)) {
+            let routed = Routed { section, plan, cycles, run: Some(run), choice, crowded: best.crowded };
+            if routed.score() <= allowed(best.score()) {
+                self.looked.best = Some(routed);
+            }
         }
     }
 
@@ -356,6 +417,9 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
                 Verdict::Unknown => (expected, None),
             };
             let routed = Routed { section, plan, cycles, run, choice, crowded };
+            if routed.run.is_some() && self.chip.pcus() <= FEW_PCUS {
+                self.looked.near.push((routed.score(), routed.choice.clone()));
+            }
             if self.looked.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
                 self.looked.best = Some(routed);
             }
@@ -373,7 +437,7 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
     fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {
         let (chip, graph, ground) = (self.chip, self.graph, self.ground);
         let plan = choice.plan(chip, graph);
-        let (section, fullest) = assemble(chip, ground.fabric, graph, &plan, ground.tiers, self.rounds, &[])?;
+        let (section, fullest) = assemble(chip, ground.fabric, graph, &plan, ground.tiers, self.negotiation, &[])?;
         let crowded = (plan.estimate.link_cycles(chip) as f64 * fullest) as u64 + chip.launch_cycles();
         let expected = plan.estimate.cycles.max(crowded);
         Ok(Laid { plan, section, expected, choice: choice.clone() })

@@ -11,7 +11,7 @@ use super::fabric::Fabric;
 use super::fuse::{Judge, Verdict};
 use super::nest::{Chunking, LoopOrder, Nest};
 use super::plan::{Choice, Search, least_memory_cycles};
-use super::route::ROUNDS;
+use super::route::Negotiation;
 use super::section_graph::SectionGraph;
 use super::tiers::home_tiers;
 
@@ -145,7 +145,9 @@ impl<R: Send + Sync> Every<'_, R> {
                 continue;
             }
             let plan = choice.plan(chip, graph);
-            let Ok((section, _)) = assemble(chip, self.fabric, graph, &plan, tiers, ROUNDS, &[]) else { continue };
+            let Ok((section, _)) = assemble(chip, self.fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]) else {
+                continue;
+            };
             self.found.measured += 1;
             if let Verdict::Takes(cycles, _) = (self.judge)(&section, self.best) {
                 self.best = self.best.min(cycles);

@@ -6,6 +6,7 @@
 
 mod alike;
 mod allocate;
+mod anneal;
 mod assemble;
 mod buffers;
 mod candidates;
@@ -69,6 +70,7 @@ use crate::workload::Workload;
 
 use assemble::assemble;
 use fuse::{Chosen, Ground, Spans, Wanted};
+use route::Negotiation;
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]). The
 /// search believes its estimates.
@@ -164,9 +166,6 @@ pub fn compile_modes<R: Clone + Send + Sync>(
     Ok(compiled)
 }
 
-/// Rounds of negotiation for sections that are placed once more.
-const ROUNDS_AGAIN: u32 = 2;
-
 /// Sections that follow another every time, placed so that their weights can be loaded while that one runs.
 fn clear_of_each_other<R: Send + Sync>(ground: &Ground<'_, R>, chosen: &[Chosen<'_, R>]) -> Vec<Option<Section>> {
     let place = |index: usize| {
@@ -178,7 +177,9 @@ fn clear_of_each_other<R: Send + Sync>(ground: &Ground<'_, R>, chosen: &[Chosen<
         let chip = &*ground.chip.in_section(next.graph.largest_off_chip_bytes());
         let taken = before.taken_banks(chip);
         let (fabric, tiers) = (ground.fabric, ground.tiers);
-        assemble(chip, fabric, &next.graph, &next.plan, tiers, ROUNDS_AGAIN, &taken).ok().map(|(section, _)| section)
+        assemble(chip, fabric, &next.graph, &next.plan, tiers, Negotiation::TRIAL, &taken)
+            .ok()
+            .map(|(section, _)| section)
     };
     (0..chosen.len()).into_par_iter().map(place).collect()
 }

@@ -23,7 +23,7 @@ use super::fabric::{Fabric, Resource};
 use super::flows::Unrouted;
 use super::mapping::Mapping;
 use super::nest::{Cadence, LoopOrder, Nest};
-use super::route::{ROUNDS, Router};
+use super::route::{Negotiation, Router};
 use super::section_graph::SectionGraph;
 use super::tree::tree_over;
 use super::work::StageWork;
@@ -182,7 +182,7 @@ impl<'a> Restored<'a> {
 
     /// The section, routed by the compiler.
     pub fn route(self) -> Section {
-        let trees = Router::new(self.chip, self.fabric).route_all(&self.unrouted.requests, ROUNDS);
+        let trees = Router::new(self.chip, self.fabric).route_all(&self.unrouted.requests, Negotiation::WHOLE);
         let (flows, _) = self.unrouted.with_trees(self.chip, self.fabric, trees);
         self.placed.section(self.chip, self.graph, flows)
     }
