@@ -56,13 +56,13 @@ impl Branches {
             (low, high) = (low.min(along), high.max(along));
             let (least, most) = (across.min(source.1), across.max(source.1));
             let at = along as usize;
-            if std::mem::replace(&mut self.seen[at], self.stamp) != self.stamp {
-                self.reach[at] = (least, most);
-                links += most - least;
-            } else {
+            if std::mem::replace(&mut self.seen[at], self.stamp) == self.stamp {
                 let (from, to) = self.reach[at];
                 self.reach[at] = (from.min(least), to.max(most));
                 links += from - from.min(least) + to.max(most) - to;
+            } else {
+                self.reach[at] = (least, most);
+                links += most - least;
             }
         }
         links + high - low

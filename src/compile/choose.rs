@@ -246,6 +246,9 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
             self.lay_any();
         }
         self.improve(COARSE_STEPS, |best| best.cycles as f64 <= expected as f64 * FAR_FROM_EXPECTED);
+        if self.chip.pcus() <= FEW_PCUS {
+            self.polish(1);
+        }
     }
 
     /// Measures the first choice, alone if nothing speaks against it, and a batch of `found` others.
@@ -292,25 +295,25 @@ impl<R: Send + Sync> Trial<'_, '_, R> {
             self.negotiation = Negotiation::WHOLE;
             self.measure(vec![choice]);
         }
-        self.polish();
+        self.polish(POLISHED);
     }
 
     /// Routes the best with more care, its places annealed if links or ports cost more than expected; keeps what is not
-    /// slower: its links are less full. On chips of few PCUs the best few, each in several ways.
-    fn polish(&mut self) {
+    /// slower: its links are less full. On chips of few PCUs the best `most`, each in several ways.
+    fn polish(&mut self, most: usize) {
         let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some()) else { return };
         let is_slowed = best.cycles as f64 > best.plan.estimate.cycles as f64 * AS_EXPECTED;
         if self.chip.pcus() > FEW_PCUS {
             self.lay_again(best.choice.clone(), is_slowed, Negotiation::WHOLE);
             return;
         }
-        let most = (best.score() as f64 * NEAR_BEST) as u64;
+        let good = (best.score() as f64 * NEAR_BEST) as u64;
         let mut near = std::mem::take(&mut self.looked.near);
-        near.retain(|&(score, _)| score <= most);
+        near.retain(|&(score, _)| score <= good);
         // Stable: of equals the first stays first.
         near.sort_by_key(|&(score, _)| score);
         near.dedup_by(|a, b| a.1 == b.1);
-        for (_, choice) in near.into_iter().take(POLISHED) {
+        for (_, choice) in near.into_iter().take(most) {
             for annealed in [false, true] {
                 self.lay_again(choice.clone(), annealed, Negotiation::WHOLE);
                 self.lay_again(choice.clone(), annealed, Negotiation::FULLER);
