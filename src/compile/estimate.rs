@@ -283,6 +283,20 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
     payload.div_ceil(run).saturating_mul(run.next_multiple_of(chip.memory[tier].burst_bytes))
 }
 
+/// Cycles of one firing of every stage on the longest way through the pipeline, but the slowest.
+fn passing_cycles(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, picked: &[Candidate]) -> f64 {
+    let firing = |s: usize| picked[s].cycles as f64 / nest.count(roles.cadence[s]).max(1) as f64;
+    let mut passed: Vec<f64> = Vec::with_capacity(picked.len());
+    for (s, spec) in graph.stages.iter().enumerate() {
+        // Stages come behind those they read from.
+        let before = spec.activations.iter().filter_map(|&tensor| graph.producer(tensor)).filter(|&from| from < s);
+        let before = before.map(|from| passed[from]).fold(0.0, f64::max);
+        passed.push(before + firing(s));
+    }
+    let slowest = (0..picked.len()).max_by_key(|&s| picked[s].cycles).map_or(0.0, firing);
+    (passed.into_iter().fold(0.0, f64::max) - slowest).max(0.0)
+}
+
 /// Costs a plan: compute, memory and what cannot overlap of them.
 pub fn estimate(
     chip: &Chip,
@@ -329,8 +343,9 @@ pub fn estimate(
     let memory = slowest_tier(&per_tier);
     let firings = nest.count(Cadence::Firing) as f64;
     let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
-    let all: f64 = picked.iter().map(|c| c.cycles as f64).sum();
-    let mut fill = (all - slowest).max(0.0) / firings;
+    // A token passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
+    // token.
+    let mut fill = passing_cycles(graph, nest, roles, picked);
     if cut_outside {
         // Stages behind an accumulating one get nothing before its last chunk: they overlap with the next row block.
         let most = |late: bool| {
@@ -357,7 +372,8 @@ pub fn estimate(
             }
         }
         LoopOrder::TokenOuter => {
-            compute += (weights as f64 / rate - slowest / nest.tokens() as f64).max(first_token);
+            // Weights come side by side, and each stage waits for its own: the first token passes some meanwhile.
+            compute += (weights as f64 / rate - slowest / nest.tokens() as f64 - fill / 2.0).max(first_token);
         }
     }
     let tail = after_reads.max(late_writes as f64 / rate);

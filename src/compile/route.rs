@@ -38,7 +38,7 @@ const DETOUR: u32 = 4;
 /// Rows or columns beside the box around both ends that a path may use; half of that in a trial.
 const MARGIN: u32 = 4;
 /// Flows below this share of a link's rate are not worth rerouting.
-const LIGHT: f64 = 0.01;
+const LIGHT: f64 = 0.03;
 
 /// What is to be routed.
 #[derive(Debug, Clone, Copy)]
