@@ -219,6 +219,14 @@ impl TierServer {
         self.rate.ticks(bytes * self.channels.len() as u64, TICKS_PER_CYCLE)
     }
 
+    /// Ticks that a part of a stream takes on its channel. Each whole stripe takes the same, however it is cut: rounded by
+    /// itself, every cut would set channels that are always busy a tick further apart, and no state would come again.
+    fn part_ticks(&self, from: u64, bytes: u64) -> Ticks {
+        let stripe = self.interleave_bytes;
+        let below = |at: u64| at / stripe * self.ticks(stripe) + self.ticks(at % stripe);
+        below(from + bytes) - below(from)
+    }
+
     /// Ticks that a channel serves one thing at least.
     pub fn grain_ticks(&self) -> Ticks {
         self.ticks(self.grain_bytes)
@@ -300,7 +308,7 @@ impl TierServer {
         }
         let rest = Part { bytes: part.bytes - begun, from: part.from + begun, ..part };
         part.bytes = begun;
-        let end = began + self.ticks(begun);
+        let end = began + self.part_ticks(part.from, begun);
         let c = &mut self.channels[channel];
         c.waiting.push(Reverse(rest));
         c.serving = Some(Service { part, began });
@@ -334,7 +342,7 @@ impl TierServer {
         }
         let Some(Reverse(part)) = self.channels[channel].waiting.pop() else { return };
         let began = now + self.loses(channel, part);
-        let end = began + self.ticks(part.bytes);
+        let end = began + self.part_ticks(part.from, part.bytes);
         let first = began + self.ticks(part.bytes.min(self.grain_bytes)) + self.latency;
         let c = &mut self.channels[channel];
         c.serving = Some(Service { part, began });
@@ -523,6 +531,23 @@ mod tests {
         assert_eq!(end(0), Some(6144 + 384 + 100));
         assert_eq!(end(1), Some(1000 + 6144 + 100));
         assert_eq!(end(2), Some(1000 + 6144 + 101));
+    }
+
+    #[test]
+    fn a_stripe_takes_the_same_however_it_is_cut() {
+        // 64 B take 6 x 64 / 7 ticks: 54.86; two stripes are rounded by themselves.
+        let mut tier = server();
+        tier.rate = Rate { bytes: 7 * TICKS_PER_CYCLE, cycles: 1 };
+        let whole = tier.part_ticks(0, 2048);
+        assert_eq!((tier.ticks(64), tier.ticks(1024), whole), (55, 878, 2 * 878));
+        for cuts in [vec![64; 32], vec![1000, 48, 1000], vec![1; 2048]] {
+            let mut from = 0;
+            let parts = cuts.into_iter().map(|bytes| {
+                from += bytes;
+                tier.part_ticks(from - bytes, bytes)
+            });
+            assert_eq!(parts.sum::<Ticks>(), whole);
+        }
     }
 
     #[test]
