@@ -151,6 +151,10 @@ impl Recent {
 pub struct TierServer {
     rate: Rate,
     interleave_bytes: u64,
+    /// Bytes on a channel that take the same time wherever they lie, ...
+    unit_bytes: u64,
+    /// ... and that time.
+    unit_ticks: Ticks,
     /// Bytes that a channel serves before it may turn to something more urgent.
     grain_bytes: u64,
     latency: Ticks,
@@ -185,11 +189,19 @@ impl TierServer {
     /// A tier that loses nothing beside its rate.
     fn idle(rate: Rate, channels: u64, (stripe, grain): (u64, u64), latency: Ticks, writes: Vec<bool>) -> Self {
         let streams = writes.len();
+        let ticks = |bytes: u64| rate.ticks(bytes * channels, TICKS_PER_CYCLE);
+        // As many stripes as keep what rounding adds below a 2048th.
+        let mut unit_bytes = stripe;
+        while ticks(unit_bytes) < 2048 {
+            unit_bytes *= 2;
+        }
         Self {
             rate,
             penalties: Penalties::default(),
             writes,
             interleave_bytes: stripe,
+            unit_bytes,
+            unit_ticks: ticks(unit_bytes),
             grain_bytes: grain,
             latency,
             channels: (0..channels).map(|_| Channel::default()).collect(),
@@ -219,11 +231,10 @@ impl TierServer {
         self.rate.ticks(bytes * self.channels.len() as u64, TICKS_PER_CYCLE)
     }
 
-    /// Ticks that a part of a stream takes on its channel. Each whole stripe takes the same, however it is cut: rounded by
+    /// Ticks that a part of a stream takes on its channel. Each whole unit takes the same, however it is cut: rounded by
     /// itself, every cut would set channels that are always busy a tick further apart, and no state would come again.
     fn part_ticks(&self, from: u64, bytes: u64) -> Ticks {
-        let stripe = self.interleave_bytes;
-        let below = |at: u64| at / stripe * self.ticks(stripe) + self.ticks(at % stripe);
+        let below = |at: u64| at / self.unit_bytes * self.unit_ticks + self.ticks(at % self.unit_bytes);
         below(from + bytes) - below(from)
     }
 
@@ -382,9 +393,9 @@ impl TierServer {
     }
 
     /// Writes down all that the rest of a run depends on: urgencies relative to `urgency`, slots to `next` of their
-    /// stream, addresses within a stripe over all channels.
+    /// stream, addresses within a unit over all channels.
     pub fn write_state(&self, clock: Clock, urgency: u64, next: &dyn Fn(usize) -> u64, words: &mut Vec<u64>) {
-        let around = self.interleave_bytes * self.channels.len() as u64;
+        let around = self.unit_bytes * self.channels.len() as u64;
         words.extend(self.address.iter().map(|address| address % around));
         let mut rows: Vec<&UnderWay> = self.under_way.iter().filter(|row| row.left_bytes > 0).collect();
         rows.sort_unstable_by_key(|row| (row.stream, row.slot));
@@ -534,19 +545,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_takes_the_same_however_it_is_cut() {
-        // 64 B take 6 x 64 / 7 ticks: 54.86; two stripes are rounded by themselves.
-        let mut tier = server();
-        tier.rate = Rate { bytes: 7 * TICKS_PER_CYCLE, cycles: 1 };
-        let whole = tier.part_ticks(0, 2048);
-        assert_eq!((tier.ticks(64), tier.ticks(1024), whole), (55, 878, 2 * 878));
-        for cuts in [vec![64; 32], vec![1000, 48, 1000], vec![1; 2048]] {
+    fn what_is_served_takes_the_same_however_it_is_cut() {
+        // A byte takes 6 x 64 / (7 x 64) ticks, a stripe of 1 KiB 877.7: four are a unit, of 3510.9.
+        let rate = Rate { bytes: 7 * TICKS_PER_CYCLE, cycles: 1 };
+        let tier = TierServer::idle(rate, 6, (1024, 64), 100, vec![false]);
+        assert_eq!((tier.ticks(64), tier.unit_bytes, tier.unit_ticks), (55, 4096, 3511));
+        for cuts in [vec![16_384], vec![64; 256], vec![1000, 15_000, 384], vec![1; 16_384]] {
             let mut from = 0;
             let parts = cuts.into_iter().map(|bytes| {
                 from += bytes;
                 tier.part_ticks(from - bytes, bytes)
             });
-            assert_eq!(parts.sum::<Ticks>(), whole);
+            assert_eq!(parts.sum::<Ticks>(), 4 * 3511);
         }
     }
 
