@@ -390,12 +390,21 @@ fn switches_to_nearest(chip: &Chip, fabric: &Fabric, flow: &Flow) -> u64 {
     if sinks.len() == 1 || reached.is_empty() {
         return flow.links + 1;
     }
+    let sinks: Vec<Coordinate> = sinks.iter().filter_map(site).collect();
+    let mut ahead: Vec<_> = links.iter().filter_map(|&link| fabric.link_at(link)).collect();
     for switches in 1..=flow.links {
-        if sinks.iter().filter_map(site).any(|sink| reached.contains(&sink)) {
+        if sinks.iter().any(|sink| reached.contains(sink)) {
             return switches;
         }
-        let next = links.iter().filter_map(|&link| fabric.link_at(link)).filter(|(from, ..)| reached.contains(from));
-        reached = next.map(|(from, direction, _)| neighbour(from, direction)).collect();
+        let mut next = Vec::new();
+        ahead.retain(|&(from, direction, _)| {
+            let is_crossed = reached.contains(&from);
+            if is_crossed {
+                next.push(neighbour(from, direction));
+            }
+            !is_crossed
+        });
+        reached = next;
     }
     flow.links + 1
 }

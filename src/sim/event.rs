@@ -441,9 +441,14 @@ impl<'a> Engine<'a> {
         if lengths[1].0 == 0 {
             left[1] = left[0];
         }
-        self.record(index, begin, end);
         // Whatever makes a firing last longer than its work does so from the first tile on.
-        let first_out = begin + (end - begin).div_ceil(tiles).saturating_sub(idle);
+        let first_tile = (end - begin).div_ceil(tiles);
+        let first_out = match work.mapping() {
+            // Rows that are read more than once leave while they are read the last time.
+            Mapping::Simd(m) if m.passes > 1 => begin + first_tile - first_tile / m.passes,
+            _ => begin + first_tile.saturating_sub(idle),
+        };
+        self.record(index, begin, end);
         let actor = &mut self.actors[index];
         let waited = begin - actor.free_at;
         let stalled = actor.waits_for_room.min(waited);
@@ -520,7 +525,9 @@ impl<'a> Engine<'a> {
             Mapping::Gemm(_) => (end.saturating_sub(cycles(work.idle_cycles())).max(now), window),
             Mapping::Simd(_) => (end, 0),
         };
-        let sent_by = self.network.send(volley, flits, now, (now, worked + drains - now));
+        // What is worked on now comes out when it has passed the array.
+        let out = now + self.actors[index].feed_hops + skew;
+        let sent_by = self.network.send(volley, flits, now, (out, worked + drains - now));
         let leaves = self.network.least() / tiles;
         // The array stops for what the output FIFO does not hold.
         let longest = self.network.longest(volley, flits).0;
@@ -531,25 +538,25 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         actor.stalled += stop;
         actor.free_at = actor.free_at.max(end + stop);
-        actor.left = Left { from: now, flits: longest };
-        let through = sent_by.max(worked + stop + drains + leaves.saturating_sub(window));
+        actor.left = Left { from: out, flits: longest };
+        let hops = actor.result_hops;
+        let through = sent_by.max(out - now + worked + stop + drains + leaves.saturating_sub(window));
         actor.next += 1;
-        let lag = actor.feed_hops + skew + actor.result_hops;
         if !emits && self.next_reads_these_sums(index, at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
             let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
                 .map(|volley| self.network.longest(volley, flits / tiles).1);
-            let read = now + lag + of_tile[0].max(of_tile[1]).max(drains);
+            let read = out + hops + of_tile[0].max(of_tile[1]).max(drains);
             self.actors[index].free_at = self.actors[index].free_at.max(read);
         }
         if emits {
             let first = drains.div_ceil(of_tile);
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
-                self.fill(output, at, Filled { first: now + first + lag, last: through + lag, parts }, now);
+                self.fill(output, at, Filled { first: out + first + hops, last: through + hops, parts }, now);
             }
         }
-        self.end = self.end.max(through + lag);
+        self.end = self.end.max(through + hops);
         self.wake(index, now);
     }
 

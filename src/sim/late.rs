@@ -24,7 +24,8 @@ impl Engine<'_> {
             let Left { from, flits } = actor.left;
             let held = self.chip.network.fifo_depth_flits;
             if flits > held && until > from {
-                let stopped = until - (until - from) * held / flits;
+                let inside = actor.feed_hops + cycles(self.work[stage].skew_cycles());
+                let stopped = until - (until - from) * held / flits - inside;
                 let free_at = match &mut actor.firing {
                     None => stopped,
                     Some(firing) => {
