@@ -6,6 +6,7 @@ use crate::compile::{
 };
 use crate::index::Id;
 
+use super::apart::{GRAIN, weight};
 use super::contention::Volley;
 use super::time::{Ticks, cycles};
 
@@ -137,6 +138,9 @@ pub(super) struct Actor {
     pub(super) partial_writes: usize,
     /// Flits of an activation stream, and of a weight stream, that FIFOs between PMU and PCU hold.
     pub(super) holds: [u64; 2],
+    /// What comes through the ports of its PCUs, each kind of port once: parts of its activations and of its weights, of
+    /// [`GRAIN`].
+    pub(super) ports: Vec<[u64; 2]>,
     /// Longest way of an operand.
     pub(super) feed_hops: Ticks,
     /// Longest way of a result.
@@ -231,6 +235,7 @@ impl<'a> Actors<'a> {
             partial_reads: volley + 3,
             partial_writes: volley + 4,
             holds: [u64::MAX; 2],
+            ports: Vec::new(),
             feed_hops: 0,
             result_hops: 0,
             firing: None,
@@ -333,6 +338,8 @@ impl<'a> Actors<'a> {
                 _ => {}
             }
         }
+        // Actor, port, kind of operand and part.
+        let mut entries: Vec<(usize, u32, usize, u64)> = Vec::new();
         for (f, flow) in self.section.flows.iter().enumerate() {
             let index = match flow.kind {
                 FlowKind::Feed { stage, bundle }
@@ -359,6 +366,10 @@ impl<'a> Actors<'a> {
                     (switches_to_nearest(self.chip, self.fabric, flow) + 1) * self.chip.network.fifo_depth_flits;
                 let kind = usize::from(flow.amount == Amount::Weights);
                 actor.holds[kind] = actor.holds[kind].min(holds);
+                let ports = &flow.route[..flow.route.len() - flow.links as usize];
+                let is_input = |port: &&u32| matches!(self.fabric.port_at(**port), Some(Port::PcuIn(..)));
+                let part = weight(flow.share, 1);
+                entries.extend(ports.iter().filter(is_input).map(|&port| (index, port, kind, part)));
                 if let Mapping::Gemm(_) = self.section.stages[stage].mapping {
                     let known = &mut self.volleys[volley].holds_flits;
                     *known = Some(known.map_or(holds, |known| known.min(holds)));
@@ -371,6 +382,15 @@ impl<'a> Actors<'a> {
                     actor.result_hops = actor.result_hops.max(hops);
                 }
                 _ => actor.feed_hops = actor.feed_hops.max(hops),
+            }
+        }
+        entries.sort_unstable();
+        for of_port in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let mut parts = [0; 2];
+            of_port.iter().for_each(|&(.., kind, part)| parts[kind] += part);
+            let ports = &mut self.list[of_port[0].0].ports;
+            if !ports.contains(&parts) {
+                ports.push(parts);
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::index::Id;
 use crate::workload::Workload;
 
 use super::actors::{Actor, ActorKind, Actors, Firing, Input, Latest, Left, Streamed};
+use super::apart::GRAIN;
 use super::buffer::{BufferState, Filled};
 use super::closed;
 use super::fifo::InputFifo;
@@ -425,8 +426,11 @@ impl<'a> Engine<'a> {
         // Operands leave the PMUs before they are worked on: FIFOs on their way hold them.
         let volleys = [self.actors[index].feed, self.actors[index].weights];
         let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
-        let passed = lengths.map(|(flits, _)| self.input_fifo.passes(flits, tiles, idle));
-        end = end.max(begin + passed[0].max(passed[1]));
+        let passes = |parts: &[u64; 2]| {
+            let flits = [0, 1].map(|kind| (amounts[kind] * parts[kind] + GRAIN / 2) / GRAIN);
+            self.input_fifo.passes(flits, tiles, idle)
+        };
+        end = end.max(begin + self.actors[index].ports.iter().map(passes).max().unwrap_or(0));
         let latest = Latest { end: end - idle, occupied: pace, flits: lengths.map(|(flits, _)| flits) };
         let actor = &self.actors[index];
         let mut left = [0, 1].map(|kind| {

@@ -19,14 +19,16 @@ impl InputFifo {
         Self { holds_flits: network.fifo_depth_flits.max(2 * widest.div_ceil(network.flit_bytes)) }
     }
 
-    /// How long an operand of `flits` keeps a firing of `tiles` at least, as all that has not come into the FIFO before
-    /// still has to pass its port. In `idle` ticks at the end of a tile no operand is taken, and the port stops when the
-    /// FIFO is full.
-    pub(super) fn passes(self, flits: u64, tiles: u64, idle: Ticks) -> Ticks {
+    /// How long what comes through one port, `flits` of activations and of weights, keeps a firing of `tiles` at least, as
+    /// all that has not come into the FIFOs before still has to pass. In `idle` ticks at the end of a tile no operand is
+    /// taken, and the port stops when the FIFOs are full.
+    pub(super) fn passes(self, flits: [u64; 2], tiles: u64, idle: Ticks) -> Ticks {
+        let operands = flits.iter().filter(|&&flits| flits > 0).count() as u64;
+        let (all, holds) = (flits[0] + flits[1], operands * self.holds_flits);
         if idle == 0 {
-            return cycles(flits.saturating_sub(self.holds_flits));
+            return cycles(all.saturating_sub(holds));
         }
-        tiles * (idle + cycles(flits / tiles).saturating_sub(cycles(self.holds_flits).min(idle)))
+        tiles * (idle + cycles(all / tiles).saturating_sub(cycles(holds).min(idle)))
     }
 }
 
@@ -38,9 +40,11 @@ mod tests {
     fn a_port_stops_while_a_tile_drains_and_the_fifo_is_full() {
         let fifo = InputFifo { holds_flits: 16 };
         // Without drains only the first flits come before.
-        assert_eq!(fifo.passes(384, 4, 0), cycles(368));
+        assert_eq!(fifo.passes([384, 0], 4, 0), cycles(368));
         // In 96 idle cycles of each tile it takes 16 of the next tile's 96 flits; in 10 it takes 10.
-        assert_eq!(fifo.passes(384, 4, cycles(96)), cycles(4 * (96 + 80)));
-        assert_eq!(fifo.passes(384, 4, cycles(10)), cycles(4 * (10 + 86)));
+        assert_eq!(fifo.passes([384, 0], 4, cycles(96)), cycles(4 * (96 + 80)));
+        assert_eq!(fifo.passes([0, 384], 4, cycles(10)), cycles(4 * (10 + 86)));
+        // Both operands through one port: 32 of the next tile's 144.
+        assert_eq!(fifo.passes([192, 384], 4, cycles(96)), cycles(4 * (96 + 112)));
     }
 }
