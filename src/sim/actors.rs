@@ -6,7 +6,7 @@ use crate::compile::{
 };
 use crate::index::Id;
 
-use super::apart::{GRAIN, weight};
+use super::apart::weight;
 use super::contention::Volley;
 use super::time::{Ticks, cycles};
 
@@ -139,7 +139,7 @@ pub(super) struct Actor {
     /// Flits of an activation stream, and of a weight stream, that FIFOs between PMU and PCU hold.
     pub(super) holds: [u64; 2],
     /// What comes through the ports of its PCUs, each kind of port once: parts of its activations and of its weights, of
-    /// [`GRAIN`].
+    /// [`super::apart::GRAIN`].
     pub(super) ports: Vec<[u64; 2]>,
     /// Longest way of an operand.
     pub(super) feed_hops: Ticks,
@@ -387,7 +387,9 @@ impl<'a> Actors<'a> {
         entries.sort_unstable();
         for of_port in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let mut parts = [0; 2];
-            of_port.iter().for_each(|&(.., kind, part)| parts[kind] += part);
+            for &(.., kind, part) in of_port {
+                parts[kind] += part;
+            }
             let ports = &mut self.list[of_port[0].0].ports;
             if !ports.contains(&parts) {
                 ports.push(parts);

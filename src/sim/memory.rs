@@ -190,9 +190,10 @@ impl TierServer {
     fn idle(rate: Rate, channels: u64, (stripe, grain): (u64, u64), latency: Ticks, writes: Vec<bool>) -> Self {
         let streams = writes.len();
         let ticks = |bytes: u64| rate.ticks(bytes * channels, TICKS_PER_CYCLE);
-        // As many stripes as keep what rounding adds below a 2048th.
+        // As many stripes as keep what rounding adds below a 512th.
+        let added = |bytes: u64| (1024 * ticks(bytes)).saturating_sub(ticks(1024 * bytes));
         let mut unit_bytes = stripe;
-        while ticks(unit_bytes) < 2048 {
+        while added(unit_bytes) * 512 > ticks(1024 * unit_bytes) {
             unit_bytes *= 2;
         }
         Self {
@@ -546,17 +547,17 @@ mod tests {
 
     #[test]
     fn what_is_served_takes_the_same_however_it_is_cut() {
-        // A byte takes 6 x 64 / (7 x 64) ticks, a stripe of 1 KiB 877.7: four are a unit, of 3510.9.
+        // A byte takes 6 x 64 / (7 x 64) ticks, a stripe of 16 B 13.7: 32 are a unit, of 438.9.
         let rate = Rate { bytes: 7 * TICKS_PER_CYCLE, cycles: 1 };
-        let tier = TierServer::idle(rate, 6, (1024, 64), 100, vec![false]);
-        assert_eq!((tier.ticks(64), tier.unit_bytes, tier.unit_ticks), (55, 4096, 3511));
+        let tier = TierServer::idle(rate, 6, (16, 16), 100, vec![false]);
+        assert_eq!((tier.ticks(16), tier.unit_bytes, tier.unit_ticks), (14, 512, 439));
         for cuts in [vec![16_384], vec![64; 256], vec![1000, 15_000, 384], vec![1; 16_384]] {
             let mut from = 0;
             let parts = cuts.into_iter().map(|bytes| {
                 from += bytes;
                 tier.part_ticks(from - bytes, bytes)
             });
-            assert_eq!(parts.sum::<Ticks>(), 4 * 3511);
+            assert_eq!(parts.sum::<Ticks>(), 32 * 439);
         }
     }
 

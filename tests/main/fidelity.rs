@@ -59,7 +59,11 @@ fn the_judge_moves_the_same_bytes_and_the_event_engine_stays_near_it() {
 fn pairs_that_were_far_apart_stay_together() {
     let errors: Vec<f64> = [306, 23, 203].into_iter().flat_map(|number| judge(1, number, 0.05)).collect();
     assert!(errors.len() >= 3, "only {} sections are long", errors.len());
-    // With the mapping found now a port is full all the time: 6.2 % (and was 11 with another).
+    // Results meet a norm's at a port, but not before they have come out of the array: was 10.9 %.
+    let errors = judge(1, 247, 0.02);
+    assert!(!errors.is_empty(), "no section of pair 247 is long");
+    // With the mapping found now a port is full all the time: 6.2 % (and was 11 with another, whose weights come through one port
+    // from two memories).
     let errors = judge(1, 26, 0.065);
     assert!(!errors.is_empty(), "no section of pair 26 is long");
     // What it stores goes off chip in a rush, past its weights: was 7.3 %.
