@@ -37,8 +37,8 @@ fn compiled(case: Case) -> Configuration {
     compile(&chip, &workload, case.mode).unwrap_or_else(|refused| panic!("{}", refused.render(false)))
 }
 
-/// The fused block on SN10, and on SN40L.
-const FUSED: [Case; 2] = [CASES[1], CASES[7]];
+/// The fused block on SN10, dense and sparse, and on SN40L, sparse.
+const FUSED: [Case; 3] = [CASES[1], CASES[3], CASES[7]];
 
 /// The only section of a fused case.
 fn fused(case: Case) -> Section {
