@@ -23,12 +23,14 @@ impl InputFifo {
     /// all that has not come into the FIFOs before still has to pass. In `idle` ticks at the end of a tile no operand is
     /// taken, and the port stops when the FIFOs are full.
     pub(super) fn passes(self, flits: [u64; 2], tiles: u64, idle: Ticks) -> Ticks {
-        let operands = flits.iter().filter(|&&flits| flits > 0).count() as u64;
-        let (all, holds) = (flits[0] + flits[1], operands * self.holds_flits);
+        // Each operand has a FIFO of its own.
+        let held = |of: [u64; 2]| of.map(|flits| flits.min(self.holds_flits)).iter().sum::<u64>();
+        let all = flits[0] + flits[1];
         if idle == 0 {
-            return cycles(all.saturating_sub(holds));
+            return cycles(all - held(flits));
         }
-        tiles * (idle + cycles(all / tiles).saturating_sub(cycles(holds).min(idle)))
+        let of_tile = flits.map(|flits| flits / tiles);
+        tiles * (idle + cycles(all / tiles).saturating_sub(cycles(held(of_tile)).min(idle)))
     }
 }
 
@@ -41,6 +43,7 @@ mod tests {
         let fifo = InputFifo { holds_flits: 16 };
         // Without drains only the first flits come before.
         assert_eq!(fifo.passes([384, 0], 4, 0), cycles(368));
+        assert_eq!(fifo.passes([384, 2], 4, 0), cycles(368));
         // In 96 idle cycles of each tile it takes 16 of the next tile's 96 flits; in 10 it takes 10.
         assert_eq!(fifo.passes([384, 0], 4, cycles(96)), cycles(4 * (96 + 80)));
         assert_eq!(fifo.passes([0, 384], 4, cycles(10)), cycles(4 * (10 + 86)));

@@ -191,9 +191,9 @@ impl TierServer {
         let streams = writes.len();
         let ticks = |bytes: u64| rate.ticks(bytes * channels, TICKS_PER_CYCLE);
         // As many stripes as keep what rounding adds below a 512th.
-        let added = |bytes: u64| (1024 * ticks(bytes)).saturating_sub(ticks(1024 * bytes));
+        let added = |bytes: u64| ticks(bytes).saturating_mul(1024).saturating_sub(ticks(1024 * bytes));
         let mut unit_bytes = stripe;
-        while added(unit_bytes) * 512 > ticks(1024 * unit_bytes) {
+        while added(unit_bytes) > ticks(1024 * unit_bytes) / 512 {
             unit_bytes *= 2;
         }
         Self {
@@ -313,8 +313,13 @@ impl TierServer {
 
     /// Ends a service with what it has begun: something more urgent has come.
     fn interrupt(&mut self, channel: usize, Service { mut part, began }: Service, now: Ticks) {
-        let grains = now.saturating_sub(began).div_ceil(self.ticks(self.grain_bytes)).max(1);
-        let begun = grains * self.grain_bytes;
+        let passed = now.saturating_sub(began);
+        let grains = passed.div_ceil(self.ticks(self.grain_bytes)).max(1);
+        let mut begun = grains * self.grain_bytes;
+        // Many grains together take less than each rounded up.
+        while begun < part.bytes && self.part_ticks(part.from, begun) < passed {
+            begun += self.grain_bytes;
+        }
         if begun >= part.bytes {
             return;
         }
@@ -415,7 +420,7 @@ impl TierServer {
         let part_words = |part: Part| {
             let Transfer { urgency: at, stream, slot, moved_bytes } = part.transfer;
             let slot = slot.wrapping_sub(next(stream));
-            [at.wrapping_sub(urgency), stream as u64, slot, moved_bytes, part.bytes]
+            [at.wrapping_sub(urgency), stream as u64, slot, moved_bytes, part.bytes, part.from % self.unit_bytes]
         };
         for (c, channel) in self.channels.iter().enumerate().filter(|_| self.is_losing()) {
             let Recent { last, written, has_read } = channel.recent;

@@ -44,8 +44,8 @@ struct Album {
     snapshots: VecDeque<Snapshot>,
 }
 
-/// Iterations that are remembered: 64-byte bursts that are no whole stripes come back to the same place on six channels
-/// of 1 KiB stripes after up to 96.
+/// Iterations that are remembered: slots of 64-byte bursts that are no whole stripes lie in the same place on six channels
+/// of 1 KiB stripes again after up to 96.
 const REMEMBERED: usize = 200;
 
 /// Looks for periods, and skips them.
