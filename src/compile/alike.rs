@@ -184,6 +184,7 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
                 return Some(Mapping::Gemm(GemmMapping { pm, pn, share: pn, streams, ..m }));
             }
             let pm = m.pm.min(nest.token_rows.div_ceil(shape.row_grain));
+            let m = GemmMapping { pk: m.pk.min(graph.most_k_slices(s)), ..m };
             if let Some(form) = graph.form(s) {
                 let streams = m.streams.min(form.b_heads);
                 let each = (m.pn / m.streams).min(form.n.div_ceil(shape.column_grain));
@@ -202,7 +203,7 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
             }
             let share = m.share.min(tiles);
             let (_, bundles) = bases.most_splits(s, &GemmMapping { share, ..m }, nest)?;
-            let pn = share * (m.pn / m.share).min(bundles);
+            let pn = share * m.groups().min(bundles);
             Some(Mapping::Gemm(GemmMapping { pm, pn, share, ..m }))
         }
         Mapping::Simd(m) => {

@@ -23,6 +23,21 @@ pub struct Candidate {
     pub extents: StageExtents,
 }
 
+/// A split of K is worth its partial sums if it is faster than as many PCUs side by side by more than this share.
+pub const WORTH_SPLITTING: f64 = 0.03;
+
+impl Candidate {
+    /// What mappings of a stage are compared by: cycles, and what a split of K must gain.
+    fn weighed_cycles(&self) -> u64 {
+        if self.mapping.pk() == 1 { self.cycles } else { (self.cycles as f64 * (1.0 + WORTH_SPLITTING)) as u64 }
+    }
+}
+
+/// Cycles below which a split of K is worth its partial sums, where `cycles` can be had without.
+pub fn worth_a_split(cycles: u64) -> u64 {
+    (cycles as f64 / (1.0 + WORTH_SPLITTING)) as u64
+}
+
 /// The useful ways to map a stage: more PCUs, fewer cycles.
 #[derive(Debug, Clone, Default)]
 pub struct StageCandidates(Arc<[Candidate]>);
@@ -44,7 +59,7 @@ impl StageCandidates {
 /// The fastest candidate of each number of PCUs so far: no list, and no sort, of thousands for a handful that stay.
 #[derive(Debug, Default)]
 pub struct Front {
-    /// Cycles, and which of `kept`; by PCUs.
+    /// Weighed cycles, and which of `kept`; by PCUs.
     fastest: Vec<(u64, u32)>,
     kept: Vec<Candidate>,
 }
@@ -58,7 +73,8 @@ impl Front {
             self.fastest.resize(pcus + 1, (u64::MAX, 0));
         }
         let (cycles, at) = &mut self.fastest[pcus];
-        if candidate.cycles >= *cycles {
+        let weighed = candidate.weighed_cycles();
+        if weighed >= *cycles {
             return;
         }
         if *cycles == u64::MAX {
@@ -67,7 +83,7 @@ impl Front {
         } else {
             self.kept[*at as usize] = *candidate;
         }
-        *cycles = candidate.cycles;
+        *cycles = weighed;
     }
 
     /// The candidates that no other beats in both PCUs and cycles.

@@ -4,7 +4,7 @@ use crate::arch::Chip;
 use crate::workload::TensorId;
 
 use super::gather::GatherPorts;
-use super::mapping::{Mapping, PassWork, Style, SystolicShape};
+use super::mapping::{Mapping, PassWork, Style, SystolicShape, k_slice};
 use super::nest::{Cadence, LoopOrder, Nest};
 use super::section_graph::SectionGraph;
 
@@ -37,6 +37,13 @@ pub enum BufferRole {
     Partial {
         /// Accumulating stage.
         stage: usize,
+    },
+    /// fp32 partial sums on their way from a slice of a stage's K to the next.
+    Relay {
+        /// Stage.
+        stage: usize,
+        /// The slice that leaves them.
+        slice: u64,
     },
     /// Results on their way off chip.
     Store {
@@ -205,7 +212,7 @@ pub fn buffers(
     mappings: &[Mapping],
     extents: &[StageExtents],
 ) -> Vec<BufferSpec> {
-    let mut sizer = Sizer { chip, graph, nest, roles, residency, list: Vec::new() };
+    let mut sizer = Sizer { mappings, chip, graph, nest, roles, residency, list: Vec::new() };
     for (stage, (mapping, extents)) in mappings.iter().zip(extents).enumerate() {
         sizer.operands(stage, mapping, extents);
         sizer.weights(stage, mapping, extents);
@@ -215,6 +222,7 @@ pub fn buffers(
 }
 
 struct Sizer<'a> {
+    mappings: &'a [Mapping],
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     nest: &'a Nest,
@@ -241,6 +249,13 @@ impl Sizer<'_> {
     fn slice_rows(&self, pm: u64, extents: &StageExtents) -> u64 {
         let passes = self.nest.token_rows.div_ceil(extents.row_grain).div_ceil(pm);
         (passes * extents.row_grain).min(self.nest.token_rows)
+    }
+
+    /// Slices of K, beyond the first, that a token passes from where a tensor is made to where `stage` takes it, in it too:
+    /// so much longer it is wanted.
+    fn slices_behind(&self, tensor: TensorId, stage: usize) -> u64 {
+        let from = self.graph.producer(tensor).map_or(0, |producer| producer + 1);
+        self.mappings[from.min(stage)..=stage].iter().map(|mapping| mapping.pk() - 1).sum()
     }
 
     fn operands(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
@@ -280,16 +295,23 @@ impl Sizer<'_> {
                             (u128::from(whole) * u128::from(groups.end - groups.start)).div_ceil(u128::from(form.heads))
                                 as u64
                         }
+                        None if m.pk > 1 => {
+                            let (k, grain) = (0..self.width(tensor), graph.k_grain(stage));
+                            let columns = (0..m.pk).map(|slice| k_slice(&k, slice, m.pk, grain));
+                            let most = columns.map(|k| k.end - k.start).max().unwrap_or(0);
+                            self.slice_rows(m.pm, extents) * most * graph.dtype(tensor).bytes()
+                        }
                         None => rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams),
                     };
-                    (m.pm * m.streams, mapping.bundles(), part, spread)
+                    (m.pm * m.parts(), m.groups(), part, spread)
                 }
                 Mapping::Simd(m) => {
                     (m.pm, 1, rows_bytes(nest.token_rows.div_ceil(m.pm)), m.pn.div_ceil(self.chip.pmu.read_ports))
                 }
             };
             let external = graph.producer(tensor).is_none();
-            let mut depth = (graph.distance(graph.producer(tensor), stage) + 1).max(2);
+            let mut depth =
+                (graph.distance(graph.producer(tensor), stage) + 1).max(2) + self.slices_behind(tensor, stage);
             if external {
                 depth += self.residency.ahead.of(slots_in_flight(self.chip, slot_bytes * slices));
             }
@@ -332,7 +354,7 @@ impl Sizer<'_> {
         let own = self.graph.form(stage).is_some_and(|form| form.instances > 1);
         let (cadence, depth) = match (cut, resident) {
             _ if own => {
-                let slot = extents.weight_slot_bytes.saturating_mul(m.pn);
+                let slot = extents.weight_slot_bytes.saturating_mul(m.pn * m.pk);
                 (
                     Cadence::BlockChunk,
                     (2 + self.residency.ahead.of(slots_in_flight(self.chip, slot))).min(nest.blocks()),
@@ -346,12 +368,22 @@ impl Sizer<'_> {
             role: BufferRole::Weight { stage, tensor },
             cadence,
             depth,
-            slices: m.pn,
+            slices: m.pn * m.pk,
             copies: 1,
             slot_bytes: extents.weight_slot_bytes,
             spread: 1,
         };
         self.list.push(part);
+        for slice in 0..m.pk - 1 {
+            self.list.push(BufferSpec {
+                role: BufferRole::Relay { stage, slice },
+                cadence: self.roles.cadence[stage],
+                depth: 2,
+                slices: m.pm * m.pn,
+                slot_bytes: self.slice_rows(m.pm, extents) * extents.columns_per_pcu * 4,
+                ..part
+            });
+        }
         if self.roles.k_cut[stage] && nest.chunks() > 1 {
             let depth = if nest.order == LoopOrder::ChunkOuter { self.block_depth() } else { 2 };
             self.list.push(BufferSpec {
@@ -428,6 +460,10 @@ pub struct StageExtents {
     pub activation_rate: f64,
     /// Flits a cycle of one stream of weights.
     pub weight_rate: f64,
+    /// Flits a cycle of the partial sums that one PCU of a slice of K leaves to the next.
+    pub relay_rate: f64,
+    /// Cycles by which a slice of K runs behind the slice before: a tile, and what its sums take to come out.
+    pub relay_cycles: u64,
 }
 
 impl StageExtents {
@@ -448,12 +484,15 @@ impl StageExtents {
         });
         let weight_slot_bytes = weight_slot_bytes(graph, stage, stored);
         let (activation_rate, weight_rate) = shape.stream_rates();
+        let tile_cycles = most(&|w| w.cycles.checked_div(w.tiles).unwrap_or(0));
         Self {
             row_grain: shape.row_grain,
             weight_slot_bytes,
             columns_per_pcu: most(&columns),
             activation_rate,
             weight_rate,
+            relay_rate: shape.partial_flits as f64 / tile_cycles.max(1) as f64,
+            relay_cycles: tile_cycles + shape.skew_cycles + shape.partial_flits,
         }
     }
 }

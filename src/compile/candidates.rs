@@ -1,7 +1,6 @@
 //! The ways to map each stage of a section for one cut of its axes.
 
 use std::cell::RefCell;
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,18 +9,16 @@ use rustc_hash::FxHashMap;
 use crate::arch::Chip;
 use crate::workload::{OperatorId, TensorId};
 
-use super::allocate::{Candidate, Front, StageCandidates, useful_splits};
-use super::buffers::{StageExtents, StageRoles, weight_slot_bytes};
-use super::gather::{GatherPorts, MOST_COLUMNS};
-use super::heads::{heads_extents, heads_mappings, heads_work};
-use super::mapping::{
-    CostSample, Cut, GemmMapping, Mapping, PassWork, Style, SystolicShape, Tile, TileTable, assign, pass_work, sample,
-    tiles,
-};
+use super::allocate::{Candidate, Front, StageCandidates, WORTH_SPLITTING, useful_splits};
+use super::buffers::{StageExtents, StageRoles};
+use super::gather::MOST_COLUMNS;
+use super::heads::heads_mappings;
+use super::mapping::{CostSample, GemmMapping, Mapping, PassWork, Style, SystolicShape, Tile, TileTable};
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
-use super::reduce::{Reducer, SumsBase, reducer_extents, reducer_mappings, reducer_work, sums_bases};
+use super::reduce::{SumsBase, reducer_mappings, sums_bases};
 use super::section_graph::SectionGraph;
 use super::simd::simd_mappings;
+use super::tiling::{TableKey, WeightRange};
 
 /// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
 const SHARES: [u64; 3] = [1, 2, 4];
@@ -32,11 +29,28 @@ const GATHER_SHARES: [u64; 3] = [1, 2, 4];
 /// Beyond this many block columns on one stream their union is taken as dense while searching.
 const MOST_UNION_BLOCKS: u64 = 16;
 
-/// While searching, one in so many tiles of a fine mask is looked at.
-const LOOKED_AT_OF: usize = 16;
+/// Slices of K that are tried, where a slice is no shorter than its partial sums take.
+const K_SPLITS: [u64; 7] = [2, 3, 4, 6, 8, 12, 16];
 
-/// Blocks from which on a mask is fine.
-const FINE_BLOCKS: u64 = 1 << 22;
+/// What the busiest slice of K of a sparse weight is taken to have beyond its part.
+const UNEVEN_SLICES: f64 = 1.05;
+
+/// Which mappings of a stage are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Sparse weights with several streams of activations too, not only with every column of PCUs on one: that takes fewer
+    /// copies.
+    pub private: bool,
+    /// K split over PCUs, too.
+    pub split: bool,
+    /// Only with tokens along the lanes, or across.
+    pub turned: Option<bool>,
+}
+
+impl Wanted {
+    /// All.
+    pub const ALL: Self = Self { private: true, split: true, turned: None };
+}
 
 /// Rows of a section up to which tokens need not be multiples of what PCUs take at once.
 const FEW_ROWS: u64 = 64;
@@ -46,6 +60,7 @@ const FEW_ROWS: u64 = 64;
 struct Base {
     rows_on_lanes: bool,
     pn: u64,
+    pk: u64,
     share: u64,
     aligned: bool,
     style: Style,
@@ -55,12 +70,6 @@ struct Base {
     free_cycles: u64,
     extents: StageExtents,
 }
-
-/// Columns and K rows of a weight that a chunk uses.
-type WeightRange = (Range<u64>, Range<u64>);
-
-/// Stage, width of a tile, whether tiles are aligned, how they are worked through, and rows of a pass where that counts.
-type TableKey = (usize, u64, bool, Style, u64);
 
 /// What fixes the bases of a stage: weight, functions in its tail, the cut of its weight, and the gradient it samples.
 type BaseKey = (TensorId, usize, Option<(CutOf, u64)>, Option<TensorId>);
@@ -118,14 +127,14 @@ pub fn tile_lists(
 /// GEMM work of every stage under one cut, computed once for all token sizes.
 #[derive(Debug)]
 pub struct StageBases<'a> {
-    chip: &'a Chip,
-    graph: &'a SectionGraph<'a>,
+    pub(super) chip: &'a Chip,
+    pub(super) graph: &'a SectionGraph<'a>,
     chunking: Option<Chunking>,
     stages: Vec<Arc<Vec<Base>>>,
     cache: Option<&'a BaseCache>,
-    tables: RefCell<FxHashMap<TableKey, Rc<TileTable>>>,
+    pub(super) tables: RefCell<FxHashMap<TableKey, Rc<TileTable>>>,
     /// Work is exact; else, while searching, that of fine masks is estimated from a sample of tiles.
-    exact: bool,
+    pub(super) exact: bool,
 }
 
 impl<'a> StageBases<'a> {
@@ -226,6 +235,11 @@ impl<'a> StageBases<'a> {
         (0..self.graph.stages.len()).any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some())
     }
 
+    /// Whether K of any weight is worth splitting over PCUs.
+    pub fn may_split_k(&self) -> bool {
+        self.stages.iter().any(|bases| bases.iter().any(|base| base.pk > 1))
+    }
+
     /// Row grains that tokens should be multiples of.
     pub fn row_grains(&self) -> Vec<u64> {
         let mut grains: Vec<u64> = Vec::new();
@@ -247,149 +261,21 @@ impl<'a> StageBases<'a> {
 
     /// The array shape of a GEMM stage; `None` if the chip lacks the data type.
     pub fn shape(&self, stage: usize, rows_on_lanes: bool) -> Option<SystolicShape> {
+        self.shape_of(stage, rows_on_lanes, 1)
+    }
+
+    /// The same for a stage with `pk` slices of K.
+    fn shape_of(&self, stage: usize, rows_on_lanes: bool, pk: u64) -> Option<SystolicShape> {
         let tail = self.graph.stages[stage].tail.len() as u64;
-        let partials = self.graph.is_k_cut(self.chunking, stage) || self.graph.stages[stage].sums.is_some();
+        let partials = self.graph.is_k_cut(self.chunking, stage) || self.graph.stages[stage].sums.is_some() || pk > 1;
         SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
     }
 
-    fn styled(&self, stage: usize, rows_on_lanes: bool, style: Style) -> Option<SystolicShape> {
+    /// The same under a mapping.
+    pub(super) fn styled(&self, stage: usize, mapping: &GemmMapping) -> Option<SystolicShape> {
         let dtype = self.graph.stage_dtype(stage);
-        self.shape(stage, rows_on_lanes).map(|shape| shape.in_style(self.chip, dtype, style))
-    }
-
-    /// Columns and K rows of a stage's weight in each chunk, and whether columns repeat.
-    fn chunk_ranges(&self, stage: usize) -> (Vec<WeightRange>, bool) {
-        let Some(weight) = self.graph.stages[stage].weight else { return (Vec::new(), true) };
-        let tensor = &self.graph.workload.tensors[weight];
-        let (n, k) = (0..tensor.columns, 0..tensor.rows);
-        let Some(cut) = self.chunking else { return (vec![(n, k)], true) };
-        let chunks = cut.extent.div_ceil(cut.width);
-        let range = |c: u64| c * cut.width..cut.extent.min((c + 1) * cut.width);
-        if self.graph.row_axis(weight) == Some(cut.axis) {
-            ((0..chunks).map(|c| (n.clone(), range(c))).collect(), true)
-        } else if self.graph.column_axis(weight) == Some(cut.axis) {
-            ((0..chunks).map(|c| (range(c), k.clone())).collect(), false)
-        } else {
-            (vec![(n, k)], true)
-        }
-    }
-
-    /// Tiles of a stage; a pass of all row slices has `rows` rows.
-    fn table(&self, stage: usize, width: u64, aligned: bool, style: Style, rows: u64) -> Rc<TileTable> {
-        let sampled = self.graph.sampled(stage);
-        let key = (stage, width, aligned, style, if sampled.is_some() { rows } else { 0 });
-        if let Some(table) = self.tables.borrow().get(&key) {
-            return Rc::clone(table);
-        }
-        let gather = (style == Style::Gather).then(|| GatherPorts::new(self.chip));
-        let fine = self.graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > FINE_BLOCKS);
-        let cut = Cut { width, aligned, gather, looked_at_of: if fine && !self.exact { LOOKED_AT_OF } else { 1 } };
-        let (ranges, same_columns) = self.chunk_ranges(stage);
-        let mask = self.graph.mask(stage);
-        let mut chunks: Vec<Vec<Tile>> = ranges.into_iter().map(|(n, k)| tiles(mask, n, k, &cut)).collect();
-        if let Some(mask) = sampled {
-            for list in &mut chunks {
-                sample(list, mask, rows);
-            }
-        }
-        let table = Rc::new(TileTable { chunks, same_columns });
-        self.tables.borrow_mut().insert(key, Rc::clone(&table));
-        table
-    }
-
-    /// Sizes that follow from the exact work of a mapping.
-    pub fn extents(&self, stage: usize, mapping: &GemmMapping, work: &[Vec<PassWork>]) -> StageExtents {
-        let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else {
-            return StageExtents::default();
-        };
-        if let Some(reducer) = Reducer::new(self.graph, self.chunking, 1, stage, mapping, &shape) {
-            return reducer_extents(&reducer, &shape);
-        }
-        if let Some(form) = self.graph.form(stage) {
-            return heads_extents(self.graph, stage, &form, &shape, mapping);
-        }
-        let mut extents = StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work);
-        if mapping.share > 1 {
-            // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
-            let mask = self.graph.mask(stage);
-            let (ranges, _) = self.chunk_ranges(stage);
-            let lists = self.tile_lists(stage, mapping);
-            let (mut stored, mut columns) = (0, 0);
-            for (bundles, (_, k)) in lists.iter().zip(&ranges) {
-                for (list, q) in bundles.iter().flat_map(|list| (0..mapping.share).map(move |q| (list, q))) {
-                    let mine = || list.iter().map(|tile| tile.columns_of(q, mapping.share));
-                    let depth = |n: Range<u64>| match mask {
-                        Some(mask) => mask.stored_in(n, k.clone()),
-                        None => (n.end - n.start) * (k.end - k.start),
-                    };
-                    stored = stored.max(mine().map(depth).sum());
-                    columns = columns.max(mine().map(|n| n.end - n.start).sum());
-                }
-            }
-            extents.weight_slot_bytes = weight_slot_bytes(self.graph, stage, stored);
-            extents.columns_per_pcu = columns;
-        }
-        extents
-    }
-
-    /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk). Tokens of
-    /// `token_rows` matter to causal attention only.
-    pub fn work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Vec<Vec<PassWork>> {
-        let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
-        if let Some(reducer) = Reducer::new(self.graph, self.chunking, token_rows, stage, mapping, &shape) {
-            return reducer_work(&reducer, &shape, self.chunking, token_rows);
-        }
-        if let Some(form) = self.graph.form(stage) {
-            return vec![vec![heads_work(&form, &shape, mapping, token_rows)]];
-        }
-        let rows = shape.row_grain * mapping.pm;
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
-        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
-        pass_work(&shape, &table, &assignment, mapping.share)
-    }
-
-    /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
-    /// the data type.
-    pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
-        let shape = self.shape(stage, mapping.rows_on_lanes)?;
-        if self.graph.stages[stage].sums.is_some() {
-            let one = GemmMapping { pm: 1, pn: 1, share: 1, streams: 1, ..*mapping };
-            let reducer = Reducer::new(self.graph, self.chunking, nest.token_rows, stage, &one, &shape)?;
-            return Some(reducer.most_splits());
-        }
-        let rows = shape.row_grain * mapping.pm;
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
-        let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
-        Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
-    }
-
-    /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
-    fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
-        if self.graph.stages[stage].sums.is_some() {
-            // As deep as a token has rows.
-            return Vec::new();
-        }
-        let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
-        let rows = shape.row_grain * mapping.pm;
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
-        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
-        let depths = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].k).collect();
-        let chunks = table.chunks.iter().zip(&assignment);
-        chunks.map(|(tiles, lists)| lists.iter().map(|list| depths(tiles, list)).collect()).collect()
-    }
-
-    /// Column tiles of a bundle's row pass, in order: `[chunk][bundle]`.
-    fn tile_lists(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<Tile>>> {
-        if self.graph.stages[stage].sums.is_some() {
-            return Vec::new();
-        }
-        let Some(shape) = self.styled(stage, mapping.rows_on_lanes, mapping.style) else { return Vec::new() };
-        let rows = shape.row_grain * mapping.pm;
-        let table = self.table(stage, shape.column_grain * mapping.share, mapping.aligned, mapping.style, rows);
-        let assignment = assign(&table, mapping.pn / mapping.share, |t| shape.cycles(t));
-        let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize]).collect();
-        let chunks = table.chunks.iter().zip(&assignment);
-        chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect()
+        let shape = self.shape_of(stage, mapping.rows_on_lanes, mapping.pk);
+        shape.map(|shape| shape.in_style(self.chip, dtype, mapping.style))
     }
 
     fn of_stage(&self, stage: usize) -> Vec<Base> {
@@ -403,7 +289,7 @@ impl<'a> StageBases<'a> {
             let Some(shape) = self.shape(stage, rows_on_lanes) else { continue };
             let mut bases = Vec::new();
             for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator()) {
-                bases.push(self.dense_like(stage, &shape, rows_on_lanes, pn, &ranges));
+                bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, 1), &ranges));
             }
             if let Some(mask) = self.graph.mask(stage).or(self.graph.sampled(stage)) {
                 // As many columns of PCUs as one block of the mask is wide skip alike.
@@ -433,9 +319,33 @@ impl<'a> StageBases<'a> {
                     }
                 }
             }
+            self.k_splits(stage, rows_on_lanes, &ranges, &mut bases);
             list.extend(undominated(bases));
         }
         list
+    }
+
+    /// Columns of PCUs over several slices of K.
+    fn k_splits(&self, stage: usize, rows_on_lanes: bool, ranges: &[WeightRange], bases: &mut Vec<Base>) {
+        if !self.graph.may_split_k(self.chunking, stage) {
+            return;
+        }
+        let Some(shape) = self.shape_of(stage, rows_on_lanes, 2) else { return };
+        let least_k = ranges.iter().map(|(_, k)| k.end - k.start).min().unwrap_or(0);
+        let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
+        let is_sparse = self.graph.mask(stage).is_some();
+        for pk in K_SPLITS.into_iter().filter(|pk| least_k / pk >= shape.tile_cycles(0).max(1)) {
+            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator() / pk) {
+                if !is_sparse {
+                    bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk), ranges));
+                } else if let Some(whole) = bases.iter().find(|b| (b.pn, b.pk, b.share) == (pn, 1, pn)) {
+                    // Worked out in full when it is chosen.
+                    let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * UNEVEN_SLICES) as u64;
+                    let (in_step_cycles, free_cycles) = (slice(whole.in_step_cycles), slice(whole.free_cycles));
+                    bases.push(Base { pk, in_step_cycles, free_cycles, ..*whole });
+                }
+            }
+        }
     }
 
     /// Sparse columns in bundles of `share`, each skipping on its own.
@@ -456,7 +366,7 @@ impl<'a> StageBases<'a> {
             if aligned && !aligned_too {
                 continue;
             }
-            let table = self.table(stage, width, aligned, style, shape.row_grain);
+            let table = self.table(stage, width, aligned, style, 1, shape.row_grain);
             let sample = CostSample::new(&table, |t| shape.cycles(t));
             let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
             let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
@@ -474,6 +384,7 @@ impl<'a> StageBases<'a> {
                 bases.push(Base {
                     rows_on_lanes,
                     pn: bundles * share,
+                    pk: 1,
                     share,
                     aligned,
                     style,
@@ -491,11 +402,11 @@ impl<'a> StageBases<'a> {
         stage: usize,
         shape: &SystolicShape,
         rows_on_lanes: bool,
-        pn: u64,
+        (pn, pk): (u64, u64),
         ranges: &[WeightRange],
     ) -> Base {
         let mapping =
-            GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams: 1, aligned: false, style: Style::Skip };
+            GemmMapping { rows_on_lanes, pm: 1, pn, pk, share: pn, streams: 1, aligned: false, style: Style::Skip };
         if let Some(mask) = self.graph.mask(stage)
             && pn * shape.column_grain <= MOST_UNION_BLOCKS * mask.block_columns()
         {
@@ -507,15 +418,16 @@ impl<'a> StageBases<'a> {
         let work: Vec<Vec<PassWork>> = ranges
             .iter()
             .map(|(n, k)| {
-                let (columns, k) = (n.end - n.start, k.end - k.start);
+                let (columns, k) = (n.end - n.start, (k.end - k.start).div_ceil(pk));
                 let tiles = columns.div_ceil(shape.column_grain * pn);
-                vec![PassWork {
+                let work = PassWork {
                     cycles: tiles * shape.tile_cycles(k),
                     tiles,
                     columns,
                     stored: columns * k,
                     ..PassWork::default()
-                }]
+                };
+                vec![work; pk as usize]
             })
             .collect();
         self.base(stage, shape, mapping, &work)
@@ -523,11 +435,12 @@ impl<'a> StageBases<'a> {
 
     fn base(&self, stage: usize, shape: &SystolicShape, m: GemmMapping, work: &[Vec<PassWork>]) -> Base {
         let in_step_cycles = work.iter().map(|chunk| chunk.iter().map(|w| w.cycles).max().unwrap_or(0)).sum();
-        let bundles = (m.pn / m.share) as usize;
+        let bundles = (m.groups() * m.pk) as usize;
         let free_cycles = (0..bundles).map(|b| work.iter().map(|chunk| chunk[b].cycles).sum()).max().unwrap_or(0);
         Base {
             rows_on_lanes: m.rows_on_lanes,
             pn: m.pn,
+            pk: m.pk,
             share: m.share,
             aligned: m.aligned,
             style: m.style,
@@ -539,25 +452,32 @@ impl<'a> StageBases<'a> {
 }
 
 /// Drops what another base beats with no more columns of PCUs. Bases with every column on one stream are compared
-/// among themselves only: they need fewer copies of the activations.
+/// among themselves only: they need fewer copies of the activations. So are those that do not split K: they need no
+/// partial sums.
 fn undominated(mut bases: Vec<Base>) -> Vec<Base> {
-    bases.sort_by_key(|b| (b.pn, b.in_step_cycles));
-    let (mut least_any, mut least_shared) = (u64::MAX, u64::MAX);
+    bases.sort_by_key(|b| (b.pn * b.pk, b.in_step_cycles));
+    // Of all, and of those that do not split K: the least, and the least with every column on one stream.
+    let mut least = [[u64::MAX; 2]; 2];
     bases.retain(|b| {
-        let shared = b.share == b.pn;
-        let keeps = b.in_step_cycles < least_any || (shared && b.in_step_cycles < least_shared);
-        least_any = least_any.min(b.in_step_cycles);
-        if shared {
-            least_shared = least_shared.min(b.in_step_cycles);
+        let (shared, whole) = (b.share == b.pn, b.pk == 1);
+        let worth = if whole { 1.0 } else { 1.0 + WORTH_SPLITTING };
+        let beats = |least: u64| (b.in_step_cycles as f64 * worth) < least as f64;
+        let [any, among_shared] = least[usize::from(whole)];
+        if !beats(any) && !(shared && beats(among_shared)) {
+            return false;
         }
-        keeps
+        for of in &mut least[..=usize::from(whole)] {
+            of[0] = of[0].min(b.in_step_cycles);
+            if shared {
+                of[1] = of[1].min(b.in_step_cycles);
+            }
+        }
+        true
     });
     bases
 }
 
-/// The useful mappings of one stage in a nest. With `private` false, sparse weights are only tried with every column
-/// of PCUs on one stream (fewer copies of the activations); with `turned`, only with tokens along the lanes, or across.
-#[expect(clippy::too_many_arguments, reason = "what a stage is, and two filters")]
+/// The useful mappings of one stage in a nest.
 pub fn stage_candidates(
     chip: &Chip,
     graph: &SectionGraph<'_>,
@@ -565,28 +485,26 @@ pub fn stage_candidates(
     nest: &Nest,
     roles: &StageRoles,
     stage: usize,
-    private: bool,
-    turned: Option<bool>,
+    wanted: Wanted,
 ) -> StageCandidates {
     if graph.stages[stage].weight.is_some() && graph.form(stage).is_none() {
         let mut front = Front::default();
         let offer = |candidate: Candidate| front.offer(&candidate);
-        gemm_mappings(chip, graph, bases, nest, roles, stage, private, turned, offer);
+        gemm_mappings(chip, graph, bases, nest, roles, stage, wanted, offer);
         return front.finish();
     }
-    bases.known(stage, (nest, roles), turned, || {
+    bases.known(stage, (nest, roles), wanted.turned, || {
         if let Some(form) = graph.form(stage).filter(|_| graph.stages[stage].weight.is_some()) {
             let mut front = Front::default();
             let offer = |candidate: Candidate| front.offer(&candidate);
             heads_mappings(chip, graph, bases, nest, roles, stage, &form, offer);
             return front.finish();
         }
-        StageCandidates::pareto(stage_mappings(chip, graph, bases, nest, roles, stage, private, turned))
+        StageCandidates::pareto(stage_mappings(chip, graph, bases, nest, roles, stage, wanted))
     })
 }
 
 /// As [`stage_candidates`], with those that others beat.
-#[expect(clippy::too_many_arguments, reason = "what a stage is, and two filters")]
 pub fn stage_mappings(
     chip: &Chip,
     graph: &SectionGraph<'_>,
@@ -594,11 +512,10 @@ pub fn stage_mappings(
     nest: &Nest,
     roles: &StageRoles,
     stage: usize,
-    private: bool,
-    turned: Option<bool>,
+    wanted: Wanted,
 ) -> Vec<Candidate> {
     if graph.stages[stage].sums.is_some() {
-        return reducer_mappings(graph, bases, nest, roles, stage, turned);
+        return reducer_mappings(graph, bases, nest, roles, stage, wanted.turned);
     }
     if graph.stages[stage].weight.is_none() {
         return simd_mappings(chip, graph, nest, roles, stage);
@@ -609,12 +526,12 @@ pub fn stage_mappings(
         return list;
     }
     let mut list = Vec::new();
-    gemm_mappings(chip, graph, bases, nest, roles, stage, private, turned, |candidate| list.push(candidate));
+    gemm_mappings(chip, graph, bases, nest, roles, stage, wanted, |candidate| list.push(candidate));
     list
 }
 
 /// Offers the mappings of a GEMM stage with one weight.
-#[expect(clippy::too_many_arguments, reason = "what a stage is, two filters, and who is told")]
+#[expect(clippy::too_many_arguments, reason = "what a stage is, what is wanted, and who is told")]
 fn gemm_mappings(
     chip: &Chip,
     graph: &SectionGraph<'_>,
@@ -622,34 +539,35 @@ fn gemm_mappings(
     nest: &Nest,
     roles: &StageRoles,
     stage: usize,
-    private: bool,
-    turned: Option<bool>,
+    wanted: Wanted,
     mut offer: impl FnMut(Candidate),
 ) {
     let stretch = stretch(nest, roles, stage, false);
     let full_tokens = graph.rows / nest.token_rows;
     let last_rows = graph.rows % nest.token_rows;
-    for rows_on_lanes in [false, true].into_iter().filter(|&way| turned.is_none_or(|turned| turned == way)) {
+    for rows_on_lanes in [false, true].into_iter().filter(|&way| wanted.turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.shape(stage, rows_on_lanes) else { continue };
         let of_shape: Vec<&Base> = bases.stages[stage]
             .iter()
-            .filter(|b| b.rows_on_lanes == rows_on_lanes && (private || b.share == b.pn))
+            .filter(|b| b.rows_on_lanes == rows_on_lanes)
+            .filter(|b| (wanted.private || b.share == b.pn) && (wanted.split || b.pk == 1))
             .collect();
         for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus_per_operator()) {
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
             let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
             for base in &of_shape {
-                let pcus = pm * base.pn;
+                let pcus = pm * base.pn * base.pk;
                 if pcus > chip.pcus_per_operator() {
                     continue;
                 }
                 let each = if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
-                let Base { rows_on_lanes, pn, share, aligned, style, .. } = **base;
+                let Base { rows_on_lanes, pn, pk, share, aligned, style, .. } = **base;
+                let mapping = GemmMapping { rows_on_lanes, pm, pn, pk, share, streams: 1, aligned, style };
                 offer(Candidate {
                     pcus,
                     cycles: each.saturating_mul(passes).saturating_mul(stretch),
                     stretch,
-                    mapping: Mapping::Gemm(GemmMapping { rows_on_lanes, pm, pn, share, streams: 1, aligned, style }),
+                    mapping: Mapping::Gemm(mapping),
                     extents: base.extents,
                 });
             }

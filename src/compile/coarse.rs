@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::candidates::StageBases;
 use super::nest::{Chunking, LoopOrder};
-use super::plan::{Allotment, Kept, Search};
+use super::plan::{Allotment, Found, KAxis, Kept, Search};
 
 /// How close a look is.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +40,7 @@ struct Look<'a> {
     /// The best of each of them.
     scores: BTreeSet<(u64, Place)>,
     kept: Kept,
+    found: Found,
 }
 
 /// The best choices of some cuts, as far as a coarse look shows them.
@@ -52,6 +53,7 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
         seen: BTreeSet::new(),
         scores: BTreeSet::new(),
         kept: Kept::default(),
+        found: Found::default(),
     };
     if !cuts.is_empty() && look.of_cut(0).0.has_masks() {
         look.grain = SPARSE;
@@ -60,7 +62,7 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
         let tokens = look.of_cut(cut).1.len();
         // From the largest down: the largest fills all lanes.
         for token in (0..tokens).rev().step_by(look.grain.tokens) {
-            look.at((cut, token), &[Allotment::ALL]);
+            look.at((cut, token), &[Allotment::ALL], KAxis::Whole);
         }
     }
     for _ in 0..MOST_LOOKS {
@@ -72,10 +74,13 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
             break;
         }
     }
-    for place in look.best() {
-        look.seen.remove(&place);
-        look.at(place, &[Allotment::ALL, Allotment::EAGER]);
+    for k in [KAxis::Whole, KAxis::Split] {
+        for place in look.best() {
+            look.seen.remove(&place);
+            look.at(place, &[Allotment::ALL, Allotment::EAGER], k);
+        }
     }
+    look.kept.least_banks = look.found.least_banks;
     look.kept
 }
 
@@ -95,7 +100,7 @@ impl<'a> Look<'a> {
     }
 
     /// Looks at a place, if nobody has.
-    fn at(&mut self, place: Place, allotments: &[Allotment]) {
+    fn at(&mut self, place: Place, allotments: &[Allotment], k: KAxis) {
         if !self.seen.insert(place) {
             return;
         }
@@ -104,11 +109,10 @@ impl<'a> Look<'a> {
         let Some(&token_rows) = tokens.get(place.1) else { return };
         let (kept, mut best) = (&mut self.kept, u64::MAX);
         for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-            let least_banks = self.search.choices(bases, token_rows, order, allotments, |choice| {
+            self.search.choices(bases, token_rows, order, allotments, k, &mut self.found, |choice| {
                 best = best.min(choice.estimate.score);
                 kept.offer(&choice);
             });
-            kept.least_banks = kept.least_banks.min(least_banks);
         }
         if best < u64::MAX {
             self.scores.insert((best, place));
@@ -121,10 +125,10 @@ impl<'a> Look<'a> {
         let cuts = cut.saturating_sub(cuts_apart - 1)..(cut + cuts_apart).min(self.cuts.len());
         let tokens = token.saturating_sub(tokens_apart - 1)..token + tokens_apart;
         for token in tokens {
-            self.at((cut, token), &[Allotment::ALL]);
+            self.at((cut, token), &[Allotment::ALL], KAxis::Whole);
         }
         for cut in cuts {
-            self.at((cut, token), &[Allotment::ALL]);
+            self.at((cut, token), &[Allotment::ALL], KAxis::Whole);
         }
     }
 }

@@ -127,7 +127,7 @@ pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) ->
                 let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, cadence: buffer.cadence, writes: true, weight: false, tensor_bytes, passes: 1 }
             }
-            BufferRole::Partial { .. } => continue,
+            BufferRole::Partial { .. } | BufferRole::Relay { .. } => continue,
         };
         if !list.contains(&stream) {
             list.push(stream);
@@ -151,6 +151,9 @@ fn hand_over_cycles(chip: &Chip, graph: &SectionGraph<'_>) -> f64 {
     let walk = u64::from(chip.grid.columns + chip.grid.rows) / 4 * chip.network.hop_cycles;
     (lanes + 2 * chip.pcu.stages + walk) as f64
 }
+
+/// Links that a partial sum crosses between two slices of K: a PMU stands beside most PCUs, and the next slice beside it.
+const RELAY_LINKS: f64 = 4.0;
 
 /// Share of the links around a stage's PCUs that static routes fill before the fullest of them is full (measured on
 /// routed sections: the fullest link carries three to five times the mean).
@@ -181,13 +184,15 @@ fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[Buffe
                 .sum::<f64>();
             ((0.5 + pmus.sqrt()) / (1.0 - filled).max(0.1)).min(f64::from(chip.grid.columns) / 4.0)
         };
-        let bundles = (m.pn / m.share) as f64;
+        let bundles = (m.groups() * m.pk) as f64;
         let activations = bundles
             * m.pm as f64
             * candidate.extents.activation_rate
             * (2.0 * m.share as f64 + m.streams as f64 * distance(false));
-        let weights = m.pn as f64 * candidate.extents.weight_rate * (2.0 * m.pm as f64 + distance(true));
-        let links = (m.pm * m.pn) as f64 * links_per_pcu;
+        let weights = (m.pn * m.pk) as f64 * candidate.extents.weight_rate * (2.0 * m.pm as f64 + distance(true));
+        // To a PMU and on to the next slice.
+        let relayed = (m.pm * m.pn * (m.pk - 1)) as f64 * candidate.extents.relay_rate * RELAY_LINKS;
+        let links = (m.pm * m.pn * m.pk) as f64 * links_per_pcu;
         let rewritten =
             |b: &&BufferSpec| matches!(b.role, BufferRole::Operand { stage, .. } if stage == s) && b.copies > 1;
         let copies: f64 = buffers
@@ -198,7 +203,7 @@ fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[Buffe
                 flits as f64 * (2.0 * b.copies as f64 + distance(false)) / candidate.cycles.max(1) as f64
             })
             .sum();
-        ((activations + weights + copies) / links / ROUTABLE).max(1.0)
+        ((activations + weights + relayed + copies) / links / ROUTABLE).max(1.0)
     };
     picked.iter().enumerate().map(stage_crowding).fold(1.0, f64::max)
 }
@@ -226,7 +231,7 @@ fn port_cycles(
             BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => (graph.producer(tensor), true),
             // Whoever adds up over rows writes once, at the end.
             BufferRole::Store { stage, .. } => (Some(stage), graph.stages[stage].sums.is_none()),
-            BufferRole::Weight { .. } | BufferRole::Partial { .. } => (None, false),
+            BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => (None, false),
         };
         let writers = produced.map_or(1, |stage| match &picked[stage].mapping {
             Mapping::Gemm(m) => (m.pm * m.pn).div_ceil(buffer.slices),
@@ -288,10 +293,12 @@ fn passing_cycles(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, pic
     let firing = |s: usize| picked[s].cycles as f64 / nest.count(roles.cadence[s]).max(1) as f64;
     let mut passed: Vec<f64> = Vec::with_capacity(picked.len());
     for (s, spec) in graph.stages.iter().enumerate() {
+        // Slices of K begin one behind the other.
+        let chain = ((picked[s].mapping.pk() - 1) * picked[s].extents.relay_cycles) as f64;
         // Stages come behind those they read from.
         let before = spec.activations.iter().filter_map(|&tensor| graph.producer(tensor)).filter(|&from| from < s);
         let before = before.map(|from| passed[from]).fold(0.0, f64::max);
-        passed.push(before + firing(s));
+        passed.push(before + firing(s) + chain);
     }
     let slowest = (0..picked.len()).max_by_key(|&s| picked[s].cycles).map_or(0.0, firing);
     (passed.into_iter().fold(0.0, f64::max) - slowest).max(0.0)

@@ -6,7 +6,7 @@ use crate::workload::{OperatorId, Workload};
 use super::allocate::{Candidate, useful_splits};
 use super::assemble::assemble;
 use super::buffers::StageRoles;
-use super::candidates::{BaseCache, stage_mappings};
+use super::candidates::{BaseCache, Wanted, stage_mappings};
 use super::fabric::Fabric;
 use super::fuse::{Judge, Verdict};
 use super::nest::{Chunking, LoopOrder, Nest};
@@ -102,7 +102,7 @@ impl<R: Send + Sync> Every<'_, R> {
             return Some(());
         }
         let bases = self.search.bases(chunking);
-        let of_stage = |s| stage_mappings(chip, graph, &bases, &nest, &roles, s, true, None);
+        let of_stage = |s| stage_mappings(chip, graph, &bases, &nest, &roles, s, Wanted::ALL);
         let stages: Vec<Vec<Candidate>> = (0..graph.stages.len()).map(of_stage).collect();
         self.allocations(&nest, &roles, &stages, &mut Vec::new(), chip.pcus())
     }

@@ -178,8 +178,9 @@ impl<'a> FlowBuilder<'a> {
                                 let (i, head) = (rest / m.streams, rest % m.streams);
                                 let pcus: Vec<PcuId> =
                                     (head * each..(head + 1) * each).map(|q| s.pcu(b, i, q)).collect();
-                                let piece = buffer.piece(b, rest);
-                                self.feed(stage, b, Amount::Activations, (index, rest), piece, &pcus, ports);
+                                let slice = i * m.parts() + m.k_slice(b) * m.streams + head;
+                                let piece = buffer.piece(b % m.groups(), slice);
+                                self.feed(stage, b, Amount::Activations, (index, slice), piece, &pcus, ports);
                             }
                         }
                         Mapping::Simd(m) => {
@@ -199,7 +200,21 @@ impl<'a> FlowBuilder<'a> {
                 BufferRole::Partial { stage: of } if of == stage => {
                     for (b, rest) in pairs(bundles, pm * wide) {
                         let pcu = s.pcu(b, rest / wide, rest % wide);
-                        self.partial(stage, b, pcu, (index, b * pm * wide + rest));
+                        let place = (index, b * pm * wide + rest);
+                        self.partial_read(stage, (b, pcu), place);
+                        self.partial_write(stage, (b, pcu), place);
+                    }
+                }
+                BufferRole::Relay { stage: of, slice } if of == stage => {
+                    let groups = bundles / s.mapping.pk();
+                    for (group, rest) in pairs(groups, pm * wide) {
+                        let end = |slice: u64| {
+                            let bundle = slice * groups + group;
+                            (bundle, s.pcu(bundle, rest / wide, rest % wide))
+                        };
+                        let place = (index, group * pm * wide + rest);
+                        self.partial_write(stage, end(slice), place);
+                        self.partial_read(stage, end(slice + 1), place);
                     }
                 }
                 _ => {}
@@ -333,17 +348,29 @@ impl<'a> FlowBuilder<'a> {
         })
     }
 
-    fn partial(&mut self, stage: usize, bundle: u64, pcu: PcuId, (buffer, slice): (usize, u64)) {
+    /// Partial sums from a piece of a buffer to a PCU of a bundle.
+    fn partial_read(&mut self, stage: usize, (bundle, pcu): (u64, PcuId), (buffer, slice): (usize, u64)) {
         let piece = self.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
-        let site = self.pcu_site(pcu);
-        let (into, out) = ((self.fabric.pcu_in(pcu, 2), site), (self.fabric.pcu_out(pcu, 1), site));
+        let into = (self.fabric.pcu_in(pcu, 2), self.pcu_site(pcu));
+        let kind = FlowKind::PartialRead { stage, bundle };
         for (index, part) in piece.parts.iter().enumerate() {
-            let share = (part.banks, banks);
-            let end = Some(FlowEnd { buffer, slice, part: index });
-            let (read, write) = (self.read_end(part), self.write_end(part));
-            self.add(FlowKind::PartialRead { stage, bundle }, Amount::Partials, share, read, &[into]).reads = end;
-            self.add(FlowKind::PartialWrite { stage, bundle }, Amount::Partials, share, out, &[write]).writes = end;
+            let from = self.read_end(part);
+            let flow = self.add(kind, Amount::Partials, (part.banks, banks), from, &[into]);
+            flow.reads = Some(FlowEnd { buffer, slice, part: index });
+        }
+    }
+
+    /// Partial sums from a PCU of a bundle to a piece of a buffer.
+    fn partial_write(&mut self, stage: usize, (bundle, pcu): (u64, PcuId), (buffer, slice): (usize, u64)) {
+        let piece = self.buffers[buffer].piece(0, slice);
+        let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
+        let out = (self.fabric.pcu_out(pcu, 1), self.pcu_site(pcu));
+        let kind = FlowKind::PartialWrite { stage, bundle };
+        for (index, part) in piece.parts.iter().enumerate() {
+            let to = self.write_end(part);
+            let flow = self.add(kind, Amount::Partials, (part.banks, banks), out, &[to]);
+            flow.writes = Some(FlowEnd { buffer, slice, part: index });
         }
     }
 
@@ -357,14 +384,15 @@ impl<'a> FlowBuilder<'a> {
             let takes = match buffer.spec.role {
                 BufferRole::Operand { tensor, .. } => tensor == output && !has_home(self.buffers, index),
                 BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == output,
-                BufferRole::Weight { .. } | BufferRole::Partial { .. } => false,
+                BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
             };
             if !takes {
                 continue;
             }
             let slices = buffer.spec.slices;
-            let streams = self.streams_into(buffer.spec.role);
-            for (b, (i, q)) in pairs(bundles, pm * wide).map(|(b, r)| (b, (r / wide, r % wide))) {
+            let parts = self.parts_of(buffer.spec.role);
+            let emitting = pairs(bundles, pm * wide).filter(|&(b, _)| !s.mapping.hands_on(b));
+            for (b, (i, q)) in emitting.map(|(b, r)| (b, (r / wide, r % wide))) {
                 let pcu = s.pcu(b, i, q * chain + chain - 1);
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
                 if s.spec.sums.is_some() {
@@ -373,9 +401,9 @@ impl<'a> FlowBuilder<'a> {
                     continue;
                 }
                 for slice in 0..slices {
-                    let rows = self.rows_in_common(stage, i, buffer.spec.role, slice / streams);
-                    // Columns of every PCU are spread over all heads.
-                    let Some(share) = rows.map(|(of, all)| (of, all * streams)) else { continue };
+                    let rows = self.rows_in_common(stage, i, buffer.spec.role, slice / parts);
+                    // Columns of every PCU are spread over all heads, or slices of K.
+                    let Some(share) = rows.map(|(of, all)| (of, all * parts)) else { continue };
                     let kind = FlowKind::Emit { stage, bundle: b };
                     self.fill_piece(kind, Amount::ResultBytes, share, source, None, (index, slice));
                 }
@@ -399,11 +427,11 @@ impl<'a> FlowBuilder<'a> {
         })
     }
 
-    /// Streams of heads side by side in a row slice of a buffer.
-    fn streams_into(&self, role: BufferRole) -> u64 {
+    /// Streams of heads, or slices of K, side by side in a row slice of a buffer.
+    fn parts_of(&self, role: BufferRole) -> u64 {
         match role {
-            BufferRole::Operand { stage, .. } => match self.stages[stage].mapping {
-                Mapping::Gemm(m) if self.stages[stage].spec.sums.is_none() => m.streams,
+            BufferRole::Operand { stage, .. } | BufferRole::Home { stage, .. } => match self.stages[stage].mapping {
+                Mapping::Gemm(m) if self.stages[stage].spec.sums.is_none() => m.parts(),
                 _ => 1,
             },
             _ => 1,
@@ -532,7 +560,7 @@ fn is_end(stream: &Stream, buffers: &[Buffer], index: usize) -> bool {
         }
         BufferRole::Weight { tensor, .. } => stream.weight && tensor == stream.tensor && spec.cadence == stream.cadence,
         BufferRole::Store { tensor, .. } => stream.writes && tensor == stream.tensor,
-        BufferRole::Partial { .. } => false,
+        BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
     }
 }
 

@@ -56,6 +56,7 @@ pub fn heads_extents(
         columns_per_pcu: heads * of_a_head,
         activation_rate,
         weight_rate,
+        ..StageExtents::default()
     }
 }
 
@@ -80,8 +81,9 @@ pub fn heads_mappings(
         for streams in useful_splits(form.b_heads, chip.pcus()) {
             for each in useful_splits(form.n.div_ceil(shape.column_grain), chip.pcus() / streams) {
                 let pn = streams * each;
+                let style = Style::Skip;
                 let mapping =
-                    GemmMapping { rows_on_lanes, pm: 1, pn, share: pn, streams, aligned: false, style: Style::Skip };
+                    GemmMapping { rows_on_lanes, pm: 1, pn, pk: 1, share: pn, streams, aligned: false, style };
                 let work = heads_work(form, &shape, &mapping, nest.token_rows);
                 let extents = heads_extents(graph, stage, form, &shape, &mapping);
                 for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {

@@ -1,8 +1,11 @@
 //! How a stage lies on its units, and the work that follows from it.
 //!
-//! A GEMM stage has `pm x pn` PCUs: `pm` row slices of a token by `pn` columns of PCUs. `share` neighbouring columns
-//! take one multicast of the activations and run in lockstep (a *bundle*); with a sparse weight they skip only what
-//! all of them skip. With `share = 1` every column of PCUs reads its own copy and skips alone.
+//! A GEMM stage has `pm x pn x pk` PCUs: `pm` row slices of a token by `pn` columns of PCUs by `pk` slices of K. `share`
+//! neighbouring columns take one multicast of the activations and run in lockstep (a *bundle*); with a sparse weight they
+//! skip only what all of them skip. With `share = 1` every column of PCUs reads its own copy and skips alone.
+//!
+//! The slices of K are a chain: each starts its tiles from the fp32 partial sums of the slice before, which come through
+//! PMUs, and the last one has the results.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -33,6 +36,9 @@ pub struct GemmMapping {
     pub pm: u64,
     /// Columns of PCUs.
     pub pn: u64,
+    /// Slices of K, each on `pm x pn` PCUs.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub pk: u64,
     /// Columns of PCUs on one stream of activations; divides `pn`.
     pub share: u64,
     /// Streams of activations to a bundle, each to as many of its columns: heads side by side. One but for a GEMM with
@@ -43,6 +49,37 @@ pub struct GemmMapping {
     /// How it works through a sparse weight.
     #[serde(default)]
     pub style: Style,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "asked for so by serde")]
+fn is_one(pk: &u64) -> bool {
+    *pk == 1
+}
+
+impl GemmMapping {
+    /// Bundles of one slice of K.
+    pub fn groups(&self) -> u64 {
+        self.pn / self.share
+    }
+
+    /// The slice of K that a bundle works on: bundles lie slice by slice.
+    pub fn k_slice(&self, bundle: u64) -> u64 {
+        if self.pk == 1 { 0 } else { bundle / self.groups() }
+    }
+
+    /// Whether a bundle hands its partial sums on to the next slice of K.
+    pub fn hands_on(&self, bundle: u64) -> bool {
+        self.k_slice(bundle) + 1 < self.pk
+    }
+
+    /// Parts of the columns of a row slice of its operand, side by side: streams of heads, or slices of K.
+    pub fn parts(&self) -> u64 {
+        self.streams * self.pk
+    }
 }
 
 /// Mapping of a SIMD stage.
@@ -73,7 +110,7 @@ impl Mapping {
     /// PCUs the stage takes.
     pub fn pcus(&self) -> u64 {
         match self {
-            Self::Gemm(m) => m.pm * m.pn,
+            Self::Gemm(m) => m.pm.saturating_mul(m.pn).saturating_mul(m.pk),
             Self::Simd(m) => m.pm * m.pn * m.chain,
         }
     }
@@ -81,7 +118,38 @@ impl Mapping {
     /// Lockstep groups of PCUs.
     pub fn bundles(&self) -> u64 {
         match self {
-            Self::Gemm(m) => m.pn / m.share,
+            Self::Gemm(m) => m.groups() * m.pk,
+            Self::Simd(_) => 1,
+        }
+    }
+
+    /// Slices of K.
+    pub fn pk(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.pk,
+            Self::Simd(_) => 1,
+        }
+    }
+
+    /// The slice of K that a bundle works on.
+    pub fn k_slice(&self, bundle: u64) -> u64 {
+        if let Self::Gemm(m) = self { m.k_slice(bundle) } else { 0 }
+    }
+
+    /// Whether a bundle hands its partial sums on to the next slice of K.
+    pub fn hands_on(&self, bundle: u64) -> bool {
+        matches!(self, Self::Gemm(m) if m.hands_on(bundle))
+    }
+
+    /// Streams of activations to a bundle.
+    pub fn streams(&self) -> u64 {
+        if let Self::Gemm(m) = self { m.streams } else { 1 }
+    }
+
+    /// Parts of the columns of a row slice of its operand, side by side.
+    pub fn parts(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.parts(),
             Self::Simd(_) => 1,
         }
     }
@@ -373,6 +441,13 @@ pub fn sample(tiles: &mut [Tile], mask: &BlockMask, rows: u64) {
         let passes = executed.iter().filter(|&&pass| pass).count() as u64;
         tile.steps = (u128::from(tile.k) * u128::from(passes)).div_ceil(u128::from(groups)) as u64;
     }
+}
+
+/// Slice `slice` of `pk` of a range of K rows, cut between blocks of `grain` of them.
+pub fn k_slice(k: &Range<u64>, slice: u64, pk: u64, grain: u64) -> Range<u64> {
+    let length = k.end - k.start;
+    let at = |slice: u64| k.start + (length.div_ceil(grain) * slice / pk * grain).min(length);
+    at(slice)..at(slice + 1)
 }
 
 /// The tiles of a weight chunk by chunk: `chunks[c]` lists the tiles that exist in chunk `c`.

@@ -208,7 +208,7 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
     let tokens = plan.nest.tokens();
     let grown = |buffer: &BufferSpec| {
         let holds_block = match buffer.role {
-            BufferRole::Home { .. } | BufferRole::Partial { .. } => true,
+            BufferRole::Home { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => true,
             BufferRole::Operand { tensor, .. } => {
                 graph.producer(tensor).is_none()
                     && buffer.cadence == Cadence::Token

@@ -50,7 +50,8 @@ fn arrange(chip: &Chip, band: &[usize], work: &StageWork) -> Vec<PcuId> {
         blocks.sort_unstable();
         blocks.dedup();
         for block in blocks {
-            let array = Array { chip, pm: m.pm, pn: m.pn, share: m.share, block, sites: &sites };
+            // Slices of K lie as further columns.
+            let array = Array { chip, pm: m.pm, pn: m.pn * m.pk, share: m.share, block, sites: &sites };
             let cost = array.flit_hops(work.activation_rate(), work.weight_rate());
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, array.order()));
@@ -327,7 +328,7 @@ pub fn place_buffers(
     let mut order: Vec<usize> = (0..buffers.len()).collect();
     // Pieces tied to one PCU first: they have the least choice.
     order.sort_by_key(|&b| match buffers[b].spec.role {
-        BufferRole::Partial { .. } => (0, b),
+        BufferRole::Partial { .. } | BufferRole::Relay { .. } => (0, b),
         BufferRole::Operand { .. } => (1, b),
         BufferRole::Weight { .. } => (2, b),
         BufferRole::Store { .. } => (3, b),
@@ -361,7 +362,9 @@ pub fn place_buffers(
                 _ => (stage, work[stage].activation_rate(), slot_rate),
             },
             BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
-            BufferRole::Partial { stage } => (stage, work[stage].partial_rate(), work[stage].partial_rate()),
+            BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
+                (stage, work[stage].partial_rate(), work[stage].partial_rate())
+            }
             BufferRole::Home { stage, .. } | BufferRole::Store { stage, .. } => (stage, slot_rate, slot_rate),
         };
         let s = &stages[stage];
@@ -372,9 +375,10 @@ pub fn place_buffers(
                 let target = match spec.role {
                     BufferRole::Operand { .. } if s.spec.sums.is_some() => centre(chip, s.pcus.iter().copied()),
                     BufferRole::Operand { .. } => {
-                        let streams = if let Mapping::Gemm(m) = s.mapping { m.streams } else { 1 };
-                        let (i, head, each) = (slice / streams, slice % streams, wide / streams);
-                        centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(copy, i, q)))
+                        let (streams, parts) = (s.mapping.streams(), s.mapping.parts());
+                        let (i, head, each) = (slice / parts, slice % streams, wide / streams);
+                        let bundle = slice % parts / streams * spec.copies + copy;
+                        centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(bundle, i, q)))
                     }
                     BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
                     BufferRole::Store { .. } if s.spec.sums.is_some() => {
@@ -384,9 +388,17 @@ pub fn place_buffers(
                         let (bundle, rest) = (slice / (pm * wide), slice % (pm * wide));
                         centre(chip, std::iter::once(s.pcu(bundle, rest / wide, rest % wide)))
                     }
+                    BufferRole::Relay { slice: from, .. } => {
+                        let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
+                        let groups = s.mapping.bundles() / s.mapping.pk();
+                        let ends = [from, from + 1].map(|k| s.pcu(k * groups + group, rest / wide, rest % wide));
+                        centre(chip, ends.into_iter())
+                    }
                     BufferRole::Home { .. } | BufferRole::Store { .. } => {
                         let bundles = s.mapping.bundles();
-                        centre(chip, (0..bundles).flat_map(|b| (0..wide).map(move |q| s.pcu(b, slice, q))))
+                        let is_home = matches!(spec.role, BufferRole::Home { .. });
+                        let parts = if is_home { s.mapping.parts() } else { 1 };
+                        centre(chip, (0..bundles).flat_map(|b| (0..wide).map(move |q| s.pcu(b, slice / parts, q))))
                     }
                 };
                 pieces.push(pool.take(target, spec.banks(chip), spec.spread, read, write)?);

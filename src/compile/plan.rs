@@ -11,9 +11,9 @@ use crate::arch::{Chip, TierId};
 use crate::index::Id;
 use crate::units::Dtype;
 
-use super::allocate::{Candidate, StageCandidates, allocate, chain};
+use super::allocate::{Candidate, StageCandidates, allocate, chain, worth_a_split};
 use super::buffers::{Ahead, BufferRole, BufferSpec, Residency, StageExtents, StageRoles, buffers};
-use super::candidates::{BaseCache, StageBases, stage_candidates};
+use super::candidates::{BaseCache, StageBases, Wanted, stage_candidates};
 use super::coarse;
 use super::estimate::{Estimate, estimate};
 use super::exact::{Exact, exact};
@@ -197,20 +197,21 @@ pub struct Choice {
     pub estimate: Estimate,
 }
 
-/// What kind of choice it is: loop order, residency, private streams of activations, eager stages.
-pub type Class = (LoopOrder, Residency, bool, bool);
+/// What kind of choice it is: loop order, residency, private streams of activations, K split over PCUs, eager stages.
+pub type Class = (LoopOrder, Residency, bool, bool, bool);
 
 impl Choice {
     /// Its class.
     pub fn class(&self) -> Class {
-        let private = self.picked.iter().any(|c| c.mapping.bundles() > 1);
-        (self.nest.order, self.residency, private, self.eager)
+        let private = self.picked.iter().any(|c| c.mapping.bundles() > c.mapping.pk());
+        let split = self.picked.iter().any(|c| c.mapping.pk() > 1);
+        (self.nest.order, self.residency, private, split, self.eager)
     }
 
     /// Its class but for the room that hides latency.
-    pub fn kind(&self) -> (LoopOrder, bool, bool, bool, bool) {
-        let (order, Residency { inputs, weights, .. }, private, eager) = self.class();
-        (order, inputs, weights, private, eager)
+    pub fn kind(&self) -> (LoopOrder, bool, bool, bool, bool, bool) {
+        let (order, Residency { inputs, weights, .. }, private, split, eager) = self.class();
+        (order, inputs, weights, private, split, eager)
     }
 
     /// Works it out in full: exact work tables, and buffers from them.
@@ -270,6 +271,30 @@ impl Allotment {
     pub const EAGER: Self = Self { eager: true, ..Self::ALL };
 }
 
+/// What may be done with the K of a GEMM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KAxis {
+    /// Every PCU has all of it.
+    Whole,
+    /// It may be split over PCUs.
+    Split,
+}
+
+/// What choices have shown so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// The fewest banks that any needs, whether it fits or not; `u64::MAX` without any.
+    pub least_banks: u64,
+    /// The least cycles of the slowest stage.
+    slowest_cycles: u64,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self { least_banks: u64::MAX, slowest_cycles: u64::MAX }
+    }
+}
+
 /// What choices are made for.
 #[derive(Debug, Clone, Copy)]
 pub struct Search<'a> {
@@ -286,15 +311,19 @@ pub struct Search<'a> {
 impl Search<'_> {
     /// The best choices of one cut.
     fn best_of(&self, chunking: Option<Chunking>) -> Kept {
-        let mut kept = Kept::default();
+        let (mut kept, mut found) = (Kept::default(), Found::default());
         let bases = StageBases::new(self.chip, self.graph, chunking, self.cache);
-        for token_rows in self.token_sizes(&bases) {
-            for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-                let allotments = [Allotment::ALL, Allotment::EAGER];
-                let least_banks = self.choices(&bases, token_rows, order, &allotments, |choice| kept.offer(&choice));
-                kept.least_banks = kept.least_banks.min(least_banks);
+        let sizes = self.token_sizes(&bases);
+        for k in [KAxis::Whole, KAxis::Split] {
+            for &token_rows in &sizes {
+                for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+                    let allotments = [Allotment::ALL, Allotment::EAGER];
+                    let offer = |choice| kept.offer(&choice);
+                    self.choices(&bases, token_rows, order, &allotments, k, &mut found, offer);
+                }
             }
         }
+        kept.least_banks = found.least_banks;
         kept
     }
 
@@ -308,40 +337,56 @@ impl Search<'_> {
         token_sizes(self.graph.rows, self.graph.sequences(), &bases.row_grains())
     }
 
-    /// Every choice for a nest's cut, token size and order that fits, and the fewest banks that one needs, whether it
-    /// fits or not (`u64::MAX` without any).
+    /// Every choice for a nest's cut, token size and order that fits. With K split over PCUs, those whose slowest stage is
+    /// so much faster than any `found` so far that their partial sums are worth it.
+    #[expect(clippy::too_many_arguments, reason = "what a nest is, what is tried in it, and who is told")]
     pub fn choices(
         &self,
         bases: &StageBases<'_>,
         token_rows: u64,
         order: LoopOrder,
         allotments: &[Allotment],
+        k: KAxis,
+        found: &mut Found,
         mut offer: impl FnMut(Choice),
-    ) -> u64 {
+    ) {
         let (chip, graph, chunking) = (self.chip, self.graph, bases.chunking());
-        let (mut least_banks, banks) = (u64::MAX, chip.pmus() * chip.pmu.banks);
+        let banks = chip.pmus() * chip.pmu.banks;
         let sequences = graph.sequences();
         if (chunking.is_none() || sequences > 1) && order == LoopOrder::TokenOuter {
-            return least_banks;
+            return;
         }
         // A block of rows is a sequence, if sequences have weights of their own.
         let tokens = (graph.rows / sequences).div_ceil(token_rows);
         let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };
         let roles = StageRoles::new(graph, &nest);
+        let split = k == KAxis::Split;
+        if split && !bases.may_split_k() {
+            return;
+        }
         if !roles.is_one_pass() || (order == LoopOrder::TokenOuter && !self.weights_fit()) {
-            return least_banks;
+            return;
         }
         // Half the time the section's tensors need off chip: faster stages would only wait.
         let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
         for private in [true, false] {
+            let wanted = Wanted { private, split, turned: None };
             let stages: Vec<StageCandidates> = (0..graph.stages.len())
-                .map(|s| stage_candidates(chip, graph, bases, &nest, &roles, s, private, None))
+                .map(|s| stage_candidates(chip, graph, bases, &nest, &roles, s, wanted))
                 .collect();
             let mut before: Vec<Vec<Candidate>> = Vec::new();
             for allotment in allotments {
                 let turned = allotment.turned.map(|(stage, turn)| {
                     let mut stages = stages.clone();
-                    stages[stage] = stage_candidates(chip, graph, bases, &nest, &roles, stage, private, Some(turn));
+                    stages[stage] = stage_candidates(
+                        chip,
+                        graph,
+                        bases,
+                        &nest,
+                        &roles,
+                        stage,
+                        Wanted { turned: Some(turn), ..wanted },
+                    );
                     stages
                 });
                 let stages = turned.as_ref().unwrap_or(&stages);
@@ -351,10 +396,17 @@ impl Search<'_> {
                     if before.contains(&picked) {
                         break;
                     }
+                    let slowest = picked.iter().map(|candidate| candidate.cycles).max().unwrap_or(0);
+                    if split && slowest >= worth_a_split(found.slowest_cycles) {
+                        break;
+                    }
+                    if !split {
+                        found.slowest_cycles = found.slowest_cycles.min(slowest);
+                    }
                     let eager = allotment.eager;
                     let mut offer = |choice: Choice| offer(Choice { eager, ..choice });
                     let needed = self.residencies(nest, &roles, &picked, &mut offer);
-                    least_banks = least_banks.min(needed);
+                    found.least_banks = found.least_banks.min(needed);
                     before.push(picked);
                     // Every part of an array has banks of its own: fewer PCUs need fewer.
                     if needed <= banks || banks >= MANY_BANKS * chip.pcus() {
@@ -368,7 +420,6 @@ impl Search<'_> {
                 break;
             }
         }
-        least_banks
     }
 
     fn weights_fit(&self) -> bool {

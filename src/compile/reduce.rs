@@ -317,6 +317,7 @@ pub fn reducer_extents(reducer: &Reducer, shape: &SystolicShape) -> StageExtents
         columns_per_pcu: reducer.sums(0),
         activation_rate,
         weight_rate,
+        ..StageExtents::default()
     }
 }
 
@@ -345,7 +346,16 @@ pub fn sums_bases(
         let Some(shape) = shape(rows_on_lanes) else { continue };
         // The least tiles of each number of PCUs.
         let mut least: Vec<Option<SumsBase>> = vec![None; most as usize + 1];
-        let one = GemmMapping { rows_on_lanes, pm: 1, pn: 1, share: 1, streams: 1, aligned: false, style: Style::Skip };
+        let one = GemmMapping {
+            rows_on_lanes,
+            pm: 1,
+            pn: 1,
+            pk: 1,
+            share: 1,
+            streams: 1,
+            aligned: false,
+            style: Style::Skip,
+        };
         let alone = |mapping| Reducer::new(graph, chunking, token_rows, stage, &mapping, &shape);
         let Some(whole) = alone(one) else { continue };
         let (row_tiles, column_tiles) = whole.most_splits();

@@ -2,7 +2,7 @@
 
 use super::choose::A_HANDFUL;
 use super::nest::{Chunking, LoopOrder};
-use super::plan::{Allotment, Choice, Search, cuts};
+use super::plan::{Allotment, Choice, Found, KAxis, Search, cuts};
 
 /// Shares of the PCUs, in sixteenths, that allocations next to one are tried with.
 const SHARES: [u64; 2] = [13, 10];
@@ -36,14 +36,17 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
         } else if !wanted.contains(&here) {
             wanted.push(here);
         }
-        for token_rows in wanted {
-            for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-                search.choices(&bases, token_rows, order, &allotments, |near| {
-                    let near = Choice { covers: choice.covers, ..near };
-                    if !list.contains(&near) {
-                        list.push(near);
-                    }
-                });
+        let mut found = Found::default();
+        for k in [KAxis::Whole, KAxis::Split] {
+            for &token_rows in &wanted {
+                for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+                    search.choices(&bases, token_rows, order, &allotments, k, &mut found, |near| {
+                        let near = Choice { covers: choice.covers, ..near };
+                        if !list.contains(&near) {
+                            list.push(near);
+                        }
+                    });
+                }
             }
         }
     }

@@ -273,6 +273,11 @@ fn check_mapping(
             if !m.pn.is_multiple_of(m.share) {
                 return Err((format!("`share` is {}", m.share), format!("expected a divisor of `pn`, {}", m.pn)));
             }
+            if m.pk > 1 && !graph.may_split_k(nest.chunking, stage) {
+                let why = "expected 1: K is split over PCUs in plain GEMMs, where it is not cut over time";
+                return Err((format!("`pk` is {}", m.pk), why.into()));
+            }
+            from_one("pk", m.pk, graph.most_k_slices(stage).min(most))?;
             if graph.stages[stage].sums.is_some() {
                 exactly("share", m.share, m.pn)?;
                 from_one("streams", m.streams, graph.form(stage).map_or(1, |form| form.heads))?;
@@ -288,7 +293,7 @@ fn check_mapping(
             };
             from_one("pm", m.pm, row_tiles)?;
             from_one("pn", m.pn, bundles.saturating_mul(m.share))?;
-            m.pm.saturating_mul(m.pn)
+            mapping.pcus()
         }
         Mapping::Simd(m) if !is_gemm => {
             let kind = graph.kind(stage);
@@ -367,6 +372,7 @@ fn check_buffers(
                 BufferRole::Home { .. } => "a home",
                 BufferRole::Weight { .. } => "a weight",
                 BufferRole::Partial { .. } => "a partial",
+                BufferRole::Relay { .. } => "a relay",
                 BufferRole::Store { .. } => "a store",
             };
             let BufferSpec { role, cadence, .. } = &best[same];

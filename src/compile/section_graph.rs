@@ -220,6 +220,28 @@ impl<'a> SectionGraph<'a> {
         chunking.is_some_and(|c| spec.weight.is_some() && self.column_axis(spec.activations[0]) == Some(c.axis))
     }
 
+    /// Whether a stage's K may be split over PCUs: that of a plain GEMM which is not cut over time.
+    pub fn may_split_k(&self, chunking: Option<Chunking>, stage: usize) -> bool {
+        let spec = &self.stages[stage];
+        spec.weight.is_some()
+            && spec.sums.is_none()
+            && self.form(stage).is_none()
+            && self.sampled(stage).is_none()
+            && !self.is_k_cut(chunking, stage)
+            && self.workload.tensors[spec.activations[0]].window().is_none()
+    }
+
+    /// K rows that slices of K should be multiples of: those of a block of the weight's mask.
+    pub fn k_grain(&self, stage: usize) -> u64 {
+        self.mask(stage).map_or(1, BlockMask::block_rows)
+    }
+
+    /// Slices that a stage's K can be split into: one for each block of rows of its weight.
+    pub fn most_k_slices(&self, stage: usize) -> u64 {
+        let rows = |weight: TensorId| self.workload.tensors[weight].rows.div_ceil(self.k_grain(stage));
+        self.stages[stage].weight.map_or(1, rows)
+    }
+
     /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.
     pub fn distance(&self, from: Option<usize>, to: usize) -> u64 {
         let longest = self.stages[to]

@@ -209,7 +209,7 @@ impl<'a> Renaming<'a> {
             | BufferRole::Home { tensor, .. }
             | BufferRole::Weight { tensor, .. }
             | BufferRole::Store { tensor, .. } => *tensor = self.tensor(*tensor),
-            BufferRole::Partial { .. } => {}
+            BufferRole::Partial { .. } | BufferRole::Relay { .. } => {}
         }
     }
 

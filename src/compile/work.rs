@@ -48,7 +48,7 @@ impl StageWork {
     ) -> Self {
         let spec = &graph.stages[index];
         let dtype: Dtype = graph.stage_dtype(index);
-        let partials = graph.is_k_cut(nest.chunking, index) || spec.sums.is_some();
+        let partials = graph.is_k_cut(nest.chunking, index) || spec.sums.is_some() || mapping.pk() > 1;
         let shape = match &mapping {
             Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials)
                 .map(|shape| shape.in_style(chip, dtype, m.style)),
@@ -374,19 +374,19 @@ pub fn reduced_extent(
     Some((rows, columns))
 }
 
-/// Whether a stage emits at a step: every firing, or in the last chunk when it accumulates, or with the last row that it
-/// adds up.
-pub fn emits(stage: &Stage, nest: &Nest, at: Step) -> bool {
+/// Whether a bundle emits at a step: every firing, or in the last chunk when its stage accumulates, or with the last row
+/// that it adds up. Of slices of K the last does.
+pub fn emits(stage: &Stage, bundle: u64, nest: &Nest, at: Step) -> bool {
     match stage.spec.sums {
         Some(sums) => sums.ends(nest, at).1,
-        None => !stage.k_cut || at.chunk + 1 == nest.chunks(),
+        None => (!stage.k_cut || at.chunk + 1 == nest.chunks()) && !stage.mapping.hands_on(bundle),
     }
 }
 
-/// Whether a stage starts at a step from the sums of an earlier one.
-pub fn continues(stage: &Stage, nest: &Nest, at: Step) -> bool {
+/// Whether a bundle starts at a step from the sums of an earlier one, or of the slice of K before.
+pub fn continues(stage: &Stage, bundle: u64, nest: &Nest, at: Step) -> bool {
     match stage.spec.sums {
         Some(sums) => !sums.ends(nest, at).0,
-        None => stage.k_cut && at.chunk > 0,
+        None => (stage.k_cut && at.chunk > 0) || stage.mapping.k_slice(bundle) > 0,
     }
 }

@@ -75,14 +75,16 @@ impl<'a> Amounts<'a> {
         let of_stage = |stage: usize, bundle: u64| {
             self.work[stage].flits(flow.amount, at.chunk, bundle, self.nest.rows_of(at.token))
         };
-        let emits_here = |stage: usize| emits(&self.section.stages[stage], &self.nest, at);
+        let emits_here = |stage: usize, bundle| emits(&self.section.stages[stage], bundle, &self.nest, at);
         let all = match flow.kind {
             FlowKind::Feed { stage, bundle } => of_stage(stage, bundle),
-            FlowKind::Emit { stage, bundle } if emits_here(stage) => of_stage(stage, bundle),
-            FlowKind::PartialRead { stage, bundle } if continues(&self.section.stages[stage], &self.nest, at) => {
+            FlowKind::Emit { stage, bundle } if emits_here(stage, bundle) => of_stage(stage, bundle),
+            FlowKind::PartialRead { stage, bundle }
+                if continues(&self.section.stages[stage], bundle, &self.nest, at) =>
+            {
                 of_stage(stage, bundle)
             }
-            FlowKind::PartialWrite { stage, bundle } if !emits_here(stage) => of_stage(stage, bundle),
+            FlowKind::PartialWrite { stage, bundle } if !emits_here(stage, bundle) => of_stage(stage, bundle),
             FlowKind::Emit { .. } | FlowKind::PartialRead { .. } | FlowKind::PartialWrite { .. } => 0,
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 self.stream_bytes(stream, at).0.div_ceil(flit)

@@ -229,7 +229,7 @@ impl Array {
     fn load_sums(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         let sets = self.sets as u64;
         while !self.sums.is_empty() && self.load.firing < self.firings && self.loaded < self.issued + sets {
-            let from_sums = continues(&amounts.section.stages[self.stage], &amounts.nest, self.load.at);
+            let from_sums = continues(&amounts.section.stages[self.stage], self.bundle, &amounts.nest, self.load.at);
             if from_sums {
                 if self.loaded >= sets {
                     // The set drains to the memories while the next sums come.
@@ -307,7 +307,7 @@ impl Array {
     /// The last k-step of a tile has been issued by `end`.
     fn complete(&mut self, amounts: &Amounts<'_>, depth: u64, end: u64) {
         let stage = &amounts.section.stages[self.stage];
-        let emits = emits(stage, &amounts.nest, self.issue.at);
+        let emits = emits(stage, self.bundle, &amounts.nest, self.issue.at);
         let (vectors, cycles) =
             if emits { (self.stages, self.tail_cycles.max(1)) } else { (self.stages.max(self.partial_flits), 1) };
         let begin = self.drained.back().map_or(end, |last| last.1.max(end));

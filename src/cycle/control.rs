@@ -5,7 +5,7 @@
 //! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
 //! data. A slot is free again when its readers have sent their last flit of it.
 
-use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Step, continues, emits};
+use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Section, Step, continues, emits};
 
 use super::amounts::Amounts;
 use super::wires::Wires;
@@ -200,7 +200,7 @@ impl Control {
                 (FlowKind::Drain { stream }, _) => {
                     (Target::Stream(stream), 0, amounts.section.streams[stream].stream.cadence)
                 }
-                (FlowKind::PartialWrite { stage, .. }, Some(end)) => {
+                (FlowKind::PartialWrite { stage, .. }, Some(end)) if !is_relay(amounts.section, end.buffer) => {
                     (Target::Sums(end.buffer), end.slice, amounts.section.stages[stage].cadence)
                 }
                 (_, Some(end)) => (Target::Buffer(end.buffer), end.slice, self.buffers[end.buffer].cadence),
@@ -250,11 +250,11 @@ impl Control {
             let role = section.buffers[end.buffer].spec.role;
             let streamed = match (flow.kind, role) {
                 (FlowKind::Feed { .. }, BufferRole::Weight { .. }) => true,
+                (FlowKind::PartialRead { .. }, BufferRole::Relay { .. }) => true,
                 (FlowKind::Feed { stage, .. }, _) => matches!(section.stages[stage].mapping, Mapping::Simd(_)),
                 _ => false,
             };
-            let sums =
-                matches!(flow.kind, FlowKind::PartialRead { .. }).then(|| self.sums_read_by(amounts, index)).flatten();
+            let sums = matches!(role, BufferRole::Partial { .. }).then(|| self.sums_read_by(amounts, index)).flatten();
             if sums.is_none() {
                 self.buffers[end.buffer].readers.push(reader);
             }
@@ -303,8 +303,10 @@ impl Control {
                 }
             }
         }
-        for flow in amounts.section.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::PartialWrite { .. })) {
+        for flow in &amounts.section.flows {
+            let is_kept = matches!(flow.kind, FlowKind::PartialWrite { .. });
             if let (Some(end), Some(agent)) = (flow.writes, self.agent_of(flow.kind))
+                && (!is_kept || is_relay(amounts.section, end.buffer))
                 && !self.buffers[end.buffer].givers.contains(&agent)
             {
                 self.buffers[end.buffer].givers.push(agent);
@@ -320,9 +322,13 @@ impl Control {
         amounts.step(agent.cadence, n, late)
     }
 
-    fn emits(&self, amounts: &Amounts<'_>, agent: usize, at: Step) -> bool {
+    /// Whether an agent fills its outputs in a firing: with results, or with sums for the next slice of K.
+    fn gives(&self, amounts: &Amounts<'_>, agent: usize, at: Step) -> bool {
         match self.agents[agent].kind {
-            AgentKind::Stage { stage, .. } => emits(&amounts.section.stages[stage], &amounts.nest, at),
+            AgentKind::Stage { stage, bundle } => {
+                let placed = &amounts.section.stages[stage];
+                emits(placed, bundle, &amounts.nest, at) || placed.mapping.hands_on(bundle)
+            }
             _ => true,
         }
     }
@@ -335,8 +341,8 @@ impl Control {
         let empty = |&b: &usize| self.buffers[b].filled <= slot(b);
         let full = |&b: &usize| slot(b) >= self.buffers[b].released + self.buffers[b].depth;
         let unfilled = a.whole.iter().copied().filter(empty).collect();
-        let emits = self.emits(amounts, agent, at);
-        (unfilled, a.outputs.iter().copied().filter(|b| emits && full(b)).collect())
+        let gives = self.gives(amounts, agent, at);
+        (unfilled, a.outputs.iter().copied().filter(|b| gives && full(b)).collect())
     }
 
     /// Lets agents begin what they may, and readers send what is there; whether anything changed.
@@ -369,9 +375,9 @@ impl Control {
     fn there(&self, amounts: &Amounts<'_>, reader: &Reader) -> u64 {
         let at = self.step(amounts, reader.agent, reader.firing);
         if let Some((fill, upto)) = &reader.sums {
-            let AgentKind::Stage { stage, .. } = self.agents[reader.agent].kind else { return 0 };
+            let AgentKind::Stage { stage, bundle } = self.agents[reader.agent].kind else { return 0 };
             let placed = &amounts.section.stages[stage];
-            if !continues(placed, &amounts.nest, at) {
+            if !continues(placed, bundle, &amounts.nest, at) {
                 return 0;
             }
             let before = match placed.spec.sums {
@@ -545,6 +551,11 @@ impl Control {
     }
 }
 
+/// Whether a buffer takes sums from one slice of K to the next.
+fn is_relay(section: &Section, buffer: usize) -> bool {
+    matches!(section.buffers[buffer].spec.role, BufferRole::Relay { .. })
+}
+
 /// Of the `all` flits that a flow reads in a firing, those that can be read when `part` of the slot is there.
 fn first_reading(
     amounts: &Amounts<'_>,
@@ -555,10 +566,15 @@ fn first_reading(
     filled_by: Option<&Agent>,
 ) -> u64 {
     let flow = &amounts.section.flows[flow];
-    let FlowKind::Feed { stage, bundle } = flow.kind else { return all };
     if got == need {
         return all;
     }
+    let (stage, bundle) = match flow.kind {
+        FlowKind::Feed { stage, bundle } => (stage, bundle),
+        // Sums go on in the order they come.
+        FlowKind::PartialRead { .. } => return all * got / need,
+        _ => return all,
+    };
     let rows = amounts.nest.rows_of(at.token);
     let work = &amounts.work[stage];
     match amounts.section.stages[stage].mapping {

@@ -334,7 +334,9 @@ impl<'a> Machine<'a> {
                 | BufferRole::Home { tensor, .. }
                 | BufferRole::Weight { tensor, .. }
                 | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.clone(),
-                BufferRole::Partial { stage } => format!("sums of {}", self.stage_name(stage)),
+                BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
+                    format!("sums of {}", self.stage_name(stage))
+                }
             }
         };
         let mut lines = Vec::new();

@@ -182,6 +182,8 @@ pub enum MappingEntry {
         pm: u64,
         /// Columns of PCUs.
         pn: u64,
+        /// Slices of K.
+        pk: u64,
         /// Columns of PCUs on one stream of activations.
         share: u64,
         /// Token rows lie along the lanes (else weight columns do).

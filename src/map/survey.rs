@@ -110,6 +110,7 @@ impl Surveyor<'_> {
                 Mapping::Gemm(m) => MappingEntry::Gemm {
                     pm: m.pm,
                     pn: m.pn,
+                    pk: m.pk,
                     share: m.share,
                     rows_on_lanes: m.rows_on_lanes,
                     aligned: m.aligned,
@@ -132,6 +133,7 @@ impl Surveyor<'_> {
             BufferRole::Home { stage, tensor } => ("home", tensor, stage),
             BufferRole::Weight { stage, tensor } => ("weight", tensor, stage),
             BufferRole::Partial { stage } => ("partial", section.stages[stage].spec.output, stage),
+            BufferRole::Relay { stage, .. } => ("relay", section.stages[stage].spec.output, stage),
             BufferRole::Store { tensor, stage } => ("store", tensor, stage),
         };
         let part =

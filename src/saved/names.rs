@@ -92,12 +92,13 @@ pub fn role(role: &BufferRole) -> &'static str {
         BufferRole::Home { .. } => "home",
         BufferRole::Weight { .. } => "weight",
         BufferRole::Partial { .. } => "partial",
+        BufferRole::Relay { .. } => "relay",
         BufferRole::Store { .. } => "store",
     }
 }
 
 /// Roles, in the words of a file.
-pub const ROLES: [&str; 5] = ["operand", "home", "weight", "partial", "store"];
+pub const ROLES: [&str; 6] = ["operand", "home", "weight", "partial", "store", "relay"];
 
 /// The operator a stage is called by.
 pub fn stage<'w>(workload: &'w Workload, stage: &Stage) -> &'w str {

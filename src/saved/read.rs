@@ -333,6 +333,13 @@ impl Reader<'_> {
             1 => BufferRole::Home { stage, tensor },
             2 => BufferRole::Weight { stage, tensor },
             3 => BufferRole::Partial { stage },
+            5 => BufferRole::Relay {
+                stage,
+                slice: match &spec.k_slice {
+                    Some(slice) => self.source.count("runs.sections.buffers.k_slice", slice, 0..=1 << 40)?,
+                    None => 0,
+                },
+            },
             _ => BufferRole::Store { tensor, stage },
         };
         let pieces = spec.pieces.get_ref().iter().map(|piece| {

@@ -83,6 +83,7 @@ pub(super) struct BufferSpec {
     pub(super) role: Spanned<String>,
     pub(super) stage: Spanned<String>,
     pub(super) tensor: Spanned<String>,
+    pub(super) k_slice: Option<Spanned<Count>>,
     pub(super) cadence: Spanned<String>,
     pub(super) depth: Spanned<Count>,
     pub(super) slot_bytes: Spanned<Count>,

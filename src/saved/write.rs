@@ -126,11 +126,16 @@ impl Writer<'_> {
             | BufferRole::Home { stage, tensor }
             | BufferRole::Weight { stage, tensor }
             | BufferRole::Store { stage, tensor } => (stage, tensor),
-            BufferRole::Partial { stage } => (stage, section.stages[stage].spec.output),
+            BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
+                (stage, section.stages[stage].spec.output)
+            }
         };
         let (role, tensor) = (names::role(&spec.role), self.tensor(tensor));
         let stage = quoted(names::stage(self.workload, &section.stages[stage]));
         self.line(format_args!("\n[[runs.sections.buffers]]\nrole = \"{role}\"\nstage = {stage}\ntensor = {tensor}"));
+        if let BufferRole::Relay { slice, .. } = spec.role {
+            self.line(format_args!("k_slice = {slice}"));
+        }
         self.line(format_args!(
             "cadence = {}\ndepth = {}\nslot_bytes = {}",
             inline(&spec.cadence),

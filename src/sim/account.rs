@@ -243,7 +243,8 @@ fn describe(section: &Section, stage: &Stage) -> String {
                 1 => "each column reads its own activations".to_owned(),
                 share => format!("activations shared by {share} columns"),
             };
-            format!("{} x {} PCUs, {along}, {sharing}", m.pm, m.pn)
+            let slices = if m.pk > 1 { format!(" x {}", m.pk) } else { String::new() };
+            format!("{} x {}{slices} PCUs, {along}, {sharing}", m.pm, m.pn)
         }
         Mapping::Simd(m) if m.chain > 1 => format!("{} x {} PCUs, chains of {}", m.pm, m.pn, m.chain),
         Mapping::Simd(m) => format!("{} x {} PCUs, SIMD", m.pm, m.pn),

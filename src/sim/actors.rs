@@ -83,6 +83,8 @@ pub(super) enum Streamed {
     Not,
     /// Weights, tile by tile.
     Weights,
+    /// Partial sums of the slice of K before, tile by tile.
+    Sums,
     /// Vectors, in the order they come.
     Vectors,
     /// Rows that are read several times: those that are whole.
@@ -274,7 +276,7 @@ impl<'a> Actors<'a> {
                 let takes = match buffer.spec.role {
                     BufferRole::Operand { tensor, .. } => tensor == stage.spec.output && self.has_home(b).is_none(),
                     BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == stage.spec.output,
-                    BufferRole::Weight { .. } | BufferRole::Partial { .. } => false,
+                    BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
                 };
                 if takes {
                     outputs.push(b);
@@ -282,7 +284,19 @@ impl<'a> Actors<'a> {
             }
             for bundle in 0..stage.mapping.bundles() {
                 let kind = ActorKind::Bundle { stage: s, bundle };
-                self.add_actor(kind, stage.cadence, inputs.clone(), outputs.clone());
+                let (mut inputs, mut outputs) = (inputs.clone(), outputs.clone());
+                if stage.mapping.hands_on(bundle) {
+                    outputs.clear();
+                }
+                for (b, buffer) in self.section.buffers.iter().enumerate() {
+                    let BufferRole::Relay { stage: of, slice } = buffer.spec.role else { continue };
+                    if (of, slice) == (s, stage.mapping.k_slice(bundle)) {
+                        outputs.push(b);
+                    } else if (of, slice + 1) == (s, stage.mapping.k_slice(bundle)) {
+                        inputs.push(Input { buffer: b, streamed: Streamed::Sums, made_by: None });
+                    }
+                }
+                self.add_actor(kind, stage.cadence, inputs, outputs);
             }
         }
     }
@@ -314,7 +328,7 @@ impl<'a> Actors<'a> {
                                 && spec.cadence == wanted.cadence
                                 && self.has_home(b).is_none()
                         }
-                        BufferRole::Partial { .. } => false,
+                        BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
                     }
                 })
                 .collect();

@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::compile::{
     BufferRole, Cadence, Fabric, Flow, FlowKind, Nest, ResourceKind, Section, SectionGraph, StageWork, Step, Sums,
-    emits, shared, slot_bytes,
+    continues, emits, shared, slot_bytes,
 };
 use crate::index::Id;
 use crate::units::Rate;
@@ -84,7 +84,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
             }
             macs += times * work[s].stored_macs(step.chunk, rows);
             simd_elements[s] += times * work[s].simd_elements(step.chunk, rows);
-            if emits(stage, nest, step) {
+            if emits(stage, stage.mapping.bundles() - 1, nest, step) {
                 let tail = stage.spec.tail.len() as u64;
                 simd_elements[s] += times * tail * work[s].output_elements(step.chunk, rows);
             }
@@ -200,12 +200,14 @@ impl Sizes<'_> {
         };
         match flow.kind {
             FlowKind::Feed { stage, bundle } => stage_flits(stage, bundle, &|_| true),
-            FlowKind::PartialRead { stage, bundle } => stage_flits(stage, bundle, &|step| step.chunk > 0),
+            FlowKind::PartialRead { stage, bundle } => {
+                stage_flits(stage, bundle, &|step| continues(&self.section.stages[stage], bundle, nest, step))
+            }
             FlowKind::PartialWrite { stage, bundle } => {
-                stage_flits(stage, bundle, &|step| !emits(&self.section.stages[stage], nest, step))
+                stage_flits(stage, bundle, &|step| !emits(&self.section.stages[stage], bundle, nest, step))
             }
             FlowKind::Emit { stage, bundle } => {
-                stage_flits(stage, bundle, &|step| emits(&self.section.stages[stage], nest, step))
+                stage_flits(stage, bundle, &|step| emits(&self.section.stages[stage], bundle, nest, step))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 let classes = Classes::of(nest, self.section.streams[stream].stream.cadence);

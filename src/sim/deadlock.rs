@@ -42,7 +42,7 @@ impl Engine<'_> {
                 }
             }
             let class = if waits.is_empty() { "stalled" } else { "starved" };
-            for &output in actor.outputs.iter().filter(|_| self.emits(actor, step)) {
+            for &output in actor.outputs.iter().filter(|_| self.gives(actor, step)) {
                 if self.buffers[output].room(self.ordinal(output, step)).is_none() {
                     let state = &self.buffers[output];
                     let depth = self.section.buffers[output].spec.depth;
@@ -64,7 +64,7 @@ fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: usize) -> &'w s
         | BufferRole::Home { tensor, .. }
         | BufferRole::Weight { tensor, .. }
         | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.as_str(),
-        BufferRole::Partial { .. } => "partial sums",
+        BufferRole::Partial { .. } | BufferRole::Relay { .. } => "partial sums",
     }
 }
 

@@ -373,7 +373,7 @@ impl<'a> Engine<'a> {
         let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
         let idle = cycles(work.idle_cycles().min(occupied));
-        let continues = continues(&self.section.stages[stage], &self.nest, at);
+        let continues = continues(&self.section.stages[stage], bundle, &self.nest, at);
         // Operands that others have slowed keep it longer than was known when they were sent; what follows them, too.
         let operands = [actor.feed, actor.weights, actor.partial_reads];
         let free_at =
@@ -391,7 +391,7 @@ impl<'a> Engine<'a> {
                         let pass = cycles(occupied) / passes;
                         pass.div_ceil(filled.parts) + pass * (passes - 1)
                     }
-                    Streamed::Vectors => tile.max(cycles(occupied) / filled.parts),
+                    Streamed::Vectors | Streamed::Sums => tile.max(cycles(occupied) / filled.parts),
                     Streamed::Rows => tile.max(cycles(occupied) / filled.parts.min(self.groups(input, at))),
                 };
                 end = end.max(filled.last + after);
@@ -416,9 +416,10 @@ impl<'a> Engine<'a> {
         // One operand makes way for the other.
         end = operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(end, Ticks::max);
         if bundle == 0 {
+            let last = work.mapping().bundles() - 1;
             self.macs += work.stored_macs(at.chunk, rows);
             self.simd_elements[stage] += work.simd_elements(at.chunk, rows);
-            if emits(&self.section.stages[stage], &self.nest, at) {
+            if emits(&self.section.stages[stage], last, &self.nest, at) {
                 let tail = self.section.stages[stage].spec.tail.len() as u64;
                 self.simd_elements[stage] += tail * work.output_elements(at.chunk, rows);
             }
@@ -546,14 +547,15 @@ impl<'a> Engine<'a> {
         let hops = actor.result_hops;
         let through = sent_by.max(out - now + worked + stop + drains + leaves.saturating_sub(window));
         actor.next += 1;
-        if !emits && self.next_reads_these_sums(index, at) {
+        let hands_on = self.hands_on(&self.actors[index]);
+        if !emits && !hands_on && self.next_reads_these_sums(index, at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
             let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
                 .map(|volley| self.network.longest(volley, flits / tiles).1);
             let read = out + hops + of_tile[0].max(of_tile[1]).max(drains);
             self.actors[index].free_at = self.actors[index].free_at.max(read);
         }
-        if emits {
+        if emits || hands_on {
             let first = drains.div_ceil(of_tile);
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];

@@ -78,7 +78,7 @@ impl Engine<'_> {
     fn put_off_results(&mut self, index: usize, last: Ticks) {
         let actor = &self.actors[index];
         let Some(at) = actor.next.checked_sub(1).map(|n| self.step_of(actor, n)) else { return };
-        if !self.emits(actor, at) {
+        if !self.gives(actor, at) {
             return;
         }
         for o in 0..self.actors[index].outputs.len() {
@@ -98,7 +98,7 @@ impl Engine<'_> {
     fn put_off_reader(&mut self, index: usize, buffer: usize, slot: u64, last: Ticks) {
         let actor = &self.actors[index];
         let ActorKind::Bundle { stage, .. } = actor.kind else { return };
-        let streams = |streamed| matches!(streamed, Streamed::Vectors | Streamed::Rows);
+        let streams = |streamed| matches!(streamed, Streamed::Vectors | Streamed::Rows | Streamed::Sums);
         if !actor.inputs.iter().any(|input| input.buffer == buffer && streams(input.streamed)) {
             return;
         }

@@ -24,9 +24,19 @@ impl Engine<'_> {
 
     pub(super) fn emits(&self, actor: &Actor, at: Step) -> bool {
         match actor.kind {
-            ActorKind::Bundle { stage, .. } => emits(&self.section.stages[stage], &self.nest, at),
+            ActorKind::Bundle { stage, bundle } => emits(&self.section.stages[stage], bundle, &self.nest, at),
             _ => true,
         }
+    }
+
+    /// Whether an actor fills its outputs in a firing: it emits, or hands its sums on to the next slice of K.
+    pub(super) fn gives(&self, actor: &Actor, at: Step) -> bool {
+        self.emits(actor, at) || self.hands_on(actor)
+    }
+
+    /// Whether an actor hands its sums on to the next slice of K.
+    pub(super) fn hands_on(&self, actor: &Actor) -> bool {
+        matches!(actor.kind, ActorKind::Bundle { stage, bundle } if self.section.stages[stage].mapping.hands_on(bundle))
     }
 
     pub(super) fn ordinal(&self, buffer: usize, at: Step) -> u64 {

@@ -1,6 +1,6 @@
 //! Who acts in a section: read from its flows, which say what each actor reads and fills.
 
-use crate::compile::{Cadence, FlowKind, Section};
+use crate::compile::{BufferRole, Cadence, FlowKind, Section};
 
 /// What an actor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,19 +78,15 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
         };
         let Some(actor) = list.iter_mut().find(|a| a.kind == kind) else { continue };
         match flow.kind {
-            FlowKind::PartialRead { .. } => {
-                actor.partial_reads.push(f);
-                continue;
-            }
-            FlowKind::PartialWrite { .. } => {
-                actor.partial_writes.push(f);
-                continue;
-            }
+            FlowKind::PartialRead { .. } => actor.partial_reads.push(f),
+            FlowKind::PartialWrite { .. } => actor.partial_writes.push(f),
             FlowKind::Emit { .. } => actor.results.push(f),
             _ => actor.feeds.push(f),
         }
+        // Sums that stay with their stage wait for nobody.
+        let stays = |buffer: usize| matches!(section.buffers[buffer].spec.role, BufferRole::Partial { .. });
         let add = |list: &mut Vec<usize>, buffer| {
-            if !list.contains(&buffer) {
+            if !list.contains(&buffer) && !stays(buffer) {
                 list.push(buffer);
             }
         };

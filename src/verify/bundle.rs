@@ -24,6 +24,14 @@ pub(super) struct Made {
     pub(super) values: Vec<Matrix>,
 }
 
+impl Made {
+    /// All of it, one run after the other.
+    fn in_line(&self) -> Block {
+        let values: Vec<f64> = self.values.iter().flat_map(|m| m.values.iter().copied()).collect();
+        Block { row: 0, column: 0, values: Matrix { rows: 1, columns: values.len(), values } }
+    }
+}
+
 impl Machine<'_> {
     /// Feeds, computes, and sends results or partial sums.
     pub(super) fn bundle(
@@ -36,7 +44,7 @@ impl Machine<'_> {
     ) -> Result<(), Fault> {
         let s = &self.section.stages[stage];
         self.feed(actor, bundle, at);
-        let first_chunk = !continues(s, &self.layout.nest, at);
+        let first_chunk = !continues(s, bundle, &self.layout.nest, at);
         if !first_chunk {
             self.read_partials(actor, at, emits)?;
         }
@@ -179,8 +187,8 @@ impl Machine<'_> {
         };
         let count = rows.end - rows.start;
         let input = s.spec.activations[0];
-        let streams = if let Mapping::Gemm(m) = s.mapping { m.streams } else { 1 };
-        let width = self.layout.columns_given(stage, at.chunk, q * streams / s.bundle_width());
+        let stream = q * s.mapping.streams() / s.bundle_width();
+        let width = self.layout.columns_given(stage, at.chunk, stream + s.mapping.k_slice(bundle));
         let quoted = |tensor| format!("`{}`", self.tensor_name(tensor));
         let shape = (count, width.end - width.start);
         let activations = self.operand(actor, pcu, Operand::Activation(0), shape, &quoted(input))?;
@@ -332,6 +340,12 @@ impl Machine<'_> {
             let f = self.actors[actor].partial_reads[n];
             let Some(end) = self.section.flows[f].reads else { continue };
             let buffer = &self.section.buffers[end.buffer];
+            if matches!(buffer.spec.role, BufferRole::Relay { .. }) {
+                if let Some(block) = self.take(f, 0, end, at, None) {
+                    self.hand_over(f, Operand::Partials, block);
+                }
+                continue;
+            }
             let piece = buffer.piece(0, end.slice);
             let Some(part) = piece.parts.get(end.part) else { continue };
             let ring = &self.partials[end.buffer][self.partial_piece(end)];
@@ -365,6 +379,13 @@ impl Machine<'_> {
             let f = self.actors[actor].partial_writes[n];
             let Some(end) = self.section.flows[f].writes else { continue };
             let buffer = &self.section.buffers[end.buffer];
+            if matches!(buffer.spec.role, BufferRole::Relay { .. }) {
+                let made = made.iter().find(|(pcu, _)| self.traces[f].source == Some(Unit::Pcu(*pcu)));
+                if let Some((_, made)) = made {
+                    self.deliver(actor, f, end, at, &made.in_line())?;
+                }
+                continue;
+            }
             let piece = buffer.piece(0, end.slice);
             let Some(part) = piece.parts.get(end.part) else { continue };
             let number = self.partial_piece(end);
@@ -400,8 +421,7 @@ impl Machine<'_> {
             if self.traces[f].sinks.first() != Some(&Some(Unit::Pmu(part.pmu))) {
                 continue;
             }
-            let values: Vec<f64> = made.values.iter().flat_map(|m| m.values.iter().copied()).collect();
-            let block = Block { row: 0, column: 0, values: Matrix { rows: 1, columns: values.len(), values } };
+            let block = made.in_line();
             let span = piece.span(end.part, width);
             let slot = self.slot(end.buffer, at);
             let Some(sums) = self.partials[end.buffer][number].piece_mut(slot, 0) else { continue };

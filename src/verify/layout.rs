@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::arch::Chip;
 use crate::compile::{
-    Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, StageWork, Step, Tile, tile_lists,
+    Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, StageWork, Step, Tile, k_slice, tile_lists,
 };
 use crate::index::Id;
 use crate::workload::{TensorId, Workload};
@@ -100,7 +100,6 @@ impl<'a> Layout<'a> {
         let kept = Kept::new(tensor.mask.as_deref());
         let mut index = Vec::with_capacity(chunks.len());
         for (chunk, bundles) in chunks.iter().enumerate() {
-            let k = self.k_rows(weight, chunk as u64);
             let mut slots = Vec::new();
             for (bundle, list) in bundles.iter().enumerate() {
                 let timed = s.work.get(chunk).and_then(|c| c.get(bundle)).copied().unwrap_or_default();
@@ -111,6 +110,7 @@ impl<'a> Layout<'a> {
                         timed.tiles, timed.columns
                     ));
                 }
+                let k = self.k_rows(stage, chunk as u64, bundle as u64);
                 for q in 0..m.share {
                     slots.push(weights::index((tensor, &kept), list, k.clone(), q, m.share)?);
                 }
@@ -140,12 +140,15 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// K rows of a weight that a chunk uses.
-    pub(super) fn k_rows(&self, weight: TensorId, chunk: u64) -> Range<u64> {
-        match (self.nest.chunk_range(chunk), self.nest.chunking) {
+    /// K rows of its weight that a bundle of a stage uses in a chunk.
+    pub(super) fn k_rows(&self, stage: usize, chunk: u64, bundle: u64) -> Range<u64> {
+        let s = &self.section.stages[stage];
+        let Some(weight) = s.spec.weight else { return 0..0 };
+        let all = match (self.nest.chunk_range(chunk), self.nest.chunking) {
             (Some(range), Some(cut)) if self.graph.row_axis(weight) == Some(cut.axis) => range,
             _ => 0..self.workload.tensors[weight].rows,
-        }
+        };
+        k_slice(&all, s.mapping.k_slice(bundle), s.mapping.pk(), self.graph.k_grain(stage))
     }
 
     /// Index of a stage's weight for PCU column `slice` in a chunk (a stage off the cut has one).
@@ -159,20 +162,17 @@ impl<'a> Layout<'a> {
         token * self.nest.token_rows
     }
 
-    /// Streams of heads side by side in a row slice of an operand buffer of a stage.
-    fn streams(&self, stage: usize) -> u64 {
-        if let Mapping::Gemm(m) = self.section.stages[stage].mapping { m.streams } else { 1 }
-    }
-
-    /// Columns of A that PCU column `q` of a stage is given in a chunk, counted from the chunk's first.
-    pub(super) fn columns_given(&self, stage: usize, chunk: u64, stream: u64) -> Range<u64> {
-        let columns = self.columns(self.section.stages[stage].spec.activations[0], chunk);
+    /// Columns of A that PCUs of a stage are given in a chunk, counted from the chunk's first: those of a stream of heads,
+    /// or of a slice of K.
+    pub(super) fn columns_given(&self, stage: usize, chunk: u64, part: u64) -> Range<u64> {
+        let s = &self.section.stages[stage];
+        let columns = self.columns(s.spec.activations[0], chunk);
         match self.graph.form(stage) {
             Some(form) => {
-                let heads = form.heads_of_stream(self.streams(stage), stream);
+                let heads = form.heads_of_stream(s.mapping.streams(), part);
                 heads.start * form.k..heads.end * form.k
             }
-            None => 0..columns.end - columns.start,
+            None => k_slice(&(0..columns.end - columns.start), part, s.mapping.pk(), self.graph.k_grain(stage)),
         }
     }
 
@@ -226,9 +226,15 @@ impl<'a> Layout<'a> {
             BufferRole::Operand { stage, .. }
                 if self.graph.form(stage).is_some() && self.work[stage].reducer().is_none() =>
             {
-                let streams = self.streams(stage);
+                let streams = self.section.stages[stage].mapping.streams();
                 let columns = self.columns_given(stage, at.chunk, slice % streams);
                 (self.work[stage].slice_rows(rows, slice / streams), columns)
+            }
+            BufferRole::Operand { stage, .. } | BufferRole::Home { stage, .. }
+                if self.section.stages[stage].mapping.pk() > 1 =>
+            {
+                let pk = self.section.stages[stage].mapping.pk();
+                (self.work[stage].slice_rows(rows, slice / pk), self.columns_given(stage, at.chunk, slice % pk))
             }
             BufferRole::Operand { stage, tensor }
             | BufferRole::Home { stage, tensor }
@@ -236,9 +242,10 @@ impl<'a> Layout<'a> {
             BufferRole::Weight { stage, .. } => {
                 (0..1, 0..self.weight_index(stage, at.chunk, slice).map_or(0, |index| index.values as u64))
             }
-            BufferRole::Partial { stage } => {
+            BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
                 let s = &self.section.stages[stage];
                 let (pm, wide) = (s.mapping.pm(), s.bundle_width());
+                // All slices of K have the same columns.
                 let (bundle, i, q) = (slice / (pm * wide), slice / wide % pm, slice % wide);
                 let rows = self.work[stage].slice_rows(rows, i);
                 let columns = self.weight_index(stage, at.chunk, bundle * wide + q).map_or(0, SlotIndex::columns);
@@ -265,7 +272,7 @@ impl<'a> Layout<'a> {
             | BufferRole::Home { tensor, .. }
             | BufferRole::Store { tensor, .. }
             | BufferRole::Weight { tensor, .. } => self.graph.dtype(tensor).bytes(),
-            BufferRole::Partial { .. } => 4,
+            BufferRole::Partial { .. } | BufferRole::Relay { .. } => 4,
         }
     }
 
@@ -296,6 +303,7 @@ impl<'a> Layout<'a> {
             BufferRole::Store { tensor, .. } => format!("store buffer of `{}`", name(tensor)),
             BufferRole::Weight { stage, tensor } => format!("weight buffer of `{}` for `{}`", name(tensor), of(stage)),
             BufferRole::Partial { stage } => format!("partial sums of `{}`", of(stage)),
+            BufferRole::Relay { stage, slice } => format!("partial sums of K slice {slice} of `{}`", of(stage)),
         }
     }
 

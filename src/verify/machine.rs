@@ -172,9 +172,18 @@ impl<'a> Machine<'a> {
     /// Whether results leave in a firing.
     pub(super) fn emits(&self, actor: usize, at: Step) -> bool {
         match self.actors[actor].kind {
-            Kind::Bundle { stage, .. } => emits(&self.section.stages[stage], &self.layout.nest, at),
+            Kind::Bundle { stage, bundle } => emits(&self.section.stages[stage], bundle, &self.layout.nest, at),
             _ => true,
         }
+    }
+
+    /// Whether outputs are filled in a firing: with results, or with sums for the next slice of K.
+    fn gives(&self, actor: usize, at: Step) -> bool {
+        let hands_on = match self.actors[actor].kind {
+            Kind::Bundle { stage, bundle } => self.section.stages[stage].mapping.hands_on(bundle),
+            _ => false,
+        };
+        hands_on || self.emits(actor, at)
     }
 
     fn is_ready(&self, index: usize) -> bool {
@@ -184,13 +193,13 @@ impl<'a> Machine<'a> {
         }
         let at = self.at(index);
         actor.inputs.iter().all(|&b| self.rings[b].is_filled(self.slot(b, at)))
-            && (!self.emits(index, at) || actor.outputs.iter().all(|&b| self.rings[b].has_credit(self.slot(b, at))))
+            && (!self.gives(index, at) || actor.outputs.iter().all(|&b| self.rings[b].has_credit(self.slot(b, at))))
     }
 
     fn fire(&mut self, index: usize) -> Result<(), Fault> {
         let at = self.at(index);
-        let emits = self.emits(index, at);
-        if emits {
+        let (emits, gives) = (self.emits(index, at), self.gives(index, at));
+        if gives {
             for o in 0..self.actors[index].outputs.len() {
                 let buffer = self.actors[index].outputs[o];
                 self.claim(index, buffer, at)?;
@@ -202,7 +211,7 @@ impl<'a> Machine<'a> {
             Kind::Bundle { stage, bundle } => self.bundle(index, stage, bundle, at, emits)?,
             Kind::Store { stream } => self.store(index, stream, at)?,
         }
-        if emits {
+        if gives {
             for o in 0..self.actors[index].outputs.len() {
                 let buffer = self.actors[index].outputs[o];
                 let slot = self.slot(buffer, at);

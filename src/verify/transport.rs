@@ -135,7 +135,7 @@ impl Machine<'_> {
         columns: Option<&Range<u64>>,
     ) -> Option<Block> {
         let buffer = &self.section.buffers[end.buffer];
-        let copy = if buffer.spec.copies > 1 { copy } else { 0 };
+        let copy = copy % buffer.spec.copies.max(1);
         let part = buffer.piece(copy, end.slice).parts.get(end.part)?;
         if self.traces[flow].source != Some(Unit::Pmu(part.pmu)) {
             return None;
@@ -204,7 +204,9 @@ impl Machine<'_> {
                     let sequence = if form.instances > 1 { at.block } else { 0 };
                     return Ok(super::weights::pack_heads(operator, &form, memory, index, sequence));
                 }
-                Ok(super::weights::pack(memory, index, self.layout.k_rows(weight, at.chunk).start))
+                let s = &self.section.stages[stage];
+                let k = self.layout.k_rows(stage, at.chunk, slice / s.bundle_width());
+                Ok(super::weights::pack(memory, index, k.start))
             }
             _ => Ok(Vec::new()),
         }
