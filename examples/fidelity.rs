@@ -39,6 +39,8 @@ struct Case {
     mode: &'static str,
     section: String,
     pcus: u64,
+    /// The most slices that the K of a GEMM is split into.
+    k_slices: u64,
     bound_by: String,
     event_cycles: u64,
     cycle_cycles: u64,
@@ -60,7 +62,8 @@ fn cases(seed: u64, number: usize) -> Vec<Case> {
             .map(|fidelity| simulate(&chip, &workload, &configuration.configuration, fidelity));
         assert_eq!(event.stop, StopReason::Drained, "pair {number} of seed {seed}");
         assert_eq!(cycle.stop, StopReason::Drained, "pair {number} of seed {seed}");
-        for (e, c) in event.sections.iter().zip(&cycle.sections) {
+        let sections = event.sections.iter().zip(&cycle.sections).zip(&configuration.configuration.sections);
+        for ((e, c), section) in sections {
             assert_eq!(e.traffic, c.traffic, "{} in pair {number} of seed {seed}", e.name);
             let (event_cycles, cycle_cycles) = (e.cycles - e.launch_cycles, c.cycles - c.launch_cycles);
             if seen.insert((event_cycles, cycle_cycles)) {
@@ -70,6 +73,7 @@ fn cases(seed: u64, number: usize) -> Vec<Case> {
                     mode: configuration.configuration.mode.name(),
                     section: e.name.clone(),
                     pcus: e.pcus,
+                    k_slices: section.stages.iter().map(|stage| stage.mapping.pk()).max().unwrap_or(1),
                     bound_by: e.bound_by.to_string(),
                     event_cycles,
                     cycle_cycles,
@@ -118,6 +122,8 @@ fn statistics(wanted: usize, seed: u64, pairs: usize, cases: &[Case]) -> String 
         let of: Vec<&Case> = long.iter().copied().filter(|case| case.bound_by.starts_with(bound)).collect();
         text += &row(&format!("bound by {bound}"), &of);
     }
+    let split: Vec<&Case> = long.iter().copied().filter(|case| case.k_slices > 1).collect();
+    text += &row("K split over PCUs", &split);
     text += &row("shorter, apart", &short);
     let mut worst = long;
     worst.sort_by(|a, b| b.error.abs().total_cmp(&a.error.abs()));

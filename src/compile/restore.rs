@@ -371,11 +371,14 @@ fn check_buffers(
                 BufferRole::Operand { .. } => "an operand",
                 BufferRole::Home { .. } => "a home",
                 BufferRole::Weight { .. } => "a weight",
-                BufferRole::Partial { .. } => "a partial",
-                BufferRole::Relay { .. } => "a relay",
+                BufferRole::Partial { .. } | BufferRole::Relay { .. } => "a partial",
                 BufferRole::Store { .. } => "a store",
             };
             let BufferSpec { role, cadence, .. } = &best[same];
+            if let BufferRole::Relay { slice, .. } = role {
+                let expected = format!("expected the relay of its stage with `k_slice = {slice}`");
+                return Err(fault(Place::Buffer(same), title, expected));
+            }
             let (BufferRole::Operand { stage, tensor }
             | BufferRole::Home { stage, tensor }
             | BufferRole::Weight { stage, tensor }

@@ -3,6 +3,7 @@
 mod images;
 mod sums;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -139,9 +140,25 @@ fn gathered() -> Case {
     case
 }
 
+/// A sparse block, fused, whose first product splits K over PCUs.
+fn split() -> Case {
+    let mut case = sparse(Mode::Fused);
+    for section in &mut case.configuration.sections {
+        let first = Cell::new(true);
+        *section = remapped(&case.chip, &case.workload, section, |m| {
+            // The second has its K cut over time already.
+            if first.replace(false) {
+                *m = GemmMapping { pm: 2, pn: 4, pk: 3, share: 2, aligned: false, ..*m };
+            }
+        })
+        .unwrap();
+    }
+    case
+}
+
 fn all() -> Vec<Case> {
     let plain = vec![dense(Mode::Kbk), dense(Mode::Fused), streamed(), sparse(Mode::Kbk), sparse(Mode::Fused), simd()];
-    plain.into_iter().chain([attention(Mode::Fused), gathered(), images::images(Mode::Fused)]).collect()
+    plain.into_iter().chain([attention(Mode::Fused), gathered(), split(), images::images(Mode::Fused)]).collect()
 }
 
 #[track_caller]

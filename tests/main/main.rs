@@ -22,6 +22,7 @@ mod routes;
 mod saved;
 mod search;
 mod sparsity;
+mod splits;
 mod stack;
 mod steady;
 mod study;
