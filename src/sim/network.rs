@@ -3,6 +3,7 @@
 use crate::arch::Chip;
 use crate::compile::{Fabric, Flow, shared};
 
+use super::apart::own_ticks;
 use super::clock::Clock;
 use super::contention::{Contention, Volley};
 use super::peaks::{Peak, demand};
@@ -56,8 +57,9 @@ impl<'a> Network<'a> {
         let slowest_port = |flow: &Flow| flow.route.iter().map(|&r| flit_ticks[r as usize]).max().unwrap_or(0);
         let slowest: Vec<Ticks> =
             flows.iter().map(|f| slowest_port(f).max(if f.links > 0 { credit } else { 0 })).collect();
-        let demand = demand(flows, volleys, peaks, &flit_ticks, &slowest);
-        let contention = Contention::new(flows, volleys, (&flit_ticks, &slowest), &demand, moved);
+        let own = own_ticks(flows, volleys, &flit_ticks, &slowest);
+        let demand = demand(flows, volleys, peaks, &flit_ticks, &own);
+        let contention = Contention::new(flows, volleys, (&flit_ticks, &slowest, &own), &demand, moved);
         Self {
             fabric,
             flows,
