@@ -112,8 +112,12 @@ impl Slowed {
 pub struct Sharing {
     /// The time of what is known.
     at: Ticks,
-    /// When all are through.
+    /// When the first is through, ...
+    first_end: Ticks,
+    /// ... and when all are.
     last_end: Ticks,
+    /// Whether somebody is in the way of somebody, or is behind by a tick.
+    is_crowded: bool,
     count: u32,
     /// How many of them are groups.
     groups: u32,
@@ -129,10 +133,19 @@ impl Sharing {
         &mut self.streams[..self.count as usize]
     }
 
-    /// Whether nobody can be in the way of anybody, and nobody is behind by a tick.
-    fn is_free(&self) -> bool {
-        self.streams().iter().map(|stream| u64::from(stream.pace)).sum::<u64>() <= WHOLE
-            && self.streams().iter().all(|stream| stream.rest().behind(stream.pace, self.at) < WHOLE)
+    /// Looks at all of them again, for what is told of them together.
+    fn survey(&mut self) {
+        let mut survey = Survey::default();
+        for stream in self.streams() {
+            survey.add(stream, self.at);
+        }
+        self.note(&survey);
+        self.last_end = survey.last_end;
+    }
+
+    fn note(&mut self, survey: &Survey) {
+        self.is_crowded = survey.paces > WHOLE || survey.is_behind;
+        self.first_end = survey.first_end;
     }
 
     /// Lets all share the resource until `to`, or until they are through; `ends` hears who is, and when.
@@ -183,55 +196,80 @@ impl Sharing {
             self.at = now;
             return;
         }
-        if self.is_free() {
-            let at = self.at;
-            for stream in self.streams_mut() {
-                let time = now.saturating_sub(stream.from.max(at));
-                stream.left =
-                    if stream.until <= now { 0 } else { stream.left.saturating_sub(u64::from(stream.pace) * time) };
-            }
-        } else {
+        if self.is_crowded {
             let mut rests = self.rests();
             self.share(&mut rests, now, |_, _| {});
-            for (stream, Rest { left, due }) in self.streams_mut().iter_mut().zip(rests) {
-                (stream.left, stream.due) = (left, due);
-            }
+            self.keep(now, |i, _| rests[i]);
+        } else {
+            let at = self.at;
+            self.keep(now, |_, stream| {
+                let time = now.saturating_sub(stream.from.max(at));
+                let left = stream.left.saturating_sub(u64::from(stream.pace) * time);
+                Rest { left: if stream.until <= now { 0 } else { left }, due: stream.due }
+            });
         }
+    }
+
+    /// Goes on at a later time with those of which something is left then.
+    fn keep(&mut self, now: Ticks, rest: impl Fn(usize, &Stream) -> Rest) {
         self.at = now;
-        let (mut kept, mut groups) = (0, 0);
+        let (mut kept, mut groups, mut survey) = (0, 0, Survey::default());
         for i in 0..self.count as usize {
-            let stream = self.streams[i];
+            let Rest { left, due } = rest(i, &self.streams[i]);
             // To a whole tick: a run that repeats itself comes back to the same states.
-            let left = (stream.left + WHOLE / 2) >> BITS << BITS;
-            if left > 0 {
-                self.streams[kept] = Stream { from: stream.from.max(now), left, ..stream };
-                kept += 1;
-                groups += u32::from(stream.volley == GROUP);
+            let left = (left + WHOLE / 2) >> BITS << BITS;
+            if left == 0 {
+                continue;
             }
+            if kept < i {
+                self.streams[kept] = self.streams[i];
+            }
+            let stream = &mut self.streams[kept];
+            (stream.from, stream.left, stream.due) = (stream.from.max(now), left, due);
+            survey.add(stream, now);
+            kept += 1;
+            groups += u32::from(stream.volley == GROUP);
         }
         (self.count, self.groups) = (kept as u32, groups);
+        self.note(&survey);
     }
 
     /// How long the work of a volley lasts from `at` on, among the others: another takes as much for each of its flows,
     /// unless it has less to move or is slower by itself. Less than `least` need not be exact.
     pub fn lasts(&self, volley: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
-        let among = |most: Ticks| {
-            let taken = self.streams().iter().filter(|stream| stream.volley as usize != volley).map(|stream| {
-                let (from, begins) = (stream.from.max(self.at), at.max(stream.from));
-                let (all, left) = (stream.until.saturating_sub(from), stream.until.saturating_sub(begins));
-                if left == 0 {
-                    return 0;
-                }
-                // At the pace it keeps among the others.
-                let pace = if begins > from { stream.left / all.max(1) } else { u64::from(stream.pace) };
-                let moves = (pace * left.min(most.saturating_sub(begins - at))).min(stream.left) >> BITS;
-                moves.min(own.of_flows(u64::from(stream.flows)))
-            });
-            own.ticks + taken.sum::<Ticks>()
-        };
+        if own.ticks + self.in_the_way(volley, at, own) < least {
+            return own.ticks;
+        }
         // With less time others take no more.
-        let most = among(Ticks::MAX >> BITS);
-        if most <= least { most } else { among(most) }
+        let most = own.ticks + self.taken(volley, at, own, Ticks::MAX >> BITS);
+        if most <= least { most } else { own.ticks + self.taken(volley, at, own, most) }
+    }
+
+    /// No less than what others can take while a volley sends, soon told.
+    fn in_the_way(&self, volley: usize, at: Ticks, own: Work) -> Ticks {
+        let (mut flows, mut left) = (0, 0);
+        for stream in self.streams() {
+            if stream.until > at && stream.volley as usize != volley {
+                flows += u64::from(stream.flows);
+                left += stream.left;
+            }
+        }
+        own.of_flows(flows).min(left >> BITS)
+    }
+
+    /// What others take of `most` ticks in which a volley sends.
+    fn taken(&self, volley: usize, at: Ticks, own: Work, most: Ticks) -> Ticks {
+        let of_stream = |stream: &Stream| {
+            let (from, begins) = (stream.from.max(self.at), at.max(stream.from));
+            // At the pace it keeps among the others.
+            let all = stream.until.saturating_sub(from);
+            let pace = if begins > from { stream.left / all.max(1) } else { u64::from(stream.pace) };
+            let left = stream.until - begins;
+            let moves = (pace * left.min(most.saturating_sub(begins - at))).min(stream.left) >> BITS;
+            moves.min(own.of_flows(u64::from(stream.flows)))
+        };
+        let others = self.streams().iter().filter(|stream| stream.volley as usize != volley);
+        others.filter(|stream| stream.until > at.max(stream.from)).map(of_stream).sum()
     }
 
     /// A volley begins to send, and those under way make way. Tells `slowed` each that is slowed, and when it is through.
@@ -250,16 +288,14 @@ impl Sharing {
         }
         let until = until.max(from + 1);
         // As far back as there is room.
-        while (self.count - self.groups) as usize >= MOST_STREAMS
-            && let Some(first) = self.streams().iter().map(|stream| stream.until).min()
-            && first <= from
-            && first > self.at
+        while (self.count - self.groups) as usize >= MOST_STREAMS && self.first_end <= from && self.first_end > self.at
         {
-            self.pass(first);
+            self.pass(self.first_end);
         }
         let (pace, holds) = (pace as u32, holds.saturating_mul(WHOLE));
         self.join(Stream { from, due: until, until, left, volley: volley as u32, flows, pace, holds });
-        if !self.is_free() {
+        self.survey();
+        if self.is_crowded {
             let mut rests = self.rests();
             let mut ends = [0; MOST];
             self.share(&mut rests, Ticks::MAX, |i, at| ends[i] = at);
@@ -269,9 +305,8 @@ impl Sharing {
                 }
                 stream.until = end;
             }
+            self.survey();
         }
-        let last_end = self.streams().iter().map(|stream| stream.until).max();
-        self.last_end = last_end.unwrap_or(0);
     }
 
     /// Adds a stream: to what the same volley still has to move, or to the group that ends at about the same time, if
@@ -325,12 +360,39 @@ impl Sharing {
     /// Lets time pass: the state, seen from then, is the same.
     pub fn shift(&mut self, time: Ticks) {
         self.at += time;
+        self.first_end = self.first_end.saturating_add(time);
         self.last_end += time;
         for stream in self.streams_mut() {
             stream.from += time;
             stream.due += time;
             stream.until += time;
         }
+    }
+}
+
+/// What is told of all that are under way together.
+#[derive(Debug)]
+struct Survey {
+    /// The parts that they take where nobody is in their way.
+    paces: u64,
+    /// Whether any is behind by a tick.
+    is_behind: bool,
+    first_end: Ticks,
+    last_end: Ticks,
+}
+
+impl Default for Survey {
+    fn default() -> Self {
+        Self { paces: 0, is_behind: false, first_end: Ticks::MAX, last_end: 0 }
+    }
+}
+
+impl Survey {
+    fn add(&mut self, stream: &Stream, at: Ticks) {
+        self.paces += u64::from(stream.pace);
+        self.is_behind |= stream.rest().behind(stream.pace, at) >= WHOLE;
+        self.first_end = self.first_end.min(stream.until);
+        self.last_end = self.last_end.max(stream.until);
     }
 }
 
