@@ -45,6 +45,35 @@ impl Stream {
     }
 }
 
+/// A stream that another volley meets.
+#[derive(Debug, Clone, Copy, Default)]
+struct Other {
+    begins: Ticks,
+    until: Ticks,
+    /// The part of the resource that it takes, ...
+    pace: u64,
+    /// ... until it has moved that.
+    left: u64,
+    /// More ticks it does not take from the volley.
+    most: Ticks,
+}
+
+impl Other {
+    /// A stream as a volley with `own` work meets it, from when it `begins` for that; known is what it had left `at`.
+    fn of(stream: &Stream, at: Ticks, begins: Ticks, own: Work) -> Self {
+        let &Stream { until, left, .. } = stream;
+        let from = stream.from.max(at);
+        // At the pace it keeps among the others.
+        let pace = if begins > from { left / (until - from).max(1) } else { u64::from(stream.pace) };
+        Self { begins, until, pace, left, most: own.of_flows(u64::from(stream.flows)) }
+    }
+
+    /// What it takes in a time.
+    fn takes(&self, time: Ticks) -> Ticks {
+        ((self.pace * time).min(self.left) >> BITS).min(self.most)
+    }
+}
+
 /// What a stream still has to move, and when it is through where nobody is in its way any more.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
@@ -112,12 +141,9 @@ impl Slowed {
 pub struct Sharing {
     /// The time of what is known.
     at: Ticks,
-    /// When the first is through, ...
-    first_end: Ticks,
-    /// ... and when all are.
+    /// When all are through, as of when the latest came.
     last_end: Ticks,
-    /// Whether somebody is in the way of somebody, or is behind by a tick.
-    is_crowded: bool,
+    survey: Survey,
     count: u32,
     /// How many of them are groups.
     groups: u32,
@@ -134,18 +160,10 @@ impl Sharing {
     }
 
     /// Looks at all of them again, for what is told of them together.
-    fn survey(&mut self) {
+    fn survey(&self) -> Survey {
         let mut survey = Survey::default();
-        for stream in self.streams() {
-            survey.add(stream, self.at);
-        }
-        self.note(&survey);
-        self.last_end = survey.last_end;
-    }
-
-    fn note(&mut self, survey: &Survey) {
-        self.is_crowded = survey.paces > WHOLE || survey.is_behind;
-        self.first_end = survey.first_end;
+        self.streams().iter().for_each(|stream| survey.add(stream, self.at));
+        survey
     }
 
     /// Lets all share the resource until `to`, or until they are through; `ends` hears who is, and when.
@@ -196,7 +214,7 @@ impl Sharing {
             self.at = now;
             return;
         }
-        if self.is_crowded {
+        if self.survey.is_crowded() {
             let mut rests = self.rests();
             self.share(&mut rests, now, |_, _| {});
             self.keep(now, |i, _| rests[i]);
@@ -230,8 +248,7 @@ impl Sharing {
             kept += 1;
             groups += u32::from(stream.volley == GROUP);
         }
-        (self.count, self.groups) = (kept as u32, groups);
-        self.note(&survey);
+        (self.count, self.groups, self.survey) = (kept as u32, groups, survey);
     }
 
     /// How long the work of a volley lasts from `at` on, among the others: another takes as much for each of its flows,
@@ -240,9 +257,27 @@ impl Sharing {
         if own.ticks + self.in_the_way(volley, at, own) < least {
             return own.ticks;
         }
+        let mut others = [Other::default(); MOST];
+        let mut count = 0;
+        let (mut taken, mut longest) = (0, 0);
+        for stream in self.streams() {
+            let begins = at.max(stream.from);
+            if stream.until > begins && stream.volley as usize != volley {
+                let other = Other::of(stream, self.at, begins, own);
+                taken += other.takes(stream.until - begins);
+                longest = longest.max(stream.until - at);
+                others[count] = other;
+                count += 1;
+            }
+        }
         // With less time others take no more.
-        let most = own.ticks + self.taken(volley, at, own, Ticks::MAX >> BITS);
-        if most <= least { most } else { own.ticks + self.taken(volley, at, own, most) }
+        let most = own.ticks + taken;
+        if most <= least || longest <= most {
+            return most;
+        }
+        let takes =
+            |other: &Other| other.takes((other.until - other.begins).min((at + most).saturating_sub(other.begins)));
+        own.ticks + others[..count].iter().map(takes).sum::<Ticks>()
     }
 
     /// No less than what others can take while a volley sends, soon told.
@@ -255,21 +290,6 @@ impl Sharing {
             }
         }
         own.of_flows(flows).min(left >> BITS)
-    }
-
-    /// What others take of `most` ticks in which a volley sends.
-    fn taken(&self, volley: usize, at: Ticks, own: Work, most: Ticks) -> Ticks {
-        let of_stream = |stream: &Stream| {
-            let (from, begins) = (stream.from.max(self.at), at.max(stream.from));
-            // At the pace it keeps among the others.
-            let all = stream.until.saturating_sub(from);
-            let pace = if begins > from { stream.left / all.max(1) } else { u64::from(stream.pace) };
-            let left = stream.until - begins;
-            let moves = (pace * left.min(most.saturating_sub(begins - at))).min(stream.left) >> BITS;
-            moves.min(own.of_flows(u64::from(stream.flows)))
-        };
-        let others = self.streams().iter().filter(|stream| stream.volley as usize != volley);
-        others.filter(|stream| stream.until > at.max(stream.from)).map(of_stream).sum()
     }
 
     /// A volley begins to send, and those under way make way. Tells `slowed` each that is slowed, and when it is through.
@@ -288,14 +308,15 @@ impl Sharing {
         }
         let until = until.max(from + 1);
         // As far back as there is room.
-        while (self.count - self.groups) as usize >= MOST_STREAMS && self.first_end <= from && self.first_end > self.at
+        while (self.count - self.groups) as usize >= MOST_STREAMS
+            && self.survey.first_end <= from
+            && self.survey.first_end > self.at
         {
-            self.pass(self.first_end);
+            self.pass(self.survey.first_end);
         }
         let (pace, holds) = (pace as u32, holds.saturating_mul(WHOLE));
         self.join(Stream { from, due: until, until, left, volley: volley as u32, flows, pace, holds });
-        self.survey();
-        if self.is_crowded {
+        if self.survey.is_crowded() {
             let mut rests = self.rests();
             let mut ends = [0; MOST];
             self.share(&mut rests, Ticks::MAX, |i, at| ends[i] = at);
@@ -305,8 +326,9 @@ impl Sharing {
                 }
                 stream.until = end;
             }
-            self.survey();
+            self.survey = self.survey();
         }
+        self.last_end = self.survey.last_end;
     }
 
     /// Adds a stream: to what the same volley still has to move, or to the group that ends at about the same time, if
@@ -321,6 +343,7 @@ impl Sharing {
                 own.due = own.due.max(new.due);
                 own.pace = own.pace.max(new.pace);
                 own.flows = new.flows;
+                self.survey = self.survey();
                 return;
             }
         }
@@ -328,6 +351,10 @@ impl Sharing {
         if !is_group || (self.groups as usize) < MOST_GROUPS {
             let volley = if is_group { GROUP } else { new.volley };
             self.streams[self.count as usize] = Stream { volley, ..new };
+            if self.count == 0 {
+                self.survey = Survey::default();
+            }
+            self.survey.add(&new, self.at);
             self.count += 1;
             self.groups += u32::from(is_group);
             return;
@@ -341,6 +368,7 @@ impl Sharing {
             group.flows += new.flows;
             group.pace = (group.pace + new.pace).min(WHOLE as u32);
         }
+        self.survey = self.survey();
     }
 
     /// Writes down all that the rest of a run depends on.
@@ -360,8 +388,9 @@ impl Sharing {
     /// Lets time pass: the state, seen from then, is the same.
     pub fn shift(&mut self, time: Ticks) {
         self.at += time;
-        self.first_end = self.first_end.saturating_add(time);
         self.last_end += time;
+        self.survey.first_end = self.survey.first_end.saturating_add(time);
+        self.survey.last_end += time;
         for stream in self.streams_mut() {
             stream.from += time;
             stream.due += time;
@@ -371,7 +400,7 @@ impl Sharing {
 }
 
 /// What is told of all that are under way together.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Survey {
     /// The parts that they take where nobody is in their way.
     paces: u64,
@@ -388,6 +417,11 @@ impl Default for Survey {
 }
 
 impl Survey {
+    /// Whether somebody is in the way of somebody, or behind.
+    fn is_crowded(&self) -> bool {
+        self.paces > WHOLE || self.is_behind
+    }
+
     fn add(&mut self, stream: &Stream, at: Ticks) {
         self.paces += u64::from(stream.pace);
         self.is_behind |= stream.rest().behind(stream.pace, at) >= WHOLE;
