@@ -34,6 +34,8 @@ pub(super) struct Firing {
     pub(super) ends_at: Ticks,
     /// How long a tile takes.
     pub(super) tile: Ticks,
+    /// How many there are.
+    pub(super) tiles: u64,
 }
 
 /// The firing of a bundle that was begun last.
