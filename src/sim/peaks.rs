@@ -91,8 +91,14 @@ pub fn demand(
             match peaks[f] {
                 Peak::Rate(rate) => {
                     let mut rate = at_peak(rate);
-                    for r in flow.route.iter().map(|&r| r as usize) {
+                    // Links are alike.
+                    let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
+                    for r in ports.iter().map(|&r| r as usize) {
                         demand[r] += rate.at(flit_ticks[r]);
+                    }
+                    let of_links = links.first().map_or(0, |&r| rate.at(flit_ticks[r as usize]));
+                    for &r in links {
+                        demand[r as usize] += of_links;
                     }
                 }
                 Peak::Slot(flits, rate) => asking.add(flow, flits, at_peak(rate), flit_ticks),
@@ -151,10 +157,11 @@ fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(
 /// Peak over the firings of a bundle. Results leave after the first tile, in the rest of the firing.
 fn of_firings(section: &Section, work: &StageWork, flow: &Flow, bundle: u64, amount: Amount, results: bool) -> u64 {
     let nest = &section.nest;
-    let last = nest.rows_of(nest.tokens() - 1);
+    let (full, last) = (nest.token_rows.min(nest.rows), nest.rows_of(nest.tokens() - 1));
+    let all_rows = if full == last { &[full][..] } else { &[full, last] };
     let mut most = 0;
     for chunk in (0..nest.chunks()).filter(|&chunk| !work.is_as_before(chunk, bundle)) {
-        for rows in [nest.token_rows.min(nest.rows), last] {
+        for &rows in all_rows {
             let cycles = work.cycles(chunk, bundle, rows);
             let tile = cycles.div_ceil(work.tiles(chunk, bundle, rows).max(1)) + 1;
             let pace = if results { cycles.saturating_sub(tile) } else { cycles };
