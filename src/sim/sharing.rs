@@ -231,24 +231,29 @@ impl Sharing {
     /// Goes on at a later time with those of which something is left then.
     fn keep(&mut self, now: Ticks, rest: impl Fn(usize, &Stream) -> Rest) {
         self.at = now;
-        let (mut kept, mut groups, mut survey) = (0, 0, Survey::default());
-        for i in 0..self.count as usize {
-            let Rest { left, due } = rest(i, &self.streams[i]);
+        for (i, stream) in self.streams_mut().iter_mut().enumerate() {
+            let Rest { left, due } = rest(i, stream);
             // To a whole tick: a run that repeats itself comes back to the same states.
-            let left = (left + WHOLE / 2) >> BITS << BITS;
-            if left == 0 {
-                continue;
-            }
-            if kept < i {
-                self.streams[kept] = self.streams[i];
-            }
-            let stream = &mut self.streams[kept];
-            (stream.from, stream.left, stream.due) = (stream.from.max(now), left, due);
-            survey.add(stream, now);
-            kept += 1;
-            groups += u32::from(stream.volley == GROUP);
+            stream.left = (left + WHOLE / 2) >> BITS << BITS;
+            (stream.from, stream.due) = (stream.from.max(now), due);
         }
-        (self.count, self.groups, self.survey) = (kept as u32, groups, survey);
+        self.close_up();
+        self.survey = self.survey();
+    }
+
+    /// Forgets those of which nothing is left; the others stay in order.
+    fn close_up(&mut self) {
+        let Some(first) = self.streams().iter().position(|stream| stream.left == 0) else { return };
+        let mut kept = first;
+        for i in first..self.count as usize {
+            if self.streams[i].left == 0 {
+                self.groups -= u32::from(self.streams[i].volley == GROUP);
+            } else {
+                self.streams[kept] = self.streams[i];
+                kept += 1;
+            }
+        }
+        self.count = kept as u32;
     }
 
     /// How long the work of a volley lasts from `at` on, among the others: another takes as much for each of its flows,
