@@ -141,15 +141,14 @@ impl Nest {
     pub fn ordinal(&self, cadence: Cadence, at: Step) -> u64 {
         let chunks = self.chunks();
         match cadence {
-            Cadence::Firing => {
-                let tokens = self.block_range(at.block);
-                let token = at.token - tokens.start;
-                let within = match self.order {
-                    LoopOrder::ChunkOuter => at.chunk * (tokens.end - tokens.start) + token,
-                    LoopOrder::TokenOuter => token * chunks + at.chunk,
-                };
-                at.block * self.block_tokens * chunks + within
-            }
+            Cadence::Firing => match self.order {
+                LoopOrder::ChunkOuter => {
+                    let tokens = self.block_range(at.block);
+                    let within = at.chunk * (tokens.end - tokens.start) + at.token - tokens.start;
+                    at.block * self.block_tokens * chunks + within
+                }
+                LoopOrder::TokenOuter => at.token * chunks + at.chunk,
+            },
             Cadence::Token => at.token,
             Cadence::BlockChunk => at.block * chunks + at.chunk,
             Cadence::Chunk => at.chunk,
@@ -159,14 +158,14 @@ impl Nest {
 
     /// Whether the firing at `at` is the last that uses its event of `cadence`.
     pub fn is_last_use(&self, cadence: Cadence, at: Step) -> bool {
-        let last_chunk = at.chunk + 1 == self.chunks();
-        let last_token = at.token + 1 == self.block_range(at.block).end;
+        let last_chunk = || at.chunk + 1 == self.chunks();
+        let last_token = || at.token + 1 == self.block_range(at.block).end;
         match cadence {
             Cadence::Firing => true,
-            Cadence::Token => last_chunk,
-            Cadence::BlockChunk => last_token,
-            Cadence::Chunk => last_token && at.block + 1 == self.blocks(),
-            Cadence::Once => last_token && last_chunk && at.block + 1 == self.blocks(),
+            Cadence::Token => last_chunk(),
+            Cadence::BlockChunk => last_token(),
+            Cadence::Chunk => last_token() && at.block + 1 == self.blocks(),
+            Cadence::Once => last_token() && last_chunk() && at.block + 1 == self.blocks(),
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Firing {
     pub(super) ends_at: Ticks,
     /// How long a tile takes.
     pub(super) tile: Ticks,
+    /// How many there are.
+    pub(super) tiles: u64,
 }
 
 /// The firing of a bundle that was begun last.
@@ -352,8 +354,6 @@ impl<'a> Actors<'a> {
                 _ => {}
             }
         }
-        // Actor, port, kind of operand and part.
-        let mut entries: Vec<(usize, u32, usize, u64)> = Vec::new();
         for (f, flow) in self.section.flows.iter().enumerate() {
             let index = match flow.kind {
                 FlowKind::Feed { stage, bundle }
@@ -376,17 +376,16 @@ impl<'a> Actors<'a> {
             self.volleys[volley].flows.push(f);
             if let FlowKind::Feed { stage, .. } = flow.kind {
                 // A FIFO at every switch, and one at the PCU.
-                let holds =
-                    (switches_to_nearest(self.chip, self.fabric, flow) + 1) * self.chip.network.fifo_depth_flits;
+                let depth = self.chip.network.fifo_depth_flits;
                 let kind = usize::from(flow.amount == Amount::Weights);
-                actor.holds[kind] = actor.holds[kind].min(holds);
-                let ports = &flow.route[..flow.route.len() - flow.links as usize];
-                let is_input = |port: &&u32| matches!(self.fabric.port_at(**port), Some(Port::PcuIn(..)));
-                let part = weight(flow.share, 1);
-                entries.extend(ports.iter().filter(is_input).map(|&port| (index, port, kind, part)));
-                if let Mapping::Gemm(_) = self.section.stages[stage].mapping {
-                    let known = &mut self.volleys[volley].holds_flits;
-                    *known = Some(known.map_or(holds, |known| known.min(holds)));
+                // The fewest of all count: most are seen not to be fewer before they are counted.
+                if (least_switches(self.chip, self.fabric, flow) + 1) * depth < actor.holds[kind] {
+                    let holds = (switches_to_nearest(self.chip, self.fabric, flow) + 1) * depth;
+                    actor.holds[kind] = actor.holds[kind].min(holds);
+                    if let Mapping::Gemm(_) = self.section.stages[stage].mapping {
+                        let known = &mut self.volleys[volley].holds_flits;
+                        *known = Some(known.map_or(holds, |known| known.min(holds)));
+                    }
                 }
             }
             let hops = cycles(flow.hop_cycles);
@@ -398,35 +397,66 @@ impl<'a> Actors<'a> {
                 _ => actor.feed_hops = actor.feed_hops.max(hops),
             }
         }
-        entries.sort_unstable();
-        for of_port in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let mut parts = [0; 2];
-            for &(.., kind, part) in of_port {
-                parts[kind] += part;
+        self.add_ports();
+    }
+
+    /// Sums up what comes through each port of each bundle.
+    fn add_ports(&mut self) {
+        let mut parts: Vec<[u64; 2]> = vec![[0; 2]; self.fabric.count()];
+        let mut met: Vec<usize> = Vec::new();
+        for actor in self.list.iter_mut().filter(|actor| matches!(actor.kind, ActorKind::Bundle { .. })) {
+            for (kind, volley) in [actor.feed, actor.weights].into_iter().enumerate() {
+                for flow in self.volleys[volley].flows.iter().map(|&f| &self.section.flows[f]) {
+                    let part = weight(flow.share, 1);
+                    let ports = &flow.route[..flow.route.len() - flow.links as usize];
+                    let is_input = |port: &&u32| matches!(self.fabric.port_at(**port), Some(Port::PcuIn(..)));
+                    for port in ports.iter().filter(is_input).map(|&port| port as usize) {
+                        if parts[port] == [0; 2] {
+                            met.push(port);
+                        }
+                        parts[port][kind] += part;
+                    }
+                }
             }
-            let ports = &mut self.list[of_port[0].0].ports;
-            if !ports.contains(&parts) {
-                ports.push(parts);
+            for port in met.drain(..) {
+                let parts = std::mem::take(&mut parts[port]);
+                if !actor.ports.contains(&parts) {
+                    actor.ports.push(parts);
+                }
             }
         }
     }
+}
+
+/// Where the unit of a port stands, if it is a PMU that is read, or a PCU.
+fn site(chip: &Chip, fabric: &Fabric, port: u32) -> Option<Coordinate> {
+    match fabric.port_at(port) {
+        Some(Port::PmuRead(pmu, _)) => Some(chip.grid.pmus[pmu.index()]),
+        Some(Port::PcuIn(pcu, _) | Port::PcuOut(pcu, _)) => Some(chip.grid.pcus[pcu.index()]),
+        _ => None,
+    }
+}
+
+/// No more than [`switches_to_nearest`], told by how far the nearest stands.
+fn least_switches(chip: &Chip, fabric: &Fabric, flow: &Flow) -> u64 {
+    let ports = &flow.route[..flow.route.len() - flow.links as usize];
+    let [source, sinks @ ..] = ports else { return 1 };
+    let Some(from) = site(chip, fabric, *source) else { return 1 };
+    let away = |to: Coordinate| u64::from(from.x.abs_diff(to.x) + from.y.abs_diff(to.y));
+    let nearest = sinks.iter().filter_map(|&sink| site(chip, fabric, sink)).map(away).min();
+    nearest.map_or(flow.links, |away| away.min(flow.links)) + 1
 }
 
 /// Switches on the way of a flow from PMUs to the nearest of its PCUs. A flit leaves a FIFO when every branch has taken it,
 /// so that a multicast holds no more than its shortest way.
 fn switches_to_nearest(chip: &Chip, fabric: &Fabric, flow: &Flow) -> u64 {
     let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
-    let site = |port: &u32| match fabric.port_at(*port) {
-        Some(Port::PmuRead(pmu, _)) => Some(chip.grid.pmus[pmu.index()]),
-        Some(Port::PcuIn(pcu, _) | Port::PcuOut(pcu, _)) => Some(chip.grid.pcus[pcu.index()]),
-        _ => None,
-    };
     let [source, sinks @ ..] = ports else { return 1 };
-    let mut reached: Vec<Coordinate> = site(source).into_iter().collect();
+    let mut reached: Vec<Coordinate> = site(chip, fabric, *source).into_iter().collect();
     if sinks.len() == 1 || reached.is_empty() {
         return flow.links + 1;
     }
-    let sinks: Vec<Coordinate> = sinks.iter().filter_map(site).collect();
+    let sinks: Vec<Coordinate> = sinks.iter().filter_map(|&sink| site(chip, fabric, sink)).collect();
     let mut ahead: Vec<_> = links.iter().filter_map(|&link| fabric.link_at(link)).collect();
     for switches in 1..=flow.links {
         if sinks.iter().any(|sink| reached.contains(sink)) {

@@ -3,6 +3,7 @@
 
 use crate::compile::{Flow, shared};
 
+use super::contention::Volley;
 use super::time::Ticks;
 
 /// Flits of a volley that weights are told for.
@@ -13,26 +14,52 @@ pub fn weight(share: (u64, u64), flit_ticks: Ticks) -> u64 {
     shared(GRAIN * flit_ticks, share)
 }
 
-/// How long each of a volley's flows takes of itself if the volley moves [`GRAIN`] flits: as long as where it meets most
-/// of the others, which end together there. `slowest` is what a flit of each flow takes at least.
-pub fn own_ticks(flows: &[Flow], volley: &[usize], flit_ticks: &[Ticks], slowest: &[Ticks]) -> Vec<Ticks> {
-    let mut met: Vec<(u32, Ticks)> = Vec::new();
-    for &f in volley {
-        let flow = &flows[f];
-        met.extend(flow.route.iter().map(|&r| (r, weight(flow.share, flit_ticks[r as usize]))));
+/// What the ticks of a flit tell of a flow, remembered: neighbours on a route mostly take a flit the same time.
+pub struct ByTicks<F> {
+    tells: F,
+    known: (Ticks, u64),
+}
+
+impl<F: Fn(Ticks) -> u64> ByTicks<F> {
+    /// Told by a function, of a resource that takes no time nothing.
+    pub fn new(tells: F) -> Self {
+        Self { tells, known: (0, 0) }
     }
-    met.sort_unstable_by_key(|&(resource, _)| resource);
-    met.dedup_by(|next, sum| {
-        let same = next.0 == sum.0;
-        sum.1 += if same { next.1 } else { 0 };
-        same
-    });
-    let all_at = |r: u32| met.binary_search_by_key(&r, |&(resource, _)| resource).map_or(0, |i| met[i].1);
-    let of_flow = |&f: &usize| {
-        let longest = flows[f].route.iter().map(|&r| all_at(r)).max().unwrap_or(0);
-        longest.max(weight(flows[f].share, slowest[f]))
+
+    /// Of a resource that a flit takes so long.
+    pub fn at(&mut self, flit_ticks: Ticks) -> u64 {
+        if self.known.0 != flit_ticks {
+            self.known = (flit_ticks, (self.tells)(flit_ticks));
+        }
+        self.known.1
+    }
+}
+
+/// How long each of a volley's flows takes of itself if the volley moves [`GRAIN`] flits: as long as where it meets most
+/// of the others, which end together there. Of volleys whose flows do not go apart, nothing. `slowest` is what a flit of
+/// each flow takes at least.
+pub fn own_ticks(flows: &[Flow], volleys: &[Volley], flit_ticks: &[Ticks], slowest: &[Ticks]) -> Vec<Vec<Ticks>> {
+    // What a volley loads each resource with; nothing again when the next is looked at.
+    let mut met: Vec<Ticks> = vec![0; flit_ticks.len()];
+    let mut of_volley = |volley: &Volley| {
+        let apart: &[usize] = if volley.apart { &volley.flows } else { &[] };
+        for flow in apart.iter().map(|&f| &flows[f]) {
+            let mut weights = ByTicks::new(|ticks| weight(flow.share, ticks));
+            for &r in &flow.route {
+                met[r as usize] += weights.at(flit_ticks[r as usize]);
+            }
+        }
+        let of_flow = |&f: &usize| {
+            let longest = flows[f].route.iter().map(|&r| met[r as usize]).max().unwrap_or(0);
+            longest.max(weight(flows[f].share, slowest[f]))
+        };
+        let own = apart.iter().map(of_flow).collect();
+        for &r in apart.iter().flat_map(|&f| &flows[f].route) {
+            met[r as usize] = 0;
+        }
+        own
     };
-    volley.iter().map(of_flow).collect()
+    volleys.iter().map(&mut of_volley).collect()
 }
 
 #[cfg(test)]
@@ -55,7 +82,9 @@ mod tests {
             from_pmu: false,
         };
         let flows = [flow((1, 2), &[0, 1]), flow((1, 4), &[1]), flow((1, 4), &[2])];
-        let own = own_ticks(&flows, &[0, 1, 2], &[1, 1, 1], &[1, 1, 2]);
-        assert_eq!(own, [GRAIN * 3 / 4, GRAIN * 3 / 4, GRAIN / 2]);
+        let volley = |apart| Volley { flows: vec![0, 1, 2], serial: true, apart, holds_flits: None };
+        let own = own_ticks(&flows, &[volley(true), volley(false), volley(true)], &[1, 1, 1], &[1, 1, 2]);
+        let each = vec![GRAIN * 3 / 4, GRAIN * 3 / 4, GRAIN / 2];
+        assert_eq!(own, [each.clone(), Vec::new(), each]);
     }
 }

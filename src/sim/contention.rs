@@ -3,7 +3,7 @@
 
 use crate::compile::{Flow, shared};
 
-use super::apart::{GRAIN, own_ticks, weight};
+use super::apart::{ByTicks, GRAIN, weight};
 use super::sharing::WHOLE;
 use super::time::Ticks;
 
@@ -108,20 +108,19 @@ fn is_covered(loads: &Loads, others: &Loads) -> bool {
 
 impl Contention {
     /// Sums up `volleys` over the resources that more than [`WHOLE`] may be asked of, and forgets every one whose loads
-    /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow; `demand` is
-    /// what is asked of each resource at most, `moved` what each volley moves in the section.
+    /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow, `own` of
+    /// itself; `demand` is what is asked of each resource at most, `moved` what each volley moves in the section.
     pub fn new(
         flows: &[Flow],
         volleys: &[Volley],
-        (flit_ticks, slowest): (&[Ticks], &[Ticks]),
+        (flit_ticks, slowest, own): (&[Ticks], &[Ticks], &[Vec<Ticks>]),
         demand: &[u64],
         moved: &[u64],
     ) -> Self {
         let mut ways: Vec<Way> = Vec::with_capacity(volleys.len());
         let mut loads: Vec<Loads> = vec![Vec::new(); flit_ticks.len()];
-        for (v, volley) in volleys.iter().enumerate() {
+        for (v, (volley, own)) in volleys.iter().zip(own).enumerate() {
             let mut way = Way::default();
-            let own = if volley.apart { own_ticks(flows, &volley.flows, flit_ticks, slowest) } else { Vec::new() };
             for (i, &f) in volley.flows.iter().enumerate() {
                 let flow = &flows[f];
                 let known = way.shares.iter_mut().position(|(share, _)| *share == flow.share);
@@ -130,12 +129,20 @@ impl Contention {
                     way.shares.push((flow.share, 0));
                 }
                 way.shares[share].1 = way.shares[share].1.max(slowest[f]);
-                for &r in flow.route.iter().filter(|&&r| demand[r as usize] > WHOLE) {
-                    let loads = &mut loads[r as usize];
-                    add(loads, v as u32, share as u32, flow.share, flit_ticks[r as usize], &way);
-                    if let (Some(&own), Some(load)) = (own.get(i), loads.last_mut()) {
-                        load.rush += weight(flow.share, flit_ticks[r as usize]) * WHOLE / own.max(1);
-                    }
+                let mut weights = ByTicks::new(|ticks| weight(flow.share, ticks));
+                let own = own.get(i).map_or(u64::MAX, |&own| own.max(1));
+                let mut rushes = ByTicks::new(|ticks| weight(flow.share, ticks) * WHOLE / own);
+                for r in flow.route.iter().map(|&r| r as usize).filter(|&r| demand[r] > WHOLE) {
+                    let flit_ticks = flit_ticks[r];
+                    let new = Load {
+                        volley: v as u32,
+                        weight: weights.at(flit_ticks),
+                        streams: 1,
+                        share: share as u32,
+                        flit_ticks: flit_ticks as u32,
+                        rush: rushes.at(flit_ticks),
+                    };
+                    add(&mut loads[r], new, flow.share, &way);
                 }
             }
             ways.push(way);
@@ -216,26 +223,26 @@ impl Crossing {
     }
 }
 
-/// Adds a flow with a share of a volley to what the volley loads a resource with.
-fn add(loads: &mut Loads, volley: u32, share: u32, portion: (u64, u64), flit_ticks: Ticks, way: &Way) {
-    let new = weight(portion, flit_ticks);
+/// Adds what a flow with a share of a volley loads a resource with.
+fn add(loads: &mut Loads, new: Load, portion: (u64, u64), way: &Way) {
     match loads.last_mut() {
-        Some(load) if load.volley == volley => {
+        Some(load) if load.volley == new.volley => {
             load.streams += 1;
-            load.weight += new;
-            if load.share == share {
-                load.flit_ticks += flit_ticks as u32;
+            load.weight += new.weight;
+            load.rush += new.rush;
+            if load.share == new.share {
+                load.flit_ticks += new.flit_ticks;
             } else {
                 // Told by the larger share: as many of its flits as take the same time.
                 let known = way.shares[load.share as usize].0;
                 if weight(portion, 1) > weight(known, 1) {
-                    load.share = share;
+                    load.share = new.share;
                 }
                 let larger = way.shares[load.share as usize].0;
                 load.flit_ticks = load.weight.div_ceil(weight(larger, 1).max(1)) as u32;
             }
         }
-        _ => loads.push(Load { volley, weight: new, streams: 1, share, flit_ticks: flit_ticks as u32, rush: 0 }),
+        _ => loads.push(new),
     }
 }
 
@@ -282,6 +289,7 @@ fn fullest(mut meetings: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::apart::own_ticks;
     use super::*;
     use crate::compile::{Amount, FlowKind, Resource};
 
@@ -308,7 +316,8 @@ mod tests {
         let volley = |flows: &&[usize]| Volley { flows: flows.to_vec(), serial: true, apart, holds_flits: None };
         let volleys: Vec<Volley> = volleys.iter().map(volley).collect();
         let ticks = (&[64; 4][..], &vec![64; flows.len()][..]);
-        Contention::new(flows, &volleys, ticks, &[2 * WHOLE; 4], &vec![10; volleys.len()])
+        let own = own_ticks(flows, &volleys, ticks.0, ticks.1);
+        Contention::new(flows, &volleys, (ticks.0, ticks.1, &own), &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }
 
     #[test]

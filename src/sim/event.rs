@@ -397,11 +397,7 @@ impl<'a> Engine<'a> {
                 end = end.max(filled.last + after);
             }
         }
-        let amounts = [
-            work.flits(Amount::Activations, at.chunk, bundle, rows),
-            work.flits(Amount::Weights, at.chunk, bundle, rows),
-            work.flits(Amount::Partials, at.chunk, bundle, rows),
-        ];
+        let amounts = [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.chunk, bundle, rows));
         let pace = cycles(occupied) - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at + delay));
         // With one set of accumulators the last tile drains when its operands have come.
@@ -411,7 +407,8 @@ impl<'a> Engine<'a> {
         ];
         end = end.max(fed_by[0].max(fed_by[1]) + idle);
         if continues {
-            end = end.max(self.network.send(actor.partial_reads, amounts[2], now, (begin, pace)));
+            let sums = work.flits(Amount::Partials, at.chunk, bundle, rows);
+            end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, pace)));
         }
         // One operand makes way for the other.
         end = operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(end, Ticks::max);
@@ -465,7 +462,7 @@ impl<'a> Engine<'a> {
         actor.fed_at = left;
         actor.fed_by = [0, 1].map(|kind| fed_by[kind].max(self.network.slowed_until(volleys[kind])));
         actor.latest = latest;
-        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: (end - begin).div_ceil(tiles) });
+        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         self.release_inputs(index, at, (left[0], left[1]), now);
     }
@@ -509,7 +506,7 @@ impl<'a> Engine<'a> {
 
     fn emit(&mut self, index: usize, now: Ticks) {
         let ActorKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
-        let Some(Firing { at, ends_at: end, tile, .. }) = self.actors[index].firing.take() else { return };
+        let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].firing.take() else { return };
         let rows = self.nest.rows_of(at.token);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
@@ -519,7 +516,6 @@ impl<'a> Engine<'a> {
             (self.actors[index].partial_writes, Amount::Partials)
         };
         let flits = work.flits(amount, at.chunk, bundle, rows);
-        let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let skew = cycles(work.skew_cycles());
         // The vectors of a tile leave while the next tile is worked on.
         let window = match work.mapping() {

@@ -3,6 +3,7 @@
 use crate::arch::Chip;
 use crate::compile::{Fabric, Flow, shared};
 
+use super::apart::own_ticks;
 use super::clock::Clock;
 use super::contention::{Contention, Volley};
 use super::peaks::{Peak, demand};
@@ -16,8 +17,10 @@ pub struct Network<'a> {
     fabric: &'a Fabric,
     flows: &'a [Flow],
     volleys: &'a [Volley],
-    /// Amounts each volley has moved, and how often; the latest last.
+    /// Amounts each volley has moved, and how often.
     sent: Vec<Vec<(u64, u64)>>,
+    /// Which of its amounts each volley has moved last.
+    latest: Vec<usize>,
     /// Where volleys can be in each other's way.
     contention: Contention,
     /// Streams under way over each contended resource that take a notable part of it.
@@ -53,16 +56,17 @@ impl<'a> Network<'a> {
         let flit_ticks: Vec<Ticks> = resources.map(|r| cycles(fabric.cycles_per_flit(r))).collect();
         // A flit takes at least as long as at the slowest port, or as the return of a credit over the links.
         let credit = cycles(2 * chip.network.hop_cycles).div_ceil(chip.network.fifo_depth_flits);
-        let slowest_port = |flow: &Flow| flow.route.iter().map(|&r| flit_ticks[r as usize]).max().unwrap_or(0);
         let slowest: Vec<Ticks> =
-            flows.iter().map(|f| slowest_port(f).max(if f.links > 0 { credit } else { 0 })).collect();
-        let demand = demand(flows, volleys, peaks, &flit_ticks, &slowest);
-        let contention = Contention::new(flows, volleys, (&flit_ticks, &slowest), &demand, moved);
+            flows.iter().map(|f| slowest_port(f, &flit_ticks).max(if f.links > 0 { credit } else { 0 })).collect();
+        let own = own_ticks(flows, volleys, &flit_ticks, &slowest);
+        let demand = demand(flows, volleys, peaks, &flit_ticks, &own);
+        let contention = Contention::new(flows, volleys, (&flit_ticks, &slowest, &own), &demand, moved);
         Self {
             fabric,
             flows,
             volleys,
             sent: vec![Vec::new(); volleys.len()],
+            latest: vec![0; volleys.len()],
             active: vec![Sharing::default(); contention.resources()],
             late: vec![0; volleys.len()],
             slowed: Slowed::new(volleys.len()),
@@ -155,14 +159,14 @@ impl<'a> Network<'a> {
     }
 
     fn count(&mut self, volley: usize, amount: u64) {
-        let sent = &mut self.sent[volley];
-        match sent.iter().rposition(|&(known, _)| known == amount) {
-            Some(i) => {
-                sent[i].1 += 1;
-                // Most often the next is like the latest.
-                let last = sent.len() - 1;
-                sent.swap(i, last);
-            }
+        let (sent, latest) = (&mut self.sent[volley], &mut self.latest[volley]);
+        // Most often the next is like the latest, or like what came after that before.
+        let is_known = |i: &usize| sent.get(*i).is_some_and(|&(known, _)| known == amount);
+        let turn = [*latest, *latest + 1, 0].into_iter().find(is_known);
+        let known = turn.or_else(|| sent.iter().position(|&(known, _)| known == amount));
+        *latest = known.unwrap_or(sent.len());
+        match sent.get_mut(*latest) {
+            Some((_, times)) => *times += 1,
             None => sent.push((amount, 1)),
         }
     }
@@ -194,11 +198,23 @@ impl<'a> Network<'a> {
     pub fn usage(&self) -> Usage {
         let mut flits = vec![0u64; self.flows.len()];
         for (volley, sent) in self.volleys.iter().zip(&self.sent) {
+            // Many of its flows have the same share, one after the other.
+            let mut known = ((0, 0), 0);
             for &f in &volley.flows {
-                flits[f] +=
-                    sent.iter().map(|&(amount, times)| times * shared(amount, self.flows[f].share)).sum::<u64>();
+                let share = self.flows[f].share;
+                if known.0 != share {
+                    let all = sent.iter().map(|&(amount, times)| times * shared(amount, share)).sum::<u64>();
+                    known = (share, all);
+                }
+                flits[f] += known.1;
             }
         }
         Usage::new(self.fabric, self.flows, &flits)
     }
+}
+
+/// Ticks that a flit of a flow takes at its slowest port or link; all links are alike.
+fn slowest_port(flow: &Flow, flit_ticks: &[Ticks]) -> Ticks {
+    let ports = flow.route.len() - flow.links as usize;
+    flow.route.iter().take(ports + 1).map(|&r| flit_ticks[r as usize]).max().unwrap_or(0)
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::arch::Chip;
 use crate::compile::{Amount, Flow, FlowKind, Section, StageWork, shared};
 
-use super::apart::{own_ticks, weight};
+use super::apart::{ByTicks, weight};
 use super::contention::Volley;
 use super::sharing::WHOLE;
 use super::time::{TICKS_PER_CYCLE, Ticks};
@@ -37,51 +37,79 @@ struct Asked {
     flows: u64,
 }
 
-/// What volleys ask together at most of every resource, of [`WHOLE`]: `flit_ticks` are what a flit takes it, `slowest`
-/// what it takes at least of each flow.
-pub fn demand(flows: &[Flow], volleys: &[Volley], peaks: &[Peak], flit_ticks: &[Ticks], slowest: &[Ticks]) -> Vec<u64> {
-    let mut demand = vec![0; flit_ticks.len()];
-    let mut asked = vec![Asked::default(); flit_ticks.len()];
-    let mut crossed = Vec::new();
-    let at_peak = |rate: u64, ticks: Ticks| {
-        let rate = if ticks == TICKS_PER_CYCLE { rate } else { (rate * ticks).div_ceil(TICKS_PER_CYCLE) };
-        rate.min(WHOLE)
-    };
-    for volley in volleys {
-        let own = if volley.apart { own_ticks(flows, &volley.flows, flit_ticks, slowest) } else { Vec::new() };
-        for (i, &f) in volley.flows.iter().enumerate() {
-            if let Peak::Rate(rate) = peaks[f] {
-                for &r in &flows[f].route {
-                    demand[r as usize] += at_peak(rate, flit_ticks[r as usize]);
-                }
-                continue;
+/// What one volley asks of each resource that it crosses.
+struct Asking {
+    of: Vec<Asked>,
+    crossed: Vec<usize>,
+}
+
+impl Asking {
+    /// Adds a flow that moves so many flits of a slot, at a rate.
+    fn add(&mut self, flow: &Flow, flits: u64, mut rate: ByTicks<impl Fn(Ticks) -> u64>, flit_ticks: &[Ticks]) {
+        for r in flow.route.iter().map(|&r| r as usize) {
+            let asked = &mut self.of[r];
+            if asked.flows == 0 {
+                self.crossed.push(r);
             }
-            for &r in &flows[f].route {
-                let (asked, ticks) = (&mut asked[r as usize], flit_ticks[r as usize]);
-                if asked.flows == 0 {
-                    crossed.push(r as usize);
-                }
-                asked.flows += 1;
-                match peaks[f] {
-                    Peak::Rate(_) => {}
-                    Peak::Slot(flits, rate) => {
-                        asked.rate += at_peak(rate, ticks);
-                        asked.flits += flits;
-                    }
-                    Peak::Rush(flits) => {
-                        let own = own.get(i).copied().unwrap_or(1).max(1);
-                        asked.rate += weight(flows[f].share, ticks) * WHOLE / own;
-                        asked.flits += flits;
-                    }
-                }
-            }
+            asked.flows += 1;
+            asked.rate += rate.at(flit_ticks[r]);
+            asked.flits += flits;
         }
-        for r in crossed.drain(..) {
-            let Asked { rate, flits, flows } = std::mem::take(&mut asked[r]);
+    }
+
+    /// Adds what the volley asks to `demand`, and is ready for the next.
+    fn settle(&mut self, apart: bool, demand: &mut [u64]) {
+        for r in self.crossed.drain(..) {
+            let Asked { rate, flits, flows } = std::mem::take(&mut self.of[r]);
             // Those that have nothing but each other in their way wait for each other.
-            let is_full = flows > 1 && volley.apart && rate + flows >= WHOLE;
+            let is_full = flows > 1 && apart && rate + flows >= WHOLE;
             demand[r] += if flits < BURST_FLITS || is_full { flows * WHOLE } else { rate };
         }
+    }
+}
+
+/// What volleys ask together at most of every resource, of [`WHOLE`]: `flit_ticks` are what a flit takes it, `own` what
+/// each flow takes of itself where those of its volley go apart.
+pub fn demand(
+    flows: &[Flow],
+    volleys: &[Volley],
+    peaks: &[Peak],
+    flit_ticks: &[Ticks],
+    own: &[Vec<Ticks>],
+) -> Vec<u64> {
+    let mut demand = vec![0; flit_ticks.len()];
+    let mut asking = Asking { of: vec![Asked::default(); flit_ticks.len()], crossed: Vec::new() };
+    let at_peak = |rate: u64| {
+        ByTicks::new(move |ticks| {
+            let rate = if ticks == TICKS_PER_CYCLE { rate } else { (rate * ticks).div_ceil(TICKS_PER_CYCLE) };
+            rate.min(WHOLE)
+        })
+    };
+    for (volley, own) in volleys.iter().zip(own) {
+        for (i, &f) in volley.flows.iter().enumerate() {
+            let flow = &flows[f];
+            match peaks[f] {
+                Peak::Rate(rate) => {
+                    let mut rate = at_peak(rate);
+                    // Links are alike.
+                    let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
+                    for r in ports.iter().map(|&r| r as usize) {
+                        demand[r] += rate.at(flit_ticks[r]);
+                    }
+                    let of_links = links.first().map_or(0, |&r| rate.at(flit_ticks[r as usize]));
+                    for &r in links {
+                        demand[r as usize] += of_links;
+                    }
+                }
+                Peak::Slot(flits, rate) => asking.add(flow, flits, at_peak(rate), flit_ticks),
+                Peak::Rush(flits) => {
+                    let own = own.get(i).copied().unwrap_or(1).max(1);
+                    let rate = ByTicks::new(|ticks| weight(flow.share, ticks) * WHOLE / own);
+                    asking.add(flow, flits, rate, flit_ticks);
+                }
+            }
+        }
+        asking.settle(volley.apart, &mut demand);
     }
     demand
 }
@@ -129,10 +157,11 @@ fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(
 /// Peak over the firings of a bundle. Results leave after the first tile, in the rest of the firing.
 fn of_firings(section: &Section, work: &StageWork, flow: &Flow, bundle: u64, amount: Amount, results: bool) -> u64 {
     let nest = &section.nest;
-    let last = nest.rows_of(nest.tokens() - 1);
+    let (full, last) = (nest.token_rows.min(nest.rows), nest.rows_of(nest.tokens() - 1));
+    let all_rows = if full == last { &[full][..] } else { &[full, last] };
     let mut most = 0;
     for chunk in (0..nest.chunks()).filter(|&chunk| !work.is_as_before(chunk, bundle)) {
-        for rows in [nest.token_rows.min(nest.rows), last] {
+        for &rows in all_rows {
             let cycles = work.cycles(chunk, bundle, rows);
             let tile = cycles.div_ceil(work.tiles(chunk, bundle, rows).max(1)) + 1;
             let pace = if results { cycles.saturating_sub(tile) } else { cycles };

@@ -45,6 +45,35 @@ impl Stream {
     }
 }
 
+/// A stream that another volley meets.
+#[derive(Debug, Clone, Copy, Default)]
+struct Other {
+    begins: Ticks,
+    until: Ticks,
+    /// The part of the resource that it takes, ...
+    pace: u64,
+    /// ... until it has moved that.
+    left: u64,
+    /// More ticks it does not take from the volley.
+    most: Ticks,
+}
+
+impl Other {
+    /// A stream as a volley with `own` work meets it, from when it `begins` for that; known is what it had left `at`.
+    fn of(stream: &Stream, at: Ticks, begins: Ticks, own: Work) -> Self {
+        let &Stream { until, left, .. } = stream;
+        let from = stream.from.max(at);
+        // At the pace it keeps among the others.
+        let pace = if begins > from { left / (until - from).max(1) } else { u64::from(stream.pace) };
+        Self { begins, until, pace, left, most: own.of_flows(u64::from(stream.flows)) }
+    }
+
+    /// What it takes in a time.
+    fn takes(&self, time: Ticks) -> Ticks {
+        ((self.pace * time).min(self.left) >> BITS).min(self.most)
+    }
+}
+
 /// What a stream still has to move, and when it is through where nobody is in its way any more.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
@@ -112,8 +141,9 @@ impl Slowed {
 pub struct Sharing {
     /// The time of what is known.
     at: Ticks,
-    /// When all are through.
+    /// When all are through, as of when the latest came.
     last_end: Ticks,
+    survey: Survey,
     count: u32,
     /// How many of them are groups.
     groups: u32,
@@ -129,10 +159,11 @@ impl Sharing {
         &mut self.streams[..self.count as usize]
     }
 
-    /// Whether nobody can be in the way of anybody, and nobody is behind by a tick.
-    fn is_free(&self) -> bool {
-        self.streams().iter().map(|stream| u64::from(stream.pace)).sum::<u64>() <= WHOLE
-            && self.streams().iter().all(|stream| stream.rest().behind(stream.pace, self.at) < WHOLE)
+    /// Looks at all of them again, for what is told of them together.
+    fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        self.streams().iter().for_each(|stream| survey.add(stream, self.at));
+        survey
     }
 
     /// Lets all share the resource until `to`, or until they are through; `ends` hears who is, and when.
@@ -183,55 +214,87 @@ impl Sharing {
             self.at = now;
             return;
         }
-        if self.is_free() {
-            let at = self.at;
-            for stream in self.streams_mut() {
-                let time = now.saturating_sub(stream.from.max(at));
-                stream.left =
-                    if stream.until <= now { 0 } else { stream.left.saturating_sub(u64::from(stream.pace) * time) };
-            }
-        } else {
+        if self.survey.is_crowded() {
             let mut rests = self.rests();
             self.share(&mut rests, now, |_, _| {});
-            for (stream, Rest { left, due }) in self.streams_mut().iter_mut().zip(rests) {
-                (stream.left, stream.due) = (left, due);
-            }
+            self.keep(now, |i, _| rests[i]);
+        } else {
+            let at = self.at;
+            self.keep(now, |_, stream| {
+                let time = now.saturating_sub(stream.from.max(at));
+                let left = stream.left.saturating_sub(u64::from(stream.pace) * time);
+                Rest { left: if stream.until <= now { 0 } else { left }, due: stream.due }
+            });
         }
+    }
+
+    /// Goes on at a later time with those of which something is left then.
+    fn keep(&mut self, now: Ticks, rest: impl Fn(usize, &Stream) -> Rest) {
         self.at = now;
-        let (mut kept, mut groups) = (0, 0);
-        for i in 0..self.count as usize {
-            let stream = self.streams[i];
+        for (i, stream) in self.streams_mut().iter_mut().enumerate() {
+            let Rest { left, due } = rest(i, stream);
             // To a whole tick: a run that repeats itself comes back to the same states.
-            let left = (stream.left + WHOLE / 2) >> BITS << BITS;
-            if left > 0 {
-                self.streams[kept] = Stream { from: stream.from.max(now), left, ..stream };
+            stream.left = (left + WHOLE / 2) >> BITS << BITS;
+            (stream.from, stream.due) = (stream.from.max(now), due);
+        }
+        self.close_up();
+        self.survey = self.survey();
+    }
+
+    /// Forgets those of which nothing is left; the others stay in order.
+    fn close_up(&mut self) {
+        let Some(first) = self.streams().iter().position(|stream| stream.left == 0) else { return };
+        let mut kept = first;
+        for i in first..self.count as usize {
+            if self.streams[i].left == 0 {
+                self.groups -= u32::from(self.streams[i].volley == GROUP);
+            } else {
+                self.streams[kept] = self.streams[i];
                 kept += 1;
-                groups += u32::from(stream.volley == GROUP);
             }
         }
-        (self.count, self.groups) = (kept as u32, groups);
+        self.count = kept as u32;
     }
 
     /// How long the work of a volley lasts from `at` on, among the others: another takes as much for each of its flows,
     /// unless it has less to move or is slower by itself. Less than `least` need not be exact.
     pub fn lasts(&self, volley: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
-        let among = |most: Ticks| {
-            let taken = self.streams().iter().filter(|stream| stream.volley as usize != volley).map(|stream| {
-                let (from, begins) = (stream.from.max(self.at), at.max(stream.from));
-                let (all, left) = (stream.until.saturating_sub(from), stream.until.saturating_sub(begins));
-                if left == 0 {
-                    return 0;
-                }
-                // At the pace it keeps among the others.
-                let pace = if begins > from { stream.left / all.max(1) } else { u64::from(stream.pace) };
-                let moves = (pace * left.min(most.saturating_sub(begins - at))).min(stream.left) >> BITS;
-                moves.min(own.of_flows(u64::from(stream.flows)))
-            });
-            own.ticks + taken.sum::<Ticks>()
-        };
+        if own.ticks + self.in_the_way(volley, at, own) < least {
+            return own.ticks;
+        }
+        let mut others = [Other::default(); MOST];
+        let mut count = 0;
+        let (mut taken, mut longest) = (0, 0);
+        for stream in self.streams() {
+            let begins = at.max(stream.from);
+            if stream.until > begins && stream.volley as usize != volley {
+                let other = Other::of(stream, self.at, begins, own);
+                taken += other.takes(stream.until - begins);
+                longest = longest.max(stream.until - at);
+                others[count] = other;
+                count += 1;
+            }
+        }
         // With less time others take no more.
-        let most = among(Ticks::MAX >> BITS);
-        if most <= least { most } else { among(most) }
+        let most = own.ticks + taken;
+        if most <= least || longest <= most {
+            return most;
+        }
+        let takes =
+            |other: &Other| other.takes((other.until - other.begins).min((at + most).saturating_sub(other.begins)));
+        own.ticks + others[..count].iter().map(takes).sum::<Ticks>()
+    }
+
+    /// No less than what others can take while a volley sends, soon told.
+    fn in_the_way(&self, volley: usize, at: Ticks, own: Work) -> Ticks {
+        let (mut flows, mut left) = (0, 0);
+        for stream in self.streams() {
+            if stream.until > at && stream.volley as usize != volley {
+                flows += u64::from(stream.flows);
+                left += stream.left;
+            }
+        }
+        own.of_flows(flows).min(left >> BITS)
     }
 
     /// A volley begins to send, and those under way make way. Tells `slowed` each that is slowed, and when it is through.
@@ -251,15 +314,14 @@ impl Sharing {
         let until = until.max(from + 1);
         // As far back as there is room.
         while (self.count - self.groups) as usize >= MOST_STREAMS
-            && let Some(first) = self.streams().iter().map(|stream| stream.until).min()
-            && first <= from
-            && first > self.at
+            && self.survey.first_end <= from
+            && self.survey.first_end > self.at
         {
-            self.pass(first);
+            self.pass(self.survey.first_end);
         }
         let (pace, holds) = (pace as u32, holds.saturating_mul(WHOLE));
         self.join(Stream { from, due: until, until, left, volley: volley as u32, flows, pace, holds });
-        if !self.is_free() {
+        if self.survey.is_crowded() {
             let mut rests = self.rests();
             let mut ends = [0; MOST];
             self.share(&mut rests, Ticks::MAX, |i, at| ends[i] = at);
@@ -269,9 +331,9 @@ impl Sharing {
                 }
                 stream.until = end;
             }
+            self.survey = self.survey();
         }
-        let last_end = self.streams().iter().map(|stream| stream.until).max();
-        self.last_end = last_end.unwrap_or(0);
+        self.last_end = self.survey.last_end;
     }
 
     /// Adds a stream: to what the same volley still has to move, or to the group that ends at about the same time, if
@@ -286,6 +348,7 @@ impl Sharing {
                 own.due = own.due.max(new.due);
                 own.pace = own.pace.max(new.pace);
                 own.flows = new.flows;
+                self.survey = self.survey();
                 return;
             }
         }
@@ -293,6 +356,10 @@ impl Sharing {
         if !is_group || (self.groups as usize) < MOST_GROUPS {
             let volley = if is_group { GROUP } else { new.volley };
             self.streams[self.count as usize] = Stream { volley, ..new };
+            if self.count == 0 {
+                self.survey = Survey::default();
+            }
+            self.survey.add(&new, self.at);
             self.count += 1;
             self.groups += u32::from(is_group);
             return;
@@ -306,6 +373,7 @@ impl Sharing {
             group.flows += new.flows;
             group.pace = (group.pace + new.pace).min(WHOLE as u32);
         }
+        self.survey = self.survey();
     }
 
     /// Writes down all that the rest of a run depends on.
@@ -326,11 +394,44 @@ impl Sharing {
     pub fn shift(&mut self, time: Ticks) {
         self.at += time;
         self.last_end += time;
+        self.survey.first_end = self.survey.first_end.saturating_add(time);
+        self.survey.last_end += time;
         for stream in self.streams_mut() {
             stream.from += time;
             stream.due += time;
             stream.until += time;
         }
+    }
+}
+
+/// What is told of all that are under way together.
+#[derive(Debug, Clone, Copy)]
+struct Survey {
+    /// The parts that they take where nobody is in their way.
+    paces: u64,
+    /// Whether any is behind by a tick.
+    is_behind: bool,
+    first_end: Ticks,
+    last_end: Ticks,
+}
+
+impl Default for Survey {
+    fn default() -> Self {
+        Self { paces: 0, is_behind: false, first_end: Ticks::MAX, last_end: 0 }
+    }
+}
+
+impl Survey {
+    /// Whether somebody is in the way of somebody, or behind.
+    fn is_crowded(&self) -> bool {
+        self.paces > WHOLE || self.is_behind
+    }
+
+    fn add(&mut self, stream: &Stream, at: Ticks) {
+        self.paces += u64::from(stream.pace);
+        self.is_behind |= stream.rest().behind(stream.pace, at) >= WHOLE;
+        self.first_end = self.first_end.min(stream.until);
+        self.last_end = self.last_end.max(stream.until);
     }
 }
 
