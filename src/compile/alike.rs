@@ -110,6 +110,10 @@ pub fn remapped(
         }
     }
     let graph = SectionGraph::new(workload, &of.operators, of.operators.len() > 1).ok_or("no pipeline")?;
+    let splits = |(s, stage): (usize, &super::Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.nest.chunking, s);
+    if other.stages.iter().enumerate().any(splits) {
+        return Err("K of a stage cannot be split".to_owned());
+    }
     let mappings = other.stages.iter().map(|stage| stage.mapping).collect();
     let chip = &*of.chip(chip, workload);
     section(chip, &Fabric::new(chip), &graph, of.nest, mappings, residency(of), &tiers)

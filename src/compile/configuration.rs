@@ -9,7 +9,7 @@ use crate::index::Id;
 use crate::mode::Mode;
 use crate::workload::{OperatorId, TensorId, Workload};
 
-use super::buffers::BufferSpec;
+use super::buffers::{BufferRole, BufferSpec};
 use super::estimate::Stream;
 use super::fabric::Resource;
 use super::mapping::{Mapping, PassWork};
@@ -111,6 +111,11 @@ pub struct LoadAhead {
 }
 
 impl Section {
+    /// Whether a buffer takes partial sums from one slice of K to the next.
+    pub fn is_relay(&self, buffer: usize) -> bool {
+        matches!(self.buffers[buffer].spec.role, BufferRole::Relay { .. })
+    }
+
     /// The chip as this section finds it ([`Chip::in_section`]).
     pub fn chip<'c>(&self, chip: &'c Chip, workload: &Workload) -> Cow<'c, Chip> {
         let moved = self.streams.iter().map(|off_chip| workload.tensors[off_chip.stream.tensor].stored_bytes());

@@ -5,7 +5,7 @@
 //! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
 //! data. A slot is free again when its readers have sent their last flit of it.
 
-use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Section, Step, continues, emits};
+use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Step, continues, emits};
 
 use super::amounts::Amounts;
 use super::wires::Wires;
@@ -200,7 +200,7 @@ impl Control {
                 (FlowKind::Drain { stream }, _) => {
                     (Target::Stream(stream), 0, amounts.section.streams[stream].stream.cadence)
                 }
-                (FlowKind::PartialWrite { stage, .. }, Some(end)) if !is_relay(amounts.section, end.buffer) => {
+                (FlowKind::PartialWrite { stage, .. }, Some(end)) if !amounts.section.is_relay(end.buffer) => {
                     (Target::Sums(end.buffer), end.slice, amounts.section.stages[stage].cadence)
                 }
                 (_, Some(end)) => (Target::Buffer(end.buffer), end.slice, self.buffers[end.buffer].cadence),
@@ -306,7 +306,7 @@ impl Control {
         for flow in &amounts.section.flows {
             let is_kept = matches!(flow.kind, FlowKind::PartialWrite { .. });
             if let (Some(end), Some(agent)) = (flow.writes, self.agent_of(flow.kind))
-                && (!is_kept || is_relay(amounts.section, end.buffer))
+                && (!is_kept || amounts.section.is_relay(end.buffer))
                 && !self.buffers[end.buffer].givers.contains(&agent)
             {
                 self.buffers[end.buffer].givers.push(agent);
@@ -549,11 +549,6 @@ impl Control {
     pub(super) fn held(&self, buffer: usize) -> u64 {
         self.buffers[buffer].filled - self.buffers[buffer].released.min(self.buffers[buffer].filled)
     }
-}
-
-/// Whether a buffer takes sums from one slice of K to the next.
-fn is_relay(section: &Section, buffer: usize) -> bool {
-    matches!(section.buffers[buffer].spec.role, BufferRole::Relay { .. })
 }
 
 /// Of the `all` flits that a flow reads in a firing, those that can be read when `part` of the slot is there.

@@ -390,7 +390,7 @@ impl<'a> Actors<'a> {
             }
             let hops = cycles(flow.hop_cycles);
             match flow.kind {
-                FlowKind::PartialRead { .. } => {}
+                FlowKind::PartialRead { .. } if !flow.reads.is_some_and(|end| self.section.is_relay(end.buffer)) => {}
                 FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => {
                     actor.result_hops = actor.result_hops.max(hops);
                 }

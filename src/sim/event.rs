@@ -552,7 +552,8 @@ impl<'a> Engine<'a> {
             self.actors[index].free_at = self.actors[index].free_at.max(read);
         }
         if emits || hands_on {
-            let first = drains.div_ceil(of_tile);
+            // The next slice of K begins with a whole tile.
+            let first = if hands_on { drains } else { drains.div_ceil(of_tile) };
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
                 self.fill(output, at, Filled { first: out + first + hops, last: through + hops, parts }, now);

@@ -2,7 +2,7 @@
 
 use crate::compile::Step;
 
-use super::actors::{Actor, ActorKind, Input, Streamed};
+use super::actors::{Actor, Input, Streamed};
 use super::event::Engine;
 use super::time::Ticks;
 
@@ -14,7 +14,7 @@ impl Engine<'_> {
             Some(latest.max(match input.streamed {
                 Streamed::Not => filled.last,
                 Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
-                Streamed::Sums => filled.begins(self.tiles(actor, at)),
+                Streamed::Sums => filled.first,
                 Streamed::Rows => filled.begins(self.groups(input, at)),
             }))
         })
@@ -25,12 +25,6 @@ impl Engine<'_> {
         let outputs = if self.gives(actor, at) { &actor.outputs[..] } else { &[] };
         let room = |&output: &usize| self.buffers[output].room(self.ordinal(output, at));
         outputs.iter().try_fold(0, |latest: Ticks, output| Some(latest.max(room(output)?)))
-    }
-
-    /// Tiles of a bundle's firing.
-    fn tiles(&self, actor: &Actor, at: Step) -> u64 {
-        let ActorKind::Bundle { stage, bundle } = actor.kind else { return 1 };
-        self.work[stage].tiles(at.chunk, bundle, self.nest.rows_of(at.token))
     }
 
     /// Groups of rows that whoever fills an input makes one after the other.

@@ -1,16 +1,23 @@
 //! K of a GEMM split over PCUs: what the search makes of it, and that all fidelities agree on it.
 
 use rdusim::arch::{self, Chip};
-use rdusim::compile::{Configuration, GemmMapping, Mapping, remapped};
+use rdusim::compile::{Configuration, GemmMapping, LoopOrder, Mapping, Nest, remapped};
+use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::saved;
 use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate};
 use rdusim::workload::{self, Workload};
 
+use crate::random::pair;
+
+/// Of the pairs of seed 1, dense and sparse, one by one and fused.
+const PAIRS: [usize; 3] = [21, 108, 279];
+
 /// A grid of 8 x 8 sites and a memory that is never in the way.
 fn chip() -> Chip {
     let text = include_str!("../../arch/plasticine.toml");
-    let sets = ["arch.memory.0.bandwidth_gb_per_s=4000".to_owned(), "arch.memory.0.channels=16".to_owned()];
+    let sets = ["arch.memory.ddr.bandwidth_gb_per_s=4000", "arch.memory.ddr.channels=16"]
+        .map(|set| Override::parse(set).expect("an override"));
     arch::parse("plasticine", text, &sets).unwrap_or_else(|error| panic!("{}", error.render(false)))
 }
 
@@ -32,15 +39,19 @@ fn compiled(chip: &Chip, workload: &Workload) -> Configuration {
     list.remove(0).configuration
 }
 
-/// The configuration with another mapping.
+/// The configuration with K whole over time, in tokens of `token_rows`, and another mapping.
 fn with(
     chip: &Chip,
     workload: &Workload,
     of: &Configuration,
+    token_rows: u64,
     change: impl Fn(&mut GemmMapping) + Copy,
 ) -> Configuration {
     let mut other = of.clone();
     for section in &mut other.sections {
+        let tokens = section.nest.rows.div_ceil(token_rows);
+        let order = LoopOrder::ChunkOuter;
+        section.nest = Nest { token_rows, block_tokens: tokens, chunking: None, order, ..section.nest };
         *section = remapped(chip, workload, section, change).unwrap();
     }
     other
@@ -56,16 +67,34 @@ fn working_cycles(outcome: &Outcome) -> u64 {
     outcome.sections.iter().map(|section| section.cycles - section.launch_cycles).sum()
 }
 
-/// 64 rows and 16 columns are few tiles, and each is 4,096 steps deep.
+/// Two column tiles, a row tile at a time: two PCUs have work, unless each has a part of the depth.
 #[test]
-fn a_deep_product_is_split_where_that_is_faster() {
+fn slices_of_k_work_side_by_side() {
     let chip = chip();
-    let workload = product(64, 4096, 16, "");
+    let workload = product(240, 4096, 32, "");
     let found = compiled(&chip, &workload);
-    assert!(splits(&found)[0] > 1, "{:?}", found.sections[0].stages[0].mapping);
-    let whole = with(&chip, &workload, &found, |m| m.pk = 1);
-    let [split, whole] = [&found, &whole].map(|c| working_cycles(&simulate(&chip, &workload, c, Fidelity::Event)));
-    assert!(split * 4 < whole * 3, "{split} split, {whole} whole");
+    let cycles = |pk: u64| {
+        let split = with(&chip, &workload, &found, 6, |m| {
+            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, share: 2, aligned: false, ..*m };
+        });
+        working_cycles(&simulate(&chip, &workload, &split, Fidelity::Event)) as f64
+    };
+    let whole = cycles(1);
+    for pk in [2, 4] {
+        let gain = whole / cycles(pk);
+        assert!(gain > 0.75 * pk as f64, "{pk} slices are {gain} times as fast as one");
+    }
+}
+
+/// Pairs in which a split of K is the best that the search finds.
+#[test]
+fn the_search_splits_k_where_that_pays() {
+    for number in PAIRS {
+        let (_, chip, graph) = pair(1, number);
+        let list = compile_measured(&chip.chip(), &graph.workload(), &[Mode::Kbk, Mode::Fused]).unwrap();
+        let most = list.iter().flat_map(|c| splits(&c.configuration)).max();
+        assert!(most > Some(1), "pair {number}");
+    }
 }
 
 #[test]
@@ -75,7 +104,7 @@ fn all_fidelities_agree_on_slices_of_k() {
         let workload = product(96, 1000, columns, sparsity);
         let found = compiled(&chip, &workload);
         for (pk, pn, share) in [(1, 2, 2), (2, 2, 2), (3, 4, 2), (5, 2, 1), (7, 1, 1)] {
-            let split = with(&chip, &workload, &found, |m| {
+            let split = with(&chip, &workload, &found, 24, |m| {
                 *m = GemmMapping { rows_on_lanes: true, pm: 1, pn, pk, share, aligned: false, ..*m };
             });
             let [bound, event, cycle] = [Fidelity::Bound, Fidelity::Event, Fidelity::Cycle]
@@ -96,16 +125,17 @@ fn all_fidelities_agree_on_slices_of_k() {
 fn a_split_is_saved_and_what_cannot_be_is_refused() {
     let chip = chip();
     let workload = product(64, 4096, 16, "");
-    let found = compiled(&chip, &workload);
+    let found = with(&chip, &workload, &compiled(&chip, &workload), 16, |m| {
+        *m = GemmMapping { rows_on_lanes: true, pm: 1, pn: 1, pk: 3, share: 1, aligned: false, ..*m };
+    });
     let text = saved::to_toml(&chip, &workload, [&found]);
     assert!(text.contains("role = \"relay\"") && text.contains("k_slice = 0"), "{text}");
     let read = |text: &str| saved::parse("saved.toml", text, &chip, &workload, &[Mode::Kbk]);
     let again = read(&text).unwrap_or_else(|error| panic!("{}", error.render(false)));
     assert_eq!(format!("{:?}", again[0]), format!("{found:?}"));
-    let pk = format!("pk = {}", splits(&found)[0]);
     for (from, to, told) in [
-        (pk.as_str(), "pk = 0", "`pk` is 0"),
-        (pk.as_str(), "pk = 5000", "`pk` is 5000"),
+        ("pk = 3", "pk = 0", "`pk` is 0"),
+        ("pk = 3", "pk = 5000", "`pk` is 5000"),
         ("k_slice = 0", "k_slice = 77", "expected the relay of its stage with `k_slice = 0`"),
     ] {
         let edited = text.replacen(from, to, 1);
