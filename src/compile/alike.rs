@@ -72,7 +72,7 @@ fn section(
     residency: Residency,
     tiers: &[TierId],
 ) -> Option<Section> {
-    let Exact { roles, work, extents } = exact(chip, graph, &nest, &mappings);
+    let Exact { roles, work, extents } = exact(chip, graph, &nest, residency, &mappings);
     if !roles.is_one_pass() {
         return None;
     }
@@ -134,7 +134,8 @@ fn residency(of: &Section) -> Residency {
         }
         _ => false,
     };
-    Residency { inputs: !of.buffers.iter().any(uncut), weights: !again, ahead: Ahead::Full }
+    let recompute = of.stages.iter().any(|stage| stage.again);
+    Residency { inputs: !of.buffers.iter().any(uncut), weights: !again, ahead: Ahead::Full, recompute }
 }
 
 fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {

@@ -103,6 +103,7 @@ pub fn stages(
         cadence: roles.cadence[s],
         k_cut: roles.k_cut[s] && nest.chunks() > 1,
         n_cut: roles.n_cut[s],
+        again: roles.again[s],
         work: work[s].clone(),
         pcus,
     };

@@ -92,6 +92,8 @@ pub struct Residency {
     pub inputs: bool,
     /// Chunked weights stay on chip for the whole section (else each row block reads them again).
     pub weights: bool,
+    /// What is made on chip and used in every chunk is computed anew in each (else it stays for a row block).
+    pub recompute: bool,
     /// Room for what memory moves in its latency.
     pub ahead: Ahead,
 }
@@ -137,6 +139,8 @@ pub struct StageRoles {
     pub n_cut: Vec<bool>,
     /// The stage comes after an accumulating one: it runs in the last chunk.
     late: Vec<bool>,
+    /// The stage is off the cut and computes the same anew in every chunk.
+    pub again: Vec<bool>,
 }
 
 impl StageRoles {
@@ -144,7 +148,13 @@ impl StageRoles {
     pub fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
         let axis = nest.chunking.map(|c| c.axis);
         let along = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
-        let mut roles = Self { cadence: vec![], k_cut: vec![], n_cut: vec![], late: vec![] };
+        let mut roles = Self {
+            cadence: vec![],
+            k_cut: vec![],
+            n_cut: vec![],
+            late: vec![],
+            again: vec![false; graph.stages.len()],
+        };
         for (s, stage) in graph.stages.iter().enumerate() {
             let is_gemm = stage.weight.is_some();
             let both = stage.sums.is_some() && along(stage.activations[1]);
@@ -162,6 +172,35 @@ impl StageRoles {
         roles
     }
 
+    /// The same where what stages off the cut make for those along it is computed anew in every chunk; `None` if no stage
+    /// makes such a thing, or chunks are not outermost.
+    pub fn recomputing(&self, graph: &SectionGraph<'_>, nest: &Nest) -> Option<Self> {
+        if nest.order == LoopOrder::TokenOuter || nest.chunks() == 1 {
+            return None;
+        }
+        let mut roles = self.clone();
+        // Stages come behind those they read from.
+        for (s, spec) in graph.stages.iter().enumerate().rev() {
+            let is_wanted_in_chunks = || {
+                let mut readers =
+                    graph.stages.iter().zip(&roles.cadence).filter(|(r, _)| r.activations.contains(&spec.output));
+                readers.clone().next().is_some() && readers.all(|(_, &cadence)| cadence == Cadence::Firing)
+            };
+            let makes_once = self.cadence[s] == Cadence::Token && !self.late[s] && spec.sums.is_none();
+            if makes_once && !graph.leaves_section(spec.output) && is_wanted_in_chunks() {
+                roles.again[s] = true;
+                roles.cadence[s] = Cadence::Firing;
+            }
+        }
+        roles.again.contains(&true).then_some(roles)
+    }
+
+    /// Roles of every stage of `graph` in `nest`, as what stays on chip asks for.
+    pub fn with(graph: &SectionGraph<'_>, nest: &Nest, residency: Residency) -> Self {
+        let roles = Self::new(graph, nest);
+        if residency.recompute { roles.recomputing(graph, nest).unwrap_or(roles) } else { roles }
+    }
+
     /// Whether a stage comes after an accumulating one.
     pub fn is_late(&self, stage: usize) -> bool {
         self.late[stage]
@@ -174,9 +213,10 @@ impl StageRoles {
     }
 
     /// Slot cadence of a tensor that stages produce or consume.
-    pub fn tensor_cadence(graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> Cadence {
+    fn tensor_cadence(&self, graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> Cadence {
         match nest.chunking {
             Some(c) if graph.column_axis(tensor) == Some(c.axis) => Cadence::Firing,
+            _ if graph.producer(tensor).is_some_and(|producer| self.again[producer]) => Cadence::Firing,
             _ => Cadence::Token,
         }
     }
@@ -186,7 +226,7 @@ impl StageRoles {
         if nest.order == LoopOrder::TokenOuter || nest.chunks() == 1 {
             return false;
         }
-        if Self::tensor_cadence(graph, nest, tensor) == Cadence::Firing {
+        if self.tensor_cadence(graph, nest, tensor) == Cadence::Firing {
             return false;
         }
         if self.cadence[stage] == Cadence::Firing {
@@ -315,7 +355,7 @@ impl Sizer<'_> {
             if external {
                 depth += self.residency.ahead.of(slots_in_flight(self.chip, slot_bytes * slices));
             }
-            let mut cadence = StageRoles::tensor_cadence(graph, nest, tensor);
+            let mut cadence = self.roles.tensor_cadence(graph, nest, tensor);
             if self.roles.holds_block(graph, nest, stage, tensor) {
                 if external && !self.residency.inputs && self.roles.cadence[stage] == Cadence::Firing {
                     cadence = Cadence::Firing;
@@ -426,7 +466,7 @@ impl Sizer<'_> {
         let slot_bytes = rows * row_bytes;
         self.list.push(BufferSpec {
             role: BufferRole::Store { tensor, stage },
-            cadence: StageRoles::tensor_cadence(self.graph, self.nest, tensor),
+            cadence: self.roles.tensor_cadence(self.graph, self.nest, tensor),
             depth: 2 + self.residency.ahead.of(slots_in_flight(self.chip, slot_bytes * slices)),
             slices,
             copies: 1,

@@ -136,6 +136,8 @@ pub struct Stage {
     pub k_cut: bool,
     /// Its output columns are cut.
     pub n_cut: bool,
+    /// It is off the cut, and computes the same anew in every chunk: nothing keeps what it makes.
+    pub again: bool,
     /// Work of one row pass, `[chunk][bundle]`; empty for SIMD stages. One chunk if the cut does not touch it.
     pub work: Vec<Vec<PassWork>>,
     /// PCUs, in the order of [`Stage::pcu`].

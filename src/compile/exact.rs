@@ -2,7 +2,7 @@
 
 use crate::arch::Chip;
 
-use super::buffers::{StageExtents, StageRoles};
+use super::buffers::{Residency, StageExtents, StageRoles};
 use super::candidates::StageBases;
 use super::mapping::{Mapping, PassWork};
 use super::nest::Nest;
@@ -20,7 +20,7 @@ pub struct Exact {
 }
 
 /// Works the stages of a section out in full.
-pub fn exact(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, mappings: &[Mapping]) -> Exact {
+pub fn exact(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, residency: Residency, mappings: &[Mapping]) -> Exact {
     let bases = StageBases::without_splits(chip, graph, nest.chunking);
     let work: Vec<_> = mappings
         .iter()
@@ -38,5 +38,5 @@ pub fn exact(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, mappings: &[Map
             Mapping::Simd(_) => StageExtents::default(),
         })
         .collect();
-    Exact { roles: StageRoles::new(graph, nest), work, extents }
+    Exact { roles: StageRoles::with(graph, nest, residency), work, extents }
 }

@@ -209,15 +209,15 @@ impl Choice {
     }
 
     /// Its class but for the room that hides latency.
-    pub fn kind(&self) -> (LoopOrder, bool, bool, bool, bool, bool) {
-        let (order, Residency { inputs, weights, .. }, private, split, eager) = self.class();
-        (order, inputs, weights, private, split, eager)
+    pub fn kind(&self) -> (LoopOrder, (bool, bool, bool), bool, bool, bool) {
+        let (order, Residency { inputs, weights, recompute, .. }, private, split, eager) = self.class();
+        (order, (inputs, weights, recompute), private, split, eager)
     }
 
     /// Works it out in full: exact work tables, and buffers from them.
     pub fn plan(&self, chip: &Chip, graph: &SectionGraph<'_>) -> SectionPlan {
         let mappings: Vec<Mapping> = self.picked.iter().map(|c| c.mapping).collect();
-        let Exact { roles, work, extents } = exact(chip, graph, &self.nest, &mappings);
+        let Exact { roles, work, extents } = exact(chip, graph, &self.nest, self.residency, &mappings);
         let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &extents);
         deepen(chip, graph, &mut buffers);
         SectionPlan { nest: self.nest, roles, mappings, work, buffers, estimate: self.estimate, covers: self.covers }
@@ -442,14 +442,35 @@ impl Search<'_> {
         } else {
             &[(true, true)]
         };
+        // A stage that is off the cut has the time of all chunks in any case.
+        let again = roles.recomputing(self.graph, &nest).map(|again| {
+            let in_every_chunk = |(candidate, &again): (&Candidate, &bool)| {
+                let stretch = if again { 1 } else { candidate.stretch };
+                Candidate { stretch, ..*candidate }
+            };
+            let picked: Vec<Candidate> = picked.iter().zip(&again.again).map(in_every_chunk).collect();
+            (again, picked)
+        });
         let mut least_banks = u64::MAX;
         let most = self.chip.pmus() * self.chip.pmu.banks;
         // Less room for what memory moves in its latency, only where all of it does not fit.
-        let mut wanted: Vec<Residency> =
-            choices.iter().map(|&(inputs, weights)| Residency { inputs, weights, ahead: Ahead::Full }).collect();
+        let mut wanted: Vec<Residency> = choices
+            .iter()
+            .map(|&(inputs, weights)| Residency { inputs, weights, ahead: Ahead::Full, recompute: false })
+            .collect();
+        wanted.extend(again.as_ref().map(|_| Residency {
+            inputs: false,
+            weights: false,
+            ahead: Ahead::Full,
+            recompute: true,
+        }));
         let mut next = 0;
         while let Some(&residency) = wanted.get(next) {
             next += 1;
+            let (roles, picked) = match &again {
+                Some((roles, picked)) if residency.recompute => (roles, &picked[..]),
+                _ => (roles, picked),
+            };
             let make = |block_tokens: u64| {
                 let nest = Nest { block_tokens, ..nest };
                 (nest, buffers(self.chip, self.graph, &nest, roles, residency, &mappings, &extents))

@@ -156,8 +156,7 @@ impl<'a> Restored<'a> {
                 .map_err(|(title, expected)| fault(Place::Mapping(stage), title, expected))?;
         }
         check_pcus(chip, &draft)?;
-        let exact = exact(chip, graph, &draft.nest, &draft.mappings);
-        let specs = check_buffers(chip, graph, &draft, &exact)?;
+        let (exact, specs) = check_buffers(chip, graph, &draft)?;
         let streams = check_streams(chip, graph, &draft, &specs, tiers)?;
         let nest = draft.nest;
         let work: Vec<StageWork> = draft
@@ -338,31 +337,32 @@ fn check_pcus(chip: &Chip, draft: &Draft) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The buffers that the nest and mappings ask for, with the depths of the draft.
-fn check_buffers(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    draft: &Draft,
-    exact: &Exact,
-) -> Result<Vec<BufferSpec>, Fault> {
-    let wanted = |inputs, weights| {
-        // Depths are the draft's.
-        let residency = Residency { inputs, weights, ahead: Ahead::Full };
-        buffers(chip, graph, &draft.nest, &exact.roles, residency, &draft.mappings, &exact.extents)
-    };
+/// The buffers that the nest and mappings ask for, with the depths of the draft, and what follows from nest and mappings
+/// with what stays on chip.
+fn check_buffers(chip: &Chip, graph: &SectionGraph<'_>, draft: &Draft) -> Result<(Exact, Vec<BufferSpec>), Fault> {
     // Which tensors stay on chip shows in the cadences.
     let alike = |specs: &[BufferSpec]| {
         let same = |(a, b): &(&BufferSpec, &BufferDraft)| a.role == b.role && a.cadence == b.cadence;
         specs.iter().zip(&draft.buffers).take_while(same).count()
     };
     let choices = [(true, false), (true, true), (false, false), (false, true)];
+    let kept = Residency { inputs: true, weights: true, ahead: Ahead::Full, recompute: false };
+    let mut exact = exact(chip, graph, &draft.nest, kept, &draft.mappings);
+    let again = exact.roles.recomputing(graph, &draft.nest);
     let mut best = Vec::new();
-    for (inputs, weights) in choices {
-        let specs = wanted(inputs, weights);
-        if best.is_empty() || alike(&specs) > alike(&best) {
-            best = specs;
+    let mut best_roles = None;
+    for (recompute, roles) in [(false, Some(&exact.roles)), (true, again.as_ref())] {
+        let Some(roles) = roles else { continue };
+        for (inputs, weights) in choices {
+            // Depths are the draft's.
+            let residency = Residency { inputs, weights, recompute, ..kept };
+            let specs = buffers(chip, graph, &draft.nest, roles, residency, &draft.mappings, &exact.extents);
+            if best.is_empty() || alike(&specs) > alike(&best) {
+                (best, best_roles) = (specs, Some(roles.clone()));
+            }
         }
     }
+    exact.roles = best_roles.unwrap_or(exact.roles);
     let (same, found) = (alike(&best), draft.buffers.len());
     if same < best.len() || same < found {
         if same < found.min(best.len()) {
@@ -407,7 +407,7 @@ fn check_buffers(
         spec.depth = draft.depth;
         check_pieces(chip, b, spec, &draft.pieces, &mut free)?;
     }
-    Ok(best)
+    Ok((exact, best))
 }
 
 fn check_pieces(

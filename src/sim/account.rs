@@ -251,7 +251,7 @@ fn describe(section: &Section, stage: &Stage) -> String {
     };
     let tokens = format!("{} tokens of {} rows", nest.tokens(), nest.token_rows);
     let chunks = if nest.chunks() > 1 && stage.cadence == crate::compile::Cadence::Firing {
-        format!(", {} chunks", nest.chunks())
+        format!(", {} chunks{}", nest.chunks(), if stage.again { ", computed anew in each" } else { "" })
     } else {
         String::new()
     };
