@@ -10,10 +10,11 @@ use crate::arch::Chip;
 use crate::workload::{OperatorId, TensorId};
 
 use super::allocate::{Candidate, Front, StageCandidates, WORTH_SPLITTING, useful_splits};
+use super::balance::CostSample;
 use super::buffers::{StageExtents, StageRoles};
 use super::gather::MOST_COLUMNS;
 use super::heads::heads_mappings;
-use super::mapping::{CostSample, GemmMapping, Mapping, PassWork, Style, SystolicShape, Tile, TileTable};
+use super::mapping::{GemmMapping, Mapping, PassWork, Style, SystolicShape, Tile, TileTable};
 use super::nest::{Cadence, Chunking, LoopOrder, Nest};
 use super::reduce::{SumsBase, reducer_mappings, sums_bases};
 use super::section_graph::SectionGraph;
@@ -71,8 +72,9 @@ struct Base {
     extents: StageExtents,
 }
 
-/// What fixes the bases of a stage: weight, functions in its tail, the cut of its weight, and the gradient it samples.
-type BaseKey = (TensorId, usize, Option<(CutOf, u64)>, Option<TensorId>);
+/// What fixes the bases of a stage: weight, functions in its tail, the cut of its weight, the gradient it samples, and whether
+/// K may be split.
+type BaseKey = (TensorId, usize, Option<(CutOf, u64)>, Option<TensorId>, bool);
 
 /// Which side of a weight a cut runs along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -169,7 +171,8 @@ impl<'a> StageBases<'a> {
                 None
             }
         });
-        let key = (weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output));
+        let may_split_k = self.graph.may_split_k(self.chunking, stage);
+        let key = (weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output), may_split_k);
         // A thread that panicked holding the lock left a whole map behind.
         let known = cache.weights.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {

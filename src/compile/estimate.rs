@@ -148,8 +148,12 @@ const BYTE_PRICE: f64 = 0.1;
 /// Deep buffers hide most of it; charging it keeps the search from tokens too small to be worth their hand-over.
 fn hand_over_cycles(chip: &Chip, graph: &SectionGraph<'_>) -> f64 {
     let lanes = graph.widest_lanes(chip);
-    let walk = u64::from(chip.grid.columns + chip.grid.rows) / 4 * chip.network.hop_cycles;
-    (lanes + 2 * chip.pcu.stages + walk) as f64
+    (lanes + 2 * chip.pcu.stages + walk_cycles(chip)) as f64
+}
+
+/// Cycles across part of the grid.
+fn walk_cycles(chip: &Chip) -> u64 {
+    u64::from(chip.grid.columns + chip.grid.rows) / 4 * chip.network.hop_cycles
 }
 
 /// Links that a partial sum crosses between two slices of K: a PMU stands beside most PCUs, and the next slice beside it.
@@ -289,12 +293,12 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
 }
 
 /// Cycles of one firing of every stage on the longest way through the pipeline, but the slowest.
-fn passing_cycles(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, picked: &[Candidate]) -> f64 {
+fn passing_cycles(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, picked: &[Candidate]) -> f64 {
     let firing = |s: usize| picked[s].cycles as f64 / nest.count(roles.cadence[s]).max(1) as f64;
     let mut passed: Vec<f64> = Vec::with_capacity(picked.len());
     for (s, spec) in graph.stages.iter().enumerate() {
-        // Slices of K begin one behind the other.
-        let chain = ((picked[s].mapping.pk() - 1) * picked[s].extents.relay_cycles) as f64;
+        // Slices of K begin one behind the other, their sums through PMUs.
+        let chain = ((picked[s].mapping.pk() - 1) * (picked[s].extents.relay_cycles + walk_cycles(chip))) as f64;
         // Stages come behind those they read from.
         let before = spec.activations.iter().filter_map(|&tensor| graph.producer(tensor)).filter(|&from| from < s);
         let before = before.map(|from| passed[from]).fold(0.0, f64::max);
@@ -352,7 +356,7 @@ pub fn estimate(
     let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
     // A token passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
     // token.
-    let mut fill = passing_cycles(graph, nest, roles, picked);
+    let mut fill = passing_cycles(chip, graph, nest, roles, picked);
     if cut_outside {
         // Stages behind an accumulating one get nothing before its last chunk: they overlap with the next row block.
         let most = |late: bool| {

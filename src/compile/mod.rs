@@ -8,6 +8,7 @@ mod alike;
 mod allocate;
 mod anneal;
 mod assemble;
+mod balance;
 mod buffers;
 mod candidates;
 mod choose;

@@ -166,7 +166,8 @@ fn sparse_as_dense(graph: &SectionGraph<'_>, plan: &SectionPlan, section: &str) 
         let work = &plan.work[stage];
         let k_of = |chunk: usize| match plan.nest.chunk_range(chunk as u64) {
             Some(range) if plan.roles.k_cut[stage] => range.end - range.start,
-            _ => mask.rows(),
+            // A tile of a slice of K is no deeper than the slice.
+            _ => mask.rows().div_ceil(m.pk),
         };
         let of_chunk = |(chunk, list): (usize, &Vec<PassWork>)| {
             let tiles: u64 = list.iter().map(|work| work.tiles).sum();
@@ -208,13 +209,13 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
     let tokens = plan.nest.tokens();
     let grown = |buffer: &BufferSpec| {
         let holds_block = match buffer.role {
-            BufferRole::Home { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => true,
+            BufferRole::Home { .. } | BufferRole::Partial { .. } => true,
             BufferRole::Operand { tensor, .. } => {
                 graph.producer(tensor).is_none()
                     && buffer.cadence == Cadence::Token
                     && buffer.depth >= plan.nest.block_tokens
             }
-            BufferRole::Weight { .. } | BufferRole::Store { .. } => false,
+            BufferRole::Weight { .. } | BufferRole::Store { .. } | BufferRole::Relay { .. } => false,
         };
         let depth = if holds_block { tokens } else { buffer.depth };
         BufferSpec { depth, ..*buffer }.total_banks(chip)

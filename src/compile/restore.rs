@@ -269,23 +269,29 @@ fn check_mapping(
             let bases = StageBases::without_splits(chip, graph, nest.chunking);
             from_one("share", m.share, most)?;
             from_one("pn", m.pn, most)?;
-            if !m.pn.is_multiple_of(m.share) {
-                return Err((format!("`share` is {}", m.share), format!("expected a divisor of `pn`, {}", m.pn)));
-            }
+            let divides_pn = |what: &str, found: u64| {
+                let refusal = || (format!("`{what}` is {found}"), format!("expected a divisor of `pn`, {}", m.pn));
+                if m.pn.is_multiple_of(found) { Ok(()) } else { Err(refusal()) }
+            };
+            divides_pn("share", m.share)?;
             if m.pk > 1 && !graph.may_split_k(nest.chunking, stage) {
                 let why = "expected 1: K is split over PCUs in plain GEMMs, where it is not cut over time";
                 return Err((format!("`pk` is {}", m.pk), why.into()));
             }
             from_one("pk", m.pk, graph.most_k_slices(stage).min(most))?;
+            if graph.stages[stage].sums.is_none() && graph.form(stage).is_none() {
+                exactly("streams", m.streams, 1)?;
+            }
+            if let Some(form) = graph.form(stage).filter(|_| graph.stages[stage].sums.is_none()) {
+                exactly("share", m.share, m.pn)?;
+                from_one("streams", m.streams, form.b_heads)?;
+                divides_pn("streams", m.streams)?;
+            }
+            from_one("pm", m.pm, most)?;
             if graph.stages[stage].sums.is_some() {
                 exactly("share", m.share, m.pn)?;
                 from_one("streams", m.streams, graph.form(stage).map_or(1, |form| form.heads))?;
-                if !m.pn.is_multiple_of(m.streams) {
-                    return Err((
-                        format!("`streams` is {}", m.streams),
-                        format!("expected a divisor of `pn`, {}", m.pn),
-                    ));
-                }
+                divides_pn("streams", m.streams)?;
             }
             let Some((row_tiles, bundles)) = bases.most_splits(stage, m, nest) else {
                 return Err(("a PCU lacks the data type".into(), "cannot be computed on this chip".into()));
@@ -371,12 +377,13 @@ fn check_buffers(chip: &Chip, graph: &SectionGraph<'_>, draft: &Draft) -> Result
                 BufferRole::Operand { .. } => "an operand",
                 BufferRole::Home { .. } => "a home",
                 BufferRole::Weight { .. } => "a weight",
-                BufferRole::Partial { .. } | BufferRole::Relay { .. } => "a partial",
+                BufferRole::Partial { .. } | BufferRole::Relay { .. } => "partial sums",
                 BufferRole::Store { .. } => "a store",
             };
             let BufferSpec { role, cadence, .. } = &best[same];
-            if let BufferRole::Relay { slice, .. } = role {
-                let expected = format!("expected the relay of its stage with `k_slice = {slice}`");
+            if let BufferRole::Relay { slice, stage } = role {
+                let stage = &graph.workload.operators[graph.stages[*stage].main].name;
+                let expected = format!("expected a relay of `{stage}` with `k_slice = {slice}`, cadence {cadence:?}");
                 return Err(fault(Place::Buffer(same), title, expected));
             }
             let (BufferRole::Operand { stage, tensor }

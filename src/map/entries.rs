@@ -209,12 +209,15 @@ pub enum MappingEntry {
 /// A buffer in its PMUs.
 #[derive(Debug, Clone, Serialize)]
 pub struct BufferEntry {
-    /// `operand`, `home`, `weight`, `partial` or `store`.
+    /// `operand`, `home`, `weight`, `partial`, `store` or `relay`.
     pub role: &'static str,
     /// Tensor (of partial sums, the one they become).
     pub tensor: String,
     /// Index of the stage it serves.
     pub stage: usize,
+    /// Of a relay, the slice of K whose partial sums it takes to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k_slice: Option<u64>,
     /// How often a slot is filled.
     pub cadence: &'static str,
     /// Slots.

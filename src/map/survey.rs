@@ -145,6 +145,7 @@ impl Surveyor<'_> {
             role,
             tensor: self.tensor(tensor),
             stage,
+            k_slice: if let BufferRole::Relay { slice, .. } = spec.role { Some(slice) } else { None },
             cadence: cadence(spec.cadence),
             depth: spec.depth,
             slices: spec.slices,

@@ -131,8 +131,9 @@ fn keys_stand_in_the_agreed_order() {
         let after = json.find(&format!("\"{list}\": [\n")).unwrap();
         json[after..].lines().nth(1).unwrap().trim().to_owned()
     };
-    let stage = ["operators", "mapping", "kind", "pm", "pn", "share", "rows_on_lanes", "aligned", "style", "cadence"];
-    assert_eq!(keys(&line("stages"))[..10], stage);
+    let stage =
+        ["operators", "mapping", "kind", "pm", "pn", "pk", "share", "rows_on_lanes", "aligned", "style", "cadence"];
+    assert_eq!(keys(&line("stages"))[..11], stage);
     assert!(keys(&line("stages")).ends_with(&["k_cut".to_owned(), "n_cut".to_owned(), "pcus".to_owned()]));
     let buffer = ["role", "tensor", "stage", "cadence", "depth", "slices", "copies", "slot_bytes", "pmus", "banks"];
     assert_eq!(keys(&line("buffers"))[..10], buffer);

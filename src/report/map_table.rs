@@ -145,12 +145,13 @@ fn stages(section: &Section) -> String {
         align_left(&mut table, column);
     }
     for stage in &section.stages {
-        let (pm, pn) = match stage.mapping {
-            MappingEntry::Gemm { pm, pn, .. } | MappingEntry::Simd { pm, pn, .. } => (pm, pn),
+        let split = match stage.mapping {
+            MappingEntry::Gemm { pm, pn, pk, .. } if pk > 1 => format!("{pm} x {pn} x {pk}"),
+            MappingEntry::Gemm { pm, pn, .. } | MappingEntry::Simd { pm, pn, .. } => format!("{pm} x {pn}"),
         };
         let mut row = vec![
             shorten(&stage.operators.join("+"), NAME),
-            format!("{pm} x {pn}"),
+            split,
             how(stage),
             each(stage.cadence).to_owned(),
             whole(stage.pcus.len() as u64),

@@ -97,6 +97,9 @@ pub fn role(role: &BufferRole) -> &'static str {
     }
 }
 
+/// Which of [`ROLES`] a relay is.
+pub const RELAY: usize = 5;
+
 /// Roles, in the words of a file.
 pub const ROLES: [&str; 6] = ["operand", "home", "weight", "partial", "store", "relay"];
 

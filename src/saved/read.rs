@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::Spanned;
 
-use super::names::{self, FlowContext};
+use super::names::{self, FlowContext, RELAY};
 use super::spec::{BufferSpec, FileSpec, NestSpec, OwnerSpec, PartSpec, RouteSpec, RunSpec, SectionSpec, StreamSpec};
 use super::{SCHEMA, fingerprint};
 use crate::arch::{Chip, Coordinate, TierId};
@@ -328,16 +328,25 @@ impl Reader<'_> {
             graph.stages.iter().map(|stage| self.workload.operators[stage.main].name.as_str()).collect();
         let stage = self.source.keyword("runs.sections.buffers.stage", &spec.stage, &mains)?;
         let tensor = self.tensor("runs.sections.buffers.tensor", &spec.tensor)?;
-        let role = match self.source.keyword("runs.sections.buffers.role", &spec.role, &names::ROLES)? {
+        let role = self.source.keyword("runs.sections.buffers.role", &spec.role, &names::ROLES)?;
+        if let Some(slice) = spec.k_slice.as_ref().filter(|_| role != RELAY) {
+            let title = "only a relay has a `k_slice`";
+            return Err(self.error(slice.span(), title, "leave it out, or make it `role = \"relay\"`"));
+        }
+        let role = match role {
             0 => BufferRole::Operand { stage, tensor },
             1 => BufferRole::Home { stage, tensor },
             2 => BufferRole::Weight { stage, tensor },
             3 => BufferRole::Partial { stage },
-            5 => BufferRole::Relay {
+            RELAY => BufferRole::Relay {
                 stage,
                 slice: match &spec.k_slice {
                     Some(slice) => self.source.count("runs.sections.buffers.k_slice", slice, 0..=1 << 40)?,
-                    None => 0,
+                    None => {
+                        let title = "a relay has no `k_slice`";
+                        let expected = "expected the slice of K whose partial sums it takes to the next: 0, 1, ...";
+                        return Err(self.error(spec.role.span(), title, expected));
+                    }
                 },
             },
             _ => BufferRole::Store { tensor, stage },

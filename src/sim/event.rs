@@ -464,7 +464,8 @@ impl<'a> Engine<'a> {
         actor.latest = latest;
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
-        self.release_inputs(index, at, (left[0], left[1]), now);
+        // The sums of the last tile are in its accumulators when it begins.
+        self.release_inputs(index, at, [left[0], left[1], end.saturating_sub(first_tile)], now);
     }
 
     /// Takes down an actor's firing, if anybody wants to know.
@@ -475,7 +476,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
-    fn release_inputs(&mut self, index: usize, at: Step, (operands, weights): (Ticks, Ticks), now: Ticks) {
+    fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
             let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
             let cadence = self.section.buffers[buffer].spec.cadence;
@@ -483,7 +484,11 @@ impl<'a> Engine<'a> {
                 continue;
             }
             let slot = self.nest.ordinal(cadence, at);
-            let left = if streamed == Streamed::Weights { weights } else { operands };
+            let left = match streamed {
+                Streamed::Weights => weights,
+                Streamed::Sums => sums,
+                _ => operands,
+            };
             let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
             if self.buffers[buffer].release(slot, left.max(filled)) {
                 for p in 0..self.producers[buffer].len() {
@@ -574,7 +579,7 @@ impl<'a> Engine<'a> {
         actor.free_at = through;
         actor.next += 1;
         self.fill(operand, at, Filled { first: now + hops, last: through + hops, parts: 1 }, now);
-        self.release_inputs(index, at, (through, through), now);
+        self.release_inputs(index, at, [through; 3], now);
         self.wake(index, now);
     }
 
@@ -638,7 +643,7 @@ impl<'a> Engine<'a> {
                     recorder.span(index, slot, began, written);
                 }
                 self.end = self.end.max(written);
-                self.release_inputs(index, self.store_step(index, at), (written, written), now);
+                self.release_inputs(index, self.store_step(index, at), [written; 3], now);
             }
             return;
         }

@@ -17,8 +17,9 @@ impl Engine<'_> {
         let index = self.volley_actor[volley];
         let until = self.network.slowed_until(volley);
         let actor = &mut self.actors[index];
-        let ActorKind::Bundle { stage, .. } = actor.kind else { return };
-        if volley == actor.results {
+        let ActorKind::Bundle { stage, bundle } = actor.kind else { return };
+        let hands_on = self.section.stages[stage].mapping.hands_on(bundle);
+        if volley == actor.results || (hands_on && volley == actor.partial_writes) {
             let last = until + actor.result_hops;
             // The unit stops for what the output FIFO does not hold.
             let Left { from, flits } = actor.left;
@@ -57,7 +58,12 @@ impl Engine<'_> {
         for i in 0..self.actors[index].inputs.len() {
             let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
             let cadence = self.section.buffers[buffer].spec.cadence;
-            if usize::from(streamed == Streamed::Weights) == kind && self.nest.is_last_use(cadence, at) {
+            let of_kind = match streamed {
+                Streamed::Weights => kind == 1,
+                Streamed::Sums => false,
+                _ => kind == 0,
+            };
+            if of_kind && self.nest.is_last_use(cadence, at) {
                 self.buffers[buffer].keep(self.nest.ordinal(cadence, at), until);
             }
         }

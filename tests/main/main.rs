@@ -18,6 +18,7 @@ mod numbers_of_images;
 mod page;
 mod penalties;
 mod random;
+mod recompute;
 mod routes;
 mod saved;
 mod search;

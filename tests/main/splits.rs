@@ -121,6 +121,23 @@ fn all_fidelities_agree_on_slices_of_k() {
     }
 }
 
+/// Of one tile a token: a slot of sums is free again when its one tile has begun.
+#[test]
+fn sums_of_one_tile_free_their_slot_early() {
+    let chip = chip();
+    let workload = product(480, 1000, 24, "");
+    let found = compiled(&chip, &workload);
+    for pk in [2, 3] {
+        let split = with(&chip, &workload, &found, 6, |m| {
+            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, share: 2, aligned: false, ..*m };
+        });
+        let [event, cycle] = [Fidelity::Event, Fidelity::Cycle]
+            .map(|fidelity| working_cycles(&simulate(&chip, &workload, &split, fidelity)));
+        let error = event as f64 / cycle as f64 - 1.0;
+        assert!(error.abs() < 0.02, "{pk} slices: event {event}, cycle {cycle}");
+    }
+}
+
 #[test]
 fn a_split_is_saved_and_what_cannot_be_is_refused() {
     let chip = chip();
@@ -136,7 +153,11 @@ fn a_split_is_saved_and_what_cannot_be_is_refused() {
     for (from, to, told) in [
         ("pk = 3", "pk = 0", "`pk` is 0"),
         ("pk = 3", "pk = 5000", "`pk` is 5000"),
-        ("k_slice = 0", "k_slice = 77", "expected the relay of its stage with `k_slice = 0`"),
+        ("streams = 1", "streams = 0", "`streams` is 0"),
+        ("pm = 1", "pm = 9223372036854775807", "`pm` is 9223372036854775807"),
+        ("k_slice = 0", "", "a relay has no `k_slice`"),
+        ("role = \"operand\"", "k_slice = 1\nrole = \"operand\"", "only a relay has a `k_slice`"),
+        ("k_slice = 0", "k_slice = 77", "expected a relay of `gemm` with `k_slice = 0`"),
     ] {
         let edited = text.replacen(from, to, 1);
         assert_ne!(edited, text);
