@@ -379,7 +379,7 @@ impl<'a> Engine<'a> {
         let free_at =
             operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(actor.free_at, Ticks::max);
         let delay = free_at - actor.free_at;
-        let begin = now.max(free_at);
+        let begin = now.max(free_at).max(self.sums_from(actor, at));
         let mut end = begin + cycles(occupied);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);

@@ -14,10 +14,18 @@ impl Engine<'_> {
             Some(latest.max(match input.streamed {
                 Streamed::Not => filled.last,
                 Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
-                Streamed::Sums => filled.first,
+                // Operands wait in their FIFOs for the sums that the work begins from.
+                Streamed::Sums => 0,
                 Streamed::Rows => filled.begins(self.groups(input, at)),
             }))
         })
+    }
+
+    /// When the sums that a bundle's firing begins from are there, if it takes them from a slice of K before.
+    pub(super) fn sums_from(&self, actor: &Actor, at: Step) -> Ticks {
+        let sums = actor.inputs.iter().filter(|input| input.streamed == Streamed::Sums);
+        let first = |input: &Input| self.buffers[input.buffer].filled(self.ordinal(input.buffer, at));
+        sums.filter_map(first).map(|filled| filled.first).max().unwrap_or(0)
     }
 
     /// When there is room for what an actor makes; `None` while that is not known.
