@@ -466,7 +466,7 @@ fn undominated(mut bases: Vec<Base>) -> Vec<Base> {
         let worth = if whole { 1.0 } else { 1.0 + WORTH_SPLITTING };
         let beats = |least: u64| (b.in_step_cycles as f64 * worth) < least as f64;
         let [any, among_shared] = least[usize::from(whole)];
-        if !beats(any) && !(shared && beats(among_shared)) {
+        if !(beats(any) || shared && beats(among_shared)) {
             return false;
         }
         for of in &mut least[..=usize::from(whole)] {

@@ -84,19 +84,6 @@ impl StageBases<'_> {
         table
     }
 
-    /// The tiles of every group of PCU columns, for each slice of K in each chunk. Slices hand on the sums of their
-    /// columns: a group has the same in all slices of a chunk.
-    fn dealt(&self, table: &TileTable, shape: &SystolicShape, mapping: &GemmMapping) -> Assignment {
-        let cycles = |tile: &Tile| shape.cycles(tile);
-        if mapping.pk == 1 || table.same_columns {
-            return assign(table, mapping.groups(), cycles);
-        }
-        let of_chunk = |slices: &[Vec<Tile>]| {
-            assign(&TileTable { chunks: slices.to_vec(), same_columns: true }, mapping.groups(), cycles)
-        };
-        table.chunks.chunks(mapping.pk as usize).flat_map(of_chunk).collect()
-    }
-
     /// What follows from the tiles of every bundle, `[chunk][bundle]`: bundles lie slice by slice.
     fn of_bundles<T: Clone>(
         &self,
@@ -106,7 +93,7 @@ impl StageBases<'_> {
     ) -> Vec<Vec<T>> {
         let Some(shape) = self.styled(stage, mapping) else { return Vec::new() };
         let table = self.table_of(stage, &shape, mapping);
-        let lists = of(&shape, &table, &self.dealt(&table, &shape, mapping));
+        let lists = of(&shape, &table, &dealt(&table, &shape, mapping));
         if mapping.pk == 1 { lists } else { lists.chunks(mapping.pk as usize).map(<[_]>::concat).collect() }
     }
 
@@ -196,4 +183,17 @@ impl StageBases<'_> {
             chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect()
         })
     }
+}
+
+/// The tiles of every group of PCU columns, for each slice of K in each chunk. Slices hand on the sums of their columns: a
+/// group has the same in all slices of a chunk.
+fn dealt(table: &TileTable, shape: &SystolicShape, mapping: &GemmMapping) -> Assignment {
+    let cycles = |tile: &Tile| shape.cycles(tile);
+    if mapping.pk == 1 || table.same_columns {
+        return assign(table, mapping.groups(), cycles);
+    }
+    let of_chunk = |slices: &[Vec<Tile>]| {
+        assign(&TileTable { chunks: slices.to_vec(), same_columns: true }, mapping.groups(), cycles)
+    };
+    table.chunks.chunks(mapping.pk as usize).flat_map(of_chunk).collect()
 }

@@ -249,8 +249,8 @@ impl Control {
             let reader = self.readers.len();
             let role = section.buffers[end.buffer].spec.role;
             let streamed = match (flow.kind, role) {
-                (FlowKind::Feed { .. }, BufferRole::Weight { .. }) => true,
-                (FlowKind::PartialRead { .. }, BufferRole::Relay { .. }) => true,
+                (FlowKind::Feed { .. }, BufferRole::Weight { .. })
+                | (FlowKind::PartialRead { .. }, BufferRole::Relay { .. }) => true,
                 (FlowKind::Feed { stage, .. }, _) => matches!(section.stages[stage].mapping, Mapping::Simd(_)),
                 _ => false,
             };

@@ -340,13 +340,12 @@ impl Reader<'_> {
             3 => BufferRole::Partial { stage },
             RELAY => BufferRole::Relay {
                 stage,
-                slice: match &spec.k_slice {
-                    Some(slice) => self.source.count("runs.sections.buffers.k_slice", slice, 0..=1 << 40)?,
-                    None => {
-                        let title = "a relay has no `k_slice`";
-                        let expected = "expected the slice of K whose partial sums it takes to the next: 0, 1, ...";
-                        return Err(self.error(spec.role.span(), title, expected));
-                    }
+                slice: if let Some(slice) = &spec.k_slice {
+                    self.source.count("runs.sections.buffers.k_slice", slice, 0..=1 << 40)?
+                } else {
+                    let title = "a relay has no `k_slice`";
+                    let expected = "expected the slice of K whose partial sums it takes to the next: 0, 1, ...";
+                    return Err(self.error(spec.role.span(), title, expected));
                 },
             },
             _ => BufferRole::Store { tensor, stage },

@@ -52,7 +52,7 @@ fn with(
         let tokens = section.nest.rows.div_ceil(token_rows);
         let order = LoopOrder::ChunkOuter;
         section.nest = Nest { token_rows, block_tokens: tokens, chunking: None, order, ..section.nest };
-        *section = remapped(chip, workload, section, change).unwrap();
+        *section = remapped(chip, workload, section, change).unwrap_or_else(|why| panic!("{why}"));
     }
     other
 }
