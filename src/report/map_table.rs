@@ -136,7 +136,7 @@ fn loops(nest: &NestEntry) -> String {
 
 fn stages(section: &Section) -> String {
     let ran = section.stages.iter().any(|stage| stage.time.is_some());
-    let mut head = ["stage", "pm x pn", "how", "runs", "PCUs", "within"].map(str::to_owned).to_vec();
+    let mut head = ["stage", "pm x pn (x pk)", "how", "runs", "PCUs", "within"].map(str::to_owned).to_vec();
     if ran {
         head.extend(["busy", "starved", "stalled"].map(str::to_owned));
     }

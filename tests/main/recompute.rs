@@ -59,7 +59,7 @@ fn what_has_no_room_is_computed_anew_where_that_is_faster() {
 #[test]
 fn all_fidelities_and_the_numbers_agree() {
     let text = include_str!("../../arch/plasticine.toml");
-    for (bytes, width) in [("512", 144), ("512", 200), ("1024", 200)] {
+    for (bytes, width) in [("2048", 320), ("2048", 400), ("4096", 560)] {
         let chip = chip(text, &["arch.pmu.banks=8", &format!("arch.pmu.capacity_bytes={bytes}")]);
         let workload = widened(480, 6, width);
         let found = fused(&chip, &workload);
@@ -71,7 +71,7 @@ fn all_fidelities_and_the_numbers_agree() {
             assert_eq!(e.traffic, c.traffic, "{bytes} bytes, {width} columns");
             assert!(b.cycles <= e.cycles, "bound {}, event {}", b.cycles, e.cycles);
             let [event, cycle] = [e, c].map(|section| (section.cycles - section.launch_cycles) as f64);
-            assert!((event / cycle - 1.0).abs() < 0.08, "{bytes} bytes, {width} columns: event {event}, cycle {cycle}");
+            assert!((event / cycle - 1.0).abs() < 0.05, "{bytes} bytes, {width} columns: event {event}, cycle {cycle}");
         }
         let verdicts = verify::verify(&chip, &workload, [&found], 5);
         assert!(verdicts.iter().all(|verdict| verdict.passed), "{verdicts:?}");
