@@ -81,7 +81,7 @@ pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
     for counts in [&FEW_CHUNKS[..], &MANY_CHUNKS[..]] {
         let cuts = chunkings(chip, graph, counts);
         let found: Vec<Kept> = match care {
-            Care::Full => cuts.into_par_iter().map(|cut| ground.best_of(cut)).collect(),
+            Care::Full => ground.best_of_each(&cuts),
             Care::Coarse => vec![coarse::best_of(ground, &cuts)],
         };
         least_banks = found.iter().map(|kept| kept.least_banks).fold(least_banks, u64::min);
@@ -295,6 +295,16 @@ impl Default for Found {
     }
 }
 
+impl Found {
+    /// The least of both.
+    fn least(self, other: &Self) -> Self {
+        Self {
+            least_banks: self.least_banks.min(other.least_banks),
+            slowest_cycles: self.slowest_cycles.min(other.slowest_cycles),
+        }
+    }
+}
+
 /// What choices are made for.
 #[derive(Debug, Clone, Copy)]
 pub struct Search<'a> {
@@ -309,22 +319,34 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The best choices of one cut.
-    fn best_of(&self, chunking: Option<Chunking>) -> Kept {
-        let (mut kept, mut found) = (Kept::default(), Found::default());
-        let bases = StageBases::new(self.chip, self.graph, chunking, self.cache);
-        let sizes = self.token_sizes(&bases);
+    /// The best choices of each cut: of all with K whole first, as a split has to pay against the best of any cut.
+    fn best_of_each(&self, cuts: &[Option<Chunking>]) -> Vec<Kept> {
+        let mut found = Found::default();
+        let mut all = Vec::with_capacity(2 * cuts.len());
         for k in [KAxis::Whole, KAxis::Split] {
-            for &token_rows in &sizes {
-                for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-                    let allotments = [Allotment::ALL, Allotment::EAGER];
-                    let offer = |choice| kept.offer(&choice);
-                    self.choices(&bases, token_rows, order, &allotments, k, &mut found, offer);
-                }
+            let each: Vec<(Kept, Found)> = cuts.par_iter().map(|&cut| self.best_of(cut, k, found)).collect();
+            found = each.iter().fold(found, |found, (_, new)| found.least(new));
+            all.extend(each.into_iter().map(|(kept, _)| kept));
+        }
+        all
+    }
+
+    /// The best choices of one cut, and what they and those before have shown.
+    fn best_of(&self, chunking: Option<Chunking>, k: KAxis, mut found: Found) -> (Kept, Found) {
+        let mut kept = Kept::default();
+        let bases = self.bases(chunking);
+        if k == KAxis::Split && !bases.may_split_k() {
+            return (kept, found);
+        }
+        for token_rows in self.token_sizes(&bases) {
+            for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+                let allotments = [Allotment::ALL, Allotment::EAGER];
+                let offer = |choice| kept.offer(&choice);
+                self.choices(&bases, token_rows, order, &allotments, k, &mut found, offer);
             }
         }
         kept.least_banks = found.least_banks;
-        kept
+        (kept, found)
     }
 
     /// Bases of every stage under a cut.
