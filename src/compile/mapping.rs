@@ -423,22 +423,33 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
 /// `rows` rows a pass, of all row slices in lockstep, taken as neighbours.
 pub fn sample(tiles: &mut [Tile], mask: &BlockMask, rows: u64) {
     let groups = mask.rows().div_ceil(rows);
-    let mut executed = vec![false; groups as usize];
+    // First and last pass of each block row.
+    let passes_of: Vec<(u64, u64)> = (0..mask.rows().div_ceil(mask.block_rows()))
+        .map(|block| {
+            let start = block * mask.block_rows();
+            (start / rows, ((start + mask.block_rows()).min(mask.rows()) - 1) / rows)
+        })
+        .collect();
+    let mut stored = Vec::new();
     for tile in tiles.iter_mut().filter(|tile| tile.columns > 0) {
-        executed.fill(false);
         let last = (tile.start + tile.columns - 1).min(mask.columns() - 1);
+        stored.clear();
         for n in tile.start / mask.block_columns()..=last / mask.block_columns() {
-            for (word, &bits) in (0u64..).zip(mask.column_words(n)) {
-                let mut left = bits;
-                while left != 0 {
-                    let start = (word * 64 + u64::from(left.trailing_zeros())) * mask.block_rows();
-                    let end = (start + mask.block_rows()).min(mask.rows());
-                    executed[(start / rows) as usize..=((end - 1) / rows) as usize].fill(true);
-                    left &= left - 1;
-                }
+            let words = mask.column_words(n);
+            stored.resize(words.len(), 0);
+            stored.iter_mut().zip(words).for_each(|(union, &word)| *union |= word);
+        }
+        let (mut passes, mut next) = (0, 0);
+        for (word, &bits) in stored.iter().enumerate() {
+            let mut left: u64 = bits;
+            while left != 0 {
+                let (first, last) = passes_of[word * 64 + left.trailing_zeros() as usize];
+                // Blocks come in order, and so do their passes.
+                passes += (last + 1).saturating_sub(first.max(next));
+                next = next.max(last + 1);
+                left &= left - 1;
             }
         }
-        let passes = executed.iter().filter(|&&pass| pass).count() as u64;
         tile.steps = (u128::from(tile.k) * u128::from(passes)).div_ceil(u128::from(groups)) as u64;
     }
 }
