@@ -171,7 +171,7 @@ fn bounds_traffic_and_energy_agree_and_every_run_drains() {
 
 #[test]
 fn two_runs_give_the_same_bytes_on_any_number_of_threads() {
-    for_all(CASES / 2, |chip, graph| {
+    for_all(CASES / 4, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");

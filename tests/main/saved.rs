@@ -43,7 +43,7 @@ fn no_edit_makes_it_panic() {
     let edit = (any::<prop::sample::Index>(), prop_oneof![0u64..40, Just(1 << 40), Just(u64::MAX)]);
     let strategy = (crate::random::chips(), crate::random::graphs(), prop::collection::vec(edit, 1..3));
     let mut runner = proptest::test_runner::TestRunner::new_with_rng(
-        proptest::test_runner::Config { cases: 96, source_file: Some(file!()), ..Default::default() },
+        proptest::test_runner::Config { cases: 48, source_file: Some(file!()), ..Default::default() },
         proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
     );
     let result = runner.run(&strategy, |(chip, graph, edits)| {
