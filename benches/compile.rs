@@ -4,9 +4,8 @@ mod common;
 
 use common::{CASES, Case};
 use divan::Bencher;
-use rdusim::compile::compile;
+use rdusim::compile::{compile, compile_measured};
 use rdusim::mode::Mode;
-use rdusim::sim::compile_measured;
 use rdusim::workload::{self, Workload};
 
 fn main() {

@@ -1,6 +1,9 @@
 //! How long a run of a compiled configuration takes: `cargo bench --bench simulate`.
 
 mod common;
+#[path = "../examples/pipeline/engine.rs"]
+#[allow(dead_code, reason = "shared with the example")]
+mod pipeline;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,9 +11,12 @@ use std::collections::BinaryHeap;
 use common::{CASES, Case};
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use rdusim::compile::{Configuration, Section, compile};
+use pipeline::Pipeline;
+use rdusim::compile::compile;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, Pipeline, run_section, simulate};
+use rdusim::outcome::Fidelity;
+use rdusim::program::{Configuration, Section};
+use rdusim::sim::{run_section, simulate};
 
 fn main() {
     divan::main();
@@ -72,7 +78,7 @@ fn rows_of_short_blocks<const CASE: usize>(bencher: Bencher, rows: u64) {
 fn unit_firings(bencher: Bencher, case: Case) {
     let (chip, workload) = case.load();
     let section = fused(case);
-    let firings = |stage: &rdusim::compile::Stage| stage.pcus.len() as u64 * section.nest.count(stage.cadence);
+    let firings = |stage: &rdusim::program::Stage| stage.pcus.len() as u64 * section.nest.count(stage.cadence);
     let all: u64 = section.stages.iter().map(firings).sum();
     bencher.counter(ItemsCount::new(all)).bench(|| run_section(&chip, &workload, &section, false));
 }

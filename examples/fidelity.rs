@@ -16,10 +16,11 @@ use std::path::Path;
 
 use plotters::prelude::*;
 use rayon::prelude::*;
-use rdusim::arch;
+use rdusim::compile::compile_measured;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, StopReason, check_size, compile_measured, simulate};
-use rdusim::workload;
+use rdusim::outcome::{Fidelity, StopReason};
+use rdusim::sim::{check_size, simulate};
+use rdusim::{arch, workload};
 
 #[path = "../tests/main/random.rs"]
 #[allow(dead_code, reason = "shared with the tests and other examples")]

@@ -13,13 +13,13 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use rdusim::arch::{self, Chip, Coordinate};
-use rdusim::compile::{
-    BufferDraft, Configuration, Draft, Fabric, Part, PcuId, Piece, PmuId, Port, Restored, Section, SectionGraph,
-    StreamDraft,
-};
+use rdusim::compile::{BufferDraft, Draft, Restored, StreamDraft, compile_measured};
+use rdusim::cost::section_load;
 use rdusim::index::Id;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, compile_measured, section_load, simulate};
+use rdusim::outcome::Fidelity;
+use rdusim::program::{Configuration, Fabric, Part, PcuId, Piece, PmuId, Port, Section, SectionGraph};
+use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
 
 const CASES: [(&str, &str); 5] = [

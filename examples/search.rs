@@ -11,8 +11,9 @@
 use std::error::Error;
 
 use rayon::prelude::*;
+use rdusim::compile::{compile_measured, exhaust, simulate_measured};
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, compile_measured, exhaust, simulate_measured};
+use rdusim::outcome::Fidelity;
 
 #[path = "../tests/main/random.rs"]
 #[allow(dead_code, reason = "shared with the tests and other examples")]

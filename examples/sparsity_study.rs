@@ -15,10 +15,12 @@ use std::sync::Mutex;
 
 use rayon::prelude::*;
 use rdusim::arch::{self, Chip};
-use rdusim::compile::Style;
+use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::input::Override;
+use rdusim::mode::Mode;
+use rdusim::outcome::{Fidelity, Outcome};
+use rdusim::program::Style;
 use rdusim::report::{Curve, CurveChart, File, write};
-use rdusim::sim::{Fidelity, Mode, Outcome, compile_measured, simulate_measured};
 use rdusim::sparsity::Pattern;
 use rdusim::workload::{self, Workload};
 
@@ -129,17 +131,17 @@ fn run(name: &'static str, chip: &Chip, case: &Case, tokens: u64) -> Result<Vec<
     let fail = |error: String| format!("{name}, {} at 1/{}: {error}", case.pattern, case.inverse_density);
     let workload = load(case, tokens).map_err(|error| fail(error.to_string()))?;
     let compiled = compile_measured(chip, &workload, &[Mode::Kbk, Mode::Fused]).map_err(|e| fail(e.to_string()))?;
-    let row = |measured: &rdusim::sim::Measured| {
+    let row = |measured: &rdusim::compile::Compiled| {
         let outcome: Outcome = simulate_measured(chip, &workload, measured, Fidelity::Event);
         let traffic = outcome.traffic();
         let of_weights = |name: &str| traffic.by_tensor.get(name).map_or(0, |t| t.off_chip_read_bytes);
         let bound_by = outcome.sections.iter().map(|s| s.bound_by.to_string()).collect::<Vec<_>>().join(" ");
         let stages = measured.configuration.sections.iter().flat_map(|section| &section.stages);
         let gemms = stages.filter_map(|stage| match &stage.mapping {
-            rdusim::compile::Mapping::Gemm(m) if m.style == Style::Gather => Some("gather".to_owned()),
-            rdusim::compile::Mapping::Gemm(m) if m.share == m.pn => Some("all".to_owned()),
-            rdusim::compile::Mapping::Gemm(m) => Some(format!("skip{}", m.share)),
-            rdusim::compile::Mapping::Simd(_) => None,
+            rdusim::program::Mapping::Gemm(m) if m.style == Style::Gather => Some("gather".to_owned()),
+            rdusim::program::Mapping::Gemm(m) if m.share == m.pn => Some("all".to_owned()),
+            rdusim::program::Mapping::Gemm(m) => Some(format!("skip{}", m.share)),
+            rdusim::program::Mapping::Simd(_) => None,
         });
         Row {
             chip: name,

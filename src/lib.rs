@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::path::Path;
-//! use rdusim::{arch, compile::compile, mode::Mode, sim::{Fidelity, simulate}, workload};
+//! use rdusim::{arch, compile::compile, mode::Mode, outcome::Fidelity, sim::simulate, workload};
 //!
 //! let chip = arch::load(Path::new("arch/sn10.toml"), &[])?;
 //! let workload = workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0)?;
@@ -25,9 +25,10 @@
 compile_error!("rdusim counts bytes and cycles in 64-bit words and is built for 64-bit hosts only");
 
 pub mod arch;
-pub mod bound;
+
 pub mod cli;
 pub mod compile;
+pub mod cost;
 pub mod cycle;
 pub mod diagnostics;
 pub mod gpu;
@@ -37,6 +38,8 @@ pub mod input;
 pub mod map;
 pub mod mode;
 pub mod model;
+pub mod outcome;
+pub mod program;
 pub mod report;
 pub mod saved;
 pub mod sim;

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::units::Dtype;
+use crate::{arch, mode, outcome};
+
 use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
-use crate::units::Dtype;
-use crate::{arch, sim};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -580,7 +581,7 @@ pub(super) enum Mode {
     Fused,
 }
 
-impl From<Mode> for sim::Mode {
+impl From<Mode> for mode::Mode {
     fn from(mode: Mode) -> Self {
         match mode {
             Mode::Kbk => Self::Kbk,
@@ -616,7 +617,7 @@ pub(super) enum Fidelity {
     Cycle,
 }
 
-impl From<Fidelity> for sim::Fidelity {
+impl From<Fidelity> for outcome::Fidelity {
     fn from(fidelity: Fidelity) -> Self {
         match fidelity {
             Fidelity::Bound => Self::Bound,

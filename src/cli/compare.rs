@@ -3,18 +3,22 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::arch::{self, AnyChip, Chip};
+use crate::compile::Compiled;
+use crate::diagnostics::Diagnostic;
+use crate::gpu;
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::outcome::{Outcome, StopReason};
+use crate::report::{self, Document, Side};
+use crate::sim::{SectionTrace, trace};
+use crate::workload::Workload;
+
 use super::args::{CompareArgs, Fidelity, Format, Mapping, RunArgs, SharedArgs};
 use super::execute::{Execution, execute, timed};
 use super::failure::Failure;
 use super::report::page_files;
 use super::{configured, output, progress};
-use crate::arch::{self, AnyChip, Chip};
-use crate::diagnostics::Diagnostic;
-use crate::gpu;
-use crate::input::Override;
-use crate::report::{self, Document, Side};
-use crate::sim::{Measured, Mode, Outcome, SectionTrace, StopReason, trace};
-use crate::workload::Workload;
 
 /// Both ways, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
@@ -29,7 +33,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
 /// A chip and what ran on it.
 struct Ran {
     chip: AnyChip,
-    configurations: Vec<Measured>,
+    configurations: Vec<Compiled>,
     outcomes: Vec<Outcome>,
 }
 
@@ -138,7 +142,7 @@ pub(super) fn write_trace(
     path: &Path,
     chip: &Chip,
     workload: &Workload,
-    configurations: &[Measured],
+    configurations: &[Compiled],
 ) -> Result<(), Failure> {
     let runs: Vec<(Mode, Vec<SectionTrace>)> = configurations
         .iter()

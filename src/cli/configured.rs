@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use super::args::ConfigArgs;
-use super::failure::Failure;
-use super::import::ModelFileArgs;
 use crate::arch::Chip;
+use crate::compile::{Compiled, compile_measured};
 use crate::diagnostics::{Diagnostic, Origin};
-use crate::import;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::report::{self, File};
-use crate::saved;
-use crate::sim::{Measured, compile_measured};
 use crate::workload::{self, OperatorId, Workload};
+use crate::{import, saved};
+
+use super::args::ConfigArgs;
+use super::failure::Failure;
+use super::import::ModelFileArgs;
 
 /// The workload, with the partition of `--sections` if one is given.
 pub(super) fn workload(
@@ -52,11 +52,11 @@ pub(super) fn configurations(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
-) -> Result<Vec<Measured>, Diagnostic> {
+) -> Result<Vec<Compiled>, Diagnostic> {
     match &from.config {
         Some(path) => {
             refuse_models(workload, "a configuration file cannot hold")?;
-            let unmeasured = |configuration| Measured { configuration, runs: Vec::new(), clear: Vec::new() };
+            let unmeasured = |configuration| Compiled { configuration, runs: Vec::new(), clear: Vec::new() };
             Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
         }
         None => compile_measured(chip, workload, modes),
@@ -68,7 +68,7 @@ pub(super) fn save(
     to: &ConfigArgs,
     chip: &Chip,
     workload: &Workload,
-    configurations: &[Measured],
+    configurations: &[Compiled],
 ) -> Result<(), Failure> {
     let Some(path) = &to.save_config else { return Ok(()) };
     refuse_models(workload, "a configuration file cannot hold")?;

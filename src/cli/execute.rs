@@ -4,16 +4,20 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+use crate::arch::Chip;
+use crate::compile::{Compiled, simulate_measured};
+use crate::diagnostics::Diagnostic;
+use crate::mode::Mode;
+use crate::outcome::{Fidelity, Outcome};
+use crate::sim::{check_size, simulate_unskipped};
+use crate::workload::Workload;
+
 use super::args::ConfigArgs;
 use super::configured;
-use crate::arch::Chip;
-use crate::diagnostics::Diagnostic;
-use crate::sim::{Fidelity, Measured, Mode, Outcome, check_size, simulate_measured, simulate_unskipped};
-use crate::workload::Workload;
 
 /// What the runs gave, and how long they took.
 pub(super) struct Execution {
-    pub(super) configurations: Vec<Measured>,
+    pub(super) configurations: Vec<Compiled>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) compiling: Duration,
     pub(super) simulating: Duration,

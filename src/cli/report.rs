@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::arch::AnyChip;
+use crate::compile::Compiled;
+use crate::diagnostics::Diagnostic;
+use crate::map::survey;
+use crate::outcome::Outcome;
+use crate::report::{self, Document, File, Layout, Made, Page, PageInput};
+use crate::workload::Workload;
+
 use super::args::ReportArgs;
 use super::failure::Failure;
 use super::output;
-use crate::arch::AnyChip;
-use crate::diagnostics::Diagnostic;
-use crate::map::survey;
-use crate::report::{self, Document, File, Layout, Made, Page, PageInput};
-use crate::sim::{Measured, Outcome};
-use crate::workload::Workload;
 
 /// Most bytes of a result or its layouts that are read.
 const MOST_BYTES: u64 = 1 << 28;
@@ -20,7 +22,7 @@ const MOST_BYTES: u64 = 1 << 28;
 /// `sides`: chips with their configurations and runs; a GPU has no configurations, and no grid is shown of it.
 pub(super) fn page_files(
     workload: &Workload,
-    sides: &[(&AnyChip, &[Measured], &[Outcome])],
+    sides: &[(&AnyChip, &[Compiled], &[Outcome])],
     inputs: &[&Path],
 ) -> Vec<File> {
     let mut page = Page::new(made(inputs));

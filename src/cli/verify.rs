@@ -2,16 +2,18 @@
 
 use std::io::{self, Write};
 
+use crate::compile::Compiled;
+use crate::diagnostics::Diagnostic;
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::verify::{Likeness, Scaling, Verdict, graph_flops, like_full_size, scaled, verify as verify_all};
+use crate::{arch, report};
+
 use super::args::{Format, VerifyArgs};
 use super::compare::write_trace;
 use super::execute::timed;
 use super::failure::Failure;
 use super::{configured, output, progress};
-use crate::diagnostics::Diagnostic;
-use crate::input::Override;
-use crate::sim::{Measured, Mode};
-use crate::verify::{Likeness, Scaling, Verdict, graph_flops, like_full_size, scaled, verify as verify_all};
-use crate::{arch, report};
 
 /// Compiles, runs on numbers, compares.
 pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
@@ -27,12 +29,12 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let modes = args.mode.map_or(vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]);
     let (compiling, (runs, verifying)) = progress::watched("compiling and verifying", || -> Result<_, Failure> {
-        let (configurations, compiling) = timed(|| -> Result<(Vec<Measured>, Vec<Likeness>), Diagnostic> {
+        let (configurations, compiling) = timed(|| -> Result<(Vec<Compiled>, Vec<Likeness>), Diagnostic> {
             if scaling.is_none() || args.configuration.config.is_some() {
                 return Ok((configured::configurations(&args.configuration, &chip, &workload, &modes)?, Vec::new()));
             }
             let like = like_full_size(&chip, &load(&[])?, &workload, &modes)?;
-            let unmeasured = |configuration| Measured { configuration, runs: Vec::new(), clear: Vec::new() };
+            let unmeasured = |configuration| Compiled { configuration, runs: Vec::new(), clear: Vec::new() };
             Ok(like.into_iter().map(|(configuration, likeness)| (unmeasured(configuration), likeness)).unzip())
         });
         let (measured, likenesses) = configurations?;

@@ -9,24 +9,21 @@
 use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
+use crate::compile::mapping::buffers::buffers;
+use crate::compile::mapping::residency::{Ahead, Residency};
+use crate::compile::mapping::resolve::{Exact, exact};
+use crate::compile::mapping::roles::StageRoles;
+use crate::compile::mapping::streams::streams;
+use crate::compile::physical::flows::Unrouted;
+use crate::compile::physical::placed::{Placed, stages};
+use crate::compile::physical::route::{Negotiation, Router};
+use crate::cost::{StageWork, TileTables, chain};
 use crate::index::Id;
+use crate::program::{
+    Buffer, BufferRole, BufferSpec, Cadence, Fabric, Flow, LoopOrder, Mapping, Nest, OffChip, PcuId, Piece, Resource,
+    Section, SectionGraph, Stage, tree_over,
+};
 use crate::workload::TensorId;
-
-use super::allocate::chain;
-use super::assemble::{Placed, stages};
-use super::buffers::{Ahead, BufferRole, BufferSpec, Residency, StageRoles, buffers};
-use super::candidates::StageBases;
-use super::configuration::{Buffer, Flow, OffChip, PcuId, Piece, Section};
-use super::estimate::streams;
-use super::exact::{Exact, exact};
-use super::fabric::{Fabric, Resource};
-use super::flows::Unrouted;
-use super::mapping::Mapping;
-use super::nest::{Cadence, LoopOrder, Nest};
-use super::route::{Negotiation, Router};
-use super::section_graph::SectionGraph;
-use super::tree::tree_over;
-use super::work::StageWork;
 
 /// The choices that make a section.
 #[derive(Debug, Clone)]
@@ -35,7 +32,7 @@ pub struct Draft {
     pub nest: Nest,
     /// Mapping of each stage.
     pub mappings: Vec<Mapping>,
-    /// PCUs of each stage, in the order of [`super::Stage::pcu`].
+    /// PCUs of each stage, in the order of [`Stage::pcu`].
     pub pcus: Vec<Vec<PcuId>>,
     /// Buffers, in the compiler's order.
     pub buffers: Vec<BufferDraft>,
@@ -194,10 +191,13 @@ impl<'a> Restored<'a> {
         let mut trees = Vec::with_capacity(links.len());
         for (r, links) in links.iter().take(self.unrouted.requests.len()).enumerate() {
             let request = self.unrouted.requests.get(r);
-            let tree = tree_over(self.chip, self.fabric, request, links).map_err(|broken| match broken.link {
-                Some(link) => fault(Place::Link(r, link), broken.title, broken.expected),
-                None => fault(Place::Route(r), broken.title, broken.expected),
-            })?;
+            let tree =
+                tree_over(self.chip, self.fabric, request.source, request.sinks, links).map_err(
+                    |broken| match broken.link {
+                        Some(link) => fault(Place::Link(r, link), broken.title, broken.expected),
+                        None => fault(Place::Route(r), broken.title, broken.expected),
+                    },
+                )?;
             trees.push(tree);
         }
         let (flows, _) = self.unrouted.with_trees(self.chip, self.fabric, trees);
@@ -208,7 +208,7 @@ impl<'a> Restored<'a> {
 /// Cycles the busiest bundle works.
 fn busy_cycles(placed: &Placed) -> u64 {
     let nest = &placed.nest;
-    let of_stage = |(stage, work): (&super::Stage, &StageWork)| {
+    let of_stage = |(stage, work): (&Stage, &StageWork)| {
         let chunks = if stage.cadence == Cadence::Firing { nest.chunks() } else { 1 };
         let each = |bundle| (0..chunks).map(|chunk| work.cycles(chunk, bundle, nest.token_rows)).sum::<u64>();
         (0..stage.mapping.bundles()).map(each).max().unwrap_or(0).saturating_mul(nest.tokens())
@@ -266,7 +266,7 @@ fn check_mapping(
     let most = chip.pcus();
     let pcus = match mapping {
         Mapping::Gemm(m) if is_gemm => {
-            let bases = StageBases::without_splits(chip, graph, nest.chunking);
+            let bases = TileTables::new(chip, graph, nest.chunking);
             from_one("share", m.share, most)?;
             from_one("pn", m.pn, most)?;
             let divides_pn = |what: &str, found: u64| {

@@ -1,9 +1,9 @@
 //! What one event of a flow moves, and what a slot of an off-chip stream holds: the arithmetic of the mapping.
 
 use crate::arch::Chip;
-use crate::compile::{
-    BufferRole, Cadence, Flow, FlowKind, Nest, PassWork, Section, SectionGraph, StageWork, Step, continues, emits,
-    reduced_extent, shared, slot_bytes,
+use crate::cost::{StageWork, reduced_extent, slot_bytes};
+use crate::program::{
+    BufferRole, Cadence, Flow, FlowKind, Nest, PassWork, Section, SectionGraph, Step, continues, emits, shared,
 };
 
 /// Flits and bytes of a section's events.

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::compile::{Amount, Mapping, Step, continues, emits};
+use crate::program::{Amount, Mapping, Step, continues, emits};
 
 use super::amounts::Amounts;
 use super::results::{Operand, Results};

@@ -5,7 +5,7 @@
 //! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
 //! data. A slot is free again when its readers have sent their last flit of it.
 
-use crate::compile::{BufferRole, Cadence, FlowKind, Mapping, Step, continues, emits};
+use crate::program::{BufferRole, Cadence, FlowKind, Mapping, Step, continues, emits};
 
 use super::amounts::Amounts;
 use super::wires::Wires;

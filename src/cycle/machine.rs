@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::arch::{Chip, TierId};
-use crate::compile::{Cadence, Fabric, FlowKind, Mapping, PcuId, Section, SectionGraph, tile_depths};
+use crate::cost::TileTables;
 use crate::index::Id;
+use crate::program::{Cadence, Fabric, FlowKind, Mapping, PcuId, Section, SectionGraph};
 use crate::workload::Workload;
 
 use super::amounts::Amounts;
@@ -12,10 +13,10 @@ use super::array::{Array, Did};
 use super::control::{AgentKind, Control, Order};
 use super::memory::{Key, Progress, Tier};
 use super::results::Operand;
+use super::run::{CycleRun, Ended};
 use super::simd::Pipeline;
 use super::tree::{Ports, Tree};
 use super::wires::{NEVER, Wires};
-use super::{CycleRun, Ended};
 
 #[expect(clippy::large_enum_variant, reason = "there are few, and most are arrays")]
 enum Unit {
@@ -75,7 +76,9 @@ impl<'a> Machine<'a> {
         let control = Control::new(&amounts, &wires);
         let depths = (0..section.stages.len())
             .map(|stage| match &section.stages[stage].mapping {
-                Mapping::Gemm(mapping) => tile_depths(chip, &amounts.graph, section.nest.chunking, stage, mapping),
+                Mapping::Gemm(mapping) => {
+                    TileTables::new(chip, &amounts.graph, section.nest.chunking).depths(stage, mapping)
+                }
                 Mapping::Simd(_) => Vec::new(),
             })
             .collect();
@@ -151,7 +154,7 @@ impl<'a> Machine<'a> {
     }
 
     fn add_array(&mut self, ports: &Ports, place: (usize, u64), pcu: PcuId) -> Option<()> {
-        use crate::compile::Amount;
+        use crate::program::Amount;
         let (into, out) = self.flows_of(ports, pcu);
         let flows = &self.amounts.section.flows;
         let [mut rows, mut columns, mut sums] = [Vec::new(), Vec::new(), Vec::new()];
@@ -328,7 +331,7 @@ impl<'a> Machine<'a> {
         let workload = self.amounts.graph.workload;
         let section = self.amounts.section;
         let tensor = |buffer: usize| {
-            use crate::compile::BufferRole;
+            use crate::program::BufferRole;
             match section.buffers[buffer].spec.role {
                 BufferRole::Operand { tensor, .. }
                 | BufferRole::Home { tensor, .. }

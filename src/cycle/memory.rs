@@ -1,8 +1,7 @@
 //! Off-chip memory: every channel of a tier serves the bursts that lie on it, one after the other.
 
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::arch::{Chip, Penalties, TierId};
 use crate::units::Rate;

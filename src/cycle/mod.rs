@@ -1,7 +1,7 @@
 //! The `cycle` fidelity: the judge of the event engine.
 //!
 //! Every PCU, port, link, FIFO and memory channel of a section moves cycle by cycle and flit by flit. It is written from
-//! the [`Configuration`](crate::compile::Configuration) and `docs/timing-model.md` alone and shares no code with the
+//! the [`Configuration`](crate::program::Configuration) and `docs/timing-model.md` alone and shares no code with the
 //! event engine, only the arithmetic that is the mapping: the loop nest, and the flits and tiles of a firing.
 
 mod amounts;
@@ -10,41 +10,18 @@ mod control;
 mod machine;
 mod memory;
 mod results;
+mod run;
 mod simd;
 mod tree;
 mod wires;
 
-use crate::arch::Chip;
-use crate::compile::{Fabric, Resource, Section};
-use crate::workload::Workload;
+pub use run::{CycleRun, Ended};
 
 use machine::Machine;
 
-/// What a section did, launch excluded.
-#[derive(Debug)]
-pub struct CycleRun {
-    /// Why it ended: `None` if drained.
-    pub ended: Option<Ended>,
-    /// Cycles from the first request to the last byte.
-    pub cycles: u64,
-    /// Flits that each flow has moved.
-    pub flits: Vec<u64>,
-    /// Flits that went over each link and port.
-    pub loads: Vec<(Resource, u64)>,
-    /// Payload and other bytes of each off-chip stream.
-    pub streams: Vec<(u64, u64)>,
-    /// Bytes that each memory tier has served.
-    pub tier_bytes: Vec<u64>,
-}
-
-/// Why a section did not drain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// Nothing could move; one line for each that is blocked.
-    Deadlock(Vec<String>),
-    /// It took too many cycles.
-    Limit,
-}
+use crate::arch::Chip;
+use crate::program::{Fabric, Section};
+use crate::workload::Workload;
 
 /// Most unit-cycles of a run: about 64 units for a million cycles.
 pub const MOST_UNIT_CYCLES: u64 = 64_000_000;

@@ -1,8 +1,9 @@
 //! What leaves a PCU: the output FIFOs of its flows.
 
+use crate::program::Step;
+
 use super::amounts::Amounts;
 use super::wires::Wires;
-use crate::compile::Step;
 
 /// Flows out of one port of a PCU that carry the results of the same firings.
 #[derive(Debug, Default)]

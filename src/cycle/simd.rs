@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::compile::{Mapping, Step};
+use crate::program::{Mapping, Step};
 
 use super::amounts::Amounts;
 use super::array::Did;

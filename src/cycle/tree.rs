@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::arch::{Chip, Coordinate};
-use crate::compile::{Direction, Fabric, Flow, PcuId, PmuId, Resource};
 use crate::index::Id;
+use crate::program::{Direction, Fabric, Flow, PcuId, PmuId, Resource};
 
 /// Who stands behind every port of a chip.
 #[derive(Debug)]

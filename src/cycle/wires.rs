@@ -5,7 +5,7 @@
 //! in turn, at most a packet each; a packet holds flits of one event only. A credit needs as long back as its flit
 //! needed.
 
-use crate::compile::{Fabric, Resource};
+use crate::program::{Fabric, Resource};
 
 use super::tree::Tree;
 

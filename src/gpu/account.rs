@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::arch::{Gpu, Sharding};
 use crate::index::Id;
 use crate::mode::Mode;
-use crate::sim::{
+use crate::outcome::{
     BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::units::{ByteSize, Dtype};

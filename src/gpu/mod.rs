@@ -20,7 +20,7 @@ mod time;
 use crate::arch::{Gpu, Sharding};
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::mode::Mode;
-use crate::sim::Outcome;
+use crate::outcome::Outcome;
 use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, Workload};
 
 use self::account::Timed;

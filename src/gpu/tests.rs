@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::arch::{self, AnyChip, Gpu};
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::sim::{BoundBy, Outcome};
+use crate::outcome::{BoundBy, Outcome};
 use crate::workload::{self, Workload};
 
 use super::run;

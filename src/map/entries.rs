@@ -191,7 +191,7 @@ pub enum MappingEntry {
         /// Column tiles keep to the blocks of the mask.
         aligned: bool,
         /// `skip` or `gather`: how it works through a sparse weight.
-        style: crate::compile::Style,
+        style: crate::program::Style,
     },
     /// SIMD function.
     Simd {

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use crate::arch::{Chip, Coordinate};
+use crate::cost::{SectionLoad, section_load};
+use crate::index::Id;
+use crate::program::{
+    self, Buffer, BufferRole, Cadence, Configuration, Direction, Fabric, Flow, FlowKind, LoopOrder, Mapping, OffChip,
+    Part, Resource, SectionGraph, Stage,
+};
+use crate::workload::{OperatorId, TensorId, Workload};
+
 use super::entries::{
     ArchEntry, BufferEntry, ChunkingEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry,
     PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, WorkloadEntry,
 };
-use crate::arch::{Chip, Coordinate};
-use crate::compile::{
-    self, Buffer, BufferRole, Cadence, Configuration, Direction, Fabric, Flow, FlowKind, LoopOrder, Mapping, OffChip,
-    Resource, SectionGraph, Stage,
-};
-use crate::index::Id;
-use crate::sim::{SectionLoad, section_load};
-use crate::workload::{OperatorId, TensorId, Workload};
 
 /// Draws the map of a configuration of `workload` on `chip`.
 pub fn survey(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Map {
@@ -46,7 +47,7 @@ struct Surveyor<'a> {
 }
 
 impl Surveyor<'_> {
-    fn section(&self, section: &compile::Section) -> Option<Section> {
+    fn section(&self, section: &program::Section) -> Option<Section> {
         let load = section_load(self.chip, self.workload, self.fabric, section)?;
         let graph = SectionGraph::new(self.workload, &section.operators, section.operators.len() > 1)?;
         let links = self.links(&load);
@@ -74,7 +75,7 @@ impl Surveyor<'_> {
         self.workload.tensors[tensor].name.clone()
     }
 
-    fn nest(&self, section: &compile::Section, graph: &SectionGraph<'_>) -> NestEntry {
+    fn nest(&self, section: &program::Section, graph: &SectionGraph<'_>) -> NestEntry {
         let nest = &section.nest;
         let chunking = nest.chunking.map(|cut| {
             let along = |axis: &dyn Fn(TensorId) -> Option<usize>| {
@@ -126,7 +127,7 @@ impl Surveyor<'_> {
         }
     }
 
-    fn buffer(&self, section: &compile::Section, buffer: &Buffer) -> BufferEntry {
+    fn buffer(&self, section: &program::Section, buffer: &Buffer) -> BufferEntry {
         let spec = &buffer.spec;
         let (role, tensor, stage) = match spec.role {
             BufferRole::Operand { stage, tensor } => ("operand", tensor, stage),
@@ -136,8 +137,7 @@ impl Surveyor<'_> {
             BufferRole::Relay { stage, .. } => ("relay", section.stages[stage].spec.output, stage),
             BufferRole::Store { tensor, stage } => ("store", tensor, stage),
         };
-        let part =
-            |part: &compile::Part| PartEntry { pmu: site(self.chip.grid.pmus[part.pmu.index()]), banks: part.banks };
+        let part = |part: &Part| PartEntry { pmu: site(self.chip.grid.pmus[part.pmu.index()]), banks: part.banks };
         let pieces: Vec<Vec<PartEntry>> =
             buffer.pieces.iter().map(|piece| piece.parts.iter().map(part).collect()).collect();
         let pmus: BTreeSet<Site> = pieces.iter().flatten().map(|part| part.pmu).collect();
@@ -185,7 +185,7 @@ impl Surveyor<'_> {
         loaded.filter_map(link).collect()
     }
 
-    fn network(&self, section: &compile::Section, links: &[LinkEntry]) -> NetworkEntry {
+    fn network(&self, section: &program::Section, links: &[LinkEntry]) -> NetworkEntry {
         let fullest = links.iter().map(|link| link.flits).max().unwrap_or(0);
         let mut histogram = [0; 10];
         for link in links {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::entries::{Map, RunEntry, Section, Site, StageTime};
 use crate::arch::Chip;
-use crate::compile::{self, Configuration, Fabric};
 use crate::index::Id;
-use crate::sim::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
+use crate::outcome::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
+use crate::program::{self, Configuration, Fabric};
+
+use super::entries::{Map, RunEntry, Section, Site, StageTime};
 
 /// Adds to the map of `configuration` how its sections spent the run that `outcome` tells of.
 pub fn tell_times(map: &mut Map, chip: &Chip, configuration: &Configuration, outcome: &Outcome) {
@@ -50,7 +51,7 @@ fn run(
     chip: &Chip,
     fabric: &Fabric,
     section: &Section,
-    configured: &compile::Section,
+    configured: &program::Section,
     ran: &SectionOutcome,
     units: BTreeMap<Site, StageTime>,
 ) -> RunEntry {

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use crate::outcome::Outcome;
+
 use super::side::Side;
-use crate::sim::Outcome;
 
 /// One row of `sections.csv`.
 #[derive(Serialize)]
@@ -180,8 +181,8 @@ mod tests {
 
     #[test]
     fn awkward_names_are_quoted() {
-        let section = fixture::section("a,\"b\"", &["x"], 1, crate::sim::BoundBy::Fill, &[("t,\n", 1, 0)]);
-        let outcomes = [fixture::outcome(crate::sim::Mode::Kbk, 1, vec![section])];
+        let section = fixture::section("a,\"b\"", &["x"], 1, crate::outcome::BoundBy::Fill, &[("t,\n", 1, 0)]);
+        let outcomes = [fixture::outcome(crate::mode::Mode::Kbk, 1, vec![section])];
         assert!(sections(&outcomes).unwrap().contains("\"a,\"\"b\"\"\""));
         let text = traffic(&outcomes).unwrap();
         let row = csv::Reader::from_reader(text.as_bytes()).into_records().next().unwrap().unwrap();

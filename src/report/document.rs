@@ -3,14 +3,16 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
+use crate::arch::{Device, Vendor};
+use crate::mode::Mode;
+use crate::outcome::{
+    BundleOutcome, EnergyJ, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+};
+use crate::workload::{Phase, Workload};
+
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
 use super::side::Side;
 use super::waterfall::Waterfall;
-use crate::arch::{Device, Vendor};
-use crate::sim::{
-    BundleOutcome, EnergyJ, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
-};
-use crate::workload::{Phase, Workload};
 
 /// Version of the object's shape.
 pub const SCHEMA: u32 = 1;

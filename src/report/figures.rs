@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::arch::Device;
-use crate::sim::{BoundBy, EnergyJ, Outcome, Traffic};
+use crate::outcome::{BoundBy, EnergyJ, Outcome, Traffic};
 use crate::units::Dtype;
 use crate::workload::{Tensor, TensorRole, Workload};
 

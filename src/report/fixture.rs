@@ -10,8 +10,9 @@ use crate::arch::{
     UnitKind,
 };
 use crate::index::IndexVec;
-use crate::sim::{
-    BoundBy, Busy, EnergyJ, Fidelity, Mode, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+use crate::mode::Mode;
+use crate::outcome::{
+    BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::sparsity::BlockMask;
 use crate::units::{Dtype, MIB};

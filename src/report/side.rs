@@ -1,7 +1,7 @@
 //! Runs and the chip they ran on.
 
 use crate::arch::Device;
-use crate::sim::Outcome;
+use crate::outcome::Outcome;
 
 /// Runs of a workload on one chip; of several, one a chip, a report shows them side by side.
 #[derive(Clone, Copy)]

@@ -5,14 +5,15 @@ use std::cmp::Reverse;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 use indexmap::IndexMap;
 
+use crate::arch::Device;
+use crate::outcome::{Outcome, SectionOutcome, StopReason, TensorTraffic};
+use crate::workload::Workload;
+
 use super::describe;
 use super::document::{PhaseEntry, phases, tokens};
 use super::figures::{Figures, Work, quotient};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
 use super::side::{Side, named};
-use crate::arch::Device;
-use crate::sim::{Outcome, SectionOutcome, StopReason, TensorTraffic};
-use crate::workload::Workload;
 
 /// Columns no line goes beyond.
 const WIDTH: u16 = 120;
@@ -417,8 +418,8 @@ fn section_name(outcome: &Outcome, section: &SectionOutcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::BoundBy;
     use crate::report::fixture;
-    use crate::sim::BoundBy;
 
     #[test]
     fn compare_reads_as_agreed() {
@@ -483,7 +484,7 @@ mod tests {
         let section = |cycles, bound| fixture::section("s", &["s"], cycles, bound, &[]);
         let sections =
             vec![section(970_000, BoundBy::Compute), section(2_970_000, BoundBy::Fill), section(0, BoundBy::Launch)];
-        let outcome = fixture::outcome(crate::sim::Mode::Kbk, 0, sections);
+        let outcome = fixture::outcome(crate::mode::Mode::Kbk, 0, sections);
         let figures = Figures::new(&fixture::sn10(), &Work::of(&fixture::ffn(None)), &outcome);
         assert_eq!(bound_by(&figures), "fill 74 %, compute 25 %");
     }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::arch::Chip;
-use crate::sim::{MOST_SPANS, Mode, SectionTrace};
+use crate::mode::Mode;
+use crate::sim::{MOST_SPANS, SectionTrace};
 
 /// The JSON object format of the Trace Event Format: times in microseconds.
 #[derive(Debug, Serialize)]

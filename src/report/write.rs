@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
+use crate::arch::Device;
+use crate::outcome::Outcome;
+use crate::workload::Workload;
+
 use super::chart::{Chart, ChartError};
 use super::csv;
 use super::document::Document;
 use super::side::Side;
-use crate::arch::Device;
-use crate::sim::Outcome;
-use crate::workload::Workload;
 
 /// A file to be: its name and its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What units, links and flows are called in a file.
 
 use crate::arch::{Chip, Coordinate};
-use crate::compile::{BufferRole, Direction, Fabric, Flow, FlowKind, Port, Resource, ResourceKind, Stage};
 use crate::index::Id;
+use crate::program::{BufferRole, Direction, Fabric, Flow, FlowKind, Port, Resource, ResourceKind, Stage};
 use crate::workload::{OperatorId, TensorId, Workload};
 
 /// Directions, in the words of a file.

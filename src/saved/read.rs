@@ -5,19 +5,21 @@ use std::path::Path;
 
 use toml::Spanned;
 
-use super::names::{self, FlowContext, RELAY};
-use super::spec::{BufferSpec, FileSpec, NestSpec, OwnerSpec, PartSpec, RouteSpec, RunSpec, SectionSpec, StreamSpec};
-use super::{SCHEMA, fingerprint};
 use crate::arch::{Chip, Coordinate, TierId};
-use crate::compile::{
-    BufferDraft, BufferRole, Cadence, Chunking, Configuration, Draft, Fabric, Fault, LoopOrder, Nest, Part, PcuId,
-    Piece, Place, PmuId, Restored, Section, SectionGraph, StreamDraft,
-};
+use crate::compile::{BufferDraft, Draft, Fault, Place, Restored, StreamDraft};
 use crate::diagnostics::Diagnostic;
 use crate::index::Id;
 use crate::input::{Root, Source};
 use crate::mode::Mode;
+use crate::program::{
+    BufferRole, Cadence, Chunking, Configuration, Fabric, LoopOrder, Nest, Part, PcuId, Piece, PmuId, Section,
+    SectionGraph,
+};
 use crate::workload::{OperatorId, TensorId, Workload};
+
+use super::names::{self, FlowContext, RELAY};
+use super::spec::{BufferSpec, FileSpec, NestSpec, OwnerSpec, PartSpec, RouteSpec, RunSpec, SectionSpec, StreamSpec};
+use super::{SCHEMA, fingerprint};
 
 /// Reads a saved file: the configurations of `modes`, in that order.
 ///

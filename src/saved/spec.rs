@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 use toml::Spanned;
 
-use crate::compile::Mapping;
 use crate::input::{Count, Table};
+use crate::program::Mapping;
 
 /// The file.
 #[derive(Debug, serde::Deserialize)]

@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::arch::{Chip, Coordinate};
+use crate::index::Id;
+use crate::program::{Buffer, BufferRole, Configuration, Fabric, Nest, OffChip, Section, SectionGraph, Stage};
+use crate::workload::{OperatorId, TensorId, Workload};
+
 use super::names::{self, FlowContext};
 use super::{SCHEMA, fingerprint};
-use crate::arch::{Chip, Coordinate};
-use crate::compile::{Buffer, BufferRole, Configuration, Fabric, Nest, OffChip, Section, SectionGraph, Stage};
-use crate::index::Id;
-use crate::workload::{OperatorId, TensorId, Workload};
 
 /// The configurations of one workload on one chip as TOML.
 pub fn to_toml<'c>(
@@ -144,7 +145,7 @@ impl Writer<'_> {
         ));
         self.line(format_args!("pieces = ["));
         for piece in &buffer.pieces {
-            let part = |part: &crate::compile::Part| {
+            let part = |part: &crate::program::Part| {
                 let at = site(self.chip.grid.pmus[part.pmu.index()]);
                 let (banks, read, write) = (part.banks, part.read_port, part.write_port);
                 format!("{{ pmu = {at}, banks = {banks}, read_port = {read}, write_port = {write} }}")

@@ -3,15 +3,13 @@
 use indexmap::IndexMap;
 
 use crate::arch::{Chip, TierId};
-use crate::compile::{LoadAhead, Mapping, ResourceKind, Section, Stage, simd_stages};
+use crate::cost::{SectionRun, Waits, simd_stages, to_cycles};
 use crate::index::Id;
-use crate::workload::{OperatorId, Phase, Workload};
-
-use super::outcome::{
+use crate::outcome::{
     BoundBy, BundleOutcome, Busy, EnergyJ, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
 };
-use super::run::{SectionRun, Waits};
-use super::time::to_cycles;
+use crate::program::{LoadAhead, Mapping, ResourceKind, Section, Stage};
+use crate::workload::{OperatorId, Phase, Workload};
 
 /// A stage whose mean unit works less than this share of its busiest is bound by imbalance.
 const BALANCED: f64 = 0.9;
@@ -250,7 +248,7 @@ fn describe(section: &Section, stage: &Stage) -> String {
         Mapping::Simd(m) => format!("{} x {} PCUs, SIMD", m.pm, m.pn),
     };
     let tokens = format!("{} tokens of {} rows", nest.tokens(), nest.token_rows);
-    let chunks = if nest.chunks() > 1 && stage.cadence == crate::compile::Cadence::Firing {
+    let chunks = if nest.chunks() > 1 && stage.cadence == crate::program::Cadence::Firing {
         format!(", {} chunks{}", nest.chunks(), if stage.again { ", computed anew in each" } else { "" })
     } else {
         String::new()

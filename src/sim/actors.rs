@@ -1,14 +1,14 @@
 //! The actors of a section and the buffers between them.
 
 use crate::arch::{Chip, Coordinate};
-use crate::compile::{
+use crate::cost::{Ticks, cycles};
+use crate::index::Id;
+use crate::program::{
     Amount, BufferRole, Cadence, Direction, Fabric, Flow, FlowKind, Mapping, Nest, Port, Section, Stage, Step,
 };
-use crate::index::Id;
 
 use super::apart::weight;
-use super::contention::Volley;
-use super::time::{Ticks, cycles};
+use super::transfer_group::Volley;
 
 /// What an actor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Volleys whose flows each go as fast as their own way lets them, as the parts of a copy do: where the way is free they
 //! come in a rush, and are through before the rest.
 
-use crate::compile::{Flow, shared};
+use crate::cost::Ticks;
+use crate::program::{Flow, shared};
 
-use super::contention::Volley;
-use super::time::Ticks;
+use super::transfer_group::Volley;
 
 /// Flits of a volley that weights are told for.
 pub const GRAIN: u64 = 1 << 20;
@@ -65,7 +65,7 @@ pub fn own_ticks(flows: &[Flow], volleys: &[Volley], flit_ticks: &[Ticks], slowe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::{Amount, FlowKind, Resource};
+    use crate::program::{Amount, FlowKind, Resource};
 
     #[test]
     fn a_flow_takes_as_long_as_where_it_meets_most() {

@@ -1,8 +1,9 @@
 //! A stage buffer in time: slots, who has filled them, who still needs them.
 
+use crate::cost::Ticks;
+
 use super::clock::Clock;
 use super::ring::Ring;
-use super::time::Ticks;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {

@@ -1,6 +1,6 @@
 //! Times as the rest of a run sees them: relative to now, and what is long past all alike.
 
-use super::time::Ticks;
+use crate::cost::Ticks;
 
 /// The point from which a state is looked at.
 #[derive(Debug, Clone, Copy)]

@@ -1,24 +1,12 @@
 //! Where volleys can be in each other's way: of the links and ports they cross, those that tell anything the others
 //! do not.
 
-use crate::compile::{Flow, shared};
+use crate::cost::Ticks;
+use crate::program::{Flow, shared};
 
 use super::apart::{ByTicks, GRAIN, weight};
 use super::sharing::WHOLE;
-use super::time::Ticks;
-
-/// Flows that an actor sends together: the same stretch of time, parts of the same amount.
-#[derive(Debug, Clone)]
-pub struct Volley {
-    /// The flows.
-    pub flows: Vec<usize>,
-    /// Whether each is through before its actor sends the next.
-    pub serial: bool,
-    /// Whether each of its flows goes as fast as it can, whatever the others do.
-    pub apart: bool,
-    /// Flits that FIFOs hold before a unit that takes them in step with its work; `None` if nobody does.
-    pub holds_flits: Option<u64>,
-}
+use super::transfer_group::{Volley, Work};
 
 /// A resource that a volley meets others at.
 #[derive(Debug, Clone, Copy)]
@@ -35,23 +23,6 @@ pub struct Crossing {
     stream_ticks: u32,
     /// The part of the resource, of [`WHOLE`], that they take of themselves if they go apart; else 0.
     rush: u32,
-}
-
-/// What a volley has to move over one resource.
-#[derive(Debug, Clone, Copy)]
-pub struct Work {
-    /// How long that takes by itself.
-    pub ticks: Ticks,
-    /// What one of its flows takes of that, if it is the same whole number for all; else 0.
-    each: Ticks,
-    flows: u32,
-}
-
-impl Work {
-    /// What `flows` take that have as much to move each.
-    pub fn of_flows(self, flows: u64) -> Ticks {
-        if self.each > 0 { self.each * flows } else { self.ticks * flows / u64::from(self.flows) }
-    }
 }
 
 /// What one volley needs to know of the network.
@@ -291,7 +262,7 @@ fn fullest(mut meetings: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
 mod tests {
     use super::super::apart::own_ticks;
     use super::*;
-    use crate::compile::{Amount, FlowKind, Resource};
+    use crate::program::{Amount, FlowKind, Resource};
 
     fn flow(share: (u64, u64), route: &[Resource]) -> Flow {
         Flow {

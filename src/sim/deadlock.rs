@@ -1,12 +1,12 @@
 //! What a run that cannot go on says of itself.
 
 use crate::arch::Chip;
-use crate::compile::{BufferRole, BufferSpec, Fabric, Section};
+use crate::cost::Limits;
+use crate::program::{BufferRole, BufferSpec, Fabric, Section};
 use crate::workload::Workload;
 
 use super::actors::{Actor, ActorKind};
-use super::event::Engine;
-use super::run::Limits;
+use super::engine::Engine;
 
 impl Engine<'_> {
     fn tensor(&self, buffer: usize) -> &str {

@@ -8,43 +8,30 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
-use crate::compile::{
-    Amount, BufferRole, Cadence, Fabric, FlowKind, Mapping, Nest, Section, SectionGraph, StageWork, Step, continues,
-    emits, slot_bytes,
+use crate::cost::{
+    Limits, SectionRun, StageWork, Stopped, StreamBytes, TICKS_PER_CYCLE, Ticks, Waits, cycles, slot_bytes, to_cycles,
+    transfer_bytes, transfer_flits,
 };
 use crate::index::Id;
+use crate::program::{
+    Amount, BufferRole, Cadence, Fabric, FlowKind, Mapping, Section, SectionGraph, Step, continues, emits,
+};
 use crate::workload::Workload;
 
 use super::actors::{Actor, ActorKind, Actors, Firing, Input, Latest, Left, Streamed};
 use super::apart::GRAIN;
 use super::buffer::{BufferState, Filled};
-use super::closed;
+use super::engine::{Engine, Event};
 use super::fifo::InputFifo;
 use super::memory::{Arrival, TierServer, Transfer};
 use super::network::Network;
 use super::peaks::peaks;
-use super::run::{Limits, SectionRun, Stopped, StreamBytes, Waits};
 use super::steady::Steady;
-use super::time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 use super::trace::{Recorder, SectionTrace};
-use super::transfer::transfer_bytes;
+use super::transfer_group::Volley;
 
 /// Events after which a run is ended as too long.
 pub const MOST_EVENTS: u64 = 200_000_000;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
-    /// The first byte of a transfer arrives, or else the last has: stream, slot, first.
-    Arrive(usize, u64, bool),
-    /// Results of an actor begin to leave.
-    Emit(usize),
-    /// A stream's transfer may be queued: stream, slot.
-    Issue(usize, u64),
-    /// A channel of a memory tier is free.
-    Serve(usize, usize),
-    /// An actor starts its next firing.
-    Start(usize),
-}
 
 /// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
 /// operators are no pipeline.
@@ -80,35 +67,6 @@ pub fn trace(
         repeats,
         is_cut,
     })
-}
-
-/// One section being simulated.
-pub struct Engine<'a> {
-    pub(super) chip: &'a Chip,
-    pub(super) graph: SectionGraph<'a>,
-    pub(super) section: &'a Section,
-    pub(super) nest: Nest,
-    pub(super) work: Vec<StageWork>,
-    pub(super) actors: Vec<Actor>,
-    pub(super) buffers: Vec<BufferState>,
-    pub(super) consumers: &'a [Vec<usize>],
-    pub(super) producers: &'a [Vec<usize>],
-    pub(super) stream_actor: &'a [usize],
-    /// Who sends each volley.
-    pub(super) volley_actor: Vec<usize>,
-    /// Transfers under way of each stream: (slot, first arrival, when its flows are through).
-    pub(super) filling: Vec<Vec<(u64, Ticks, Ticks)>>,
-    pub(super) streams: Vec<StreamBytes>,
-    pub(super) tiers: Vec<TierServer>,
-    pub(super) network: Network<'a>,
-    input_fifo: InputFifo,
-    pub(super) queue: BinaryHeap<Reverse<(Ticks, Event)>>,
-    pub(super) end: Ticks,
-    pub(super) macs: u64,
-    pub(super) simd_elements: Vec<u64>,
-    pub(super) recorder: Option<Recorder>,
-    /// The longest firing by itself: an event may look back so far.
-    pub(super) longest: Ticks,
 }
 
 impl<'a> Engine<'a> {
@@ -152,7 +110,8 @@ impl<'a> Engine<'a> {
             };
             bytes.div_ceil(chip.network.flit_bytes)
         };
-        let moved = closed::volley_flits(chip, &graph, section, &work, volleys);
+        let first = |volley: &Volley| volley.flows.first().map(|&f| &section.flows[f]);
+        let moved = transfer_flits(chip, &graph, section, &work, volleys.iter().map(first));
         let network =
             Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits), &moved);
         let mut volley_actor = vec![0; volleys.len()];

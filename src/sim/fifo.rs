@@ -1,8 +1,7 @@
 //! The FIFO at a PCU's input, which decouples its port from its work.
 
 use crate::arch::Chip;
-
-use super::time::{Ticks, cycles};
+use crate::cost::{Ticks, cycles};
 
 /// The FIFO of every operand at a PCU's input.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,10 @@
 //! What comes later than was known when it was sent, because other streams have slowed it: the slots it fills, and whoever
 //! works on them already.
 
+use crate::cost::{Ticks, cycles};
+
 use super::actors::{ActorKind, Input, Left, Streamed};
-use super::event::Engine;
-use super::time::{Ticks, cycles};
+use super::engine::Engine;
 
 impl Engine<'_> {
     /// Passes on what has been slowed since it was last called.

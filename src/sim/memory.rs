@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::arch::{Chip, Penalties, TierId};
+use crate::cost::{TICKS_PER_CYCLE, Ticks, cycles};
 use crate::index::Id;
 use crate::units::Rate;
 
 use super::clock::Clock;
-use super::time::{TICKS_PER_CYCLE, Ticks, cycles};
 
 /// One transfer of a stream: a slot filled or drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

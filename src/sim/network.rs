@@ -1,15 +1,15 @@
 //! Links and ports: one flit a cycle each, shared by the streams that cross them.
 
 use crate::arch::Chip;
-use crate::compile::{Fabric, Flow, shared};
+use crate::cost::{Ticks, Usage, cycles};
+use crate::program::{Fabric, Flow, shared};
 
 use super::apart::own_ticks;
 use super::clock::Clock;
-use super::contention::{Contention, Volley};
+use super::contention::Contention;
 use super::peaks::{Peak, demand};
 use super::sharing::{Load, Sharing, Slowed, WHOLE};
-use super::time::{Ticks, cycles};
-use super::usage::Usage;
+use super::transfer_group::Volley;
 
 /// The state of every contended link and port of the chip during one section.
 #[derive(Debug)]

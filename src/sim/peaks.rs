@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use crate::arch::Chip;
-use crate::compile::{Amount, Flow, FlowKind, Section, StageWork, shared};
+use crate::cost::{StageWork, TICKS_PER_CYCLE, Ticks};
+use crate::program::{Amount, Flow, FlowKind, Section, shared};
 
 use super::apart::{ByTicks, weight};
-use super::contention::Volley;
 use super::sharing::WHOLE;
-use super::time::{TICKS_PER_CYCLE, Ticks};
+use super::transfer_group::Volley;
 
 /// Kinds of flows whose peaks are remembered.
 const LOOKED_BACK: usize = 12;

@@ -1,10 +1,10 @@
 //! When what an actor waits for is there.
 
-use crate::compile::Step;
+use crate::cost::Ticks;
+use crate::program::Step;
 
 use super::actors::{Actor, Input, Streamed};
-use super::event::Engine;
-use super::time::Ticks;
+use super::engine::Engine;
 
 impl Engine<'_> {
     /// When an actor's inputs are there, as far as it waits for them; `None` while that is not known.

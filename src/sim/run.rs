@@ -1,68 +1,142 @@
-//! What one section did, in raw counts: the result of every fidelity.
+//! Runs of whole configurations and of single sections, at any fidelity.
 
-use super::usage::Usage;
+use crate::arch::Chip;
+use crate::cost::{Limits, SectionRun, Stopped, bound_cycles, bound_section};
+use crate::outcome::{Fidelity, Outcome, StopReason};
+use crate::program::{Configuration, Fabric, Section};
+use crate::workload::Workload;
 
-/// Bytes an off-chip stream moved.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StreamBytes {
-    /// Payload.
-    pub payload: u64,
-    /// Moved beyond the payload.
-    pub waste: u64,
+use super::event::MOST_EVENTS;
+use super::trace::SectionTrace;
+use super::{account, deadlock, event, reference};
+
+/// Events after which [`measure`] gives up.
+const MOST_MEASURED_EVENTS: u64 = 4_000_000;
+
+/// What a measurement of a section has shown.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "made once a measurement, and most hold a run")]
+pub enum Measurement {
+    /// It takes these cycles, launch included; the run that showed it.
+    Takes(u64, SectionRun),
+    /// It takes more cycles than was asked, or never ends.
+    TooLong,
+    /// It would take too long to find out.
+    Unknown,
 }
 
-/// Time that a bundle did not work though it had firings to do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Waits {
-    /// Cycles it waited for its inputs.
-    pub starved_cycles: u64,
-    /// Cycles it waited for room in its outputs, or for results to leave.
-    pub stalled_cycles: u64,
+/// Runs one section, until it takes more than `most_cycles`, launch included.
+pub fn measure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, most_cycles: u64) -> Measurement {
+    let chip = &*section.chip(chip, workload);
+    let launch = chip.launch_cycles();
+    let limits = Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch), skip: true };
+    let Some(run) = event::run(chip, workload, fabric, section, limits) else { return Measurement::Unknown };
+    match run.stopped {
+        None => Measurement::Takes(run.cycles + launch, run),
+        Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong,
+        Some(Stopped::Events) => Measurement::Unknown,
+    }
 }
 
-/// What one section did, launch excluded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SectionRun {
-    /// Why it ended: `None` if drained.
-    pub stopped: Option<Stopped>,
-    /// Cycles from the first request to the last byte.
-    pub cycles: u64,
-    /// Cycles each bundle of each stage worked.
-    pub busy_cycles: Vec<Vec<u64>>,
-    /// What they waited for; empty where no time passed.
-    pub waits: Vec<Vec<Waits>>,
-    /// MACs on stored elements.
-    pub macs: u64,
-    /// Element operations of SIMD stages and tails, by stage.
-    pub simd_elements: Vec<u64>,
-    /// Bytes of each stream.
-    pub streams: Vec<StreamBytes>,
-    /// Busy cycles of each tier.
-    pub tier_busy_cycles: Vec<u64>,
-    /// What went over links and ports.
-    pub usage: Usage,
-    /// Events that were simulated one by one: fewer than happened, where periods were skipped.
-    pub events: u64,
+/// Runs a configuration of `workload` on `chip`, section by section.
+pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
+    simulate_sections(chip, workload, configuration, fidelity, &[], true)
 }
 
-/// Why a section did not drain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stopped {
-    /// Nothing could go on; one line per blocked actor.
-    Deadlock(Vec<String>),
-    /// Too many events.
-    Events,
-    /// Too many cycles.
-    Cycles,
+/// As [`simulate`], event by event, though all repeats: the same outcome, later.
+pub fn simulate_unskipped(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+) -> Outcome {
+    simulate_sections(chip, workload, configuration, fidelity, &[], false)
 }
 
-/// When a run is ended before it has drained.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Events it may take.
-    pub events: u64,
-    /// Cycles it may take, launch excluded.
-    pub cycles: u64,
-    /// Whether what repeats exactly is skipped: the result is the same, sooner.
-    pub skip: bool,
+/// As [`simulate`], without repeating the event engine's `runs` of its sections that are at hand.
+pub fn simulate_known(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+    runs: &[Option<SectionRun>],
+) -> Outcome {
+    simulate_sections(chip, workload, configuration, fidelity, runs, true)
+}
+
+/// When every unit and stream worked, section by section: what the event engine simulates of a configuration, without
+/// the periods it skips.
+pub fn trace(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<SectionTrace> {
+    let fabric = Fabric::new(chip);
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip: true };
+    let mut start_cycle = 0;
+    let trace_section = |section: &Section| {
+        let chip = &*section.chip(chip, workload);
+        let trace = event::trace(chip, workload, &fabric, section, limits, start_cycle)?;
+        start_cycle += trace.cycles;
+        Some(trace)
+    };
+    configuration.sections.iter().filter_map(trace_section).collect()
+}
+
+/// Runs one section with the event engine: raw counts. `None` if its operators are no pipeline of `workload`.
+pub fn run_section(chip: &Chip, workload: &Workload, section: &Section, skip: bool) -> Option<SectionRun> {
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+    event::run(chip, workload, &Fabric::new(chip), section, limits)
+}
+
+/// `known`: runs of the event engine, as far as there are any, section by section.
+fn simulate_sections(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+    known: &[Option<SectionRun>],
+    skip: bool,
+) -> Outcome {
+    let fabric = Fabric::new(chip);
+    let mut sections = Vec::with_capacity(configuration.sections.len());
+    let mut stop = StopReason::Drained;
+    for (index, section) in configuration.sections.iter().enumerate() {
+        let chip = &*section.chip(chip, workload);
+        let run = match (known.get(index), fidelity) {
+            (Some(Some(run)), _) => Some(run.clone()),
+            (_, Fidelity::Bound) => bound_section(chip, workload, &fabric, section),
+            // Kernels are a GPU's: of an RDU, `event` is meant.
+            (_, Fidelity::Event | Fidelity::Kernel) => {
+                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+                event::run(chip, workload, &fabric, section, limits)
+            }
+            (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),
+        };
+        let Some(run) = run else { continue };
+        sections.push(account::section_outcome(chip, workload, section, &run));
+        match run.stopped {
+            None => continue,
+            Some(Stopped::Deadlock(mut lines)) => {
+                lines.extend(deadlock::cure(chip, workload, &fabric, section));
+                stop = StopReason::Deadlock(lines);
+            }
+            Some(Stopped::Events | Stopped::Cycles) => {
+                let (after, instead) = match fidelity {
+                    Fidelity::Cycle => (String::new(), "event"),
+                    _ => (format!(" after {MOST_EVENTS} events"), "bound"),
+                };
+                stop = StopReason::Limit(format!(
+                    "section `{}` was stopped{after} at cycle {}: use `--fidelity {instead}`, or smaller dimensions",
+                    section.name, run.cycles
+                ));
+            }
+        }
+        break;
+    }
+    Outcome {
+        mode: configuration.mode,
+        fidelity,
+        stop,
+        cycles: sections.iter().map(|s| s.cycles).sum(),
+        bound_cycles: bound_cycles(chip, workload, configuration.mode),
+        sections,
+        notes: configuration.notes.clone(),
+    }
 }

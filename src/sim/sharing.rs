@@ -1,9 +1,10 @@
 //! A link or port among the streams that cross it: packets take turns, so that each gets an equal part unless it wants
 //! less, and no more is moved than fits.
 
+use crate::cost::Ticks;
+
 use super::clock::Clock;
-use super::contention::Work;
-use super::time::Ticks;
+use super::transfer_group::Work;
 
 /// All of a resource's rate.
 pub const WHOLE: u64 = 1 << 16;

@@ -3,12 +3,11 @@
 
 use std::cmp::Reverse;
 
-use crate::compile::Cadence;
+use crate::cost::{StreamBytes, Ticks};
+use crate::program::Cadence;
 
 use super::clock::Clock;
-use super::event::{Engine, Event};
-use super::run::StreamBytes;
-use super::time::Ticks;
+use super::engine::{Engine, Event};
 
 /// How far a run has come: positions and counters, which the rest does not depend on.
 #[derive(Debug, Clone)]

@@ -11,14 +11,13 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use crate::compile::{Cadence, LoopOrder, Nest, Step, Sums};
+use crate::cost::{Ticks, transfer_bytes};
+use crate::program::{Cadence, LoopOrder, Nest, Step, Sums};
 
 use super::actors::ActorKind;
 use super::clock::Clock;
-use super::event::Engine;
+use super::engine::Engine;
 use super::state::Progress;
-use super::time::Ticks;
-use super::transfer::transfer_bytes;
 
 /// The loop whose iterations are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,7 +280,7 @@ fn alike_chunks(engine: &Engine<'_>) -> Vec<u64> {
         transfer_bytes(engine.chip, &engine.graph, engine.section, stream, at)
     };
     let same = |a: u64, b: u64| {
-        let work = |stage: &crate::compile::Stage| {
+        let work = |stage: &crate::program::Stage| {
             stage.work.len() < 2 || stage.work.get(a as usize) == stage.work.get(b as usize)
         };
         width(a) == width(b)

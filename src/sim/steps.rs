@@ -1,9 +1,9 @@
 //! Where the actors of a run stand in the loop nest.
 
-use crate::compile::{Cadence, Step, emits};
+use crate::program::{Cadence, Step, emits};
 
 use super::actors::{Actor, ActorKind};
-use super::event::Engine;
+use super::engine::Engine;
 
 impl Engine<'_> {
     /// Where an actor's next firing stands in the nest. Stages that run once a token stand in the last chunk.

@@ -1,6 +1,6 @@
 //! A timeline of a run: when every actor worked, for as long as the run did not repeat itself.
 
-use super::time::{Ticks, to_cycles};
+use crate::cost::{Ticks, to_cycles};
 
 /// Spans of one section that are kept.
 pub const MOST_SPANS: usize = 20_000;

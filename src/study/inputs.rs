@@ -6,12 +6,14 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::arch::{self, Chip, Quality};
-use crate::compile::Configuration;
+use crate::compile::{Compiled, compile_measured, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::import;
 use crate::input::{Override, Root};
 use crate::mode::Mode;
-use crate::sim::{Fidelity, Measured, Outcome, StopReason, compile_measured, simulate, simulate_measured};
+use crate::outcome::{Fidelity, Outcome, StopReason};
+use crate::program::Configuration;
+use crate::sim::simulate;
 use crate::workload::{self, Workload};
 
 /// A chip file and a workload file with the overrides of a command or a study.
@@ -99,7 +101,7 @@ pub(super) fn run(
     workload: &Workload,
     modes: &[Mode],
     fidelity: Fidelity,
-) -> Result<(Vec<Measured>, Vec<Outcome>), Diagnostic> {
+) -> Result<(Vec<Compiled>, Vec<Outcome>), Diagnostic> {
     let compiled = compile_measured(chip, workload, modes)?;
     let outcomes = compiled.iter().map(|c| drained(simulate_measured(chip, workload, c, fidelity)));
     let outcomes = outcomes.collect::<Result<_, _>>()?;

@@ -1,15 +1,16 @@
 //! Truths that need no measurement: what must come out whatever the chip's compiler does.
 
-use super::published::CHIPS;
-use super::run::{SetReport, SetRow, outcome};
-use super::score::Score;
 use crate::arch::{Chip, Quality};
-use crate::bound::bound_cycles;
+use crate::cost::bound_cycles;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::units::Dtype;
 use crate::workload::{self, Workload};
+
+use super::published::CHIPS;
+use super::run::{SetReport, SetRow, outcome};
+use super::score::Score;
 
 const GEMM: &str = include_str!("../../workloads/gemm-square.toml");
 const RELU: &str = include_str!("../../workloads/relu.toml");

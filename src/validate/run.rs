@@ -2,13 +2,15 @@
 
 use rayon::prelude::*;
 
-use super::published::{CHIPS, PublishedSet};
-use super::score::{Score, outliers, relative_error};
 use crate::arch::{Chip, Quality};
+use crate::compile::{compile_measured, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
-use crate::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate_measured};
+use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::workload::Workload;
+
+use super::published::{CHIPS, PublishedSet};
+use super::score::{Score, outliers, relative_error};
 
 /// One point of a set.
 #[derive(Debug, Clone, PartialEq)]

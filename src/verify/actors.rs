@@ -1,6 +1,6 @@
 //! Who acts in a section: read from its flows, which say what each actor reads and fills.
 
-use crate::compile::{BufferRole, Cadence, FlowKind, Section};
+use crate::program::{BufferRole, Cadence, FlowKind, Section};
 
 /// What an actor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

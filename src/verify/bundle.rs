@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::compile::{Buffer, BufferRole, FlowEnd, Mapping, PcuId, Step, continues};
 use crate::index::Id;
+use crate::program::{Buffer, BufferRole, FlowEnd, Mapping, PcuId, Step, continues};
 use crate::workload::{CausalAxis, OperatorKind, TensorId};
 
 use super::compute;

@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
+use crate::index::Id;
+use crate::program::PcuId;
+
 use super::machine::Emitted;
 use super::matrix::Matrix;
 use super::reference::Bounded;
 use super::wires::{Unit, Wires};
-use crate::compile::PcuId;
-use crate::index::Id;
 
 /// The element of a comparison that is farthest off, measured by what it may be off.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -1,6 +1,6 @@
 //! What a PCU does with the operands that reached it.
 
-use crate::compile::StageSpec;
+use crate::program::StageSpec;
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, Operator, OperatorKind, TensorId, Workload};
 

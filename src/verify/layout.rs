@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::arch::Chip;
-use crate::compile::{
-    Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, StageWork, Step, Tile, k_slice, tile_lists,
-};
+use crate::cost::StageWork;
+use crate::cost::TileTables;
 use crate::index::Id;
+use crate::program::{Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, Step, Tile, k_slice};
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
@@ -42,12 +42,12 @@ pub(super) fn tiles(chip: &Chip, workload: &Workload, section: &Section) -> Tile
     let Some(graph) = SectionGraph::new(workload, &section.operators, section.operators.len() > 1) else {
         return Vec::new();
     };
-    let of_stage = |(s, stage): (usize, &crate::compile::Stage)| match &stage.mapping {
+    let of_stage = |(s, stage): (usize, &crate::program::Stage)| match &stage.mapping {
         // Sums over rows have no weight.
         Mapping::Gemm(_) if stage.spec.sums.is_some() => Vec::new(),
         // Heads are dealt by the mapping: see `weights::index_of_heads`.
         Mapping::Gemm(_) if graph.form(s).is_some() => vec![vec![Vec::new()]],
-        Mapping::Gemm(m) => tile_lists(chip, &graph, section.nest.chunking, s, m),
+        Mapping::Gemm(m) => TileTables::new(chip, &graph, section.nest.chunking).tile_lists(s, m),
         Mapping::Simd(_) => Vec::new(),
     };
     section.stages.iter().enumerate().map(of_stage).collect()
@@ -66,7 +66,7 @@ impl<'a> Layout<'a> {
             return Err((0, "its operators are no pipeline over common rows".to_owned()));
         };
         let nest = section.nest;
-        let work = |(s, stage): (usize, &crate::compile::Stage)| {
+        let work = |(s, stage): (usize, &crate::program::Stage)| {
             StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work)
         };
         let work: Vec<StageWork> = section.stages.iter().enumerate().map(work).collect();

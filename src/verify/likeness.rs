@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::arch::Chip;
-use crate::compile::{Configuration, alike};
+use crate::compile::{compile_measured, retargeted};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
-use crate::sim::compile_measured;
+use crate::program::Configuration;
 use crate::workload::Workload;
 
 /// How the configuration that was verified relates to that of the full-size graph.
@@ -41,8 +41,8 @@ impl Likeness {
     }
 
     fn kept(full: &Configuration, small: &Configuration) -> Self {
-        let pcus = |section: &crate::compile::Section| section.stages.iter().map(|s| s.pcus.len() as u64).sum();
-        let of = |(full, small): (&crate::compile::Section, &crate::compile::Section)| SectionLikeness {
+        let pcus = |section: &crate::program::Section| section.stages.iter().map(|s| s.pcus.len() as u64).sum();
+        let of = |(full, small): (&crate::program::Section, &crate::program::Section)| SectionLikeness {
             section: full.name.clone(),
             tokens: [full.nest.tokens(), small.nest.tokens()],
             blocks: [full.nest.blocks(), small.nest.blocks()],
@@ -73,7 +73,7 @@ pub fn like_full_size(
         Err(why) => modes.iter().map(|&mode| anew(mode, format!("at full size, {}", why.title()))).collect(),
         Ok(compiled) => compiled
             .iter()
-            .map(|of| match alike(chip, small, &of.configuration) {
+            .map(|of| match retargeted(chip, small, &of.configuration) {
                 Ok(like) => {
                     let likeness = Likeness::kept(&of.configuration, &like);
                     Ok((like, likeness))

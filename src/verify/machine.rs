@@ -1,8 +1,8 @@
 //! A section on numbers: actors fire when their inputs are there and they have credits, and move tiles over flows.
 
 use crate::arch::Chip;
-use crate::compile::{BufferRole, Cadence, Section, Step, emits};
 use crate::index::Id;
+use crate::program::{BufferRole, Cadence, Section, Step, emits};
 use crate::workload::{TensorId, Workload};
 
 use super::actors::{Actor, Kind, actors};

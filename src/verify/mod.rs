@@ -42,17 +42,17 @@ pub use likeness::{Likeness, SectionLikeness, like_full_size};
 pub use scale::{ScaledDim, Scaling, graph_flops, scaled};
 pub use verdict::{Place, RunVerdict, Verdict};
 
-use crate::arch::Chip;
-use crate::compile::{Configuration, Section};
-use crate::index::Id;
-use crate::workload::{OperatorId, TensorRole, Workload};
-
 use compare::{Names, Told, compare};
 use layout::Tiles;
 use machine::{Emitted, Machine, Order};
 use matrix::Matrix;
 use reference::Bounded;
 use wires::Wires;
+
+use crate::arch::Chip;
+use crate::index::Id;
+use crate::program::{Configuration, Section};
+use crate::workload::{OperatorId, TensorRole, Workload};
 
 /// Runs configurations of `workload` on random numbers and compares with the reference. `seed` fixes the numbers.
 pub fn verify<'c>(

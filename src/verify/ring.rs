@@ -1,7 +1,7 @@
 //! Buffers with real depth: a ring of slots, each with an owner, until its last read.
 
 use crate::arch::Chip;
-use crate::compile::Buffer;
+use crate::program::Buffer;
 
 use super::matrix::Matrix;
 

@@ -1,7 +1,8 @@
 //! Stages that add up over the rows of a section: what their PCUs take of both operands, and where their results lie.
 
-use crate::compile::{PcuId, Reducer, Step};
+use crate::cost::Reducer;
 use crate::index::Id;
+use crate::program::{PcuId, Step};
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, TensorId};
 

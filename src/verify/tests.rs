@@ -6,17 +6,19 @@ mod sums;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::*;
 use crate::arch;
-use crate::compile::{
-    Amount, Buffer, BufferRole, Cadence, Configuration, Flow, FlowKind, GemmMapping, LoopOrder, Mapping, Nest,
-    Resource, Stage, Step, Style, compile, remapped,
-};
+use crate::compile::{compile, remapped};
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::model::{Architecture, Options, Phase, preset, write};
+use crate::program::{
+    Amount, Buffer, BufferRole, Cadence, Configuration, Flow, FlowKind, GemmMapping, LoopOrder, Mapping, Nest,
+    Resource, Stage, Step, Style,
+};
 use crate::sparsity::BlockMask;
 use crate::workload::{self, CausalAxis, OperatorKind};
+
+use super::*;
 
 /// A right configuration, and what it is compared with.
 #[derive(Clone)]
@@ -290,7 +292,7 @@ fn data_at_the_wrong_pcu_gives_a_wrong_number() {
 }
 
 /// A change of a tile.
-type Edit = fn(&mut crate::compile::Tile);
+type Edit = fn(&mut crate::program::Tile);
 
 #[test]
 fn a_tile_off_by_one_is_caught() {

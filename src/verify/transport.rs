@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::compile::{Amount, Buffer, BufferRole, FlowEnd, FlowKind, Section, Step};
 use crate::index::Id;
+use crate::program::{Amount, Buffer, BufferRole, FlowEnd, FlowKind, Section, Step};
 use crate::workload::TensorId;
 
 use super::fault::Fault;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::compile::{GemmMapping, Tile};
+use crate::program::{GemmMapping, Tile};
 use crate::workload::{GemmForm, Operator, Tensor};
 
 use super::address::of_second;

@@ -1,7 +1,7 @@
 //! When a fault happens: the event engine on the same configuration says at which cycle the firing at fault begins.
 
 use crate::arch::Chip;
-use crate::compile::{BufferRole, Configuration, Section};
+use crate::program::{BufferRole, Configuration, Section};
 use crate::sim::trace;
 use crate::workload::Workload;
 
@@ -27,9 +27,9 @@ pub(super) fn cycle(
 
 /// The event engine's number of an actor: bundles by stage, then copies, then streams.
 fn track(section: &Section, kind: Kind) -> Option<usize> {
-    let bundles = |stages: &[crate::compile::Stage]| stages.iter().map(|s| s.mapping.bundles() as usize).sum::<usize>();
+    let bundles = |stages: &[crate::program::Stage]| stages.iter().map(|s| s.mapping.bundles() as usize).sum::<usize>();
     let homes = || {
-        let is_home = |b: &crate::compile::Buffer| matches!(b.spec.role, BufferRole::Home { .. });
+        let is_home = |b: &crate::program::Buffer| matches!(b.spec.role, BufferRole::Home { .. });
         section.buffers.iter().enumerate().filter(move |(_, b)| is_home(b)).map(|(b, _)| b)
     };
     let all = bundles(&section.stages);

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::arch::{Chip, Coordinate};
-use crate::compile::{Direction, Fabric, Flow, PcuId, PmuId, Resource};
 use crate::index::Id;
+use crate::program::{Direction, Fabric, Flow, PcuId, PmuId, Resource};
 
 /// A unit with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

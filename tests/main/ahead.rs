@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use rdusim::arch::{self, Chip};
+use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate, simulate_measured, simulate_unskipped};
+use rdusim::outcome::{Fidelity, Outcome, StopReason};
+use rdusim::sim::{simulate, simulate_unskipped};
 use rdusim::workload::{self, Workload};
 
 fn chip(name: &str) -> Chip {
@@ -30,7 +32,7 @@ fn layers(tokens: u64, repeat: u64) -> Workload {
 }
 
 fn read_bytes(outcome: &Outcome, tensor: &str) -> Vec<u64> {
-    let of = |traffic: &rdusim::sim::Traffic| traffic.by_tensor.get(tensor).map_or(0, |t| t.off_chip_read_bytes);
+    let of = |traffic: &rdusim::outcome::Traffic| traffic.by_tensor.get(tensor).map_or(0, |t| t.off_chip_read_bytes);
     outcome.sections.iter().map(|section| of(&section.traffic)).collect()
 }
 
@@ -55,7 +57,7 @@ fn a_section_begins_sooner_by_what_was_loaded_before_it_and_the_bytes_count_ther
     assert!(outcome.sections[1].cycles < plain.sections[1].cycles);
     assert_eq!(outcome.sections[0].cycles, plain.sections[0].cycles);
     let sum = |outcome: &Outcome| {
-        let of = |section: &rdusim::sim::SectionOutcome| {
+        let of = |section: &rdusim::outcome::SectionOutcome| {
             let t = &section.traffic;
             [t.off_chip_read_bytes, t.waste_bytes, t.network_bytes, t.network_byte_hops, t.sram_write_bytes]
         };

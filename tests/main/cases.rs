@@ -14,10 +14,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rdusim::arch::{self, Chip};
+use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
+use rdusim::outcome::Fidelity;
 use rdusim::report::Document;
-use rdusim::sim::{Fidelity, compile_measured, simulate};
+use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use rdusim::compile::{Buffer, BufferRole, compile};
+use rdusim::compile::compile;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, StopReason, simulate};
+use rdusim::outcome::{Fidelity, StopReason};
+use rdusim::program::{Buffer, BufferRole};
+use rdusim::sim::simulate;
 use rdusim::{arch, workload};
 
 #[test]

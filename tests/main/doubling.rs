@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::random::{ChipValues, pair};
 use rdusim::arch::{self, Chip};
-use rdusim::compile::Configuration;
+use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::sim::{BoundBy, Fidelity, Outcome, SectionOutcome, compile_measured, simulate};
+use rdusim::outcome::{BoundBy, Fidelity, Outcome, SectionOutcome};
+use rdusim::program::Configuration;
+use rdusim::sim::simulate;
 use rdusim::workload::Workload;
-
-use crate::random::{ChipValues, pair};
 
 const SEED: u64 = 5;
 const PAIRS: usize = 100;

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use rdusim::arch::{self, Chip};
-use rdusim::bound::bound_cycles;
+use rdusim::compile::{Compiled, compile_measured, simulate_measured};
+use rdusim::cost::bound_cycles;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, Measured, Outcome, StopReason, compile_measured, simulate_measured};
+use rdusim::outcome::{Fidelity, Outcome, StopReason};
 use rdusim::workload::{self, Workload};
 
 const CHIPS: [&str; 4] = ["sn10", "sn30", "sn40l", "plasticine"];
@@ -31,7 +32,7 @@ fn workload(name: &str, sets: &[&str]) -> Workload {
 /// Both modes, each at both fidelities: `[mode][fidelity]`.
 fn runs(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Vec<[Outcome; 2]> {
     let configurations = compile_measured(chip, workload, modes).expect("a pair that fits");
-    let run = |c: &Measured| {
+    let run = |c: &Compiled| {
         [Fidelity::Bound, Fidelity::Event].map(|fidelity| simulate_measured(chip, workload, c, fidelity))
     };
     configurations.iter().map(run).collect()

@@ -1,9 +1,10 @@
 //! The event engine against its judge, the `cycle` fidelity. `examples/fidelity.rs` makes the full table.
 
-use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, StopReason, check_size, compile_measured, simulate};
-
 use crate::random::pair;
+use rdusim::compile::compile_measured;
+use rdusim::mode::Mode;
+use rdusim::outcome::{Fidelity, StopReason};
+use rdusim::sim::{check_size, simulate};
 
 /// Random pairs of chips and graphs of this seed.
 const SEED: u64 = 7;

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use rdusim::arch::{self, AnyChip, Gpu};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::sim::Outcome;
+use rdusim::outcome::Outcome;
 use rdusim::{gpu, model, workload};
 use serde_json::Value;
 

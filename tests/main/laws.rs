@@ -6,16 +6,17 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use crate::random::{ChipValues, GraphValues, chips, graphs};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rdusim::arch::Chip;
-use rdusim::bound::bound_cycles;
+use rdusim::compile::{compile_measured, simulate_measured};
+use rdusim::cost::bound_cycles;
 use rdusim::mode::Mode;
+use rdusim::outcome::{Fidelity, Outcome, StopReason};
 use rdusim::report::Document;
-use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate, simulate_measured};
+use rdusim::sim::simulate;
 use rdusim::workload::{OperatorKind, TensorRole, Workload};
-
-use crate::random::{ChipValues, GraphValues, chips, graphs};
 
 /// Cases where `PROPTEST_CASES` asks for no other number.
 const CASES: u32 = 64;

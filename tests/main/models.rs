@@ -4,7 +4,8 @@ use rdusim::arch::{self, Chip};
 use rdusim::compile::compile;
 use rdusim::mode::Mode;
 use rdusim::model::{Architecture, Options, PRESETS, Phase, preset, write};
-use rdusim::sim::{Fidelity, Outcome, simulate};
+use rdusim::outcome::{Fidelity, Outcome};
+use rdusim::sim::simulate;
 use rdusim::workload::{self, OperatorKind, Workload};
 
 fn options(architecture: Architecture, phase: Phase) -> Options {
@@ -172,7 +173,7 @@ fn training_a_sparse_layer_does_the_stored_part_of_all_three_products() {
         let workload = workload::parse("layer", text, &[], 0).expect("a layer");
         let outcome = run(&workload, Mode::Kbk);
         let of = |name: &str| {
-            let is = |s: &&rdusim::sim::SectionOutcome| s.operators == [name.to_owned()];
+            let is = |s: &&rdusim::outcome::SectionOutcome| s.operators == [name.to_owned()];
             let stage = &outcome.sections.iter().find(is).expect("a section").stages[0];
             (stage.mean_cycles * stage.pcus as f64) as u64
         };
@@ -206,7 +207,7 @@ fn a_change_of_the_pattern_is_shared_by_the_steps_between() {
         let workload = load(pattern).expect("a layer");
         let outcome = run(&workload, Mode::Kbk);
         assert!(outcome.bound_cycles <= outcome.cycles);
-        let of = |s: &&rdusim::sim::SectionOutcome| s.phase == workload::Phase::Pattern;
+        let of = |s: &&rdusim::outcome::SectionOutcome| s.phase == workload::Phase::Pattern;
         let pattern: u64 = outcome.sections.iter().filter(of).map(|s| s.cycles).sum();
         (outcome.cycles - pattern, pattern)
     };

@@ -6,16 +6,15 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::laws::for_all;
 use proptest::prelude::*;
 use rdusim::arch::{self, AnyChip};
+use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::model::{self, Architecture, Options, Phase, preset};
-use rdusim::sim::compile_measured;
 use rdusim::verify::{graph_flops, like_full_size, scaled, verify};
 use rdusim::workload::{self, OperatorKind, Workload};
-
-use crate::laws::for_all;
 
 /// Pairs where `PROPTEST_CASES` asks for no other number.
 const CASES: u32 = 40;

@@ -6,17 +6,16 @@ use std::cell::Cell;
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::laws::for_all_of;
+use crate::random::chips;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rdusim::arch::{self, AnyChip, Chip};
+use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::sim::compile_measured;
 use rdusim::verify::{RunVerdict, graph_flops, scaled, verify};
 use rdusim::workload::{self, OperatorKind, Workload};
-
-use crate::laws::for_all_of;
-use crate::random::chips;
 
 /// Random networks where `PROPTEST_CASES` asks for no other number.
 const CASES: u32 = 24;

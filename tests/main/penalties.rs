@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use crate::random::{ChipValues, pair};
 use rdusim::arch::{self, Chip};
+use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, StopReason, check_size, compile_measured, run_section, simulate};
-
-use crate::random::{ChipValues, pair};
+use rdusim::outcome::{Fidelity, StopReason};
+use rdusim::sim::{check_size, run_section, simulate};
 
 const SEED: u64 = 11;
 const PAIRS: usize = 30;

@@ -1,13 +1,14 @@
 //! Tensors that are computed anew in every chunk, in place of being kept for a row block.
 
 use rdusim::arch::{self, Chip};
-use rdusim::compile::Configuration;
+use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::saved;
-use rdusim::sim::{Fidelity, StopReason, compile_measured, simulate};
-use rdusim::verify;
+use rdusim::outcome::{Fidelity, StopReason};
+use rdusim::program::Configuration;
+use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
+use rdusim::{saved, verify};
 
 /// A narrow tensor is made wide and goes through a square weight: `z` is far larger than `x`.
 fn widened(rows: u64, rank: u64, width: u64) -> Workload {

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeSet;
 
+use crate::laws::for_all;
 use proptest::prelude::*;
 use rdusim::arch::{Chip, Coordinate};
-use rdusim::compile::{Direction, Fabric, Port, ResourceKind};
+use rdusim::compile::{compile_measured, simulate_measured};
+use rdusim::cost::section_load;
 use rdusim::index::Id;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, compile_measured, section_load, simulate_measured};
-
-use crate::laws::for_all;
+use rdusim::outcome::Fidelity;
+use rdusim::program::{Direction, Fabric, Port, ResourceKind};
 
 fn beyond(from: Coordinate, direction: Direction) -> Coordinate {
     let Coordinate { x, y } = from;

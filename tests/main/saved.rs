@@ -4,14 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::laws::for_all;
 use proptest::prelude::*;
+use rdusim::compile::compile_measured;
 use rdusim::mode::Mode;
+use rdusim::outcome::Fidelity;
 use rdusim::report::Document;
 use rdusim::saved;
-use rdusim::sim::{Fidelity, compile_measured, simulate};
+use rdusim::sim::simulate;
 use tempfile::TempDir;
-
-use crate::laws::for_all;
 
 const MODES: [Mode; 2] = [Mode::Kbk, Mode::Fused];
 
@@ -27,7 +28,7 @@ fn what_is_saved_runs_again_to_the_byte() {
             prop_assert_eq!(format!("{:?}", compiled.configuration), format!("{:?}", read));
         }
         prop_assert_eq!(&text, &saved::to_toml(&chip, &workload, &read));
-        let json = |configurations: Vec<&rdusim::compile::Configuration>| {
+        let json = |configurations: Vec<&rdusim::program::Configuration>| {
             let outcomes: Vec<_> =
                 configurations.iter().map(|c| simulate(&chip, &workload, c, Fidelity::Event)).collect();
             Document::new(&chip, &workload, &outcomes).to_json()

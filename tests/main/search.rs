@@ -1,10 +1,9 @@
 //! How good the mappings are that the compiler finds. More of both: `cargo run --release --example search`.
 
-use rdusim::compile::{BaseCache, Care};
-use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, compile_measured, compile_with, exhaust, simulate_measured};
-
 use crate::random::{ChipValues, GraphValues, pair, small_pair};
+use rdusim::compile::{BaseCache, Care, compile_measured, compile_with, exhaust, simulate_measured};
+use rdusim::mode::Mode;
+use rdusim::outcome::Fidelity;
 
 /// Seed of the pairs.
 const SEED: u64 = 1;

@@ -1,14 +1,15 @@
 //! K of a GEMM split over PCUs: what the search makes of it, and that all fidelities agree on it.
 
+use crate::random::pair;
 use rdusim::arch::{self, Chip};
-use rdusim::compile::{Configuration, GemmMapping, LoopOrder, Mapping, Nest, remapped};
+use rdusim::compile::{compile_measured, remapped};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
+use rdusim::outcome::{Fidelity, Outcome, StopReason};
+use rdusim::program::{Configuration, GemmMapping, LoopOrder, Mapping, Nest};
 use rdusim::saved;
-use rdusim::sim::{Fidelity, Outcome, StopReason, compile_measured, simulate};
+use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
-
-use crate::random::pair;
 
 /// Of the pairs of seed 1, one by one and fused.
 const PAIRS: [usize; 3] = [21, 279, 307];

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use rdusim::arch;
+use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::mode::Mode;
-use rdusim::saved;
-use rdusim::sim::{Fidelity, StopReason, compile_measured, simulate, simulate_measured};
+use rdusim::outcome::{Fidelity, StopReason};
+use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
+use rdusim::{arch, saved};
 
 /// A stack of feed-forward blocks with skip connections: `x + gelu(x w) v`, again and again.
 fn stack(blocks: usize, tokens: u64, width: u64) -> Workload {

@@ -3,14 +3,15 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
+use crate::laws::for_all;
 use proptest::prelude::*;
 use rdusim::arch::{self, Chip};
-use rdusim::compile::{Section, compile};
+use rdusim::compile::compile;
+use rdusim::cost::SectionRun;
 use rdusim::mode::Mode;
-use rdusim::sim::{SectionRun, run_section};
+use rdusim::program::Section;
+use rdusim::sim::run_section;
 use rdusim::workload::{self, Workload};
-
-use crate::laws::for_all;
 
 /// Nests made from one that was compiled: tokens cut by the first, row blocks of the second, rows times the third.
 const NESTS: [(u64, u64, u64); 6] = [(1, 64, 1), (2, 64, 3), (3, 2, 9), (1, 1, 7), (5, 7, 40), (4, 3, 101)];

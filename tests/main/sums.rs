@@ -5,9 +5,11 @@ use std::process::Command;
 
 use proptest::prelude::*;
 use rdusim::arch;
-use rdusim::compile::{Cadence, Configuration, LoopOrder, Sums};
+use rdusim::compile::compile_measured;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, StopReason, check_size, compile_measured, simulate, simulate_unskipped};
+use rdusim::outcome::{Fidelity, StopReason};
+use rdusim::program::{Cadence, Configuration, LoopOrder, Sums};
+use rdusim::sim::{check_size, simulate, simulate_unskipped};
 use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
 
@@ -94,7 +96,7 @@ fn chip(sets: &[&str]) -> arch::Chip {
 
 /// What stages of a configuration add up, and their sections' loop orders and blocks.
 fn sums(configuration: &Configuration) -> Vec<(Sums, Cadence, LoopOrder, bool)> {
-    let of = |section: &rdusim::compile::Section| {
+    let of = |section: &rdusim::program::Section| {
         let nest = section.nest;
         let stages = section.stages.iter();
         let found = stages.filter_map(|s| Some((s.spec.sums?, s.cadence, nest.order, nest.blocks() > 1)));

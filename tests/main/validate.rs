@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use rdusim::arch::{self, Chip, Quality};
-use rdusim::bound::bound_cycles;
+use rdusim::compile::{compile_measured, simulate_measured};
+use rdusim::cost::bound_cycles;
 use rdusim::mode::Mode;
-use rdusim::sim::{Fidelity, Outcome, compile_measured, simulate_measured};
+use rdusim::outcome::{Fidelity, Outcome};
 use rdusim::validate::{CHIPS, analytic_sets, published_sets, validate};
 use rdusim::workload;
 

@@ -31,13 +31,14 @@ pub use set::SetChart;
 pub use study::{PlotData, Series, StudyPlot};
 pub use waterfall::WaterfallChart;
 
+use crate::arch::Device;
+use crate::outcome::Outcome;
+use crate::workload::Workload;
+
 use self::palette::{INK, MUTED};
 use self::scene::{Anchor, Face, Scene};
 use super::human::shorten;
 use super::side::Side;
-use crate::arch::Device;
-use crate::sim::Outcome;
-use crate::workload::Workload;
 
 /// A picture of one or two runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

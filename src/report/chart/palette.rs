@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-use crate::sim::BoundBy;
+use crate::outcome::BoundBy;
 
 /// An opaque colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,17 @@
 //! Executed throughput against operational intensity, both logarithmic, under the chip's roofs.
 
+use crate::arch::Device;
+use crate::outcome::BoundBy;
+use crate::report::figures::{Figures, Work};
+use crate::report::human::{intensity, percent, shorten, si, si_short};
+use crate::report::side::{Side, named};
+use crate::units::Dtype;
+use crate::workload::Workload;
+
 use super::axis::power_of_ten;
 use super::palette::{AXIS, Color, GREEN, GRID, INK, MUTED, PURPLE, RUNS, WHITE};
 use super::scene::{Anchor, Area, Face, Scene};
 use super::{LABEL, MARGIN, SUBTITLE, TICK, WIDTH, heading};
-use crate::arch::Device;
-use crate::report::figures::{Figures, Work};
-use crate::report::human::{intensity, percent, shorten, si, si_short};
-use crate::report::side::{Side, named};
-use crate::sim::BoundBy;
-use crate::units::Dtype;
-use crate::workload::Workload;
 
 const HEIGHT: f64 = 640.0;
 const RADIUS: f64 = 8.0;

@@ -1,8 +1,10 @@
+use crate::arch::Chip;
+use crate::mode::Mode;
+use crate::outcome::BoundBy;
+use crate::report::fixture;
+
 use super::scene::{Area, Scene, Shape};
 use super::*;
-use crate::arch::Chip;
-use crate::report::fixture;
-use crate::sim::{BoundBy, Mode};
 
 struct Case {
     name: &'static str,

@@ -1,15 +1,16 @@
 //! Time of each run, section by section, coloured by what bounds it; launches hatched.
 
+use crate::arch::Device;
+use crate::outcome::{BoundBy, Outcome};
+use crate::report::human::{shorten, si};
+use crate::report::side::{Side, named};
+use crate::workload::Workload;
+
 use super::axis::{Linear, SECONDS};
 use super::bars::{Bar, Fill, Key, Segment, draw};
 use super::heading;
 use super::palette::{MUTED, of_bound};
 use super::scene::Scene;
-use crate::arch::Device;
-use crate::report::human::{shorten, si};
-use crate::report::side::{Side, named};
-use crate::sim::{BoundBy, Outcome};
-use crate::workload::Workload;
 
 pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     let mut scene = Scene::new(super::WIDTH, 0.0);

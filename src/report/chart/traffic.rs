@@ -2,15 +2,16 @@
 
 use indexmap::IndexMap;
 
+use crate::outcome::TensorTraffic;
+use crate::report::human::{bytes, shorten};
+use crate::report::side::{Side, named};
+use crate::workload::Workload;
+
 use super::axis::{BYTES, Linear};
 use super::bars::{Bar, Fill, Key, Segment, draw};
 use super::heading;
 use super::palette::{Color, GREY, SERIES};
 use super::scene::Scene;
-use crate::report::human::{bytes, shorten};
-use crate::report::side::{Side, named};
-use crate::sim::TensorTraffic;
-use crate::workload::Workload;
 
 pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     let mut scene = Scene::new(super::WIDTH, 0.0);
@@ -35,7 +36,7 @@ pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
             mark: None,
         })
         .collect();
-    let most = runs.iter().map(crate::sim::Traffic::off_chip_bytes).max().unwrap_or(0);
+    let most = runs.iter().map(crate::outcome::Traffic::off_chip_bytes).max().unwrap_or(0);
     let axis = Linear::new(most as f64, &BYTES);
 
     let mut keys: Vec<Key> =

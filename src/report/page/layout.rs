@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arch::{Chip, UnitKind};
 use crate::map::{Map, RouteEntry, Section};
-use crate::sim::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
+use crate::outcome::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
 
 /// The grid of one run. A site is `row * columns + column`, counted from the upper left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

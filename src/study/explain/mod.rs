@@ -8,10 +8,11 @@ mod text;
 mod uncertainty;
 
 use crate::arch::Chip;
+use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::sim::{Fidelity, Measured, Outcome};
+use crate::outcome::{Fidelity, Outcome};
 use crate::workload::Workload;
 
 use super::inputs::{Inputs, run, run_all, simulated};
@@ -84,7 +85,7 @@ struct Base<'a> {
     inputs: &'a Inputs,
     question: &'a Question,
     workload: &'a Workload,
-    compiled: &'a [Measured],
+    compiled: &'a [Compiled],
     outcomes: &'a [Outcome],
 }
 

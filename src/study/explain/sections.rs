@@ -1,8 +1,9 @@
 //! How busy every resource of a section was.
 
-use super::entries::{ModeEntry, PowerEntry, ResourceEntry, SectionEntry};
 use crate::arch::Chip;
-use crate::sim::{Outcome, SectionOutcome};
+use crate::outcome::{Outcome, SectionOutcome};
+
+use super::entries::{ModeEntry, PowerEntry, ResourceEntry, SectionEntry};
 
 /// A mode's sections; derivatives are left empty.
 pub(super) fn mode_entry(chip: &Chip, outcome: &Outcome) -> ModeEntry {

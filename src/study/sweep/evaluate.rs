@@ -5,20 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use indexmap::IndexMap;
 
-use super::axis::Change;
-use super::design::Point;
-use super::metric::{Measured, Metric};
-use super::study::{Compile, Fidelity, Study};
 use crate::arch::Chip;
-use crate::bound::bound_cycles;
-use crate::compile::{BaseCache, Care};
+use crate::compile::{BaseCache, Care, Compiled, compile_with, simulate_measured};
+use crate::cost::bound_cycles;
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::import;
 use crate::input::{Override, Root};
 use crate::report::Document;
-use crate::sim::{Measured as Compiled, compile_with, simulate_measured};
 use crate::study::inputs::{Inputs, drained, simulated};
 use crate::workload::Workload;
+
+use super::axis::Change;
+use super::design::Point;
+use super::metric::{Measured, Metric};
+use super::study::{Compile, Fidelity, Study};
 
 /// Workloads kept for points that share one: masks take long to draw.
 const KEPT_WORKLOADS: usize = 64;

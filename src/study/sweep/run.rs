@@ -1,12 +1,15 @@
 //! Running a study: in parallel, resumable, the same result whatever the order.
 
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use indexmap::IndexMap;
 use rayon::prelude::*;
+
+use crate::cost::bound_cycles;
+use crate::diagnostics::Diagnostic;
+use crate::study::StudyError;
 
 use super::evaluate::{Bench, Keys};
 use super::front::{Front, costs};
@@ -14,9 +17,6 @@ use super::journal::{Ending, Header, Journal, Record, read};
 use super::metric::Measured;
 use super::results::Results;
 use super::study::{Fidelity, Study};
-use crate::bound::bound_cycles;
-use crate::diagnostics::Diagnostic;
-use crate::study::StudyError;
 
 /// Points whose bounds are worked out between two writes to disk.
 const BOUNDS_AT_ONCE: usize = 4096;

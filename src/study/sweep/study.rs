@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::arch::Quality;
+use crate::diagnostics::Diagnostic;
+use crate::input::{Override, Root, Source, Table, suggest};
+use crate::mode::Mode;
+
 use super::axis::{Axis, Change, Values};
 use super::design::{Design, MOST_POINTS, Point, points};
 use super::expression::Constraint;
 use super::metric::Metric;
 use super::spec::{BestSpec, PlotSpec, StudySpec};
-use crate::arch::Quality;
-use crate::diagnostics::Diagnostic;
-use crate::input::{Override, Root, Source, Table, suggest};
-use crate::mode::Mode;
-use crate::sim;
 
 /// How closely a point's time is modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Fidelity {
     /// The lower bound of the graph on the chip: nothing is compiled.
     Bound,
     /// Compiled and simulated.
-    Simulated(sim::Fidelity),
+    Simulated(crate::outcome::Fidelity),
 }
 
 /// When a point is compiled.
@@ -247,8 +247,8 @@ impl Checker<'_> {
 
     fn fidelity(&self, spec: &StudySpec) -> Result<Fidelity, Diagnostic> {
         let known = [
-            ("event", Fidelity::Simulated(sim::Fidelity::Event)),
-            ("mapped_bound", Fidelity::Simulated(sim::Fidelity::Bound)),
+            ("event", Fidelity::Simulated(crate::outcome::Fidelity::Event)),
+            ("mapped_bound", Fidelity::Simulated(crate::outcome::Fidelity::Bound)),
             ("bound", Fidelity::Bound),
         ];
         let Some(word) = &spec.fidelity else { return Ok(known[0].1) };

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::*;
 use crate::study::StudyError;
+
+use super::*;
 
 /// A directory with a study of the smallest workload on a small chip.
 struct Room {
@@ -176,7 +177,7 @@ fn a_bound_point_is_the_bound_of_the_chip_it_names() {
             sets.iter().map(|set| crate::input::Override::parse(set).unwrap()).collect();
         let chip = crate::arch::load(&room.out("chip.toml"), &sets).unwrap();
         let workload = crate::workload::load(&room.out("work.toml"), &sets, 0).unwrap();
-        let bound = |mode| crate::bound::bound_cycles(&chip, &workload, mode).to_string();
+        let bound = |mode| crate::cost::bound_cycles(&chip, &workload, mode).to_string();
         assert_eq!(row[3], bound(crate::mode::Mode::Fused));
         assert_eq!(row[4], bound(crate::mode::Mode::Kbk));
         assert_eq!(row[5], chip.pcus().to_string());

@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-use super::super::scene::Shape;
-use super::*;
 use crate::compile::compile;
 use crate::input::Override;
 use crate::map::{survey, tell_times};
 use crate::mode::Mode;
-use crate::sim::{Fidelity, simulate};
+use crate::outcome::Fidelity;
+use crate::sim::simulate;
 use crate::{arch, workload};
+
+use super::super::scene::Shape;
+use super::*;
 
 fn tiny(chip: &str, mode: Mode, sets: &[&str]) -> (Chip, Map) {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();

@@ -1,0 +1,190 @@
+//! Splitting PCUs over the stages of a section so that the slowest stage is as fast as possible.
+
+use std::sync::Arc;
+
+use crate::cost::StageExtents;
+use crate::program::Mapping;
+
+/// One way to map a stage, and what it costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// PCUs it takes.
+    pub pcus: u64,
+    /// Cycles of the whole section that this mapping needs: those its busiest PCU works, times `stretch`.
+    pub cycles: u64,
+    /// The stage works in one of this many chunks only (its part of the section's time is so much shorter).
+    pub stretch: u64,
+    /// The mapping.
+    pub mapping: Mapping,
+    /// Sizes its buffers follow.
+    pub extents: StageExtents,
+}
+
+/// A split of K is worth its partial sums if it is faster than as many PCUs side by side by more than this share.
+pub const WORTH_SPLITTING: f64 = 0.03;
+
+impl Candidate {
+    /// What mappings of a stage are compared by: cycles, and what a split of K must gain.
+    fn weighed_cycles(&self) -> u64 {
+        if self.mapping.pk() == 1 { self.cycles } else { (self.cycles as f64 * (1.0 + WORTH_SPLITTING)) as u64 }
+    }
+}
+
+/// Cycles below which a split of K is worth its partial sums, where `cycles` can be had without.
+pub fn worth_a_split(cycles: u64) -> u64 {
+    (cycles as f64 / (1.0 + WORTH_SPLITTING)) as u64
+}
+
+/// The useful ways to map a stage: more PCUs, fewer cycles.
+#[derive(Debug, Clone, Default)]
+pub struct StageCandidates(Arc<[Candidate]>);
+
+impl StageCandidates {
+    /// Those of `all` that no other beats in both PCUs and cycles; of equals the first.
+    pub fn pareto(all: impl IntoIterator<Item = Candidate>) -> Self {
+        let mut front = Front::default();
+        all.into_iter().for_each(|candidate| front.offer(&candidate));
+        front.finish()
+    }
+
+    /// The cheapest candidate that needs at most `cycles`.
+    fn cheapest(&self, cycles: u64) -> Option<&Candidate> {
+        self.0.get(self.0.partition_point(|c| c.cycles > cycles))
+    }
+}
+
+/// The fastest candidate of each number of PCUs so far: no list, and no sort, of thousands for a handful that stay.
+#[derive(Debug, Default)]
+pub struct Front {
+    /// Weighed cycles, and which of `kept`; by PCUs.
+    fastest: Vec<(u64, u32)>,
+    kept: Vec<Candidate>,
+}
+
+impl Front {
+    /// Keeps a candidate if it is faster than others of as many PCUs.
+    #[inline]
+    pub fn offer(&mut self, candidate: &Candidate) {
+        let pcus = candidate.pcus as usize;
+        if pcus >= self.fastest.len() {
+            self.fastest.resize(pcus + 1, (u64::MAX, 0));
+        }
+        let (cycles, at) = &mut self.fastest[pcus];
+        let weighed = candidate.weighed_cycles();
+        if weighed >= *cycles {
+            return;
+        }
+        if *cycles == u64::MAX {
+            *at = self.kept.len() as u32;
+            self.kept.push(*candidate);
+        } else {
+            self.kept[*at as usize] = *candidate;
+        }
+        *cycles = weighed;
+    }
+
+    /// The candidates that no other beats in both PCUs and cycles.
+    pub fn finish(self) -> StageCandidates {
+        let mut least = u64::MAX;
+        let faster = |&(cycles, _): &(u64, u32)| {
+            let keeps = cycles < least;
+            least = least.min(cycles);
+            keeps
+        };
+        let list: Vec<u32> = self.fastest.iter().copied().filter(faster).map(|(_, at)| at).collect();
+        StageCandidates(list.iter().map(|&at| self.kept[at as usize]).collect())
+    }
+}
+
+/// The allocation with the least slowest stage that takes at most `pcus`; exact over the candidates. No stage is made
+/// faster than `floor_cycles`. `None` when even the smallest candidates do not fit.
+pub fn allocate(stages: &[StageCandidates], pcus: u64, floor_cycles: u64) -> Option<Vec<Candidate>> {
+    if stages.iter().any(|stage| stage.0.is_empty()) {
+        return None;
+    }
+    let cheapest = |target: u64| stages.iter().map(move |stage| stage.cheapest(target));
+    let fits = |target: u64| {
+        let taken = cheapest(target).try_fold(0, |sum, candidate| Some(sum + candidate?.pcus));
+        taken.is_some_and(|taken: u64| taken <= pcus)
+    };
+    // No stage is faster than its last candidate; with their first, they take as few PCUs as can be.
+    let fastest = stages.iter().map(|stage| stage.0[stage.0.len() - 1].cycles).max()?.max(floor_cycles);
+    let (mut exceeds, mut target) = (fastest, stages.iter().map(|stage| stage.0[0].cycles).max()?.max(fastest));
+    if fits(fastest) {
+        target = fastest;
+    } else if !fits(target) {
+        return None;
+    }
+    while target - exceeds > 1 {
+        let middle = exceeds + (target - exceeds) / 2;
+        *(if fits(middle) { &mut target } else { &mut exceeds }) = middle;
+    }
+    cheapest(target).map(Option::<&Candidate>::copied).collect()
+}
+
+/// The distinct values of `ceil(total / q)`, at most `most`, largest first: splits that waste no unit.
+pub fn useful_splits(total: u64, most: u64) -> Vec<u64> {
+    let mut splits = Vec::new();
+    let mut q = total.div_ceil(most.max(1)).max(1);
+    while q <= total {
+        let split = total.div_ceil(q);
+        splits.push(split);
+        if split == 1 {
+            break;
+        }
+        // The least q with a smaller ceiling.
+        q = total.div_ceil(split - 1);
+    }
+    splits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::SimdMapping;
+    use proptest::prelude::*;
+
+    fn candidate(pcus: u64, cycles: u64) -> Candidate {
+        let mapping = Mapping::Simd(SimdMapping { pm: pcus, pn: 1, chain: 1, passes: 1 });
+        Candidate { pcus, cycles, stretch: 1, mapping, extents: StageExtents::default() }
+    }
+
+    #[test]
+    fn splits_are_the_distinct_ceilings() {
+        assert_eq!(useful_splits(10, 100), [10, 5, 4, 3, 2, 1]);
+        assert_eq!(useful_splits(10, 4), [4, 3, 2, 1]);
+        assert_eq!(useful_splits(1, 1), [1]);
+    }
+
+    proptest! {
+        #[test]
+        fn allocation_is_the_best_of_all(
+            stages in prop::collection::vec(prop::collection::vec((1u64..9, 1u64..50), 1..6), 1..4),
+            pcus in 1u64..20,
+        ) {
+            let sets: Vec<_> = stages
+                .iter()
+                .map(|s| StageCandidates::pareto(s.iter().map(|&(p, c)| candidate(p, c))))
+                .collect();
+            let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
+            let mut best = None;
+            let mut index = vec![0; stages.len()];
+            'all: loop {
+                let picked: Vec<_> = index.iter().zip(&stages).map(|(&i, s)| s[i]).collect();
+                if picked.iter().map(|p| p.0).sum::<u64>() <= pcus {
+                    let slowest = picked.iter().map(|p| p.1).max().unwrap();
+                    best = Some(best.map_or(slowest, |b: u64| b.min(slowest)));
+                }
+                for digit in 0..stages.len() {
+                    index[digit] += 1;
+                    if index[digit] < stages[digit].len() {
+                        continue 'all;
+                    }
+                    index[digit] = 0;
+                }
+                break;
+            }
+            prop_assert_eq!(found, best);
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Work of every useful column split of the GEMM stages of a section, worked out once for all row tile sizes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::arch::Chip;
+use crate::cost::{MOST_COLUMNS, StageExtents, SystolicShape, TileTables, WeightRange};
+use crate::program::{Cadence, Chunking, GemmMapping, Nest, PassWork, SectionGraph, Style};
+use crate::workload::{OperatorId, TensorId};
+
+use super::allocate::{StageCandidates, WORTH_SPLITTING, useful_splits};
+use super::balance::CostSample;
+use super::roles::{StageRoles, stretch};
+use super::row_reduction::{SumsBase, sums_bases};
+
+/// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
+const SHARES: [u64; 3] = [1, 2, 4];
+
+/// The same for gathering.
+const GATHER_SHARES: [u64; 3] = [1, 2, 4];
+
+/// Beyond this many block columns on one stream their union is taken as dense while searching.
+const MOST_UNION_BLOCKS: u64 = 16;
+
+/// Slices of K that are tried, where a slice is no shorter than its partial sums take.
+const K_SPLITS: [u64; 7] = [2, 3, 4, 6, 8, 12, 16];
+
+/// What the busiest slice of K of a sparse weight is taken to have beyond its part.
+const UNEVEN_SLICES: f64 = 1.05;
+
+/// Rows of a section up to which tokens need not be multiples of what PCUs take at once.
+const FEW_ROWS: u64 = 64;
+
+/// Which mappings of a stage are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Sparse weights with several streams of activations too, not only with every column of PCUs on one: that takes fewer
+    /// copies.
+    pub private: bool,
+    /// K split over PCUs, too.
+    pub split: bool,
+    /// Only with tokens along the lanes, or across.
+    pub turned: Option<bool>,
+}
+
+impl Wanted {
+    /// All.
+    pub const ALL: Self = Self { private: true, split: true, turned: None };
+}
+
+/// Work of a GEMM stage for one choice of columns, for one row pass over all chunks.
+#[derive(Debug, Clone, Copy)]
+pub struct Base {
+    pub rows_on_lanes: bool,
+    pub pn: u64,
+    pub pk: u64,
+    pub share: u64,
+    pub aligned: bool,
+    pub style: Style,
+    /// Busiest bundle of each chunk, summed.
+    pub in_step_cycles: u64,
+    /// Busiest bundle over all chunks.
+    pub free_cycles: u64,
+    pub extents: StageExtents,
+}
+
+/// What fixes the bases of a stage: weight, functions in its tail, the cut of its weight, the gradient it samples, and whether
+/// K may be split.
+type BaseKey = (TensorId, usize, Option<(CutOf, u64)>, Option<TensorId>, bool);
+
+/// Which side of a weight a cut runs along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum CutOf {
+    Rows,
+    Columns,
+}
+
+/// Ways to split GEMMs over PCUs that are worked out already, shared by all sections of a graph: a stage meets the same
+/// cuts in each. They follow from a workload and a chip's PCUs, network and PMU banks; from its memory and the capacity of
+/// its PMUs they do not.
+#[derive(Debug, Default)]
+pub struct BaseCache {
+    weights: Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>,
+    sums: Mutex<FxHashMap<SumsKey, Arc<Vec<SumsBase>>>>,
+    mappings: Mutex<FxHashMap<MappingsKey, StageCandidates>>,
+}
+
+/// What fixes the mappings of a stage without a weight of its own, or with heads: its operator and functions in its tail,
+/// whether it adds up, rows of the section and of a token, chunks it waits through, the cut that it walks, and the way it
+/// must lie.
+type MappingsKey = (OperatorId, usize, bool, (u64, u64), u64, Option<(bool, u64)>, Option<bool>);
+
+/// What fixes the bases of a stage that adds up over rows: its result, the cut of it, and the rows of a token where they
+/// count.
+type SumsKey = (TensorId, Option<(CutOf, u64)>, u64);
+
+/// GEMM work of every stage under one cut, computed once for all token sizes.
+#[derive(Debug)]
+pub struct StageBases<'a> {
+    chip: &'a Chip,
+    graph: &'a SectionGraph<'a>,
+    /// Column tiles, of fine masks a sample.
+    pub tables: TileTables<'a>,
+    stages: Vec<Arc<Vec<Base>>>,
+    cache: &'a BaseCache,
+}
+
+impl<'a> StageBases<'a> {
+    /// Works out every column split of every GEMM stage.
+    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>, cache: &'a BaseCache) -> Self {
+        let tables = TileTables::sampled(chip, graph, chunking);
+        let mut bases = Self { chip, graph, tables, stages: Vec::new(), cache };
+        bases.stages = (0..graph.stages.len()).map(|s| bases.cached(s, cache)).collect();
+        bases
+    }
+
+    /// The cut.
+    pub fn chunking(&self) -> Option<Chunking> {
+        self.tables.chunking()
+    }
+
+    /// Column splits of a stage.
+    pub fn of(&self, stage: usize) -> &[Base] {
+        &self.stages[stage]
+    }
+
+    fn cached(&self, stage: usize, cache: &BaseCache) -> Arc<Vec<Base>> {
+        let spec = &self.graph.stages[stage];
+        let Some(weight) = spec.weight.filter(|_| self.graph.form(stage).is_none()) else { return Arc::default() };
+        let cut = self.chunking().and_then(|cut| {
+            if self.graph.row_axis(weight) == Some(cut.axis) {
+                Some((CutOf::Rows, cut.width))
+            } else if self.graph.column_axis(weight) == Some(cut.axis) {
+                Some((CutOf::Columns, cut.width))
+            } else {
+                None
+            }
+        });
+        let may_split_k = self.graph.may_split_k(self.chunking(), stage);
+        let key = (weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output), may_split_k);
+        // A thread that panicked holding the lock left a whole map behind.
+        let known = cache.weights.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let bases = Arc::new(self.of_stage(stage));
+            cache.weights.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&bases));
+            bases
+        })
+    }
+
+    /// Useful mappings of a stage, worked out once for all sections it is in.
+    pub fn known(
+        &self,
+        stage: usize,
+        (nest, roles): (&Nest, &StageRoles),
+        turned: Option<bool>,
+        work_out: impl FnOnce() -> StageCandidates,
+    ) -> StageCandidates {
+        let cache = self.cache;
+        let spec = &self.graph.stages[stage];
+        let stretch = stretch(nest, roles, stage, spec.weight.is_none() && spec.sums.is_none());
+        let walked = self.chunking().filter(|_| roles.cadence[stage] == Cadence::Firing);
+        let cut = walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.width));
+        let rows = (self.graph.rows, nest.token_rows);
+        let key = (spec.main, spec.tail.len(), spec.sums.is_some(), rows, stretch, cut, turned);
+        let known = cache.mappings.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let found = work_out();
+            cache.mappings.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found.clone());
+            found
+        })
+    }
+
+    /// Useful mappings of a stage that adds up over rows.
+    pub fn sums(&self, stage: usize, token_rows: u64) -> Arc<Vec<SumsBase>> {
+        let output = self.graph.stages[stage].output;
+        let cut = self.chunking().and_then(|cut| {
+            if self.graph.row_axis(output) == Some(cut.axis) {
+                Some((CutOf::Rows, cut.width))
+            } else if self.graph.column_axis(output) == Some(cut.axis) {
+                Some((CutOf::Columns, cut.width))
+            } else {
+                None
+            }
+        });
+        let is_causal = self.graph.form(stage).is_some_and(|form| form.causal.is_some());
+        let token_rows = if is_causal { token_rows } else { 1 };
+        let work = || {
+            let shape = |rows_on_lanes| self.tables.shape(stage, rows_on_lanes);
+            Arc::new(sums_bases(self.chip, self.graph, self.chunking(), stage, token_rows, shape))
+        };
+        let cache = self.cache;
+        let key = (output, cut, token_rows);
+        let known = cache.sums.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let bases = work();
+            cache.sums.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&bases));
+            bases
+        })
+    }
+
+    /// Whether any weight is sparse.
+    pub fn has_masks(&self) -> bool {
+        (0..self.graph.stages.len()).any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some())
+    }
+
+    /// Whether K of any weight is worth splitting over PCUs.
+    pub fn may_split_k(&self) -> bool {
+        self.stages.iter().any(|bases| bases.iter().any(|base| base.pk > 1))
+    }
+
+    /// Row grains that tokens should be multiples of.
+    pub fn row_grains(&self) -> Vec<u64> {
+        let mut grains: Vec<u64> = Vec::new();
+        for stage in 0..self.graph.stages.len() {
+            let gemm = self.graph.stages[stage].weight.is_some();
+            for rows_on_lanes in [false, true] {
+                let shape = gemm.then(|| self.tables.shape(stage, rows_on_lanes)).flatten();
+                grains.push(shape.map_or(1, |s| s.row_grain));
+            }
+        }
+        grains.sort_unstable();
+        grains.dedup();
+        // Of few rows, every number is worth a try.
+        if grains.len() > 1 && self.graph.rows > FEW_ROWS {
+            grains.retain(|&g| g > 1);
+        }
+        grains
+    }
+
+    fn of_stage(&self, stage: usize) -> Vec<Base> {
+        if self.graph.stages[stage].weight.is_none() {
+            return Vec::new();
+        }
+        let mut list = Vec::new();
+        let (ranges, _) = self.tables.chunk_ranges(stage);
+        let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
+        for rows_on_lanes in [false, true] {
+            let Some(shape) = self.tables.shape(stage, rows_on_lanes) else { continue };
+            let mut bases = Vec::new();
+            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator()) {
+                bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, 1), &ranges));
+            }
+            if let Some(mask) = self.graph.mask(stage).or(self.graph.sampled(stage)) {
+                // As many columns of PCUs as one block of the mask is wide skip alike.
+                let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
+                let mut shares = SHARES.to_vec();
+                shares.extend([of_a_block, 2 * of_a_block]);
+                shares.retain(|&share| share <= self.chip.pcus_per_operator() && share <= 16);
+                shares.sort_unstable();
+                shares.dedup();
+                for share in shares {
+                    self.sparse_bases(
+                        stage,
+                        &shape,
+                        rows_on_lanes,
+                        (share, Style::Skip),
+                        mask.block_columns(),
+                        &mut bases,
+                    );
+                }
+                // Tokens lie along the lanes, and where one block is as wide as a tile there is nothing to gain.
+                let is_weight = self.graph.mask(stage).is_some();
+                if is_weight && rows_on_lanes && mask.block_columns() < shape.column_grain {
+                    let gathering = shape.in_style(self.chip, self.graph.stage_dtype(stage), Style::Gather);
+                    for share in GATHER_SHARES.into_iter().filter(|share| share * shape.column_grain <= MOST_COLUMNS) {
+                        let kind = (share, Style::Gather);
+                        self.sparse_bases(stage, &gathering, rows_on_lanes, kind, mask.block_columns(), &mut bases);
+                    }
+                }
+            }
+            self.k_splits(stage, rows_on_lanes, &ranges, &mut bases);
+            list.extend(undominated(bases));
+        }
+        list
+    }
+
+    /// Columns of PCUs over several slices of K.
+    fn k_splits(&self, stage: usize, rows_on_lanes: bool, ranges: &[WeightRange], bases: &mut Vec<Base>) {
+        if !self.graph.may_split_k(self.chunking(), stage) {
+            return;
+        }
+        let Some(shape) = self.tables.shape_of(stage, rows_on_lanes, 2) else { return };
+        let least_k = ranges.iter().map(|(_, k)| k.end - k.start).min().unwrap_or(0);
+        let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
+        let is_sparse = self.graph.mask(stage).is_some();
+        for pk in K_SPLITS.into_iter().filter(|pk| least_k / pk >= shape.tile_cycles(0).max(1)) {
+            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator() / pk) {
+                if !is_sparse {
+                    bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk), ranges));
+                } else if let Some(whole) = bases.iter().find(|b| (b.pn, b.pk, b.share) == (pn, 1, pn)) {
+                    // Worked out in full when it is chosen.
+                    let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * UNEVEN_SLICES) as u64;
+                    let (in_step_cycles, free_cycles) = (slice(whole.in_step_cycles), slice(whole.free_cycles));
+                    bases.push(Base { pk, in_step_cycles, free_cycles, ..*whole });
+                }
+            }
+        }
+    }
+
+    /// Sparse columns in bundles of `share`, each skipping on its own.
+    fn sparse_bases(
+        &self,
+        stage: usize,
+        shape: &SystolicShape,
+        rows_on_lanes: bool,
+        (share, style): (u64, Style),
+        block: u64,
+        bases: &mut Vec<Base>,
+    ) {
+        let width = shape.column_grain * share;
+        let aligned_too =
+            self.graph.mask(stage).is_some() && !block.is_multiple_of(width) && !width.is_multiple_of(block);
+        let mut loads = Vec::new();
+        for aligned in [false, true] {
+            if aligned && !aligned_too {
+                continue;
+            }
+            let table = self.tables.table(stage, width, aligned, style, 1, shape.row_grain);
+            let sample = CostSample::new(&table, |t| shape.cycles(t));
+            let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
+            let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
+            let columns = table.chunks.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
+            for bundles in useful_splits(most_tiles, self.chip.pcus_per_operator() / share) {
+                // Beaten by one that is there already, as [`undominated`] will find.
+                let least = sample.least_in_step(bundles);
+                if bundles > 1 && bases.iter().any(|b| b.pn <= bundles * share && b.in_step_cycles <= least) {
+                    continue;
+                }
+                let (in_step_cycles, free_cycles) = sample.balance(bundles, &mut loads);
+                // Room for an uneven split; the chosen mapping is measured exactly.
+                let uneven = |total: u64| (total.div_ceil(bundles) * 5 / 4).min(total);
+                let work = PassWork { stored: uneven(stored), columns: uneven(columns), ..PassWork::default() };
+                bases.push(Base {
+                    rows_on_lanes,
+                    pn: bundles * share,
+                    pk: 1,
+                    share,
+                    aligned,
+                    style,
+                    in_step_cycles,
+                    free_cycles,
+                    extents: StageExtents::of_gemm(self.graph, stage, shape, share, &[vec![work]]),
+                });
+            }
+        }
+    }
+
+    /// All columns of PCUs on one stream: one bundle, no assignment to search.
+    fn dense_like(
+        &self,
+        stage: usize,
+        shape: &SystolicShape,
+        rows_on_lanes: bool,
+        (pn, pk): (u64, u64),
+        ranges: &[WeightRange],
+    ) -> Base {
+        let mapping =
+            GemmMapping { rows_on_lanes, pm: 1, pn, pk, share: pn, streams: 1, aligned: false, style: Style::Skip };
+        if let Some(mask) = self.graph.mask(stage)
+            && pn * shape.column_grain <= MOST_UNION_BLOCKS * mask.block_columns()
+        {
+            return self.base(stage, shape, mapping, &self.tables.work(stage, &mapping, 1));
+        }
+        if self.graph.sampled(stage).is_some() {
+            return self.base(stage, shape, mapping, &self.tables.work(stage, &mapping, 1));
+        }
+        let work: Vec<Vec<PassWork>> = ranges
+            .iter()
+            .map(|(n, k)| {
+                let (columns, k) = (n.end - n.start, (k.end - k.start).div_ceil(pk));
+                let tiles = columns.div_ceil(shape.column_grain * pn);
+                let work = PassWork {
+                    cycles: tiles * shape.tile_cycles(k),
+                    tiles,
+                    columns,
+                    stored: columns * k,
+                    ..PassWork::default()
+                };
+                vec![work; pk as usize]
+            })
+            .collect();
+        self.base(stage, shape, mapping, &work)
+    }
+
+    fn base(&self, stage: usize, shape: &SystolicShape, m: GemmMapping, work: &[Vec<PassWork>]) -> Base {
+        let in_step_cycles = work.iter().map(|chunk| chunk.iter().map(|w| w.cycles).max().unwrap_or(0)).sum();
+        let bundles = (m.groups() * m.pk) as usize;
+        let free_cycles = (0..bundles).map(|b| work.iter().map(|chunk| chunk[b].cycles).sum()).max().unwrap_or(0);
+        Base {
+            rows_on_lanes: m.rows_on_lanes,
+            pn: m.pn,
+            pk: m.pk,
+            share: m.share,
+            aligned: m.aligned,
+            style: m.style,
+            in_step_cycles,
+            free_cycles,
+            extents: StageExtents::of_gemm(self.graph, stage, shape, m.share, work),
+        }
+    }
+}
+
+/// Drops what another base beats with no more columns of PCUs. Bases with every column on one stream are compared
+/// among themselves only: they need fewer copies of the activations. So are those that do not split K: they need no
+/// partial sums.
+fn undominated(mut bases: Vec<Base>) -> Vec<Base> {
+    bases.sort_by_key(|b| (b.pn * b.pk, b.in_step_cycles));
+    // Of all, and of those that do not split K: the least, and the least with every column on one stream.
+    let mut least = [[u64::MAX; 2]; 2];
+    bases.retain(|b| {
+        let (shared, whole) = (b.share == b.pn, b.pk == 1);
+        let worth = if whole { 1.0 } else { 1.0 + WORTH_SPLITTING };
+        let beats = |least: u64| (b.in_step_cycles as f64 * worth) < least as f64;
+        let [any, among_shared] = least[usize::from(whole)];
+        if !(beats(any) || shared && beats(among_shared)) {
+            return false;
+        }
+        for of in &mut least[..=usize::from(whole)] {
+            of[0] = of[0].min(b.in_step_cycles);
+            if shared {
+                of[1] = of[1].min(b.in_step_cycles);
+            }
+        }
+        true
+    });
+    bases
+}

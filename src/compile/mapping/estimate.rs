@@ -1,0 +1,355 @@
+//! The closed-form cost of a plan that the search compares.
+
+use crate::arch::{Chip, TierId};
+use crate::index::Id;
+use crate::program::{BufferRole, BufferSpec, Cadence, LoopOrder, Mapping, Nest, SectionGraph, Stream};
+use crate::workload::TensorId;
+
+use super::allocate::Candidate;
+use super::roles::StageRoles;
+use super::streams::streams;
+
+/// What a plan is expected to cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Cycles, launch included.
+    pub cycles: u64,
+    /// What plans are compared by: cycles, and a little for every off-chip byte.
+    pub score: u64,
+    /// Cycles the busiest stage or port works: the time that links must keep up with.
+    pub busy_cycles: u64,
+    /// Cycles, launch included, that it cannot beat: its busiest stage's, or those its tensors take to move.
+    pub least_cycles: u64,
+    /// Cycles of computing, as far as memory lets it, and of moving, as far as computing does.
+    parts: (u64, u64),
+    /// Firings of the nest.
+    firings: u64,
+    /// Off-chip bytes read.
+    pub read_bytes: u64,
+    /// Off-chip bytes written.
+    pub write_bytes: u64,
+}
+
+/// Share of a section's time in which its links should be able to move all they move, if its stages need less.
+const LINKS_BUSY: f64 = 0.6;
+
+/// Cycles more that a firing takes, where firings are taken to be dearer than thought.
+const DEAR_FIRING: u64 = 50;
+
+impl Estimate {
+    /// Of a plan that nobody compares with others: cycles, launch included, and those its busiest stage works.
+    pub fn of_work(cycles: u64, busy_cycles: u64) -> Self {
+        Self {
+            cycles,
+            score: cycles,
+            busy_cycles,
+            least_cycles: cycles,
+            parts: (busy_cycles, 0),
+            firings: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+        }
+    }
+
+    /// Cycles in which links should be able to move what they move.
+    pub fn link_cycles(&self, chip: &Chip) -> u64 {
+        let running = self.cycles.saturating_sub(chip.launch_cycles());
+        self.busy_cycles.max((running as f64 * LINKS_BUSY) as u64)
+    }
+
+    /// The same with only `slots` to hide the latency of memory in. A slot is asked for, comes, is worked on, and is free
+    /// again; the slots take turns.
+    pub fn with_slots(mut self, latency_cycles: u64, slots: u64) -> Self {
+        let (compute, off_chip) = self.parts;
+        let turn = self.firings.saturating_mul(latency_cycles).saturating_add(compute).saturating_add(off_chip);
+        let waits = turn / slots.max(1);
+        let more = waits.saturating_sub(compute.max(off_chip));
+        self.parts.1 = off_chip.max(waits);
+        self.cycles = self.cycles.saturating_add(more);
+        self.score = self.score.saturating_add(more);
+        self
+    }
+
+    /// What plans are compared by if lens 1: computing, 2: moving, 3: every firing is dearer than thought; 0: nothing.
+    pub fn through(&self, lens: usize) -> u64 {
+        let (compute, off_chip) = self.parts;
+        match lens {
+            3 => self.score.saturating_add(self.firings.saturating_mul(DEAR_FIRING)),
+            1 => compute.saturating_mul(2).max(off_chip),
+            2 => compute.max(off_chip.saturating_mul(2)),
+            _ => self.score,
+        }
+    }
+}
+
+/// Share of the shorter of computing and moving that is taken not to overlap: of plans bound by the one, those with
+/// less of the other are better.
+const UNHIDDEN: f64 = 0.03;
+
+/// Price of an off-chip byte, as a share of the time it takes: of plans about as fast, the one that moves less is
+/// taken (it costs less energy, and the estimate is no finer).
+const BYTE_PRICE: f64 = 0.1;
+
+/// Cycles to hand a token from stage to stage: skew and drain of an array, and a walk across part of the grid.
+/// Deep buffers hide most of it; charging it keeps the search from tokens too small to be worth their hand-over.
+fn hand_over_cycles(chip: &Chip, graph: &SectionGraph<'_>) -> f64 {
+    let lanes = graph.widest_lanes(chip);
+    (lanes + 2 * chip.pcu.stages + walk_cycles(chip)) as f64
+}
+
+/// Cycles across part of the grid.
+fn walk_cycles(chip: &Chip) -> u64 {
+    u64::from(chip.grid.columns + chip.grid.rows) / 4 * chip.network.hop_cycles
+}
+
+/// Links that a partial sum crosses between two slices of K: a PMU stands beside most PCUs, and the next slice beside it.
+const RELAY_LINKS: f64 = 4.0;
+
+/// Share of the links around a stage's PCUs that static routes fill before the fullest of them is full (measured on
+/// routed sections: the fullest link carries three to five times the mean).
+const ROUTABLE: f64 = 0.3;
+
+/// How much slower the most crowded GEMM stage runs because its operand streams fill the links around it.
+///
+/// An operand piece lies farther from its PCUs the more PMUs it needs and the fuller they are; a multicast takes about
+/// two links a sink (PCUs and PMUs alternate).
+fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidate]) -> f64 {
+    let banks = |b: &BufferSpec| b.total_banks(chip);
+    let filled = buffers.iter().map(banks).sum::<u64>() as f64 / (chip.pmus() * chip.pmu.banks) as f64;
+    let sites_per_pcu = chip.grid.units.len() as f64 / chip.pcus() as f64;
+    let links_per_pcu = sites_per_pcu * 4.0 * chip.network.links_per_direction as f64;
+    let stage_crowding = |(s, candidate): (usize, &Candidate)| {
+        let Mapping::Gemm(m) = &candidate.mapping else { return 1.0 };
+        let distance = |weights: bool| {
+            let pmus = buffers
+                .iter()
+                .filter(|b| match b.role {
+                    BufferRole::Operand { stage, tensor } => {
+                        stage == s && weights == is_second_operand(graph, stage, tensor)
+                    }
+                    BufferRole::Weight { stage, .. } => weights && stage == s,
+                    _ => false,
+                })
+                .map(|b| b.banks(chip) as f64 / chip.pmu.banks as f64)
+                .sum::<f64>();
+            ((0.5 + pmus.sqrt()) / (1.0 - filled).max(0.1)).min(f64::from(chip.grid.columns) / 4.0)
+        };
+        let bundles = (m.groups() * m.pk) as f64;
+        let activations = bundles
+            * m.pm as f64
+            * candidate.extents.activation_rate
+            * (2.0 * m.share as f64 + m.streams as f64 * distance(false));
+        let weights = (m.pn * m.pk) as f64 * candidate.extents.weight_rate * (2.0 * m.pm as f64 + distance(true));
+        // To a PMU and on to the next slice.
+        let relayed = (m.pm * m.pn * (m.pk - 1)) as f64 * candidate.extents.relay_rate * RELAY_LINKS;
+        let links = (m.pm * m.pn * m.pk) as f64 * links_per_pcu;
+        let rewritten =
+            |b: &&BufferSpec| matches!(b.role, BufferRole::Operand { stage, .. } if stage == s) && b.copies > 1;
+        let copies: f64 = buffers
+            .iter()
+            .filter(rewritten)
+            .map(|b| {
+                let flits = nest.count(b.cadence) * b.slices * b.slot_bytes.div_ceil(chip.network.flit_bytes);
+                flits as f64 * (2.0 * b.copies as f64 + distance(false)) / candidate.cycles.max(1) as f64
+            })
+            .sum();
+        ((activations + weights + relayed + copies) / links / ROUTABLE).max(1.0)
+    };
+    picked.iter().enumerate().map(stage_crowding).fold(1.0, f64::max)
+}
+
+/// Whether a tensor is the second operand of a stage that adds up over rows: it comes as weights do.
+fn is_second_operand(graph: &SectionGraph<'_>, stage: usize, tensor: TensorId) -> bool {
+    let spec = &graph.stages[stage];
+    spec.sums.is_some() && spec.activations.get(1) == Some(&tensor)
+}
+
+/// Cycles the busiest PMU port needs for what is written through it once, or read through it by GEMMs: every copy is
+/// written in full, every PCU that has a part of a slot writes a flit at least, and a flit may be wider than a port.
+fn port_cycles(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    buffers: &[BufferSpec],
+    picked: &[Candidate],
+) -> f64 {
+    let flit = chip.network.flit_bytes;
+    let cycles_per_flit = flit.div_ceil(chip.pmu.port_bytes) as f64;
+    let pmus = |buffer: &BufferSpec| buffer.banks(chip).div_ceil(chip.pmu.banks).max(buffer.spread);
+    let port = |buffer: &BufferSpec| {
+        let (produced, written) = match buffer.role {
+            BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => (graph.producer(tensor), true),
+            // Whoever adds up over rows writes once, at the end.
+            BufferRole::Store { stage, .. } => (Some(stage), graph.stages[stage].sums.is_none()),
+            BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => (None, false),
+        };
+        let writers = produced.map_or(1, |stage| match &picked[stage].mapping {
+            Mapping::Gemm(m) => (m.pm * m.pn).div_ceil(buffer.slices),
+            Mapping::Simd(m) => (m.pm * m.pn).div_ceil(buffer.slices),
+        });
+        let write = if written {
+            let flits = nest.count(buffer.cadence) * buffer.slot_bytes.div_ceil(flit).max(writers);
+            flits as f64 / (pmus(buffer) * chip.pmu.write_ports) as f64
+        } else {
+            0.0
+        };
+        // A PCU's stream comes through one port of each PMU that has a part of it.
+        let read = |stage: usize, rate: fn(&Candidate) -> f64| match &picked[stage].mapping {
+            Mapping::Gemm(_) => rate(&picked[stage]) * picked[stage].cycles as f64 / pmus(buffer) as f64,
+            Mapping::Simd(_) => 0.0,
+        };
+        let read = match buffer.role {
+            BufferRole::Operand { stage, tensor } if graph.stages[stage].sums.is_some() => {
+                // One buffer for all streams, which take turns on the read ports.
+                let Mapping::Gemm(m) = &picked[stage].mapping else { return 0.0 };
+                let turns = chip.pmu.read_ports as f64;
+                if is_second_operand(graph, stage, tensor) {
+                    read(stage, |c| c.extents.weight_rate) * m.pn as f64 / turns
+                } else {
+                    read(stage, |c| c.extents.activation_rate) * (m.pm * m.streams) as f64 / turns
+                }
+            }
+            BufferRole::Operand { stage, .. } => read(stage, |c| c.extents.activation_rate),
+            BufferRole::Weight { stage, .. } => read(stage, |c| c.extents.weight_rate),
+            _ => 0.0,
+        };
+        write.max(read) * cycles_per_flit
+    };
+    buffers.iter().map(port).fold(0.0, f64::max)
+}
+
+/// Bytes that all passes of a stream move, padding to whole bursts included: narrow chunks of a row-major tensor move
+/// a burst or more for every row.
+fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stream, tier: TierId) -> u64 {
+    let payload = stream.tensor_bytes.saturating_mul(stream.passes);
+    let tensor = &graph.workload.tensors[stream.tensor];
+    let row_bytes = tensor.dense_bytes().div_ceil(tensor.rows);
+    let run = match nest.chunking {
+        _ if tensor.view.is_some_and(|view| view.transposed) && !stream.weight => {
+            nest.token_rows * tensor.dtype.bytes()
+        }
+        _ if stream.weight => payload.div_ceil(nest.count(stream.cadence)),
+        Some(cut) if graph.column_axis(stream.tensor) == Some(cut.axis) && cut.width < tensor.columns => {
+            cut.width * tensor.dtype.bytes()
+        }
+        _ => nest.token_rows * row_bytes,
+    };
+    let run = run.max(1);
+    payload.div_ceil(run).saturating_mul(run.next_multiple_of(chip.memory[tier].burst_bytes))
+}
+
+/// Cycles of one firing of every stage on the longest way through the pipeline, but the slowest.
+fn passing_cycles(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, picked: &[Candidate]) -> f64 {
+    let firing = |s: usize| picked[s].cycles as f64 / nest.count(roles.cadence[s]).max(1) as f64;
+    let mut passed: Vec<f64> = Vec::with_capacity(picked.len());
+    for (s, spec) in graph.stages.iter().enumerate() {
+        // Slices of K begin one behind the other, their sums through PMUs.
+        let chain = ((picked[s].mapping.pk() - 1) * (picked[s].extents.relay_cycles + walk_cycles(chip))) as f64;
+        // Stages come behind those they read from.
+        let before = spec.activations.iter().filter_map(|&tensor| graph.producer(tensor)).filter(|&from| from < s);
+        let before = before.map(|from| passed[from]).fold(0.0, f64::max);
+        passed.push(before + firing(s) + chain);
+    }
+    let slowest = (0..picked.len()).max_by_key(|&s| picked[s].cycles).map_or(0.0, firing);
+    (passed.into_iter().fold(0.0, f64::max) - slowest).max(0.0)
+}
+
+/// Costs a plan: compute, memory and what cannot overlap of them.
+pub fn estimate(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    buffers: &[BufferSpec],
+    roles: &StageRoles,
+    picked: &[Candidate],
+    tiers: &[TierId],
+) -> Estimate {
+    let streams = streams(graph, nest, buffers);
+    let mut per_tier = vec![0u64; chip.memory.len()];
+    let mut late_sums = vec![0u64; chip.memory.len()];
+    let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
+    let cut_outside = nest.chunks() > 1 && nest.order == LoopOrder::ChunkOuter;
+    for stream in &streams {
+        let tier = tiers[stream.tensor.index()];
+        let bytes = moved_bytes(chip, graph, nest, stream, tier);
+        per_tier[tier.index()] = per_tier[tier.index()].saturating_add(bytes);
+        if stream.writes {
+            writes = writes.saturating_add(bytes);
+            match stream.cadence {
+                Cadence::Token if cut_outside => late_writes += bytes / nest.blocks(),
+                // What is added up over rows leaves with the last of them.
+                Cadence::BlockChunk => late_sums[tier.index()] += bytes / nest.blocks(),
+                Cadence::Chunk if cut_outside && nest.blocks() == 1 => late_sums[tier.index()] += bytes / nest.chunks(),
+                Cadence::Chunk | Cadence::Once => late_sums[tier.index()] += bytes,
+                _ => {}
+            }
+            continue;
+        }
+        reads = reads.saturating_add(bytes);
+        if stream.weight {
+            weights = weights.saturating_add(bytes);
+        } else if stream.cadence == Cadence::Token {
+            first_block += stream.tensor_bytes / nest.blocks();
+        }
+    }
+    let rate = streams.first().map_or(1.0, |s| chip.tier_rate(tiers[s.tensor.index()]).bytes_per_cycle());
+    let slowest_tier = |bytes: &[u64]| {
+        let time = |(t, &bytes): (usize, &u64)| bytes as f64 / chip.tier_rate(TierId::from_index(t)).bytes_per_cycle();
+        bytes.iter().enumerate().map(time).fold(0.0, f64::max)
+    };
+    let memory = slowest_tier(&per_tier);
+    let firings = nest.count(Cadence::Firing) as f64;
+    let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
+    // A token passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
+    // token.
+    let mut fill = passing_cycles(chip, graph, nest, roles, picked);
+    if cut_outside {
+        // Stages behind an accumulating one get nothing before its last chunk: they overlap with the next row block.
+        let most = |late: bool| {
+            let stages = picked.iter().enumerate().filter(|(s, _)| roles.is_late(*s) == late);
+            stages.map(|(_, c)| c.cycles / c.stretch).max().unwrap_or(0) as f64
+        };
+        fill += most(true).min(most(false)) / nest.blocks() as f64;
+    }
+    let slowest =
+        (slowest * crowding(chip, graph, nest, buffers, picked)).max(port_cycles(chip, graph, nest, buffers, picked));
+    let firing = slowest / firings;
+    let chunk_parts = (nest.blocks() * nest.chunks()) as f64;
+    let first_token = (reads - weights) as f64 / nest.tokens() as f64 / rate;
+    let weight_chunk = weights as f64 / chunk_parts / rate;
+    let mut compute = slowest + fill;
+    let mut after_reads = firing;
+    match nest.order {
+        LoopOrder::ChunkOuter => {
+            // The first chunk's compute must cover the loading of a block of activations and of the first weights.
+            let opening = first_block as f64 / rate + weight_chunk;
+            compute += (opening - slowest / chunk_parts).max(first_token + weight_chunk).max(0.0);
+            if weights > 0 {
+                after_reads = slowest / chunk_parts + fill;
+            }
+        }
+        LoopOrder::TokenOuter => {
+            // Weights come side by side, and each stage waits for its own: the first token passes some meanwhile.
+            compute += (weights as f64 / rate - slowest / nest.tokens() as f64 - fill / 2.0).max(first_token);
+        }
+    }
+    let tail = after_reads.max(late_writes as f64 / rate);
+    let read_time = reads as f64 / rate + tail;
+    let late_sums = slowest_tier(&late_sums);
+    // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
+    compute += late_sums;
+    let off_chip = (memory + firing).max(read_time + late_sums);
+    let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + UNHIDDEN * compute.min(off_chip);
+    let score = cycles + BYTE_PRICE * memory;
+    let work = picked.iter().map(|c| c.cycles / c.stretch).max().unwrap_or(0);
+    Estimate {
+        least_cycles: chip.launch_cycles().saturating_add(work.max(memory.min(1e18) as u64)),
+        firings: nest.count(Cadence::Firing),
+        parts: (compute.min(1e18) as u64, off_chip.min(1e18) as u64),
+        cycles: cycles.min(1e18) as u64,
+        score: score.min(1e18) as u64,
+        busy_cycles: slowest.min(1e18) as u64,
+        read_bytes: reads,
+        write_bytes: writes,
+    }
+}

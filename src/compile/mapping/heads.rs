@@ -1,0 +1,55 @@
+//! GEMMs with heads: one small product for every head, side by side in a row of the activations.
+//!
+//! PCU columns are dealt to heads. `streams` heads are worked on at a time, each on `pn / streams` columns that take
+//! that head's part of the activations; the heads left come after one another. All columns run in lockstep.
+
+use crate::arch::Chip;
+use crate::cost::{heads_extents, heads_work};
+use crate::program::{GemmMapping, Mapping, Nest, SectionGraph, Style};
+use crate::workload::GemmForm;
+
+use super::allocate::{Candidate, useful_splits};
+use super::bases::StageBases;
+use super::roles::{StageRoles, stretch};
+
+/// Offers the useful mappings of a stage with heads.
+#[expect(clippy::too_many_arguments, reason = "what a stage is, and who is told")]
+pub fn heads_mappings(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    bases: &StageBases<'_>,
+    nest: &Nest,
+    roles: &StageRoles,
+    stage: usize,
+    form: &GemmForm,
+    mut offer: impl FnMut(Candidate),
+) {
+    let stretch = stretch(nest, roles, stage, false);
+    let full_tokens = graph.rows / nest.token_rows;
+    let last_rows = graph.rows % nest.token_rows;
+    for rows_on_lanes in [false, true] {
+        let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
+        // Heads that share keys and values go to one stream: what they share is on chip once.
+        for streams in useful_splits(form.b_heads, chip.pcus()) {
+            for each in useful_splits(form.n.div_ceil(shape.column_grain), chip.pcus() / streams) {
+                let pn = streams * each;
+                let style = Style::Skip;
+                let mapping =
+                    GemmMapping { rows_on_lanes, pm: 1, pn, pk: 1, share: pn, streams, aligned: false, style };
+                let work = heads_work(form, &shape, &mapping, nest.token_rows);
+                let extents = heads_extents(graph, stage, form, &shape, &mapping);
+                for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
+                    let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
+                    let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
+                    offer(Candidate {
+                        pcus: pm * pn,
+                        cycles: work.cycles.saturating_mul(passes).saturating_mul(stretch),
+                        stretch,
+                        mapping: Mapping::Gemm(GemmMapping { pm, ..mapping }),
+                        extents,
+                    });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Mapping: how the stages of one section lie on units in a given loop nest, and what that costs.
+
+pub mod allocate;
+pub mod balance;
+pub mod bases;
+pub mod buffers;
+pub mod candidates;
+pub mod estimate;
+pub mod heads;
+pub mod plan;
+pub mod residency;
+pub mod resolve;
+pub mod roles;
+pub mod row_reduction;
+pub mod simd;
+pub mod streams;

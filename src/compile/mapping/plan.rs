@@ -1,0 +1,53 @@
+//! A section's mapping before its units have places.
+
+use crate::arch::Chip;
+use crate::program::{BufferRole, BufferSpec, Mapping, Nest, PassWork, SectionGraph};
+
+use super::estimate::Estimate;
+use super::roles::StageRoles;
+
+/// A section's choices before units have places.
+#[derive(Debug, Clone)]
+pub struct SectionPlan {
+    /// Loop nest.
+    pub nest: Nest,
+    /// Part each stage plays in it.
+    pub roles: StageRoles,
+    /// Mapping of each stage.
+    pub mappings: Vec<Mapping>,
+    /// Work of each GEMM stage, `[chunk][bundle]`; empty for SIMD stages.
+    pub work: Vec<Vec<Vec<PassWork>>>,
+    /// Buffers.
+    pub buffers: Vec<BufferSpec>,
+    /// Estimated cycles and traffic.
+    pub estimate: Estimate,
+    /// How many times over a stream's address generators cover the rate of its tier, at most.
+    pub covers: u64,
+}
+
+/// How many times over it is at first: generators that share a slot wait for each other.
+pub const COVERS: u64 = 2;
+
+/// Slots a stage buffer is given at most where memory is to spare.
+const DEEPEST: u64 = 4;
+/// Share of the banks that deeper buffers may fill.
+const SPARE: f64 = 0.9;
+
+/// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: bundles whose
+/// work differs from chunk to chunk then wait less for each other.
+pub fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
+    let most = ((chip.pmus() * chip.pmu.banks) as f64 * SPARE) as u64;
+    for depth in 3..=DEEPEST {
+        for i in 0..buffers.len() {
+            let total: u64 = buffers.iter().map(|b| b.total_banks(chip)).sum();
+            let BufferRole::Operand { stage, .. } = buffers[i].role else { continue };
+            if graph.mask(stage).is_none() || buffers[i].depth >= depth {
+                continue;
+            }
+            let deeper = BufferSpec { depth, ..buffers[i] };
+            if total - buffers[i].total_banks(chip) + deeper.total_banks(chip) <= most {
+                buffers[i] = deeper;
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The part that each stage takes in a section's loop nest.
+
+use crate::program::{Cadence, LoopOrder, Nest, SectionGraph};
+use crate::workload::TensorId;
+
+use super::residency::Residency;
+
+/// How stages take part in a nest.
+#[derive(Debug, Clone)]
+pub struct StageRoles {
+    /// `Firing` for stages along the cut axis, else `Token`.
+    pub cadence: Vec<Cadence>,
+    /// The stage's K is cut: it accumulates over chunks.
+    pub k_cut: Vec<bool>,
+    /// The stage's output columns are cut.
+    pub n_cut: Vec<bool>,
+    /// The stage comes after an accumulating one: it runs in the last chunk.
+    late: Vec<bool>,
+    /// The stage is off the cut and computes the same anew in every chunk.
+    pub again: Vec<bool>,
+}
+
+impl StageRoles {
+    /// Roles of every stage of `graph` in `nest`.
+    pub fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
+        let axis = nest.chunking.map(|c| c.axis);
+        let along = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
+        let mut roles = Self {
+            cadence: vec![],
+            k_cut: vec![],
+            n_cut: vec![],
+            late: vec![],
+            again: vec![false; graph.stages.len()],
+        };
+        for (s, stage) in graph.stages.iter().enumerate() {
+            let is_gemm = stage.weight.is_some();
+            let both = stage.sums.is_some() && along(stage.activations[1]);
+            let input_cut = along(stage.activations[0]) || both;
+            roles.k_cut.push(is_gemm && input_cut);
+            roles.n_cut.push(along(stage.output));
+            let touches = input_cut || along(stage.output);
+            roles.cadence.push(if touches { Cadence::Firing } else { Cadence::Token });
+            let late = stage.activations.iter().any(|&tensor| {
+                graph.producer(tensor).is_some_and(|p| roles.late.get(p).copied().unwrap_or(false) || roles.k_cut[p])
+            });
+            roles.late.push(late);
+            debug_assert_eq!(roles.late.len(), s + 1);
+        }
+        roles
+    }
+
+    /// The same where what stages off the cut make for those along it is computed anew in every chunk; `None` if no stage
+    /// makes such a thing, or chunks are not outermost.
+    pub fn recomputing(&self, graph: &SectionGraph<'_>, nest: &Nest) -> Option<Self> {
+        if nest.order == LoopOrder::TokenOuter || nest.chunks() == 1 {
+            return None;
+        }
+        let mut roles = self.clone();
+        // Stages come behind those they read from.
+        for (s, spec) in graph.stages.iter().enumerate().rev() {
+            let is_wanted_in_chunks = || {
+                let mut readers =
+                    graph.stages.iter().zip(&roles.cadence).filter(|(r, _)| r.activations.contains(&spec.output));
+                readers.clone().next().is_some() && readers.all(|(_, &cadence)| cadence == Cadence::Firing)
+            };
+            let makes_once = self.cadence[s] == Cadence::Token && !self.late[s] && spec.sums.is_none();
+            if makes_once && !graph.leaves_section(spec.output) && is_wanted_in_chunks() {
+                roles.again[s] = true;
+                roles.cadence[s] = Cadence::Firing;
+            }
+        }
+        roles.again.contains(&true).then_some(roles)
+    }
+
+    /// Roles of every stage of `graph` in `nest`, as what stays on chip asks for.
+    pub fn with(graph: &SectionGraph<'_>, nest: &Nest, residency: Residency) -> Self {
+        let roles = Self::new(graph, nest);
+        if residency.recompute { roles.recomputing(graph, nest).unwrap_or(roles) } else { roles }
+    }
+
+    /// Whether a stage comes after an accumulating one.
+    pub fn is_late(&self, stage: usize) -> bool {
+        self.late[stage]
+    }
+
+    /// Whether no stage along the cut axis comes after an accumulating one. Such a stage would want the first chunk of
+    /// its other operands again when their last has passed (`y = f(x) + x` with `x` cut), and the pipeline would stop.
+    pub fn is_one_pass(&self) -> bool {
+        self.late.iter().zip(&self.cadence).all(|(late, cadence)| !late || *cadence != Cadence::Firing)
+    }
+
+    /// Slot cadence of a tensor that stages produce or consume.
+    pub fn tensor_cadence(&self, graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> Cadence {
+        match nest.chunking {
+            Some(c) if graph.column_axis(tensor) == Some(c.axis) => Cadence::Firing,
+            _ if graph.producer(tensor).is_some_and(|producer| self.again[producer]) => Cadence::Firing,
+            _ => Cadence::Token,
+        }
+    }
+
+    /// Whether `stage` must find every token of a row block of `tensor` still on chip when it comes to them.
+    pub fn holds_block(&self, graph: &SectionGraph<'_>, nest: &Nest, stage: usize, tensor: TensorId) -> bool {
+        if nest.order == LoopOrder::TokenOuter || nest.chunks() == 1 {
+            return false;
+        }
+        if self.tensor_cadence(graph, nest, tensor) == Cadence::Firing {
+            return false;
+        }
+        if self.cadence[stage] == Cadence::Firing {
+            return true;
+        }
+        match graph.producer(tensor) {
+            Some(p) => self.late[stage] && !self.late[p] && !self.k_cut[p],
+            None => {
+                self.late[stage]
+                    && graph.stages.iter().zip(&self.late).any(|(s, late)| !late && s.activations.contains(&tensor))
+            }
+        }
+    }
+}
+
+/// With chunks outermost, a stage off the cut works during the first chunk or the last only, while the others work
+/// in all. A GEMM behind an accumulating stage is left out: it overlaps with the next row block instead.
+pub fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
+    let off_cut = roles.cadence[stage] == Cadence::Token && nest.order == LoopOrder::ChunkOuter;
+    if off_cut && (simd || !roles.is_late(stage)) { nest.chunks() } else { 1 }
+}

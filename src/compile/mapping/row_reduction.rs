@@ -1,0 +1,74 @@
+//! GEMMs that add up over the rows a section streams: the gradient of a weight, X^T dY, and of keys and values, head by
+//! head. Such a stage takes the tokens of X and dY that other stages work on, keeps its sums in PMUs, and its result
+//! leaves when the last row has passed: of the section, or of a sequence.
+
+use crate::arch::Chip;
+use crate::cost::{Reducer, StageExtents, SystolicShape, reducer_extents};
+use crate::program::{Chunking, GemmMapping, SectionGraph, Style};
+
+use super::allocate::useful_splits;
+
+/// A mapping that no other beats in both PCUs and work, whatever the token size.
+#[derive(Debug, Clone, Copy)]
+pub struct SumsBase {
+    pub mapping: GemmMapping,
+    /// Tiles of the busiest PCU in a token, over all chunks.
+    pub tiles: u64,
+    pub extents: StageExtents,
+}
+
+/// The useful mappings of a stage that adds up, for one cut; `token_rows` matters to causal attention only.
+pub fn sums_bases(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    chunking: Option<Chunking>,
+    stage: usize,
+    token_rows: u64,
+    shape: impl Fn(bool) -> Option<SystolicShape>,
+) -> Vec<SumsBase> {
+    let heads = graph.form(stage).map_or(1, |form| form.heads);
+    let most = if heads > 1 { chip.pcus() } else { chip.pcus_per_operator() };
+    let mut list = Vec::new();
+    for rows_on_lanes in [false, true] {
+        let Some(shape) = shape(rows_on_lanes) else { continue };
+        // The least tiles of each number of PCUs.
+        let mut least: Vec<Option<SumsBase>> = vec![None; most as usize + 1];
+        let one = GemmMapping {
+            rows_on_lanes,
+            pm: 1,
+            pn: 1,
+            pk: 1,
+            share: 1,
+            streams: 1,
+            aligned: false,
+            style: Style::Skip,
+        };
+        let alone = |mapping| Reducer::new(graph, chunking, token_rows, stage, &mapping, &shape);
+        let Some(whole) = alone(one) else { continue };
+        let (row_tiles, column_tiles) = whole.most_splits();
+        let chunks = chunking.filter(|_| whole.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.width));
+        for streams in useful_splits(heads, most) {
+            for each in useful_splits(column_tiles / heads, most / streams) {
+                let pn = streams * each;
+                for pm in useful_splits(row_tiles, most / pn) {
+                    let mapping = GemmMapping { pm, pn, share: pn, streams, ..one };
+                    let Some(reducer) = alone(mapping) else { continue };
+                    let of = |chunk| reducer.passes(chunk) * reducer.tiles(chunk);
+                    // All chunks but the last are alike.
+                    let tiles = of(0).saturating_mul(chunks - 1).saturating_add(of(chunks - 1));
+                    let slot = &mut least[(pm * pn) as usize];
+                    if slot.is_none_or(|base| tiles < base.tiles) {
+                        *slot = Some(SumsBase { mapping, tiles, extents: reducer_extents(&reducer, &shape) });
+                    }
+                }
+            }
+        }
+        let mut fewest = u64::MAX;
+        list.extend(least.into_iter().flatten().filter(|base| {
+            let keeps = base.tiles < fewest;
+            fewest = fewest.min(base.tiles);
+            keeps
+        }));
+    }
+    list
+}

@@ -1,0 +1,158 @@
+//! The passes of the compiler, one after the other.
+
+use rayon::prelude::*;
+
+use crate::arch::Chip;
+use crate::diagnostics::Diagnostic;
+use crate::mode::Mode;
+use crate::outcome::{Fidelity, Outcome};
+use crate::program::{BufferRole, Configuration, Fabric, Section, home_tiers, told};
+use crate::sim;
+use crate::workload::Workload;
+
+use super::compiled::Compiled;
+use super::mapping::bases::BaseCache;
+use super::physical::assemble::assemble;
+use super::physical::route::Negotiation;
+use super::search::context::{Care, SearchContext};
+use super::search::exhaustive::{self, Exhausted};
+use super::search::partition::{Chosen, Spans, Wanted};
+use super::{prefetch, remarks};
+
+/// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]). The
+/// search believes its estimates.
+///
+/// # Errors
+/// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
+/// memory tier.
+pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
+    let mut compiled = compile_modes(chip, workload, &[mode], Care::Full, false, &BaseCache::default())?;
+    compiled.pop().map(|c| c.configuration).ok_or_else(|| Diagnostic::new("no mode was asked for"))
+}
+
+/// Compiles several modes; what they have in common is searched once. Sections that may be chosen are measured by the event
+/// engine, and the search goes by that instead of its own estimate.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Compiled>, Diagnostic> {
+    compile_with(chip, workload, modes, Care::Full, &BaseCache::default())
+}
+
+/// As [`compile_measured`], with as much care as is asked for. `bases` may be shared by calls for one workload and chips
+/// whose PCUs and PMU banks are alike.
+///
+/// # Errors
+/// As there.
+pub fn compile_with(
+    chip: &Chip,
+    workload: &Workload,
+    modes: &[Mode],
+    care: Care,
+    bases: &BaseCache,
+) -> Result<Vec<Compiled>, Diagnostic> {
+    let mut compiled = compile_modes(chip, workload, modes, care, true, bases)?;
+    let fabric = Fabric::new(chip);
+    for measured in &mut compiled {
+        prefetch::load_ahead(chip, workload, &fabric, measured);
+    }
+    Ok(compiled)
+}
+
+/// The best of all mappings of a small graph, by the event engine.
+///
+/// `None` if the space has more than `most` mappings, or no mapping.
+pub fn exhaust(chip: &Chip, workload: &Workload, most: u64) -> Option<Exhausted> {
+    let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), home_tiers(chip, workload).ok()?);
+    let (fabric, tiers, bases) = (&fabric, &tiers[..], &bases);
+    let context = SearchContext { chip, workload, fabric, tiers, care: Care::Full, measures: true, bases };
+    exhaustive::exhaust(&context, most)
+}
+
+/// Runs a compiled configuration as [`sim::simulate`] does, without repeating the runs that are at hand already.
+pub fn simulate_measured(chip: &Chip, workload: &Workload, compiled: &Compiled, fidelity: Fidelity) -> Outcome {
+    let runs = if fidelity == Fidelity::Event { &compiled.runs[..] } else { &[] };
+    sim::simulate_known(chip, workload, &compiled.configuration, fidelity, runs)
+}
+
+fn compile_modes(
+    chip: &Chip,
+    workload: &Workload,
+    modes: &[Mode],
+    care: Care,
+    measures: bool,
+    bases: &BaseCache,
+) -> Result<Vec<Compiled>, Diagnostic> {
+    let tiers = home_tiers(chip, workload)?;
+    let fabric = Fabric::new(chip);
+    let ground = &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, care, measures, bases };
+    let is_pinned = !workload.sections.is_empty();
+    let pinned = (is_pinned && modes.contains(&Mode::Fused))
+        .then(|| Spans::pinned(workload, ground))
+        .transpose()
+        .map_err(|(section, reason)| remarks::unpinnable(chip, workload, &workload.sections[section], reason))?;
+    let searches = |mode: Mode| mode == Mode::Fused && !is_pinned;
+    let free = modes.iter().any(|&mode| mode == Mode::Kbk || searches(mode));
+    let mut spans = free
+        .then(|| {
+            let wanted =
+                Wanted { singles: modes.contains(&Mode::Kbk), fused: modes.iter().any(|&mode| searches(mode)) };
+            Spans::new(ground, workload, wanted)
+        })
+        .transpose()
+        .map_err(|failed| remarks::unplannable(chip, workload, failed))?;
+    let unplaceable = |spans: &Spans<'_>, run| remarks::unplaceable(chip, workload, spans.unplaced(run));
+    if let Some(spans) = spans.as_mut().filter(|_| modes.iter().any(|&mode| searches(mode))) {
+        // Routes single operators on the way, at the same time.
+        spans.fused(ground).map_err(|run| unplaceable(spans, run))?;
+    }
+    let mut compiled = Vec::with_capacity(modes.len());
+    for &mode in modes {
+        let (spans, runs) = match (&mut spans, &pinned) {
+            (_, Some(pinned)) if mode == Mode::Fused => (pinned, pinned.all()),
+            (Some(spans), _) => {
+                let runs = if mode == Mode::Kbk { spans.kernel_by_kernel(ground) } else { spans.fused(ground) };
+                let runs = runs.map_err(|run| unplaceable(spans, run))?;
+                (&*spans, runs)
+            }
+            (None, _) => continue,
+        };
+        let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
+        let mut notes: Vec<String> = chosen.iter().flat_map(|c| remarks::of_section(chip, &c.graph, &c.plan)).collect();
+        let of_a_model = workload.first_of_a_model().is_some();
+        let clear = if mode == Mode::Fused && of_a_model { clear_of_each_other(ground, &chosen) } else { Vec::new() };
+        let (sections, measured): (Vec<Section>, _) = chosen.into_iter().map(|c| (c.section, c.run)).unzip();
+        if searches(mode) && sections.len() > 1 {
+            notes.push(remarks::several_sections(chip, workload, &sections, spans.whole()));
+        }
+        if searches(mode) {
+            notes.extend(remarks::left_out(spans.left_out()));
+        }
+        notes.extend(workload.notes.iter().cloned());
+        if of_a_model {
+            notes.extend(remarks::scores_off_chip(workload, &sections));
+            notes.extend(told(chip, workload, &tiers));
+        }
+        let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
+        compiled.push(Compiled { configuration, runs: measured, clear });
+    }
+    Ok(compiled)
+}
+
+/// Sections that follow another every time, placed so that their weights can be loaded while that one runs.
+fn clear_of_each_other(ground: &SearchContext<'_>, chosen: &[Chosen<'_>]) -> Vec<Option<Section>> {
+    let place = |index: usize| {
+        let (before, next) = (&chosen[index.checked_sub(1)?].section, &chosen[index]);
+        let has_weights = next.plan.buffers.iter().any(|buffer| matches!(buffer.role, BufferRole::Weight { .. }));
+        if !has_weights || !next.section.follows(before, next.graph.workload) {
+            return None;
+        }
+        let chip = &*ground.chip.in_section(next.graph.largest_off_chip_bytes());
+        let taken = before.taken_banks(chip);
+        let (fabric, tiers) = (ground.fabric, ground.tiers);
+        assemble(chip, fabric, &next.graph, &next.plan, tiers, Negotiation::TRIAL, &taken)
+            .ok()
+            .map(|(section, _)| section)
+    };
+    (0..chosen.len()).into_par_iter().map(place).collect()
+}

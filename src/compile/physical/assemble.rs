@@ -1,0 +1,84 @@
+//! From a plan to a placed and routed section.
+
+use crate::arch::{Chip, TierId};
+use crate::compile::mapping::plan::SectionPlan;
+use crate::compile::mapping::streams::streams;
+use crate::cost::StageWork;
+use crate::program::{Fabric, Section, SectionGraph};
+
+use super::anneal::anneal;
+use super::flows::Unrouted;
+use super::generators;
+use super::place::{place_buffers, place_pcus};
+use super::placed::{Placed, stages};
+use super::route::Negotiation;
+
+/// Why a plan cannot be placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unplaced {
+    /// Its buffers find no banks.
+    Banks {
+        /// Banks they take together.
+        needed: u64,
+    },
+    /// It has more off-chip streams than the chip has address generators.
+    Generators {
+        /// Streams.
+        streams: u64,
+    },
+}
+
+/// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
+/// works; or why it cannot be placed. Weights keep clear of `taken` banks of each PMU, if any are given: those that
+/// another section holds while they are loaded.
+pub fn assemble(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    plan: &SectionPlan,
+    tiers: &[TierId],
+    negotiation: Negotiation,
+    taken: &[u64],
+) -> Result<(Section, f64), Unplaced> {
+    let (placed, unrouted) = place(chip, fabric, graph, plan, tiers, taken)?;
+    Ok(placed.routed(chip, fabric, graph, unrouted, negotiation))
+}
+
+/// Places a plan once more, anneals its places and routes it; `None` where annealing moves nothing.
+pub fn assemble_annealed(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    plan: &SectionPlan,
+    tiers: &[TierId],
+    negotiation: Negotiation,
+) -> Option<(Section, f64)> {
+    let (mut placed, unrouted) = place(chip, fabric, graph, plan, tiers, &[]).ok()?;
+    anneal(chip, fabric, &mut placed, &unrouted).then(|| {
+        let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
+        placed.routed(chip, fabric, graph, unrouted, negotiation)
+    })
+}
+
+/// Gives a plan's stages, buffers and streams their units: the section before it has routes, and what wants them.
+fn place(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    plan: &SectionPlan,
+    tiers: &[TierId],
+    taken: &[u64],
+) -> Result<(Placed, Unrouted), Unplaced> {
+    let work: Vec<StageWork> = (0..graph.stages.len())
+        .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
+        .collect();
+    let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, place_pcus(chip, &work));
+    let buffers = place_buffers(chip, plan, &stages, &work, taken)
+        .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
+    let streams = streams(graph, &plan.nest, &plan.buffers);
+    let wanted = streams.len() as u64;
+    let streams = generators::give(chip, plan, &streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
+    let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
+    let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
+    Ok((placed, unrouted))
+}

@@ -1,0 +1,407 @@
+//! Placement: a coordinate for every stage's PCUs, and PMU banks near the PCUs that use them.
+
+use crate::arch::{Chip, Coordinate};
+use crate::compile::mapping::plan::SectionPlan;
+use crate::cost::StageWork;
+use crate::index::Id;
+use crate::program::{Buffer, BufferRole, Cadence, Mapping, Part, PcuId, Piece, PmuId, Stage};
+
+/// Share of a port's rate that placement fills before it looks for another PMU.
+const PORT_FULL: f64 = 0.95;
+/// Hops worth going to avoid a port that is asked for twice its rate.
+const OVERLOAD_HOPS: f64 = 2000.0;
+
+/// PCUs of every stage: bands of whole columns in pipeline order, and within a band the arrangement whose operand
+/// streams need the fewest flit-hops.
+pub fn place_pcus(chip: &Chip, work: &[StageWork]) -> Vec<Vec<PcuId>> {
+    let mut by_column: Vec<usize> = (0..chip.grid.pcus.len()).collect();
+    by_column.sort_by_key(|&i| (chip.grid.pcus[i].x, chip.grid.pcus[i].y));
+    let mut next = 0;
+    work.iter()
+        .map(|work| {
+            let count = work.mapping().pcus() as usize;
+            let band = &by_column[next..next + count];
+            next += count;
+            arrange(chip, band, work)
+        })
+        .collect()
+}
+
+/// Orders in which the sites of a band are walked.
+const WALKS: [(bool, bool); 4] = [(true, false), (true, true), (false, false), (false, true)];
+
+/// Lays a stage's array on the sites of its band.
+fn arrange(chip: &Chip, band: &[usize], work: &StageWork) -> Vec<PcuId> {
+    let Mapping::Gemm(m) = work.mapping() else {
+        // A SIMD stage has no multicast: neighbours in the list need only be neighbours on the grid.
+        return walk(chip, band, true, true).into_iter().map(PcuId::from_index).collect();
+    };
+    let mut best: Option<(f64, Vec<PcuId>)> = None;
+    for (by_row, snake) in WALKS {
+        let sites = walk(chip, band, by_row, snake);
+        let line = if by_row { |c: Coordinate| c.y } else { |c: Coordinate| c.x };
+        let first = line(chip.grid.pcus[sites[0]]);
+        let in_line = sites.iter().filter(|&&i| line(chip.grid.pcus[i]) == first).count() as u64;
+        let mut blocks: Vec<u64> = vec![1, 2, 4, 8, in_line / 2, in_line, in_line * 2, m.pn];
+        blocks.retain(|&b| (1..=m.pn).contains(&b));
+        blocks.sort_unstable();
+        blocks.dedup();
+        for block in blocks {
+            // Slices of K lie as further columns.
+            let array = Array { chip, pm: m.pm, pn: m.pn * m.pk, share: m.share, block, sites: &sites };
+            let cost = array.flit_hops(work.activation_rate(), work.weight_rate());
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, array.order()));
+            }
+        }
+    }
+    best.map(|(_, order)| order).unwrap_or_default()
+}
+
+/// The sites of a band line by line, every other line backwards for a snake.
+fn walk(chip: &Chip, band: &[usize], by_row: bool, snake: bool) -> Vec<usize> {
+    let mut sites = band.to_vec();
+    sites.sort_by_key(|&i| {
+        let at = chip.grid.pcus[i];
+        let (line, along) = if by_row { (at.y, at.x) } else { (at.x, at.y) };
+        let along = i64::from(along);
+        (line, if snake && line % 2 == 1 { -along } else { along })
+    });
+    sites
+}
+
+/// A `pm x pn` array laid along a walk in blocks of `block` columns, each block row by row.
+struct Array<'a> {
+    chip: &'a Chip,
+    pm: u64,
+    pn: u64,
+    share: u64,
+    block: u64,
+    sites: &'a [usize],
+}
+
+impl Array<'_> {
+    /// The PCU of row slice `i` and column `j`.
+    fn site(&self, i: u64, j: u64) -> usize {
+        let before = j / self.block * self.block;
+        let width = self.block.min(self.pn - before);
+        self.sites[(before * self.pm + i * width + j % self.block) as usize]
+    }
+
+    /// PCUs in the order of [`Stage::pcu`].
+    fn order(&self) -> Vec<PcuId> {
+        let mut order = Vec::with_capacity(self.sites.len());
+        for bundle in 0..self.pn / self.share {
+            for i in 0..self.pm {
+                for q in 0..self.share {
+                    order.push(PcuId::from_index(self.site(i, bundle * self.share + q)));
+                }
+            }
+        }
+        order
+    }
+
+    /// Flit-hops a cycle of all activation and weight streams.
+    fn flit_hops(&self, activation_rate: f64, weight_rate: f64) -> f64 {
+        let at = |i: u64, j: u64| self.chip.grid.pcus[self.site(i, j)];
+        let mut hops = 0.0;
+        for bundle in 0..self.pn / self.share {
+            for i in 0..self.pm {
+                let sinks: Vec<Coordinate> = (0..self.share).map(|q| at(i, bundle * self.share + q)).collect();
+                hops += activation_rate * tree_links(&sinks);
+            }
+        }
+        for j in 0..self.pn {
+            let sinks: Vec<Coordinate> = (0..self.pm).map(|i| at(i, j)).collect();
+            hops += weight_rate * tree_links(&sinks);
+        }
+        hops
+    }
+}
+
+/// Links of a multicast tree over sites: a trunk along the middle row or column, and branches.
+fn tree_links(sinks: &[Coordinate]) -> f64 {
+    let along = |trunk: fn(&Coordinate) -> u32, branch: fn(&Coordinate) -> u32| {
+        let mut sorted: Vec<(u32, u32)> = sinks.iter().map(|c| (trunk(c), branch(c))).collect();
+        sorted.sort_unstable();
+        let mut branches: Vec<u32> = sorted.iter().map(|s| s.1).collect();
+        branches.sort_unstable();
+        let middle = branches[branches.len() / 2];
+        let mut links = sorted[sorted.len() - 1].0 - sorted[0].0;
+        for group in sorted.chunk_by(|a, b| a.0 == b.0) {
+            let low = group[0].1.min(middle);
+            let high = group[group.len() - 1].1.max(middle);
+            links += high - low;
+        }
+        f64::from(links)
+    };
+    along(|c| c.x, |c| c.y).min(along(|c| c.y, |c| c.x))
+}
+
+/// No PMU, or none with a bank left.
+const FULL: u32 = u32::MAX;
+
+/// Banks and port rates still free in every PMU.
+#[derive(Debug)]
+struct PmuPool<'a> {
+    chip: &'a Chip,
+    /// The PMU at each site, or [`FULL`].
+    at: Vec<u32>,
+    free_banks: Vec<u64>,
+    /// Of every port, PMU by PMU.
+    read_rate: Vec<f64>,
+    write_rate: Vec<f64>,
+    /// Rates of the emptiest read and write port of every PMU.
+    emptiest: Vec<(f64, f64)>,
+    /// The last piece that took banks of every PMU; pieces are counted from 1.
+    taken_by: Vec<u64>,
+    pieces: u64,
+}
+
+impl<'a> PmuPool<'a> {
+    fn new(chip: &'a Chip) -> Self {
+        let n = chip.grid.pmus.len();
+        let mut at = vec![FULL; chip.grid.units.len()];
+        for (pmu, site) in chip.grid.pmus.iter().enumerate() {
+            at[(site.y * chip.grid.columns + site.x) as usize] = pmu as u32;
+        }
+        Self {
+            chip,
+            at,
+            free_banks: vec![chip.pmu.banks; n],
+            read_rate: vec![0.0; chip.pmu.read_ports as usize * n],
+            write_rate: vec![0.0; chip.pmu.write_ports as usize * n],
+            emptiest: vec![(0.0, 0.0); n],
+            taken_by: vec![0; n],
+            pieces: 0,
+        }
+    }
+
+    /// Keeps what follows from as many banks of each PMU as are `taken` by others; what is placed so far may lie there.
+    /// How many are held back.
+    fn hold(&mut self, taken: &[u64]) -> Vec<u64> {
+        let mut held = vec![0; taken.len()];
+        for (pmu, (&taken, held)) in taken.iter().zip(&mut held).enumerate() {
+            let free = self.free_banks[pmu];
+            *held = taken.saturating_sub(self.chip.pmu.banks - free).min(free);
+            self.free_banks[pmu] = free - *held;
+            if free > 0 && free == *held {
+                let site = self.site(pmu);
+                self.at[site] = FULL;
+            }
+        }
+        held
+    }
+
+    /// Gives banks back that were held.
+    fn give_back(&mut self, held: &[u64]) {
+        for (pmu, &banks) in held.iter().enumerate().filter(|&(_, &banks)| banks > 0) {
+            self.free_banks[pmu] += banks;
+            let site = self.site(pmu);
+            self.at[site] = pmu as u32;
+        }
+    }
+
+    fn site(&self, pmu: usize) -> usize {
+        let site = self.chip.grid.pmus[pmu];
+        (site.y * self.chip.grid.columns + site.x) as usize
+    }
+
+    /// Takes `banks` near `target`, over at least `spread` PMUs, for a piece read and written at these rates (flits
+    /// a cycle over the whole piece). `None` when the chip has no such banks left.
+    fn take(&mut self, target: (f64, f64), banks: u64, spread: u64, read: f64, write: f64) -> Option<Piece> {
+        let mut piece = Piece::default();
+        let mut left = banks;
+        let most = banks.div_ceil(spread.max(1));
+        self.pieces += 1;
+        while left > 0 {
+            let wanted = left.min(most);
+            let share = wanted as f64 / banks as f64;
+            let (read_share, write_share) = (read * share, write * share);
+            let near = |again: bool| self.nearest(target, wanted, read_share, write_share, again);
+            // A PMU twice, on shared ports, before none at all.
+            let pmu = near(false).or_else(|| near(true))?;
+            let taken = wanted.min(self.free_banks[pmu]);
+            let share = taken as f64 / banks as f64;
+            self.free_banks[pmu] -= taken;
+            left -= taken;
+            if self.free_banks[pmu] == 0 {
+                let site = self.chip.grid.pmus[pmu];
+                self.at[(site.y * self.chip.grid.columns + site.x) as usize] = FULL;
+            }
+            // The emptiest port takes it; and how empty the emptiest is then.
+            let add = |rates: &mut [f64], ports: u64, more: f64| {
+                let rates = &mut rates[pmu * ports as usize..][..ports as usize];
+                let port = lowest(rates);
+                rates[port] += more;
+                (port, rates[lowest(rates)])
+            };
+            let (read_port, emptiest_read) = add(&mut self.read_rate, self.chip.pmu.read_ports, read * share);
+            let (write_port, emptiest_write) = add(&mut self.write_rate, self.chip.pmu.write_ports, write * share);
+            self.emptiest[pmu] = (emptiest_read, emptiest_write);
+            self.taken_by[pmu] = self.pieces;
+            let (read_port, write_port) = (read_port as u64, write_port as u64);
+            piece.parts.push(Part { pmu: PmuId::from_index(pmu), banks: taken, read_port, write_port });
+        }
+        Some(piece)
+    }
+
+    /// The PMU with room where a part costs least: hops from `target`, and more where ports are full. Of equals the
+    /// first. `again`: one that has a part of this piece will do.
+    fn nearest(&self, target: (f64, f64), wanted: u64, read: f64, write: f64, again: bool) -> Option<usize> {
+        let mut best: Option<(f64, usize)> = None;
+        let (cx, cy) = (target.0.round() as i64, target.1.round() as i64);
+        let (columns, rows) = (i64::from(self.chip.grid.columns), i64::from(self.chip.grid.rows));
+        for ring in 0..columns + rows {
+            // Nothing farther out can cost less: rounding the target moves it by a hop at most.
+            if best.is_some_and(|(least, _)| (ring - 1) as f64 > least) {
+                break;
+            }
+            for y in (cy - ring).max(0)..=(cy + ring).min(rows - 1) {
+                let dx = ring - (y - cy).abs();
+                let both = [cx - dx, cx + dx];
+                for &x in &both[usize::from(dx == 0)..] {
+                    if !(0..columns).contains(&x) {
+                        continue;
+                    }
+                    let pmu = self.at[(y * columns + x) as usize];
+                    if pmu == FULL {
+                        continue;
+                    }
+                    let pmu = pmu as usize;
+                    let free = self.free_banks[pmu];
+                    if !again && self.taken_by[pmu] == self.pieces {
+                        continue;
+                    }
+                    let mut cost = (x as f64 - target.0).abs() + (y as f64 - target.1).abs();
+                    let (busy_read, busy_write) = self.emptiest[pmu];
+                    let over = |rate: f64, more: f64| (rate + more - PORT_FULL).max(0.0);
+                    cost += OVERLOAD_HOPS * (over(busy_read, read) + over(busy_write, write));
+                    if free < wanted {
+                        // Splitting a piece costs a flow; going far costs hops.
+                        cost += 4.0;
+                    }
+                    if best.is_none_or(|best| (cost, pmu) < best) {
+                        best = Some((cost, pmu));
+                    }
+                }
+            }
+        }
+        best.map(|(_, pmu)| pmu)
+    }
+}
+
+fn lowest(rates: &[f64]) -> usize {
+    let mut at = 0;
+    for (i, rate) in rates.iter().enumerate() {
+        if *rate < rates[at] {
+            at = i;
+        }
+    }
+    at
+}
+
+fn centre(chip: &Chip, pcus: impl Iterator<Item = PcuId>) -> (f64, f64) {
+    let (mut x, mut y, mut n) = (0.0, 0.0, 0.0);
+    for pcu in pcus {
+        let at: Coordinate = chip.grid.pcus[pcu.index()];
+        x += f64::from(at.x);
+        y += f64::from(at.y);
+        n += 1.0;
+    }
+    if n == 0.0 { (0.0, 0.0) } else { (x / n, y / n) }
+}
+
+/// Buffers in PMUs; `None` when banks run out (spreading for ports can need more PMUs than bytes do).
+pub fn place_buffers(
+    chip: &Chip,
+    plan: &SectionPlan,
+    stages: &[Stage],
+    work: &[StageWork],
+    taken: &[u64],
+) -> Option<Vec<Buffer>> {
+    let mut pool = PmuPool::new(chip);
+    let mut buffers: Vec<Buffer> = plan.buffers.iter().map(|&spec| Buffer { spec, pieces: Vec::new() }).collect();
+    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    // Pieces tied to one PCU first: they have the least choice.
+    order.sort_by_key(|&b| match buffers[b].spec.role {
+        BufferRole::Partial { .. } | BufferRole::Relay { .. } => (0, b),
+        BufferRole::Operand { .. } => (1, b),
+        BufferRole::Weight { .. } => (2, b),
+        BufferRole::Store { .. } => (3, b),
+        BufferRole::Home { .. } => (4, b),
+    });
+    let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(Cadence::Firing) as f64).max(1.0);
+    let mut held: Option<Vec<u64>> = None;
+    for index in order {
+        let spec = buffers[index].spec;
+        match (spec.role, &held) {
+            (BufferRole::Weight { .. }, None) => held = Some(pool.hold(taken)),
+            (BufferRole::Store { .. } | BufferRole::Home { .. }, Some(banks)) => {
+                pool.give_back(banks);
+                held = Some(Vec::new());
+            }
+            _ => {}
+        }
+        let slot_rate = (spec.slot_bytes.div_ceil(chip.network.flit_bytes)) as f64 / interval;
+        let (stage, read, write) = match spec.role {
+            BufferRole::Operand { stage, tensor } => match stages[stage].mapping {
+                Mapping::Gemm(m) if stages[stage].spec.sums.is_some() => {
+                    // One buffer for all streams of the operand.
+                    let first = stages[stage].spec.activations.first() == Some(&tensor);
+                    let (streams, rate) = if first {
+                        (m.pm * m.streams, work[stage].activation_rate())
+                    } else {
+                        (m.pn, work[stage].weight_rate())
+                    };
+                    (stage, streams as f64 * rate, slot_rate)
+                }
+                _ => (stage, work[stage].activation_rate(), slot_rate),
+            },
+            BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
+            BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
+                (stage, work[stage].partial_rate(), work[stage].partial_rate())
+            }
+            BufferRole::Home { stage, .. } | BufferRole::Store { stage, .. } => (stage, slot_rate, slot_rate),
+        };
+        let s = &stages[stage];
+        let (pm, wide) = (s.mapping.pm(), s.bundle_width());
+        let mut pieces = Vec::with_capacity((spec.copies * spec.slices) as usize);
+        for copy in 0..spec.copies {
+            for slice in 0..spec.slices {
+                let target = match spec.role {
+                    BufferRole::Operand { .. } if s.spec.sums.is_some() => centre(chip, s.pcus.iter().copied()),
+                    BufferRole::Operand { .. } => {
+                        let (streams, parts) = (s.mapping.streams(), s.mapping.parts());
+                        let (i, head, each) = (slice / parts, slice % streams, wide / streams);
+                        let bundle = slice % parts / streams * spec.copies + copy;
+                        centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(bundle, i, q)))
+                    }
+                    BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
+                    BufferRole::Store { .. } if s.spec.sums.is_some() => {
+                        centre(chip, std::iter::once(s.pcu(0, slice / wide, slice % wide)))
+                    }
+                    BufferRole::Partial { .. } => {
+                        let (bundle, rest) = (slice / (pm * wide), slice % (pm * wide));
+                        centre(chip, std::iter::once(s.pcu(bundle, rest / wide, rest % wide)))
+                    }
+                    BufferRole::Relay { slice: from, .. } => {
+                        let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
+                        let groups = s.mapping.bundles() / s.mapping.pk();
+                        let ends = [from, from + 1].map(|k| s.pcu(k * groups + group, rest / wide, rest % wide));
+                        centre(chip, ends.into_iter())
+                    }
+                    BufferRole::Home { .. } | BufferRole::Store { .. } => {
+                        let bundles = s.mapping.bundles();
+                        let is_home = matches!(spec.role, BufferRole::Home { .. });
+                        let parts = if is_home { s.mapping.parts() } else { 1 };
+                        centre(chip, (0..bundles).flat_map(|b| (0..wide).map(move |q| s.pcu(b, slice / parts, q))))
+                    }
+                };
+                pieces.push(pool.take(target, spec.banks(chip), spec.spread, read, write)?);
+            }
+        }
+        buffers[index].pieces = pieces;
+    }
+    Some(buffers)
+}

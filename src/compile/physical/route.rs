@@ -1,0 +1,638 @@
+//! Routing: a static multicast tree over real links for every flow.
+//!
+//! Every flow first gets the cheapest of a few trees with a straight trunk. Links that would then be too full are
+//! negotiated (after `McMurchie` and Ebeling, FPGA'95): the flows over them are taken out and grown again
+//! sink by sink along cheapest paths, where a full link costs more each round.
+
+use crate::arch::{Chip, Coordinate};
+use crate::program::{Direction, Fabric, Tree, beyond};
+
+/// How flows come to share links.
+#[derive(Debug, Clone, Copy)]
+pub struct Negotiation {
+    /// Rounds at most.
+    rounds: u32,
+    /// Share of a link's rate beyond which flows look for another way.
+    full: f64,
+    /// As [`MARGIN`].
+    margin: u32,
+}
+
+impl Negotiation {
+    /// For a mapping that is tried: a few rounds.
+    pub const TRIAL: Self = Self { rounds: 2, margin: MARGIN / 2, ..Self::WHOLE };
+    /// As long as it helps. Links that are far from full already make feeds wait for what comes in bursts: with 0.9 in
+    /// place of 0.4, the sparse GPT-13B block on SN10 took 7 % longer.
+    pub const WHOLE: Self = Self { rounds: 16, full: 0.45, margin: MARGIN };
+    /// With shorter ways over fuller links.
+    pub const FULLER: Self = Self { full: 0.9, ..Self::WHOLE };
+}
+
+/// A round is progress if it leaves less than this share of the least overuse so far ...
+const PROGRESS: f64 = 0.95;
+/// ... and negotiation ends after this many rounds in a row without.
+const PATIENCE: u32 = 3;
+/// Hops farther than the nearest that a path may leave a tree.
+const DETOUR: u32 = 4;
+/// Rows or columns beside the box around both ends that a path may use; half of that in a trial.
+const MARGIN: u32 = 4;
+/// Flows below this share of a link's rate are not worth rerouting.
+const LIGHT: f64 = 0.03;
+
+/// What is to be routed.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'r> {
+    /// Switch of the source.
+    pub source: Coordinate,
+    /// Switches of the sinks.
+    pub sinks: &'r [Coordinate],
+    /// Flits a cycle while the section runs.
+    pub rate: f64,
+}
+
+/// All that is to be routed, with the sinks of one behind those of another.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    /// Source, rate, and where its sinks end.
+    list: Vec<(Coordinate, f64, usize)>,
+    sinks: Vec<Coordinate>,
+}
+
+impl Requests {
+    /// Adds one.
+    pub fn push(&mut self, source: Coordinate, sinks: impl IntoIterator<Item = Coordinate>, rate: f64) {
+        self.sinks.extend(sinks);
+        self.list.push((source, rate, self.sinks.len()));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// One of them.
+    pub fn get(&self, index: usize) -> Request<'_> {
+        let (source, rate, end) = self.list[index];
+        let start = index.checked_sub(1).map_or(0, |before| self.list[before].2);
+        Request { source, sinks: &self.sinks[start..end], rate }
+    }
+}
+
+/// A hop between neighbouring switches: site and direction, not yet one of the parallel links.
+type Edge = u32;
+
+const DIRECTIONS: [Direction; 4] = [Direction::East, Direction::West, Direction::South, Direction::North];
+
+/// Routes the flows of one section.
+#[derive(Debug)]
+pub struct Router<'a> {
+    chip: &'a Chip,
+    fabric: &'a Fabric,
+    columns: u32,
+    /// Flits a cycle that an edge should carry at most.
+    capacity: f64,
+    /// As [`MARGIN`].
+    margin: u32,
+    /// Where each edge leads; [`NOWHERE`] beyond the grid.
+    ends: Vec<u32>,
+    /// Cycles of a hop over each edge.
+    hop_cycles: Vec<u64>,
+    /// What each edge carries.
+    uses: Vec<Use>,
+    /// Where each site stands.
+    places: Vec<Coordinate>,
+    search: Search,
+}
+
+/// What an edge carries, and has carried.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    /// Flits a cycle over all its parallel links.
+    load: f64,
+    /// One, and what overuse in earlier rounds has added to its cost.
+    weight: f64,
+}
+
+/// The end of an edge that leads out of the grid.
+const NOWHERE: u32 = u32::MAX;
+
+/// Scratch of the path search, stamped instead of cleared.
+#[derive(Debug)]
+struct Search {
+    path_stamp: u32,
+    tree_stamp: u32,
+    seen: Vec<u32>,
+    came_by: Vec<Edge>,
+    in_tree: Vec<u32>,
+    /// A bit for each direction in which edges at hand leave a site, where `seen_edges` has the stamp.
+    leaving: Vec<u8>,
+    seen_edges: Vec<u32>,
+    /// Edges of the tree at hand that were counted.
+    edge_stamp: u32,
+    counted: Vec<u32>,
+    /// Of sites in the window of the path at hand: the cost from there to the target.
+    cost: Vec<f64>,
+    /// And the edge to leave by; not read at the target.
+    leave_by: Vec<Edge>,
+    /// Along the line at hand: the costs of going on to the line before, of coming along from below, and prices of going
+    /// down and up.
+    onward: Vec<f64>,
+    from_below: Vec<f64>,
+    down: Vec<f64>,
+    up: Vec<f64>,
+    /// Sites of the tree near the target.
+    near: Vec<u32>,
+}
+
+impl Use {
+    /// One for the hop, and more the fuller the edge would be with `rate` more, and has been.
+    #[inline]
+    fn price(self, rate: f64, per_capacity: f64) -> f64 {
+        let full = (self.load + rate) * per_capacity;
+        self.weight * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
+    }
+}
+
+impl<'a> Router<'a> {
+    /// A router over an empty network.
+    pub fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
+        let sites = chip.grid.units.len();
+        let columns = chip.grid.columns;
+        let (mut ends, mut hop_cycles) = (Vec::with_capacity(sites * 4), Vec::with_capacity(sites * 4));
+        for at in (0..chip.grid.rows).flat_map(|y| (0..columns).map(move |x| Coordinate { x, y })) {
+            for direction in DIRECTIONS {
+                let end = beyond(chip, at, direction);
+                ends.push(end.map_or(NOWHERE, |end| end.y * columns + end.x));
+                hop_cycles.push(end.map_or(0, |end| chip.hop_cycles(at, end)));
+            }
+        }
+        Self {
+            chip,
+            fabric,
+            columns,
+            capacity: f64::from(fabric.lanes()),
+            margin: MARGIN,
+            ends,
+            hop_cycles,
+            uses: vec![Use { load: 0.0, weight: 1.0 }; sites * 4],
+            places: (0..chip.grid.rows).flat_map(|y| (0..columns).map(move |x| Coordinate { x, y })).collect(),
+            search: Search {
+                path_stamp: 0,
+                tree_stamp: 0,
+                seen: vec![0; sites],
+                came_by: vec![0; sites],
+                in_tree: vec![0; sites],
+                leaving: vec![0; sites],
+                seen_edges: vec![0; sites],
+                edge_stamp: 0,
+                counted: vec![0; sites * 4],
+                cost: vec![0.0; sites],
+                leave_by: vec![0; sites],
+                onward: Vec::new(),
+                from_below: Vec::new(),
+                down: Vec::new(),
+                up: Vec::new(),
+                near: Vec::new(),
+            },
+        }
+    }
+
+    /// A tree for every request; crowded links are negotiated.
+    pub fn route_all(mut self, requests: &Requests, negotiation: Negotiation) -> Vec<Tree> {
+        let Negotiation { rounds, full, margin } = negotiation;
+        self.capacity *= full;
+        self.margin = margin;
+        let mut order: Vec<usize> = (0..requests.len()).collect();
+        let rate = |r: usize| requests.list[r].1;
+        order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)).then(a.cmp(&b)));
+        let mut trees: Vec<Vec<Edge>> = vec![Vec::new(); requests.len()];
+        for &r in &order {
+            trees[r] = self.straight_tree(requests.get(r));
+            self.book(&trees[r], rate(r));
+        }
+        let (mut least, mut stuck) = (self.overuse(), 0);
+        let mut best = trees.clone();
+        for _ in 0..rounds {
+            if least == 0.0 || stuck > PATIENCE {
+                break;
+            }
+            self.negotiate(requests, &order, &mut trees);
+            let overuse = self.overuse();
+            stuck = if overuse < least * PROGRESS { 0 } else { stuck + 1 };
+            if overuse < least {
+                least = overuse;
+                best.clone_from(&trees);
+            }
+        }
+        self.to_links(requests, &order, best)
+    }
+
+    /// The edges of a tree that lead to sinks, along each branch in turn from the source; the first way to a site
+    /// counts.
+    fn tidy(&mut self, request: Request<'_>, edges: &[Edge]) -> Vec<Edge> {
+        self.search.path_stamp += 1;
+        let stamp = self.search.path_stamp;
+        for &edge in edges {
+            let site = (edge / 4) as usize;
+            if self.search.seen_edges[site] != stamp {
+                self.search.seen_edges[site] = stamp;
+                self.search.leaving[site] = 0;
+            }
+            self.search.leaving[site] |= 1 << (edge % 4);
+        }
+        let source = self.site(request.source);
+        let mut reached = Vec::with_capacity(edges.len() + 1);
+        reached.push(source);
+        self.search.seen[source as usize] = stamp;
+        let mut next = 0;
+        while let Some(&site) = reached.get(next) {
+            next += 1;
+            for edge in self.leaving(site, stamp) {
+                let end = self.ends[edge as usize];
+                if end != NOWHERE && self.search.seen[end as usize] != stamp {
+                    self.search.seen[end as usize] = stamp;
+                    self.search.came_by[end as usize] = edge;
+                    reached.push(end);
+                }
+            }
+        }
+        self.search.tree_stamp += 1;
+        let wanted = self.search.tree_stamp;
+        self.search.in_tree[source as usize] = wanted;
+        for sink in request.sinks {
+            let mut at = self.site(*sink);
+            while self.search.in_tree[at as usize] != wanted {
+                self.search.in_tree[at as usize] = wanted;
+                at = self.search.came_by[at as usize] / 4;
+            }
+        }
+        let mut tidied = Vec::with_capacity(edges.len());
+        let mut open = vec![source];
+        while let Some(site) = open.pop() {
+            if site != source {
+                tidied.push(self.search.came_by[site as usize]);
+            }
+            for edge in self.leaving(site, stamp).rev() {
+                let end = self.ends[edge as usize];
+                if end != NOWHERE
+                    && end != source
+                    && self.search.in_tree[end as usize] == wanted
+                    && self.search.came_by[end as usize] == edge
+                {
+                    open.push(end);
+                }
+            }
+        }
+        tidied
+    }
+
+    /// The edges at hand that leave a site.
+    fn leaving(&self, site: u32, stamp: u32) -> impl DoubleEndedIterator<Item = Edge> + use<> {
+        let has = self.search.seen_edges[site as usize] == stamp;
+        let mask = if has { self.search.leaving[site as usize] } else { 0 };
+        (0..4).filter(move |direction| mask >> direction & 1 == 1).map(move |direction| site * 4 + direction)
+    }
+
+    fn book(&mut self, edges: &[Edge], rate: f64) {
+        for &edge in edges {
+            self.uses[edge as usize].load += rate;
+        }
+    }
+
+    /// Flits a cycle beyond what edges should carry, over all edges.
+    fn overuse(&self) -> f64 {
+        let capacity = self.capacity;
+        self.uses.iter().map(|edge| (edge.load - capacity).max(0.0)).sum()
+    }
+
+    /// Reroutes the flows over full edges once.
+    fn negotiate(&mut self, requests: &Requests, order: &[usize], trees: &mut [Vec<Edge>]) {
+        let capacity = self.capacity;
+        for Use { load, weight } in &mut self.uses {
+            if *load > capacity {
+                *weight += (*load - capacity) / capacity + 0.2;
+            }
+        }
+        for &r in order {
+            let request = requests.get(r);
+            if request.rate < LIGHT {
+                break;
+            }
+            if trees[r].iter().all(|&edge| self.uses[edge as usize].load <= capacity) {
+                continue;
+            }
+            self.book(&trees[r], -request.rate);
+            trees[r] = self.grow(request);
+            self.book(&trees[r], request.rate);
+        }
+    }
+
+    fn site(&self, at: Coordinate) -> u32 {
+        at.y * self.columns + at.x
+    }
+
+    fn edge(&self, from: Coordinate, direction: Direction) -> Edge {
+        self.site(from) * 4 + direction as u32
+    }
+
+    /// One for the hop, and more the fuller the edge would be and has been.
+    fn cost(&self, edge: Edge, rate: f64) -> f64 {
+        self.uses[edge as usize].price(rate, 1.0 / self.capacity)
+    }
+
+    /// A tree grown sink by sink, each along the cheapest path from what is already there.
+    fn grow(&mut self, request: Request<'_>) -> Vec<Edge> {
+        let mut edges: Vec<Edge> = Vec::new();
+        let mut tree = vec![self.site(request.source)];
+        let mut sinks = request.sinks.to_vec();
+        let far = |c: &Coordinate| c.x.abs_diff(request.source.x) + c.y.abs_diff(request.source.y);
+        sinks.sort_by_key(|c| (far(c), *c));
+        sinks.dedup();
+        self.search.tree_stamp += 1;
+        let in_tree_stamp = self.search.tree_stamp;
+        self.search.in_tree[tree[0] as usize] = in_tree_stamp;
+        for sink in sinks {
+            let target = self.site(sink);
+            if self.search.in_tree[target as usize] == in_tree_stamp {
+                continue;
+            }
+            let mut at = self.cheapest_path(&tree, target, request.rate);
+            while at != target {
+                let edge = self.search.leave_by[at as usize];
+                edges.push(edge);
+                at = self.ends[edge as usize];
+                self.search.in_tree[at as usize] = in_tree_stamp;
+                tree.push(at);
+            }
+        }
+        // One path is in order as it is.
+        if request.sinks.len() == 1 { edges } else { self.tidy(request, &edges) }
+    }
+
+    /// Finds the cheapest path from a site of `tree` to `target`, of those that never turn back along the axis on which
+    /// they are farther apart; `leave_by` leads there from the site returned. Without a heap: one sweep away from the
+    /// target, line by line.
+    fn cheapest_path(&mut self, tree: &[u32], target: u32, rate: f64) -> u32 {
+        let (columns, rows) = (self.columns, self.chip.grid.rows);
+        let Self { places, uses, search, capacity, margin, .. } = self;
+        let Search { cost, leave_by, onward, from_below, down, up, near, .. } = search;
+        let Coordinate { x: tx, y: ty } = places[target as usize];
+        let hops = |site: u32| {
+            let Coordinate { x, y } = places[site as usize];
+            x.abs_diff(tx) + y.abs_diff(ty)
+        };
+        // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.
+        let nearest = tree.iter().map(|&site| hops(site)).min().unwrap_or(0);
+        near.clear();
+        near.extend(tree.iter().copied().filter(|&site| hops(site) <= nearest + DETOUR));
+        let (mut low, mut high) = ((tx, ty), (tx, ty));
+        for &site in &*near {
+            let Coordinate { x, y } = places[site as usize];
+            low = (low.0.min(x), low.1.min(y));
+            high = (high.0.max(x), high.1.max(y));
+        }
+        let along_x = high.0 - low.0 >= high.1 - low.1;
+        // `u` runs along the longer axis, `v` across it.
+        let (stride_u, stride_v) = if along_x { (1, columns) } else { (columns, 1) };
+        let split = |(x, y): (u32, u32)| if along_x { (x, y) } else { (y, x) };
+        let ((low_u, low_v), (high_u, high_v), (tu, tv)) = (split(low), split(high), split((tx, ty)));
+        let most_v = if along_x { rows } else { columns } - 1;
+        let (low_v, high_v) = (low_v.saturating_sub(*margin), (high_v + *margin).min(most_v));
+        let [forth, back, up_edge, down_edge] = if along_x {
+            [Direction::East, Direction::West, Direction::South, Direction::North]
+        } else {
+            [Direction::South, Direction::North, Direction::East, Direction::West]
+        }
+        .map(|direction| direction as u32);
+        let width = (high_v - low_v + 1) as usize;
+        for line in [&mut *onward, from_below, down, up] {
+            line.clear();
+            line.resize(width, f64::INFINITY);
+        }
+        let per_capacity = 1.0 / *capacity;
+        // Costs along line `u`, where `onward` has those of going on from each site to the line before by edges in
+        // direction `on`: or by an edge along the line, up and down each for itself, as none pays to turn back.
+        let mut along = |u: u32, on: u32, onward: &mut [f64]| {
+            let first = u * stride_u + low_v * stride_v;
+            let sites = || (0..width as u32).map(|i| first + i * stride_v);
+            for (site, (down, up)) in sites().zip(down.iter_mut().zip(up.iter_mut())) {
+                let edges = &uses[(site * 4) as usize..][..4];
+                *down = edges[down_edge as usize].price(rate, per_capacity);
+                *up = edges[up_edge as usize].price(rate, per_capacity);
+            }
+            let mut least = f64::INFINITY;
+            for ((below, &on), &down) in from_below.iter_mut().zip(&*onward).zip(&*down) {
+                *below = least + down;
+                least = on.min(*below);
+            }
+            let mut least = f64::INFINITY;
+            let lines = onward.iter_mut().zip(&*from_below).zip(&*up);
+            for (site, ((on_cost, &below), &up)) in sites().rev().zip(lines.rev()) {
+                let above = least + up;
+                least = on_cost.min(above);
+                let (mut cheapest, mut by) = (*on_cost, on);
+                if below < cheapest {
+                    (cheapest, by) = (below, down_edge);
+                }
+                if above < cheapest {
+                    (cheapest, by) = (above, up_edge);
+                }
+                *on_cost = cheapest;
+                cost[site as usize] = cheapest;
+                leave_by[site as usize] = site * 4 + by;
+            }
+        };
+        onward[(tv - low_v) as usize] = 0.0;
+        along(tu, forth, onward);
+        // Sites beyond the target come back to it, sites before it go forth.
+        let mut sweep = |u: u32, on: u32, onward: &mut [f64]| {
+            let first = u * stride_u + low_v * stride_v;
+            for (i, next) in (0..).zip(&mut *onward) {
+                *next += uses[((first + i * stride_v) * 4 + on) as usize].price(rate, per_capacity);
+            }
+            along(u, on, onward);
+        };
+        let of_target = (high_u > tu && low_u < tu).then(|| onward.clone());
+        for u in tu + 1..=high_u {
+            sweep(u, back, onward);
+        }
+        if let Some(of_target) = of_target {
+            *onward = of_target;
+        }
+        for u in (low_u..tu).rev() {
+            sweep(u, forth, onward);
+        }
+        let cheapest = |&a: &u32, &b: &u32| cost[a as usize].total_cmp(&cost[b as usize]).then(a.cmp(&b));
+        near.iter().copied().min_by(cheapest).unwrap_or(target)
+    }
+
+    /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
+    fn straight_tree(&mut self, request: Request<'_>) -> Vec<Edge> {
+        if let &[sink] = request.sinks {
+            let hops = request.source.x.abs_diff(sink.x) + request.source.y.abs_diff(sink.y);
+            let [by_row, by_column] = [true, false].map(|row_first| {
+                let mut cost = 0.0;
+                self.corner(request.source, sink, row_first, |edge| cost += self.cost(edge, request.rate));
+                cost
+            });
+            let mut path = Vec::with_capacity(hops as usize);
+            self.corner(request.source, sink, by_row <= by_column, |edge| path.push(edge));
+            return path;
+        }
+        let median = |f: fn(&Coordinate) -> u32| {
+            let mut list: Vec<u32> = request.sinks.iter().map(f).collect();
+            list.sort_unstable();
+            list[list.len() / 2]
+        };
+        let source = request.source;
+        let (mx, my) = (median(|c| c.x), median(|c| c.y));
+        let mut trunks = vec![(true, source.y), (false, source.x)];
+        if my != source.y {
+            trunks.push((true, my));
+        }
+        if mx != source.x {
+            trunks.push((false, mx));
+        }
+        let mut best: Option<(f64, Vec<Edge>)> = None;
+        for (along_row, at) in trunks {
+            let edges = self.trunk_tree(source, request.sinks, along_row, at);
+            let cost = edges.iter().map(|&edge| self.cost(edge, request.rate)).sum::<f64>();
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, edges));
+            }
+        }
+        best.map(|(_, edges)| self.tidy(request, &edges)).unwrap_or_default()
+    }
+
+    /// Takes the path from a site to another with one corner, edge by edge.
+    fn corner(&self, from: Coordinate, to: Coordinate, row_first: bool, mut take: impl FnMut(Edge)) {
+        let mut go = |mut site: u32, hops: u32, direction: Direction| {
+            for _ in 0..hops {
+                let edge = site * 4 + direction as u32;
+                take(edge);
+                site = self.ends[edge as usize];
+            }
+            site
+        };
+        let along = if to.x > from.x { Direction::East } else { Direction::West };
+        let across = if to.y > from.y { Direction::South } else { Direction::North };
+        let legs = [(from.x.abs_diff(to.x), along), (from.y.abs_diff(to.y), across)];
+        let [first, second] = if row_first { legs } else { [legs[1], legs[0]] };
+        let corner = go(self.site(from), first.0, first.1);
+        go(corner, second.0, second.1);
+    }
+
+    /// Edges of the tree with a trunk along row (or column) `at`.
+    fn trunk_tree(&mut self, source: Coordinate, sinks: &[Coordinate], along_row: bool, at: u32) -> Vec<Edge> {
+        // In trunk coordinates: `u` along the trunk, `v` across it.
+        let split = |c: Coordinate| if along_row { (c.x, c.y) } else { (c.y, c.x) };
+        let join = |u: u32, v: u32| if along_row { Coordinate { x: u, y: v } } else { Coordinate { x: v, y: u } };
+        let (up, down, forth, back) = if along_row {
+            (Direction::South, Direction::North, Direction::East, Direction::West)
+        } else {
+            (Direction::East, Direction::West, Direction::South, Direction::North)
+        };
+        let (su, sv) = split(source);
+        let mut edges = Vec::with_capacity(4 * sinks.len() + 16);
+        let mut across = |u: u32, from: u32, to: u32| {
+            if to > from {
+                edges.extend((from..to).map(|v| self.edge(join(u, v), up)));
+            } else {
+                edges.extend((to + 1..=from).rev().map(|v| self.edge(join(u, v), down)));
+            }
+        };
+        across(su, sv, at);
+        let mut reach: Vec<(u32, u32)> = sinks.iter().map(|&s| split(s)).collect();
+        reach.sort_unstable();
+        for group in reach.chunk_by(|a, b| a.0 == b.0) {
+            let (u, low, high) = (group[0].0, group[0].1.min(at), group[group.len() - 1].1.max(at));
+            across(u, at, high);
+            across(u, at, low);
+        }
+        let (first, last) = (reach[0].0.min(su), reach[reach.len() - 1].0.max(su));
+        edges.extend((su..last).map(|u| self.edge(join(u, at), forth)));
+        edges.extend((first + 1..=su).rev().map(|u| self.edge(join(u, at), back)));
+        self.search.edge_stamp += 1;
+        let stamp = self.search.edge_stamp;
+        let counted = &mut self.search.counted;
+        edges.retain(|&edge| std::mem::replace(&mut counted[edge as usize], stamp) != stamp);
+        edges
+    }
+
+    /// Puts every edge of every tree on the emptiest of its parallel links, heavy flows first.
+    fn to_links(&self, requests: &Requests, order: &[usize], mut trees: Vec<Vec<Edge>>) -> Vec<Tree> {
+        let lanes = self.fabric.lanes();
+        let mut load = vec![0.0; self.uses.len() * lanes as usize];
+        let mut routed: Vec<Tree> = vec![Tree::default(); requests.len()];
+        // Cycles from the source to each site of the tree at hand.
+        let mut cycles: Vec<u64> = vec![0; self.chip.grid.units.len()];
+        for &r in order {
+            let request = requests.get(r);
+            let mut links = std::mem::take(&mut trees[r]);
+            cycles[self.site(request.source) as usize] = 0;
+            // A tidied tree comes from its source, branch by branch.
+            for link in &mut links {
+                let edge = *link;
+                let (from, end) = ((edge / 4) as usize, self.ends[edge as usize] as usize);
+                cycles[end] = cycles[from] + self.hop_cycles[edge as usize];
+                let first = edge * lanes;
+                *link = (first..first + lanes)
+                    .min_by(|&a, &b| f64::total_cmp(&load[a as usize], &load[b as usize]))
+                    .unwrap_or(first);
+                load[*link as usize] += request.rate;
+            }
+            let to_sink = |sink: &Coordinate| cycles[self.site(*sink) as usize];
+            let hop_cycles = request.sinks.iter().map(to_sink).max().unwrap_or(0);
+            routed[r] = Tree { links, hop_cycles };
+        }
+        routed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chip() -> Chip {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn10.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        crate::arch::parse("sn10", &text, &[]).unwrap()
+    }
+
+    #[test]
+    fn a_grown_path_costs_no_more_than_one_with_a_corner_and_a_grown_tree_reaches_its_sinks() {
+        let chip = chip();
+        let fabric = Fabric::new(&chip);
+        let (columns, rows) = (chip.grid.columns, chip.grid.rows);
+        // A plain generator of pseudo-random numbers: loads differ everywhere.
+        let mut state = 1u64;
+        let mut next = move |below: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u32 % below
+        };
+        for case in 0..200 {
+            let mut router = Router::new(&chip, &fabric);
+            router.uses.iter_mut().for_each(|edge| edge.load = f64::from(next(300)) / 100.0);
+            let mut site = || Coordinate { x: next(columns), y: next(rows) };
+            let (source, sinks) = (site(), (0..=case % 5).map(|_| site()).collect::<Vec<_>>());
+            let request = Request { source, sinks: &sinks, rate: 0.5 };
+            let edges = router.grow(request);
+            let mut reached = vec![router.site(source)];
+            for &edge in &edges {
+                assert!(reached.contains(&(edge / 4)), "case {case}: not in order from the source");
+                let end = router.ends[edge as usize];
+                assert!(end != NOWHERE && !reached.contains(&end), "case {case}: a switch twice");
+                reached.push(end);
+            }
+            assert!(request.sinks.iter().all(|&sink| reached.contains(&router.site(sink))), "case {case}");
+            if let &[sink] = request.sinks {
+                let cost = |path: &[Edge]| path.iter().map(|&edge| router.cost(edge, request.rate)).sum::<f64>();
+                for row_first in [true, false] {
+                    let mut corner = Vec::new();
+                    router.corner(source, sink, row_first, |edge| corner.push(edge));
+                    assert!(cost(&edges) <= cost(&corner) + 1e-9, "case {case}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What the compiler tells the user: why something does not fit, and what a mapping had to give up.
+
+use crate::arch::Chip;
+use crate::compile::mapping::plan::SectionPlan;
+use crate::compile::mapping::streams::streams;
+use crate::compile::physical::assemble::Unplaced;
+use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, WORTH, Whole};
+use crate::compile::search::plan::NoPlan;
+use crate::compile::search::runs::MOST_FUSED;
+use crate::diagnostics::{Diagnostic, Origin};
+use crate::program::{BufferRole, BufferSpec, Cadence, Mapping, PassWork, Section, SectionGraph, Stream};
+use crate::units::{ByteSize, MIB};
+use crate::workload::{OperatorId, PinnedSection, Workload};
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
+}
+
+/// An operator that cannot run even alone.
+pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Diagnostic {
+    let operator = &workload.operators[failed.operator];
+    let name = &operator.name;
+    let refused = |title: String, label: &str| {
+        let diagnostic = Diagnostic::new(title);
+        match &operator.declared {
+            Some(origin) => diagnostic.with_origin(Origin { label: label.to_owned(), ..origin.clone() }),
+            None => diagnostic,
+        }
+    };
+    match failed.reason {
+        NoPlan::Dtype(dtype) => {
+            let known: Vec<&str> = chip.pcu.lanes.keys().map(|d| d.name()).collect();
+            let title = format!("operator `{name}` computes in {dtype}, which a PCU of {} lacks", chip.name);
+            refused(title, "cannot be computed")
+                .with_help(format!("use one of {}, or add it to `pcu.lanes` of the chip", known.join(", ")))
+        }
+        NoPlan::Sram(bytes) => refused(
+            format!(
+                "operator `{name}` needs {} of PMU at the least, {} has {}: short by {}",
+                ByteSize(bytes),
+                chip.name,
+                ByteSize(chip.sram_bytes()),
+                ByteSize(bytes.saturating_sub(chip.sram_bytes())),
+            ),
+            "does not fit, even alone and in the smallest tiles",
+        )
+        .with_help("make its rows or columns smaller, or raise `pmu.capacity_bytes` or the number of PMUs"),
+        NoPlan::Pcus(least) => refused(
+            format!("operator `{name}` needs {least} PCUs at the least, {} has {}", chip.name, chip.pcus()),
+            "does not fit, even alone",
+        )
+        .with_help("raise the number of PCUs in `grid`, or `pcu.stages`"),
+    }
+}
+
+/// A pinned section that cannot be one.
+pub fn unpinnable(chip: &Chip, workload: &Workload, section: &PinnedSection, why: Unpinnable) -> Diagnostic {
+    let names: Vec<&str> = section.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
+    let why = match why {
+        Unpinnable::NoPipeline => {
+            "its operators are no pipeline: their rows differ, or one makes another's second operand".to_owned()
+        }
+        Unpinnable::NoPlan(NoPlan::Dtype(dtype)) => format!("a PCU of {} lacks {dtype}", chip.name),
+        Unpinnable::NoPlan(NoPlan::Sram(bytes)) => format!(
+            "it needs {} of PMU at the least, {} has {}: short by {}",
+            ByteSize(bytes),
+            chip.name,
+            ByteSize(chip.sram_bytes()),
+            ByteSize(bytes.saturating_sub(chip.sram_bytes())),
+        ),
+        Unpinnable::NoPlan(NoPlan::Pcus(least)) => {
+            format!("it needs {least} PCUs at the least, {} has {}", chip.name, chip.pcus())
+        }
+        Unpinnable::Unplaced(Some(why)) => shortage(chip, why),
+        Unpinnable::Unplaced(None) => "placement finds no room".to_owned(),
+    };
+    let diagnostic = Diagnostic::new(format!("the pinned section `{}` cannot be one: {why}", names.join("+")));
+    let diagnostic = match &section.declared {
+        Some(origin) => diagnostic.with_origin(Origin { label: "pinned here".into(), ..origin.clone() }),
+        None => diagnostic,
+    };
+    diagnostic.with_help("cut it into smaller sections, or let the compiler choose")
+}
+
+/// What placement is short of.
+fn shortage(chip: &Chip, why: Unplaced) -> String {
+    match why {
+        Unplaced::Generators { streams } => format!(
+            "it needs {streams} off-chip streams at once, the chip has {} of the address generators they come through: short by {}",
+            chip.grid.ags(),
+            streams.saturating_sub(chip.grid.ags()),
+        ),
+        Unplaced::Banks { needed } => format!(
+            "its buffers take {needed} of the chip's {} PMU banks, and the parts of a buffer find too few free banks \
+             and ports in one PMU",
+            chip.pmus() * chip.pmu.banks,
+        ),
+    }
+}
+
+/// An operator whose plans placement could not carry out, and why.
+pub fn unplaceable(chip: &Chip, workload: &Workload, (operator, why): (OperatorId, Option<Unplaced>)) -> Diagnostic {
+    let operator = &workload.operators[operator];
+    let cannot = format!("operator `{}` cannot be placed on {}", operator.name, chip.name);
+    let help = match why {
+        Some(Unplaced::Generators { .. }) => "raise `ags` of the AGCUs in `grid`",
+        Some(Unplaced::Banks { .. }) => "raise the number of PMUs, `pmu.banks` or `pmu.capacity_bytes`",
+        None => "raise the number of PMUs or of address generators",
+    };
+    let title = why.map_or(cannot.clone(), |why| format!("{cannot}: {}", shortage(chip, why)));
+    let diagnostic = Diagnostic::new(title).with_help(help);
+    match &operator.declared {
+        Some(origin) => diagnostic.with_origin(Origin { label: "cannot be placed".to_owned(), ..origin.clone() }),
+        None => diagnostic,
+    }
+}
+
+/// Sentences on tensors that a section moves more than once, and why.
+pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Vec<String> {
+    let repeated: Vec<Stream> =
+        streams(graph, &plan.nest, &plan.buffers).into_iter().filter(|s| s.passes > 1).collect();
+    let workload = graph.workload;
+    let names: Vec<&str> = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
+    let mut notes = both_ways(graph, &names.join("+"));
+    notes.extend(sparse_as_dense(graph, plan, &names.join("+")));
+    if repeated.is_empty() {
+        return notes;
+    }
+    let moved: Vec<String> = repeated
+        .iter()
+        .map(|s| format!("`{}` ({:.1} MiB) {} times", workload.tensors[s.tensor].name, mib(s.tensor_bytes), s.passes))
+        .collect();
+    let nest = &plan.nest;
+    let once = sram_to_read_once(chip, graph, plan);
+    let weights: u64 = graph.stages.iter().filter_map(|s| s.weight).map(|w| workload.tensors[w].stored_bytes()).sum();
+    notes.push(format!(
+        "section `{}` reads {}: keeping activations and fp32 partial sums of all {} rows beside two weight chunks needs \
+         {:.1} MiB, keeping all weights {:.1} MiB, and {} has {:.1} MiB; {} rows at a time fit",
+        names.join("+"),
+        moved.join(" and "),
+        nest.rows,
+        mib(once),
+        mib(weights),
+        chip.name,
+        mib(chip.sram_bytes()),
+        (nest.block_tokens * nest.token_rows).min(nest.rows),
+    ));
+    notes
+}
+
+/// Executed over all k-steps from which on sparse work is called dense.
+const AS_DENSE: f64 = 0.97;
+
+/// A sentence on every sparse weight that is worked through as if it were dense.
+fn sparse_as_dense(graph: &SectionGraph<'_>, plan: &SectionPlan, section: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (stage, mapping) in plan.mappings.iter().enumerate() {
+        let (Some(mask), Some(weight), Mapping::Gemm(m)) = (graph.mask(stage), graph.stages[stage].weight, mapping)
+        else {
+            continue;
+        };
+        let work = &plan.work[stage];
+        let k_of = |chunk: usize| match plan.nest.chunk_range(chunk as u64) {
+            Some(range) if plan.roles.k_cut[stage] => range.end - range.start,
+            // A tile of a slice of K is no deeper than the slice.
+            _ => mask.rows().div_ceil(m.pk),
+        };
+        let of_chunk = |(chunk, list): (usize, &Vec<PassWork>)| {
+            let tiles: u64 = list.iter().map(|work| work.tiles).sum();
+            (list.iter().map(|work| work.cycles).sum::<u64>(), tiles * k_of(chunk))
+        };
+        let (executed, all) = work.iter().enumerate().map(of_chunk).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        if executed as f64 >= AS_DENSE * all as f64 {
+            let tensor = &graph.workload.tensors[weight];
+            let density = mask.stored_elements() as f64 / (mask.rows() as f64 * mask.columns() as f64);
+            notes.push(format!(
+                "section `{section}` works through `{}` (density {density:.4}) as if it were dense: {}",
+                tensor.name,
+                if m.share == m.pn {
+                    "skipping or gathering by columns was found no faster"
+                } else {
+                    "under its tiles hardly a row can be skipped"
+                },
+            ));
+        }
+    }
+    notes
+}
+
+/// A sentence on every tensor that comes once as activations, token by token, and once as the weights of a GEMM.
+fn both_ways(graph: &SectionGraph<'_>, section: &str) -> Vec<String> {
+    let weights: Vec<_> = graph.stages.iter().filter_map(|stage| stage.weight).collect();
+    let mut tensors: Vec<_> = graph.stages.iter().flat_map(|stage| &stage.activations).copied().collect();
+    tensors.retain(|tensor| weights.contains(tensor));
+    tensors.sort_unstable();
+    tensors.dedup();
+    let name = |tensor| &graph.workload.tensors[tensor].name;
+    let sentence =
+        |t| format!("section `{section}` reads `{}` 2 times: as activations and as the weights of a GEMM", name(t));
+    tensors.into_iter().map(sentence).collect()
+}
+
+/// PMU bytes the same plan would take with every row in one block.
+fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> u64 {
+    let tokens = plan.nest.tokens();
+    let grown = |buffer: &BufferSpec| {
+        let holds_block = match buffer.role {
+            BufferRole::Home { .. } | BufferRole::Partial { .. } => true,
+            BufferRole::Operand { tensor, .. } => {
+                graph.producer(tensor).is_none()
+                    && buffer.cadence == Cadence::Token
+                    && buffer.depth >= plan.nest.block_tokens
+            }
+            BufferRole::Weight { .. } | BufferRole::Store { .. } | BufferRole::Relay { .. } => false,
+        };
+        let depth = if holds_block { tokens } else { buffer.depth };
+        BufferSpec { depth, ..*buffer }.total_banks(chip)
+    };
+    plan.buffers.iter().map(grown).sum::<u64>() * chip.pmu.bank_bytes()
+}
+
+/// Sections that a note names at most.
+const MOST_NAMED: usize = 8;
+
+/// Where the search for a partition was not exact.
+pub fn left_out(left_out: LeftOut) -> Option<String> {
+    let mut parts = Vec::new();
+    if left_out.longer {
+        parts.push(format!("sections of more than {MOST_FUSED} operators were not tried"));
+    }
+    if left_out.kinds > 0 {
+        parts.push(format!(
+            "{} kinds of longer sections were not planned, because none can save more than {:.0} % of its time in \
+             the partition found so far",
+            left_out.kinds,
+            100.0 * WORTH,
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("the partition into sections is not proved the best: {}", parts.join(", and ")))
+}
+
+/// A fused run that still has several sections, and what one section of the whole graph would have to give up.
+pub fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section], whole: Whole<'_, '_>) -> String {
+    let mut names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
+    if names.len() > MOST_NAMED {
+        names.truncate(MOST_NAMED);
+        names.push("...");
+    }
+    let found = format!(
+        "the fused run of {} operators has {} sections ({})",
+        workload.operators.len(),
+        sections.len(),
+        names.join(" | "),
+    );
+    let (graph, choice) = match whole {
+        Whole::Planned(graph, choice) => (graph, choice),
+        Whole::Slower => return format!("{found}: on {} one section cannot be faster", chip.name),
+        Whole::Impossible => {
+            return format!("{found}: one section of all does not fit {}, or its operators share no rows", chip.name);
+        }
+    };
+    let mut parts = vec![format!("{found}: on {} this is estimated faster than one section", chip.name)];
+    parts.extend(of_section(chip, graph, &choice.plan(chip, graph)));
+    parts.join("; in one, ")
+}
+
+/// Sentences on attention scores that leave the chip although heads and softmax could share a section.
+pub fn scores_off_chip(workload: &Workload, sections: &[Section]) -> Vec<String> {
+    let mut told = Vec::new();
+    for section in sections {
+        for &op in &section.operators {
+            let operator = &workload.operators[op];
+            let Some(form) = operator.form.filter(|form| form.n > form.k) else { continue };
+            let scores = &workload.tensors[operator.output];
+            let outside: Vec<_> =
+                workload.consumers(operator.output).filter(|c| !section.operators.contains(c)).collect();
+            let Some(&reader) = outside.first() else { continue };
+            let why = if workload.operators[reader].phase == operator.phase {
+                "its section ends before them"
+            } else {
+                "they are saved for the backward phase; `activations = \"recomputed\"` would keep them on chip"
+            };
+            told.push(format!(
+                "scores `{}` ({} of {} heads) go off chip to `{}`: {why}",
+                scores.name,
+                ByteSize(scores.dense_bytes()),
+                form.heads,
+                workload.operators[reader].name,
+            ));
+        }
+    }
+    told
+}

@@ -1,0 +1,223 @@
+//! The choices of one configuration, taken over to the same graph at other sizes: the same sections, loop orders, cuts,
+//! residency, styles and orientations; tokens, chunks and units as near as the sizes allow.
+
+use crate::arch::{Chip, TierId};
+use crate::compile::mapping::buffers::buffers;
+use crate::compile::mapping::estimate::Estimate;
+use crate::compile::mapping::plan::{COVERS, SectionPlan, deepen};
+use crate::compile::mapping::residency::{Ahead, Residency};
+use crate::compile::mapping::resolve::{Exact, exact};
+use crate::compile::physical::assemble::assemble;
+use crate::compile::physical::route::Negotiation;
+use crate::cost::{StageWork, TileTables};
+use crate::diagnostics::Diagnostic;
+use crate::program::{
+    Buffer, BufferSpec, Cadence, Chunking, Configuration, Fabric, GemmMapping, Mapping, Nest, Section, SectionGraph,
+    SimdMapping, Stage, home_tiers,
+};
+use crate::workload::Workload;
+
+/// Tokens of a section, or of a sequence in it, at most: the first, those in between, and a short last one.
+const MOST_TOKENS: u64 = 4;
+/// Row blocks at most.
+const MOST_BLOCKS: u64 = 2;
+
+/// The configuration `of` of a graph, on `workload`: the same graph with smaller dimensions.
+///
+/// # Errors
+/// What of it cannot be kept, when it cannot: the section, and why; or a diagnostic's title when a tensor fits no tier.
+pub fn retargeted(chip: &Chip, workload: &Workload, of: &Configuration) -> Result<Configuration, String> {
+    let tiers = home_tiers(chip, workload).map_err(|why: Diagnostic| why.title().to_owned())?;
+    let fabric = Fabric::new(chip);
+    let like = |section: &Section| {
+        one_alike(&section.chip(chip, workload), workload, &fabric, &tiers, section)
+            .map_err(|why| format!("section `{}`: {why}", section.name))
+    };
+    let sections = of.sections.iter().map(like).collect::<Result<Vec<_>, _>>()?;
+    Ok(Configuration { mode: of.mode, sections, tiers, notes: Vec::new() })
+}
+
+fn one_alike(
+    chip: &Chip,
+    workload: &Workload,
+    fabric: &Fabric,
+    tiers: &[TierId],
+    of: &Section,
+) -> Result<Section, &'static str> {
+    let graph = SectionGraph::new(workload, &of.operators, of.operators.len() > 1)
+        .ok_or("its operators are no pipeline at this size")?;
+    if graph.stages.len() != of.stages.len() {
+        return Err("its operators make other stages at this size");
+    }
+    let nest = nest(&graph, of).ok_or("its cut has no place at this size")?;
+    let mappings = mappings(chip, &graph, &nest, of).ok_or("a stage has no such mapping at this size")?;
+    // Slots are smaller here than they were: what hides latency may not fit.
+    let with = |ahead| {
+        let residency = Residency { ahead, ..residency(of) };
+        section(chip, fabric, &graph, nest, mappings.clone(), residency, tiers)
+    };
+    [Ahead::Full, Ahead::None].into_iter().find_map(with).ok_or("it has no place on the chip at this size")
+}
+
+/// A section by its nest, mappings and residency alone; `None` if it has no place.
+fn section(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    nest: Nest,
+    mappings: Vec<Mapping>,
+    residency: Residency,
+    tiers: &[TierId],
+) -> Option<Section> {
+    let Exact { roles, work, extents } = exact(chip, graph, &nest, residency, &mappings);
+    if !roles.is_one_pass() {
+        return None;
+    }
+    let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, residency, &mappings, &extents);
+    deepen(chip, graph, &mut specs);
+    let works = |s: usize| StageWork::new(chip, graph, &nest, s, mappings[s], &work[s]);
+    let busy = |s: usize| {
+        let chunks = if roles.cadence[s] == Cadence::Firing { nest.chunks() } else { 1 };
+        let stage = works(s);
+        let of = |bundle| (0..chunks).map(|chunk| stage.cycles(chunk, bundle, nest.token_rows)).sum::<u64>();
+        (0..mappings[s].bundles()).map(of).max().unwrap_or(0).saturating_mul(nest.tokens())
+    };
+    let busy_cycles = (0..mappings.len()).map(busy).max().unwrap_or(1).max(1);
+    let cycles = busy_cycles + chip.launch_cycles();
+    let estimate = Estimate::of_work(cycles, busy_cycles);
+    let plan = SectionPlan { nest, roles, mappings, work, buffers: specs, estimate, covers: COVERS };
+    assemble(chip, fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]).ok().map(|(section, _)| section)
+}
+
+/// A section of a configuration with other mappings of its GEMM stages: for tests of what the search does not choose.
+///
+/// # Errors
+/// A sentence, when the section has no place then.
+pub fn remapped(
+    chip: &Chip,
+    workload: &Workload,
+    of: &Section,
+    change: impl Fn(&mut GemmMapping),
+) -> Result<Section, String> {
+    let tiers = home_tiers(chip, workload).map_err(|why| why.title().to_owned())?;
+    let mut other = of.clone();
+    for stage in &mut other.stages {
+        if let Mapping::Gemm(m) = &mut stage.mapping {
+            change(m);
+        }
+    }
+    let graph = SectionGraph::new(workload, &of.operators, of.operators.len() > 1).ok_or("no pipeline")?;
+    let splits = |(s, stage): (usize, &Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.nest.chunking, s);
+    if other.stages.iter().enumerate().any(splits) {
+        return Err("K of a stage cannot be split".to_owned());
+    }
+    let mappings = other.stages.iter().map(|stage| stage.mapping).collect();
+    let chip = &*of.chip(chip, workload);
+    section(chip, &Fabric::new(chip), &graph, of.nest, mappings, residency(of), &tiers)
+        .ok_or_else(|| "it has no place on the chip".to_owned())
+}
+
+/// What stays on chip: it shows in the cadence of buffers.
+fn residency(of: &Section) -> Residency {
+    use crate::program::BufferRole;
+    let cadence = |b: &Buffer| b.spec.cadence;
+    let weights = of.buffers.iter().filter(|b| matches!(b.spec.role, BufferRole::Weight { .. }));
+    let again = weights.clone().any(|b| cadence(b) == Cadence::BlockChunk);
+    let uncut = |b: &Buffer| match b.spec.role {
+        BufferRole::Operand { stage, tensor } => {
+            // A cut tensor comes chunk by chunk in any case; a whole one only if it is read again.
+            let read_again = of.streams.iter().any(|s| s.stream.tensor == tensor && s.stream.passes > 1);
+            of.stages[stage].spec.activations.contains(&tensor) && read_again && cadence(b) == Cadence::Firing
+        }
+        _ => false,
+    };
+    let recompute = of.stages.iter().any(|stage| stage.again);
+    Residency { inputs: !of.buffers.iter().any(uncut), weights: !again, ahead: Ahead::Full, recompute }
+}
+
+fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
+    let sequences = graph.sequences();
+    let rows = graph.rows / sequences;
+    let of_sequences = if sequences > 1 { of.nest.blocks() } else { 1 };
+    let tokens = of.nest.tokens().div_ceil(of_sequences).min(MOST_TOKENS);
+    let token_rows = if sequences > 1 {
+        // Tokens of a sequence are all alike.
+        (rows.div_ceil(tokens)..=rows).find(|&size| rows.is_multiple_of(size))?
+    } else {
+        let even = rows.div_ceil(tokens);
+        let was_ragged = !of.nest.rows.is_multiple_of(of.nest.token_rows);
+        // As many tokens, the last of them as short or whole as it was.
+        let sizes = || (even..rows.div_ceil(tokens.saturating_sub(1).max(1))).chain([even]);
+        sizes().find(|&size| rows.is_multiple_of(size) != was_ragged).unwrap_or(even)
+    };
+    let chunking = match of.nest.chunking {
+        None => None,
+        Some(cut) => Some(chunks(graph, cut)?),
+    };
+    let mut nest = Nest { rows: graph.rows, token_rows, block_tokens: 1, chunking, order: of.nest.order };
+    let blocks = if sequences > 1 { sequences } else { of.nest.blocks().min(MOST_BLOCKS) };
+    nest.block_tokens = nest.tokens().div_ceil(blocks).max(1);
+    Some(nest)
+}
+
+/// As many chunks of the same axis, as far as blocks of masks allow; the last as short or whole as it was.
+fn chunks(graph: &SectionGraph<'_>, of: Chunking) -> Option<Chunking> {
+    let axis = graph.axes.get(of.axis)?;
+    let count = of.extent.div_ceil(of.width);
+    let even = axis.extent.div_ceil(count).next_multiple_of(axis.grain);
+    let was_ragged = !of.extent.is_multiple_of(of.width);
+    let widths = || (even..axis.extent).step_by(axis.grain as usize).take(8).chain([even]);
+    let alike = |&width: &u64| axis.extent.is_multiple_of(width) != was_ragged && axis.extent.div_ceil(width) == count;
+    let width = widths().find(alike).unwrap_or(even).min(axis.extent);
+    Some(Chunking { axis: of.axis, extent: axis.extent, width })
+}
+
+fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) -> Option<Vec<Mapping>> {
+    let bases = TileTables::new(chip, graph, nest.chunking);
+    let like = |(s, stage): (usize, &Stage)| match stage.mapping {
+        Mapping::Gemm(m) => {
+            let shape = bases.shape(s, m.rows_on_lanes)?;
+            if graph.stages[s].sums.is_some() {
+                let (rows, _) = bases.most_splits(s, &m, nest)?;
+                let heads = graph.form(s).map_or(1, |form| form.heads);
+                let tiles = bases.most_splits(s, &m, nest)?.1 / heads;
+                let (streams, each) = (m.streams.min(heads), (m.pn / m.streams).min(tiles.max(1)));
+                let (pm, pn) = (m.pm.min(rows), streams * each);
+                return Some(Mapping::Gemm(GemmMapping { pm, pn, share: pn, streams, ..m }));
+            }
+            let pm = m.pm.min(nest.token_rows.div_ceil(shape.row_grain));
+            let m = GemmMapping { pk: m.pk.min(graph.most_k_slices(s)), ..m };
+            if let Some(form) = graph.form(s) {
+                let streams = m.streams.min(form.b_heads);
+                let each = (m.pn / m.streams).min(form.n.div_ceil(shape.column_grain));
+                let pn = streams * each;
+                return Some(Mapping::Gemm(GemmMapping { pm, pn, share: pn, streams, ..m }));
+            }
+            let weight = graph.stages[s].weight?;
+            let columns = match nest.chunk_range(0).zip(nest.chunking) {
+                Some((range, cut)) if graph.column_axis(weight) == Some(cut.axis) => range.end - range.start,
+                _ => graph.workload.tensors[weight].columns,
+            };
+            let tiles = columns.div_ceil(shape.column_grain);
+            if m.share == m.pn {
+                let pn = m.pn.min(tiles);
+                return Some(Mapping::Gemm(GemmMapping { pm, pn, share: pn, ..m }));
+            }
+            let share = m.share.min(tiles);
+            let (_, bundles) = bases.most_splits(s, &GemmMapping { share, ..m }, nest)?;
+            let pn = share * m.groups().min(bundles);
+            Some(Mapping::Gemm(GemmMapping { pm, pn, share, ..m }))
+        }
+        Mapping::Simd(m) => {
+            let output = graph.stages[s].output;
+            let lanes = *chip.pcu.lanes.get(&graph.stage_dtype(s))?;
+            let columns = match nest.chunk_range(0).zip(nest.chunking) {
+                Some((range, cut)) if graph.column_axis(output) == Some(cut.axis) => range.end - range.start,
+                _ => graph.simd_columns(s),
+            };
+            let most = graph.units(s).unwrap_or_else(|| columns.div_ceil(lanes)).max(1);
+            Some(Mapping::Simd(SimdMapping { pm: m.pm.min(nest.token_rows), pn: m.pn.min(most), ..m }))
+        }
+    };
+    of.stages.iter().enumerate().map(like).collect()
+}

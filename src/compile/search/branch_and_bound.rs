@@ -1,0 +1,84 @@
+//! Sections planned only if they may be chosen: what a coarse search makes of short graphs.
+
+use crate::cost::least_cycles;
+
+use super::context::SearchContext;
+use super::partition::{Lazy, Spans, Unplannable, Wanted};
+use super::runs::Run;
+
+impl Spans<'_> {
+    /// Plans what may be chosen: as long as the best partition holds sections that are not planned, and are as good as
+    /// no plan of them beats, those.
+    pub(super) fn plan_lazily(&mut self, ground: &SearchContext<'_>, wanted: Wanted) -> Result<(), Unplannable> {
+        let workload = self.workload;
+        let least = |run: &Run| {
+            let cycles = least_cycles(ground.chip, workload, ground.tiers, &run.operators);
+            cycles as u64 * workload.operators[run.operators[0]].repeat
+        };
+        let least = self.runs.iter().map(least).collect();
+        self.lazy = Some(Lazy { least, refused: vec![false; self.planned.len()], unplannable: None });
+        if wanted.singles {
+            let mut singles = self.singles();
+            self.keep_unplanned(&mut singles);
+            self.plan_runs(ground, &singles)?;
+        }
+        let found = self.best_planned(ground);
+        match (found, self.lazy.as_ref().and_then(|lazy| lazy.unplannable)) {
+            (Err(_), Some(unplannable)) => Err(unplannable),
+            _ => Ok(()),
+        }
+    }
+
+    /// Of some runs the first of every kind that is not planned.
+    fn keep_unplanned(&self, runs: &mut Vec<usize>) {
+        let mut seen = vec![false; self.planned.len()];
+        runs.retain(|&run| {
+            let kind = self.runs[run].kind;
+            self.planned[kind].is_none() && !std::mem::replace(&mut seen[kind], true)
+        });
+    }
+
+    /// The best partition, planned. Of what is not planned, sections are as good as none of them can be, and planned
+    /// when that makes them part of the best.
+    pub(super) fn best_planned(&mut self, ground: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
+        loop {
+            let best = self.best_partition((0, self.workload.operators.len()))?;
+            let mut unplanned = best.clone();
+            self.keep_unplanned(&mut unplanned);
+            if unplanned.is_empty() {
+                return Ok(best);
+            }
+            let refused = self.plan_runs(ground, &unplanned).err();
+            let Some(lazy) = &mut self.lazy else { return Ok(best) };
+            lazy.unplannable = lazy.unplannable.or(refused);
+            for run in unplanned {
+                let kind = self.runs[run].kind;
+                lazy.refused[kind] = self.planned[kind].is_none();
+            }
+        }
+    }
+
+    /// The best partition, or every operator alone where that takes less time: fewer bytes do not excuse being slower
+    /// than kernel by kernel.
+    pub(super) fn not_slower(&mut self, best: Vec<usize>, ground: &SearchContext<'_>) -> Vec<usize> {
+        let cycles = self.cycles(&best);
+        let mut singles = self.singles();
+        if let Some(lazy) = &self.lazy {
+            let least = singles.iter().map(|&run| lazy.least[run]).fold(0, u64::saturating_add);
+            if cycles <= least {
+                return best;
+            }
+            // What cannot run alone has been found to run with others.
+            self.keep_unplanned(&mut singles);
+            if self.plan_runs(ground, &singles).is_err() {
+                return best;
+            }
+        }
+        // At their best, if they have not been looked at.
+        if self.are_planned(&singles) && cycles <= self.cycles(&singles) {
+            return best;
+        }
+        let Ok(singles) = self.kernel_by_kernel(ground) else { return best };
+        if cycles <= self.cycles(&singles) { best } else { singles }
+    }
+}

@@ -1,0 +1,239 @@
+//! Runs of operators that are the same but for their names: they are compiled once.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::arch::TierId;
+use crate::compile::mapping::plan::SectionPlan;
+use crate::index::Id;
+use crate::program::{BufferRole, BufferSpec, Nest, Section, SectionGraph, StageSpec, tied_columns};
+use crate::sparsity::BlockMask;
+use crate::units::Dtype;
+use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Window, Workload};
+
+/// Everything about a run of operators that its compilation looks at; tensors are numbered as they first appear.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Likeness {
+    operators: Vec<OperatorLikeness>,
+    tensors: Vec<TensorLikeness>,
+    /// Tensors whose columns are cut together, where stages add up over rows.
+    ties: Vec<(usize, usize)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct OperatorLikeness {
+    kind: OperatorKind,
+    form: Option<GemmForm>,
+    heads: u64,
+    /// With which block and phase, counted as they first appear, and how often it is repeated.
+    place: (usize, u64),
+    inputs: Vec<usize>,
+    output: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct TensorLikeness {
+    /// Another shape of a tensor: whether transposed, of which one here, and what its windows take.
+    view: Option<(bool, Option<usize>, Option<Window>)>,
+    shape: (u64, u64),
+    dtype: Dtype,
+    tier: TierId,
+    mask: Option<usize>,
+    /// Made here, and wanted elsewhere too.
+    leaves: bool,
+    /// Made here for one operator here.
+    is_private: bool,
+}
+
+/// Finds likenesses in one workload.
+pub struct Twins<'a> {
+    workload: &'a Workload,
+    tiers: &'a [TierId],
+    /// Which mask a tensor has, of those that differ.
+    masks: Vec<Option<usize>>,
+    consumers: Vec<Vec<OperatorId>>,
+}
+
+impl<'a> Twins<'a> {
+    /// Looks at the tensors of a workload.
+    pub fn new(workload: &'a Workload, tiers: &'a [TierId]) -> Self {
+        let mut different: Vec<&Arc<BlockMask>> = Vec::new();
+        let mut masks = Vec::with_capacity(workload.tensors.len());
+        for tensor in &workload.tensors {
+            masks.push(tensor.mask.as_ref().map(|mask| {
+                let same = |other: &&Arc<BlockMask>| Arc::ptr_eq(other, mask) || ***other == **mask;
+                different.iter().position(same).unwrap_or_else(|| {
+                    different.push(mask);
+                    different.len() - 1
+                })
+            }));
+        }
+        let mut consumers = vec![Vec::new(); workload.tensors.len()];
+        for (id, operator) in workload.operators.iter_enumerated() {
+            for &input in &operator.inputs {
+                for read in [input, workload.base(input)] {
+                    let list: &mut Vec<OperatorId> = &mut consumers[read.index()];
+                    if list.last() != Some(&id) {
+                        list.push(id);
+                    }
+                }
+            }
+        }
+        Self { workload, tiers, masks, consumers }
+    }
+
+    /// What a run of operators, in topological order, looks like.
+    pub fn likeness(&self, operators: &[OperatorId]) -> Likeness {
+        let tensors = tensors(self.workload, operators);
+        let number: FxHashMap<TensorId, usize> = tensors.iter().enumerate().map(|(i, &t)| (t, i)).collect();
+        let of_operator = |&op: &OperatorId| {
+            let operator = &self.workload.operators[op];
+            let inputs = operator.inputs.iter().map(|input| number[input]).collect();
+            let place = |op: OperatorId| (self.workload.operators[op].block, self.workload.operators[op].phase);
+            let with = operators.iter().position(|&other| place(other) == place(op)).unwrap_or_default();
+            OperatorLikeness {
+                kind: operator.kind,
+                form: operator.form,
+                heads: operator.heads,
+                place: (with, operator.repeat),
+                inputs,
+                output: number[&operator.output],
+            }
+        };
+        let made_here = |tensor| operators.iter().any(|&op| self.workload.operators[op].output == tensor);
+        let of_tensor = |&id: &TensorId| {
+            let tensor = &self.workload.tensors[id];
+            let consumers = &self.consumers[id.index()];
+            let is_output = tensor.role == TensorRole::Output;
+            let outside = consumers.iter().any(|op| !operators.contains(op));
+            let is_made_here = made_here(id);
+            TensorLikeness {
+                view: tensor.view.map(|view| (view.transposed, number.get(&view.base).copied(), view.window)),
+                shape: (tensor.rows, tensor.columns),
+                dtype: tensor.dtype,
+                tier: self.tiers[id.index()],
+                mask: self.masks[id.index()],
+                leaves: is_made_here && (is_output || outside),
+                is_private: is_made_here && !is_output && !outside && consumers.len() == 1,
+            }
+        };
+        Likeness {
+            operators: operators.iter().map(of_operator).collect(),
+            tensors: tensors.iter().map(of_tensor).collect(),
+            ties: self.ties(operators, &tensors, &number),
+        }
+    }
+
+    /// Pairs that the rest of the graph ties, if any stage could add up over rows.
+    fn ties(
+        &self,
+        operators: &[OperatorId],
+        tensors: &[TensorId],
+        number: &FxHashMap<TensorId, usize>,
+    ) -> Vec<(usize, usize)> {
+        let turned = |op: &OperatorId| self.workload.operators[*op].options.transpose_a;
+        if operators.len() < 2 || !operators.iter().any(turned) {
+            return Vec::new();
+        }
+        let mut used = vec![false; self.workload.tensors.len()];
+        for tensor in tensors {
+            used[tensor.index()] = true;
+        }
+        let ties = tied_columns(self.workload, &used).into_iter();
+        ties.filter_map(|(a, b)| Some((*number.get(&a)?, *number.get(&b)?))).collect()
+    }
+}
+
+/// Tensors of a run, as they first appear; of transposed operands also what they are another shape of.
+fn tensors(workload: &Workload, operators: &[OperatorId]) -> Vec<TensorId> {
+    let mut list: Vec<TensorId> = Vec::new();
+    for &op in operators {
+        let operator = &workload.operators[op];
+        for &tensor in operator.inputs.iter().chain([&operator.output]) {
+            let turned = workload.tensors[tensor].view.filter(|view| view.transposed).map(|view| view.base);
+            for tensor in turned.into_iter().chain([tensor]) {
+                if !list.contains(&tensor) {
+                    list.push(tensor);
+                }
+            }
+        }
+    }
+    list
+}
+
+/// From the names of one run to those of its twin.
+pub struct Renaming<'a> {
+    from: &'a SectionGraph<'a>,
+    to: &'a SectionGraph<'a>,
+    operators: FxHashMap<OperatorId, OperatorId>,
+    tensors: FxHashMap<TensorId, TensorId>,
+}
+
+impl<'a> Renaming<'a> {
+    /// Pairs the operators and tensors of two runs of one likeness.
+    pub fn new(from: &'a SectionGraph<'a>, to: &'a SectionGraph<'a>) -> Self {
+        let operators = from.operators.iter().copied().zip(to.operators.iter().copied()).collect();
+        let of = |graph: &SectionGraph<'_>| tensors(graph.workload, &graph.operators);
+        let tensors = of(from).into_iter().zip(of(to)).collect();
+        Self { from, to, operators, tensors }
+    }
+
+    /// Axes are numbered in the order of tensors' ids, which may differ.
+    fn nest(&self, nest: &mut Nest) {
+        let Some(cut) = &mut nest.chunking else { return };
+        let axis = cut.axis;
+        let same = |(&from, &to): (&TensorId, &TensorId)| {
+            let columns = (self.from.column_axis(from) == Some(axis)).then(|| self.to.column_axis(to));
+            columns.or_else(|| (self.from.row_axis(from) == Some(axis)).then(|| self.to.row_axis(to))).flatten()
+        };
+        cut.axis = self.tensors.iter().filter_map(same).min().unwrap_or(axis);
+    }
+
+    fn tensor(&self, tensor: TensorId) -> TensorId {
+        self.tensors.get(&tensor).copied().unwrap_or(tensor)
+    }
+
+    fn operator(&self, operator: OperatorId) -> OperatorId {
+        self.operators.get(&operator).copied().unwrap_or(operator)
+    }
+
+    fn buffer(&self, spec: &mut BufferSpec) {
+        match &mut spec.role {
+            BufferRole::Operand { tensor, .. }
+            | BufferRole::Home { tensor, .. }
+            | BufferRole::Weight { tensor, .. }
+            | BufferRole::Store { tensor, .. } => *tensor = self.tensor(*tensor),
+            BufferRole::Partial { .. } | BufferRole::Relay { .. } => {}
+        }
+    }
+
+    /// The plan of the twin.
+    pub fn plan(&self, plan: &SectionPlan) -> SectionPlan {
+        let mut plan = plan.clone();
+        self.nest(&mut plan.nest);
+        plan.buffers.iter_mut().for_each(|spec| self.buffer(spec));
+        plan
+    }
+
+    /// The section of the twin.
+    pub fn section(&self, section: &Section) -> Section {
+        let mut section = section.clone();
+        self.nest(&mut section.nest);
+        section.operators.iter_mut().for_each(|op| *op = self.operator(*op));
+        let names: Vec<&str> =
+            section.operators.iter().map(|&op| self.to.workload.operators[op].name.as_str()).collect();
+        section.name = names.join("+");
+        for stage in &mut section.stages {
+            let StageSpec { main, tail, activations, weight, output, .. } = &mut stage.spec;
+            *main = self.operator(*main);
+            for op in tail {
+                *op = self.operator(*op);
+            }
+            activations.iter_mut().chain(weight).chain([output]).for_each(|tensor| *tensor = self.tensor(*tensor));
+        }
+        section.buffers.iter_mut().for_each(|buffer| self.buffer(&mut buffer.spec));
+        section.streams.iter_mut().for_each(|off_chip| off_chip.stream.tensor = self.tensor(off_chip.stream.tensor));
+        section
+    }
+}

@@ -1,0 +1,46 @@
+//! What every part of a search looks at: the chip, its fabric, where tensors live, and how much effort is spent.
+
+use crate::arch::{Chip, TierId};
+use crate::compile::mapping::bases::BaseCache;
+use crate::program::{Fabric, Section};
+use crate::sim::{self, Measurement};
+use crate::workload::Workload;
+
+/// How closely the search looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Care {
+    /// At every cut, token size and allotment: what is found will be measured.
+    Full,
+    /// Coarsely, and closer about the best: estimates are believed ([`coarse`]).
+    Coarse,
+}
+
+/// What a search is for, and how it is done.
+#[derive(Debug, Clone, Copy)]
+pub struct SearchContext<'c> {
+    /// The chip.
+    pub chip: &'c Chip,
+    /// The graph.
+    pub workload: &'c Workload,
+    /// The chip's links and ports.
+    pub fabric: &'c Fabric,
+    /// Memory tier of each tensor.
+    pub tiers: &'c [TierId],
+    /// How closely the search looks.
+    pub care: Care,
+    /// Whether sections that may be chosen are measured by the event engine; else estimates are believed.
+    pub measures: bool,
+    /// What is known of the workload's GEMMs on PCUs such as the chip's.
+    pub bases: &'c BaseCache,
+}
+
+impl SearchContext<'_> {
+    /// Runs a placed and routed section in the event engine, until it takes more than `most_cycles`, launch included;
+    /// [`Measurement::Unknown`] if estimates are believed.
+    pub fn measure(&self, section: &Section, most_cycles: u64) -> Measurement {
+        if !self.measures {
+            return Measurement::Unknown;
+        }
+        sim::measure(self.chip, self.workload, self.fabric, section, most_cycles)
+    }
+}

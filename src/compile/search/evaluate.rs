@@ -1,0 +1,469 @@
+//! The choice of a section's mapping: the most promising are placed, routed and measured, and the best is improved
+//! step by step.
+
+use rayon::prelude::*;
+
+use crate::arch::Chip;
+use crate::compile::mapping::estimate::Estimate;
+use crate::compile::mapping::plan::SectionPlan;
+use crate::compile::physical::assemble::{Unplaced, assemble, assemble_annealed};
+use crate::compile::physical::route::Negotiation;
+use crate::cost::least_cycles;
+use crate::program::{Section, SectionGraph};
+
+use super::context::Care;
+use super::context::SearchContext;
+use super::neighbours::neighbours;
+use super::plan::plan;
+use super::space::{Choice, Search};
+use crate::cost::SectionRun;
+use crate::sim::Measurement;
+
+/// A section placed and routed.
+#[derive(Debug)]
+pub struct Routed {
+    /// It.
+    pub section: Section,
+    /// The plan it is made of.
+    pub plan: SectionPlan,
+    /// Cycles it was measured to take; else the estimate, with what its fullest link or port needs.
+    pub cycles: u64,
+    /// The run that measured it.
+    pub run: Option<SectionRun>,
+    /// The choice behind it.
+    choice: Choice,
+    /// Its links or ports are fuller than its estimate allows for.
+    crowded: bool,
+}
+
+impl Routed {
+    /// What sections are compared by: cycles, and the price of the bytes moved.
+    pub fn score(&self) -> u64 {
+        let Estimate { score, cycles, .. } = self.plan.estimate;
+        self.cycles.saturating_add(score - cycles)
+    }
+
+    /// Whether it takes about what was expected of it, or less than is expected of another.
+    fn is_good_beside(&self, other: &Choice) -> bool {
+        let cycles = self.cycles as f64;
+        cycles <= self.plan.estimate.cycles as f64 * AS_EXPECTED || cycles <= other.estimate.cycles as f64
+    }
+}
+
+/// Mappings that a coarse search measures at most.
+const COARSE_LOOKS: usize = 3;
+/// Steps from the best of them, if it is far from what was expected, so many at a time as long as they gain.
+const COARSE_STEPS: usize = 8;
+const COARSE_BATCH: usize = 2;
+/// It takes this much longer than the best was expected to.
+const FAR_FROM_EXPECTED: f64 = 1.08;
+/// What is so many times faster than estimated shows that estimates are not to be gone by.
+const BELOW_EXPECTED: f64 = 1.2;
+/// Batches that are looked at further where the best takes as much longer.
+const MORE_LOOKS: usize = 2;
+/// A mapping that takes so many times what was expected is good enough for a coarse search.
+const AS_EXPECTED: f64 = 1.03;
+/// Of mappings that take at most so many times the best's, so many are placed and routed in several ways.
+const NEAR_BEST: f64 = 1.15;
+const POLISHED: usize = 6;
+/// Less full links may cost so much of the time.
+const AS_FAST: f64 = 0.0002;
+/// A mapping this near to what no mapping of the section beats is taken.
+const NEAR_LEAST: f64 = 1.01;
+/// A step that gains less is not worth another.
+const WORTH: f64 = 0.002;
+/// Share of what is estimated or a brief look has shown that a whole one may make of it.
+const HOPED: f64 = 0.9;
+/// Share of its estimate's lower bound that a choice may be measured below: bounds of masks are sampled.
+const SAMPLED: f64 = 0.9;
+/// What is expected to take this much longer than the best is not measured ...
+const HOPELESS: f64 = 1.3;
+/// ... and on chips of few PCUs, where estimates are rougher and measuring is cheap, this much.
+const HOPELESS_ON_FEW: f64 = 2.0;
+/// Few PCUs.
+const FEW_PCUS: u64 = 128;
+/// Steps that are placed and measured together: on large chips fewer are made at all.
+const BATCH: usize = 8;
+
+/// Blocks, stored or not, of a mask that is large.
+const LARGE_MASK_BLOCKS: u64 = 1 << 17;
+
+/// How many mappings are placed and measured, by the size of the chip: what placing, routing and measuring one takes
+/// grows with it.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    /// Of those the plan search found.
+    found: usize,
+    /// Of neighbours of the best.
+    steps: usize,
+    /// How links of a trial are negotiated.
+    negotiation: Negotiation,
+    /// That is less than all that helps.
+    is_hasty: bool,
+}
+
+impl Effort {
+    /// For one of `at_once` kinds of sections. A large mask makes every look at a mapping longer.
+    fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize) -> Self {
+        let is_large =
+            |stage: usize| graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > LARGE_MASK_BLOCKS);
+        let most = match chip.pcus() {
+            _ if (0..graph.stages.len()).any(is_large) => 16,
+            0..=FEW_PCUS => 128,
+            _ => 48,
+        };
+        let all = (6_000 / chip.pcus().max(1)).clamp(6, most) as usize;
+        let each = (all * 8 / at_once.max(8)).max(4);
+        let is_hasty = chip.pcus() > FEW_PCUS;
+        let negotiation = if is_hasty { Negotiation::TRIAL } else { Negotiation::WHOLE };
+        Self { found: each.div_ceil(2), steps: each / 2, negotiation, is_hasty }
+    }
+}
+
+/// How far a section's choices have been looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// The most promising are measured: enough to tell what the section may take.
+    Brief,
+    /// More of them, and steps from the best.
+    Whole,
+}
+
+/// What looking at a section's choices has shown.
+#[derive(Debug)]
+pub struct Looked {
+    /// How far that went.
+    pub depth: Depth,
+    /// The best of them; `None` if none can be placed.
+    pub best: Option<Routed>,
+    /// Why the last that could not be placed could not.
+    pub unplaced: Option<Unplaced>,
+    /// Choices that were placed and routed.
+    seen: Vec<Choice>,
+    /// Scores of those that were measured, on chips of few PCUs.
+    near: Vec<(u64, Choice)>,
+    /// Of the order in which they are looked at, so many.
+    tried: usize,
+}
+
+impl Looked {
+    /// What sections are compared by. After a brief look, what a whole one may make of it.
+    pub fn score(&self) -> Option<u64> {
+        self.hoped(Routed::score)
+    }
+
+    /// Cycles once, likewise.
+    pub fn cycles(&self) -> Option<u64> {
+        self.hoped(|routed| routed.cycles)
+    }
+
+    fn hoped(&self, of: impl Fn(&Routed) -> u64) -> Option<u64> {
+        let found = of(self.best.as_ref()?);
+        Some(if self.depth == Depth::Brief { hoped(found) } else { found })
+    }
+}
+
+/// What a whole look may make of cycles that are estimated, or that a brief look has shown.
+pub fn hoped(cycles: u64) -> u64 {
+    (cycles as f64 * HOPED) as u64
+}
+
+/// Measures the most promising of a section's choices and, for a whole look, steps from the best of them. Goes on from
+/// an earlier look. `at_once`: kinds of sections that are looked at.
+pub fn look(
+    ground: &SearchContext<'_>,
+    graph: &SectionGraph<'_>,
+    choices: &[Choice],
+    before: Option<Looked>,
+    depth: Depth,
+    at_once: usize,
+) -> Looked {
+    let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
+    let effort = Effort::new(chip, graph, at_once);
+    let floor = least_cycles(chip, graph.workload, ground.tiers, &graph.operators);
+    let is_new = before.is_none();
+    let looked =
+        before.unwrap_or(Looked { depth, best: None, unplaced: None, seen: Vec::new(), near: Vec::new(), tried: 0 });
+    let mut trial = Trial { ground, chip, graph, negotiation: effort.negotiation, floor, looked };
+    let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
+    if ground.care == Care::Coarse || !ground.measures {
+        trial.negotiation = Negotiation::WHOLE;
+        trial.look_coarsely(choices, expected);
+        return Looked { depth: Depth::Whole, ..trial.looked };
+    }
+    let order = promising(choices);
+    if is_new {
+        trial.look_briefly(choices, &order, effort.found);
+    }
+    if depth == Depth::Whole {
+        trial.look_further(choices, &order, expected, effort);
+    }
+    let depth = if trial.is_done() { Depth::Whole } else { depth };
+    Looked { depth, ..trial.looked }
+}
+
+/// The order in which choices are looked at: in turn the best of the next cut, and of the next class; then the others.
+fn promising(choices: &[Choice]) -> Vec<usize> {
+    let first_of = |same: &dyn Fn(&Choice, &Choice) -> bool| {
+        let is_first = |&index: &usize| !choices[..index].iter().any(|other| same(other, &choices[index]));
+        (0..choices.len()).filter(is_first).collect::<Vec<usize>>()
+    };
+    let cuts = first_of(&|a, b| a.nest.chunking == b.nest.chunking);
+    let classes = first_of(&|a, b| a.kind() == b.kind());
+    let mut order: Vec<usize> = Vec::with_capacity(choices.len());
+    for turn in 0..choices.len() {
+        for next in [cuts.get(turn), classes.get(turn)].into_iter().flatten() {
+            if !order.contains(next) {
+                order.push(*next);
+            }
+        }
+    }
+    let others: Vec<usize> = (0..choices.len()).filter(|index| !order.contains(index)).collect();
+    order.extend(others);
+    order
+}
+
+/// A look at a section's choices.
+struct Trial<'t, 'g> {
+    ground: &'t SearchContext<'g>,
+    chip: &'t Chip,
+    graph: &'t SectionGraph<'t>,
+    negotiation: Negotiation,
+    /// Cycles that no mapping beats.
+    floor: f64,
+    looked: Looked,
+}
+
+impl Trial<'_, '_> {
+    /// Measures few choices, and steps from the best if it takes longer than `expected`.
+    fn look_coarsely(&mut self, choices: &[Choice], expected: u64) {
+        for index in promising(choices) {
+            let next = &choices[index];
+            let best = self.looked.best.as_ref();
+            if best.is_some_and(|best| self.looked.seen.len() >= COARSE_LOOKS || best.is_good_beside(next)) {
+                break;
+            }
+            self.measure(vec![next.clone()]);
+        }
+        if self.looked.best.is_none() && self.ground.care == Care::Coarse {
+            self.lay_any();
+        }
+        self.improve(COARSE_STEPS, |best| best.cycles as f64 <= expected as f64 * FAR_FROM_EXPECTED);
+        if self.chip.pcus() <= FEW_PCUS {
+            self.polish(1);
+        }
+    }
+
+    /// Measures the first choice, alone if nothing speaks against it, and a batch of `found` others.
+    fn look_briefly(&mut self, choices: &[Choice], order: &[usize], found: usize) {
+        let (first, others) = order.split_at(order.len().min(1));
+        self.looked.tried = first.len();
+        let mut laid = self.lay_all(of(choices, first));
+        if !laid.iter().any(Laid::is_crowded) {
+            self.run(std::mem::take(&mut laid));
+        }
+        for batch in others.chunks(found) {
+            self.looked.tried += batch.len();
+            if !self.is_done() {
+                laid.extend(self.lay_all(of(choices, batch)));
+            }
+            self.run(std::mem::take(&mut laid));
+            if self.looked.best.is_some() {
+                break;
+            }
+        }
+        self.run(laid);
+    }
+
+    /// Takes steps from the best; further batches and steps where links and ports cost more than `expected`: others may
+    /// fare better.
+    fn look_further(&mut self, choices: &[Choice], order: &[usize], expected: u64, effort: Effort) {
+        self.improve(effort.steps, |_| false);
+        let is_far = |best: &Routed| {
+            let (cycles, estimated) = (best.cycles as f64, best.plan.estimate.cycles as f64);
+            cycles > expected as f64 * FAR_FROM_EXPECTED || cycles * BELOW_EXPECTED < estimated
+        };
+        for batch in order[self.looked.tried..].chunks(effort.found).take(MORE_LOOKS) {
+            if self.is_done() || !self.looked.best.as_ref().is_some_and(is_far) {
+                break;
+            }
+            self.looked.tried += batch.len();
+            self.measure(of(choices, batch));
+            self.improve(effort.steps, |best| !is_far(best));
+        }
+        if effort.is_hasty
+            && let Some(best) = self.looked.best.as_ref().filter(|best| best.crowded)
+        {
+            let choice = best.choice.clone();
+            self.negotiation = Negotiation::WHOLE;
+            self.measure(vec![choice]);
+        }
+        self.polish(POLISHED);
+    }
+
+    /// Routes the best with more care, its places annealed if links or ports cost more than expected; keeps what is not
+    /// slower: its links are less full. On chips of few PCUs the best `most`, each in several ways.
+    fn polish(&mut self, most: usize) {
+        let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some()) else { return };
+        let is_slowed = best.cycles as f64 > best.plan.estimate.cycles as f64 * AS_EXPECTED;
+        if self.chip.pcus() > FEW_PCUS {
+            self.lay_again(best.choice.clone(), is_slowed, Negotiation::WHOLE);
+            return;
+        }
+        let good = (best.score() as f64 * NEAR_BEST) as u64;
+        let mut near = std::mem::take(&mut self.looked.near);
+        near.retain(|&(score, _)| score <= good);
+        // Stable: of equals the first stays first.
+        near.sort_by_key(|&(score, _)| score);
+        near.dedup_by(|a, b| a.1 == b.1);
+        for (_, choice) in near.into_iter().take(most) {
+            for annealed in [false, true] {
+                self.lay_again(choice.clone(), annealed, Negotiation::WHOLE);
+                self.lay_again(choice.clone(), annealed, Negotiation::FULLER);
+            }
+        }
+    }
+
+    /// Places, routes and measures a choice once more; it becomes the best if it is not slower.
+    fn lay_again(&mut self, choice: Choice, annealed: bool, negotiation: Negotiation) {
+        let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.ground);
+        let Some(best) = self.looked.best.as_ref().filter(|_| self.ground.measures) else { return };
+        let plan = choice.plan(chip, graph);
+        let again = if annealed {
+            assemble_annealed(chip, fabric, graph, &plan, tiers, negotiation)
+        } else {
+            assemble(chip, fabric, graph, &plan, tiers, negotiation, &[]).ok()
+        };
+        let Some((section, _)) = again else { return };
+        let allowed = |cycles: u64| cycles.saturating_add((cycles as f64 * AS_FAST) as u64);
+        if let Measurement::Takes(cycles, run) = self.ground.measure(&section, allowed(best.cycles)) {
+            let routed = Routed { section, plan, cycles, run: Some(run), choice, crowded: best.crowded };
+            if routed.score() <= allowed(best.score()) {
+                self.looked.best = Some(routed);
+            }
+        }
+    }
+
+    /// Whether a choice could be faster than the best so far.
+    fn may_win(&self, choice: &Choice) -> bool {
+        let sampled = (0..self.graph.stages.len()).any(|s| self.graph.mask(s).is_some());
+        let least = choice.estimate.least_cycles as f64 * if sampled { SAMPLED } else { 1.0 };
+        self.looked.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - WORTH))
+    }
+
+    /// Looks closely for a choice that can be placed, where a coarse look found none.
+    fn lay_any(&mut self) {
+        let SearchContext { tiers, bases, .. } = *self.ground;
+        let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };
+        for choice in plan(&search, Care::Full).unwrap_or_default() {
+            self.measure(vec![choice]);
+            if self.looked.best.is_some() {
+                break;
+            }
+        }
+    }
+
+    /// Measures neighbours of the best, step by step, until none is better, or the best is good enough.
+    fn improve(&mut self, mut steps: usize, good: impl Fn(&Routed) -> bool) {
+        let SearchContext { tiers, care, bases, .. } = *self.ground;
+        let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };
+        while steps > 0 && !self.is_done() {
+            let Some(best) = self.looked.best.as_ref().filter(|best| !good(best)) else { break };
+            let mut near = neighbours(&search, &best.choice);
+            near.retain(|choice| !self.looked.seen.contains(choice) && self.may_win(choice));
+            if near.is_empty() {
+                break;
+            }
+            near.truncate(if care == Care::Coarse { COARSE_BATCH } else { BATCH }.min(steps));
+            steps -= near.len();
+            let before = best.score();
+            self.measure(near);
+            let is_better = self.looked.best.as_ref().is_some_and(|best| best.score() < before);
+            if care == Care::Coarse && !is_better {
+                break;
+            }
+        }
+    }
+
+    /// Places, routes and measures choices.
+    fn measure(&mut self, choices: Vec<Choice>) {
+        let laid = self.lay_all(choices);
+        self.run(laid);
+    }
+
+    /// Places and routes choices side by side, those that can be.
+    fn lay_all(&mut self, choices: Vec<Choice>) -> Vec<Laid> {
+        let laid: Vec<Result<Laid, Unplaced>> = choices.par_iter().map(|choice| self.lay(choice)).collect();
+        self.looked.seen.extend(choices);
+        self.looked.unplaced =
+            laid.iter().filter_map(|laid| laid.as_ref().err()).next_back().copied().or(self.looked.unplaced);
+        laid.into_iter().filter_map(Result::ok).collect()
+    }
+
+    /// Measures choices from the most promising on; keeps the fastest, of equals the first.
+    fn run(&mut self, mut laid: Vec<Laid>) {
+        // Stable: of equals the first stays first.
+        laid.sort_by_key(|laid| laid.expected);
+        for laid in laid {
+            let fastest = self.looked.best.as_ref().map_or(u64::MAX, |best| best.cycles);
+            let hopeless = if self.chip.pcus() <= FEW_PCUS { HOPELESS_ON_FEW } else { HOPELESS };
+            if self.is_done() || laid.expected as f64 > fastest as f64 * hopeless {
+                break;
+            }
+            let crowded = laid.is_crowded();
+            let Laid { plan, section, expected, choice } = laid;
+            // One that moves fewer bytes may take a little longer.
+            let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
+            let spared = self.looked.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
+            let most = fastest.saturating_add(spared);
+            let (cycles, run) = match self.ground.measure(&section, most) {
+                Measurement::Takes(cycles, run) => (cycles, Some(run)),
+                Measurement::TooLong => (u64::MAX, None),
+                Measurement::Unknown => (expected, None),
+            };
+            let routed = Routed { section, plan, cycles, run, choice, crowded };
+            if routed.run.is_some() && self.chip.pcus() <= FEW_PCUS {
+                self.looked.near.push((routed.score(), routed.choice.clone()));
+            }
+            if self.looked.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
+                self.looked.best = Some(routed);
+            }
+        }
+    }
+
+    /// Whether the best so far is as good as need be, or too long to be measured.
+    fn is_done(&self) -> bool {
+        let near = |best: &Routed| best.cycles as f64 <= self.floor * NEAR_LEAST;
+        let unknown = |best: &Routed| self.ground.measures && best.cycles < u64::MAX && best.run.is_none();
+        self.looked.best.as_ref().is_some_and(|best| near(best) || unknown(best))
+    }
+
+    fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {
+        let (chip, graph, ground) = (self.chip, self.graph, self.ground);
+        let plan = choice.plan(chip, graph);
+        let (section, fullest) = assemble(chip, ground.fabric, graph, &plan, ground.tiers, self.negotiation, &[])?;
+        let crowded = (plan.estimate.link_cycles(chip) as f64 * fullest) as u64 + chip.launch_cycles();
+        let expected = plan.estimate.cycles.max(crowded);
+        Ok(Laid { plan, section, expected, choice: choice.clone() })
+    }
+}
+
+/// Some choices.
+fn of(choices: &[Choice], indices: &[usize]) -> Vec<Choice> {
+    indices.iter().map(|&index| choices[index].clone()).collect()
+}
+
+/// A choice placed and routed, before it is measured.
+struct Laid {
+    plan: SectionPlan,
+    section: Section,
+    /// Cycles by the estimate, or what its fullest link or port needs if that is more.
+    expected: u64,
+    choice: Choice,
+}
+
+impl Laid {
+    fn is_crowded(&self) -> bool {
+        self.expected > self.plan.estimate.cycles
+    }
+}

@@ -1,0 +1,156 @@
+//! Every mapping of a small graph, measured: what the search is judged by.
+
+use crate::compile::mapping::allocate::{Candidate, useful_splits};
+use crate::compile::mapping::bases::Wanted;
+use crate::compile::mapping::candidates::stage_mappings;
+use crate::compile::mapping::roles::StageRoles;
+use crate::compile::physical::assemble::assemble;
+use crate::compile::physical::route::Negotiation;
+use crate::cost::least_memory_cycles;
+use crate::program::{Chunking, LoopOrder, Nest, SectionGraph};
+use crate::sim::Measurement;
+use crate::workload::OperatorId;
+
+use super::context::SearchContext;
+use super::space::{Choice, Search};
+
+/// What the enumeration found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exhausted {
+    /// Cycles of the best partition into sections, each mapped best.
+    pub cycles: u64,
+    /// Mappings in the space.
+    pub mappings: u64,
+    /// Mappings that were placed, routed and measured; the others cannot beat one of these.
+    pub measured: u64,
+}
+
+/// Measures every mapping of `workload`: every partition of its topological order into sections; every number of
+/// tokens and of chunks of every axis, every loop order and residency; every useful split of rows and columns over PCUs,
+/// either way round, in every allocation of the chip's PCUs to stages. Row blocks are as long as memory allows. What
+/// needs more cycles of its busiest stage, or of memory, than a mapping already measured takes is not measured.
+///
+/// `None` if the space has more than `most` mappings, or no mapping.
+pub fn exhaust(context: &SearchContext<'_>, most: u64) -> Option<Exhausted> {
+    let SearchContext { chip, workload, tiers, bases, .. } = *context;
+    let operators: Vec<OperatorId> = workload.operators.ids().collect();
+    let n = operators.len();
+    let mut total = Exhausted { cycles: 0, mappings: 0, measured: 0 };
+    let mut least: Vec<Option<u64>> = vec![None; n + 1];
+    least[0] = Some(0);
+    for from in 0..n {
+        let Some(before) = least[from] else { continue };
+        for to in from + 1..=n {
+            let Some(graph) = SectionGraph::new(workload, &operators[from..to], to - from > 1) else { continue };
+            let search = Search { chip, graph: &graph, tiers, cache: bases };
+            let mut every = Every { context, search, best: u64::MAX, found: total, most };
+            every.all()?;
+            total = every.found;
+            if every.best < u64::MAX {
+                let now = before.saturating_add(every.best);
+                least[to] = Some(least[to].map_or(now, |least| least.min(now)));
+            }
+        }
+    }
+    total.cycles = least[n]?;
+    Some(total)
+}
+
+struct Every<'a> {
+    context: &'a SearchContext<'a>,
+    search: Search<'a>,
+    /// Cycles of the best so far.
+    best: u64,
+    found: Exhausted,
+    most: u64,
+}
+
+impl Every<'_> {
+    /// Every nest; `None` if the space is too large.
+    fn all(&mut self) -> Option<()> {
+        let graph = self.search.graph;
+        let mut cuts = vec![None];
+        for (axis, along) in graph.axes.iter().enumerate().filter(|_| graph.sequences() == 1) {
+            for width in useful_splits(along.extent, along.extent) {
+                let cut = Chunking { axis, extent: along.extent, width: width.next_multiple_of(along.grain) };
+                if cut.width < cut.extent && !cuts.contains(&Some(cut)) {
+                    cuts.push(Some(cut));
+                }
+            }
+        }
+        for cut in cuts {
+            for token_rows in useful_splits(graph.rows, graph.rows) {
+                for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+                    if cut.is_some() || order == LoopOrder::ChunkOuter {
+                        self.nest(cut, token_rows, order)?;
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn nest(&mut self, chunking: Option<Chunking>, token_rows: u64, order: LoopOrder) -> Option<()> {
+        let Search { chip, graph, .. } = self.search;
+        let block_tokens = (graph.rows / graph.sequences()).div_ceil(token_rows);
+        let nest = Nest { rows: graph.rows, token_rows, block_tokens, chunking, order };
+        let roles = StageRoles::new(graph, &nest);
+        if !roles.is_one_pass() || !graph.rows.is_multiple_of(graph.sequences() * token_rows) && graph.sequences() > 1 {
+            return Some(());
+        }
+        let bases = self.search.bases(chunking);
+        let of_stage = |s| stage_mappings(chip, graph, &bases, &nest, &roles, s, Wanted::ALL);
+        let stages: Vec<Vec<Candidate>> = (0..graph.stages.len()).map(of_stage).collect();
+        self.allocations(&nest, &roles, &stages, &mut Vec::new(), chip.pcus())
+    }
+
+    /// Every choice of a mapping for the stages that `picked` leaves, on `pcus` PCUs.
+    fn allocations(
+        &mut self,
+        nest: &Nest,
+        roles: &StageRoles,
+        stages: &[Vec<Candidate>],
+        picked: &mut Vec<Candidate>,
+        pcus: u64,
+    ) -> Option<()> {
+        let Some(of_stage) = stages.get(picked.len()) else {
+            return self.measure(nest, roles, picked);
+        };
+        for candidate in of_stage.iter().filter(|candidate| candidate.pcus <= pcus) {
+            picked.push(*candidate);
+            self.allocations(nest, roles, stages, picked, pcus - candidate.pcus)?;
+            picked.pop();
+        }
+        Some(())
+    }
+
+    fn measure(&mut self, nest: &Nest, roles: &StageRoles, picked: &[Candidate]) -> Option<()> {
+        let Search { chip, graph, tiers, .. } = self.search;
+        self.found.mappings += 1;
+        if self.found.mappings > self.most {
+            return None;
+        }
+        // Before the buffers are worked out, which takes longer.
+        let work = picked.iter().map(|c| c.cycles / c.stretch).max().unwrap_or(0);
+        if chip.launch_cycles() + work.max(least_memory_cycles(chip, graph, tiers)) >= self.best {
+            return Some(());
+        }
+        let mut choices: Vec<Choice> = Vec::new();
+        self.search.residencies(*nest, roles, picked, &mut |choice| choices.push(choice));
+        for choice in choices {
+            if choice.estimate.least_cycles >= self.best {
+                continue;
+            }
+            let plan = choice.plan(chip, graph);
+            let Ok((section, _)) = assemble(chip, self.context.fabric, graph, &plan, tiers, Negotiation::WHOLE, &[])
+            else {
+                continue;
+            };
+            self.found.measured += 1;
+            if let Measurement::Takes(cycles, _) = self.context.measure(&section, self.best) {
+                self.best = self.best.min(cycles);
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,14 @@
+//! Search: which operators share a section, and how each section is mapped.
+
+pub mod branch_and_bound;
+pub mod canonical;
+pub mod context;
+pub mod evaluate;
+pub mod exhaustive;
+pub mod low_effort;
+pub mod neighbours;
+pub mod nests;
+pub mod partition;
+pub mod plan;
+pub mod runs;
+pub mod space;

@@ -1,0 +1,94 @@
+//! Steps from a mapping to those next to it.
+
+use crate::program::{Chunking, LoopOrder};
+
+use super::nests::cuts;
+use super::space::{Allotment, Choice, Found, KAxis, Search};
+
+/// So few PCUs that much of what can be done with them can be measured.
+const A_HANDFUL: u64 = 16;
+/// Shares of the PCUs, in sixteenths, that allocations next to one are tried with.
+const SHARES: [u64; 2] = [13, 10];
+/// The same of a handful of PCUs.
+const SHARES_OF_FEW: [u64; 3] = [12, 8, 4];
+
+/// Choices next to `choice`, the most promising first: the next token sizes and chunk widths both ways, other loop orders
+/// and residencies, fewer PCUs, stages turned, and fewer address generators.
+pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
+    let stages = search.graph.stages.len();
+    let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
+    let shares = if search.chip.pcus() <= A_HANDFUL { &SHARES_OF_FEW[..] } else { &SHARES };
+    allotments.extend(shares.iter().map(|&sixteenths| Allotment { sixteenths, ..Allotment::EAGER }));
+    for stage in (0..stages).filter(|&s| search.graph.is_gemm(s)) {
+        for turn in [false, true] {
+            let turned = Some((stage, turn));
+            allotments.extend([Allotment::ALL, Allotment::EAGER].map(|all| Allotment { turned, ..all }));
+        }
+    }
+    let mut list: Vec<Choice> = Vec::new();
+    for (cut, all_sizes) in cuts_next_to(search, choice) {
+        let bases = search.bases(cut);
+        let sizes = search.token_sizes(&bases);
+        let here = choice.nest.token_rows;
+        let at = sizes.partition_point(|&size| size < here);
+        let near =
+            if all_sizes { at.saturating_sub(2)..(at + 3).min(sizes.len()) } else { at..(at + 1).min(sizes.len()) };
+        let mut wanted: Vec<u64> = sizes[near].to_vec();
+        if !all_sizes {
+            wanted = vec![here];
+        } else if !wanted.contains(&here) {
+            wanted.push(here);
+        }
+        let mut found = Found::default();
+        for k in [KAxis::Whole, KAxis::Split] {
+            for &token_rows in &wanted {
+                for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+                    search.choices(&bases, token_rows, order, &allotments, k, &mut found, |near| {
+                        let near = Choice { covers: choice.covers, ..near };
+                        if !list.contains(&near) {
+                            list.push(near);
+                        }
+                    });
+                }
+            }
+        }
+    }
+    // With fewer address generators.
+    if choice.covers > 1 {
+        list.push(Choice { covers: choice.covers - 1, ..choice.clone() });
+    }
+    list.sort_by_key(|near| near.estimate.score);
+    // In turn the best of every nest, the second best, and so on: estimates misjudge a nest, not a mapping in it.
+    let mut ranked: Vec<(usize, usize)> = Vec::with_capacity(list.len());
+    for (index, near) in list.iter().enumerate() {
+        let of_nest = |other: &&Choice| {
+            let key = |choice: &Choice| (choice.nest.token_rows, choice.nest.chunking, choice.nest.order);
+            key(other) == key(near)
+        };
+        ranked.push((list[..index].iter().filter(of_nest).count(), index));
+    }
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, index)| list[index].clone()).collect()
+}
+
+/// The cut of a choice, the next of the same axis both ways, and none; and whether token sizes are tried with it.
+fn cuts_next_to(search: &Search<'_>, choice: &Choice) -> Vec<(Option<Chunking>, bool)> {
+    let here = choice.nest.chunking;
+    let mut list = vec![(here, true)];
+    let all = cuts(search.chip, search.graph);
+    let Some(cut) = here else {
+        // From no cut to the widest of each axis.
+        for axis in 0..search.graph.axes.len() {
+            list.extend(all.iter().filter(|c| c.axis == axis).take(2).map(|&c| (Some(c), false)));
+        }
+        return list;
+    };
+    let of_axis: Vec<Chunking> = all.iter().copied().filter(|c| c.axis == cut.axis).collect();
+    // Widths fall.
+    let at = of_axis.partition_point(|c| c.width > cut.width);
+    list.extend(at.checked_sub(1).and_then(|before| of_axis.get(before)).map(|&c| (Some(c), false)));
+    let next = if of_axis.get(at) == Some(&cut) { at + 1 } else { at };
+    list.extend(of_axis.get(next).map(|&c| (Some(c), false)));
+    list.push((None, false));
+    list
+}

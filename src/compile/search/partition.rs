@@ -1,0 +1,490 @@
+//! Fusion: cutting the operator graph into sections.
+
+use rayon::prelude::*;
+
+use crate::arch::{Chip, TierId};
+use crate::compile::mapping::plan::SectionPlan;
+use crate::compile::physical::assemble::Unplaced;
+use crate::cost::{SectionRun, least_cycles};
+use crate::program::{Section, SectionGraph};
+use crate::workload::{OperatorId, Workload};
+
+use super::canonical::{Renaming, Twins};
+use super::context::{Care, SearchContext};
+use super::evaluate::{Depth, Looked, Routed, hoped, look};
+use super::plan::{NoPlan, plan};
+use super::runs::{MOST_FUSED, Run, Runs};
+use super::space::{Choice, Search};
+
+/// Of a graph with no more kinds of sections times PCUs, all are measured, not only those that estimates prefer.
+const ALL_MEASURED: u64 = 256;
+
+/// A possible section and its plans, best first.
+#[derive(Debug)]
+pub(super) struct Planned<'a> {
+    graph: SectionGraph<'a>,
+    /// What is worth a look, best first.
+    choices: Vec<Choice>,
+    looked: Option<Looked>,
+}
+
+/// A section that was chosen.
+#[derive(Debug)]
+pub struct Chosen<'a> {
+    /// Its operators.
+    pub graph: SectionGraph<'a>,
+    /// Its plan.
+    pub plan: SectionPlan,
+    /// It, placed and routed.
+    pub section: Section,
+    /// The run that measured it, or one that is the same but for its names, if one did.
+    pub run: Option<SectionRun>,
+}
+
+impl Planned<'_> {
+    /// Places, routes and measures its choices as far as is wanted, and keeps the fastest. `at_once`: kinds of sections
+    /// that are looked at.
+    fn route(&mut self, ground: &SearchContext<'_>, depth: Depth, at_once: usize) {
+        if self.looked.as_ref().is_none_or(|looked| looked.depth < depth) {
+            let before = self.looked.take();
+            self.looked = Some(look(ground, &self.graph, &self.choices, before, depth, at_once));
+        }
+    }
+}
+
+impl Planned<'_> {
+    /// Times it runs.
+    fn repeat(&self) -> u64 {
+        self.graph.workload.operators[self.graph.operators[0]].repeat
+    }
+
+    /// What partitions are compared by: cycles, and the price of the bytes moved.
+    fn score(&self) -> u64 {
+        self.score_once().saturating_mul(self.repeat())
+    }
+
+    fn score_once(&self) -> u64 {
+        match &self.looked {
+            // What cannot be placed is no candidate.
+            Some(looked) => looked.score().unwrap_or(u64::MAX),
+            None => self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score),
+        }
+    }
+
+    /// It, placed and routed.
+    fn routed(&self) -> Option<&Routed> {
+        self.looked.as_ref()?.best.as_ref()
+    }
+
+    /// Why the last plan that could not be placed could not.
+    fn unplaced(&self) -> Option<Unplaced> {
+        self.looked.as_ref()?.unplaced
+    }
+}
+
+/// An operator that cannot be planned even alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Unplannable {
+    /// The operator.
+    pub operator: OperatorId,
+    /// Why.
+    pub reason: NoPlan,
+}
+
+/// Why operators cannot share a section.
+#[derive(Debug, Clone, Copy)]
+pub enum Unpinnable {
+    /// They are no pipeline over the same rows.
+    NoPipeline,
+    /// No plan fits.
+    NoPlan(NoPlan),
+    /// No plan can be placed.
+    Unplaced(Option<Unplaced>),
+}
+
+/// Every run of operators that may become a section, and a plan for each kind of them.
+#[derive(Debug)]
+pub struct Spans<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) runs: Vec<Run>,
+    pub(super) planned: Vec<Option<Planned<'a>>>,
+    left_out: LeftOut,
+    wanted: Wanted,
+    /// What is not planned yet, planned only if nothing sooner found beats it at its best.
+    pub(super) lazy: Option<Lazy>,
+}
+
+/// What is asked of a search.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Every operator alone.
+    pub singles: bool,
+    /// Sections of several.
+    pub fused: bool,
+}
+
+/// A graph as one section.
+#[derive(Debug, Clone, Copy)]
+pub enum Whole<'s, 'a> {
+    /// With its best choice.
+    Planned(&'s SectionGraph<'a>, &'s Choice),
+    /// No plan of it is as fast as what was found, so that none was made.
+    Slower,
+    /// It cannot be.
+    Impossible,
+}
+
+/// What is known of sections that are not planned.
+#[derive(Debug)]
+pub(super) struct Lazy {
+    /// Of every run, a score that no plan of it beats.
+    pub(super) least: Vec<u64>,
+    /// Of every kind, whether planning or placing it failed.
+    pub(super) refused: Vec<bool>,
+    /// The first single operator that failed, and why.
+    pub(super) unplannable: Option<Unplannable>,
+}
+
+/// What the search did not look at.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LeftOut {
+    /// Kinds of sections that could gain too little.
+    pub kinds: usize,
+    /// Sections could be longer than [`MOST_FUSED`].
+    pub longer: bool,
+}
+
+/// In graphs of more than [`MOST_FUSED`] operators, those kinds of sections are planned that may save this share of
+/// their time.
+pub const WORTH: f64 = 0.08;
+
+impl<'a> Spans<'a> {
+    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to [`MOST_FUSED`] and whole blocks. Coarsely, of
+    /// short graphs, only those that may be chosen.
+    pub fn new(ground: &SearchContext<'_>, workload: &'a Workload, wanted: Wanted) -> Result<Self, Unplannable> {
+        let (SearchContext { chip, tiers, .. }, fused) = (ground, wanted.fused);
+        let n = workload.operators.len();
+        let Runs { list: runs, mut firsts, .. } = Runs::new(workload, tiers, fused);
+        let planned = firsts.iter().map(|_| None).collect();
+        let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
+        let mut spans = Self { workload, runs, planned, left_out, wanted, lazy: None };
+        if fused && ground.care == Care::Coarse && n <= MOST_FUSED {
+            spans.plan_lazily(ground, wanted)?;
+            return Ok(spans);
+        }
+        let length = |run: usize| spans.runs[run].operators.len();
+        // Long runs first: they take longest.
+        firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
+        let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
+        if n <= MOST_FUSED {
+            spans.plan_runs(ground, &firsts)?;
+            return Ok(spans);
+        }
+        spans.plan_runs(ground, &singles)?;
+        let most = longer.iter().map(|&run| spans.runs[run].operators.len()).max().unwrap_or(0);
+        for length in 2..=most {
+            let is_of_length = |run: &Run| run.operators.len() == length && !run.is_block;
+            let of_length: Vec<usize> = longer.iter().copied().filter(|&run| is_of_length(&spans.runs[run])).collect();
+            let worth = spans.worth(chip, tiers, &of_length);
+            spans.left_out.kinds += of_length.len() - worth.len();
+            spans.plan_runs(ground, &worth)?;
+        }
+        let blocks: Vec<usize> = longer.iter().copied().filter(|&run| spans.runs[run].is_block).collect();
+        spans.plan_runs(ground, &blocks)?;
+        Ok(spans)
+    }
+
+    /// Plans the kinds of some runs, side by side.
+    pub(super) fn plan_runs(&mut self, ground: &SearchContext<'_>, runs: &[usize]) -> Result<(), Unplannable> {
+        let workload = self.workload;
+        let plan_run = |&run: &usize| {
+            let operators = &self.runs[run].operators;
+            let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
+            let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
+            let search = Search { chip: &chip, graph: &graph, tiers: ground.tiers, cache: ground.bases };
+            let choices = plan(&search, ground.care).map_err(Some)?;
+            Ok(Planned { graph, choices, looked: None })
+        };
+        let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
+        // Of several that cannot run alone, the first is told.
+        let mut refused = None;
+        for (&run, planned) in runs.iter().zip(planned) {
+            let Run { operators, kind, .. } = &self.runs[run];
+            match planned {
+                Ok(planned) => self.planned[*kind] = Some(planned),
+                Err(reason) if operators.len() == 1 => {
+                    let reason = reason.unwrap_or(NoPlan::Pcus(u64::MAX));
+                    let this = Unplannable { operator: operators[0], reason };
+                    refused = refused.filter(|other: &Unplannable| other.operator < this.operator).or(Some(this));
+                }
+                Err(_) => {}
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Of the first runs of some kinds those whose kind may save [`WORTH`] of the time of its section somewhere in the
+    /// best partition so far: a section takes what the best shorter ones take for it, less what no section can be
+    /// faster than, for them and for it.
+    fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
+        let n = self.workload.operators.len();
+        let (before, behind) = self.least_scores();
+        let least_alone = |run: usize| {
+            let operators = &self.runs[run].operators;
+            least_cycles(chip, self.workload, tiers, operators) * self.workload.operators[operators[0]].repeat as f64
+        };
+        let hoped = |&first: &usize| {
+            let parts = self.best_partition(self.runs[first].span).ok()?;
+            let now: u64 = parts.iter().filter_map(|&part| self.of(part)).map(Planned::score).sum();
+            let least = |runs: &[usize]| runs.iter().map(|&run| least_alone(run)).sum::<f64>();
+            let saved = least(&parts) - least_alone(first) - least(&self.runs[first].apart);
+            Some(now as f64 - saved)
+        };
+        let is_worth = |&first: &usize| {
+            let Some(hoped) = hoped(&first) else { return true };
+            let alike = self.runs.iter().filter(|run| run.kind == self.runs[first].kind);
+            let saves = |run: &Run| {
+                let (from, to) = run.span;
+                before[n] as f64 - (before[from] as f64 + hoped + behind[to] as f64) > WORTH * hoped
+            };
+            alike.into_iter().any(saves)
+        };
+        firsts.iter().copied().filter(is_worth).collect()
+    }
+
+    /// Least scores of the first i operators, and of those from the i-th on.
+    fn least_scores(&self) -> (Vec<u64>, Vec<u64>) {
+        let n = self.workload.operators.len();
+        let (mut before, mut behind) = (vec![u64::MAX; n + 1], vec![u64::MAX; n + 1]);
+        (before[0], behind[n]) = (0, 0);
+        let scored = |run: usize| Some((self.runs[run].span, self.score(run)?));
+        let mut scores: Vec<((usize, usize), u64)> = (0..self.runs.len()).filter_map(scored).collect();
+        scores.sort_unstable_by_key(|&((from, to), _)| (to, from));
+        for &((from, to), score) in &scores {
+            before[to] = before[to].min(before[from].saturating_add(score));
+        }
+        scores.sort_unstable_by_key(|&((from, to), _)| std::cmp::Reverse((from, to)));
+        for &((from, to), score) in &scores {
+            behind[from] = behind[from].min(behind[to].saturating_add(score));
+        }
+        (before, behind)
+    }
+
+    /// What a run counts for in a partition, with what it leaves to sections behind it; `None` if it can be no part of one.
+    fn score(&self, run: usize) -> Option<u64> {
+        let parts = [run].into_iter().chain(self.runs[run].apart.iter().copied());
+        parts.map(|part| self.score_alone(part)).try_fold(0u64, |sum, score| Some(sum.saturating_add(score?)))
+    }
+
+    /// The same of a run without those; if it is not planned yet, what no plan of it beats.
+    fn score_alone(&self, run: usize) -> Option<u64> {
+        if let Some(planned) = self.of(run) {
+            return Some(planned.score());
+        }
+        let lazy = self.lazy.as_ref()?;
+        (!lazy.refused[self.runs[run].kind]).then(|| lazy.least[run])
+    }
+
+    /// What a run's kind was planned as.
+    fn of(&self, run: usize) -> Option<&Planned<'a>> {
+        self.planned[self.runs[run].kind].as_ref()
+    }
+
+    /// What the search left out.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    /// The sections of a pinned partition, placed and routed; the index of one that cannot be, and why.
+    pub fn pinned(workload: &'a Workload, ground: &SearchContext<'_>) -> Result<Self, (usize, Unpinnable)> {
+        let twins = Twins::new(workload, ground.tiers);
+        let mut pinned = Runs::default();
+        for section in &workload.sections {
+            pinned.add(&twins, (0, 0), section.operators.clone(), Vec::new(), false);
+        }
+        let Runs { list: runs, firsts, .. } = pinned;
+        let pin = |&index: &usize| {
+            let operators = &runs[index].operators;
+            let graph = SectionGraph::new(workload, operators, operators.len() > 1);
+            let graph = graph.ok_or((index, Unpinnable::NoPipeline))?;
+            let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
+            let search = Search { chip: &chip, graph: &graph, tiers: ground.tiers, cache: ground.bases };
+            let choices = plan(&search, ground.care);
+            let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
+            let mut planned = Planned { graph, choices, looked: None };
+            planned.route(ground, Depth::Whole, firsts.len());
+            if planned.routed().is_none() {
+                return Err((index, Unpinnable::Unplaced(planned.unplaced())));
+            }
+            Ok(Some(planned))
+        };
+        let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
+        let planned = planned.into_iter().collect::<Result<_, _>>()?;
+        let wanted = Wanted { singles: false, fused: true };
+        Ok(Self { workload, runs, planned, left_out: LeftOut::default(), wanted, lazy: None })
+    }
+
+    /// Every run of a pinned partition.
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.runs.len()).collect()
+    }
+
+    /// One operator a section, placed and routed. An operator index, where placement finds no room.
+    pub fn kernel_by_kernel(&mut self, ground: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
+        let singles = self.singles();
+        self.route(&singles, Depth::Whole, ground);
+        match singles.iter().find(|&&run| !self.is_routed(run)) {
+            Some(&run) => Err(run),
+            None => Ok(singles),
+        }
+    }
+
+    fn is_routed(&self, run: usize) -> bool {
+        self.of(run).is_some_and(|planned| planned.routed().is_some())
+    }
+
+    /// Whether all of some runs are planned.
+    pub(super) fn are_planned(&self, runs: &[usize]) -> bool {
+        runs.iter().all(|&run| self.of(run).is_some())
+    }
+
+    /// Runs of one operator, in order.
+    pub(super) fn singles(&self) -> Vec<usize> {
+        let mut singles: Vec<usize> = (0..self.runs.len()).filter(|&run| self.runs[run].operators.len() == 1).collect();
+        singles.sort_by_key(|&run| self.runs[run].operators[0]);
+        singles
+    }
+
+    /// The partition with the least time (and a little for every byte): dynamic programming over the places to cut,
+    /// exact over the runs that are planned ([`Self::left_out`] tells of others). Single operators are always
+    /// candidates. Sections of the best partition are routed and measured, which may show them slower than estimated;
+    /// then the search is repeated. Only those that it settles on are measured at length.
+    pub fn fused(&mut self, ground: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
+        let whole = (0, self.workload.operators.len());
+        // What is wanted in any case, side by side.
+        let first = self.best_partition(whole)?;
+        if ground.care == Care::Full
+            && ground.measures
+            && ground.chip.pcus() * self.planned.len() as u64 <= ALL_MEASURED
+        {
+            let all: Vec<usize> = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
+            self.route(&all, Depth::Whole, ground);
+        }
+        let mut wanted: Vec<(usize, Depth)> = Vec::new();
+        if self.lazy.is_none() {
+            wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
+            // Of short graphs also what may be faster than estimated.
+            let is_short = self.workload.operators.len() <= MOST_FUSED;
+            let of_singles = if self.wanted.singles { Some(Depth::Whole) } else { is_short.then_some(Depth::Brief) };
+            if let Some(depth) = of_singles {
+                wanted.extend(self.singles().into_iter().map(|run| (run, depth)));
+            }
+        }
+        self.route_each(wanted.into_iter(), ground);
+        loop {
+            let best = self.best_planned(ground)?;
+            let is_at = |run: usize, depth: Depth| {
+                self.of(run).and_then(|p| p.looked.as_ref()).is_some_and(|looked| looked.depth >= depth)
+            };
+            let below = |depth: Depth| best.iter().copied().filter(|&run| !is_at(run, depth)).collect::<Vec<usize>>();
+            let (unseen, shallow) = (below(Depth::Brief), below(Depth::Whole));
+            if shallow.is_empty() {
+                return Ok(self.not_slower(best, ground));
+            }
+            let (unrouted, depth) = if unseen.is_empty() { (shallow, Depth::Whole) } else { (unseen, Depth::Brief) };
+            self.route(&unrouted, depth, ground);
+        }
+    }
+
+    /// Cycles of planned runs; of those that were not looked at wholly, what a look may make of them.
+    pub(super) fn cycles(&self, runs: &[usize]) -> u64 {
+        let of_run = |&run: &usize| {
+            let planned = self.of(run)?;
+            let looked = planned.looked.as_ref().and_then(Looked::cycles);
+            let cycles = looked.or_else(|| planned.choices.first().map(|choice| hoped(choice.estimate.cycles)))?;
+            Some(cycles.saturating_mul(planned.repeat()))
+        };
+        runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
+    }
+
+    fn route(&mut self, runs: &[usize], depth: Depth, ground: &SearchContext<'_>) {
+        self.route_each(runs.iter().map(|&run| (run, depth)), ground);
+    }
+
+    /// Looks at runs, each as far as is wanted.
+    fn route_each(&mut self, runs: impl Iterator<Item = (usize, Depth)>, ground: &SearchContext<'_>) {
+        let mut wanted: Vec<Option<Depth>> = vec![None; self.planned.len()];
+        for (run, depth) in runs {
+            let wanted = &mut wanted[self.runs[run].kind];
+            *wanted = (*wanted).max(Some(depth));
+        }
+        let at_once = wanted.iter().flatten().count();
+        let kinds =
+            self.planned.par_iter_mut().zip(wanted).filter_map(|(planned, depth)| Some((planned.as_mut()?, depth?)));
+        kinds.for_each(|(planned, depth)| planned.route(ground, depth, at_once));
+    }
+
+    /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if
+    /// there is none.
+    pub(super) fn best_partition(&self, (start, end): (usize, usize)) -> Result<Vec<usize>, usize> {
+        // least[i]: score of the first i operators, and the run that ends there.
+        let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); end - start + 1];
+        least[0].0 = 0;
+        let mut order: Vec<usize> = (0..self.runs.len())
+            .filter(|&run| start <= self.runs[run].span.0 && self.runs[run].span.1 <= end)
+            .collect();
+        order.sort_by_key(|&run| (self.runs[run].span.1, self.runs[run].span.0));
+        for &run in &order {
+            let (from, to) = self.runs[run].span;
+            let Some(score) = self.score(run) else { continue };
+            let score = least[from - start].0.saturating_add(score);
+            if score < least[to - start].0 {
+                least[to - start] = (score, run);
+            }
+        }
+        let mut chosen = Vec::new();
+        let mut at = end;
+        while at > start {
+            let (score, run) = least[at - start];
+            if score == u64::MAX {
+                return Err(order.into_iter().find(|&run| self.runs[run].span == (at - 1, at)).unwrap_or(0));
+            }
+            chosen.extend(self.runs[run].apart.iter().rev());
+            chosen.push(run);
+            at = self.runs[run].span.0;
+        }
+        chosen.reverse();
+        Ok(chosen)
+    }
+
+    /// A routed run, under its own names.
+    pub fn chosen(&self, run: usize) -> Option<Chosen<'a>> {
+        let planned = self.of(run)?;
+        let routed = planned.routed()?;
+        let operators = &self.runs[run].operators;
+        let graph = SectionGraph::new(self.workload, operators, operators.len() > 1)?;
+        let renaming = Renaming::new(&planned.graph, &graph);
+        let (plan, section) = (renaming.plan(&routed.plan), renaming.section(&routed.section));
+        Some(Chosen { graph, plan, section, run: routed.run.clone() })
+    }
+
+    /// The whole graph as one section.
+    pub fn whole(&self) -> Whole<'_, 'a> {
+        let span = (0, self.workload.operators.len());
+        let is_whole = |run: &Run| run.span == span && run.apart.is_empty();
+        let Some(run) = self.runs.iter().position(is_whole) else { return Whole::Impossible };
+        match (self.of(run), self.score(run)) {
+            (Some(planned), _) => match planned.choices.first() {
+                Some(choice) if planned.score() < u64::MAX => Whole::Planned(&planned.graph, choice),
+                _ => Whole::Impossible,
+            },
+            (None, Some(_)) => Whole::Slower,
+            (None, None) => Whole::Impossible,
+        }
+    }
+
+    /// The first operator of a run that cannot be placed, and why.
+    pub fn unplaced(&self, run: usize) -> (OperatorId, Option<Unplaced>) {
+        (self.runs[run].operators[0], self.of(run).and_then(Planned::unplaced))
+    }
+}

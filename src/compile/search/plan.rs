@@ -1,0 +1,107 @@
+//! The search for a section's loop nest, tiles and unit allocation.
+//!
+//! Every combination of token size, cut axis, chunk width, loop order and residency is given its best allocation of
+//! PCUs to stages and costed in closed form; the cheapest that fits is kept.
+
+use rayon::prelude::*;
+
+use crate::cost::chain;
+use crate::program::{Chunking, LoopOrder};
+use crate::units::Dtype;
+
+use super::context::Care;
+use super::low_effort;
+use super::nests::{FEW_CHUNKS, MANY_CHUNKS, chunkings};
+use super::space::{Allotment, Choice, Found, KAxis, Kept, Search};
+
+/// Why no plan was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoPlan {
+    /// The chip cannot compute in a stage's data type.
+    Dtype(Dtype),
+    /// The smallest plan needs this many PMU bytes.
+    Sram(u64),
+    /// The smallest plan needs this many PCUs.
+    Pcus(u64),
+}
+
+/// Choices of a section that are kept, at most.
+const KEPT: usize = 64;
+
+/// Finds the choices of a section that are worth a look, by score, best first: of every cut, loop order and residency the
+/// best, and the best if computing, moving or starting were dearer than thought.
+pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
+    let Search { chip, graph, .. } = *ground;
+    for stage in 0..graph.stages.len() {
+        let dtype = graph.stage_dtype(stage);
+        if chip.macs_per_cycle(dtype).is_none() {
+            return Err(NoPlan::Dtype(dtype));
+        }
+    }
+    // Very small chunks only where nothing larger fits.
+    let mut least_banks = u64::MAX;
+    for counts in [&FEW_CHUNKS[..], &MANY_CHUNKS[..]] {
+        let cuts = chunkings(chip, graph, counts);
+        let found: Vec<Kept> = match care {
+            Care::Full => ground.best_of_each(&cuts),
+            Care::Coarse => vec![low_effort::best_of(ground, &cuts)],
+        };
+        least_banks = found.iter().map(|kept| kept.least_banks).fold(least_banks, u64::min);
+        let mut choices: Vec<Choice> = Vec::new();
+        for choice in found.into_iter().flat_map(|kept| kept.best.into_values().flatten().flatten()) {
+            if !choices.contains(&choice) {
+                choices.push(choice);
+            }
+        }
+        // Stable: of equals the first cut stays first, whatever the threads did.
+        choices.sort_by_key(|choice| choice.estimate.score);
+        if let Some(first) = choices.first() {
+            let most = first.estimate.score.saturating_mul(2);
+            choices.retain(|choice| choice.estimate.score <= most);
+            choices.truncate(KEPT);
+            return Ok(choices);
+        }
+    }
+    if care == Care::Coarse {
+        // Before it is said that nothing fits.
+        return plan(ground, Care::Full);
+    }
+    if least_banks == u64::MAX {
+        let least =
+            (0..graph.stages.len()).map(|s| if graph.is_gemm(s) { 1 } else { chain(chip, graph.kind(s)) }).sum();
+        return Err(NoPlan::Pcus(least));
+    }
+    Err(NoPlan::Sram(least_banks.saturating_mul(chip.pmu.bank_bytes())))
+}
+
+impl Search<'_> {
+    /// The best choices of each cut: of all with K whole first, as a split has to pay against the best of any cut.
+    fn best_of_each(&self, cuts: &[Option<Chunking>]) -> Vec<Kept> {
+        let mut found = Found::default();
+        let mut all = Vec::with_capacity(2 * cuts.len());
+        for k in [KAxis::Whole, KAxis::Split] {
+            let each: Vec<(Kept, Found)> = cuts.par_iter().map(|&cut| self.best_of(cut, k, found)).collect();
+            found = each.iter().fold(found, |found, (_, new)| found.least(new));
+            all.extend(each.into_iter().map(|(kept, _)| kept));
+        }
+        all
+    }
+
+    /// The best choices of one cut, and what they and those before have shown.
+    fn best_of(&self, chunking: Option<Chunking>, k: KAxis, mut found: Found) -> (Kept, Found) {
+        let mut kept = Kept::default();
+        let bases = self.bases(chunking);
+        if k == KAxis::Split && !bases.may_split_k() {
+            return (kept, found);
+        }
+        for token_rows in self.token_sizes(&bases) {
+            for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+                let allotments = [Allotment::ALL, Allotment::EAGER];
+                let offer = |choice| kept.offer(&choice);
+                self.choices(&bases, token_rows, order, &allotments, k, &mut found, offer);
+            }
+        }
+        kept.least_banks = found.least_banks;
+        (kept, found)
+    }
+}

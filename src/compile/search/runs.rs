@@ -1,0 +1,157 @@
+//! The runs of operators that may become a section, and the order in which they are looked for.
+
+use rustc_hash::FxHashMap;
+
+use crate::arch::TierId;
+use crate::workload::{OperatorId, OperatorKind, Workload};
+
+use super::canonical::{Likeness, Twins};
+
+/// Most operators of one section that the search considers.
+pub const MOST_FUSED: usize = 12;
+
+/// Most operators of a run, those counted that have sections of their own behind it.
+const MOST_WITH_SUMS: usize = 18;
+
+/// Most operators of a repeated block that are tried as one section.
+const MOST_IN_A_BLOCK: usize = 24;
+
+/// A run of operators that may become a section.
+#[derive(Debug)]
+pub struct Run {
+    /// Places in the order: first operator, and one past the last (pinned sections: 0, 0).
+    pub span: (usize, usize),
+    /// The section's operators.
+    pub operators: Vec<OperatorId>,
+    /// Runs of one operator that come behind it: sums over rows between its operators, in sections of their own.
+    pub apart: Vec<usize>,
+    /// Runs that are the same but for their names are one kind.
+    pub kind: usize,
+    /// It is a whole repeated block.
+    pub is_block: bool,
+}
+
+/// Runs, and the first of each kind.
+#[derive(Debug, Default)]
+pub struct Runs {
+    /// All of them; those of one operator first, in order.
+    pub list: Vec<Run>,
+    /// The first of each kind.
+    pub firsts: Vec<usize>,
+    kinds: FxHashMap<Likeness, usize>,
+}
+
+impl Runs {
+    /// Single operators and, if `fused`, runs of up to [`MOST_FUSED`], and whole blocks of up to [`MOST_IN_A_BLOCK`].
+    pub fn new(workload: &Workload, tiers: &[TierId], fused: bool) -> Self {
+        let twins = Twins::new(workload, tiers);
+        let operators = if fused { order(workload) } else { workload.operators.ids().collect() };
+        let n = operators.len();
+        let mut runs = Self::default();
+        for (at, &op) in operators.iter().enumerate() {
+            runs.add(&twins, (at, at + 1), vec![op], Vec::new(), false);
+        }
+        if !fused {
+            return runs;
+        }
+        for from in 0..n {
+            let mut others = usize::from(!is_turned(workload, operators[from]));
+            for to in from + 2..=n.min(from + MOST_WITH_SUMS) {
+                others += usize::from(!is_turned(workload, operators[to - 1]));
+                if others > MOST_FUSED {
+                    break;
+                }
+                if to - from <= MOST_FUSED && are_shared(workload, &operators[from..to]) {
+                    runs.add(&twins, (from, to), operators[from..to].to_vec(), Vec::new(), false);
+                }
+                runs.add_without_sums(workload, &twins, &operators, (from, to));
+            }
+        }
+        let place = |at: usize| (workload.operators[operators[at]].block, workload.operators[operators[at]].phase);
+        let mut from = 0;
+        while from < n {
+            let to = (from..n).find(|&at| place(at) != place(from)).unwrap_or(n);
+            if place(from).0.is_some() && (MOST_FUSED + 1..=MOST_IN_A_BLOCK).contains(&(to - from)) {
+                runs.add(&twins, (from, to), operators[from..to].to_vec(), Vec::new(), true);
+            }
+            from = to;
+        }
+        runs
+    }
+
+    /// Adds a run.
+    pub fn add(
+        &mut self,
+        twins: &Twins<'_>,
+        span: (usize, usize),
+        operators: Vec<OperatorId>,
+        apart: Vec<usize>,
+        is_block: bool,
+    ) {
+        let kind = *self.kinds.entry(twins.likeness(&operators)).or_insert(self.firsts.len());
+        if kind == self.firsts.len() {
+            self.firsts.push(self.list.len());
+        }
+        self.list.push(Run { span, operators, apart, kind, is_block });
+    }
+
+    /// Adds a run whose sums over rows have sections of their own behind it, unless it needs them itself.
+    fn add_without_sums(
+        &mut self,
+        workload: &Workload,
+        twins: &Twins<'_>,
+        order: &[OperatorId],
+        (from, to): (usize, usize),
+    ) {
+        let (apart, rest): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| is_turned(workload, order[at]));
+        // With a sum at either end a shorter run says the same.
+        let inside = |at: &usize| *at > from && *at + 1 < to;
+        if apart.is_empty() || rest.len() < 2 || !apart.iter().all(inside) {
+            return;
+        }
+        let rest: Vec<OperatorId> = rest.into_iter().map(|at| order[at]).collect();
+        let made: Vec<_> = apart.iter().map(|&at| workload.operators[order[at]].output).collect();
+        let reads = |op: &OperatorId| workload.operators[*op].inputs.iter().any(|&t| made.contains(&workload.base(t)));
+        if !rest.iter().any(reads) {
+            self.add(twins, (from, to), rest, apart, false);
+        }
+    }
+}
+
+/// Whether an operator is a product with a turned first operand: over rows that others pass on.
+fn is_turned(workload: &Workload, op: OperatorId) -> bool {
+    let operator = &workload.operators[op];
+    operator.kind == OperatorKind::Gemm && operator.options.transpose_a
+}
+
+/// Whether every sum over rows works on rows that another operator works on too; or all are sums.
+fn are_shared(workload: &Workload, operators: &[OperatorId]) -> bool {
+    let (sums, others): (Vec<OperatorId>, Vec<OperatorId>) = operators.iter().partition(|&&op| is_turned(workload, op));
+    let bases = |op: &OperatorId| workload.operators[*op].inputs.iter().map(|&input| workload.base(input));
+    let reads = |tensor| others.iter().any(|op| workload.operators[*op].inputs.contains(&tensor));
+    others.is_empty() || sums.iter().all(|sum| bases(sum).any(reads))
+}
+
+/// The operators in a topological order: that of the graph, but sums over rows directly behind the first operator of their
+/// block that works on the rows of an operand too.
+fn order(workload: &Workload) -> Vec<OperatorId> {
+    let mut order: Vec<OperatorId> = workload.operators.ids().collect();
+    for op in workload.operators.ids().filter(|&op| is_turned(workload, op)) {
+        let operator = &workload.operators[op];
+        let inputs: Vec<_> = operator.inputs.iter().map(|&input| workload.base(input)).collect();
+        let Some(at) = order.iter().position(|&other| other == op) else { continue };
+        let made = order[..at].iter().rposition(|&other| inputs.contains(&workload.operators[other].output));
+        let works = |&other: &OperatorId| {
+            let other_operator = &workload.operators[other];
+            (other_operator.block, other_operator.phase) == (operator.block, operator.phase)
+                && !is_turned(workload, other)
+                && other_operator.inputs.iter().any(|input| inputs.contains(input))
+        };
+        let first = made.map_or(0, |made| made + 1);
+        if let Some(behind) = order[first..at].iter().position(works) {
+            order.remove(at);
+            order.insert(first + behind + 1, op);
+        }
+    }
+    order
+}

@@ -1,0 +1,350 @@
+//! The space of a section's mappings: a point of it is a [`Choice`].
+
+use std::collections::BTreeMap;
+
+use crate::arch::{Chip, TierId};
+use crate::compile::mapping::allocate::{Candidate, StageCandidates, allocate, worth_a_split};
+use crate::compile::mapping::bases::{BaseCache, StageBases, Wanted};
+use crate::compile::mapping::buffers::buffers;
+use crate::compile::mapping::candidates::stage_candidates;
+use crate::compile::mapping::estimate::{Estimate, estimate};
+use crate::compile::mapping::plan::{COVERS, SectionPlan, deepen};
+use crate::compile::mapping::residency::{Ahead, Residency};
+use crate::compile::mapping::resolve::{Exact, exact};
+use crate::compile::mapping::roles::StageRoles;
+use crate::cost::{StageExtents, least_memory_cycles};
+use crate::program::{BufferSpec, Chunking, LoopOrder, Mapping, Nest, SectionGraph, StageSpec};
+
+use super::nests::token_sizes;
+
+/// Banks for every PCU that are enough for arrays of all PCUs.
+const MANY_BANKS: u64 = 8;
+
+/// A point of the search: what fixes a section, before it is worked out in full.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Loop nest.
+    pub nest: Nest,
+    /// What stays on chip.
+    pub residency: Residency,
+    /// Mapping of each stage.
+    pub picked: Vec<Candidate>,
+    /// Stages are as fast as PCUs allow ([`Allotment::eager`]).
+    pub eager: bool,
+    /// As [`SectionPlan::covers`].
+    pub covers: u64,
+    /// What it is expected to cost.
+    pub estimate: Estimate,
+}
+
+/// What kind of choice it is: loop order, residency, private streams of activations, K split over PCUs, eager stages.
+pub type Class = (LoopOrder, Residency, bool, bool, bool);
+
+impl Choice {
+    /// Its class.
+    pub fn class(&self) -> Class {
+        let private = self.picked.iter().any(|c| c.mapping.bundles() > c.mapping.pk());
+        let split = self.picked.iter().any(|c| c.mapping.pk() > 1);
+        (self.nest.order, self.residency, private, split, self.eager)
+    }
+
+    /// Its class but for the room that hides latency.
+    pub fn kind(&self) -> (LoopOrder, (bool, bool, bool), bool, bool, bool) {
+        let (order, Residency { inputs, weights, recompute, .. }, private, split, eager) = self.class();
+        (order, (inputs, weights, recompute), private, split, eager)
+    }
+
+    /// Works it out in full: exact work tables, and buffers from them.
+    pub fn plan(&self, chip: &Chip, graph: &SectionGraph<'_>) -> SectionPlan {
+        let mappings: Vec<Mapping> = self.picked.iter().map(|c| c.mapping).collect();
+        let Exact { roles, work, extents } = exact(chip, graph, &self.nest, self.residency, &mappings);
+        let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &extents);
+        deepen(chip, graph, &mut buffers);
+        SectionPlan { nest: self.nest, roles, mappings, work, buffers, estimate: self.estimate, covers: self.covers }
+    }
+}
+
+/// The best choices of each class, through every lens.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub best: BTreeMap<Class, [Option<Choice>; LENSES]>,
+    /// The fewest banks that any needs, whether it fits or not.
+    pub(super) least_banks: u64,
+}
+
+/// Ways to weigh an estimate ([`Estimate::through`]).
+const LENSES: usize = 4;
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { best: BTreeMap::new(), least_banks: u64::MAX }
+    }
+}
+
+impl Kept {
+    pub(super) fn offer(&mut self, choice: &Choice) {
+        let kept = self.best.entry(choice.class()).or_default();
+        for (lens, slot) in kept.iter_mut().enumerate() {
+            let score = |choice: &Choice| choice.estimate.through(lens);
+            if slot.as_ref().is_none_or(|best| score(choice) < score(best)) {
+                *slot = Some(choice.clone());
+            }
+        }
+    }
+}
+
+/// Which allocations of PCUs to stages are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allotment {
+    /// Of the chip's PCUs, so many sixteenths.
+    pub sixteenths: u64,
+    /// A stage that must lie the one way or the other: tokens along the lanes.
+    pub turned: Option<(usize, bool)>,
+    /// Stages are made as fast as PCUs allow, though memory is slower: the first and the last token pass sooner.
+    pub eager: bool,
+}
+
+impl Allotment {
+    /// All PCUs, every stage as is best, but not much faster than memory.
+    pub const ALL: Self = Self { sixteenths: 16, turned: None, eager: false };
+    /// All PCUs, every stage as fast as can be.
+    pub const EAGER: Self = Self { eager: true, ..Self::ALL };
+}
+
+/// What may be done with the K of a GEMM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KAxis {
+    /// Every PCU has all of it.
+    Whole,
+    /// It may be split over PCUs.
+    Split,
+}
+
+/// What choices have shown so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// The fewest banks that any needs, whether it fits or not; `u64::MAX` without any.
+    pub least_banks: u64,
+    /// The least cycles of the slowest stage.
+    slowest_cycles: u64,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self { least_banks: u64::MAX, slowest_cycles: u64::MAX }
+    }
+}
+
+impl Found {
+    /// The least of both.
+    pub fn least(self, other: &Self) -> Self {
+        Self {
+            least_banks: self.least_banks.min(other.least_banks),
+            slowest_cycles: self.slowest_cycles.min(other.slowest_cycles),
+        }
+    }
+}
+
+/// What choices are made for.
+#[derive(Debug, Clone, Copy)]
+pub struct Search<'a> {
+    /// The chip.
+    pub chip: &'a Chip,
+    /// The section's operators.
+    pub graph: &'a SectionGraph<'a>,
+    /// Home of each tensor.
+    pub tiers: &'a [TierId],
+    /// Bases of stages worked out so far.
+    pub cache: &'a BaseCache,
+}
+
+impl Search<'_> {
+    /// Bases of every stage under a cut.
+    pub fn bases(&self, chunking: Option<Chunking>) -> StageBases<'_> {
+        StageBases::new(self.chip, self.graph, chunking, self.cache)
+    }
+
+    /// Token sizes to try, rising.
+    pub fn token_sizes(&self, bases: &StageBases<'_>) -> Vec<u64> {
+        token_sizes(self.graph.rows, self.graph.sequences(), &bases.row_grains())
+    }
+
+    /// Every choice for a nest's cut, token size and order that fits. With K split over PCUs, those whose slowest stage is
+    /// so much faster than any `found` so far that their partial sums are worth it.
+    #[expect(clippy::too_many_arguments, reason = "what a nest is, what is tried in it, and who is told")]
+    pub fn choices(
+        &self,
+        bases: &StageBases<'_>,
+        token_rows: u64,
+        order: LoopOrder,
+        allotments: &[Allotment],
+        k: KAxis,
+        found: &mut Found,
+        mut offer: impl FnMut(Choice),
+    ) {
+        let (chip, graph, chunking) = (self.chip, self.graph, bases.chunking());
+        let banks = chip.pmus() * chip.pmu.banks;
+        let sequences = graph.sequences();
+        if (chunking.is_none() || sequences > 1) && order == LoopOrder::TokenOuter {
+            return;
+        }
+        // A block of rows is a sequence, if sequences have weights of their own.
+        let tokens = (graph.rows / sequences).div_ceil(token_rows);
+        let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };
+        let roles = StageRoles::new(graph, &nest);
+        let split = k == KAxis::Split;
+        if split && !bases.may_split_k() {
+            return;
+        }
+        if !roles.is_one_pass() || (order == LoopOrder::TokenOuter && !self.weights_fit()) {
+            return;
+        }
+        // Half the time the section's tensors need off chip: faster stages would only wait.
+        let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
+        for private in [true, false] {
+            let wanted = Wanted { private, split, turned: None };
+            let stages: Vec<StageCandidates> = (0..graph.stages.len())
+                .map(|s| stage_candidates(chip, graph, bases, &nest, &roles, s, wanted))
+                .collect();
+            let mut before: Vec<Vec<Candidate>> = Vec::new();
+            for allotment in allotments {
+                let turned = allotment.turned.map(|(stage, turn)| {
+                    let mut stages = stages.clone();
+                    stages[stage] = stage_candidates(
+                        chip,
+                        graph,
+                        bases,
+                        &nest,
+                        &roles,
+                        stage,
+                        Wanted { turned: Some(turn), ..wanted },
+                    );
+                    stages
+                });
+                let stages = turned.as_ref().unwrap_or(&stages);
+                let mut pcus = (chip.pcus() * allotment.sixteenths).div_ceil(16);
+                let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
+                while let Some(picked) = allocate(stages, pcus, floor_cycles) {
+                    if before.contains(&picked) {
+                        break;
+                    }
+                    let slowest = picked.iter().map(|candidate| candidate.cycles).max().unwrap_or(0);
+                    if split && slowest >= worth_a_split(found.slowest_cycles) {
+                        break;
+                    }
+                    if !split {
+                        found.slowest_cycles = found.slowest_cycles.min(slowest);
+                    }
+                    let eager = allotment.eager;
+                    let mut offer = |choice: Choice| offer(Choice { eager, ..choice });
+                    let needed = self.residencies(nest, &roles, &picked, &mut offer);
+                    found.least_banks = found.least_banks.min(needed);
+                    before.push(picked);
+                    // Every part of an array has banks of its own: fewer PCUs need fewer.
+                    if needed <= banks || banks >= MANY_BANKS * chip.pcus() {
+                        break;
+                    }
+                    pcus /= 2;
+                }
+            }
+            // Private copies of the activations may be what does not fit, or what the links do not bear.
+            if !bases.has_masks() {
+                break;
+            }
+        }
+    }
+
+    fn weights_fit(&self) -> bool {
+        let stored = |stage: &StageSpec| stage.weight.map_or(0, |w| self.graph.workload.tensors[w].stored_bytes());
+        self.graph.stages.iter().map(stored).sum::<u64>() <= self.chip.sram_bytes()
+    }
+
+    /// Offers what may stay on chip with a nest and allocation, as far as it fits; the fewest banks that one needs.
+    pub fn residencies(
+        &self,
+        nest: Nest,
+        roles: &StageRoles,
+        picked: &[Candidate],
+        offer: &mut impl FnMut(Choice),
+    ) -> u64 {
+        let mappings: Vec<Mapping> = picked.iter().map(|c| c.mapping).collect();
+        let extents: Vec<StageExtents> = picked.iter().map(|c| c.extents).collect();
+        let choices: &[(bool, bool)] = if nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
+            &[(true, false), (true, true), (false, false)]
+        } else {
+            &[(true, true)]
+        };
+        // A stage that is off the cut has the time of all chunks in any case.
+        let again = roles.recomputing(self.graph, &nest).map(|again| {
+            let in_every_chunk = |(candidate, &again): (&Candidate, &bool)| {
+                let stretch = if again { 1 } else { candidate.stretch };
+                Candidate { stretch, ..*candidate }
+            };
+            let picked: Vec<Candidate> = picked.iter().zip(&again.again).map(in_every_chunk).collect();
+            (again, picked)
+        });
+        let mut least_banks = u64::MAX;
+        let most = self.chip.pmus() * self.chip.pmu.banks;
+        // Less room for what memory moves in its latency, only where all of it does not fit.
+        let mut wanted: Vec<Residency> = choices
+            .iter()
+            .map(|&(inputs, weights)| Residency { inputs, weights, ahead: Ahead::Full, recompute: false })
+            .collect();
+        wanted.extend(again.as_ref().map(|_| Residency {
+            inputs: false,
+            weights: false,
+            ahead: Ahead::Full,
+            recompute: true,
+        }));
+        let mut next = 0;
+        while let Some(&residency) = wanted.get(next) {
+            next += 1;
+            let (roles, picked) = match &again {
+                Some((roles, picked)) if residency.recompute => (roles, &picked[..]),
+                _ => (roles, picked),
+            };
+            let make = |block_tokens: u64| {
+                let nest = Nest { block_tokens, ..nest };
+                (nest, buffers(self.chip, self.graph, &nest, roles, residency, &mappings, &extents))
+            };
+            let banks =
+                |list: &[BufferSpec]| list.iter().fold(0u64, |sum, b| sum.saturating_add(b.total_banks(self.chip)));
+            let (mut nest, mut list) = make(nest.block_tokens);
+            if banks(&list) > most {
+                let less = match residency.ahead {
+                    Ahead::Full => Some(Ahead::Quarter),
+                    Ahead::Quarter => Some(Ahead::None),
+                    Ahead::None => None,
+                };
+                wanted.extend(less.map(|ahead| Residency { ahead, ..residency }));
+            }
+            if banks(&list) > most && nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
+                let (mut fits, mut exceeds) = (0, nest.block_tokens);
+                while exceeds - fits > 1 {
+                    let middle = fits + (exceeds - fits) / 2;
+                    if banks(&make(middle).1) <= most {
+                        fits = middle;
+                    } else {
+                        exceeds = middle;
+                    }
+                }
+                // Blocks of equal length.
+                let blocks = nest.tokens().div_ceil(fits.max(1));
+                (nest, list) = make(nest.tokens().div_ceil(blocks));
+            }
+            let needed = banks(&list);
+            least_banks = least_banks.min(needed);
+            if needed > most {
+                continue;
+            }
+            let mut estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
+            if let Some(slots) = residency.ahead.slots() {
+                let latency = |tier| self.chip.tier_latency_cycles(tier);
+                estimate = estimate.with_slots(self.chip.memory.ids().map(latency).max().unwrap_or(0), slots);
+            }
+            let picked = picked.to_vec();
+            offer(Choice { nest, residency, picked, eager: false, covers: COVERS, estimate });
+        }
+        least_banks
+    }
+}

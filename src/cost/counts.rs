@@ -1,0 +1,68 @@
+//! What one section did, in raw counts: the result of every fidelity.
+
+use super::usage::Usage;
+
+/// Bytes an off-chip stream moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamBytes {
+    /// Payload.
+    pub payload: u64,
+    /// Moved beyond the payload.
+    pub waste: u64,
+}
+
+/// Time that a bundle did not work though it had firings to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Cycles it waited for its inputs.
+    pub starved_cycles: u64,
+    /// Cycles it waited for room in its outputs, or for results to leave.
+    pub stalled_cycles: u64,
+}
+
+/// What one section did, launch excluded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SectionRun {
+    /// Why it ended: `None` if drained.
+    pub stopped: Option<Stopped>,
+    /// Cycles from the first request to the last byte.
+    pub cycles: u64,
+    /// Cycles each bundle of each stage worked.
+    pub busy_cycles: Vec<Vec<u64>>,
+    /// What they waited for; empty where no time passed.
+    pub waits: Vec<Vec<Waits>>,
+    /// MACs on stored elements.
+    pub macs: u64,
+    /// Element operations of SIMD stages and tails, by stage.
+    pub simd_elements: Vec<u64>,
+    /// Bytes of each stream.
+    pub streams: Vec<StreamBytes>,
+    /// Busy cycles of each tier.
+    pub tier_busy_cycles: Vec<u64>,
+    /// What went over links and ports.
+    pub usage: Usage,
+    /// Events that were simulated one by one: fewer than happened, where periods were skipped.
+    pub events: u64,
+}
+
+/// Why a section did not drain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stopped {
+    /// Nothing could go on; one line per blocked actor.
+    Deadlock(Vec<String>),
+    /// Too many events.
+    Events,
+    /// Too many cycles.
+    Cycles,
+}
+
+/// When a run is ended before it has drained.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Events it may take.
+    pub events: u64,
+    /// Cycles it may take, launch excluded.
+    pub cycles: u64,
+    /// Whether what repeats exactly is skipped: the result is the same, sooner.
+    pub skip: bool,
+}

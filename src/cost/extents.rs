@@ -1,0 +1,66 @@
+//! Sizes of a GEMM stage's parts, from its work table.
+
+use crate::program::{PassWork, SectionGraph};
+
+use super::array::SystolicShape;
+
+/// Sizes of a GEMM stage's parts that its buffers follow (all zero but `row_grain` for SIMD stages).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StageExtents {
+    /// Token rows of one output tile.
+    pub row_grain: u64,
+    /// Most weight bytes (values and metadata) that one column of PCUs holds of one chunk.
+    pub weight_slot_bytes: u64,
+    /// Most output columns of one PCU; of a stage that adds up over rows, most elements of its result.
+    pub columns_per_pcu: u64,
+    /// Flits a cycle of one stream of activations.
+    pub activation_rate: f64,
+    /// Flits a cycle of one stream of weights.
+    pub weight_rate: f64,
+    /// Flits a cycle of the partial sums that one PCU of a slice of K leaves to the next.
+    pub relay_rate: f64,
+    /// Cycles by which a slice of K runs behind the slice before: a tile, and what its sums take to come out.
+    pub relay_cycles: u64,
+}
+
+impl StageExtents {
+    /// Extents of a GEMM stage from its work table (`[chunk][bundle]`).
+    pub fn of_gemm(
+        graph: &SectionGraph<'_>,
+        stage: usize,
+        shape: &SystolicShape,
+        share: u64,
+        work: &[Vec<PassWork>],
+    ) -> Self {
+        let most = |f: &dyn Fn(&PassWork) -> u64| work.iter().flatten().map(f).max().unwrap_or(0);
+        let columns = |w: &PassWork| w.columns.div_ceil(share);
+        // Columns of a bundle are dealt evenly: some of its PCUs have one more than others.
+        let stored = most(&|w| {
+            let all = u128::from(w.stored) * u128::from(columns(w));
+            all.div_ceil(u128::from(w.columns.max(1))) as u64
+        });
+        let weight_slot_bytes = weight_slot_bytes(graph, stage, stored);
+        let (activation_rate, weight_rate) = shape.stream_rates();
+        let tile_cycles = most(&|w| w.cycles.checked_div(w.tiles).unwrap_or(0));
+        Self {
+            row_grain: shape.row_grain,
+            weight_slot_bytes,
+            columns_per_pcu: most(&columns),
+            activation_rate,
+            weight_rate,
+            relay_rate: shape.partial_flits as f64 / tile_cycles.max(1) as f64,
+            relay_cycles: tile_cycles + shape.skew_cycles + shape.partial_flits,
+        }
+    }
+}
+
+/// Bytes of `stored` values of a stage's weight and of their share of the metadata.
+pub fn weight_slot_bytes(graph: &SectionGraph<'_>, stage: usize, stored: u64) -> u64 {
+    graph.stages[stage].weight.map_or(0, |w| {
+        let tensor = &graph.workload.tensors[w];
+        let values = stored * tensor.dtype.bytes();
+        let all = (tensor.stored_elements() * tensor.dtype.bytes()).max(1);
+        let metadata = tensor.stored_bytes() - tensor.stored_elements() * tensor.dtype.bytes();
+        values + (u128::from(metadata) * u128::from(values)).div_ceil(u128::from(all)) as u64
+    })
+}

@@ -1,0 +1,110 @@
+//! `bound_cycles`: what no mapping of a graph on a chip can beat.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::arch::{Chip, TierId};
+use crate::index::Id;
+use crate::mode::Mode;
+use crate::program::home_tiers;
+use crate::units::{Dtype, Rate};
+use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
+
+/// The least cycles a mode can take on a chip, whatever the mapping (DESIGN §4): over the mode's minimal sections,
+/// launch + max(stored MACs / peak, compulsory bytes / each tier's bandwidth, compulsory bytes / address generators).
+///
+/// Kernel by kernel every operator is a section that moves its inputs, its stored weights and its output once; fused,
+/// the graph is one section that moves graph inputs, stored weights and graph outputs once. Operators of a repeated
+/// block count every time.
+pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
+    // A tier that does not hold a tensor is not charged; what fits nowhere is charged nowhere (compile refuses it).
+    let homes = home_tiers(chip, workload).unwrap_or_default();
+    let all: Vec<OperatorId> = workload.operators.ids().collect();
+    match mode {
+        Mode::Kbk => {
+            let of = |&op: &OperatorId| {
+                let once = section_bound(&of_operator(chip, workload, op), workload, &homes, &[op], 1);
+                once.saturating_mul(workload.operators[op].repeat) / workload.operators[op].every
+            };
+            all.iter().map(of).fold(0, u64::saturating_add)
+        }
+        Mode::Fused => {
+            // A section of a part of the graph may move a tensor that the whole graph keeps on chip.
+            let largest = workload.tensors.iter().map(Tensor::stored_bytes).max().unwrap_or(0);
+            section_bound(&chip.in_section(largest), workload, &homes, &all, u64::MAX)
+        }
+    }
+}
+
+/// The chip as a section of one operator finds it.
+fn of_operator<'c>(chip: &'c Chip, workload: &Workload, op: OperatorId) -> Cow<'c, Chip> {
+    let operator = &workload.operators[op];
+    let moved = operator.inputs.iter().chain([&operator.output]).map(|&t| workload.tensors[t].stored_bytes());
+    chip.in_section(moved.max().unwrap_or(0))
+}
+
+/// Bound of one section in which an operator, and a tensor that enters or leaves, counts `most_repeat` times at most.
+fn section_bound(
+    chip: &Chip,
+    workload: &Workload,
+    homes: &[TierId],
+    operators: &[OperatorId],
+    most_repeat: u64,
+) -> u64 {
+    let mut macs: BTreeMap<Dtype, u64> = BTreeMap::new();
+    let mut tensors: Vec<TensorId> = Vec::new();
+    let mut inside = vec![false; workload.operators.len()];
+    let mut made = vec![false; workload.tensors.len()];
+    for &op in operators {
+        let operator = &workload.operators[op];
+        inside[op.index()] = true;
+        made[operator.output.index()] = true;
+        // What runs once in many steps is left to the sections of a real run.
+        if operator.every > 1 && operators.len() > 1 {
+            continue;
+        }
+        if operator.kind == OperatorKind::Gemm {
+            let dtype = workload.tensors[operator.inputs[0]].dtype;
+            let all = workload.stored_macs(op).saturating_mul(operator.repeat.min(most_repeat));
+            let sum = macs.entry(dtype).or_default();
+            *sum = sum.saturating_add(all);
+        }
+        tensors.extend(operator.inputs.iter().copied().chain([operator.output]));
+    }
+    tensors.sort_unstable_by_key(|&t| (workload.base(t), t));
+    tensors.dedup_by_key(|t| workload.base(*t));
+    let leaves = |t: TensorId| {
+        workload.tensors[t].role == TensorRole::Output || workload.consumers(t).any(|op| !inside[op.index()])
+    };
+    let mut bytes = vec![0u64; chip.memory.len()];
+    for t in tensors.into_iter().filter(|&t| !made[workload.base(t).index()] || leaves(t)) {
+        if let Some(tier) = homes.get(t.index()) {
+            // Of a table, rows may be read that are fewer than it has, or the same rows again.
+            let tensor = &workload.tensors[t];
+            let least = tensor.stored_bytes().min(workload.tensors[workload.base(t)].stored_bytes());
+            let sum = &mut bytes[tier.index()];
+            // What passes from one repetition to the next may stay on chip.
+            let repeat = if tensor.role == TensorRole::Weight { tensor.repeat.min(most_repeat) } else { 1 };
+            *sum = sum.saturating_add(least.saturating_mul(repeat));
+        }
+    }
+    let memory = bytes
+        .iter()
+        .enumerate()
+        .map(|(t, &bytes)| chip.tier_rate(TierId::from_index(t)).cycles_for(bytes))
+        .max()
+        .unwrap_or(0);
+    let ag_bytes_per_cycle = chip.grid.ags() * chip.ag_bytes_per_cycle.min(chip.network.flit_bytes);
+    let into_grid = Rate { bytes: ag_bytes_per_cycle.max(1), cycles: 1 }.cycles_for(bytes.iter().sum());
+    chip.launch_cycles() + compute_cycles(chip, &macs).max(memory).max(into_grid)
+}
+
+/// MACs over the chip's peak of their type, added over types; rounded up, where one type makes that exact.
+fn compute_cycles(chip: &Chip, macs: &BTreeMap<Dtype, u64>) -> u64 {
+    let peak = |dtype: Dtype| chip.macs_per_cycle(dtype).unwrap_or(u64::MAX);
+    let sum: u64 = macs.iter().map(|(&dtype, &macs)| macs / peak(dtype)).sum();
+    match macs.iter().next() {
+        Some((&dtype, &macs_of_one)) if macs.len() == 1 => macs_of_one.div_ceil(peak(dtype)),
+        _ => sum,
+    }
+}

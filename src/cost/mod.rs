@@ -1,0 +1,44 @@
+//! Cost: the arithmetic that the search and the event engine share.
+//!
+//! Cycles and flits of tiles and firings, bytes of slots and transfers, and the lower bounds that follow from them. Nothing
+//! here passes time or decides anything.
+
+mod array;
+mod assignment;
+mod counts;
+mod extents;
+mod floor;
+mod gather;
+mod heads;
+mod lower_bound;
+mod reducer;
+mod section_bound;
+mod section_load;
+mod simd;
+mod slots;
+mod stage_work;
+mod tile_tables;
+mod tiles;
+mod time;
+mod transfer;
+mod usage;
+
+pub use array::SystolicShape;
+pub use assignment::{Assignment, TileTable, assign, pass_work};
+pub use counts::{Limits, SectionRun, Stopped, StreamBytes, Waits};
+pub use extents::{StageExtents, weight_slot_bytes};
+pub use floor::{least_cycles, least_memory_cycles};
+pub use gather::{GatherPorts, MOST_COLUMNS};
+pub use heads::{heads_extents, heads_work};
+pub use lower_bound::bound_cycles;
+pub use reducer::{Reducer, reducer_extents, reducer_work};
+pub use section_bound::{bound_section, flow_flits, transfer_flits};
+pub use section_load::{SectionLoad, section_load};
+pub use simd::{chain, simd_stages};
+pub use slots::{reduced_extent, slot_bytes};
+pub use stage_work::StageWork;
+pub use tile_tables::{TileTables, WeightRange};
+pub use tiles::{Cut, sample, tiles};
+pub use time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
+pub use transfer::{first_slot_bytes, transfer_bytes};
+pub use usage::{FlitCounts, Usage};

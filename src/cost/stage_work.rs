@@ -1,0 +1,314 @@
+//! What one firing of a placed stage costs: cycles of its bundles and flits of its flows.
+
+use std::ops::Range;
+
+use crate::arch::Chip;
+use crate::program::{Amount, Mapping, Nest, PassWork, SectionGraph};
+use crate::units::Dtype;
+
+use super::array::SystolicShape;
+use super::reducer::Reducer;
+
+/// Costs of one stage, in the units of the chip it was made for.
+#[derive(Debug, Clone)]
+pub struct StageWork {
+    mapping: Mapping,
+    shape: Option<SystolicShape>,
+    work: Vec<Vec<PassWork>>,
+    nest: Nest,
+    along_cut: bool,
+    /// Of a stage that adds up over rows, its part of the result.
+    reducer: Option<Reducer>,
+    /// Columns a SIMD stage works through.
+    columns: u64,
+    /// Columns of the result.
+    result_columns: u64,
+    /// Groups of columns that a SIMD function takes whole (heads, a row); `None` for single columns.
+    units: Option<u64>,
+    /// MACs of so many rows, where that is not told by the stored weights.
+    macs_of_rows: Option<(u64, u64)>,
+    element_bytes: u64,
+    result_bytes: u64,
+    lanes: u64,
+    flit_bytes: u64,
+    pipeline_cycles: u64,
+}
+
+impl StageWork {
+    /// Costs of stage `index` of a section.
+    pub fn new(
+        chip: &Chip,
+        graph: &SectionGraph<'_>,
+        nest: &Nest,
+        index: usize,
+        mapping: Mapping,
+        work: &[Vec<PassWork>],
+    ) -> Self {
+        let spec = &graph.stages[index];
+        let dtype: Dtype = graph.stage_dtype(index);
+        let partials = graph.is_k_cut(nest.chunking, index) || spec.sums.is_some() || mapping.pk() > 1;
+        let shape = match &mapping {
+            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials)
+                .map(|shape| shape.in_style(chip, dtype, m.style)),
+            Mapping::Simd(_) => None,
+        };
+        let reducer = match (&mapping, &shape) {
+            (Mapping::Gemm(m), Some(shape)) => Reducer::new(graph, nest.chunking, nest.token_rows, index, m, shape),
+            _ => None,
+        };
+        let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
+        Self {
+            mapping,
+            shape,
+            work: work.to_vec(),
+            nest: *nest,
+            along_cut: nest.chunking.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
+            reducer,
+            columns: if graph.is_gemm(index) {
+                graph.workload.tensors[spec.output].columns
+            } else {
+                graph.simd_columns(index)
+            },
+            result_columns: graph.workload.tensors[spec.output].columns,
+            units: graph.units(index),
+            macs_of_rows: (graph.form(index).is_some() || graph.sampled(index).is_some())
+                .then(|| (graph.workload.stored_macs(spec.main), graph.rows)),
+            element_bytes: dtype.bytes(),
+            result_bytes: graph.dtype(spec.output).bytes(),
+            lanes: chip.pcu.lanes.get(&dtype).copied().unwrap_or(1),
+            flit_bytes: chip.network.flit_bytes,
+            pipeline_cycles: chip.pcu.stages * chain,
+        }
+    }
+
+    /// The stage's mapping.
+    pub fn mapping(&self) -> Mapping {
+        self.mapping
+    }
+
+    /// Of a stage that adds up over rows, its part of the result.
+    pub fn reducer(&self) -> Option<&Reducer> {
+        self.reducer.as_ref()
+    }
+
+    /// Output columns in a chunk.
+    pub fn width(&self, chunk: u64) -> u64 {
+        match self.nest.chunk_range(chunk) {
+            Some(range) if self.along_cut => range.end - range.start,
+            _ => self.columns,
+        }
+    }
+
+    /// Work of a bundle in a chunk (a stage off the cut has one chunk).
+    pub fn pass(&self, chunk: u64, bundle: u64) -> PassWork {
+        let chunk = self.work.get(chunk as usize).or(self.work.last());
+        chunk.and_then(|bundles| bundles.get(bundle as usize)).copied().unwrap_or_default()
+    }
+
+    /// Row tiles one PCU does of a token (SIMD: rows).
+    pub fn passes(&self, rows: u64) -> u64 {
+        match (&self.shape, &self.mapping) {
+            (Some(shape), mapping) => shape.passes(rows, mapping.pm()),
+            (None, mapping) => rows.div_ceil(mapping.pm()),
+        }
+    }
+
+    /// Whether firings of a bundle in a chunk cost what they cost in the chunk before.
+    pub fn is_as_before(&self, chunk: u64, bundle: u64) -> bool {
+        let Some(before) = chunk.checked_sub(1) else { return false };
+        let passes = |chunk| self.reducer.as_ref().map(|reducer| reducer.passes(chunk));
+        self.width(chunk) == self.width(before)
+            && self.pass(chunk, bundle) == self.pass(before, bundle)
+            && passes(chunk) == passes(before)
+    }
+
+    /// Row passes of a firing. A stage that adds up over rows passes over those of its result.
+    fn row_passes(&self, chunk: u64, rows: u64) -> u64 {
+        self.reducer.as_ref().map_or_else(|| self.passes(rows), |reducer| reducer.passes(chunk))
+    }
+
+    /// k-steps of every tile of a token, where the token tells.
+    pub fn depth(&self, rows: u64) -> Option<u64> {
+        self.reducer.as_ref().map(|reducer| reducer.depth(rows))
+    }
+
+    /// Rows of a token of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none. All PCUs
+    /// that add up over rows take all of them.
+    pub fn slice_rows(&self, rows: u64, slice: u64) -> Range<u64> {
+        if self.reducer.is_some() {
+            return if slice == 0 { 0..rows } else { rows..rows };
+        }
+        let each = self.passes(rows) * self.shape.as_ref().map_or(1, |shape| shape.row_grain);
+        (slice * each).min(rows)..((slice + 1) * each).min(rows)
+    }
+
+    /// Output columns of SIMD column slice `slice` in a chunk, counted from the chunk's first.
+    pub fn slice_columns(&self, chunk: u64, slice: u64) -> Range<u64> {
+        self.part_of(self.width(chunk), chunk, slice)
+    }
+
+    /// Columns of SIMD column slice `slice`, of an operand or result that has `columns` of them in a chunk: those of the
+    /// slice's heads, or of its elements where operands have several columns for one.
+    pub fn part_of(&self, columns: u64, chunk: u64, slice: u64) -> Range<u64> {
+        let pn = if let Mapping::Simd(m) = &self.mapping { m.pn } else { 1 };
+        let units = self.units.unwrap_or(self.width(chunk)).max(1);
+        let each = units.div_ceil(pn) * columns.div_ceil(units);
+        (slice * each).min(columns)..((slice + 1) * each).min(columns)
+    }
+
+    /// Cycles a bundle is occupied by a firing.
+    pub fn cycles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
+                (Some(reducer), Some(shape)) => {
+                    reducer.passes(chunk) * reducer.tiles(chunk) * shape.tile_cycles(reducer.depth(rows))
+                }
+                _ => self.passes(rows) * self.pass(chunk, bundle).cycles,
+            },
+            Mapping::Simd(m) => self.vectors(chunk, rows) * m.passes,
+        }
+    }
+
+    /// Vectors of one SIMD PCU in a firing.
+    fn vectors(&self, chunk: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Simd(m) => {
+                let columns = self.slice_columns(chunk, 0);
+                rows.div_ceil(m.pm) * (columns.end - columns.start).div_ceil(self.lanes)
+            }
+            Mapping::Gemm(_) => 0,
+        }
+    }
+
+    /// Tiles of a bundle's firing: results leave after each (SIMD: after each row).
+    pub fn tiles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Gemm(_) => self.row_passes(chunk, rows) * self.pass(chunk, bundle).tiles,
+            Mapping::Simd(m) if m.passes > 1 => self.passes(rows),
+            Mapping::Simd(_) => self.vectors(chunk, rows),
+        }
+    }
+
+    /// Cycles from a tile's last operand to where its results begin to leave (SIMD: from a vector to its result).
+    pub fn skew_cycles(&self) -> u64 {
+        self.shape.map_or(self.pipeline_cycles, |shape| shape.skew_cycles)
+    }
+
+    /// Cycles in which the results of a tile, or else its partial sums, leave.
+    pub fn drain_cycles(&self, results: bool) -> u64 {
+        self.shape.map_or(0, |shape| shape.drain_cycles(results))
+    }
+
+    /// Cycles at the end of a tile in which it only drains.
+    pub fn idle_cycles(&self) -> u64 {
+        self.shape.map_or(0, |shape| shape.idle_cycles())
+    }
+
+    /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.
+    pub fn stored_macs(&self, chunk: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Gemm(_) => match self.macs_of_rows {
+                Some((macs, of_rows)) => (u128::from(macs) * u128::from(rows) / u128::from(of_rows)) as u64,
+                None => (0..self.mapping.bundles()).map(|b| self.pass(chunk, b).stored).sum::<u64>() * rows,
+            },
+            Mapping::Simd(_) => 0,
+        }
+    }
+
+    /// Elements of the stage's output in a chunk.
+    pub fn output_elements(&self, chunk: u64, rows: u64) -> u64 {
+        rows * self.width(chunk).min(self.result_columns)
+    }
+
+    /// Elements a SIMD firing computes.
+    pub fn simd_elements(&self, chunk: u64, rows: u64) -> u64 {
+        match &self.mapping {
+            Mapping::Gemm(_) => 0,
+            Mapping::Simd(_) => rows * self.width(chunk),
+        }
+    }
+
+    /// Flits of one PCU's first operand stream in a firing.
+    fn activation_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match (&self.mapping, &self.shape) {
+            (Mapping::Gemm(_), _) => {
+                let of_pass = self.of_reducer(chunk, rows, SystolicShape::a_flits);
+                self.row_passes(chunk, rows) * of_pass.unwrap_or_else(|| self.pass(chunk, bundle).a_flits)
+            }
+            (Mapping::Simd(m), _) => {
+                self.vectors(chunk, rows) * m.passes * (self.lanes * self.element_bytes).div_ceil(self.flit_bytes)
+            }
+        }
+    }
+
+    fn weight_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        let of_pass = self.of_reducer(chunk, rows, SystolicShape::w_flits);
+        self.row_passes(chunk, rows) * of_pass.unwrap_or_else(|| self.pass(chunk, bundle).w_flits)
+    }
+
+    /// Flits of an operand in a row pass of a stage whose depth is the token's rows.
+    fn of_reducer(&self, chunk: u64, rows: u64, flits: fn(&SystolicShape, u64) -> u64) -> Option<u64> {
+        let (reducer, shape) = self.reducer.as_ref().zip(self.shape.as_ref())?;
+        Some(reducer.tiles(chunk) * flits(shape, reducer.depth(rows)))
+    }
+
+    fn partial_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        let each = self.shape.map_or(0, |s| s.partial_flits);
+        self.row_passes(chunk, rows) * self.pass(chunk, bundle).tiles * each
+    }
+
+    /// Bytes one PCU of a bundle emits in a firing.
+    fn result_bytes(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        if let Some(reducer) = &self.reducer {
+            return reducer.sums(chunk) * self.result_bytes;
+        }
+        match (&self.mapping, &self.shape) {
+            (Mapping::Gemm(m), Some(shape)) => {
+                let rows = (self.passes(rows) * shape.row_grain).min(rows);
+                rows * self.pass(chunk, bundle).columns.div_ceil(m.share) * self.result_bytes
+            }
+            (mapping, _) => {
+                let pn = if let Mapping::Simd(m) = mapping { m.pn } else { 1 };
+                self.passes(rows) * self.width(chunk).min(self.result_columns).div_ceil(pn) * self.result_bytes
+            }
+        }
+    }
+
+    fn worst_rate(&self, flits: impl Fn(u64, u64) -> u64) -> f64 {
+        let rows = self.nest.token_rows;
+        let mut worst: f64 = 0.0;
+        for chunk in 0..self.work.len().max(1) as u64 {
+            for bundle in 0..self.mapping.bundles() {
+                worst = worst.max(flits(chunk, bundle) as f64 / self.cycles(chunk, bundle, rows).max(1) as f64);
+            }
+        }
+        worst
+    }
+
+    /// Flits a cycle of one slice's activation stream while the stage runs (SIMD: of all PCUs on the slice).
+    pub fn activation_rate(&self) -> f64 {
+        let streams = if let Mapping::Simd(m) = &self.mapping { m.pn as f64 } else { 1.0 };
+        self.worst_rate(|c, b| self.activation_flits(c, b, self.nest.token_rows)) * streams
+    }
+
+    /// Flits a cycle of one PCU column's weight stream.
+    pub fn weight_rate(&self) -> f64 {
+        self.worst_rate(|c, b| self.weight_flits(c, b, self.nest.token_rows))
+    }
+
+    /// Flits a cycle of one PCU's partial sums, each way.
+    pub fn partial_rate(&self) -> f64 {
+        self.worst_rate(|c, b| self.partial_flits(c, b, self.nest.token_rows))
+    }
+
+    /// Flits one event of a flow that feeds or leaves this stage moves, before the flow's share.
+    pub fn flits(&self, amount: Amount, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match amount {
+            Amount::Activations => self.activation_flits(chunk, bundle, rows),
+            Amount::Weights => self.weight_flits(chunk, bundle, rows),
+            Amount::Partials => self.partial_flits(chunk, bundle, rows),
+            Amount::ResultBytes => self.result_bytes(chunk, bundle, rows).div_ceil(self.flit_bytes),
+            Amount::SlotBytes => 0,
+        }
+    }
+}

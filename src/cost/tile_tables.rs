@@ -1,0 +1,239 @@
+//! Column tiles of a stage's weight, lockstep group by lockstep group, and what they cost.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use crate::arch::Chip;
+use crate::program::{Chunking, GemmMapping, Nest, PassWork, SectionGraph, Style, Tile, k_slice};
+
+use super::array::SystolicShape;
+use super::assignment::{Assignment, TileTable, assign, pass_work};
+use super::extents::{StageExtents, weight_slot_bytes};
+use super::gather::GatherPorts;
+use super::heads::{heads_extents, heads_work};
+use super::reducer::{Reducer, reducer_extents, reducer_work};
+use super::tiles::{Cut, sample, tiles};
+
+/// While searching, one in so many tiles of a fine mask is looked at.
+const LOOKED_AT_OF: usize = 16;
+
+/// Blocks from which on a mask is fine.
+const FINE_BLOCKS: u64 = 1 << 22;
+
+/// Columns and K rows of a weight that a chunk uses.
+pub type WeightRange = (Range<u64>, Range<u64>);
+
+/// Stage, width of a tile, whether tiles are aligned, how they are worked through, slices of K, and rows of a pass where
+/// that counts.
+type TableKey = (usize, u64, bool, Style, u64, u64);
+
+/// Column tiles of every GEMM stage of a section under one cut of its axes, worked out when they are asked for.
+#[derive(Debug)]
+pub struct TileTables<'a> {
+    chip: &'a Chip,
+    graph: &'a SectionGraph<'a>,
+    chunking: Option<Chunking>,
+    tables: RefCell<FxHashMap<TableKey, Rc<TileTable>>>,
+    /// Work is exact; else, while searching, that of fine masks is estimated from a sample of tiles.
+    exact: bool,
+}
+
+impl<'a> TileTables<'a> {
+    /// Exact tiles.
+    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
+        Self { chip, graph, chunking, tables: RefCell::default(), exact: true }
+    }
+
+    /// Tiles for a search: those of fine masks are estimated from a sample.
+    pub fn sampled(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
+        Self { exact: false, ..Self::new(chip, graph, chunking) }
+    }
+
+    /// The cut.
+    pub fn chunking(&self) -> Option<Chunking> {
+        self.chunking
+    }
+
+    /// The array shape of a GEMM stage; `None` if the chip lacks the data type.
+    pub fn shape(&self, stage: usize, rows_on_lanes: bool) -> Option<SystolicShape> {
+        self.shape_of(stage, rows_on_lanes, 1)
+    }
+
+    /// The same for a stage with `pk` slices of K.
+    pub fn shape_of(&self, stage: usize, rows_on_lanes: bool, pk: u64) -> Option<SystolicShape> {
+        let tail = self.graph.stages[stage].tail.len() as u64;
+        let partials = self.graph.is_k_cut(self.chunking, stage) || self.graph.stages[stage].sums.is_some() || pk > 1;
+        SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
+    }
+
+    /// The same under a mapping.
+    pub fn styled(&self, stage: usize, mapping: &GemmMapping) -> Option<SystolicShape> {
+        let dtype = self.graph.stage_dtype(stage);
+        let shape = self.shape_of(stage, mapping.rows_on_lanes, mapping.pk);
+        shape.map(|shape| shape.in_style(self.chip, dtype, mapping.style))
+    }
+
+    /// Columns and K rows of a stage's weight in each chunk, and whether columns repeat.
+    pub fn chunk_ranges(&self, stage: usize) -> (Vec<WeightRange>, bool) {
+        let Some(weight) = self.graph.stages[stage].weight else { return (Vec::new(), true) };
+        let tensor = &self.graph.workload.tensors[weight];
+        let (n, k) = (0..tensor.columns, 0..tensor.rows);
+        let Some(cut) = self.chunking else { return (vec![(n, k)], true) };
+        let chunks = cut.extent.div_ceil(cut.width);
+        let range = |c: u64| c * cut.width..cut.extent.min((c + 1) * cut.width);
+        if self.graph.row_axis(weight) == Some(cut.axis) {
+            ((0..chunks).map(|c| (n.clone(), range(c))).collect(), true)
+        } else if self.graph.column_axis(weight) == Some(cut.axis) {
+            ((0..chunks).map(|c| (range(c), k.clone())).collect(), false)
+        } else {
+            (vec![(n, k)], true)
+        }
+    }
+
+    /// Tiles of a stage under a mapping: a list for each slice of K in each chunk.
+    fn table_of(&self, stage: usize, shape: &SystolicShape, mapping: &GemmMapping) -> Rc<TileTable> {
+        let GemmMapping { pm, pk, share, aligned, style, .. } = *mapping;
+        self.table(stage, shape.column_grain * share, aligned, style, pk, shape.row_grain * pm)
+    }
+
+    /// Tiles of a stage, a list for each of `pk` slices of K in each chunk; a pass of all row slices has `rows` rows.
+    pub fn table(&self, stage: usize, width: u64, aligned: bool, style: Style, pk: u64, rows: u64) -> Rc<TileTable> {
+        let sampled = self.graph.sampled(stage);
+        let key = (stage, width, aligned, style, pk, if sampled.is_some() { rows } else { 0 });
+        if let Some(table) = self.tables.borrow().get(&key) {
+            return Rc::clone(table);
+        }
+        let gather = (style == Style::Gather).then(|| GatherPorts::new(self.chip));
+        let fine = self.graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > FINE_BLOCKS);
+        let cut = Cut { width, aligned, gather, looked_at_of: if fine && !self.exact { LOOKED_AT_OF } else { 1 } };
+        let (ranges, same_columns) = self.chunk_ranges(stage);
+        let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
+        let slices = |(n, k): WeightRange| (0..pk).map(move |slice| (n.clone(), k_slice(&k, slice, pk, grain)));
+        let mut chunks: Vec<Vec<Tile>> =
+            ranges.into_iter().flat_map(slices).map(|(n, k)| tiles(mask, n, k, &cut)).collect();
+        if let Some(mask) = sampled {
+            for list in &mut chunks {
+                sample(list, mask, rows);
+            }
+        }
+        let table = Rc::new(TileTable { chunks, same_columns });
+        self.tables.borrow_mut().insert(key, Rc::clone(&table));
+        table
+    }
+
+    /// What follows from the tiles of every bundle, `[chunk][bundle]`: bundles lie slice by slice.
+    fn of_bundles<T: Clone>(
+        &self,
+        stage: usize,
+        mapping: &GemmMapping,
+        of: impl Fn(&SystolicShape, &TileTable, &Assignment) -> Vec<Vec<T>>,
+    ) -> Vec<Vec<T>> {
+        let Some(shape) = self.styled(stage, mapping) else { return Vec::new() };
+        let table = self.table_of(stage, &shape, mapping);
+        let lists = of(&shape, &table, &dealt(&table, &shape, mapping));
+        if mapping.pk == 1 { lists } else { lists.chunks(mapping.pk as usize).map(<[_]>::concat).collect() }
+    }
+
+    /// Sizes that follow from the exact work of a mapping.
+    pub fn extents(&self, stage: usize, mapping: &GemmMapping, work: &[Vec<PassWork>]) -> StageExtents {
+        let Some(shape) = self.styled(stage, mapping) else {
+            return StageExtents::default();
+        };
+        if let Some(reducer) = Reducer::new(self.graph, self.chunking, 1, stage, mapping, &shape) {
+            return reducer_extents(&reducer, &shape);
+        }
+        if let Some(form) = self.graph.form(stage) {
+            return heads_extents(self.graph, stage, &form, &shape, mapping);
+        }
+        let mut extents = StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work);
+        if mapping.share > 1 {
+            // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
+            let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
+            let (ranges, _) = self.chunk_ranges(stage);
+            let lists = self.tile_lists(stage, mapping);
+            let (mut stored, mut columns) = (0, 0);
+            for (bundles, (_, k)) in lists.iter().zip(&ranges) {
+                for (bundle, list) in (0..).zip(bundles) {
+                    let k = k_slice(k, mapping.k_slice(bundle), mapping.pk, grain);
+                    let depth = |n: Range<u64>| match mask {
+                        Some(mask) => mask.stored_in(n, k.clone()),
+                        None => (n.end - n.start) * (k.end - k.start),
+                    };
+                    for q in 0..mapping.share {
+                        let mine = || list.iter().map(|tile| tile.columns_of(q, mapping.share));
+                        stored = stored.max(mine().map(depth).sum());
+                        columns = columns.max(mine().map(|n| n.end - n.start).sum());
+                    }
+                }
+            }
+            extents.weight_slot_bytes = weight_slot_bytes(self.graph, stage, stored);
+            extents.columns_per_pcu = columns;
+        }
+        extents
+    }
+
+    /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk). Tokens of
+    /// `token_rows` matter to causal attention only.
+    pub fn work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Vec<Vec<PassWork>> {
+        let Some(shape) = self.styled(stage, mapping) else { return Vec::new() };
+        if let Some(reducer) = Reducer::new(self.graph, self.chunking, token_rows, stage, mapping, &shape) {
+            return reducer_work(&reducer, &shape, self.chunking, token_rows);
+        }
+        if let Some(form) = self.graph.form(stage) {
+            return vec![vec![heads_work(&form, &shape, mapping, token_rows)]];
+        }
+        self.of_bundles(stage, mapping, |shape, table, dealt| pass_work(shape, table, dealt, mapping.share))
+    }
+
+    /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
+    /// the data type.
+    pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
+        let shape = self.shape(stage, mapping.rows_on_lanes)?;
+        if self.graph.stages[stage].sums.is_some() {
+            let one = GemmMapping { pm: 1, pn: 1, pk: 1, share: 1, streams: 1, ..*mapping };
+            let reducer = Reducer::new(self.graph, self.chunking, nest.token_rows, stage, &one, &shape)?;
+            return Some(reducer.most_splits());
+        }
+        let table = self.table_of(stage, &shape, mapping);
+        let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
+        Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
+    }
+
+    /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
+    pub fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
+        let lists = self.tile_lists(stage, mapping);
+        let of_bundles = |bundles: Vec<Vec<Tile>>| {
+            bundles.into_iter().map(|list| list.iter().map(|tile| tile.k).collect()).collect()
+        };
+        lists.into_iter().map(of_bundles).collect()
+    }
+
+    /// Column tiles of a bundle's row pass, in order: `[chunk][bundle]`.
+    pub fn tile_lists(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<Tile>>> {
+        if self.graph.stages[stage].sums.is_some() {
+            // As deep as a token has rows.
+            return Vec::new();
+        }
+        self.of_bundles(stage, mapping, |_, table, dealt| {
+            let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize]).collect();
+            let chunks = table.chunks.iter().zip(dealt);
+            chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect()
+        })
+    }
+}
+
+/// The tiles of every group of PCU columns, for each slice of K in each chunk. Slices hand on the sums of their columns: a
+/// group has the same in all slices of a chunk.
+fn dealt(table: &TileTable, shape: &SystolicShape, mapping: &GemmMapping) -> Assignment {
+    let cycles = |tile: &Tile| shape.cycles(tile);
+    if mapping.pk == 1 || table.same_columns {
+        return assign(table, mapping.groups(), cycles);
+    }
+    let of_chunk = |slices: &[Vec<Tile>]| {
+        assign(&TileTable { chunks: slices.to_vec(), same_columns: true }, mapping.groups(), cycles)
+    };
+    table.chunks.chunks(mapping.pk as usize).flat_map(of_chunk).collect()
+}

@@ -1,0 +1,63 @@
+//! Bytes of the transfers of an off-chip stream.
+
+use crate::arch::Chip;
+use crate::program::{Cadence, PassWork, Section, SectionGraph, Step};
+
+use super::slots::{reduced_extent, slot_bytes};
+
+/// Payload and moved bytes (whole bursts) of the slot of a stream at a step.
+pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize, at: Step) -> (u64, u64) {
+    let off_chip = &section.streams[stream];
+    let burst = chip.memory[off_chip.tier].burst_bytes;
+    let tensor = &graph.workload.tensors[off_chip.stream.tensor];
+    if off_chip.stream.weight {
+        // Weights lie off chip in the order they are read.
+        let payload = weight_bytes(graph, section, stream, at);
+        return (payload, payload.next_multiple_of(burst));
+    }
+    let payload = slot_bytes(graph, &section.nest, off_chip.stream.tensor, at);
+    if let Some((rows, columns)) = reduced_extent(graph, &section.nest, off_chip.stream.tensor, at) {
+        // Whole rows are one run, parts of them a run each.
+        let (rows, width) = (rows.end - rows.start, columns.end - columns.start);
+        let part = width < tensor.columns;
+        let (runs, run) = if part { (rows, payload / rows.max(1)) } else { (1, payload) };
+        return (payload, runs * run.next_multiple_of(burst));
+    }
+    let rows = section.nest.rows_of(at.token);
+    let run = payload / rows;
+    // A cut row-major tensor moves in runs of a chunk's columns, whole bursts each; else a token is one run.
+    let moved = if tensor.view.is_some_and(|view| view.transposed) {
+        // Columns of the tensor as it lies in memory: a run of them in each of its rows.
+        let run = rows * tensor.dtype.bytes();
+        (payload / run) * run.next_multiple_of(burst)
+    } else if run < tensor.columns * tensor.dtype.bytes() && tensor.window().is_none() {
+        rows * run.next_multiple_of(burst)
+    } else {
+        payload.next_multiple_of(burst)
+    };
+    (payload, moved)
+}
+
+/// The same of the first slot of a stream.
+pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize) -> (u64, u64) {
+    transfer_bytes(chip, graph, section, stream, section.nest.step(section.streams[stream].stream.cadence, 0))
+}
+
+/// Stored bytes of one slot of a weight stream: its share of values and metadata, exact over all slots.
+fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: usize, at: Step) -> u64 {
+    let wanted = &section.streams[stream].stream;
+    let total = graph.workload.tensors[wanted.tensor].stored_bytes();
+    let whole = |s: usize| section.stages[s].spec.weight == Some(wanted.tensor);
+    let form = (0..section.stages.len()).find(|&s| whole(s)).and_then(|s| graph.form(s));
+    if let Some(form) = form.filter(|_| wanted.cadence == Cadence::BlockChunk) {
+        return total / form.instances;
+    }
+    let stage = section.stages.iter().find(|s| s.spec.weight == Some(wanted.tensor));
+    let Some(stage) = stage.filter(|_| wanted.cadence != Cadence::Once) else { return total };
+    let stored = |chunk: &Vec<PassWork>| chunk.iter().map(|w| w.stored).sum::<u64>();
+    let all: u64 = stage.work.iter().map(stored).sum();
+    let before: u64 = stage.work[..at.chunk as usize].iter().map(stored).sum();
+    let upto = before + stored(&stage.work[at.chunk as usize]);
+    let part = |n: u64| (u128::from(total) * u128::from(n) / u128::from(all.max(1))) as u64;
+    part(upto) - part(before)
+}

@@ -1,0 +1,112 @@
+//! The compiled result: everything the simulator needs to know, and nothing it has to decide.
+
+use std::borrow::Cow;
+
+use crate::arch::{Chip, TierId};
+use crate::index::Id;
+use crate::mode::Mode;
+use crate::workload::{OperatorId, TensorId, Workload};
+
+use super::buffer::{Buffer, BufferRole};
+use super::flow::Flow;
+use super::nest::Nest;
+use super::stage::Stage;
+use super::stream::OffChip;
+
+/// A compiled graph.
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    /// How the graph was cut.
+    pub mode: Mode,
+    /// Sections in the order they run.
+    pub sections: Vec<Section>,
+    /// Memory tier of each tensor.
+    pub tiers: Vec<TierId>,
+    /// What a user should know about the mapping.
+    pub notes: Vec<String>,
+}
+
+/// One section, placed and routed.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// Name.
+    pub name: String,
+    /// Operators, in topological order.
+    pub operators: Vec<OperatorId>,
+    /// Loop nest.
+    pub nest: Nest,
+    /// Stages, in topological order.
+    pub stages: Vec<Stage>,
+    /// Buffers in PMUs.
+    pub buffers: Vec<Buffer>,
+    /// Off-chip streams.
+    pub streams: Vec<OffChip>,
+    /// Network flows.
+    pub flows: Vec<Flow>,
+    /// PMUs with something in them.
+    pub pmus: u64,
+    /// Bytes of the occupied banks.
+    pub sram_bytes: u64,
+    /// Of those, bytes no slot uses.
+    pub sram_bank_loss_bytes: u64,
+    /// Cycles the compiler expected, launch included.
+    pub estimated_cycles: u64,
+    /// Streams of weights whose first slot is in its banks when the section begins: the one before has loaded it.
+    pub loaded_before: Vec<usize>,
+    /// What it loads for the section behind it while it runs.
+    pub loads_ahead: Vec<LoadAhead>,
+}
+
+impl Section {
+    /// Banks of each PMU that it takes.
+    pub fn taken_banks(&self, chip: &Chip) -> Vec<u64> {
+        let mut banks = vec![0; chip.grid.pmus.len()];
+        for part in self.buffers.iter().flat_map(|buffer| &buffer.pieces).flat_map(|piece| &piece.parts) {
+            banks[part.pmu.index()] += part.banks;
+        }
+        banks
+    }
+
+    /// Whether it runs behind another every time.
+    pub fn follows(&self, before: &Self, workload: &Workload) -> bool {
+        let place = |section: &Self| {
+            let op = &workload.operators[section.operators[0]];
+            (op.block, op.repeat, op.phase, op.every)
+        };
+        place(before) == place(self)
+    }
+}
+
+/// Weights that a section loads for the one behind it, in time that memory has to spare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadAhead {
+    /// The weight.
+    pub tensor: TensorId,
+    /// The tier it comes from.
+    pub tier: TierId,
+    /// Bytes of the first slot of its stream.
+    pub payload_bytes: u64,
+    /// Bytes moved, whole bursts.
+    pub moved_bytes: u64,
+    /// Bytes of the banks that take them.
+    pub bank_bytes: u64,
+    /// Flits injected into the network.
+    pub flits: u64,
+    /// The same times links.
+    pub flit_hops: u64,
+    /// Flits written to PMUs.
+    pub written_flits: u64,
+}
+
+impl Section {
+    /// Whether a buffer takes partial sums from one slice of K to the next.
+    pub fn is_relay(&self, buffer: usize) -> bool {
+        matches!(self.buffers[buffer].spec.role, BufferRole::Relay { .. })
+    }
+
+    /// The chip as this section finds it ([`Chip::in_section`]).
+    pub fn chip<'c>(&self, chip: &'c Chip, workload: &Workload) -> Cow<'c, Chip> {
+        let moved = self.streams.iter().map(|off_chip| workload.tensors[off_chip.stream.tensor].stored_bytes());
+        chip.in_section(moved.max().unwrap_or(0))
+    }
+}

@@ -1,0 +1,115 @@
+//! Flows: static routes between ports, and how much one event of each moves.
+
+use super::fabric::Resource;
+
+/// Who starts a flow, and for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowKind {
+    /// Off-chip stream into a buffer.
+    Fill {
+        /// Stream index.
+        stream: usize,
+        /// Buffer index.
+        buffer: usize,
+    },
+    /// Home buffer into a stage's operand buffer.
+    Copy {
+        /// Home buffer index.
+        home: usize,
+    },
+    /// PMU to PCUs of a bundle, for the whole of a firing.
+    Feed {
+        /// Stage index.
+        stage: usize,
+        /// Bundle.
+        bundle: u64,
+    },
+    /// Results of a bundle, into a buffer.
+    Emit {
+        /// Stage index.
+        stage: usize,
+        /// Bundle.
+        bundle: u64,
+    },
+    /// Partial sums of a bundle, read before (every chunk but the first).
+    PartialRead {
+        /// Stage index.
+        stage: usize,
+        /// Bundle.
+        bundle: u64,
+    },
+    /// Partial sums of a bundle, written back (every chunk but the last).
+    PartialWrite {
+        /// Stage index.
+        stage: usize,
+        /// Bundle.
+        bundle: u64,
+    },
+    /// Store buffer to an off-chip stream.
+    Drain {
+        /// Stream index.
+        stream: usize,
+    },
+}
+
+/// How many flits one event of a flow moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amount {
+    /// Activations of a bundle: its passes times the work table's activation flits.
+    Activations,
+    /// Weights of a bundle's PCU column.
+    Weights,
+    /// One tile of partial sums a pass and tile.
+    Partials,
+    /// Part of the slot that moves, in bytes.
+    SlotBytes,
+    /// Part of the bundle's result, in bytes.
+    ResultBytes,
+}
+
+/// A part of a buffer that a flow reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowEnd {
+    /// Buffer index.
+    pub buffer: usize,
+    /// Slice; a flow that writes a slice writes all its copies.
+    pub slice: u64,
+    /// Part of the slice's pieces.
+    pub part: usize,
+}
+
+/// A static route from one port to others.
+#[derive(Debug, Clone)]
+pub struct Flow {
+    /// Who starts it.
+    pub kind: FlowKind,
+    /// What one event moves ...
+    pub amount: Amount,
+    /// ... of which this flow carries `share.0 / share.1`.
+    pub share: (u64, u64),
+    /// What of a buffer it reads; `None` from a PCU or an address generator.
+    pub reads: Option<FlowEnd>,
+    /// What of a buffer it fills; `None` into a PCU or an address generator.
+    pub writes: Option<FlowEnd>,
+    /// Ports and links of the tree: the source's port, a port for each sink, the links.
+    pub route: Vec<Resource>,
+    /// Links in the tree.
+    pub links: u64,
+    /// Cycles from the source to the farthest sink.
+    pub hop_cycles: u64,
+    /// PMU write ports at the sinks.
+    pub pmu_sinks: u64,
+    /// Whether the source is a PMU.
+    pub from_pmu: bool,
+}
+
+/// The part of `amount` that a flow with `share` carries.
+pub fn shared(amount: u64, share: (u64, u64)) -> u64 {
+    if share.0 == share.1 {
+        return amount;
+    }
+    match amount.checked_mul(share.0) {
+        Some(product) => product.div_ceil(share.1),
+        None => (u128::from(amount) * u128::from(share.0)).div_ceil(u128::from(share.1)) as u64,
+    }
+}

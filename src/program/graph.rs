@@ -1,0 +1,403 @@
+//! The part of the operator graph that one section runs: its stages, its axes, and whether it can be one pipeline.
+
+use crate::arch::Chip;
+use crate::index::Id;
+use crate::sparsity::BlockMask;
+use crate::units::Dtype;
+use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+
+use super::nest::Chunking;
+use super::row_reduction::{Sums, adds_up, streamed_rows, tied_columns};
+
+/// One stage: a main operator and the elementwise functions that run in its tail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageSpec {
+    /// The operator that gives the stage its shape.
+    pub main: OperatorId,
+    /// Elementwise functions of its result, in order, computed in the PCU tail.
+    pub tail: Vec<OperatorId>,
+    /// Activations that are consumed token by token.
+    pub activations: Vec<TensorId>,
+    /// The GEMM's second operand, held or streamed as weights.
+    pub weight: Option<TensorId>,
+    /// The tensor the stage emits.
+    pub output: TensorId,
+    /// The rows of its two activations that a GEMM adds up; `None` if it passes rows on.
+    pub sums: Option<Sums>,
+}
+
+/// Operators of one section, seen as a pipeline over the rows they share.
+#[derive(Debug, Clone)]
+pub struct SectionGraph<'a> {
+    /// The whole graph.
+    pub workload: &'a Workload,
+    /// The operators of the section, in topological order.
+    pub operators: Vec<OperatorId>,
+    /// Stages, in topological order.
+    pub stages: Vec<StageSpec>,
+    /// Rows that every activation has.
+    pub rows: u64,
+    /// Column axes that may be cut into chunks.
+    pub axes: Vec<Axis>,
+    column_axis: Vec<Option<usize>>,
+    row_axis: Vec<Option<usize>>,
+    /// Tensors made here that must also leave the chip: the search asks often.
+    leaving: Vec<TensorId>,
+}
+
+/// A column axis shared by tensors of the section (for example the FFN width).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Axis {
+    /// Length in elements.
+    pub extent: u64,
+    /// Chunk widths should be multiples of this (block size of a mask along the axis).
+    pub grain: u64,
+}
+
+impl<'a> SectionGraph<'a> {
+    /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, or a GEMM's
+    /// second operand, or a tensor that is read in another shape, is made inside the section (all its rows are needed
+    /// before the first token), sequences differ, or the operators are not repeated together. GEMMs that add up over the
+    /// rows ([`adds_up`]) end the pipeline: what they make is complete when it is over.
+    pub fn new(workload: &'a Workload, operators: &[OperatorId], fold_tails: bool) -> Option<Self> {
+        let rows = streamed_rows(workload, operators);
+        let made_here = |tensor: TensorId| operators.iter().any(|&op| workload.operators[op].output == tensor);
+        let first = &workload.operators[operators[0]];
+        let mut sequences = None;
+        for &op in operators {
+            let operator = &workload.operators[op];
+            if (operator.block, operator.phase) != (first.block, first.phase) {
+                return None;
+            }
+            let instances = operator.form.map_or(1, |form| form.instances);
+            if instances > 1 && *sequences.get_or_insert(instances) != instances {
+                return None;
+            }
+            if adds_up(workload, operators, op, rows).is_some() {
+                continue;
+            }
+            if workload.tensors[operator.output].rows != rows {
+                return None;
+            }
+            if operator.inputs.iter().any(|&input| workload.tensors[input].view.is_some_and(|v| made_here(v.base))) {
+                return None;
+            }
+            if operator.kind == OperatorKind::Gemm && made_here(operator.inputs[1]) {
+                return None;
+            }
+        }
+        let stages = stages(workload, operators, rows, fold_tails);
+        let mut graph = Self {
+            workload,
+            operators: operators.to_vec(),
+            stages,
+            rows,
+            axes: Vec::new(),
+            column_axis: Vec::new(),
+            row_axis: Vec::new(),
+            leaving: Vec::new(),
+        };
+        graph.leaving = graph.stages.iter().map(|stage| stage.output).filter(|&t| graph.is_wanted_outside(t)).collect();
+        graph.find_axes();
+        Some(graph)
+    }
+
+    /// The chunkable axis along a tensor's columns.
+    pub fn column_axis(&self, tensor: TensorId) -> Option<usize> {
+        self.column_axis[tensor.index()]
+    }
+
+    /// The chunkable axis along a weight's rows.
+    pub fn row_axis(&self, tensor: TensorId) -> Option<usize> {
+        self.row_axis[tensor.index()]
+    }
+
+    /// The stage that emits a tensor.
+    pub fn producer(&self, tensor: TensorId) -> Option<usize> {
+        self.stages.iter().position(|stage| stage.output == tensor)
+    }
+
+    /// Whether the output of a stage must also leave the chip.
+    pub fn leaves_section(&self, tensor: TensorId) -> bool {
+        self.leaving.contains(&tensor)
+    }
+
+    fn is_wanted_outside(&self, tensor: TensorId) -> bool {
+        self.workload.tensors[tensor].role == TensorRole::Output
+            || self.workload.consumers(tensor).any(|op| !self.operators.contains(&op))
+    }
+
+    /// Whether a stage is a GEMM.
+    pub fn is_gemm(&self, stage: usize) -> bool {
+        self.stages[stage].weight.is_some() || self.stages[stage].sums.is_some()
+    }
+
+    /// The stage that makes a tensor by adding up over rows.
+    pub fn reducer(&self, tensor: TensorId) -> Option<usize> {
+        self.stages.iter().position(|stage| stage.sums.is_some() && stage.output == tensor)
+    }
+
+    /// Shape of a stage's GEMM if it is one product for every head or sequence.
+    pub fn form(&self, stage: usize) -> Option<GemmForm> {
+        self.workload.operators[self.stages[stage].main].form
+    }
+
+    /// Groups of rows that have weights of their own in some stage.
+    pub fn sequences(&self) -> u64 {
+        (0..self.stages.len()).filter_map(|s| self.form(s)).map(|form| form.instances).max().unwrap_or(1)
+    }
+
+    /// Columns a SIMD stage works through: the wider of its operands and its result.
+    pub fn simd_columns(&self, stage: usize) -> u64 {
+        let spec = &self.stages[stage];
+        let columns = |&tensor: &TensorId| self.workload.tensors[tensor].columns;
+        spec.activations.iter().chain([&spec.output]).map(columns).max().unwrap_or(1)
+    }
+
+    /// Groups of columns that a SIMD stage takes whole: heads, rows, or the elements that share a word of an optimiser's
+    /// result; `None` where every column stands for itself.
+    pub fn units(&self, stage: usize) -> Option<u64> {
+        let spec = &self.stages[stage];
+        let operator = &self.workload.operators[spec.main];
+        match operator.kind {
+            OperatorKind::Gemm => None,
+            OperatorKind::AdamUpdate => {
+                let gradient = &self.workload.tensors[operator.inputs[0]];
+                let in_a_word = (Dtype::Fp32.bytes() / gradient.dtype.bytes()).max(1);
+                Some(gradient.columns.div_ceil(in_a_word))
+            }
+            kind if kind.is_row_wise() => Some(operator.heads.max(1)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the largest tensor that the section moves off chip.
+    pub fn largest_off_chip_bytes(&self) -> u64 {
+        let inputs = self.stages.iter().flat_map(|s| s.activations.iter().chain(&s.weight));
+        let read = inputs.copied().filter(|&t| self.producer(t).is_none());
+        let written = self.stages.iter().map(|s| s.output).filter(|&t| self.leaves_section(t));
+        read.chain(written).map(|t| self.workload.tensors[t].stored_bytes()).max().unwrap_or(0)
+    }
+
+    /// Mask of a stage's weight.
+    pub fn mask(&self, stage: usize) -> Option<&BlockMask> {
+        self.stages[stage].weight.and_then(|w| self.workload.tensors[w].mask.as_deref())
+    }
+
+    /// Mask of the result of a GEMM that is the gradient of a sparse weight: only what is stored of it is computed.
+    pub fn sampled(&self, stage: usize) -> Option<&BlockMask> {
+        let spec = &self.stages[stage];
+        let is_plain = spec.weight.is_some() && self.mask(stage).is_none() && self.form(stage).is_none();
+        let output = &self.workload.tensors[self.workload.operators[spec.main].output];
+        output.mask.as_deref().filter(|_| is_plain)
+    }
+
+    /// Kind of a stage's main operator.
+    pub fn kind(&self, stage: usize) -> OperatorKind {
+        self.workload.operators[self.stages[stage].main].kind
+    }
+
+    /// Element type of a tensor.
+    pub fn dtype(&self, tensor: TensorId) -> Dtype {
+        self.workload.tensors[tensor].dtype
+    }
+
+    /// Lanes of a PCU in the section's data types, at most.
+    pub fn widest_lanes(&self, chip: &Chip) -> u64 {
+        let of_stage = |stage: usize| chip.pcu.lanes.get(&self.stage_dtype(stage)).copied();
+        (0..self.stages.len()).filter_map(of_stage).max().unwrap_or(1)
+    }
+
+    /// The type a stage computes in: that of its first operand.
+    pub fn stage_dtype(&self, stage: usize) -> Dtype {
+        self.dtype(self.stages[stage].activations[0])
+    }
+
+    /// Whether a cut runs along the K axis of a GEMM stage, so that it accumulates over chunks.
+    pub fn is_k_cut(&self, chunking: Option<Chunking>, stage: usize) -> bool {
+        let spec = &self.stages[stage];
+        chunking.is_some_and(|c| spec.weight.is_some() && self.column_axis(spec.activations[0]) == Some(c.axis))
+    }
+
+    /// Whether a stage's K may be split over PCUs: that of a plain GEMM which is not cut over time.
+    pub fn may_split_k(&self, chunking: Option<Chunking>, stage: usize) -> bool {
+        let spec = &self.stages[stage];
+        spec.weight.is_some()
+            && spec.sums.is_none()
+            && self.form(stage).is_none()
+            && self.sampled(stage).is_none()
+            && !self.is_k_cut(chunking, stage)
+            && self.workload.tensors[spec.activations[0]].window().is_none()
+    }
+
+    /// K rows that slices of K should be multiples of: those of a block of the weight's mask.
+    pub fn k_grain(&self, stage: usize) -> u64 {
+        self.mask(stage).map_or(1, BlockMask::block_rows)
+    }
+
+    /// Slices that a stage's K can be split into: one for each block of rows of its weight.
+    pub fn most_k_slices(&self, stage: usize) -> u64 {
+        let rows = |weight: TensorId| self.workload.tensors[weight].rows.div_ceil(self.k_grain(stage));
+        self.stages[stage].weight.map_or(1, rows)
+    }
+
+    /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.
+    pub fn distance(&self, from: Option<usize>, to: usize) -> u64 {
+        let longest = self.stages[to]
+            .activations
+            .iter()
+            .filter_map(|&tensor| {
+                let producer = self.producer(tensor);
+                if producer == from {
+                    return Some(1);
+                }
+                producer.map(|p| self.distance(from, p)).filter(|&d| d > 0).map(|d| d + 1)
+            })
+            .max();
+        longest.unwrap_or(0)
+    }
+
+    /// Column axes joined by the operators; axes that some operator needs whole are left out.
+    fn find_axes(&mut self) {
+        let tensors = self.workload.tensors.len();
+        // Nodes: column axis of tensor i at i, row axis (weights) at tensors + i.
+        let mut sets = petgraph::unionfind::UnionFind::<usize>::new(2 * tensors);
+        let mut used = vec![false; 2 * tensors];
+        let mut whole = Vec::new();
+        let mut gemms = Vec::new();
+        let mut sums = Vec::new();
+        for &op in &self.operators {
+            let operator = &self.workload.operators[op];
+            let out = operator.output.index();
+            if let Some([x, dy]) = adds_up(self.workload, &self.operators, op, self.rows) {
+                let (x, dy) = (x.index(), dy.index());
+                sets.union(x, tensors + out);
+                sets.union(dy, out);
+                gemms.push((x, dy));
+                if operator.form.is_some() {
+                    whole.extend([x, dy]);
+                }
+                sums.extend([x, dy, tensors + out, out]);
+                continue;
+            }
+            used[out] = true;
+            let first = operator.inputs[0].index();
+            used[first] = true;
+            if operator.form.is_some() {
+                // Heads cut the columns already.
+                whole.extend([first, out]);
+            } else if operator.kind == OperatorKind::Gemm {
+                let b = operator.inputs[1].index();
+                used[b] = true;
+                used[tensors + b] = true;
+                sets.union(first, tensors + b);
+                sets.union(out, b);
+                gemms.push((first, out));
+                if self.workload.tensors[operator.inputs[0]].window().is_some() {
+                    // Windows are made of whole pixels as they are read.
+                    whole.push(first);
+                }
+            } else {
+                for input in &operator.inputs {
+                    used[input.index()] = true;
+                    sets.union(out, input.index());
+                    if self.workload.tensors[*input].columns != self.workload.tensors[operator.output].columns {
+                        whole.push(out);
+                    }
+                }
+                if operator.kind.is_row_wise() {
+                    whole.push(out);
+                }
+            }
+        }
+        let passed_on = used.clone();
+        for &node in &sums {
+            used[node] = true;
+        }
+        if !sums.is_empty() {
+            for (a, b) in tied_columns(self.workload, &used) {
+                sets.union(a.index(), b.index());
+            }
+        }
+        for (k, n) in gemms {
+            if sets.equiv(k, n) {
+                whole.push(k);
+            }
+        }
+        // A cut that no stage but sums over rows would notice is none: all others would wait for its chunks.
+        let mut noticed = vec![false; 2 * tensors];
+        (0..2 * tensors).filter(|&node| passed_on[node]).for_each(|node| noticed[sets.find(node)] = true);
+        let whole: Vec<usize> = whole.into_iter().map(|node| sets.find(node)).collect();
+        let mut axis_of_root: Vec<Option<usize>> = vec![None; 2 * tensors];
+        let mut of_node = vec![None; 2 * tensors];
+        for (node, in_use) in used.iter().enumerate() {
+            let root = sets.find(node);
+            if !in_use || whole.contains(&root) || !noticed[root] {
+                continue;
+            }
+            let tensor = &self.workload.tensors[TensorId::from_index(node % tensors)];
+            let (extent, block) = if node < tensors {
+                (tensor.columns, tensor.mask.as_ref().map(|m| m.block_columns()))
+            } else {
+                (tensor.rows, tensor.mask.as_ref().map(|m| m.block_rows()))
+            };
+            let axis = *axis_of_root[root].get_or_insert_with(|| {
+                self.axes.push(Axis { extent, grain: 1 });
+                self.axes.len() - 1
+            });
+            let grain = self.axes[axis].grain;
+            self.axes[axis].grain = lcm(grain, block.unwrap_or(1));
+            of_node[node] = Some(axis);
+        }
+        self.column_axis = of_node[..tensors].to_vec();
+        self.row_axis = of_node[tensors..].to_vec();
+    }
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
+}
+
+/// Groups operators into stages; with `fold_tails`, unary functions of a GEMM's only use go into its tail.
+fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: bool) -> Vec<StageSpec> {
+    let mut stages: Vec<StageSpec> = Vec::new();
+    for &op in operators {
+        let operator = &workload.operators[op];
+        let folds_into = stages.iter().position(|stage: &StageSpec| {
+            fold_tails
+                && operator.kind.folds_into_a_tail()
+                && stage.output == operator.inputs[0]
+                && workload.operators[stage.main].kind == OperatorKind::Gemm
+                && workload.tensors[stage.output].role != TensorRole::Output
+                && workload.consumers(stage.output).count() == 1
+        });
+        if let Some(stage) = folds_into {
+            stages[stage].tail.push(op);
+            stages[stage].output = operator.output;
+            continue;
+        }
+        if let Some(activations) = adds_up(workload, operators, op, rows) {
+            let blocks = operator.form.is_some_and(|form| form.instances > 1);
+            let sums = Some(if blocks { Sums::Block } else { Sums::Section });
+            let (activations, output) = (activations.to_vec(), operator.output);
+            stages.push(StageSpec { main: op, tail: Vec::new(), activations, weight: None, output, sums });
+            continue;
+        }
+        let is_gemm = operator.kind == OperatorKind::Gemm;
+        let mut activations = if is_gemm { vec![operator.inputs[0]] } else { operator.inputs.clone() };
+        activations.dedup();
+        stages.push(StageSpec {
+            main: op,
+            tail: Vec::new(),
+            activations,
+            weight: is_gemm.then(|| operator.inputs[1]),
+            output: operator.output,
+            sums: None,
+        });
+    }
+    stages
+}

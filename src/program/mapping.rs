@@ -1,0 +1,205 @@
+//! How a stage lies on its units, and the work that follows from it.
+//!
+//! A GEMM stage has `pm x pn x pk` PCUs: `pm` row slices of a token by `pn` columns of PCUs by `pk` slices of K. `share`
+//! neighbouring columns take one multicast of the activations and run in lockstep (a *bundle*); with a sparse weight they
+//! skip only what all of them skip. With `share = 1` every column of PCUs reads its own copy and skips alone.
+//!
+//! The slices of K are a chain: each starts its tiles from the fp32 partial sums of the slice before, which come through
+//! PMUs, and the last one has the results.
+
+use std::ops::Range;
+
+/// How a GEMM stage works through a sparse weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// A systolic array: it skips the K rows that nothing under a tile stores. Dense weights too.
+    #[default]
+    Skip,
+    /// A SIMD pipeline: each stored row meets a gathered vector of activations ([`gather`]).
+    Gather,
+}
+
+/// Mapping of a GEMM stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GemmMapping {
+    /// Token rows lie along the lanes (else weight columns do).
+    pub rows_on_lanes: bool,
+    /// Row slices of a token.
+    pub pm: u64,
+    /// Columns of PCUs.
+    pub pn: u64,
+    /// Slices of K, each on `pm x pn` PCUs.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub pk: u64,
+    /// Columns of PCUs on one stream of activations; divides `pn`.
+    pub share: u64,
+    /// Streams of activations to a bundle, each to as many of its columns: heads side by side. One but for a GEMM with
+    /// heads; divides `pn`.
+    pub streams: u64,
+    /// Column tiles of a bundle begin and end at block borders of the mask, or lie within a block (else they are packed).
+    pub aligned: bool,
+    /// How it works through a sparse weight.
+    #[serde(default)]
+    pub style: Style,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "asked for so by serde")]
+fn is_one(pk: &u64) -> bool {
+    *pk == 1
+}
+
+impl GemmMapping {
+    /// Bundles of one slice of K.
+    pub fn groups(&self) -> u64 {
+        self.pn / self.share
+    }
+
+    /// The slice of K that a bundle works on: bundles lie slice by slice.
+    pub fn k_slice(&self, bundle: u64) -> u64 {
+        if self.pk == 1 { 0 } else { bundle / self.groups() }
+    }
+
+    /// Whether a bundle hands its partial sums on to the next slice of K.
+    pub fn hands_on(&self, bundle: u64) -> bool {
+        self.k_slice(bundle) + 1 < self.pk
+    }
+
+    /// Parts of the columns of a row slice of its operand, side by side: streams of heads, or slices of K.
+    pub fn parts(&self) -> u64 {
+        self.streams * self.pk
+    }
+}
+
+/// Mapping of a SIMD stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimdMapping {
+    /// Row slices of a token.
+    pub pm: u64,
+    /// Column slices of a token.
+    pub pn: u64,
+    /// PCUs chained because the function is longer than one pipeline.
+    pub chain: u64,
+    /// Times each input element is read (row-wise functions read a row more than once).
+    pub passes: u64,
+}
+
+/// Mapping of any stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mapping {
+    /// Systolic GEMM.
+    Gemm(GemmMapping),
+    /// SIMD function.
+    Simd(SimdMapping),
+}
+
+impl Mapping {
+    /// PCUs the stage takes.
+    pub fn pcus(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.pm.saturating_mul(m.pn).saturating_mul(m.pk),
+            Self::Simd(m) => m.pm * m.pn * m.chain,
+        }
+    }
+
+    /// Lockstep groups of PCUs.
+    pub fn bundles(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.groups() * m.pk,
+            Self::Simd(_) => 1,
+        }
+    }
+
+    /// Slices of K.
+    pub fn pk(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.pk,
+            Self::Simd(_) => 1,
+        }
+    }
+
+    /// The slice of K that a bundle works on.
+    pub fn k_slice(&self, bundle: u64) -> u64 {
+        if let Self::Gemm(m) = self { m.k_slice(bundle) } else { 0 }
+    }
+
+    /// Whether a bundle hands its partial sums on to the next slice of K.
+    pub fn hands_on(&self, bundle: u64) -> bool {
+        matches!(self, Self::Gemm(m) if m.hands_on(bundle))
+    }
+
+    /// Streams of activations to a bundle.
+    pub fn streams(&self) -> u64 {
+        if let Self::Gemm(m) = self { m.streams } else { 1 }
+    }
+
+    /// Parts of the columns of a row slice of its operand, side by side.
+    pub fn parts(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.parts(),
+            Self::Simd(_) => 1,
+        }
+    }
+
+    /// Row slices of a token.
+    pub fn pm(&self) -> u64 {
+        match self {
+            Self::Gemm(m) => m.pm,
+            Self::Simd(m) => m.pm,
+        }
+    }
+}
+
+/// Slice `slice` of `pk` of a range of K rows, cut between blocks of `grain` of them.
+pub fn k_slice(k: &Range<u64>, slice: u64, pk: u64, grain: u64) -> Range<u64> {
+    let length = k.end - k.start;
+    let at = |slice: u64| k.start + (length.div_ceil(grain) * slice / pk * grain).min(length);
+    at(slice)..at(slice + 1)
+}
+
+/// Work of one bundle in one chunk for one row pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PassWork {
+    /// Cycles.
+    pub cycles: u64,
+    /// Column tiles.
+    pub tiles: u64,
+    /// Flits of one row slice's activation stream.
+    pub a_flits: u64,
+    /// Flits of one PCU column's weight stream.
+    pub w_flits: u64,
+    /// Weight columns covered.
+    pub columns: u64,
+    /// Stored weight elements covered.
+    pub stored: u64,
+}
+
+/// One column tile of a weight, as wide as a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tile {
+    /// First weight column.
+    pub start: u64,
+    /// Columns in it.
+    pub columns: u64,
+    /// k-steps executed: rows of the union of the blocks under it.
+    pub k: u64,
+    /// Cycles of its operands: one a k-step, or what gathering them takes; of a gradient that is sampled ([`sample`]) the
+    /// mean over row passes.
+    pub steps: u64,
+    /// Weight elements stored under it.
+    pub stored: u64,
+}
+
+impl Tile {
+    /// The tile's columns that PCU column `q` of `share` computes: they are dealt evenly.
+    pub fn columns_of(&self, q: u64, share: u64) -> Range<u64> {
+        self.start + self.columns * q / share..self.start + self.columns * (q + 1) / share
+    }
+}

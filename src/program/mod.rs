@@ -1,0 +1,32 @@
+//! The program contract: what a compiled section is, for whoever compiles, runs, checks or draws it.
+//!
+//! A [`Configuration`] is everything that a simulator needs to know, and nothing that it has to decide. This module knows
+//! nothing of searches or engines.
+
+mod buffer;
+mod configuration;
+mod fabric;
+mod flow;
+mod graph;
+mod ids;
+mod mapping;
+mod nest;
+mod row_reduction;
+mod stage;
+mod stream;
+mod tiers;
+mod tree;
+
+pub use buffer::{Buffer, BufferRole, BufferSpec, Part, Piece};
+pub use configuration::{Configuration, LoadAhead, Section};
+pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind, beyond};
+pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};
+pub use graph::{Axis, SectionGraph, StageSpec};
+pub use ids::{PcuId, PmuId};
+pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, Tile, k_slice};
+pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
+pub use row_reduction::{Sums, tied_columns};
+pub use stage::{Stage, continues, emits};
+pub use stream::{OffChip, Stream};
+pub use tiers::{home_tiers, told};
+pub use tree::{Broken, Tree, tree_over};

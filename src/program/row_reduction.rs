@@ -1,0 +1,106 @@
+//! GEMMs that add up over the rows a section streams: the gradient of a weight, X^T dY, and of keys and values, head by
+//! head. Such a stage takes the tokens of X and dY that other stages work on, keeps its sums in PMUs, and its result
+//! leaves when the last row has passed: of the section, or of a sequence.
+
+use crate::index::Id;
+use crate::workload::{OperatorId, OperatorKind, TensorId, Workload};
+
+use super::nest::{Cadence, LoopOrder, Nest, Step};
+
+/// The rows that a stage adds up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sums {
+    /// All rows of the section.
+    Section,
+    /// Those of a row block: of a sequence.
+    Block,
+}
+
+impl Sums {
+    /// How often a result is complete, for a stage along the cut or off it.
+    pub fn cadence(self, along_cut: bool) -> Cadence {
+        match self {
+            Self::Block => Cadence::BlockChunk,
+            Self::Section if along_cut => Cadence::Chunk,
+            Self::Section => Cadence::Once,
+        }
+    }
+
+    /// Whether a token is the first that is added up, and whether it is the last.
+    pub fn ends(self, nest: &Nest, at: Step) -> (bool, bool) {
+        let rows = match self {
+            Self::Section => 0..nest.tokens(),
+            Self::Block => nest.block_range(at.block),
+        };
+        (at.token == rows.start, at.token + 1 == rows.end)
+    }
+
+    /// Results that are complete in the course of the section, for every chunk.
+    pub fn groups(self, nest: &Nest) -> u64 {
+        if self == Self::Block { nest.blocks() } else { 1 }
+    }
+
+    /// Slots that hold the sums under way.
+    pub fn depth(self, nest: &Nest, along_cut: bool) -> u64 {
+        let passes_once = nest.order == LoopOrder::ChunkOuter && nest.blocks() == 1;
+        if self == Self::Section && along_cut && !passes_once { nest.chunks() } else { 1 }
+    }
+}
+
+/// The operands X and dY of a GEMM that adds up over the `rows` rows that the others of a section stream; `None` if it
+/// does not. What is read off chip alone, and by nobody else here, may as well be streamed the other way.
+pub fn adds_up(workload: &Workload, operators: &[OperatorId], op: OperatorId, rows: u64) -> Option<[TensorId; 2]> {
+    let operator = &workload.operators[op];
+    if operators.len() < 2 || operator.kind != OperatorKind::Gemm || !operator.options.transpose_a {
+        return None;
+    }
+    let &[a, b] = operator.inputs.as_slice() else { return None };
+    let view = workload.tensors[a].view?;
+    let x = view.base;
+    let tensors = [x, b, operator.output].map(|t| &workload.tensors[t]);
+    let is_plain = view.of == x && view.window.is_none() && view.transposed && x != b;
+    let has_rows = tensors[0].rows == rows && tensors[1].rows == rows;
+    if !is_plain || !has_rows || tensors[1].view.is_some() || tensors.iter().any(|t| t.mask.is_some()) {
+        return None;
+    }
+    let mut wanted = false;
+    let mut made = false;
+    for other in operators.iter().filter(|&&other| other != op).map(|&other| &workload.operators[other]) {
+        if other.inputs.iter().any(|&input| workload.base(input) == operator.output) {
+            return None;
+        }
+        made |= other.output == x || other.output == b;
+        let turned = other.kind == OperatorKind::Gemm && other.options.transpose_a;
+        wanted |= !turned && (other.inputs.contains(&x) || other.inputs.contains(&b));
+    }
+    (made || wanted || tensors[2].rows != rows).then_some([x, b])
+}
+
+/// Rows of the pipeline that operators make: those of the first that adds nothing up.
+pub fn streamed_rows(workload: &Workload, operators: &[OperatorId]) -> u64 {
+    let turned = |op: &&OperatorId| {
+        let operator = &workload.operators[**op];
+        operator.kind == OperatorKind::Gemm && operator.options.transpose_a
+    };
+    let first = operators.iter().find(|op| !turned(op)).unwrap_or(&operators[0]);
+    workload.tensors[workload.operators[*first].output].rows
+}
+
+/// Pairs of tensors, of those a section uses, that an elementwise operator anywhere in the graph ties column by column:
+/// what the forward phase left behind is cut where its gradient is.
+pub fn tied_columns(workload: &Workload, used: &[bool]) -> Vec<(TensorId, TensorId)> {
+    let mut ties = Vec::new();
+    for operator in &workload.operators {
+        if operator.kind == OperatorKind::Gemm || operator.kind.is_row_wise() || !used[operator.output.index()] {
+            continue;
+        }
+        let of = &workload.tensors[operator.output];
+        for &input in &operator.inputs {
+            let tensor = &workload.tensors[input];
+            if used[input.index()] && (tensor.rows, tensor.columns) == (of.rows, of.columns) && tensor.view.is_none() {
+                ties.push((operator.output, input));
+            }
+        }
+    }
+    ties
+}

@@ -1,0 +1,34 @@
+//! Off-chip streams: what moves between a memory tier and the section's buffers.
+
+use crate::arch::TierId;
+use crate::workload::TensorId;
+
+use super::nest::Cadence;
+
+/// An off-chip stream of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    /// Tensor.
+    pub tensor: TensorId,
+    /// How often a part of it moves.
+    pub cadence: Cadence,
+    /// Written off chip (else read).
+    pub writes: bool,
+    /// Whether the tensor is a weight in this section.
+    pub weight: bool,
+    /// Bytes of the whole tensor that one pass moves.
+    pub tensor_bytes: u64,
+    /// Passes over the tensor.
+    pub passes: u64,
+}
+
+/// An off-chip stream with its address generators.
+#[derive(Debug, Clone)]
+pub struct OffChip {
+    /// What moves.
+    pub stream: Stream,
+    /// The tier it moves to or from.
+    pub tier: TierId,
+    /// Address generators: (AGCU, generator in it).
+    pub ags: Vec<(u32, u32)>,
+}

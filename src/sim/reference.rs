@@ -1,0 +1,78 @@
+//! The `cycle` fidelity: what the judge counted, as every fidelity reports it.
+
+use crate::arch::{Chip, TierId};
+use crate::cost::{SectionRun, Stopped, StreamBytes, Usage, bound_section};
+use crate::cycle::{self, Ended, MOST_UNIT_CYCLES};
+use crate::diagnostics::{Diagnostic, Origin};
+use crate::index::Id;
+use crate::program::{Configuration, Fabric, Mapping, Section, Style};
+use crate::workload::Workload;
+
+/// Times over its estimate that a run may last before it is stopped.
+const MOST_TIMES_ESTIMATE: u64 = 16;
+/// Cycles that any run may last.
+const LEAST_LIMIT: u64 = 1_000_000;
+
+/// Runs one section, launch excluded. What follows from the configuration alone (busy cycles, arithmetic) is that of
+/// the closed form.
+pub fn cycle_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<SectionRun> {
+    let most = section.estimated_cycles.saturating_mul(MOST_TIMES_ESTIMATE).max(LEAST_LIMIT);
+    let run = cycle::run_section(chip, workload, fabric, section, most)?;
+    let closed = bound_section(chip, workload, fabric, section)?;
+    let busy = |(tier, &bytes): (usize, &u64)| chip.tier_rate(TierId::from_index(tier)).cycles_for(bytes);
+    Some(SectionRun {
+        stopped: run.ended.map(|ended| match ended {
+            Ended::Deadlock(lines) => Stopped::Deadlock(lines),
+            Ended::Limit => Stopped::Cycles,
+        }),
+        cycles: run.cycles,
+        streams: run.streams.iter().map(|&(payload, waste)| StreamBytes { payload, waste }).collect(),
+        tier_busy_cycles: run.tier_bytes.iter().enumerate().map(busy).collect(),
+        usage: Usage::new(fabric, &section.flows, &run.flits),
+        ..closed
+    })
+}
+
+/// Refuses a configuration that is too large for the `cycle` fidelity, or of a kind that it does not model.
+///
+/// # Errors
+/// A diagnostic with its size, the limit, and what to change; or with the operator.
+pub fn check_size(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Diagnostic> {
+    check_kinds(workload, configuration)?;
+    let launch = |section: &Section| section.chip(chip, workload).launch_cycles();
+    let cycles_of = |section: &Section| section.estimated_cycles.saturating_sub(launch(section));
+    let size_of = |section: &Section| cycles_of(section).saturating_mul(cycle::units(section));
+    let total = configuration.sections.iter().map(size_of).fold(0, u64::saturating_add);
+    let Some(section) = configuration.sections.iter().max_by_key(|section| size_of(section)) else { return Ok(()) };
+    let (cycles, units) = (cycles_of(section), cycle::units(section));
+    if total <= MOST_UNIT_CYCLES {
+        return Ok(());
+    }
+    let mode = configuration.mode.name();
+    Err(Diagnostic::new(format!(
+        "too large for `--fidelity cycle`: {mode} is about {total} unit-cycles, the limit is {MOST_UNIT_CYCLES}; its \
+         section `{}` has {units} active units for about {cycles} cycles",
+        section.name
+    ))
+    .with_help(
+        "make it smaller, for example with `--set workload.dims.tokens=64` or a smaller chip, or use `--fidelity event`",
+    ))
+}
+
+/// Refuses what the cycle engine does not model.
+fn check_kinds(workload: &Workload, configuration: &Configuration) -> Result<(), Diagnostic> {
+    let gathers = |mapping: &Mapping| matches!(mapping, Mapping::Gemm(m) if m.style == Style::Gather);
+    let mut stages = configuration.sections.iter().flat_map(|section| &section.stages);
+    let gathered =
+        stages.find(|stage| gathers(&stage.mapping)).map(|stage| (stage.spec.main, "as it gathers its rows"));
+    let of_a_model = workload.first_of_a_model().map(|op| (op, "as it has heads, blocks or vectors, or is trained"));
+    let Some((op, why)) = of_a_model.or(gathered) else { return Ok(()) };
+    let operator = &workload.operators[op];
+    let diagnostic =
+        Diagnostic::new(format!("`--fidelity cycle` cannot simulate operator `{}` yet, {why}", operator.name))
+            .with_help("use `--fidelity event`");
+    Err(match &operator.declared {
+        Some(origin) => diagnostic.with_origin(Origin { label: "not yet".to_owned(), ..origin.clone() }),
+        None => diagnostic,
+    })
+}
