@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Change, Difference, RunChange, SectionChange};
+use super::difference::{Change, Difference, RunChange, SectionChange};
 use crate::report::human;
 
 /// Seconds for people.

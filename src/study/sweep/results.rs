@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::front::{Front, best, costs};
 use super::journal::{Ending, Record};
-use super::run::row_of;
+use super::row::row_of;
 use super::study::{Best, Plot, Study};
 use crate::report::{BestRow, File, PlotData, Points, Series, StudyPlot, View, WriteError};
 
