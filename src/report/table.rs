@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle
 use indexmap::IndexMap;
 
 use super::describe;
-use super::document::{PhaseEntry, phases, tokens};
+use super::document::tokens;
+use super::entries::{PhaseEntry, phases};
 use super::figures::{Figures, Work, quotient};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
 use super::side::{Side, named};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::document::RunEntry;
+use super::entries::RunEntry;
 use super::figures::quotient;
 use crate::units::MIB;
 

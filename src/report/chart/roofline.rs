@@ -1,9 +1,9 @@
 //! Executed throughput against operational intensity, both logarithmic, under the chip's roofs.
 
 use super::axis::power_of_ten;
+use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, WIDTH, heading};
 use super::palette::{AXIS, Color, GREEN, GRID, INK, MUTED, PURPLE, RUNS, WHITE};
 use super::scene::{Anchor, Area, Face, Scene};
-use super::{LABEL, MARGIN, SUBTITLE, TICK, WIDTH, heading};
 use crate::arch::Device;
 use crate::report::figures::{Figures, Work};
 use crate::report::human::{intensity, percent, shorten, si, si_short};

@@ -1,6 +1,6 @@
 //! The picture of a section coloured by where the time of its run went.
 
-use super::super::MARGIN;
+use super::super::frame::MARGIN;
 use super::super::grid::Plan;
 use super::super::heat;
 use super::super::palette::{Color, GREEN, GRID, MUTED, ORANGE, PURPLE, SKY, WHITE};
