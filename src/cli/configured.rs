@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::args::ConfigArgs;
 use super::failure::Failure;
 use super::import::ModelFileArgs;
+use super::run_args::ConfigArgs;
 use crate::arch::Chip;
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::import;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::args::Format;
 use super::failure::Failure;
 use super::output;
 use super::study_args::DiffArgs;
+use super::values::Format;
 use crate::diagnostics::Diagnostic;
 use crate::study::diff;
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use super::args::ConfigArgs;
 use super::configured;
+use super::run_args::ConfigArgs;
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::sim::{Fidelity, Measured, Mode, Outcome, check_size, simulate_measured, simulate_unskipped};

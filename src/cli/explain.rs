@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::args::Format;
 use super::execute::timed;
 use super::failure::Failure;
 use super::study_args::ExplainArgs;
+use super::values::Format;
 use super::{output, progress};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::args::{ModelPhase, ValueType};
 use super::failure::Failure;
 use super::output;
+use super::values::{ModelPhase, ValueType};
 use crate::diagnostics::Diagnostic;
 use crate::import::{self, Options};
 use crate::report;

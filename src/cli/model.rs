@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use super::args::{ModelArgs, ModelPhase, Optimizer};
+use super::args::ModelArgs;
 use super::failure::Failure;
 use super::output;
+use super::values::{ModelPhase, Optimizer};
 use crate::diagnostics::Diagnostic;
 use crate::model::{Options, Phase, Position, Sparsity, preset, write};
 use crate::report;

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::args::{Format, SparsityArgs};
+use super::args::SparsityArgs;
 use super::failure::Failure;
 use super::output;
+use super::values::Format;
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::report::{self, MaskReport};

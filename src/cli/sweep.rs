@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::args::{Format, Mapping};
 use super::failure::Failure;
 use super::report::made;
 use super::study_args::{MergeArgs, SweepArgs};
+use super::values::{Format, Mapping};
 use super::{output, progress};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::args::Format;
 use super::failure::Failure;
+use super::values::Format;
 use super::{output, progress};
 use crate::arch::{self, Chip, Quality};
 use crate::diagnostics::Diagnostic;

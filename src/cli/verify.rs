@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::args::{Format, VerifyArgs};
+use super::args::VerifyArgs;
 use super::compare::write_trace;
 use super::execute::timed;
 use super::failure::Failure;
+use super::values::Format;
 use super::{configured, output, progress};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
