@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use super::bounded_matrix::Bounded;
 use super::machine::Emitted;
 use super::matrix::Matrix;
-use super::reference::Bounded;
 use super::wires::{Unit, Wires};
 use crate::compile::PcuId;
 use crate::index::Id;

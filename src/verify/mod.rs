@@ -6,17 +6,22 @@
 
 mod actors;
 mod address;
+mod block;
 mod bounded;
+mod bounded_matrix;
 mod bundle;
 mod compare;
 mod compute;
 mod data;
 mod fault;
+mod flow_share;
 mod functions;
 mod image_reference;
+mod inbox;
 mod layout;
 mod likeness;
 mod machine;
+mod made;
 mod matrix;
 mod meaning;
 mod number;
@@ -47,11 +52,11 @@ use crate::compile::{Configuration, Section};
 use crate::index::Id;
 use crate::workload::{OperatorId, TensorRole, Workload};
 
+use bounded_matrix::Bounded;
 use compare::{Names, Told, compare};
 use layout::Tiles;
 use machine::{Emitted, Machine, Order};
 use matrix::Matrix;
-use reference::Bounded;
 use wires::Wires;
 
 /// Runs configurations of `workload` on random numbers and compares with the reference. `seed` fixes the numbers.
