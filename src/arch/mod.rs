@@ -5,6 +5,7 @@
 mod check;
 mod chip;
 mod device;
+mod effective;
 mod gpu;
 mod gpu_spec;
 mod grid;

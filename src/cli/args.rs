@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-
-use crate::units::Dtype;
-use crate::{arch, mode, outcome};
+use clap::{Args, Parser, Subcommand};
 
 use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
+use super::run_args::{ConfigArgs, SharedArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
+use super::values::{Fidelity, Format, Mapping, Mode, ModelPhase, Optimizer, ValueType};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -247,62 +246,6 @@ pub(super) struct RunArgs {
     pub(super) shared: SharedArgs,
 }
 
-/// Where the configuration comes from, and where it goes.
-#[derive(Debug, Default, Args)]
-pub(super) struct ConfigArgs {
-    /// Write the configuration to this file, to be edited and run again
-    #[arg(long, value_name = "FILE")]
-    pub(super) save_config: Option<PathBuf>,
-    /// Run the configuration of this file instead of compiling one
-    #[arg(long, value_name = "FILE", conflicts_with = "sections")]
-    pub(super) config: Option<PathBuf>,
-    /// Cut the graph into the sections of this file (TOML)
-    #[arg(long, value_name = "FILE")]
-    pub(super) sections: Option<PathBuf>,
-}
-
-/// What `compare` and `run` have in common.
-#[derive(Debug, Args)]
-pub(super) struct SharedArgs {
-    /// Chip file (TOML)
-    #[arg(long, value_name = "FILE")]
-    pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (.onnx, config.json)
-    #[arg(long, value_name = "FILE")]
-    pub(super) workload: PathBuf,
-    #[command(flatten)]
-    pub(super) model: ModelFileArgs,
-    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
-    #[arg(long, value_name = "PATH=VALUE")]
-    pub(super) set: Vec<String>,
-    /// How closely time is modelled
-    #[arg(long, value_enum, default_value_t = Fidelity::Event)]
-    pub(super) fidelity: Fidelity,
-    /// How good the mapping is taken to be
-    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
-    pub(super) mapping: Mapping,
-    /// Seed of random masks and of the compiler's choices
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) seed: u64,
-    /// Also write JSON, CSV and pictures into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) configuration: ConfigArgs,
-    /// Form of the result on standard output
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
-    /// Write a timeline of the event engine that Perfetto and Chrome open (JSON)
-    #[arg(long, value_name = "FILE")]
-    pub(super) trace: Option<PathBuf>,
-    /// Simulate every event, even where the run only repeats itself: the same result, later
-    #[arg(long)]
-    pub(super) no_skip: bool,
-    /// Tell on standard error how long compiling and simulating took
-    #[arg(short, long)]
-    pub(super) verbose: bool,
-}
-
 #[derive(Debug, Args)]
 pub(super) struct MapArgs {
     /// How the graph is cut into sections
@@ -404,26 +347,6 @@ pub(super) struct ModelArgs {
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ModelPhase {
-    /// All tokens, from embedding to output
-    Forward,
-    /// Forward, backward and the optimiser's step
-    Training,
-    /// One token a sequence, with a cache of keys and values
-    Decode,
-    /// As forward, keys and values written to a cache
-    Prefill,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Optimizer {
-    /// Two moments and a master weight in fp32
-    Adam,
-    /// Stochastic gradient descent
-    Sgd,
 }
 
 #[derive(Debug, Args)]
@@ -552,87 +475,6 @@ fn extents(text: &str) -> Result<(u64, u64), String> {
     text.split_once('x')
         .and_then(|(rows, columns)| Some((number(rows)?, number(columns)?)))
         .ok_or_else(|| "expected two numbers from 1 to 2^40, such as 5120x20480".to_owned())
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ValueType {
-    Bf16,
-    Fp16,
-    Fp32,
-    Int8,
-}
-
-impl From<ValueType> for Dtype {
-    fn from(value: ValueType) -> Self {
-        match value {
-            ValueType::Bf16 => Self::Bf16,
-            ValueType::Fp16 => Self::Fp16,
-            ValueType::Fp32 => Self::Fp32,
-            ValueType::Int8 => Self::Int8,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Mode {
-    /// Kernel by kernel: one operator at a time, intermediates go off chip
-    Kbk,
-    /// As many operators at a time as pay, intermediates stay on chip
-    Fused,
-}
-
-impl From<Mode> for mode::Mode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Kbk => Self::Kbk,
-            Mode::Fused => Self::Fused,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Mapping {
-    /// Our compiler at its best
-    Ideal,
-    /// Within the limits of the chip file's `vendor` table, calibrated on measurements
-    Vendor,
-}
-
-impl From<Mapping> for arch::Quality {
-    fn from(mapping: Mapping) -> Self {
-        match mapping {
-            Mapping::Ideal => Self::Ideal,
-            Mapping::Vendor => Self::Vendor,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Fidelity {
-    /// Closed form of the compiled configuration, a lower bound
-    Bound,
-    /// Discrete events on tokens and units
-    Event,
-    /// Every unit, link and FIFO cycle by cycle, for small inputs
-    Cycle,
-}
-
-impl From<Fidelity> for outcome::Fidelity {
-    fn from(fidelity: Fidelity) -> Self {
-        match fidelity {
-            Fidelity::Bound => Self::Bound,
-            Fidelity::Event => Self::Event,
-            Fidelity::Cycle => Self::Cycle,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// For people
-    Table,
-    /// For programs
-    Json,
 }
 
 #[cfg(test)]

@@ -14,10 +14,12 @@ use crate::report::{self, Document, Side};
 use crate::sim::{SectionTrace, trace};
 use crate::workload::Workload;
 
-use super::args::{CompareArgs, Fidelity, Format, Mapping, RunArgs, SharedArgs};
+use super::args::{CompareArgs, RunArgs};
 use super::execute::{Execution, execute, timed};
 use super::failure::Failure;
 use super::report::page_files;
+use super::run_args::SharedArgs;
+use super::values::{Fidelity, Format, Mapping};
 use super::{configured, output, progress};
 
 /// Both ways, kernel by kernel first.
@@ -105,7 +107,7 @@ fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Res
 /// Compiles and simulates on an RDU; `first`: it is the chip of `--arch`, which a saved configuration is for.
 fn on_rdu(args: &SharedArgs, chip: &Chip, workload: &Workload, modes: &[Mode], first: bool) -> Result<Ran, Failure> {
     let chip = chip.under(args.mapping.into())?;
-    let none = super::args::ConfigArgs::default();
+    let none = super::run_args::ConfigArgs::default();
     let from = if first { &args.configuration } else { &none };
     let execution = progress::watched("compiling and simulating", || {
         execute(&chip, workload, modes, args.fidelity.into(), from, !args.no_skip)

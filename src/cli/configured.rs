@@ -11,9 +11,9 @@ use crate::report::{self, File};
 use crate::workload::{self, OperatorId, Workload};
 use crate::{import, saved};
 
-use super::args::ConfigArgs;
 use super::failure::Failure;
 use super::import::ModelFileArgs;
+use super::run_args::ConfigArgs;
 
 /// The workload, with the partition of `--sections` if one is given.
 pub(super) fn workload(

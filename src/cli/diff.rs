@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::args::Format;
+use crate::diagnostics::Diagnostic;
+use crate::study::diff;
+
 use super::failure::Failure;
 use super::output;
 use super::study_args::DiffArgs;
-use crate::diagnostics::Diagnostic;
-use crate::study::diff;
+use super::values::Format;
 
 /// Compares two `result.json`.
 pub(super) fn diff(args: &DiffArgs) -> Result<(), Failure> {

@@ -12,8 +12,8 @@ use crate::outcome::{Fidelity, Outcome};
 use crate::sim::{check_size, simulate_unskipped};
 use crate::workload::Workload;
 
-use super::args::ConfigArgs;
 use super::configured;
+use super::run_args::ConfigArgs;
 
 /// What the runs gave, and how long they took.
 pub(super) struct Execution {

@@ -2,17 +2,18 @@
 
 use std::io::{self, Write};
 
-use super::args::Format;
-use super::execute::timed;
-use super::failure::Failure;
-use super::study_args::ExplainArgs;
-use super::{output, progress};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::report::{self, File};
 use crate::study::Inputs;
 use crate::study::explain::{self, Question};
+
+use super::execute::timed;
+use super::failure::Failure;
+use super::study_args::ExplainArgs;
+use super::values::Format;
+use super::{output, progress};
 
 /// Runs the workload as it is and with one more of each resource.
 pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::args::{ModelPhase, ValueType};
-use super::failure::Failure;
-use super::output;
 use crate::diagnostics::Diagnostic;
 use crate::import::{self, Options};
 use crate::report;
+
+use super::failure::Failure;
+use super::output;
+use super::values::{ModelPhase, ValueType};
 
 pub(super) const IMPORT_EXAMPLES: &str = "\
 Examples:

@@ -1,13 +1,15 @@
 //! `rdusim map`: how a workload is laid out on a chip.
 
-use super::args::{Format, MapArgs};
-use super::compare::{tell_durations, write_trace};
-use super::execute::execute;
-use super::failure::Failure;
-use super::{configured, output, progress};
 use crate::input::Override;
 use crate::map::{survey, tell_times};
 use crate::{arch, report};
+
+use super::args::MapArgs;
+use super::compare::{tell_durations, write_trace};
+use super::execute::execute;
+use super::failure::Failure;
+use super::values::Format;
+use super::{configured, output, progress};
 
 /// Compiles, and shows the configuration.
 pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {

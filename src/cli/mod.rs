@@ -16,10 +16,12 @@ mod model;
 mod output;
 mod progress;
 mod report;
+mod run_args;
 mod sparsity;
 mod study_args;
 mod sweep;
 mod validate;
+mod values;
 mod verify;
 
 use std::ffi::OsString;

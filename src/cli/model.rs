@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use super::args::{ModelArgs, ModelPhase, Optimizer};
-use super::failure::Failure;
-use super::output;
 use crate::diagnostics::Diagnostic;
 use crate::model::{Options, Phase, Position, Sparsity, preset, write};
 use crate::report;
+
+use super::args::ModelArgs;
+use super::failure::Failure;
+use super::output;
+use super::values::{ModelPhase, Optimizer};
 
 /// Writes it to a file or standard output.
 pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {

@@ -3,9 +3,6 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::args::{Format, SparsityArgs};
-use super::failure::Failure;
-use super::output;
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::report::{self, MaskReport};
@@ -13,6 +10,11 @@ use crate::sparsity::read::{FileKind, MOST_MASK_BITS, Wanted, read_mask};
 use crate::sparsity::{BlockMask, MOST_GROUP, Pattern};
 use crate::units::Dtype;
 use crate::workload;
+
+use super::args::SparsityArgs;
+use super::failure::Failure;
+use super::output;
+use super::values::Format;
 
 /// Edge of the blocks that are looked at where a mask has none of its own.
 const LOOKED_AT: u64 = 16;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::TypedValueParser as _;
 
-use super::args::{Format, Mapping, Mode, SharedArgs};
+use super::run_args::SharedArgs;
+use super::values::{Format, Mapping, Mode};
 
 pub(super) const EXPLAIN_EXAMPLES: &str = "\
 Examples:

@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use super::args::{Format, Mapping};
-use super::failure::Failure;
-use super::report::made;
-use super::study_args::{MergeArgs, SweepArgs};
-use super::{output, progress};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::report::{self, File, Page};
 use crate::study::sweep::{self, Results, Shard, Study};
+
+use super::failure::Failure;
+use super::report::made;
+use super::study_args::{MergeArgs, SweepArgs};
+use super::values::{Format, Mapping};
+use super::{output, progress};
 
 /// Runs the points that are not done yet.
 pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {

@@ -4,9 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::args::Format;
-use super::failure::Failure;
-use super::{output, progress};
 use crate::arch::{self, Chip, Quality};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
@@ -14,6 +11,10 @@ use crate::report;
 use crate::validate::{
     CHIPS, PublishedSet, SetReport, analytic_sets, fit, layer_report, published_sets, validate as validate_set,
 };
+
+use super::failure::Failure;
+use super::values::Format;
+use super::{output, progress};
 
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {

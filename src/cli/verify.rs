@@ -9,10 +9,11 @@ use crate::mode::Mode;
 use crate::verify::{Likeness, Scaling, Verdict, graph_flops, like_full_size, scaled, verify as verify_all};
 use crate::{arch, report};
 
-use super::args::{Format, VerifyArgs};
+use super::args::VerifyArgs;
 use super::compare::write_trace;
 use super::execute::timed;
 use super::failure::Failure;
+use super::values::Format;
 use super::{configured, output, progress};
 
 /// Compiles, runs on numbers, compares.

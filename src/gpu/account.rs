@@ -11,7 +11,7 @@ use crate::outcome::{
 use crate::units::{ByteSize, Dtype};
 use crate::workload::{OperatorKind, Phase, TensorId, TensorRole, Workload};
 
-use super::kernels::{Kernel, Work};
+use super::kernel::{Kernel, Work};
 use super::sparse::Style;
 use super::time::{KernelTime, Limit};
 

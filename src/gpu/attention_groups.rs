@@ -3,7 +3,8 @@
 use crate::index::Id;
 use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
-use super::kernels::{Uses, Work};
+use super::kernel::Work;
+use super::uses::Uses;
 
 /// Operators that one attention kernel runs.
 pub(super) struct Group {

@@ -7,7 +7,7 @@ use crate::mode::Mode;
 use crate::units::ByteSize;
 use crate::workload::{OperatorKind, Phase, TensorId, TensorRole, Workload};
 
-use super::kernels::Kernel;
+use super::kernel::Kernel;
 
 /// Bytes a device holds, by what they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

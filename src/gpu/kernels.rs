@@ -5,73 +5,13 @@ use crate::index::Id;
 use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 use super::attention_groups::{self, Group};
+use super::kernel::{Kernel, Work};
+use super::uses::Uses;
 
 /// Functions and sums that one epilogue takes at most [M cuBLASLt: bias, function, sum].
 const MOST_EPILOGUE: usize = 3;
 /// Operators of a fused kernel that only moves data.
 const MOST_STREAMED: usize = 8;
-
-/// What a kernel does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Work {
-    /// A GEMM, and what stands behind it.
-    Gemm(OperatorId),
-    /// Fused attention over the scores of an operator.
-    Attention(OperatorId),
-    /// Its gradients.
-    AttentionGradient(OperatorId),
-    /// Only moves data.
-    Stream,
-}
-
-/// One kernel.
-#[derive(Debug, Clone)]
-pub(super) struct Kernel {
-    /// Its operators in order.
-    pub(super) operators: Vec<OperatorId>,
-    pub(super) work: Work,
-    /// Tensors it reads, each once.
-    pub(super) reads: Vec<TensorId>,
-    /// Tensors it writes.
-    pub(super) writes: Vec<TensorId>,
-}
-
-/// Who makes and who reads each tensor; views are what they are views of.
-pub(super) struct Uses {
-    producer: Vec<Option<OperatorId>>,
-    consumers: Vec<Vec<OperatorId>>,
-}
-
-impl Uses {
-    fn new(workload: &Workload) -> Self {
-        let mut uses =
-            Self { producer: vec![None; workload.tensors.len()], consumers: vec![Vec::new(); workload.tensors.len()] };
-        for (id, operator) in workload.operators.iter_enumerated() {
-            for &input in &operator.inputs {
-                let list = &mut uses.consumers[workload.base(input).index()];
-                if list.last() != Some(&id) {
-                    list.push(id);
-                }
-            }
-            let made = workload.base(operator.output);
-            // A state that is updated in place comes from outside all the same.
-            if workload.tensors[made].role != TensorRole::Input && workload.tensors[made].role != TensorRole::Weight {
-                uses.producer[made.index()] = Some(id);
-            }
-        }
-        uses
-    }
-
-    /// The operator that makes a tensor.
-    pub(super) fn producer(&self, workload: &Workload, tensor: TensorId) -> Option<OperatorId> {
-        self.producer[workload.base(tensor).index()]
-    }
-
-    /// The operators that read a tensor.
-    pub(super) fn consumers(&self, workload: &Workload, tensor: TensorId) -> &[OperatorId] {
-        &self.consumers[workload.base(tensor).index()]
-    }
-}
 
 /// The kernels of a graph, in the order they run. Without `fusion`, one an operator.
 pub(super) fn kernels(workload: &Workload, fusion: Option<&Fusion>) -> Vec<Kernel> {

@@ -5,7 +5,7 @@ use crate::mode::Mode;
 use crate::workload::Workload;
 
 use super::account::Timed;
-use super::kernels::Kernel;
+use super::kernel::Kernel;
 
 /// Cycles before each kernel in which nothing runs; of a repeated block, those of a repetition in its steady state.
 pub(super) fn gaps(gpu: &Gpu, workload: &Workload, kernels: &[Kernel], timed: &[Timed], mode: Mode) -> Vec<f64> {

@@ -9,6 +9,7 @@ mod attention_groups;
 mod cache;
 mod capacity;
 mod gemm;
+mod kernel;
 mod kernels;
 mod launches;
 mod sparse;
@@ -16,6 +17,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod time;
+mod uses;
 
 use crate::arch::{Gpu, Sharding};
 use crate::diagnostics::{Diagnostic, Origin};
@@ -26,7 +28,8 @@ use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, Workload};
 use self::account::Timed;
 use self::cache::Cache;
 use self::gemm::Product;
-use self::kernels::{Kernel, Work, kernels};
+use self::kernel::{Kernel, Work};
+use self::kernels::kernels;
 use self::sparse::{Chosen, Style};
 use self::time::KernelTime;
 

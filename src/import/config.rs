@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::{Imported, Options};
+use super::options::{Imported, Options};
 use crate::diagnostics::Diagnostic;
 use crate::input;
 use crate::model::{Activation, Architecture, Norm, Phase, Position, WeightFile, write};

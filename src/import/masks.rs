@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::Options;
 use super::constant::{element, outside};
 use super::draft::{Draft, Origin, Role, quoted};
+use super::options::Options;
 use super::proto::Tensor as Stored;
 use super::wire;
 use crate::diagnostics::Diagnostic;

@@ -9,8 +9,9 @@ use super::infer::infer;
 use super::lower::{Problem, lower};
 use super::masks::{self, Masks};
 use super::net::Net;
+use super::options::{Imported, Options};
 use super::pattern::recognise;
-use super::{Imported, Options, proto};
+use super::proto;
 use crate::diagnostics::Diagnostic;
 use crate::input;
 

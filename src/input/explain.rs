@@ -1,18 +1,32 @@
-//! Deserialisation errors in the words of the file: field, found, expected.
+//! Sources as values, and deserialisation errors in the words of the file: field, found, expected.
 
 use std::ops::Range;
 
+use serde::de::DeserializeOwned;
 use toml_edit::{Document, Item, TableLike};
 
-use super::Source;
+use super::source::Source;
+use super::suggest::suggest;
 use crate::diagnostics::Diagnostic;
 
+impl Source {
+    /// The spliced text as a value of `T`; `T`'s spans refer to the spliced text.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
+        toml::from_str(self.text()).map_err(|error| explain(self, self.text(), &error))
+    }
+
+    /// What is wrong with a text that is not TOML.
+    pub(super) fn unreadable(&self, error: &toml::de::Error) -> Diagnostic {
+        explain(self, self.text(), error)
+    }
+}
+
 /// A diagnostic for an error of the TOML parser or of serde.
-pub(super) fn explain(source: &Source, text: &str, error: &toml::de::Error) -> Diagnostic {
+fn explain(source: &Source, text: &str, error: &toml::de::Error) -> Diagnostic {
     let span = error.span().unwrap_or(0..0);
     let message = error.message().replace('\n', ", ");
     let Ok(document) = Document::parse(text) else {
-        return not_toml(source, error.span(), error.message());
+        return source.not_toml(error.span(), error.message());
     };
     let field = field_at(&document, &span);
     if let Some(rest) = message.strip_prefix("missing field ") {
@@ -39,11 +53,6 @@ pub(super) fn explain(source: &Source, text: &str, error: &toml::de::Error) -> D
     }
     let title = field.map_or_else(|| message.clone(), |field| format!("`{field}`: {message}"));
     source.error(span, title, "")
-}
-
-/// A diagnostic for a text that breaks TOML's own rules.
-pub(super) fn not_toml(source: &Source, span: Option<Range<usize>>, message: &str) -> Diagnostic {
-    source.error(span.unwrap_or(0..0), format!("the file cannot be read as TOML: {}", message.replace('\n', ", ")), "")
 }
 
 /// Serde's words for what TOML calls a table and an array.
@@ -101,68 +110,4 @@ fn in_item(item: &Item, at: usize, path: &str) -> Option<String> {
         })
     });
     in_list.or_else(|| here(item.span(), path))
-}
-
-/// Names in backquotes, the first of them if there are very many.
-pub(super) fn quoted_list(names: &[&str]) -> String {
-    const SHOWN: usize = 20;
-    let list = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        return format!("{list} and {} more", names.len() - SHOWN);
-    }
-    list
-}
-
-/// Adds the known name nearest to a wrong one as help, if one is near.
-pub(crate) fn suggest(error: Diagnostic, wrong: &str, known: &[&str]) -> Diagnostic {
-    match nearest(wrong, known) {
-        Some(name) => error.with_help(format!("did you mean `{name}`?")),
-        None => error,
-    }
-}
-
-/// The known name that a wrong one was probably meant to be.
-fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
-    // Beyond this length nobody mistypes a name, and the distance takes quadratic time.
-    if wrong.len() > 64 {
-        return None;
-    }
-    let limit = wrong.chars().count().div_ceil(3);
-    known
-        .iter()
-        .filter(|name| name.len() <= 64)
-        .map(|name| (edit_distance(wrong, name), *name))
-        .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
-
-/// Characters inserted, deleted or replaced to turn one word into another.
-fn edit_distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nearest_name() {
-        assert_eq!(nearest("bank", &["capacity_bytes", "banks"]), Some("banks"));
-        assert_eq!(nearest("gello", &["gelu", "relu"]), Some("gelu"));
-        assert_eq!(nearest("zzz", &["gelu", "relu"]), None);
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("", "ab"), 2);
-    }
 }

@@ -5,6 +5,7 @@ mod file;
 mod overrides;
 mod patch;
 mod source;
+mod suggest;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -12,8 +13,8 @@ mod value;
 
 pub use overrides::{Override, Root};
 
-pub(crate) use explain::suggest;
 pub(crate) use file::open;
 pub(crate) use source::Source;
+pub(crate) use suggest::suggest;
 pub(crate) use template::Template;
 pub(crate) use value::{Count, Real, Table};

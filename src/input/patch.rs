@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml_edit::{Array, ArrayOfTables, Document, InlineTable, Item, Key, Table, Value};
 
 use super::Override;
-use super::explain::{quoted_list, suggest};
+use super::suggest::{quoted_list, suggest};
 use crate::diagnostics::Diagnostic;
 
 /// Bytes of a text that give way to `before`, an override's value and `after`.

@@ -6,11 +6,11 @@ use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::patch::{self, Edit};
-use super::{Count, Override, Real, Root, explain};
+use super::suggest::{quoted_list, suggest};
+use super::{Count, Override, Real, Root};
 use crate::diagnostics::{Diagnostic, Origin};
 
 /// The largest file that is read, in bytes.
@@ -80,16 +80,11 @@ impl Source {
         };
         for set in sets.iter().filter(|set| set.root() == root) {
             let document = toml_edit::Document::parse(source.text.as_str())
-                .map_err(|error| explain::not_toml(&source, error.span(), error.message()))?;
+                .map_err(|error| source.not_toml(error.span(), error.message()))?;
             let edit = patch::edit_for(&document, set)?;
             source.splice(&edit, set);
         }
         Ok(source)
-    }
-
-    /// The spliced text as a value of `T`; `T`'s spans refer to the spliced text.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
-        toml::from_str(&self.text).map_err(|error| explain::explain(self, &self.text, &error))
     }
 
     /// The spliced text.
@@ -102,9 +97,10 @@ impl Source {
         Self::new(&self.name, &self.original, root, sets)
     }
 
-    /// What is wrong with a text that is not TOML.
-    pub(super) fn unreadable(&self, error: &toml::de::Error) -> Diagnostic {
-        explain::explain(self, &self.text, error)
+    /// An error for a text that breaks TOML's own rules.
+    pub(super) fn not_toml(&self, span: Option<Range<usize>>, message: &str) -> Diagnostic {
+        let title = format!("the file cannot be read as TOML: {}", message.replace('\n', ", "));
+        self.error(span.unwrap_or(0..0), title, "")
     }
 
     /// An error about bytes of the spliced text.
@@ -173,14 +169,13 @@ impl Source {
 
     /// A word that must be one of `known`; returns its index there.
     pub(crate) fn keyword(&self, field: &str, value: &Spanned<String>, known: &[&str]) -> Result<usize, Diagnostic> {
-        let title =
-            || format!("`{field}`: found {:?}, expected one of {}", value.get_ref(), explain::quoted_list(known));
+        let title = || format!("`{field}`: found {:?}, expected one of {}", value.get_ref(), quoted_list(known));
         self.one_of(value, known, title)
     }
 
     /// The key of a table that must be one of `known`; returns its index there.
     pub(crate) fn key(&self, field: &str, key: &Spanned<String>, known: &[&str]) -> Result<usize, Diagnostic> {
-        let title = || format!("unknown field `{field}`, expected one of {}", explain::quoted_list(known));
+        let title = || format!("unknown field `{field}`, expected one of {}", quoted_list(known));
         self.one_of(key, known, title)
     }
 
@@ -188,7 +183,7 @@ impl Source {
         known
             .iter()
             .position(|name| name == word.get_ref())
-            .ok_or_else(|| explain::suggest(self.error(word.span(), title(), "not one of them"), word.get_ref(), known))
+            .ok_or_else(|| suggest(self.error(word.span(), title(), "not one of them"), word.get_ref(), known))
     }
 
     /// A name: not empty, without control characters.

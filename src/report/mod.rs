@@ -7,6 +7,7 @@ mod chart;
 mod csv;
 mod describe;
 mod document;
+mod entries;
 mod figures;
 #[cfg(test)]
 mod fixture;
@@ -28,9 +29,9 @@ pub use self::chart::{
 };
 pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
-pub use self::document::{
-    AgainstEntry, ArchEntry, Document, EnergyEntry, RunEntry, SCHEMA, SectionEntry, StageEntry, TensorEntry,
-    TrafficEntry, VendorEntry, WorkloadEntry,
+pub use self::document::{AgainstEntry, Document, SCHEMA};
+pub use self::entries::{
+    ArchEntry, EnergyEntry, RunEntry, SectionEntry, StageEntry, TensorEntry, TrafficEntry, VendorEntry, WorkloadEntry,
 };
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;

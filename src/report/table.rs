@@ -10,7 +10,8 @@ use crate::outcome::{Outcome, SectionOutcome, StopReason, TensorTraffic};
 use crate::workload::Workload;
 
 use super::describe;
-use super::document::{PhaseEntry, phases, tokens};
+use super::document::tokens;
+use super::entries::{PhaseEntry, phases};
 use super::figures::{Figures, Work, quotient};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
 use super::side::{Side, named};

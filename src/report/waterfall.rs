@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::document::RunEntry;
-use super::figures::quotient;
 use crate::units::MIB;
+
+use super::entries::RunEntry;
+use super::figures::quotient;
 
 /// From the time `from` takes to the time `to` takes. Steps follow one another: each starts where the one before ended,
 /// so that savings in seconds add up to the whole and factors (start over end) multiply to it.

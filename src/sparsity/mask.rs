@@ -2,8 +2,7 @@
 
 use bitvec::prelude::{BitVec, Lsb0};
 
-use super::format::{Format, Storage, simple_storage};
-use super::pattern::Pattern;
+use super::format::Storage;
 
 /// Which blocks of a `rows` x `columns` matrix are stored. Edge blocks may be ragged.
 ///
@@ -19,15 +18,11 @@ pub struct BlockMask {
     bits: BitVec<u64, Lsb0>,
     kept_blocks: u64,
     stored_elements: u64,
-    storage: Option<Storage>,
+    /// The format that was fixed for the matrix, if one was, and what it takes.
+    pub(super) storage: Option<Storage>,
 }
 
 impl BlockMask {
-    /// Keeps exactly `round(density x blocks)` blocks, every such choice equally likely for a seed.
-    pub fn random(rows: u64, columns: u64, block: (u64, u64), density: f64, seed: u64) -> Self {
-        Pattern::Random { density }.draw(rows, columns, block, seed)
-    }
-
     /// A mask whose block columns are written by `fill`: it gets the number of a block column and its words, all zero,
     /// of which bits from [`Self::k_blocks`] on must stay so.
     pub fn from_columns(rows: u64, columns: u64, block: (u64, u64), mut fill: impl FnMut(u64, &mut [u64])) -> Self {
@@ -194,32 +189,6 @@ impl BlockMask {
     /// Elements in kept blocks (ragged edges counted as they are).
     pub fn stored_elements(&self) -> u64 {
         self.stored_elements
-    }
-
-    /// Fixes the format that the matrix is stored in, as [`storage`](super::storage()) counted it for this mask.
-    #[must_use]
-    pub fn stored_as(mut self, storage: Storage) -> Self {
-        self.storage = Some(storage);
-        self
-    }
-
-    /// The format and what it takes; if none was fixed, the smaller of bitmap and BSR.
-    pub fn storage(&self) -> Storage {
-        self.storage.unwrap_or_else(|| {
-            let [bitmap, bsr] = [Format::Bitmap, Format::Bsr].map(|format| simple_storage(self, format));
-            if bsr.metadata_bytes < bitmap.metadata_bytes { bsr } else { bitmap }
-        })
-    }
-
-    /// Bytes of metadata in the format of [`Self::storage`].
-    pub fn metadata_bytes(&self) -> u64 {
-        self.storage().metadata_bytes
-    }
-
-    /// Bytes of values, at `element_bytes` each, and metadata in the format of [`Self::storage`].
-    pub fn stored_bytes(&self, element_bytes: u64) -> u64 {
-        let storage = self.storage();
-        storage.values * element_bytes + storage.metadata_bytes
     }
 }
 

@@ -7,9 +7,11 @@ mod mask;
 mod pattern;
 pub mod read;
 mod statistics;
+mod storage;
 
 pub use distribution::{LayerShape, erk_densities};
-pub use format::{Format, Storage, smallest, storage};
+pub use format::{Format, Storage};
 pub use mask::BlockMask;
 pub use pattern::{MOST_GROUP, Pattern};
 pub use statistics::{Balance, Bin, Statistics};
+pub use storage::{smallest, storage};

@@ -92,6 +92,13 @@ impl Pattern {
     }
 }
 
+impl BlockMask {
+    /// Keeps exactly `round(density x blocks)` blocks, every such choice equally likely for a seed.
+    pub fn random(rows: u64, columns: u64, block: (u64, u64), density: f64, seed: u64) -> Self {
+        Pattern::Random { density }.draw(rows, columns, block, seed)
+    }
+}
+
 /// Selection sampling (Knuth, TAOCP vol. 2, 3.4.2 S): exact count in one pass.
 fn one_by_one(mask: &mut BlockMask, mut wanted: u64, rng: &mut impl Rng) {
     let (k_blocks, n_blocks) = (mask.k_blocks(), mask.n_blocks());

@@ -12,6 +12,12 @@ const TINY: f64 = 7.1e-46;
 /// Ulps that a function of the chip's library may be off by.
 const ULPS: f64 = 4.0;
 
+/// By how much of its magnitudes a sum of `k` products may be off.
+pub(super) fn growth(k: usize, whole: bool) -> f64 {
+    let count = (k + 1) as f64 * FP32;
+    if whole { 0.0 } else { count / (1.0 - count) }
+}
+
 /// A number of the reference, and how far the chip's may be off from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Real {

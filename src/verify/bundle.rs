@@ -6,31 +6,16 @@ use crate::index::Id;
 use crate::program::{Buffer, BufferRole, FlowEnd, Mapping, PcuId, Step, continues};
 use crate::workload::{CausalAxis, OperatorKind, TensorId};
 
+use super::block::{self, Block, write};
 use super::compute;
 use super::fault::Fault;
+use super::flow_share::part_columns;
+use super::inbox::Operand;
 use super::machine::Machine;
+use super::made::Made;
 use super::matrix::Matrix;
 use super::meaning::Causal;
-use super::transport::{Block, Operand, part_columns, write};
 use super::wires::Unit;
-
-/// What one PCU has made in a firing: rows of the token, and runs of the output's columns.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub(super) rows: Range<u64>,
-    /// Runs of columns of the whole tensor.
-    pub(super) columns: Vec<Range<u64>>,
-    /// One matrix a run.
-    pub(super) values: Vec<Matrix>,
-}
-
-impl Made {
-    /// All of it, one run after the other.
-    fn in_line(&self) -> Block {
-        let values: Vec<f64> = self.values.iter().flat_map(|m| m.values.iter().copied()).collect();
-        Block { row: 0, column: 0, values: Matrix { rows: 1, columns: values.len(), values } }
-    }
-}
 
 impl Machine<'_> {
     /// Feeds, computes, and sends results or partial sums.
@@ -90,7 +75,7 @@ impl Machine<'_> {
                 let held = whole.column as u64..(whole.column + whole.values.columns) as u64;
                 let wanted = columns.as_ref().map_or(held.clone(), |c| c.start.max(held.start)..c.end.min(held.end));
                 let from = wanted.start.max(held.start) - held.start;
-                block = super::transport::cut(
+                block = block::cut(
                     &whole.values,
                     0..whole.values.rows,
                     &(from..from.max(wanted.end.saturating_sub(held.start))),
@@ -282,7 +267,7 @@ impl Machine<'_> {
                         continue;
                     }
                     let from = (rows.start - made.rows.start) as usize..(rows.end - made.rows.start) as usize;
-                    let cut = super::transport::cut(values, from, &(wanted.start - run.start..wanted.end - run.start));
+                    let cut = block::cut(values, from, &(wanted.start - run.start..wanted.end - run.start));
                     let row = (rows.start - taken.start) as usize;
                     let block = Block { row, column: (wanted.start - first) as usize, values: cut.values };
                     self.deliver(actor, f, end, at, &block)?;
@@ -359,7 +344,7 @@ impl Machine<'_> {
                 return Err(self.fault(actor, Some(Unit::Pmu(part.pmu)), what));
             };
             if self.traces[f].source == Some(Unit::Pmu(part.pmu)) {
-                let block = super::transport::cut(sums, 0..1, &piece.span(end.part, sums.columns as u64));
+                let block = block::cut(sums, 0..1, &piece.span(end.part, sums.columns as u64));
                 self.hand_over(f, Operand::Partials, block);
             }
             if last && !ended.contains(&(end.buffer, end.slice as usize)) {

@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::index::Id;
 use crate::program::PcuId;
 
+use super::bounded_matrix::Bounded;
 use super::machine::Emitted;
 use super::matrix::Matrix;
-use super::reference::Bounded;
 use super::wires::{Unit, Wires};
 
 /// The element of a comparison that is farthest off, measured by what it may be off.

@@ -2,9 +2,9 @@
 
 use crate::workload::{ImageOptions, OperatorKind};
 
-use super::bounded::Real;
+use super::bounded::{Real, growth};
+use super::bounded_matrix::Bounded;
 use super::matrix::Matrix;
-use super::reference::{Bounded, growth};
 
 /// Where an element of the kernel falls: result pixel, and pixel of the image.
 struct Tap {

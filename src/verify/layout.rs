@@ -6,14 +6,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::arch::Chip;
-use crate::cost::StageWork;
 use crate::cost::TileTables;
+use crate::cost::{Reducer, StageWork};
 use crate::index::Id;
 use crate::program::{Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, Step, Tile, k_slice};
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
-use super::sums;
 use super::weights::{self, SlotIndex};
 use super::windows::Held;
 
@@ -51,6 +50,12 @@ pub(super) fn tiles(chip: &Chip, workload: &Workload, section: &Section) -> Tile
         Mapping::Simd(_) => Vec::new(),
     };
     section.stages.iter().enumerate().map(of_stage).collect()
+}
+
+/// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a chunk.
+pub(super) fn part_of_sums(reducer: &Reducer, chunk: u64, (i, q): (u64, u64)) -> (u64, u64) {
+    let (rows, columns, heads) = (reducer.rows_of(chunk, i), reducer.columns_of(chunk, q), reducer.heads_of(q));
+    (rows.end - rows.start, (columns.end - columns.start) * (heads.end - heads.start))
 }
 
 impl<'a> Layout<'a> {
@@ -176,6 +181,25 @@ impl<'a> Layout<'a> {
         }
     }
 
+    /// Where an element of a PCU's part of the result lies in the whole: row slice and column of the PCU, row and column of
+    /// the element.
+    pub(super) fn place_of_sum(
+        &self,
+        stage: usize,
+        at: Step,
+        (i, q): (u64, u64),
+        (row, column): (u64, u64),
+    ) -> (u64, u64) {
+        let Some(reducer) = self.work[stage].reducer() else { return (row, column) };
+        let (rows, columns, heads) =
+            (reducer.rows_of(at.chunk, i), reducer.columns_of(at.chunk, q), reducer.heads_of(q));
+        let each = (columns.end - columns.start).max(1);
+        let sequences = self.graph.form(stage).map_or(1, |form| form.instances);
+        let before = if sequences > 1 { at.block * reducer.widths().0 } else { 0 };
+        let column = (heads.start + column / each) * reducer.widths().1 + columns.start + column % each;
+        (before + rows.start + row, column)
+    }
+
     /// The pixels that a slice of a buffer of windows holds.
     pub(super) fn held(&self, buffer: &Buffer, at: Step, slice: u64) -> Option<Rc<Held>> {
         let (BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. }) = buffer.spec.role else {
@@ -216,7 +240,7 @@ impl<'a> Layout<'a> {
             && let Some(reducer) = self.work[stage].reducer()
         {
             let wide = self.section.stages[stage].bundle_width();
-            let (m, n) = sums::part(reducer, at.chunk, (slice / wide, slice % wide));
+            let (m, n) = part_of_sums(reducer, at.chunk, (slice / wide, slice % wide));
             return match buffer.spec.role {
                 BufferRole::Partial { .. } => (0..1, 0..m * n),
                 _ => (0..m, 0..n),

@@ -8,10 +8,11 @@ use crate::workload::{TensorId, Workload};
 use super::actors::{Actor, Kind, actors};
 use super::address;
 use super::fault::Fault;
+use super::flow_share::{Stripe, stripes};
+use super::inbox::Incoming;
 use super::layout::{Layout, Tiles};
 use super::matrix::Matrix;
 use super::ring::Ring;
-use super::transport::{Incoming, Stripe, stripes};
 use super::wires::{Trace, Unit, Wires};
 
 /// In which order actors that may fire do so.

@@ -6,17 +6,22 @@
 
 mod actors;
 mod address;
+mod block;
 mod bounded;
+mod bounded_matrix;
 mod bundle;
 mod compare;
 mod compute;
 mod data;
 mod fault;
+mod flow_share;
 mod functions;
 mod image_reference;
+mod inbox;
 mod layout;
 mod likeness;
 mod machine;
+mod made;
 mod matrix;
 mod meaning;
 mod number;
@@ -42,11 +47,11 @@ pub use likeness::{Likeness, SectionLikeness, like_full_size};
 pub use scale::{ScaledDim, Scaling, graph_flops, scaled};
 pub use verdict::{Place, RunVerdict, Verdict};
 
+use bounded_matrix::Bounded;
 use compare::{Names, Told, compare};
 use layout::Tiles;
 use machine::{Emitted, Machine, Order};
 use matrix::Matrix;
-use reference::Bounded;
 use wires::Wires;
 
 use crate::arch::Chip;

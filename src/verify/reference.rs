@@ -5,42 +5,17 @@
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, GemmForm, Operator, OperatorId, OperatorKind, TensorId, Workload};
 
-use super::bounded::FP32;
+use super::bounded::{FP32, growth};
+use super::bounded_matrix::Bounded;
 use super::image_reference::{convolution, pooled};
 use super::matrix::{Kept, Matrix};
 use super::meaning::{self, Causal};
-use super::number::{exp2, requantisation_shift, round_int8, rounded_error};
+use super::number::{exp2, requantisation_shift};
 use super::row_reference;
 use super::view_reference::{operands, whole_numbers};
 
 /// Added to the variance or mean square of a norm.
 const EPSILON: f64 = 1e-5;
-
-/// Values, and how far a chip's may be off from each.
-#[derive(Debug, Clone)]
-pub(super) struct Bounded {
-    pub(super) value: Matrix,
-    pub(super) error: Matrix,
-}
-
-impl Bounded {
-    /// Values that are exact.
-    pub(super) fn exact(value: Matrix) -> Self {
-        let error = Matrix::filled(value.rows, value.columns, 0.0);
-        Self { value, error }
-    }
-
-    /// Rounds to a tensor's data type: only integers change their value, for the reference of the others is not rounded.
-    fn rounded(mut self, dtype: Dtype) -> Self {
-        for (value, error) in self.value.values.iter_mut().zip(&mut self.error.values) {
-            *error = rounded_error(dtype, *value, *error);
-            if dtype == Dtype::Int8 {
-                *value = round_int8(*value);
-            }
-        }
-        self
-    }
-}
 
 /// Every tensor of a graph from its inputs, each result rounded to its data type.
 pub(super) fn graph(workload: &Workload, inputs: &[Option<Matrix>]) -> Vec<Option<Bounded>> {
@@ -268,12 +243,6 @@ fn gemm_by_heads(operator: &Operator, form: &GemmForm, a: &Bounded, b: &Bounded,
         }
     }
     result
-}
-
-/// By how much of its magnitudes a sum of `k` products may be off.
-pub(super) fn growth(k: usize, whole: bool) -> f64 {
-    let count = (k + 1) as f64 * FP32;
-    if whole { 0.0 } else { count / (1.0 - count) }
 }
 
 /// `C = A B`. A sum of `k` products in fp32, in any order and with products rounded, is off by at most

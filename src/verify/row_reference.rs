@@ -3,9 +3,9 @@
 use crate::workload::{Operator, OperatorKind, Workload};
 
 use super::bounded::{FP32, Real};
+use super::bounded_matrix::Bounded;
 use super::matrix::Matrix;
 use super::meaning::{self, Scores};
-use super::reference::Bounded;
 
 /// Added to the variance or mean square of a norm.
 const EPSILON: f64 = 1e-5;

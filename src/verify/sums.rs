@@ -1,4 +1,4 @@
-//! Stages that add up over the rows of a section: what their PCUs take of both operands, and where their results lie.
+//! Stages that add up over the rows of a section: what their PCUs take of both operands, and what they make of it.
 
 use crate::cost::Reducer;
 use crate::index::Id;
@@ -6,39 +6,17 @@ use crate::program::{PcuId, Step};
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, TensorId};
 
-use super::bundle::Made;
+use super::block::{Block, cut, write};
 use super::compute;
 use super::fault::Fault;
-use super::layout::Layout;
+use super::flow_share::part_columns;
+use super::inbox::Operand;
+use super::layout::part_of_sums;
 use super::machine::Machine;
+use super::made::Made;
 use super::matrix::{Matrix, is_unwritten};
 use super::meaning::Causal;
-use super::transport::{Block, Operand, cut, part_columns, write};
 use super::wires::Unit;
-
-/// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a chunk.
-pub(super) fn part(reducer: &Reducer, chunk: u64, (i, q): (u64, u64)) -> (u64, u64) {
-    let (rows, columns, heads) = (reducer.rows_of(chunk, i), reducer.columns_of(chunk, q), reducer.heads_of(q));
-    (rows.end - rows.start, (columns.end - columns.start) * (heads.end - heads.start))
-}
-
-/// Where an element of a PCU's part of the result lies in the whole: row slice and column of the PCU, row and column of
-/// the element.
-pub(super) fn place(
-    layout: &Layout<'_>,
-    stage: usize,
-    at: Step,
-    (i, q): (u64, u64),
-    (row, column): (u64, u64),
-) -> (u64, u64) {
-    let Some(reducer) = layout.work[stage].reducer() else { return (row, column) };
-    let (rows, columns, heads) = (reducer.rows_of(at.chunk, i), reducer.columns_of(at.chunk, q), reducer.heads_of(q));
-    let each = (columns.end - columns.start).max(1);
-    let sequences = layout.graph.form(stage).map_or(1, |form| form.instances);
-    let before = if sequences > 1 { at.block * reducer.widths().0 } else { 0 };
-    let column = (heads.start + column / each) * reducer.widths().1 + columns.start + column % each;
-    (before + rows.start + row, column)
-}
 
 impl Machine<'_> {
     /// The sums of one PCU after a token: rows of the result by columns, head after head.
@@ -60,7 +38,7 @@ impl Machine<'_> {
         let dy = self.taken(actor, pcu, (stage, 1), reducer, (i, q), at)?;
         let (rows, columns, heads) =
             (reducer.rows_of(at.chunk, i), reducer.columns_of(at.chunk, q), reducer.heads_of(q));
-        let (m, n) = part(reducer, at.chunk, (i, q));
+        let (m, n) = part_of_sums(reducer, at.chunk, (i, q));
         let sums = if continues {
             let name = format!("partial sums of `{}`", self.tensor_name(spec.output));
             self.operand(actor, pcu, Operand::Partials, (1, m * n), &name)?
@@ -158,7 +136,8 @@ impl Machine<'_> {
             let rows = (made.rows.end - made.rows.start) as usize;
             let mut whole: Vec<Vec<f64>> = vec![Vec::new(); rows];
             for head in &made.values {
-                let (row, column) = place(&self.layout, stage, at, of, (0, whole.first().map_or(0, Vec::len) as u64));
+                let (row, column) =
+                    self.layout.place_of_sum(stage, at, of, (0, whole.first().map_or(0, Vec::len) as u64));
                 let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
                 let at = (row, column, head.columns);
                 let values = compute::finish(self.layout.workload, &s.spec, &head.values, at, argument);
@@ -169,7 +148,7 @@ impl Machine<'_> {
             let columns = whole.first().map_or(0, Vec::len);
             for (row, line) in whole.iter().enumerate() {
                 for (column, &value) in line.iter().enumerate() {
-                    let (row, column) = place(&self.layout, stage, at, of, (row as u64, column as u64));
+                    let (row, column) = self.layout.place_of_sum(stage, at, of, (row as u64, column as u64));
                     let emitted = &mut self.emitted[stage];
                     emitted.values.row_mut(row as usize)[column as usize] = value;
                     emitted.from[row as usize * emitted.values.columns + column as usize] = pcu.index() as u32;

@@ -4,75 +4,16 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::index::Id;
-use crate::program::{Amount, Buffer, BufferRole, FlowEnd, FlowKind, Section, Step};
+use crate::program::{Amount, BufferRole, FlowEnd, Step};
 use crate::workload::TensorId;
 
+use super::block::{Block, cut, write};
 use super::fault::Fault;
+use super::flow_share::part_columns;
+use super::inbox::{Incoming, Operand};
 use super::machine::Machine;
 use super::matrix::{Matrix, is_unwritten};
-use super::sums;
 use super::wires::Unit;
-
-/// A block of numbers at a place of an operand or slot.
-#[derive(Debug)]
-pub(super) struct Block {
-    pub(super) row: usize,
-    pub(super) column: usize,
-    pub(super) values: Matrix,
-}
-
-/// What a PCU's input is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operand {
-    /// Position in the stage's activations.
-    Activation(usize),
-    Weights,
-    Partials,
-}
-
-/// A block that has arrived at a PCU.
-#[derive(Debug, Clone)]
-pub(super) struct Incoming {
-    pub(super) operand: Operand,
-    pub(super) block: Rc<Block>,
-}
-
-/// Which of how many equal runs of its data an off-chip flow carries.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Stripe {
-    at: u64,
-    of: u64,
-}
-
-impl Stripe {
-    /// Its run of `count` elements.
-    fn range(self, count: u64) -> Range<u64> {
-        let of = self.of.max(1);
-        count * self.at / of..count * (self.at + 1) / of
-    }
-}
-
-/// Stripes of every flow: flows of one stream and one part share its elements in the order of the list.
-pub(super) fn stripes(section: &Section) -> Vec<Stripe> {
-    let mut stripes = vec![Stripe { at: 0, of: 1 }; section.flows.len()];
-    let mut seen: Vec<(FlowKind, FlowEnd, Vec<usize>)> = Vec::new();
-    for (f, flow) in section.flows.iter().enumerate() {
-        let (FlowKind::Fill { .. } | FlowKind::Drain { .. }, Some(end)) = (flow.kind, flow.reads.or(flow.writes))
-        else {
-            continue;
-        };
-        match seen.iter_mut().find(|(kind, place, _)| (*kind, *place) == (flow.kind, end)) {
-            Some((.., list)) => list.push(f),
-            None => seen.push((flow.kind, end, vec![f])),
-        }
-    }
-    for (.., list) in seen {
-        for (at, &f) in list.iter().enumerate() {
-            stripes[f] = Stripe { at: at as u64, of: list.len() as u64 };
-        }
-    }
-    stripes
-}
 
 impl Machine<'_> {
     /// The runs of columns in each row that an off-chip flow carries of a slice's part: (row, columns).
@@ -249,7 +190,7 @@ impl Machine<'_> {
             for (row, run) in runs {
                 for column in run {
                     let (to_row, to) = match sums_of {
-                        Some((stage, pcu)) => sums::place(&self.layout, stage, at, pcu, (row, column)),
+                        Some((stage, pcu)) => self.layout.place_of_sum(stage, at, pcu, (row, column)),
                         None => (first_row + row, first + column),
                     };
                     let target = &mut memory.row_mut(to_row as usize)[to as usize];
@@ -309,49 +250,4 @@ impl Machine<'_> {
             }
         }
     }
-}
-
-/// Columns of a slice that its part holds in any of the copies: what a flow into them carries.
-pub(super) fn part_columns(buffer: &Buffer, end: FlowEnd, width: u64) -> Range<u64> {
-    let copies = (0..buffer.spec.copies).map(|copy| buffer.piece(copy, end.slice));
-    let spans = copies.filter(|piece| end.part < piece.parts.len()).map(|piece| piece.span(end.part, width));
-    spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
-}
-
-/// Rows and columns of a matrix as a block.
-pub(super) fn cut(matrix: &Matrix, rows: Range<usize>, columns: &Range<u64>) -> Block {
-    let (first, last) = (columns.start as usize, columns.end.max(columns.start) as usize);
-    let mut values = Vec::with_capacity(rows.len() * (last - first));
-    for row in rows.clone() {
-        values.extend_from_slice(&matrix.row(row)[first..last]);
-    }
-    Block { row: rows.start, column: first, values: Matrix { rows: rows.len(), columns: last - first, values } }
-}
-
-/// Writes the part of a block that lies in columns `span`.
-///
-/// # Errors
-/// The first element that was written before, or that the target has no place for.
-pub(super) fn write(target: &mut Matrix, block: &Block, span: &Range<u64>) -> Result<(), (usize, usize)> {
-    let first = (span.start as usize).max(block.column);
-    let last = (span.end as usize).min(block.column + block.values.columns);
-    if first >= last {
-        return Ok(());
-    }
-    for row in 0..block.values.rows {
-        if block.row + row >= target.rows || last > target.columns {
-            return Err((block.row + row, last - 1));
-        }
-        let source = &block.values.row(row)[first - block.column..last - block.column];
-        let line = &mut target.row_mut(block.row + row)[first..last];
-        for (column, (to, from)) in line.iter_mut().zip(source).enumerate() {
-            if !is_unwritten(*to) && !is_unwritten(*from) {
-                return Err((block.row + row, first + column));
-            }
-            if !is_unwritten(*from) {
-                *to = *from;
-            }
-        }
-    }
-    Ok(())
 }

@@ -2,9 +2,9 @@
 
 use crate::workload::{Operator, OperatorKind, TensorId, Workload};
 
+use super::bounded_matrix::Bounded;
 use super::matrix::Matrix;
 use super::meaning;
-use super::reference::Bounded;
 
 /// The operands of an operator in the shapes it reads them in, from tensors as they are declared.
 pub(super) fn operands<'t>(

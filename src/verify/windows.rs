@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::workload::ImageOptions;
 
+use super::block::Block;
 use super::matrix::Matrix;
-use super::transport::Block;
 
 /// In the place of a pixel, what lies beside the image.
 const BESIDE: u32 = u32::MAX;

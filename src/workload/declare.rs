@@ -6,14 +6,12 @@ use indexmap::IndexMap;
 use toml::Spanned;
 
 use super::TensorRole;
+use super::limits::MAX_DIM;
 use super::sparsity::{Sparsity, sparsity};
 use super::spec::{Extent, TensorSpec, WorkloadSpec};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Count, Source, suggest};
 use crate::units::Dtype;
-
-/// The largest dimension, 2^40.
-pub(super) const MAX_DIM: u64 = 1 << 40;
 
 const ROLES: [(&str, TensorRole); 4] = [
     ("input", TensorRole::Input),

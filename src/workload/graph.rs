@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 pub use super::form::{GemmForm, GemmOptions};
 pub use super::image::Window;
 pub use super::kind::{OperatorKind, Phase};
-use super::sections::PinnedSection;
 
 use crate::diagnostics::Origin;
 use crate::id_type;
@@ -174,6 +173,15 @@ impl Operator {
             is_gradient: false,
         }
     }
+}
+
+/// One section of a pinned partition.
+#[derive(Debug, Clone)]
+pub struct PinnedSection {
+    /// Its operators, in topological order.
+    pub operators: Vec<OperatorId>,
+    /// Where it is declared, for errors about it.
+    pub declared: Option<Origin>,
 }
 
 /// An operator graph, shapes inferred and checked.

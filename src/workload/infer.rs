@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use indexmap::IndexMap;
 
-use super::declare::{Draft, MAX_DIM, Shape, role_name};
+use super::declare::{Draft, Shape, role_name};
 use super::form::{FormError, GemmForm, GemmOptions};
 use super::image::ImageOptions;
+use super::limits::MAX_DIM;
 use super::link::Linked;
 use super::{OperatorKind, TensorRole};
 use crate::diagnostics::Diagnostic;

@@ -10,6 +10,7 @@ mod held;
 mod image;
 mod infer;
 mod kind;
+mod limits;
 mod link;
 mod masks;
 mod resolve;
@@ -25,10 +26,10 @@ use std::path::Path;
 use petgraph::graph::DiGraph;
 
 pub use form::{CausalAxis, GemmForm, GemmOptions};
-pub use graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View, Window, Workload};
+pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};
 pub use image::ImageOptions;
 pub use kind::{OperatorKind, Phase};
-pub use sections::{PinnedSection, pin};
+pub use sections::pin;
 
 use crate::diagnostics::Diagnostic;
 use crate::index::{Id, IndexVec};

@@ -5,19 +5,10 @@ use std::path::Path;
 
 use toml::Spanned;
 
-use super::{OperatorId, Workload};
-use crate::diagnostics::{Diagnostic, Origin};
+use super::graph::{OperatorId, PinnedSection, Workload};
+use crate::diagnostics::Diagnostic;
 use crate::index::Id;
 use crate::input::{Count, Root, Source, Table, suggest};
-
-/// One section of a pinned partition.
-#[derive(Debug, Clone)]
-pub struct PinnedSection {
-    /// Its operators, in topological order.
-    pub operators: Vec<OperatorId>,
-    /// Where it is declared, for errors about it.
-    pub declared: Option<Origin>,
-}
 
 /// `[[sections]]`
 #[derive(Debug, serde::Deserialize)]

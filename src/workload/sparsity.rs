@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::declare::MAX_DIM;
+use super::limits::MAX_DIM;
 use super::spec::{DistributionSpec, SparsitySpec};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Count, Real, Source, Table};

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::import_graph::ImportGraph;
+
 /// Longest file.
 const MOST_LINES: usize = 700;
 
@@ -206,6 +208,40 @@ fn no_file_is_long() {
     for file in files() {
         assert!(file.lines <= MOST_LINES, "src/{} has {} lines: split it", file.path, file.lines);
     }
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let files = files();
+    let sources = files.iter().filter(|file| file.room != "main" && !is_for_tests(file));
+    let graph = ImportGraph::new(sources.map(|file| (file.path.as_str(), file.text.as_str())));
+    let circles = graph.circles().into_iter();
+    let found: Vec<String> = circles.map(|circle| circle.imports).collect();
+    assert!(found.is_empty(), "files of `src` import each other:\n{}", found.join("\n\n"));
+}
+
+#[test]
+fn the_module_graph_is_the_one_that_is_drawn() {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in files().into_iter().filter(|file| !is_for_tests(file)) {
+        // The macro of `index` stands at the root.
+        let names = imported(&file.text).into_iter().map(|name| if name == "id_type" { "index".into() } else { name });
+        let own = file.room.clone();
+        found.entry(file.room).or_default().extend(names.filter(|name| *name != own));
+    }
+    let mut differences = Vec::new();
+    for (module, allowed) in ROOMS {
+        let allowed: BTreeSet<String> = allowed.iter().map(|&name| name.to_owned()).collect();
+        let not_allowed = found[module].difference(&allowed).map(|name| format!("`{module}` imports `{name}`"));
+        let not_used = allowed.difference(&found[module]).map(|name| format!("`{module}` does not import `{name}`"));
+        differences.extend(not_allowed.chain(not_used));
+    }
+    assert!(differences.is_empty(), "ROOMS is not what src has:\n{}", differences.join("\n"));
+}
+
+/// Whether a file belongs to a module of tests.
+fn is_for_tests(file: &File) -> bool {
+    file.path.contains("/tests/")
 }
 
 /// Fails for each file outside `places` that holds one of `words`.

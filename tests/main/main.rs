@@ -11,6 +11,7 @@ mod ffn;
 mod fidelity;
 mod golden;
 mod gpu;
+mod import_graph;
 mod laws;
 mod models;
 mod numbers;

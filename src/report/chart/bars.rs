@@ -1,9 +1,9 @@
 //! Horizontal bars of segments, one bar a run, over a common axis; and the legend under them.
 
 use super::axis::Linear;
+use super::frame::{LABEL, MARGIN, STRONG, TICK, WIDTH, fitted};
 use super::palette::{AXIS, Color, GRID, INK, WHITE};
 use super::scene::{Anchor, Area, Face, Scene};
-use super::{LABEL, MARGIN, STRONG, TICK, WIDTH, fitted};
 
 /// Height of a bar.
 const BAR: f64 = 84.0;

@@ -1,8 +1,9 @@
 //! Curves over one axis, both axes in powers of two or the upright one from zero: the plots of a study.
 
+use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH};
+use super::paint::{self, ChartError};
 use super::palette::{AXIS, Color, GRID, SERIES};
 use super::scene::{Anchor, Area, Face, Scene};
-use super::{ChartError, LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH, paint};
 
 const HEIGHT: f64 = 620.0;
 /// Width of the legend beside the plot.

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::grid::{DIE_BORDER, MOST_SITES, Plan, TILE_BORDER};
-use super::palette::{AXIS, BLUE, Color, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, SKY, WHITE, YELLOW};
-use super::scene::{Anchor, Area, Face, Scene};
-use super::{ChartError, LABEL, MARGIN, SUBTITLE, TITLE, WIDTH, fitted, heat, paint};
 use crate::arch::{Chip, UnitKind};
 use crate::map::{Map, Section, Site};
 use crate::report::figures::quotient;
 use crate::report::human::{percent, shorten, whole};
+
+use super::frame::{LABEL, MARGIN, SUBTITLE, TITLE, WIDTH, fitted};
+use super::grid::{DIE_BORDER, MOST_SITES, Plan, TILE_BORDER};
+use super::heat;
+use super::paint::{self, ChartError};
+use super::palette::{AXIS, BLUE, Color, GREEN, GRID, INK, MUTED, ORANGE, PURPLE, SKY, WHITE, YELLOW};
+use super::scene::{Anchor, Area, Face, Scene};
 
 /// Colours of the stages in order; red is left to the links.
 const STAGES: [Color; 6] = [BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW];

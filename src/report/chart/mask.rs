@@ -1,10 +1,12 @@
 //! A mask as a picture: K down, N across, the darker the more is kept.
 
-use super::palette::{AXIS, BLUE, Color, INK, WHITE};
-use super::scene::{Anchor, Area, Face, Scene};
-use super::{ChartError, LABEL, MARGIN, SUBTITLE, TITLE, fitted, paint};
 use crate::report::human::{shorten, whole};
 use crate::sparsity::BlockMask;
+
+use super::frame::{LABEL, MARGIN, SUBTITLE, TITLE, fitted};
+use super::paint::{self, ChartError};
+use super::palette::{AXIS, BLUE, Color, INK, WHITE};
+use super::scene::{Anchor, Area, Face, Scene};
 
 /// Cells along the longer side at most.
 const MOST_CELLS: u64 = 160;

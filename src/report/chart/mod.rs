@@ -7,6 +7,7 @@ mod axis;
 mod bars;
 mod curves;
 mod font;
+mod frame;
 mod grid;
 mod heat;
 mod map;
@@ -35,9 +36,7 @@ use crate::arch::Device;
 use crate::outcome::Outcome;
 use crate::workload::Workload;
 
-use self::palette::{INK, MUTED};
-use self::scene::{Anchor, Face, Scene};
-use super::human::shorten;
+use self::scene::Scene;
 use super::side::Side;
 
 /// A picture of one or two runs.
@@ -95,40 +94,6 @@ impl Chart {
             Self::Roofline => roofline::scene(workload, sides),
         }
     }
-}
-
-/// Width of every chart.
-const WIDTH: f64 = 1000.0;
-/// Distance of everything from the edges.
-const MARGIN: f64 = 28.0;
-
-const TITLE: Face = Face { em: 21.0, bold: true, color: INK };
-const SUBTITLE: Face = Face { em: 13.0, bold: false, color: MUTED };
-const LABEL: Face = Face { em: 14.0, bold: false, color: INK };
-const STRONG: Face = Face { em: 15.0, bold: true, color: INK };
-const TICK: Face = Face { em: 12.5, bold: false, color: MUTED };
-
-/// Title and what it is about; returns where the rest may start.
-fn heading(scene: &mut Scene, title: &str, workload: &Workload, sides: &[Side<'_>]) -> f64 {
-    scene.text((MARGIN, 36.0), Anchor::Start, TITLE, title);
-    let outcomes = sides.iter().flat_map(|side| side.outcomes);
-    let mut fidelities: Vec<&str> = outcomes.map(|outcome| outcome.fidelity.name()).collect();
-    fidelities.dedup();
-    let chips: Vec<String> = sides.iter().map(|side| shorten(side.chip.name(), 32)).collect();
-    let (workload, chips) = (shorten(&workload.name, 48), chips.join(" and "));
-    let about = format!("{workload} on {chips}, fidelity {}", fidelities.join(" and "));
-    scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &about);
-    84.0
-}
-
-/// The longest shortening of `text` that is at most `room` wide, or `None` if that would say nothing.
-fn fitted(text: &str, face: Face, room: f64) -> Option<String> {
-    let most = text.chars().count();
-    let full = shorten(text, most);
-    if face.width(&full) <= room {
-        return Some(full);
-    }
-    (8..most).rev().map(|length| shorten(text, length)).find(|text| face.width(text) <= room)
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use crate::units::Dtype;
 use crate::workload::Workload;
 
 use super::axis::power_of_ten;
+use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, WIDTH, heading};
 use super::palette::{AXIS, Color, GREEN, GRID, INK, MUTED, PURPLE, RUNS, WHITE};
 use super::scene::{Anchor, Area, Face, Scene};
-use super::{LABEL, MARGIN, SUBTITLE, TICK, WIDTH, heading};
 
 const HEIGHT: f64 = 640.0;
 const RADIUS: f64 = 8.0;

@@ -1,11 +1,13 @@
 //! A validated set: published points under the simulated curves, both axes logarithmic.
 
-use super::axis::power_of_ten;
-use super::palette::{AXIS, BLUE, Color, GRID, INK, MUTED, VERMILLION, WHITE};
-use super::scene::{Anchor, Area, Scene};
-use super::{ChartError, LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH, paint};
 use crate::report::human::percent;
 use crate::validate::{SetReport, SetRow};
+
+use super::axis::power_of_ten;
+use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH};
+use super::paint::{self, ChartError};
+use super::palette::{AXIS, BLUE, Color, GRID, INK, MUTED, VERMILLION, WHITE};
+use super::scene::{Anchor, Area, Face, Scene};
 
 const HEIGHT: f64 = 600.0;
 const RADIUS: f64 = 6.0;
@@ -134,7 +136,7 @@ impl Axes {
         }
         scene.line((plot.left, plot.bottom()), (plot.right(), plot.bottom()), 1, AXIS);
         scene.line((plot.left, plot.top), (plot.left, plot.bottom()), 1, AXIS);
-        let face = super::Face { color: MUTED, ..SUBTITLE };
+        let face = Face { color: MUTED, ..SUBTITLE };
         scene.text((MARGIN, plot.top - 16.0), Anchor::Start, face, quantity);
         scene.text((plot.left + plot.width / 2.0, plot.bottom() + 44.0), Anchor::Middle, face, point);
     }

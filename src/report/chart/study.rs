@@ -1,11 +1,12 @@
 //! Pictures of many runs: lines, a front, a heat map over two fields.
 
+use crate::report::human::shorten;
+
+use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH, fitted};
 use super::paint::{self, ChartError};
 use super::palette::{AXIS, Color, GREY, GRID, INK, SERIES, WHITE};
 use super::scale::{Scale, label};
 use super::scene::{Anchor, Area, Face, Scene};
-use super::{LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH, fitted};
-use crate::report::human::shorten;
 
 const HEIGHT: f64 = 620.0;
 const TOP: f64 = 108.0;

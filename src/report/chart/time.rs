@@ -8,12 +8,12 @@ use crate::workload::Workload;
 
 use super::axis::{Linear, SECONDS};
 use super::bars::{Bar, Fill, Key, Segment, draw};
-use super::heading;
+use super::frame::heading;
 use super::palette::{MUTED, of_bound};
 use super::scene::Scene;
 
 pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
-    let mut scene = Scene::new(super::WIDTH, 0.0);
+    let mut scene = Scene::new(super::frame::WIDTH, 0.0);
     let top = heading(&mut scene, "Time by section, and what bounds it", workload, sides);
 
     // The row of a tier in its chip's list; a cache stands behind the tiers.

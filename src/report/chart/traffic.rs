@@ -9,12 +9,12 @@ use crate::workload::Workload;
 
 use super::axis::{BYTES, Linear};
 use super::bars::{Bar, Fill, Key, Segment, draw};
-use super::heading;
+use super::frame::heading;
 use super::palette::{Color, GREY, SERIES};
 use super::scene::Scene;
 
 pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
-    let mut scene = Scene::new(super::WIDTH, 0.0);
+    let mut scene = Scene::new(super::frame::WIDTH, 0.0);
     let top = heading(&mut scene, "Off-chip traffic by tensor", workload, sides);
     let outcomes = named(sides);
 

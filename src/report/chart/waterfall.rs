@@ -1,11 +1,13 @@
 //! A waterfall: full bars at its ends, a hanging bar a step, the factor over each.
 
-use super::axis::{Linear, SECONDS};
-use super::palette::{AXIS, Color, GREEN, GRID, MUTED, VERMILLION};
-use super::scene::{Anchor, Area, Face, Scene};
-use super::{ChartError, LABEL, MARGIN, STRONG, SUBTITLE, TICK, TITLE, WIDTH, paint};
 use crate::report::human::{shorten, si};
 use crate::report::waterfall::Waterfall;
+
+use super::axis::{Linear, SECONDS};
+use super::frame::{LABEL, MARGIN, STRONG, SUBTITLE, TICK, TITLE, WIDTH};
+use super::paint::{self, ChartError};
+use super::palette::{AXIS, Color, GREEN, GRID, MUTED, VERMILLION};
+use super::scene::{Anchor, Area, Face, Scene};
 
 const HEIGHT: f64 = 560.0;
 /// Share of a column that its bar takes.

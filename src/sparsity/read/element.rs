@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::ReadError;
+use super::error::ReadError;
 use super::sink::Sink;
 
 /// Bytes read at a time.

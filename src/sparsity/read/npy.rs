@@ -2,8 +2,8 @@
 
 use std::io::Read;
 
-use super::ReadError;
 use super::element::{self, Element, F16, F32, F64, Number};
+use super::error::ReadError;
 use super::sink::Sink;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";

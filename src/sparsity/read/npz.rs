@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::ReadError;
+use super::error::ReadError;
 use super::npy;
 use super::sink::Sink;
 

@@ -6,8 +6,8 @@ use std::io::{Read, Seek, SeekFrom};
 
 use indexmap::IndexMap;
 
-use super::ReadError;
 use super::element::{self, BF16, Element, F8_E4M3, F8_E5M2, F16, F32, F64, Number};
+use super::error::ReadError;
 use super::npz::choose;
 use super::sink::Sink;
 

@@ -1,6 +1,6 @@
 //! What becomes of the entries of a file: the mask of what is not zero, or of what is largest.
 
-use super::ReadError;
+use super::error::ReadError;
 use crate::sparsity::BlockMask;
 
 /// Bits that a mask from a file may take (256 MiB).

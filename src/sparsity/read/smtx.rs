@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::ReadError;
+use super::error::ReadError;
 use super::sink::Sink;
 use super::text::Numbers;
 

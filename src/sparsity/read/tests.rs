@@ -5,6 +5,7 @@ use std::io::{Cursor, Write};
 use proptest::prelude::*;
 
 use super::*;
+use crate::sparsity::BlockMask;
 
 fn wanted() -> Wanted<'static> {
     Wanted { key: None, shape: None, block: (1, 1), density: None, transpose: false }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read};
 
-use super::ReadError;
+use super::error::ReadError;
 
 /// The longest word or line.
 const MOST_BYTES: usize = 4096;

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Change, Difference, RunChange, SectionChange};
 use crate::report::human;
+
+use super::difference::{Change, Difference, RunChange, SectionChange};
 
 /// Seconds for people.
 pub(super) fn seconds(value: f64) -> String {

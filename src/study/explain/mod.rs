@@ -1,36 +1,23 @@
 //! `explain`: what bounds every section, what one more of each resource would buy, and what unknown fields may change.
 
 mod assumed;
+mod base;
 mod entries;
 mod sections;
 mod steps;
 mod text;
 mod uncertainty;
 
-use crate::arch::Chip;
-use crate::compile::Compiled;
-use crate::diagnostics::Diagnostic;
-use crate::input::Override;
-use crate::mode::Mode;
-use crate::outcome::{Fidelity, Outcome};
-use crate::workload::Workload;
+use base::Base;
 
-use super::inputs::{Inputs, run, run_all, simulated};
+use crate::diagnostics::Diagnostic;
+
+use super::inputs::{Inputs, run, run_all};
+pub use base::Question;
 pub use entries::{
     AreaEntry, Band, Derivative, Effect, Explanation, ModeEntry, PowerEntry, ResourceEntry, SectionEntry, Uncertainty,
 };
 use steps::Step;
-
-/// What to explain, and how closely.
-#[derive(Debug, Clone)]
-pub struct Question {
-    /// The modes.
-    pub modes: Vec<Mode>,
-    /// How closely time is modelled.
-    pub fidelity: Fidelity,
-    /// Whether to vary the assumed fields of the chip file too.
-    pub uncertainty: bool,
-}
 
 /// Answers; `tick` is called with the runs done and the runs there are, from any thread.
 ///
@@ -78,38 +65,6 @@ pub fn explain(
         area_mm2: chip.area_mm2().map(AreaEntry::from),
         uncertainty,
     })
-}
-
-/// The run that everything is compared with.
-struct Base<'a> {
-    inputs: &'a Inputs,
-    question: &'a Question,
-    workload: &'a Workload,
-    compiled: &'a [Compiled],
-    outcomes: &'a [Outcome],
-}
-
-impl Base<'_> {
-    /// Seconds of each mode with overrides. Where the configurations of the base still run, they are candidates too: a
-    /// better chip is never slower only because the search took another turn.
-    fn seconds(&self, sets: &[Override], keeps_configuration: bool) -> Result<Vec<f64>, Diagnostic> {
-        let sets: Vec<&Override> = sets.iter().collect();
-        let chip = self.inputs.chip(&sets)?;
-        let (_, outcomes) = run(&chip, self.workload, &self.question.modes, self.question.fidelity)?;
-        let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
-        if keeps_configuration {
-            for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
-                let kept = simulated(&chip, self.workload, &kept.configuration, self.question.fidelity)?;
-                *cycles = kept.cycles.min(*cycles);
-            }
-        }
-        Ok(cycles.into_iter().map(|cycles| chip.seconds(cycles)).collect())
-    }
-
-    /// Seconds of each mode as it is.
-    fn own_seconds(&self, chip: &Chip) -> Vec<f64> {
-        self.outcomes.iter().map(|outcome| chip.seconds(outcome.cycles)).collect()
-    }
 }
 
 /// Steps with what they save of `time_s`, most first; steps that cannot be taken last.

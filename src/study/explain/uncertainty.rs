@@ -1,11 +1,12 @@
 //! Every assumed field of the chip file times 2 and divided by 2.
 
-use super::assumed::{Assumption, assumptions};
-use super::entries::{Band, Effect, Uncertainty};
-use super::{Base, run_all};
 use crate::arch::Chip;
 use crate::input::{Override, Root};
-use crate::study::inputs::Inputs;
+use crate::study::inputs::{Inputs, run_all};
+
+use super::assumed::{Assumption, assumptions};
+use super::base::Base;
+use super::entries::{Band, Effect, Uncertainty};
 
 /// The chips to try.
 #[derive(Debug, Default)]

@@ -14,6 +14,7 @@ mod metric;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod results;
+mod row;
 mod run;
 mod spec;
 mod study;

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::report::{BestRow, File, PlotData, Points, Series, StudyPlot, View, WriteError};
+
 use super::front::{Front, best, costs};
 use super::journal::{Ending, Record};
-use super::run::row_of;
+use super::row::row_of;
 use super::study::{Best, Plot, Study};
-use crate::report::{BestRow, File, PlotData, Points, Series, StudyPlot, View, WriteError};
 
 /// Reasons of refusal that are told one by one.
 const MOST_REASONS: usize = 5;

@@ -16,6 +16,7 @@ use super::front::{Front, costs};
 use super::journal::{Ending, Header, Journal, Record, read};
 use super::metric::Measured;
 use super::results::Results;
+use super::row::row_of;
 use super::study::{Fidelity, Study};
 
 /// Points whose bounds are worked out between two writes to disk.
@@ -367,11 +368,4 @@ impl<'a, 't> Runner<'a, 't> {
         let built = self.bench.built(&self.bench.setting(&self.study.points[index])).ok();
         Record { i: index, s: Ending::Pruned, m: self.bench.cells(built.as_ref(), &why) }
     }
-}
-
-/// All cells of a point: values of the axes, then metrics.
-pub(super) fn row_of(study: &Study, index: usize, metrics: &[String]) -> Vec<String> {
-    let axes = study.axes.iter().zip(&study.points[index]);
-    let values = axes.flat_map(|(axis, value)| axis.paths.iter().map(|_| value.cell.clone()));
-    values.chain(metrics.iter().cloned()).collect()
 }

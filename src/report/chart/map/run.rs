@@ -1,15 +1,16 @@
 //! The picture of a section coloured by where the time of its run went.
 
-use super::super::MARGIN;
+use crate::arch::UnitKind;
+use crate::map::{RunEntry, StageTime};
+use crate::report::figures::quotient;
+use crate::report::human::{percent, shorten, whole};
+
+use super::super::frame::MARGIN;
 use super::super::grid::Plan;
 use super::super::heat;
 use super::super::palette::{Color, GREEN, GRID, MUTED, ORANGE, PURPLE, SKY, WHITE};
 use super::super::scene::{Area, Scene};
 use super::{Keys, MOST_NAMED, MapChart, color, gauge_of, ring};
-use crate::arch::UnitKind;
-use crate::map::{RunEntry, StageTime};
-use crate::report::figures::quotient;
-use crate::report::human::{percent, shorten, whole};
 
 /// What a PCU does with its time, from below.
 const PARTS: [(Color, &str); 4] = [

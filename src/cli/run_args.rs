@@ -1,0 +1,64 @@
+//! Arguments that the commands which run a workload have in common.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::import::ModelFileArgs;
+use super::values::{Fidelity, Format, Mapping};
+
+/// Where the configuration comes from, and where it goes.
+#[derive(Debug, Default, Args)]
+pub(super) struct ConfigArgs {
+    /// Write the configuration to this file, to be edited and run again
+    #[arg(long, value_name = "FILE")]
+    pub(super) save_config: Option<PathBuf>,
+    /// Run the configuration of this file instead of compiling one
+    #[arg(long, value_name = "FILE", conflicts_with = "sections")]
+    pub(super) config: Option<PathBuf>,
+    /// Cut the graph into the sections of this file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) sections: Option<PathBuf>,
+}
+
+/// What `compare` and `run` have in common.
+#[derive(Debug, Args)]
+pub(super) struct SharedArgs {
+    /// Chip file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) arch: PathBuf,
+    /// Workload file (TOML), or a model (.onnx, config.json)
+    #[arg(long, value_name = "FILE")]
+    pub(super) workload: PathBuf,
+    #[command(flatten)]
+    pub(super) model: ModelFileArgs,
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(super) set: Vec<String>,
+    /// How closely time is modelled
+    #[arg(long, value_enum, default_value_t = Fidelity::Event)]
+    pub(super) fidelity: Fidelity,
+    /// How good the mapping is taken to be
+    #[arg(long, value_enum, default_value_t = Mapping::Ideal)]
+    pub(super) mapping: Mapping,
+    /// Seed of random masks and of the compiler's choices
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Also write JSON, CSV and pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) configuration: ConfigArgs,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Write a timeline of the event engine that Perfetto and Chrome open (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
+    /// Simulate every event, even where the run only repeats itself: the same result, later
+    #[arg(long)]
+    pub(super) no_skip: bool,
+    /// Tell on standard error how long compiling and simulating took
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+}

@@ -1,0 +1,107 @@
+//! Words that arguments take, and what they stand for.
+
+use clap::ValueEnum;
+
+use crate::arch;
+use crate::units::Dtype;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ModelPhase {
+    /// All tokens, from embedding to output
+    Forward,
+    /// Forward, backward and the optimiser's step
+    Training,
+    /// One token a sequence, with a cache of keys and values
+    Decode,
+    /// As forward, keys and values written to a cache
+    Prefill,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Optimizer {
+    /// Two moments and a master weight in fp32
+    Adam,
+    /// Stochastic gradient descent
+    Sgd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ValueType {
+    Bf16,
+    Fp16,
+    Fp32,
+    Int8,
+}
+
+impl From<ValueType> for Dtype {
+    fn from(value: ValueType) -> Self {
+        match value {
+            ValueType::Bf16 => Self::Bf16,
+            ValueType::Fp16 => Self::Fp16,
+            ValueType::Fp32 => Self::Fp32,
+            ValueType::Int8 => Self::Int8,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mode {
+    /// Kernel by kernel: one operator at a time, intermediates go off chip
+    Kbk,
+    /// As many operators at a time as pay, intermediates stay on chip
+    Fused,
+}
+
+impl From<Mode> for crate::mode::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Kbk => Self::Kbk,
+            Mode::Fused => Self::Fused,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mapping {
+    /// Our compiler at its best
+    Ideal,
+    /// Within the limits of the chip file's `vendor` table, calibrated on measurements
+    Vendor,
+}
+
+impl From<Mapping> for arch::Quality {
+    fn from(mapping: Mapping) -> Self {
+        match mapping {
+            Mapping::Ideal => Self::Ideal,
+            Mapping::Vendor => Self::Vendor,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Fidelity {
+    /// Closed form of the compiled configuration, a lower bound
+    Bound,
+    /// Discrete events on tokens and units
+    Event,
+    /// Every unit, link and FIFO cycle by cycle, for small inputs
+    Cycle,
+}
+
+impl From<Fidelity> for crate::outcome::Fidelity {
+    fn from(fidelity: Fidelity) -> Self {
+        match fidelity {
+            Fidelity::Bound => Self::Bound,
+            Fidelity::Event => Self::Event,
+            Fidelity::Cycle => Self::Cycle,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}

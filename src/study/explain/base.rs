@@ -1,0 +1,53 @@
+//! The question that `explain` answers, and the run that every answer is compared with.
+
+use crate::arch::Chip;
+use crate::compile::Compiled;
+use crate::diagnostics::Diagnostic;
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::outcome::{Fidelity, Outcome};
+use crate::study::inputs::{Inputs, run, simulated};
+use crate::workload::Workload;
+
+/// What to explain, and how closely.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The modes.
+    pub modes: Vec<Mode>,
+    /// How closely time is modelled.
+    pub fidelity: Fidelity,
+    /// Whether to vary the assumed fields of the chip file too.
+    pub uncertainty: bool,
+}
+
+/// The run that everything is compared with.
+pub(super) struct Base<'a> {
+    pub(super) inputs: &'a Inputs,
+    pub(super) question: &'a Question,
+    pub(super) workload: &'a Workload,
+    pub(super) compiled: &'a [Compiled],
+    pub(super) outcomes: &'a [Outcome],
+}
+
+impl Base<'_> {
+    /// Seconds of each mode with overrides. Where the configurations of the base still run, they are candidates too: a
+    /// better chip is never slower only because the search took another turn.
+    pub(super) fn seconds(&self, sets: &[Override], keeps_configuration: bool) -> Result<Vec<f64>, Diagnostic> {
+        let sets: Vec<&Override> = sets.iter().collect();
+        let chip = self.inputs.chip(&sets)?;
+        let (_, outcomes) = run(&chip, self.workload, &self.question.modes, self.question.fidelity)?;
+        let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
+        if keeps_configuration {
+            for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
+                let kept = simulated(&chip, self.workload, &kept.configuration, self.question.fidelity)?;
+                *cycles = kept.cycles.min(*cycles);
+            }
+        }
+        Ok(cycles.into_iter().map(|cycles| chip.seconds(cycles)).collect())
+    }
+
+    /// Seconds of each mode as it is.
+    pub(super) fn own_seconds(&self, chip: &Chip) -> Vec<f64> {
+        self.outcomes.iter().map(|outcome| chip.seconds(outcome.cycles)).collect()
+    }
+}

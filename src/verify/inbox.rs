@@ -1,0 +1,21 @@
+//! What arrives at a PCU, and which of its operands it is for.
+
+use std::rc::Rc;
+
+use super::block::Block;
+
+/// What a PCU's input is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operand {
+    /// Position in the stage's activations.
+    Activation(usize),
+    Weights,
+    Partials,
+}
+
+/// A block that has arrived at a PCU.
+#[derive(Debug, Clone)]
+pub(super) struct Incoming {
+    pub(super) operand: Operand,
+    pub(super) block: Rc<Block>,
+}
