@@ -37,6 +37,7 @@ pub mod input;
 pub mod map;
 pub mod mode;
 pub mod model;
+pub mod program;
 pub mod report;
 pub mod saved;
 pub mod sim;

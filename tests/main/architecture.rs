@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 22] = [
+const ROOMS: [(&str, &[&str]); 23] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
+    ("program", &["index"]),
     ("diagnostics", &[]),
     ("model", &["diagnostics"]),
     ("sparsity", &[]),
