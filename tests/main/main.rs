@@ -17,6 +17,7 @@ mod numbers;
 mod numbers_of_images;
 mod page;
 mod penalties;
+mod program;
 mod random;
 mod recompute;
 mod routes;

@@ -4,6 +4,7 @@
 //! [`super::Process::reads`] and [`super::Process::writes`].
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::index::{Id, IndexVec};
 
@@ -213,6 +214,17 @@ impl ProcessGraph {
         let node = &self.nodes[writer.process];
         let port = &node.writes[writer.port];
         port.counts.finished(&node.domain, &self.slots[port.buffer], done)
+    }
+
+    /// Slots of a write port that firing `n` is the first to contribute to.
+    pub fn begins(&self, writer: PortRef, n: u64) -> Range<u64> {
+        let begun = |n: u64| self.begun(writer, n, &self.point(writer.process, n));
+        n.checked_sub(1).map_or(0, begun)..begun(n)
+    }
+
+    /// Slots of a write port that are complete once firing `n` is through and were not before.
+    pub fn completes(&self, writer: PortRef, n: u64) -> Range<u64> {
+        self.completed(writer, n)..self.completed(writer, n + 1)
     }
 
     /// Numbers of the slots that the firing at `at` reads, in rising order.

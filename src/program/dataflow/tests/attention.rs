@@ -67,7 +67,8 @@ fn attention(keys: Keys) -> Case {
     let head = loops.push(Loop::full(Axis::Head, HEADS, 1));
     let query = loops.push(Loop::full(Axis::Row, LENGTH, QUERY_TILE));
     let all_keys = loops.push(Loop::full(Axis::Key, LENGTH, KEY_TILE));
-    let reach = Affine { offset: QUERY_TILE as i64, step: QUERY_TILE as i64 };
+    let tile = QUERY_TILE.cast_signed();
+    let reach = Affine { offset: tile, step: tile };
     let bound = Bound::Affine { outer: query, start: Affine::constant(0), end: reach };
     let key = loops.push(Loop { axis: Axis::Key, extent: LENGTH, tile: KEY_TILE, bound });
     let stream = |axis, base| {

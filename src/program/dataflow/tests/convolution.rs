@@ -13,7 +13,7 @@ const BASES: [u64; 3] = [0, 0x1000, 0x2000];
 fn convolve<'a>(row: impl Fn(i64) -> Option<&'a [f64]>, kernel: &[f64], y: u64, stride: u64) -> Vec<f64> {
     let mut result = vec![0.0; WIDTH as usize];
     for (dy, taps) in (-1..=1).zip(kernel.chunks(3)) {
-        let Some(input) = row((y * stride) as i64 + dy) else { continue };
+        let Some(input) = row((y * stride).cast_signed() + dy) else { continue };
         for (x, sum) in (0i64..).zip(&mut result) {
             for (dx, tap) in (-1..=1).zip(taps) {
                 let value = usize::try_from(x + dx).ok().and_then(|x| input.get(x));
@@ -77,7 +77,7 @@ fn a_chain_of_convolutions_gives_the_numbers_and_bytes() {
         of.chunks(width).nth(usize::try_from(y).ok()?).map(<[f64]>::to_vec)
     };
     let whole = |of: &[f64], kernel: &[f64], rows: u64, stride| -> Vec<f64> {
-        let lines: Vec<Vec<f64>> = (0..HEIGHT as i64).filter_map(|y| row(of, y)).collect();
+        let lines: Vec<Vec<f64>> = (0..HEIGHT.cast_signed()).filter_map(|y| row(of, y)).collect();
         let at = |y: i64| usize::try_from(y).ok().and_then(|y| lines.get(y)).map(Vec::as_slice);
         (0..rows).flat_map(|y| convolve(at, kernel, y, stride)).collect()
     };

@@ -10,13 +10,15 @@ use super::super::{Affine, Axis, Bound, Domain, Loop, LoopId, Point};
 
 const AXES: [Axis; 4] = [Axis::Repeat, Axis::Row, Axis::Column, Axis::Key];
 
-/// A loop: extent, tile, and how its bound follows an outer loop.
-fn any_loop() -> impl Strategy<Value = (u64, u64, u64, (i64, i64, i64, i64))> {
+/// A loop: extent, tile, kind of bound, and the offsets and steps of its start and end.
+type Spec = (u64, u64, u64, (i64, i64, i64, i64));
+
+fn any_loop() -> impl Strategy<Value = Spec> {
     (1u64..20, 1u64..8, 0u64..3, (-3i64..6, -2i64..5, 0i64..12, -1i64..6))
 }
 
 /// A loop table whose loops form a nest in table order. `gapless` leaves out bounds that may be empty.
-fn table(specs: &[(u64, u64, u64, (i64, i64, i64, i64))], gapless: bool) -> (IndexVec<LoopId, Loop>, Vec<LoopId>) {
+fn table(specs: &[Spec], gapless: bool) -> (IndexVec<LoopId, Loop>, Vec<LoopId>) {
     let mut loops: IndexVec<LoopId, Loop> = IndexVec::new();
     let mut nest: Vec<LoopId> = Vec::new();
     for (n, &(extent, tile, kind, (start, start_step, end, end_step))) in specs.iter().enumerate() {

@@ -81,4 +81,6 @@ fn a_stage_that_accumulates_completes_its_slot_in_the_last_iteration() {
     let completed: Vec<u64> = (0..=6).map(|done| graph.completed(writer, done)).collect();
     assert_eq!(begun, [1, 1, 1, 2, 2, 2]);
     assert_eq!(completed, [0, 0, 0, 1, 1, 1, 2]);
+    assert_eq!((graph.begins(writer, 3), graph.begins(writer, 4)), (1..2, 2..2));
+    assert_eq!((graph.completes(writer, 4), graph.completes(writer, 5)), (1..1, 1..2));
 }
