@@ -16,7 +16,7 @@
 //! The module knows no chip, no search and no engine. `docs/program.md` explains it with five sections written out.
 
 mod access;
-mod check;
+pub mod check;
 mod counts;
 mod credits;
 mod domain;

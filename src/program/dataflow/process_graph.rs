@@ -24,16 +24,12 @@ pub struct PortRef {
 }
 
 /// A stretch of firings after which a process does the same again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
     /// Level of the loop whose iteration it is.
     pub level: usize,
     /// Firings.
     pub firings: u64,
-    /// Slots by which the counts of each read port grow.
-    pub read_shifts: Vec<u64>,
-    /// Slots by which the counts of each write port grow.
-    pub write_shifts: Vec<u64>,
 }
 
 /// Why a dataflow has no process graph. [`super::check`] says more.
@@ -290,42 +286,23 @@ impl ProcessGraph {
         classes.map(|level| level.lengths.len().max(1) as u64 * level.given_count).product::<u64>() as u32
     }
 
-    /// Firings after which the process does the same again: those of one iteration of its outermost loop that has at
-    /// least four equal ones. `None` if it has no such loop.
+    /// Firings after which the process does the same again: those of one iteration of its outermost loop that repeats
+    /// ([`Self::periods`]). `None` if it has no such loop.
     pub fn period(&self, process: ProcessId) -> Option<u64> {
         self.periods(process).first().map(|period| period.firings)
     }
 
-    /// All periods of a process, longest first: the loops with at least four iterations of as many firings and of one
-    /// given work class. Within one iteration of the loops around it, from the second iteration of the loop to the last
-    /// but one, firing `n + firings` needs, frees, begins and completes what firing `n` does, shifted by a constant for
-    /// each port; a port with a window does so where the window is not clipped.
+    /// The loops of a process that repeat, outermost first: they have at least four iterations, of as many firings and
+    /// of one given work class. Within one iteration of the loops around it, between the second iteration of the loop and
+    /// the last but one, firing `n + firings` needs, frees, begins and completes what firing `n` does, shifted by a
+    /// constant for each port; a port with a window does so where the window is not clipped.
     pub fn periods(&self, process: ProcessId) -> Vec<Period> {
         let node = &self.nodes[process];
         let regular = |&level: &usize| {
             let classes = &node.classes[level].given;
             node.domain.trips(level, &Point::default()) >= 4 && classes.windows(2).all(|pair| pair[0] == pair[1])
         };
-        let period = |level: usize| {
-            let firings = node.domain.uniform_weight(level)?;
-            // The counts of the second iteration over those of the first firing of the third.
-            let n = node.domain.ordinal(&{
-                let mut point = Point::default();
-                point.set(level, 1);
-                point
-            });
-            let shift = |port: &Compiled| {
-                let slots = &self.slots[port.buffer];
-                let count = |n: u64| port.counts.touched(&node.domain, slots, n, &node.domain.point(n));
-                count(n + firings) - count(n)
-            };
-            Some(Period {
-                level,
-                firings,
-                read_shifts: node.reads.iter().map(shift).collect(),
-                write_shifts: node.writes.iter().map(shift).collect(),
-            })
-        };
+        let period = |level: usize| Some(Period { level, firings: node.domain.uniform_weight(level)? });
         (0..node.domain.depth()).filter(regular).filter_map(period).collect()
     }
 }

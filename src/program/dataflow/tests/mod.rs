@@ -6,6 +6,7 @@ mod ffn;
 mod groups;
 mod laws;
 mod looped;
+mod periods;
 mod random;
 mod split_k;
 mod violations;

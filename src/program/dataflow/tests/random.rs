@@ -12,12 +12,12 @@ const BASES: [u64; 2] = [0, 0x10000];
 type Spec = (usize, usize, bool, bool, u64);
 
 #[derive(Debug, Clone)]
-struct Pipeline {
+pub(super) struct Pipeline {
     nest: BlockNest,
     stages: Vec<Spec>,
 }
 
-fn pipelines() -> impl Strategy<Value = Pipeline> {
+pub(super) fn pipelines() -> impl Strategy<Value = Pipeline> {
     let sizes = (1u64..20, 1u64..4, 1u64..4, 1u64..8, 1u64..4, any::<bool>());
     let stages = prop::collection::vec((0usize..4, 0usize..4, any::<bool>(), any::<bool>(), 1u64..7), 1..5);
     (sizes, stages).prop_map(|((rows, tile_rows, block_tiles, extent, width, outer), stages)| {
@@ -27,7 +27,7 @@ fn pipelines() -> impl Strategy<Value = Pipeline> {
 }
 
 /// The pipeline with one number a row in each tile; a tile of column slots has as many.
-fn build(pipeline: &Pipeline) -> Case {
+pub(super) fn build(pipeline: &Pipeline) -> Case {
     let mut case = Case::default();
     let rows = pipeline.nest.rows;
     case.memories.own().write(BASES[0], ELEMENT, &values(rows, 61));

@@ -1,6 +1,6 @@
 //! Section 5 of `docs/program.md`: K in four slices, whose partial sums meet in a tree of two levels.
 
-use super::super::{Access, Axis, BufferId, Dim, Loop, LoopId, Stream};
+use super::super::{Access, Axis, BufferId, Dim, Loop, LoopId, Source, Stream};
 use super::{Case, ELEMENT, accumulate, assert_close, execute, moved, multiply, stage, values};
 
 const ROWS: u64 = 7;
@@ -10,6 +10,8 @@ const SLICES: u64 = 4;
 const SLICE: u64 = DEPTH / SLICES;
 /// A slice of 5 in tiles of 2: the last is short.
 const K_TILE: u64 = 2;
+/// The slice whose weights come from another chip.
+const PEER_SLICE: u64 = 3;
 const BASES: [u64; 3] = [0, 0x1000, 0x2000];
 
 /// Adds two partial sums.
@@ -27,7 +29,9 @@ fn node(case: &mut Case, name: &str, row: LoopId, [left, right]: [BufferId; 2]) 
 pub(super) fn tree() -> Case {
     let mut case = Case::default();
     case.memories.own().write(BASES[0], ELEMENT, &values(ROWS * DEPTH, 41));
-    case.memories.own().write(BASES[1], ELEMENT, &values(DEPTH * COLUMNS, 42));
+    case.memories.own().write(BASES[1], ELEMENT, &values((DEPTH - SLICE) * COLUMNS, 42));
+    let at = BASES[1] + PEER_SLICE * SLICE * COLUMNS * ELEMENT;
+    case.memories.of(Source::Peer(1)).write(at, ELEMENT, &values(SLICE * COLUMNS, 43));
     let row = case.flow.loops.push(Loop::full(Axis::Row, ROWS, 2));
     let k = case.flow.loops.push(Loop::full(Axis::K, SLICE, K_TILE));
     let rows = |width, base| Stream::memory(vec![Dim::along(Axis::Row, ROWS), Dim::whole(width)], ELEMENT, base);
@@ -36,7 +40,11 @@ pub(super) fn tree() -> Case {
     for slice in 0..SLICES {
         let shape = vec![Dim::along(Axis::K, SLICE), Dim::whole(COLUMNS)];
         let base = BASES[1] + slice * SLICE * COLUMNS * ELEMENT;
-        let w = case.load(&format!("w{slice}"), &[k], Stream::memory(shape, ELEMENT, base), SLICE.div_ceil(K_TILE));
+        let mut stream = Stream::memory(shape, ELEMENT, base);
+        if slice == PEER_SLICE {
+            stream.source = Source::Peer(1);
+        }
+        let w = case.load(&format!("w{slice}"), &[k], stream, SLICE.div_ceil(K_TILE));
         let p = case.buffer(&format!("p{slice}"), &[row], 2);
         let gemm = stage(&format!("gemm{slice}"), &[row, k]).reading(x, Access::same()).reading(w, Access::same());
         let mut sum = Vec::new();
@@ -65,7 +73,7 @@ fn a_tree_of_partial_sums_gives_the_numbers_and_bytes() {
     let (mut memories, run) = execute(tree);
     let memory = memories.own();
     let x = memory.read(BASES[0], ELEMENT, ROWS * DEPTH);
-    let w = memory.read(BASES[1], ELEMENT, DEPTH * COLUMNS);
+    let w = [values((DEPTH - SLICE) * COLUMNS, 42), values(SLICE * COLUMNS, 43)].concat();
     assert_close(&memory.read(BASES[2], ELEMENT, ROWS * COLUMNS), &multiply(&x, &w, DEPTH));
     let read = (ROWS * DEPTH + DEPTH * COLUMNS) * ELEMENT;
     assert_eq!(moved(&tree().flow, &run), (read, ROWS * COLUMNS * ELEMENT));
