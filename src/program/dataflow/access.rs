@@ -101,7 +101,7 @@ impl Access {
 
 /// Why an access is not legal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AccessError {
+pub enum AccessError {
     /// A slot loop without a rule that the process does not have.
     NotInNest(LoopId),
     /// A rule that names a loop the process does not have.
@@ -113,6 +113,8 @@ pub(super) enum AccessError {
     /// A carried distance or a stride of 0.
     Zero(LoopId),
 }
+
+impl std::error::Error for AccessError {}
 
 impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -68,12 +68,22 @@ impl Counts {
         if done >= process.count() {
             return slots.count();
         }
+        match (self, done.checked_sub(1)) {
+            (Self::Projection(_), None) => 0,
+            (Self::Projection(projection), Some(n)) => projection.finished(process, slots, &process.point(n)),
+            (Self::Listing(listing), _) => listing.finished(done),
+        }
+    }
+
+    /// The same after firing `n`, at `at`.
+    #[inline]
+    pub(super) fn finished_after(&self, process: &Domain, slots: &Domain, n: u64, at: &Point) -> u64 {
+        if n + 1 >= process.count() {
+            return slots.count();
+        }
         match self {
-            Self::Projection(_) if done == 0 => 0,
-            Self::Projection(projection) => projection.finished(process, slots, &process.point(done - 1)),
-            Self::Listing(listing) => {
-                done / listing.period * listing.shift + listing.finished[(done % listing.period) as usize]
-            }
+            Self::Projection(projection) => projection.finished(process, slots, at),
+            Self::Listing(listing) => listing.finished(n + 1),
         }
     }
 }
@@ -173,5 +183,10 @@ impl Listing {
             finished[n] = least;
         }
         Self { period: period.max(1), shift, touched, finished }
+    }
+
+    #[inline]
+    fn finished(&self, done: u64) -> u64 {
+        done / self.period * self.shift + self.finished[(done % self.period) as usize]
     }
 }

@@ -5,7 +5,6 @@
 //! that a schedule which frees a slot too early, or reads one too early, is a [`Fault`] and not a wrong number.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -132,14 +131,6 @@ impl Fault {
         }
     }
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-impl std::error::Error for Fault {}
 
 /// What a finished execution did.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -32,7 +32,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, Along};
+pub use access::{Access, AccessError, Along};
 pub use check::{Check, Violation, check};
 pub use credits::{Blocked, Credits, Wait};
 pub use domain::{Domain, DomainError, MAX_DEPTH, Point};

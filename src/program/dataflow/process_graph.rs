@@ -32,7 +32,7 @@ pub struct Period {
     pub firings: u64,
 }
 
-/// Why a dataflow has no process graph. [`super::check`] says more.
+/// Why a dataflow has no process graph. [`super::check()`] says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GraphError {
     /// The nest of a process.
@@ -42,7 +42,7 @@ pub enum GraphError {
     /// A port that names a buffer that is not in the table.
     UnknownBuffer(ProcessId, BufferId),
     /// A port whose access does not fit its process and buffer.
-    Access(ProcessId, BufferId),
+    Access(ProcessId, BufferId, AccessError),
     /// Classes of a loop that the process does not have, or too few of them.
     Classes(ProcessId),
 }
@@ -55,8 +55,8 @@ impl fmt::Display for GraphError {
             Self::UnknownBuffer(process, buffer) => {
                 write!(f, "process {} touches buffer {}, which does not exist", process.index(), buffer.index())
             }
-            Self::Access(process, buffer) => {
-                write!(f, "process {} cannot touch buffer {} as it says", process.index(), buffer.index())
+            Self::Access(process, buffer, error) => {
+                write!(f, "process {} at buffer {}: {error}", process.index(), buffer.index())
             }
             Self::Classes(process) => write!(f, "process {} has work classes that do not fit a loop", process.index()),
         }
@@ -194,6 +194,15 @@ impl ProcessGraph {
         port.counts.finished(&node.domain, &self.slots[port.buffer], done)
     }
 
+    /// The same once firing `n`, which is at `at`, and those before it are through: `released(n + 1)` for those who have
+    /// the point.
+    #[inline]
+    pub fn released_after(&self, reader: PortRef, n: u64, at: &Point) -> u64 {
+        let node = &self.nodes[reader.process];
+        let port = &node.reads[reader.port];
+        port.counts.finished_after(&node.domain, &self.slots[port.buffer], n, at)
+    }
+
     /// Slots of a write port that firing `n`, which is at `at`, and those before it have begun to fill: each must have a
     /// credit.
     #[inline]
@@ -210,6 +219,15 @@ impl ProcessGraph {
         let node = &self.nodes[writer.process];
         let port = &node.writes[writer.port];
         port.counts.finished(&node.domain, &self.slots[port.buffer], done)
+    }
+
+    /// The same once firing `n`, which is at `at`, and those before it are through: `completed(n + 1)` for those who have
+    /// the point.
+    #[inline]
+    pub fn completed_after(&self, writer: PortRef, n: u64, at: &Point) -> u64 {
+        let node = &self.nodes[writer.process];
+        let port = &node.writes[writer.port];
+        port.counts.finished_after(&node.domain, &self.slots[port.buffer], n, at)
     }
 
     /// Slots of a write port that firing `n` is the first to contribute to.
@@ -318,7 +336,7 @@ impl Node {
         let compile = |port: &Port| {
             let of = slots.get(port.buffer).ok_or(GraphError::UnknownBuffer(id, port.buffer))?;
             let footprint = Footprint::new(&port.access, &domain, of)
-                .map_err(|_: AccessError| GraphError::Access(id, port.buffer))?;
+                .map_err(|error| GraphError::Access(id, port.buffer, error))?;
             let counts = Counts::new(&footprint, &domain, of);
             Ok(Compiled { buffer: port.buffer, footprint, counts })
         };

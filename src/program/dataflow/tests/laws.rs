@@ -142,6 +142,8 @@ proptest! {
             let at = process.point(n as u64);
             let count = counts.touched(&process, &slots, n as u64, &at);
             prop_assert_eq!(count, most, "touched by firing {} of {:?}", n, counts);
+            let after = counts.finished(&process, &slots, n as u64 + 1);
+            prop_assert_eq!(counts.finished_after(&process, &slots, n as u64, &at), after);
             let least = touched[n..].iter().flatten().min().copied().unwrap_or(slots.count());
             let count = counts.finished(&process, &slots, n as u64);
             // Where an earlier repetition is read, the last slots stay until the end.
