@@ -99,6 +99,31 @@ pub struct LoadAhead {
 }
 
 impl Section {
+    /// The home buffer that an operand buffer is copied from.
+    pub fn home_of(&self, operand: usize) -> Option<usize> {
+        let BufferRole::Operand { stage, tensor } = self.buffers[operand].spec.role else { return None };
+        self.buffers.iter().position(|buffer| buffer.spec.role == BufferRole::Home { stage, tensor })
+    }
+
+    /// Whether an off-chip stream fills or drains a buffer.
+    pub fn is_end(&self, stream: usize, buffer: usize) -> bool {
+        let (stream, spec) = (&self.streams[stream].stream, &self.buffers[buffer].spec);
+        match spec.role {
+            BufferRole::Store { tensor, .. } => stream.writes && tensor == stream.tensor,
+            BufferRole::Weight { tensor, .. } => {
+                stream.weight && tensor == stream.tensor && spec.cadence == stream.cadence
+            }
+            BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => {
+                !stream.writes
+                    && !stream.weight
+                    && tensor == stream.tensor
+                    && spec.cadence == stream.cadence
+                    && self.home_of(buffer).is_none()
+            }
+            BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
+        }
+    }
+
     /// Whether a buffer takes partial sums from one slice of K to the next.
     pub fn is_relay(&self, buffer: usize) -> bool {
         matches!(self.buffers[buffer].spec.role, BufferRole::Relay { .. })

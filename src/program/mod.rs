@@ -5,12 +5,15 @@
 
 mod buffer;
 mod configuration;
+pub mod dataflow;
 mod fabric;
 mod flow;
 mod graph;
 mod ids;
+mod lower;
 mod mapping;
 mod nest;
+mod processes;
 mod row_reduction;
 mod stage;
 mod stream;
@@ -23,8 +26,10 @@ pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind, beyond};
 pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};
 pub use graph::{Axis, SectionGraph, StageSpec};
 pub use ids::{PcuId, PmuId};
+pub use lower::dataflow as lowered;
 pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, Tile, k_slice};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
+pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
 pub use row_reduction::{Sums, tied_columns};
 pub use stage::{Stage, continues, emits};
 pub use stream::{OffChip, Stream};

@@ -4,24 +4,12 @@ use crate::arch::{Chip, Coordinate};
 use crate::cost::{Ticks, cycles};
 use crate::index::Id;
 use crate::program::{
-    Amount, BufferRole, Cadence, Direction, Fabric, Flow, FlowKind, Mapping, Nest, Port, Section, Stage, Step,
+    Amount, Cadence, Direction, Fabric, Flow, FlowKind, Input, Mapping, Port, Process, ProcessFlows, ProcessGraph,
+    ProcessKind, Section, Step,
 };
 
 use super::apart::weight;
 use super::transfer_group::Volley;
-
-/// What an actor is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ActorKind {
-    /// PCUs of a stage in lockstep.
-    Bundle { stage: usize, bundle: u64 },
-    /// A home buffer's copies.
-    Copy { home: usize, operand: usize },
-    /// An off-chip stream in.
-    Load { stream: usize },
-    /// An off-chip stream out.
-    Store { stream: usize },
-}
 
 /// A firing that has begun and not yet emitted.
 #[derive(Debug, Clone, Copy)]
@@ -67,44 +55,11 @@ pub(super) struct Left {
     pub(super) flits: u64,
 }
 
-/// A buffer an actor reads.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Input {
-    /// Buffer index.
-    pub(super) buffer: usize,
-    /// What may be worked on while it comes.
-    pub(super) streamed: Streamed,
-    /// The GEMM stage that makes it, group of rows by group.
-    pub(super) made_by: Option<usize>,
-}
-
-/// What of a slot a firing may work on while the rest comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Streamed {
-    /// Nothing.
-    Not,
-    /// Weights, tile by tile.
-    Weights,
-    /// Partial sums of the slice of K before, tile by tile.
-    Sums,
-    /// Vectors, in the order they come.
-    Vectors,
-    /// Rows that are read several times: those that are whole.
-    Rows,
-}
-
-impl Input {
-    /// A buffer whose slots are read when they are filled.
-    fn whole(buffer: usize) -> Self {
-        Self { buffer, streamed: Streamed::Not, made_by: None }
-    }
-}
-
 /// One actor and the firing it has come to.
 #[derive(Debug, Clone)]
 pub(super) struct Actor {
     /// What it is.
-    pub(super) kind: ActorKind,
+    pub(super) kind: ProcessKind,
     /// How often it fires.
     pub(super) cadence: Cadence,
     /// Firings in the section.
@@ -162,24 +117,19 @@ pub(super) struct Actor {
 impl Actor {
     /// How many volleys it has, from that of its activations on.
     pub(super) fn volleys(&self) -> usize {
-        if matches!(self.kind, ActorKind::Bundle { .. }) { 5 } else { 1 }
+        if matches!(self.kind, ProcessKind::Bundle { .. }) { 5 } else { 1 }
     }
 }
 
-/// Every actor of a section, and who fills and reads each buffer.
+/// Every actor of a section, and what it sends.
 pub(super) struct Actors<'a> {
     section: &'a Section,
     chip: &'a Chip,
     fabric: &'a Fabric,
-    nest: Nest,
-    /// Actors.
+    /// Who fires, and what each firing needs.
+    pub(super) processes: ProcessGraph,
+    /// Actors, one a process.
     pub(super) list: Vec<Actor>,
-    /// Actors that read each buffer.
-    pub(super) consumers: Vec<Vec<usize>>,
-    /// Actors that fill each buffer.
-    pub(super) producers: Vec<Vec<usize>>,
-    /// The actor of each off-chip stream.
-    pub(super) stream_actor: Vec<usize>,
     /// What actors send together.
     pub(super) volleys: Vec<Volley>,
 }
@@ -187,42 +137,30 @@ pub(super) struct Actors<'a> {
 impl<'a> Actors<'a> {
     /// The actors of a section, none of which has fired.
     pub(super) fn new(chip: &'a Chip, fabric: &'a Fabric, section: &'a Section) -> Self {
-        let mut actors = Self {
-            section,
-            chip,
-            fabric,
-            nest: section.nest,
-            list: Vec::new(),
-            consumers: vec![Vec::new(); section.buffers.len()],
-            producers: vec![Vec::new(); section.buffers.len()],
-            stream_actor: vec![0; section.streams.len()],
-            volleys: Vec::new(),
-        };
-        actors.add_bundles();
-        actors.add_copies();
-        actors.add_streams();
-        actors.add_flows();
+        let processes = ProcessGraph::new(section);
+        let mut actors = Self { section, chip, fabric, processes, list: Vec::new(), volleys: Vec::new() };
+        for index in 0..actors.processes.list.len() {
+            actors.add_actor(index);
+        }
+        for index in 0..actors.list.len() {
+            actors.add_flows(index);
+        }
+        actors.add_ports();
         actors
     }
 
-    fn add_actor(&mut self, kind: ActorKind, cadence: Cadence, inputs: Vec<Input>, outputs: Vec<usize>) {
-        let index = self.list.len();
-        for input in &inputs {
-            self.consumers[input.buffer].push(index);
-        }
-        for &output in &outputs {
-            self.producers[output].push(index);
-        }
+    fn add_actor(&mut self, index: usize) {
+        let Process { kind, cadence, firings, ref inputs, ref outputs, .. } = self.processes.list[index];
         let volley = self.volleys.len();
         // Streams have several transfers on their way.
-        let serial = !matches!(kind, ActorKind::Load { .. } | ActorKind::Store { .. });
-        let volleys = if matches!(kind, ActorKind::Bundle { .. }) { 5 } else { 1 };
-        let apart = matches!(kind, ActorKind::Copy { .. } | ActorKind::Store { .. });
+        let serial = !matches!(kind, ProcessKind::Load { .. } | ProcessKind::Store { .. });
+        let volleys = if matches!(kind, ProcessKind::Bundle { .. }) { 5 } else { 1 };
+        let apart = matches!(kind, ProcessKind::Copy { .. } | ProcessKind::Store { .. });
         self.volleys.resize(volley + volleys, Volley { flows: Vec::new(), serial, apart, holds_flits: None });
         self.list.push(Actor {
             kind,
             cadence,
-            count: self.nest.count(cadence),
+            count: firings,
             next: 0,
             free_at: 0,
             fed_at: [0; 2],
@@ -231,8 +169,8 @@ impl<'a> Actors<'a> {
             latest: Latest::default(),
             left: Left::default(),
             scheduled: None,
-            inputs,
-            outputs,
+            inputs: inputs.clone(),
+            outputs: outputs.clone(),
             feed: volley,
             weights: volley + 1,
             results: volley + 2,
@@ -249,162 +187,52 @@ impl<'a> Actors<'a> {
         });
     }
 
-    fn has_home(&self, operand: usize) -> Option<usize> {
-        let BufferRole::Operand { stage, tensor } = self.section.buffers[operand].spec.role else { return None };
-        self.section.buffers.iter().position(|b| b.spec.role == BufferRole::Home { stage, tensor })
-    }
-
-    fn add_bundles(&mut self) {
-        for (s, stage) in self.section.stages.iter().enumerate() {
-            let mut inputs = Vec::new();
-            let mut outputs = Vec::new();
-            for (b, buffer) in self.section.buffers.iter().enumerate() {
-                match buffer.spec.role {
-                    BufferRole::Operand { stage: of, tensor } if of == s => {
-                        let streamed = match stage.mapping {
-                            Mapping::Gemm(_) => Streamed::Not,
-                            Mapping::Simd(m) if m.passes > 1 => Streamed::Rows,
-                            Mapping::Simd(_) => Streamed::Vectors,
-                        };
-                        let makes = |of: &Stage| of.spec.output == tensor && matches!(of.mapping, Mapping::Gemm(_));
-                        let made_by = self.section.stages.iter().position(makes);
-                        inputs.push(Input { buffer: b, streamed, made_by });
-                    }
-                    BufferRole::Weight { stage: of, .. } if of == s => {
-                        inputs.push(Input { buffer: b, streamed: Streamed::Weights, made_by: None });
-                    }
-                    _ => {}
-                }
-                let takes = match buffer.spec.role {
-                    BufferRole::Operand { tensor, .. } => tensor == stage.spec.output && self.has_home(b).is_none(),
-                    BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == stage.spec.output,
-                    BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
-                };
-                if takes {
-                    outputs.push(b);
-                }
-            }
-            for bundle in 0..stage.mapping.bundles() {
-                let kind = ActorKind::Bundle { stage: s, bundle };
-                let (mut inputs, mut outputs) = (inputs.clone(), outputs.clone());
-                if stage.mapping.hands_on(bundle) {
-                    outputs.clear();
-                }
-                for (b, buffer) in self.section.buffers.iter().enumerate() {
-                    let BufferRole::Relay { stage: of, slice } = buffer.spec.role else { continue };
-                    if (of, slice) == (s, stage.mapping.k_slice(bundle)) {
-                        outputs.push(b);
-                    } else if (of, slice + 1) == (s, stage.mapping.k_slice(bundle)) {
-                        inputs.push(Input { buffer: b, streamed: Streamed::Sums, made_by: None });
-                    }
-                }
-                self.add_actor(kind, stage.cadence, inputs, outputs);
-            }
-        }
-    }
-
-    fn add_copies(&mut self) {
-        for operand in 0..self.section.buffers.len() {
-            if let Some(home) = self.has_home(operand) {
-                let inputs = vec![Input::whole(home)];
-                self.add_actor(ActorKind::Copy { home, operand }, Cadence::Firing, inputs, vec![operand]);
-            }
-        }
-    }
-
-    fn add_streams(&mut self) {
-        for (stream, off_chip) in self.section.streams.iter().enumerate() {
-            let wanted = off_chip.stream;
-            let ends: Vec<usize> = (0..self.section.buffers.len())
-                .filter(|&b| {
-                    let spec = &self.section.buffers[b].spec;
-                    match spec.role {
-                        BufferRole::Store { tensor, .. } => wanted.writes && tensor == wanted.tensor,
-                        BufferRole::Weight { tensor, .. } => {
-                            wanted.weight && tensor == wanted.tensor && spec.cadence == wanted.cadence
+    fn add_flows(&mut self, index: usize) {
+        let ProcessFlows { operands, weights, results, partial_reads, partial_writes } =
+            &self.processes.list[index].flows;
+        let actor = &mut self.list[index];
+        let volleys = [
+            (actor.feed, operands),
+            (actor.weights, weights),
+            (actor.results, results),
+            (actor.partial_reads, partial_reads),
+            (actor.partial_writes, partial_writes),
+        ];
+        for (volley, flows) in volleys.into_iter().take(actor.volleys()) {
+            self.volleys[volley].flows.clone_from(flows);
+            for flow in flows.iter().map(|&f| &self.section.flows[f]) {
+                if let FlowKind::Feed { stage, .. } = flow.kind {
+                    // A FIFO at every switch, and one at the PCU.
+                    let depth = self.chip.network.fifo_depth_flits;
+                    let kind = usize::from(flow.amount == Amount::Weights);
+                    // The fewest of all count: most are seen not to be fewer before they are counted.
+                    if (least_switches(self.chip, self.fabric, flow) + 1) * depth < actor.holds[kind] {
+                        let holds = (switches_to_nearest(self.chip, self.fabric, flow) + 1) * depth;
+                        actor.holds[kind] = actor.holds[kind].min(holds);
+                        if let Mapping::Gemm(_) = self.section.stages[stage].mapping {
+                            let known = &mut self.volleys[volley].holds_flits;
+                            *known = Some(known.map_or(holds, |known| known.min(holds)));
                         }
-                        BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => {
-                            !wanted.writes
-                                && !wanted.weight
-                                && tensor == wanted.tensor
-                                && spec.cadence == wanted.cadence
-                                && self.has_home(b).is_none()
-                        }
-                        BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
-                    }
-                })
-                .collect();
-            self.stream_actor[stream] = self.list.len();
-            if wanted.writes {
-                let inputs = ends.iter().map(|&buffer| Input::whole(buffer)).collect();
-                self.add_actor(ActorKind::Store { stream }, wanted.cadence, inputs, Vec::new());
-            } else {
-                self.add_actor(ActorKind::Load { stream }, wanted.cadence, Vec::new(), ends);
-            }
-        }
-    }
-
-    fn add_flows(&mut self) {
-        let mut first_bundle = vec![0; self.section.stages.len()];
-        let mut copy_of = vec![0; self.section.buffers.len()];
-        for (a, actor) in self.list.iter().enumerate() {
-            match actor.kind {
-                ActorKind::Bundle { stage, bundle: 0 } => first_bundle[stage] = a,
-                ActorKind::Copy { home, .. } => copy_of[home] = a,
-                _ => {}
-            }
-        }
-        for (f, flow) in self.section.flows.iter().enumerate() {
-            let index = match flow.kind {
-                FlowKind::Feed { stage, bundle }
-                | FlowKind::PartialRead { stage, bundle }
-                | FlowKind::PartialWrite { stage, bundle }
-                | FlowKind::Emit { stage, bundle } => first_bundle[stage] + bundle as usize,
-                FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => self.stream_actor[stream],
-                FlowKind::Copy { home } => copy_of[home],
-            };
-            let actor = &mut self.list[index];
-            let volley = match flow.kind {
-                FlowKind::Feed { .. } if flow.amount == Amount::Weights => actor.weights,
-                FlowKind::Feed { .. } | FlowKind::Fill { .. } | FlowKind::Drain { .. } | FlowKind::Copy { .. } => {
-                    actor.feed
-                }
-                FlowKind::PartialRead { .. } => actor.partial_reads,
-                FlowKind::PartialWrite { .. } => actor.partial_writes,
-                FlowKind::Emit { .. } => actor.results,
-            };
-            self.volleys[volley].flows.push(f);
-            if let FlowKind::Feed { stage, .. } = flow.kind {
-                // A FIFO at every switch, and one at the PCU.
-                let depth = self.chip.network.fifo_depth_flits;
-                let kind = usize::from(flow.amount == Amount::Weights);
-                // The fewest of all count: most are seen not to be fewer before they are counted.
-                if (least_switches(self.chip, self.fabric, flow) + 1) * depth < actor.holds[kind] {
-                    let holds = (switches_to_nearest(self.chip, self.fabric, flow) + 1) * depth;
-                    actor.holds[kind] = actor.holds[kind].min(holds);
-                    if let Mapping::Gemm(_) = self.section.stages[stage].mapping {
-                        let known = &mut self.volleys[volley].holds_flits;
-                        *known = Some(known.map_or(holds, |known| known.min(holds)));
                     }
                 }
-            }
-            let hops = cycles(flow.hop_cycles);
-            match flow.kind {
-                FlowKind::PartialRead { .. } if !flow.reads.is_some_and(|end| self.section.is_relay(end.buffer)) => {}
-                FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => {
-                    actor.result_hops = actor.result_hops.max(hops);
+                let hops = cycles(flow.hop_cycles);
+                match flow.kind {
+                    FlowKind::PartialRead { .. }
+                        if !flow.reads.is_some_and(|end| self.section.is_relay(end.buffer)) => {}
+                    FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => {
+                        actor.result_hops = actor.result_hops.max(hops);
+                    }
+                    _ => actor.feed_hops = actor.feed_hops.max(hops),
                 }
-                _ => actor.feed_hops = actor.feed_hops.max(hops),
             }
         }
-        self.add_ports();
     }
 
     /// Sums up what comes through each port of each bundle.
     fn add_ports(&mut self) {
         let mut parts: Vec<[u64; 2]> = vec![[0; 2]; self.fabric.count()];
         let mut met: Vec<usize> = Vec::new();
-        for actor in self.list.iter_mut().filter(|actor| matches!(actor.kind, ActorKind::Bundle { .. })) {
+        for actor in self.list.iter_mut().filter(|actor| matches!(actor.kind, ProcessKind::Bundle { .. })) {
             for (kind, volley) in [actor.feed, actor.weights].into_iter().enumerate() {
                 for flow in self.volleys[volley].flows.iter().map(|&f| &self.section.flows[f]) {
                     let part = weight(flow.share, 1);

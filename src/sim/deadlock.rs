@@ -2,10 +2,10 @@
 
 use crate::arch::Chip;
 use crate::cost::Limits;
-use crate::program::{BufferRole, BufferSpec, Fabric, Section};
+use crate::program::{BufferRole, BufferSpec, Fabric, ProcessKind, Section};
 use crate::workload::Workload;
 
-use super::actors::{Actor, ActorKind};
+use super::actors::Actor;
 use super::engine::Engine;
 
 impl Engine<'_> {
@@ -17,12 +17,12 @@ impl Engine<'_> {
     pub(super) fn name(&self, actor: &Actor) -> String {
         let workload = self.graph.workload;
         match actor.kind {
-            ActorKind::Bundle { stage, bundle } => {
+            ProcessKind::Bundle { stage, bundle } => {
                 let main = self.section.stages[stage].spec.main;
                 format!("stage `{}` (bundle {bundle})", workload.operators[main].name)
             }
-            ActorKind::Copy { operand, .. } => format!("copy of `{}`", self.tensor(operand)),
-            ActorKind::Load { stream } | ActorKind::Store { stream } => {
+            ProcessKind::Copy { operand, .. } => format!("copy of `{}`", self.tensor(operand)),
+            ProcessKind::Load { stream } | ProcessKind::Store { stream } => {
                 format!("stream of `{}`", workload.tensors[self.section.streams[stream].stream.tensor].name)
             }
         }
@@ -32,8 +32,8 @@ impl Engine<'_> {
     /// no room, else starved. Those that have sent all are counted.
     pub(super) fn blocked(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for actor in self.actors.iter().filter(|a| a.next < a.count) {
-            let step = self.step(actor);
+        for (index, actor) in self.actors.iter().enumerate().filter(|(_, a)| a.next < a.count) {
+            let step = self.step(index);
             let mut waits = Vec::new();
             for input in &actor.inputs {
                 let slot = self.ordinal(input.buffer, step);

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::cost::{StageWork, StreamBytes, Ticks};
-use crate::program::{Nest, Section, SectionGraph};
+use crate::program::{Nest, ProcessGraph, Section, SectionGraph};
 
 use super::actors::Actor;
 use super::buffer::BufferState;
@@ -37,6 +37,8 @@ pub struct Engine<'a> {
     pub(super) work: Vec<StageWork>,
     pub(super) actors: Vec<Actor>,
     pub(super) buffers: Vec<BufferState>,
+    /// Who fires, and what each firing needs.
+    pub(super) processes: &'a ProcessGraph,
     pub(super) consumers: &'a [Vec<usize>],
     pub(super) producers: &'a [Vec<usize>],
     pub(super) stream_actor: &'a [usize],

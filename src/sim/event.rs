@@ -14,11 +14,12 @@ use crate::cost::{
 };
 use crate::index::Id;
 use crate::program::{
-    Amount, BufferRole, Cadence, Fabric, FlowKind, Mapping, Section, SectionGraph, Step, continues, emits,
+    Amount, BufferRole, Cadence, Fabric, FlowKind, Input, Mapping, ProcessGraph, ProcessKind, Section, SectionGraph,
+    Step, Streamed,
 };
 use crate::workload::Workload;
 
-use super::actors::{Actor, ActorKind, Actors, Firing, Input, Latest, Left, Streamed};
+use super::actors::{Actor, Actors, Firing, Latest, Left};
 use super::apart::GRAIN;
 use super::buffer::{BufferState, Filled};
 use super::engine::{Engine, Event};
@@ -88,12 +89,13 @@ impl<'a> Engine<'a> {
             .collect();
         let streams = section.streams.len();
         let writes: Vec<bool> = section.streams.iter().map(|off_chip| off_chip.stream.writes).collect();
-        let Actors { list, consumers, producers, stream_actor, volleys, .. } = plan;
+        let Actors { processes, list, volleys, .. } = plan;
+        let ProcessGraph { consumers, producers, of_stream: stream_actor, .. } = processes;
         let buffers = (0..section.buffers.len())
             .map(|b| {
                 let spec = &section.buffers[b].spec;
                 let (fills, reads) = (producers[b].len() as u64, consumers[b].len() as u64);
-                BufferState::new(spec.depth, fills, reads, nest.count(spec.cadence))
+                BufferState::new(spec.depth, fills, reads, processes.slots(b))
             })
             .collect();
         let slot_flits = |kind: FlowKind| {
@@ -129,6 +131,7 @@ impl<'a> Engine<'a> {
             work,
             actors: list.clone(),
             buffers,
+            processes,
             consumers,
             producers,
             stream_actor,
@@ -156,7 +159,7 @@ impl<'a> Engine<'a> {
         let (section, graph) = (self.section, &self.graph);
         for &stream in &section.loaded_before {
             let actor = &mut self.actors[self.stream_actor[stream]];
-            let at = self.nest.step(actor.cadence, 0);
+            let at = self.processes.point(self.stream_actor[stream], 0);
             let (_, moved) = transfer_bytes(self.chip, graph, section, stream, at);
             actor.next = 1;
             for &buffer in &actor.outputs {
@@ -217,7 +220,7 @@ impl<'a> Engine<'a> {
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
         let mut waits: Vec<Vec<Waits>> = vec![Vec::new(); self.section.stages.len()];
         for actor in &self.actors {
-            if let ActorKind::Bundle { stage, .. } = actor.kind {
+            if let ProcessKind::Bundle { stage, .. } = actor.kind {
                 busy_cycles[stage].push(actor.busy_cycles);
                 waits[stage]
                     .push(Waits { starved_cycles: to_cycles(actor.starved), stalled_cycles: to_cycles(actor.stalled) });
@@ -244,7 +247,7 @@ impl<'a> Engine<'a> {
 
     /// How long a firing of a bundle takes by itself: its work, and its operands at their ports. Others take no time.
     pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
-        let ActorKind::Bundle { stage, bundle } = actor.kind else { return 0 };
+        let ProcessKind::Bundle { stage, bundle } = actor.kind else { return 0 };
         let (work, rows) = (&self.work[stage], self.nest.rows_of(at.token));
         let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.chunk, bundle, rows)).1;
         let fed = fed(actor.feed, Amount::Activations).max(fed(actor.weights, Amount::Weights));
@@ -265,8 +268,8 @@ impl<'a> Engine<'a> {
         if actor.scheduled.is_some() || actor.firing.is_some() || actor.next >= actor.count {
             return;
         }
-        let step = self.step(actor);
-        let is_bundle = matches!(actor.kind, ActorKind::Bundle { .. });
+        let step = self.step(index);
+        let is_bundle = matches!(actor.kind, ProcessKind::Bundle { .. });
         // Operands of a bundle may go ahead of its work.
         let mut start = if is_bundle { actor.fed_at[0].min(actor.fed_at[1]) } else { actor.free_at };
         let Some(filled) = self.filled(actor, step) else { return };
@@ -276,7 +279,7 @@ impl<'a> Engine<'a> {
         start = start.max(room);
         let stalled = start - ready;
         let event = match actor.kind {
-            ActorKind::Load { stream } => Event::Issue(stream, actor.next),
+            ProcessKind::Load { stream } => Event::Issue(stream, actor.next),
             _ => Event::Start(index),
         };
         if start < now {
@@ -296,14 +299,14 @@ impl<'a> Engine<'a> {
     fn start(&mut self, index: usize, now: Ticks) {
         // Whoever fills its inputs, or reads its outputs, may have been slowed since.
         let actor = &self.actors[index];
-        let at = self.step(actor);
+        let at = self.step(index);
         let filled = self.filled(actor, at).unwrap_or(0);
         let room = self.room(actor, at).unwrap_or(0);
         let actor = &mut self.actors[index];
         let start = filled.max(room);
         if start > now {
             let stalled = start - filled.max(now);
-            if matches!(actor.kind, ActorKind::Bundle { .. }) {
+            if matches!(actor.kind, ProcessKind::Bundle { .. }) {
                 // Bundles sum up what else they wait for when they begin.
                 actor.waits_for_room += stalled;
             } else {
@@ -316,23 +319,23 @@ impl<'a> Engine<'a> {
         }
         actor.scheduled = None;
         match self.actors[index].kind {
-            ActorKind::Bundle { stage, bundle } => self.start_bundle(index, stage, bundle, now),
-            ActorKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
-            ActorKind::Store { stream } => self.start_store(index, stream, now),
-            ActorKind::Load { .. } => {}
+            ProcessKind::Bundle { stage, bundle } => self.start_bundle(index, stage, bundle, now),
+            ProcessKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
+            ProcessKind::Store { stream } => self.start_store(index, stream, now),
+            ProcessKind::Load { .. } => {}
         }
     }
 
     fn start_bundle(&mut self, index: usize, stage: usize, bundle: u64, now: Ticks) {
         let actor = &self.actors[index];
-        let at = self.step(actor);
+        let at = self.step(index);
         let rows = self.nest.rows_of(at.token);
         let work = &self.work[stage];
         let occupied = work.cycles(at.chunk, bundle, rows);
         let tiles = work.tiles(at.chunk, bundle, rows).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
         let idle = cycles(work.idle_cycles().min(occupied));
-        let continues = continues(&self.section.stages[stage], bundle, &self.nest, at);
+        let continues = self.processes.continues(actor.kind, at);
         // Operands that others have slowed keep it longer than was known when they were sent; what follows them, too.
         let operands = [actor.feed, actor.weights, actor.partial_reads];
         let free_at =
@@ -375,7 +378,7 @@ impl<'a> Engine<'a> {
             let last = work.mapping().bundles() - 1;
             self.macs += work.stored_macs(at.chunk, rows);
             self.simd_elements[stage] += work.simd_elements(at.chunk, rows);
-            if emits(&self.section.stages[stage], last, &self.nest, at) {
+            if self.processes.emits(ProcessKind::Bundle { stage, bundle: last }, at) {
                 let tail = self.section.stages[stage].spec.tail.len() as u64;
                 self.simd_elements[stage] += tail * work.output_elements(at.chunk, rows);
             }
@@ -438,11 +441,10 @@ impl<'a> Engine<'a> {
     fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
             let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
-            let cadence = self.section.buffers[buffer].spec.cadence;
-            if !self.nest.is_last_use(cadence, at) {
+            if !self.processes.is_last_use(buffer, at) {
                 continue;
             }
-            let slot = self.nest.ordinal(cadence, at);
+            let slot = self.processes.slot(buffer, at);
             let left = match streamed {
                 Streamed::Weights => weights,
                 Streamed::Sums => sums,
@@ -469,7 +471,7 @@ impl<'a> Engine<'a> {
     }
 
     fn emit(&mut self, index: usize, now: Ticks) {
-        let ActorKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
+        let ProcessKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
         let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].firing.take() else { return };
         let rows = self.nest.rows_of(at.token);
         let work = &self.work[stage];
@@ -528,7 +530,7 @@ impl<'a> Engine<'a> {
     }
 
     fn start_copy(&mut self, index: usize, home: usize, operand: usize, now: Ticks) {
-        let at = self.step(&self.actors[index]);
+        let at = self.step(index);
         let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, &self.nest, tensor, at));
         let through = self.network.send(self.actors[index].feed, flits, now, (now, 0));
@@ -548,7 +550,7 @@ impl<'a> Engine<'a> {
 
     fn issue(&mut self, stream: usize, slot: u64, now: Ticks) {
         let index = self.stream_actor[stream];
-        let at = self.nest.step(self.actors[index].cadence, slot);
+        let at = self.step_of(index, slot);
         let room = self.room(&self.actors[index], at).unwrap_or(0);
         let actor = &mut self.actors[index];
         if room > now {
@@ -571,7 +573,7 @@ impl<'a> Engine<'a> {
         let index = self.stream_actor[stream];
         let writes = self.section.streams[stream].stream.writes;
         let needed = if writes { self.store_step(index, at) } else { at };
-        let urgency = self.nest.ordinal(Cadence::Firing, needed);
+        let urgency = self.processes.rank(needed);
         let tier = self.section.streams[stream].tier.index();
         self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved }, now);
         self.heed(tier);
@@ -593,7 +595,7 @@ impl<'a> Engine<'a> {
 
     fn arrive(&mut self, stream: usize, slot: u64, first: bool, now: Ticks) {
         let index = self.stream_actor[stream];
-        let at = self.nest.step(self.actors[index].cadence, slot);
+        let at = self.step_of(index, slot);
         if self.section.streams[stream].stream.writes {
             if !first && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
                 let (_, began, through) = self.filling[stream].swap_remove(i);
@@ -634,7 +636,7 @@ impl<'a> Engine<'a> {
     }
 
     fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {
-        let at = self.step(&self.actors[index]);
+        let at = self.step(index);
         let slot = self.actors[index].next;
         let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, 0));

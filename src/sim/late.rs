@@ -2,8 +2,9 @@
 //! works on them already.
 
 use crate::cost::{Ticks, cycles};
+use crate::program::{Input, ProcessKind, Streamed};
 
-use super::actors::{ActorKind, Input, Left, Streamed};
+use super::actors::Left;
 use super::engine::Engine;
 
 impl Engine<'_> {
@@ -18,7 +19,7 @@ impl Engine<'_> {
         let index = self.volley_actor[volley];
         let until = self.network.slowed_until(volley);
         let actor = &mut self.actors[index];
-        let ActorKind::Bundle { stage, bundle } = actor.kind else { return };
+        let ProcessKind::Bundle { stage, bundle } = actor.kind else { return };
         let hands_on = self.section.stages[stage].mapping.hands_on(bundle);
         if volley == actor.results || (hands_on && volley == actor.partial_writes) {
             let last = until + actor.result_hops;
@@ -53,19 +54,18 @@ impl Engine<'_> {
         let actor = &self.actors[index];
         let at = match actor.firing {
             Some(firing) => Some(firing.at),
-            None => actor.next.checked_sub(1).map(|n| self.step_of(actor, n)),
+            None => actor.next.checked_sub(1).map(|n| self.step_of(index, n)),
         };
         let Some(at) = at else { return };
         for i in 0..self.actors[index].inputs.len() {
             let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
-            let cadence = self.section.buffers[buffer].spec.cadence;
             let of_kind = match streamed {
                 Streamed::Weights => kind == 1,
                 Streamed::Sums => false,
                 _ => kind == 0,
             };
-            if of_kind && self.nest.is_last_use(cadence, at) {
-                self.buffers[buffer].keep(self.nest.ordinal(cadence, at), until);
+            if of_kind && self.processes.is_last_use(buffer, at) {
+                self.buffers[buffer].keep(self.processes.slot(buffer, at), until);
             }
         }
     }
@@ -84,7 +84,7 @@ impl Engine<'_> {
     /// What an actor has emitted last is there at a time only.
     fn put_off_results(&mut self, index: usize, last: Ticks) {
         let actor = &self.actors[index];
-        let Some(at) = actor.next.checked_sub(1).map(|n| self.step_of(actor, n)) else { return };
+        let Some(at) = actor.next.checked_sub(1).map(|n| self.step_of(index, n)) else { return };
         if !self.gives(actor, at) {
             return;
         }
@@ -104,14 +104,14 @@ impl Engine<'_> {
     /// Whoever works on a slot as it comes, or has just done so, is through later.
     fn put_off_reader(&mut self, index: usize, buffer: usize, slot: u64, last: Ticks) {
         let actor = &self.actors[index];
-        let ActorKind::Bundle { stage, .. } = actor.kind else { return };
+        let ProcessKind::Bundle { stage, .. } = actor.kind else { return };
         let streams = |streamed| matches!(streamed, Streamed::Vectors | Streamed::Rows | Streamed::Sums);
         if !actor.inputs.iter().any(|input| input.buffer == buffer && streams(input.streamed)) {
             return;
         }
         let at = match actor.firing {
             Some(firing) => Some(firing.at),
-            None => actor.next.checked_sub(1).map(|n| self.step_of(actor, n)),
+            None => actor.next.checked_sub(1).map(|n| self.step_of(index, n)),
         };
         if at.is_some_and(|at| self.ordinal(buffer, at) == slot) {
             self.put_off_work(index, stage, last);

@@ -1,9 +1,9 @@
 //! When what an actor waits for is there.
 
 use crate::cost::Ticks;
-use crate::program::Step;
+use crate::program::{Input, Step, Streamed};
 
-use super::actors::{Actor, Input, Streamed};
+use super::actors::Actor;
 use super::engine::Engine;
 
 impl Engine<'_> {

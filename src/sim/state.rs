@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 
 use crate::cost::{StreamBytes, Ticks};
-use crate::program::Cadence;
 
 use super::clock::Clock;
 use super::engine::{Engine, Event};
@@ -39,7 +38,7 @@ fn repeat(value: &mut u64, before: u64, times: u64) {
 impl Engine<'_> {
     /// The firing of the nest an actor stands at.
     pub(super) fn urgency(&self, actor: usize) -> u64 {
-        self.nest.ordinal(Cadence::Firing, self.step(&self.actors[actor]))
+        self.processes.rank(self.step(actor))
     }
 
     /// How far the run has come.
@@ -151,7 +150,7 @@ impl Engine<'_> {
             repeat(&mut actor.busy_cycles, before.busy_cycles[index], times);
             repeat(&mut actor.starved, before.waited[index].0, times);
             repeat(&mut actor.stalled, before.waited[index].1, times);
-            let at = self.step(&self.actors[index]);
+            let at = self.step(index);
             if let Some(firing) = &mut self.actors[index].firing {
                 firing.at = at;
                 firing.emits_at += time;

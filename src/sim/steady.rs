@@ -12,9 +12,8 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use crate::cost::{Ticks, transfer_bytes};
-use crate::program::{Cadence, LoopOrder, Nest, Step, Sums};
+use crate::program::{Cadence, LoopOrder, Nest, ProcessKind, Step, Sums};
 
-use super::actors::ActorKind;
 use super::clock::Clock;
 use super::engine::Engine;
 use super::state::Progress;
@@ -67,7 +66,7 @@ pub(super) struct Steady {
 impl Steady {
     /// Looks from the last stage that walks the whole nest.
     pub(super) fn new(engine: &Engine<'_>) -> Option<Self> {
-        let is_first = |index: &usize| matches!(engine.actors[*index].kind, ActorKind::Bundle { bundle: 0, .. });
+        let is_first = |index: &usize| matches!(engine.actors[*index].kind, ProcessKind::Bundle { bundle: 0, .. });
         let bundles: Vec<usize> = (0..engine.actors.len()).filter(is_first).collect();
         let walks_all = |index: &&usize| engine.actors[**index].cadence == Cadence::Firing;
         let reference = *bundles.iter().rev().find(walks_all).or(bundles.last())?;

@@ -1,6 +1,6 @@
 //! Who acts in a section: read from its flows, which say what each actor reads and fills.
 
-use crate::program::{BufferRole, Cadence, FlowKind, Section};
+use crate::program::{BufferRole, Cadence, FlowKind, ProcessKind, Section};
 
 /// What an actor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,4 +98,39 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
         }
     }
     list
+}
+
+/// When a process may fire: the buffers whose slots it reads and fills, read from the flows of a section alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FiringRule {
+    /// The process.
+    pub process: ProcessKind,
+    /// Firings in the section.
+    pub firings: u64,
+    /// Buffers it reads, rising.
+    pub reads: Vec<usize>,
+    /// Buffers it fills, rising.
+    pub writes: Vec<usize>,
+}
+
+/// The firing rules of a section's processes. They are derived without its
+/// [`ProcessGraph`](crate::program::ProcessGraph), so that each can be held against the other.
+pub fn firing_rules(section: &Section) -> Vec<FiringRule> {
+    let sorted = |list: &[usize]| {
+        let mut list = list.to_vec();
+        list.sort_unstable();
+        list
+    };
+    let rule = |actor: &Actor| FiringRule {
+        process: match actor.kind {
+            Kind::Load { stream } => ProcessKind::Load { stream },
+            Kind::Copy { home } => ProcessKind::Copy { home, operand: actor.outputs.first().copied().unwrap_or(home) },
+            Kind::Bundle { stage, bundle } => ProcessKind::Bundle { stage, bundle },
+            Kind::Store { stream } => ProcessKind::Store { stream },
+        },
+        firings: actor.count,
+        reads: sorted(&actor.inputs),
+        writes: sorted(&actor.outputs),
+    };
+    actors(section).iter().map(rule).collect()
 }

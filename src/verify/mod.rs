@@ -41,6 +41,7 @@ mod when;
 mod windows;
 mod wires;
 
+pub use actors::{FiringRule, firing_rules};
 pub use compare::Deviation;
 pub use fault::Fault;
 pub use likeness::{Likeness, SectionLikeness, like_full_size};

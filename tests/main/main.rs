@@ -18,6 +18,7 @@ mod numbers;
 mod numbers_of_images;
 mod page;
 mod penalties;
+mod program;
 mod random;
 mod recompute;
 mod routes;

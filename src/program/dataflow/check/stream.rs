@@ -1,0 +1,106 @@
+//! Checks of off-chip streams: every byte is accounted for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::super::domain::{Domain, Point};
+use super::super::graph::{Dataflow, ProcessKind};
+use super::super::loops::Axis;
+use super::super::process_graph::ProcessGraph;
+use super::super::streams::{Coverage, Stream};
+use super::{Check, LISTED_FIRINGS, Violations};
+
+/// Boxes of elements, one for each firing of a pass; a box is a start and an end in each dimension.
+type Boxes = Vec<Vec<(u64, u64)>>;
+
+/// Adds what is wrong with the streams.
+pub(super) fn check(dataflow: &Dataflow, graph: &ProcessGraph, violations: &mut Violations) {
+    for (id, process) in dataflow.processes.iter_enumerated() {
+        let (stream, stores) = match &process.kind {
+            ProcessKind::Load(stream) => (stream, false),
+            ProcessKind::Store(stream) => (stream, true),
+            ProcessKind::Stage | ProcessKind::Copy => continue,
+        };
+        let place = format!("process {}", process.name);
+        let domain = graph.domain(id);
+        for dim in &stream.shape {
+            let Some(axis) = dim.axis else { continue };
+            match domain.innermost(axis) {
+                None => violations.add(Check::Streams, &place, format!("no loop over {axis:?}"), "one"),
+                Some(level) => {
+                    let extent = dataflow.loops[domain.loop_at(level)].extent;
+                    if extent != dim.extent {
+                        violations.add(Check::Streams, &place, format!("{axis:?} of {}", dim.extent), extent);
+                    }
+                }
+            }
+        }
+        let (step, bytes) = (stream.base.step_per_repeat, stream.tensor_bytes());
+        let repeats = domain.innermost(Axis::Repeat).is_some();
+        if repeats && step < bytes && (stores || step > 0) {
+            violations.add(Check::Streams, &place, format!("{step} bytes between repetitions"), bytes);
+        }
+        if domain.count() <= LISTED_FIRINGS {
+            passes(stream, domain, &place, violations);
+        }
+    }
+}
+
+fn passes(stream: &Stream, domain: &Domain, place: &str, violations: &mut Violations) {
+    let of_tensor = |level: usize| stream.shape.iter().any(|dim| dim.axis == Some(domain.axis(level)));
+    let mut passes: BTreeMap<Point, Boxes> = BTreeMap::new();
+    for at in domain.points() {
+        let mut pass = at;
+        for level in (0..domain.depth()).filter(|&level| of_tensor(level)) {
+            pass.set(level, 0);
+        }
+        let elements = stream.elements(domain, &at);
+        passes.entry(pass).or_default().push(elements.iter().map(|range| (range.start, range.end)).collect());
+    }
+    let volume = |boxes: &Boxes| -> u64 {
+        boxes.iter().map(|sides| sides.iter().map(|(start, end)| end - start).product::<u64>()).sum()
+    };
+    let all = stream.tensor_bytes();
+    for boxes in passes.values() {
+        if !are_disjoint(boxes) {
+            violations.add(Check::Streams, place, "elements moved twice in a pass", "each once");
+            return;
+        }
+        let bytes = volume(boxes) * stream.element_bytes;
+        if stream.coverage == Coverage::Whole && bytes != all {
+            violations.add(Check::Streams, place, format!("{bytes} bytes in a pass"), all);
+            return;
+        }
+    }
+    let sides: Vec<BTreeSet<(u64, u64)>> =
+        (0..stream.shape.len()).map(|dim| passes.values().flatten().map(|sides| sides[dim]).collect()).collect();
+    for (dim, sides) in stream.shape.iter().zip(sides) {
+        if !spans(sides, &(0..dim.extent)) {
+            violations.add(Check::Streams, place, "elements that no pass moves", "every element moved");
+        }
+    }
+}
+
+/// Whether no two boxes of a pass share an element. The boxes of a nest stand on a grid, so they do if two are equal or
+/// if two different sides of a dimension overlap.
+fn are_disjoint(boxes: &Boxes) -> bool {
+    let distinct: BTreeSet<_> = boxes.iter().collect();
+    let dims = boxes.first().map_or(0, Vec::len);
+    let apart = |dim: usize| {
+        let sides: BTreeSet<_> = boxes.iter().map(|sides| sides[dim]).collect();
+        let sides: Vec<_> = sides.into_iter().collect();
+        sides.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+    };
+    distinct.len() == boxes.len() && (0..dims).all(apart)
+}
+
+/// Whether intervals, in rising order, cover a range.
+fn spans(sides: BTreeSet<(u64, u64)>, range: &Range<u64>) -> bool {
+    let reached = sides.into_iter().fold(
+        range.start,
+        |reached, (start, end)| {
+            if start <= reached { reached.max(end) } else { reached }
+        },
+    );
+    reached >= range.end
+}

@@ -1,0 +1,16 @@
+//! Ids of the three tables of a dataflow.
+
+use crate::id_type;
+
+id_type! {
+    /// A loop of the section's loop table.
+    LoopId
+}
+id_type! {
+    /// A process.
+    ProcessId
+}
+id_type! {
+    /// A buffer between processes.
+    BufferId
+}

@@ -1,0 +1,123 @@
+//! Numbers by iteration index, and their running sums, with a short form for the common cases.
+
+/// A number for each iteration of a loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Series {
+    /// The same in every iteration but the last.
+    Uniform {
+        /// Value of every iteration before `last`.
+        value: u64,
+        /// Index of the last iteration.
+        last: u64,
+        /// Value of the last iteration.
+        at_last: u64,
+    },
+    /// Any values.
+    Table(Vec<u64>),
+}
+
+impl Series {
+    pub(super) fn new(values: Vec<u64>) -> Self {
+        let Some((&at_last, before)) = values.split_last() else { return Self::constant(0) };
+        let value = before.first().copied().unwrap_or(at_last);
+        if before.iter().all(|&v| v == value) {
+            Self::Uniform { value, last: before.len() as u64, at_last }
+        } else {
+            Self::Table(values)
+        }
+    }
+
+    pub(super) fn constant(value: u64) -> Self {
+        Self::Uniform { value, last: u64::MAX, at_last: value }
+    }
+
+    #[inline]
+    pub(super) fn at(&self, i: u64) -> u64 {
+        match self {
+            Self::Uniform { value, last, at_last } => {
+                if i == *last {
+                    *at_last
+                } else {
+                    *value
+                }
+            }
+            Self::Table(values) => values[i as usize],
+        }
+    }
+
+    /// The value, if it is the same in every iteration.
+    pub(super) fn as_constant(&self) -> Option<u64> {
+        match self {
+            Self::Uniform { value, last, at_last } => {
+                (value == at_last || *last == 0).then_some(if *last == 0 { *at_last } else { *value })
+            }
+            Self::Table(_) => None,
+        }
+    }
+}
+
+/// Running sums of a number over the iterations of a loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Sums {
+    /// Every iteration but the last adds `each`, which is not 0; the last adds what remains to `total`.
+    Uniform {
+        /// Sum added by an iteration.
+        each: u64,
+        /// Number of iterations.
+        iterations: u64,
+        /// Sum over all.
+        total: u64,
+    },
+    /// `sums[i]` is the sum over the iterations before `i`.
+    Table(Vec<u64>),
+}
+
+impl Sums {
+    pub(super) fn new(values: impl Iterator<Item = u64>) -> Self {
+        let mut sums = vec![0u64];
+        let mut sum = 0u64;
+        for value in values {
+            sum = sum.saturating_add(value);
+            sums.push(sum);
+        }
+        let iterations = sums.len() as u64 - 1;
+        let each = if sums.len() > 1 { sums[1] } else { 1 };
+        let alike = sums.windows(2).rev().skip(1).all(|pair| pair[1] - pair[0] == each);
+        // The short form divides by `each` and takes a larger remainder for the next iteration.
+        if each > 0 && alike && sum <= each.saturating_mul(iterations) {
+            Self::Uniform { each, iterations, total: sum }
+        } else {
+            Self::Table(sums)
+        }
+    }
+
+    /// Sum over the iterations before `i`.
+    #[inline]
+    pub(super) fn before(&self, i: u64) -> u64 {
+        match self {
+            Self::Uniform { each, iterations, total } => {
+                if i == *iterations {
+                    *total
+                } else {
+                    each * i
+                }
+            }
+            Self::Table(sums) => sums[i as usize],
+        }
+    }
+
+    /// The iteration within which the running sum, multiplied by `factor`, passes `n`.
+    #[inline]
+    pub(super) fn find(&self, n: u64, factor: u64) -> u64 {
+        match self {
+            Self::Uniform { each, .. } => {
+                let each = each * factor;
+                if each == 1 { n } else { n / each }
+            }
+            Self::Table(sums) => {
+                let n = if factor == 1 { n } else { n / factor };
+                sums.partition_point(|&sum| sum <= n) as u64 - 1
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A section's nest and levels as a [`Dataflow`]: the general form of its schedule.
+//!
+//! Row blocks, column tiles and row tiles become loops; each [`Cadence`] names the nest of a process or of the slots of a
+//! buffer. Processes are those of the section's [`ProcessGraph`], in the same order. A stage that accumulates fills its
+//! partial sums, slot by slot, with its last contribution to each; what leaves them is a process of its own, listed
+//! behind the others, that copies complete sums into the stage's outputs.
+
+use crate::index::{Id, IndexVec};
+
+use super::buffer::BufferRole;
+use super::configuration::Section;
+use super::dataflow::{
+    Access, Axis, BlockLoops, BlockNest, Buffer, BufferId, Dataflow, Dim, Loop, LoopId, Order, Process, ProcessKind,
+    Stream,
+};
+use super::nest::{Cadence, LoopOrder};
+use super::processes::{self, ProcessGraph};
+
+/// The dataflow of a section whose processes are `processes`.
+pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
+    let mut loops: IndexVec<LoopId, Loop> = IndexVec::new();
+    let nest = &section.nest;
+    let block_loops = BlockNest {
+        rows: nest.rows,
+        tile_rows: nest.token_rows,
+        block_tiles: nest.block_tokens,
+        columns: nest.chunking.map(|cut| (cut.extent, cut.width)),
+        order: match nest.order {
+            LoopOrder::ChunkOuter => Order::ColumnOuter,
+            LoopOrder::TokenOuter => Order::RowOuter,
+        },
+    }
+    .add_to(&mut loops);
+    let lowering = Lowering { section, processes, loops: block_loops };
+    let buffers = (0..section.buffers.len()).map(|b| lowering.buffer(b)).collect();
+    let mut list: IndexVec<_, Process> = processes.list.iter().map(|process| lowering.process(process)).collect();
+    for (b, buffer) in section.buffers.iter().enumerate() {
+        if let BufferRole::Partial { stage } = buffer.spec.role {
+            list.push(lowering.emission(stage, b));
+        }
+    }
+    Dataflow { loops, processes: list, buffers, carried: Vec::new() }
+}
+
+struct Lowering<'a> {
+    section: &'a Section,
+    processes: &'a ProcessGraph,
+    loops: BlockLoops,
+}
+
+impl Lowering<'_> {
+    /// The nest of what happens at a level.
+    fn nest(&self, level: Cadence) -> &[LoopId] {
+        match level {
+            Cadence::Firing => &self.loops.firing,
+            Cadence::Token => &self.loops.row_tile,
+            Cadence::BlockChunk => &self.loops.block_column,
+            Cadence::Chunk => &self.loops.columns,
+            Cadence::Once => &[],
+        }
+    }
+
+    fn buffer(&self, index: usize) -> Buffer {
+        let spec = &self.section.buffers[index].spec;
+        let mut buffer = Buffer::new(&format!("buffer {index}"), self.nest(spec.cadence), spec.depth);
+        buffer.parts = match spec.role {
+            BufferRole::Partial { stage } => self.section.stages[stage].mapping.bundles(),
+            // Complete sums come from one process.
+            _ if self.takes_sums(index) => 1,
+            _ => self.processes.producers[index].len() as u64,
+        };
+        buffer
+    }
+
+    /// The buffer in which a stage accumulates over firings.
+    fn partial_of(&self, stage: usize) -> Option<usize> {
+        self.section.buffers.iter().position(|buffer| buffer.spec.role == BufferRole::Partial { stage })
+    }
+
+    /// Whether a buffer is filled from sums that a stage has accumulated.
+    fn takes_sums(&self, buffer: usize) -> bool {
+        self.processes.producers[buffer].iter().any(|&p| match self.processes.list[p].kind {
+            processes::ProcessKind::Bundle { stage, .. } => self.partial_of(stage).is_some(),
+            _ => false,
+        })
+    }
+
+    fn process(&self, process: &processes::Process) -> Process {
+        let id = BufferId::from_index;
+        let (name, kind) = match process.kind {
+            processes::ProcessKind::Bundle { stage, bundle } => {
+                (format!("stage {stage} group {bundle}"), ProcessKind::Stage)
+            }
+            processes::ProcessKind::Copy { home, .. } => (format!("copy of buffer {home}"), ProcessKind::Copy),
+            processes::ProcessKind::Load { stream } => {
+                (format!("load {stream}"), ProcessKind::Load(self.stream(stream)))
+            }
+            processes::ProcessKind::Store { stream } => {
+                (format!("store {stream}"), ProcessKind::Store(self.stream(stream)))
+            }
+        };
+        let mut lowered = Process::new(&name, kind, self.nest(process.cadence));
+        for input in &process.inputs {
+            lowered = lowered.reading(id(input.buffer), Access::same());
+        }
+        let partial = match process.kind {
+            processes::ProcessKind::Bundle { stage, .. } => self.partial_of(stage),
+            _ => None,
+        };
+        match partial {
+            Some(partial) => lowered.writing(id(partial), Access::same()),
+            None => process.outputs.iter().fold(lowered, |lowered, &b| lowered.writing(id(b), Access::same())),
+        }
+    }
+
+    /// What copies the complete sums of a stage into its outputs.
+    fn emission(&self, stage: usize, partial: usize) -> Process {
+        let of_stage = |process: &&processes::Process| matches!(process.kind, processes::ProcessKind::Bundle { stage: of, .. } if of == stage);
+        let outputs = self.processes.list.iter().filter(of_stage).flat_map(|process| &process.outputs);
+        let mut outputs: Vec<usize> = outputs.copied().collect();
+        outputs.sort_unstable();
+        outputs.dedup();
+        let level = self.section.buffers[partial].spec.cadence;
+        let process = Process::new(&format!("results of stage {stage}"), ProcessKind::Copy, self.nest(level));
+        let process = process.reading(BufferId::from_index(partial), Access::same());
+        outputs.into_iter().fold(process, |process, b| process.writing(BufferId::from_index(b), Access::same()))
+    }
+
+    /// A stream's walk over its tensor, in elements of the nest's axes: a dimension for each that selects part of it.
+    fn stream(&self, index: usize) -> Stream {
+        let stream = &self.section.streams[index].stream;
+        let nest = &self.section.nest;
+        let rows = Dim::along(Axis::Row, nest.rows);
+        let columns = nest.chunking.map(|cut| Dim::along(Axis::Column, cut.extent));
+        // What is read again in every column tile does not have the tiled axis.
+        let is_reread = stream.cadence == Cadence::Firing && stream.passes > 1;
+        let mut shape = Vec::new();
+        match stream.cadence {
+            Cadence::Firing => {
+                shape.push(rows);
+                shape.extend(columns.filter(|_| !is_reread));
+            }
+            Cadence::Token => shape.push(rows),
+            Cadence::BlockChunk => {
+                // Weights or results of a sequence, or weights that every row block reads again.
+                let of_sequence = stream.writes || stream.passes == 1;
+                shape.extend(of_sequence.then_some(rows));
+                shape.extend(columns);
+            }
+            Cadence::Chunk => shape.extend(columns),
+            Cadence::Once => {}
+        }
+        if shape.is_empty() {
+            shape.push(Dim::whole(1));
+        }
+        Stream::memory(shape, 1, 0)
+    }
+}

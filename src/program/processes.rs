@@ -1,0 +1,381 @@
+//! The process graph of a section: who fires, how often, what each firing needs, fills and frees.
+//!
+//! A *process* is a lockstep group of PCUs, the copies of a resident buffer, or an off-chip stream. It fires once at each
+//! point of its own nest, in order, like a process of the section's [`Dataflow`](super::dataflow::Dataflow), from which
+//! [`super::lower`] derives the same answers in general form. Here they follow from the section's nest in closed form, as
+//! engines ask for them at every firing; a test compares the two.
+//!
+//! Built once for a section. Engines keep their own timing and state; where a firing stands, which slots it uses, and
+//! when it produces or forwards sums, they ask here.
+
+use crate::workload::TensorId;
+
+use super::buffer::BufferRole;
+use super::configuration::Section;
+use super::flow::{Amount, FlowKind};
+use super::mapping::Mapping;
+use super::nest::{Cadence, Nest, Step};
+use super::row_reduction::Sums;
+use super::stage::Stage;
+
+/// What a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessKind {
+    /// PCUs of a stage in lockstep.
+    Bundle {
+        /// Stage index.
+        stage: usize,
+        /// Lockstep group.
+        bundle: u64,
+    },
+    /// A home buffer's copies.
+    Copy {
+        /// Home buffer index.
+        home: usize,
+        /// Operand buffer index.
+        operand: usize,
+    },
+    /// An off-chip stream in.
+    Load {
+        /// Stream index.
+        stream: usize,
+    },
+    /// An off-chip stream out.
+    Store {
+        /// Stream index.
+        stream: usize,
+    },
+}
+
+/// What of a slot a firing may work on while the rest comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streamed {
+    /// Nothing.
+    Not,
+    /// Weights, tile by tile.
+    Weights,
+    /// Partial sums of the slice of K before, tile by tile.
+    Sums,
+    /// Vectors, in the order they come.
+    Vectors,
+    /// Rows that are read several times: those that are whole.
+    Rows,
+}
+
+/// A buffer a process reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Input {
+    /// Buffer index.
+    pub buffer: usize,
+    /// What may be worked on while it comes.
+    pub streamed: Streamed,
+    /// The GEMM stage that makes it, group of rows by group.
+    pub made_by: Option<usize>,
+}
+
+impl Input {
+    /// A buffer whose slots are read when they are filled.
+    fn whole(buffer: usize) -> Self {
+        Self { buffer, streamed: Streamed::Not, made_by: None }
+    }
+}
+
+/// Flows that a process starts, by what they carry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessFlows {
+    /// Its activations; of streams and copies, all they move.
+    pub operands: Vec<usize>,
+    /// Its weights.
+    pub weights: Vec<usize>,
+    /// Its results.
+    pub results: Vec<usize>,
+    /// Partial sums it starts from.
+    pub partial_reads: Vec<usize>,
+    /// Partial sums it leaves.
+    pub partial_writes: Vec<usize>,
+}
+
+/// A process of a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// What it is.
+    pub kind: ProcessKind,
+    /// How often it fires.
+    pub cadence: Cadence,
+    /// Firings in the section.
+    pub firings: u64,
+    /// Buffers it reads, but for partial sums that stay with their stage.
+    pub inputs: Vec<Input>,
+    /// Buffers it fills, likewise.
+    pub outputs: Vec<usize>,
+    /// Flows it starts.
+    pub flows: ProcessFlows,
+}
+
+/// When a stage's lockstep groups begin from sums, produce results, or forward sums.
+#[derive(Debug, Clone, Copy)]
+struct StageRule {
+    k_cut: bool,
+    sums: Option<Sums>,
+    mapping: Mapping,
+}
+
+/// Processes of a section, and who fills and reads each buffer.
+#[derive(Debug, Clone)]
+pub struct ProcessGraph {
+    nest: Nest,
+    chunks: u64,
+    levels: Vec<Cadence>,
+    rules: Vec<StageRule>,
+    /// Processes: lockstep groups stage by stage, copies, streams.
+    pub list: Vec<Process>,
+    /// Processes that read each buffer.
+    pub consumers: Vec<Vec<usize>>,
+    /// Processes that fill each buffer.
+    pub producers: Vec<Vec<usize>>,
+    /// The process of each off-chip stream.
+    pub of_stream: Vec<usize>,
+}
+
+impl ProcessGraph {
+    /// The process graph of a section.
+    pub fn new(section: &Section) -> Self {
+        let rule = |stage: &Stage| StageRule { k_cut: stage.k_cut, sums: stage.spec.sums, mapping: stage.mapping };
+        let mut graph = Self {
+            nest: section.nest,
+            chunks: section.nest.chunks(),
+            levels: section.buffers.iter().map(|buffer| buffer.spec.cadence).collect(),
+            rules: section.stages.iter().map(rule).collect(),
+            list: Vec::new(),
+            consumers: vec![Vec::new(); section.buffers.len()],
+            producers: vec![Vec::new(); section.buffers.len()],
+            of_stream: vec![0; section.streams.len()],
+        };
+        graph.add_bundles(section);
+        graph.add_copies(section);
+        graph.add_streams(section);
+        graph.add_flows(section);
+        graph
+    }
+
+    fn add(&mut self, kind: ProcessKind, cadence: Cadence, inputs: Vec<Input>, outputs: Vec<usize>) {
+        let index = self.list.len();
+        for input in &inputs {
+            self.consumers[input.buffer].push(index);
+        }
+        for &output in &outputs {
+            self.producers[output].push(index);
+        }
+        let (firings, flows) = (self.nest.count(cadence), ProcessFlows::default());
+        self.list.push(Process { kind, cadence, firings, inputs, outputs, flows });
+    }
+
+    fn add_bundles(&mut self, section: &Section) {
+        for (s, stage) in section.stages.iter().enumerate() {
+            let inputs = stage_inputs(section, s);
+            let takes = |buffer: &usize| takes_output(section, *buffer, stage.spec.output);
+            let outputs: Vec<usize> = (0..section.buffers.len()).filter(takes).collect();
+            for bundle in 0..stage.mapping.bundles() {
+                let (mut inputs, mut outputs) = (inputs.clone(), outputs.clone());
+                if stage.mapping.hands_on(bundle) {
+                    outputs.clear();
+                }
+                let k_slice = stage.mapping.k_slice(bundle);
+                for (b, buffer) in section.buffers.iter().enumerate() {
+                    let BufferRole::Relay { stage: of, slice } = buffer.spec.role else { continue };
+                    if (of, slice) == (s, k_slice) {
+                        outputs.push(b);
+                    } else if (of, slice + 1) == (s, k_slice) {
+                        inputs.push(Input { buffer: b, streamed: Streamed::Sums, made_by: None });
+                    }
+                }
+                self.add(ProcessKind::Bundle { stage: s, bundle }, stage.cadence, inputs, outputs);
+            }
+        }
+    }
+
+    fn add_copies(&mut self, section: &Section) {
+        for operand in 0..section.buffers.len() {
+            if let Some(home) = section.home_of(operand) {
+                let inputs = vec![Input::whole(home)];
+                self.add(ProcessKind::Copy { home, operand }, Cadence::Firing, inputs, vec![operand]);
+            }
+        }
+    }
+
+    fn add_streams(&mut self, section: &Section) {
+        for (stream, off_chip) in section.streams.iter().enumerate() {
+            let cadence = off_chip.stream.cadence;
+            let ends: Vec<usize> = (0..section.buffers.len()).filter(|&b| section.is_end(stream, b)).collect();
+            self.of_stream[stream] = self.list.len();
+            if off_chip.stream.writes {
+                let inputs = ends.iter().map(|&buffer| Input::whole(buffer)).collect();
+                self.add(ProcessKind::Store { stream }, cadence, inputs, Vec::new());
+            } else {
+                self.add(ProcessKind::Load { stream }, cadence, Vec::new(), ends);
+            }
+        }
+    }
+
+    fn add_flows(&mut self, section: &Section) {
+        let mut first_bundle = vec![0; section.stages.len()];
+        let mut copy_of = vec![0; section.buffers.len()];
+        for (index, process) in self.list.iter().enumerate() {
+            match process.kind {
+                ProcessKind::Bundle { stage, bundle: 0 } => first_bundle[stage] = index,
+                ProcessKind::Copy { home, .. } => copy_of[home] = index,
+                _ => {}
+            }
+        }
+        for (f, flow) in section.flows.iter().enumerate() {
+            let index = match flow.kind {
+                FlowKind::Feed { stage, bundle }
+                | FlowKind::PartialRead { stage, bundle }
+                | FlowKind::PartialWrite { stage, bundle }
+                | FlowKind::Emit { stage, bundle } => first_bundle[stage] + bundle as usize,
+                FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => self.of_stream[stream],
+                FlowKind::Copy { home } => copy_of[home],
+            };
+            let flows = &mut self.list[index].flows;
+            let list = match flow.kind {
+                FlowKind::Feed { .. } if flow.amount == Amount::Weights => &mut flows.weights,
+                FlowKind::PartialRead { .. } => &mut flows.partial_reads,
+                FlowKind::PartialWrite { .. } => &mut flows.partial_writes,
+                FlowKind::Emit { .. } => &mut flows.results,
+                FlowKind::Feed { .. } | FlowKind::Fill { .. } | FlowKind::Drain { .. } | FlowKind::Copy { .. } => {
+                    &mut flows.operands
+                }
+            };
+            list.push(f);
+        }
+    }
+
+    /// Where firing `n` of a process stands in the nest. Stages that run once a token stand in the last chunk.
+    #[inline]
+    pub fn point(&self, process: usize, n: u64) -> Step {
+        let Process { kind, cadence, .. } = self.list[process];
+        let step = self.nest.step(cadence, n);
+        match kind {
+            ProcessKind::Bundle { .. } if cadence == Cadence::Token => Step { chunk: self.chunks - 1, ..step },
+            _ => step,
+        }
+    }
+
+    /// Where what a store writes in the firing at `at` is complete: whole tokens in the last chunk, sums over tokens with
+    /// the last.
+    pub fn complete_point(&self, cadence: Cadence, at: Step) -> Step {
+        let nest = &self.nest;
+        let (last, end) = (self.chunks - 1, nest.tokens() - 1);
+        match cadence {
+            Cadence::Firing => at,
+            Cadence::Token => Step { chunk: last, ..at },
+            Cadence::BlockChunk => Step { token: nest.block_range(at.block).end - 1, ..at },
+            Cadence::Chunk => Step { block: nest.blocks() - 1, token: end, ..at },
+            Cadence::Once => Step { block: nest.blocks() - 1, chunk: last, token: end },
+        }
+    }
+
+    /// The number of the nest's firing at a point: what is due first has the least.
+    #[inline]
+    pub fn rank(&self, at: Step) -> u64 {
+        self.nest.ordinal(Cadence::Firing, at)
+    }
+
+    /// The slot of a buffer that the firing at a point uses.
+    #[inline]
+    pub fn slot(&self, buffer: usize, at: Step) -> u64 {
+        self.nest.ordinal(self.levels[buffer], at)
+    }
+
+    /// Slots that pass through a buffer.
+    pub fn slots(&self, buffer: usize) -> u64 {
+        self.nest.count(self.levels[buffer])
+    }
+
+    /// Whether the firing at a point is the last that uses its slot of a buffer.
+    #[inline]
+    pub fn is_last_use(&self, buffer: usize, at: Step) -> bool {
+        self.nest.is_last_use(self.levels[buffer], at)
+    }
+
+    /// Whether a firing at a point emits results: every firing, or in the last chunk where the stage accumulates, or with
+    /// the last row that it adds up. Of slices of K the last does. Streams and copies always do.
+    #[inline]
+    pub fn emits(&self, kind: ProcessKind, at: Step) -> bool {
+        let ProcessKind::Bundle { stage, bundle } = kind else { return true };
+        let rule = &self.rules[stage];
+        match rule.sums {
+            Some(sums) => sums.ends(&self.nest, at).1,
+            None => (!rule.k_cut || at.chunk + 1 == self.chunks) && !rule.mapping.hands_on(bundle),
+        }
+    }
+
+    /// Whether it forwards partial sums to the next slice of K.
+    #[inline]
+    pub fn hands_on(&self, kind: ProcessKind) -> bool {
+        matches!(kind, ProcessKind::Bundle { stage, bundle } if self.rules[stage].mapping.hands_on(bundle))
+    }
+
+    /// Whether it fills its outputs in the firing at a point.
+    #[inline]
+    pub fn gives(&self, kind: ProcessKind, at: Step) -> bool {
+        self.emits(kind, at) || self.hands_on(kind)
+    }
+
+    /// Whether its firing at a point starts from the sums of an earlier one, or of the slice of K before.
+    #[inline]
+    pub fn continues(&self, kind: ProcessKind, at: Step) -> bool {
+        let ProcessKind::Bundle { stage, bundle } = kind else { return false };
+        let rule = &self.rules[stage];
+        match rule.sums {
+            Some(sums) => !sums.ends(&self.nest, at).0,
+            None => (rule.k_cut && at.chunk > 0) || rule.mapping.k_slice(bundle) > 0,
+        }
+    }
+
+    /// Where the sums that the firing at `at` continues were left, if its own stage left them: one chunk, or one token of
+    /// a row reduction, before.
+    pub fn sums_before(&self, stage: usize, at: Step) -> Step {
+        match self.rules[stage].sums {
+            Some(_) => {
+                let token = at.token - 1;
+                Step { block: token / self.nest.block_tokens, token, ..at }
+            }
+            None => Step { chunk: at.chunk - 1, ..at },
+        }
+    }
+}
+
+/// Buffers that the lockstep groups of a stage read, but for sums.
+fn stage_inputs(section: &Section, s: usize) -> Vec<Input> {
+    let stage = &section.stages[s];
+    let mut inputs = Vec::new();
+    for (b, buffer) in section.buffers.iter().enumerate() {
+        match buffer.spec.role {
+            BufferRole::Operand { stage: of, tensor } if of == s => {
+                let streamed = match stage.mapping {
+                    Mapping::Gemm(_) => Streamed::Not,
+                    Mapping::Simd(m) if m.passes > 1 => Streamed::Rows,
+                    Mapping::Simd(_) => Streamed::Vectors,
+                };
+                let makes = |of: &Stage| of.spec.output == tensor && matches!(of.mapping, Mapping::Gemm(_));
+                let made_by = section.stages.iter().position(makes);
+                inputs.push(Input { buffer: b, streamed, made_by });
+            }
+            BufferRole::Weight { stage: of, .. } if of == s => {
+                inputs.push(Input { buffer: b, streamed: Streamed::Weights, made_by: None });
+            }
+            _ => {}
+        }
+    }
+    inputs
+}
+
+/// Whether a buffer takes what a stage emits.
+fn takes_output(section: &Section, buffer: usize, output: TensorId) -> bool {
+    match section.buffers[buffer].spec.role {
+        BufferRole::Operand { tensor, .. } => tensor == output && section.home_of(buffer).is_none(),
+        BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == output,
+        BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
+    }
+}
