@@ -10,8 +10,8 @@ use super::super::process_graph::ProcessGraph;
 use super::super::streams::{Coverage, Stream};
 use super::{Check, LISTED_FIRINGS, Violations};
 
-/// Boxes of elements, one for each firing of a pass; a box is a start and an end in each dimension.
-type Boxes = Vec<Vec<(u64, u64)>>;
+/// A box of elements for each firing of a pass: a start and an end in each dimension.
+type Boxes<'a> = Vec<&'a [(u64, u64)]>;
 
 /// Adds what is wrong with the streams.
 pub(super) fn check(dataflow: &Dataflow, graph: &ProcessGraph, violations: &mut Violations) {
@@ -48,7 +48,7 @@ pub(super) fn check(dataflow: &Dataflow, graph: &ProcessGraph, violations: &mut 
 
 fn passes(stream: &Stream, domain: &Domain, place: &str, violations: &mut Violations) {
     let of_tensor = |level: usize| stream.shape.iter().any(|dim| dim.axis == Some(domain.axis(level)));
-    let mut passes: BTreeMap<Point, Boxes> = BTreeMap::new();
+    let mut passes: BTreeMap<Point, Vec<Vec<(u64, u64)>>> = BTreeMap::new();
     for at in domain.points() {
         let mut pass = at;
         for level in (0..domain.depth()).filter(|&level| of_tensor(level)) {
@@ -57,12 +57,13 @@ fn passes(stream: &Stream, domain: &Domain, place: &str, violations: &mut Violat
         let elements = stream.elements(domain, &at);
         passes.entry(pass).or_default().push(elements.iter().map(|range| (range.start, range.end)).collect());
     }
-    let volume = |boxes: &Boxes| -> u64 {
+    let volume = |boxes: &[Vec<(u64, u64)>]| -> u64 {
         boxes.iter().map(|sides| sides.iter().map(|(start, end)| end - start).product::<u64>()).sum()
     };
     let all = stream.tensor_bytes();
     for boxes in passes.values() {
-        if !are_disjoint(boxes) {
+        let sides: Boxes<'_> = boxes.iter().map(Vec::as_slice).collect();
+        if !are_disjoint(&sides) {
             violations.add(Check::Streams, place, "elements moved twice in a pass", "each once");
             return;
         }
@@ -81,17 +82,25 @@ fn passes(stream: &Stream, domain: &Domain, place: &str, violations: &mut Violat
     }
 }
 
-/// Whether no two boxes of a pass share an element. The boxes of a nest stand on a grid, so they do if two are equal or
-/// if two different sides of a dimension overlap.
-fn are_disjoint(boxes: &Boxes) -> bool {
-    let distinct: BTreeSet<_> = boxes.iter().collect();
-    let dims = boxes.first().map_or(0, Vec::len);
-    let apart = |dim: usize| {
-        let sides: BTreeSet<_> = boxes.iter().map(|sides| sides[dim]).collect();
-        let sides: Vec<_> = sides.into_iter().collect();
-        sides.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+/// Whether no two boxes share an element. Boxes on a grid fall into groups of equal sides, dimension by dimension; where
+/// sides overlap without being equal, boxes are compared in pairs.
+fn are_disjoint(boxes: &[&[(u64, u64)]]) -> bool {
+    let Some(first) = boxes.first() else { return true };
+    if first.is_empty() {
+        return boxes.len() == 1;
+    }
+    let mut groups: BTreeMap<(u64, u64), Boxes<'_>> = BTreeMap::new();
+    for sides in boxes {
+        groups.entry(sides[0]).or_default().push(&sides[1..]);
+    }
+    let starts: Vec<_> = groups.keys().collect();
+    if starts.windows(2).all(|pair| pair[0].1 <= pair[1].0) {
+        return groups.values().all(|group| are_disjoint(group));
+    }
+    let apart = |one: &[(u64, u64)], other: &[(u64, u64)]| {
+        one.iter().zip(other).any(|(one, other)| one.1 <= other.0 || other.1 <= one.0)
     };
-    distinct.len() == boxes.len() && (0..dims).all(apart)
+    boxes.iter().enumerate().all(|(n, one)| boxes[..n].iter().all(|other| apart(one, other)))
 }
 
 /// Whether intervals, in rising order, cover a range.
@@ -103,4 +112,23 @@ fn spans(sides: BTreeSet<(u64, u64)>, range: &Range<u64>) -> bool {
         },
     );
     reached >= range.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_that_share_an_element_are_found() {
+        let disjoint = |boxes: &[[(u64, u64); 2]]| {
+            let boxes: Boxes<'_> = boxes.iter().map(<[_; 2]>::as_slice).collect();
+            are_disjoint(&boxes)
+        };
+        assert!(disjoint(&[[(0, 2), (0, 3)], [(0, 2), (3, 4)], [(2, 3), (0, 4)]]));
+        assert!(!disjoint(&[[(0, 2), (0, 3)], [(0, 2), (2, 4)]]));
+        assert!(!disjoint(&[[(0, 2), (0, 3)], [(0, 2), (0, 3)]]));
+        // Sides that overlap, of boxes that do not, and of boxes that do.
+        assert!(disjoint(&[[(0, 3), (0, 1)], [(2, 5), (1, 2)], [(3, 4), (0, 1)]]));
+        assert!(!disjoint(&[[(0, 3), (0, 2)], [(2, 5), (1, 2)]]));
+    }
 }

@@ -100,4 +100,9 @@ fn a_line_buffer_frees_what_is_above_the_window() {
     // Rows 0..3 with one below need lines up to row 3; rows 3..6 need rows 2..=6, and so on, in tiles of 2 rows.
     assert_eq!(counts, [(2, 1), (4, 2), (5, 4), (7, 5), (7, 7)]);
     assert_eq!(graph.least_depth(x, u64::MAX), 3);
+    // Rows 0..2 of the halved image need rows up to 3, then up to 7, 11 and the last, in tiles of 3 rows.
+    let a = case.flow.buffers.ids().nth(2).expect("a");
+    let reader = graph.consumers(a)[0];
+    let needed: Vec<u64> = (0..4).map(|n| graph.needed(reader, n, &graph.point(reader.process, n))).collect();
+    assert_eq!(needed, [2, 3, 4, 5]);
 }
