@@ -1,8 +1,9 @@
 //! The event engine against the cycle engine on random small cases: a table, a plot and statistics.
 //!
-//! `cargo run --release --example fidelity -- [CASES [SEED [DIRECTORY]]]` (500 cases of at least 5,000 cycles, seed 1,
-//! `reports/fidelity`). A case is a section of a compiled graph, its launch excluded; equal sections count once. Pairs of
-//! chips and graphs come from six families in turn (`tests/main/random.rs`), numbered from the seed, so that a pair can be
+//! `cargo run --release --example fidelity -- [CASES [SEED [DIRECTORY]]]` prints the statistics (500 cases of at least
+//! 5,000 cycles, seed 1); with a directory it also writes the table, the plot and the statistics there. A case is a
+//! section of a compiled graph, its launch excluded; equal sections count once. Pairs of chips and graphs come from six
+//! families in turn (`tests/main/random.rs`), numbered from the seed, so that a pair can be
 //! made again: `... fidelity -- show SEED PAIR` prints its files and its sections. `... fidelity -- whole CHIP WORKLOAD`
 //! holds the fused sections of files against each other, however large: 640 PCUs for a million cycles take 20 minutes.
 
@@ -103,14 +104,14 @@ fn row(name: &str, cases: &[&Case]) -> String {
     )
 }
 
-fn statistics(wanted: usize, seed: u64, pairs: usize, cases: &[Case]) -> String {
+/// The statistics as Markdown; `arguments` are those that make them again.
+fn statistics(arguments: &str, pairs: usize, cases: &[Case]) -> String {
     let (long, short): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.cycle_cycles >= LONG);
     let mut text = format!(
-        "# Event against cycle, {} cases\n\nMade by `cargo run --release --example fidelity -- {} {seed}`: {pairs} random \
+        "# Event against cycle, {} cases\n\nMade by `cargo run --release --example fidelity -- {arguments}`: {pairs} random \
          pairs of chips and graphs. Error: (event - cycle) / cycle, launch excluded; absolute but for the mean.\n\n\
          | cases | number | median | 95th percentile | worst | mean, signed |\n|---|---|---|---|---|---|\n",
-        cases.len(),
-        wanted
+        cases.len()
     );
     text += &row("**at least 5,000 cycles**", &long);
     for (family, _) in families() {
@@ -208,7 +209,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let wanted: usize = arguments.first().map_or(Ok(500), |text| text.parse())?;
     let seed: u64 = arguments.get(1).map_or(Ok(1), |text| text.parse())?;
-    let directory = Path::new(arguments.get(2).map_or("reports/fidelity", String::as_str));
+    let directory = arguments.get(2).map(Path::new);
     let mut list: Vec<Case> = Vec::new();
     let mut pairs = 0;
     while list.iter().filter(|case| case.cycle_cycles >= LONG).count() < wanted {
@@ -216,15 +217,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         list.extend(batch.into_iter().flatten());
         pairs += BATCH;
     }
-    fs::create_dir_all(directory)?;
-    let mut table = csv::Writer::from_path(directory.join("cases.csv"))?;
-    for case in &list {
-        table.serialize(case)?;
+    let made_by = match directory {
+        Some(directory) => format!("{wanted} {seed} {}", directory.display()),
+        None => format!("{wanted} {seed}"),
+    };
+    let text = statistics(&made_by, pairs, &list);
+    if let Some(directory) = directory {
+        fs::create_dir_all(directory)?;
+        let mut table = csv::Writer::from_path(directory.join("cases.csv"))?;
+        for case in &list {
+            table.serialize(case)?;
+        }
+        table.flush()?;
+        plot(&directory.join("error.svg"), &list)?;
+        fs::write(directory.join("statistics.md"), &text)?;
     }
-    table.flush()?;
-    plot(&directory.join("error.svg"), &list)?;
-    let text = statistics(wanted, seed, pairs, &list);
-    fs::write(directory.join("statistics.md"), &text)?;
     println!("{text}");
     Ok(())
 }

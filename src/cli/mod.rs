@@ -14,6 +14,7 @@ mod import;
 mod map;
 mod model;
 mod output;
+mod panics;
 mod progress;
 mod report;
 mod run_args;
@@ -25,6 +26,7 @@ mod values;
 mod verify;
 
 use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -33,8 +35,13 @@ use self::args::{Cli, Command};
 use self::failure::Failure;
 
 /// Runs the command that `arguments` (the program's name first) ask for, and returns the exit code: 0 done, 1 a run
-/// or a file could not be finished, 2 the arguments or inputs cannot be used.
+/// or a file could not be finished, 2 the arguments or inputs cannot be used. A panic is said to be a bug and ends with 1.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    panics::reported(&arguments, &mut io::stderr(), || command(&arguments))
+}
+
+fn command(arguments: &[OsString]) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(message) => {

@@ -112,8 +112,10 @@ impl Nest {
         }
     }
 
-    /// The step at which event `n` of a cadence happens (the first, where it lasts several).
+    /// The step at which event `n` of a cadence happens (the first, where it lasts several); `n` is below
+    /// [`Self::count`].
     pub fn step(&self, cadence: Cadence, n: u64) -> Step {
+        debug_assert!(n < self.count(cadence), "event {n} of {}, {cadence:?}, in {self:?}", self.count(cadence));
         let chunks = self.chunks();
         match cadence {
             Cadence::Firing => {

@@ -150,11 +150,12 @@ impl Engine<'_> {
             repeat(&mut actor.busy_cycles, before.busy_cycles[index], times);
             repeat(&mut actor.starved, before.waited[index].0, times);
             repeat(&mut actor.stalled, before.waited[index].1, times);
-            let at = self.step(index);
-            if let Some(firing) = &mut self.actors[index].firing {
-                firing.at = at;
+            // An actor that has done its last firing stands nowhere: only a firing under way has a place to move to.
+            if let Some(mut firing) = self.actors[index].firing {
+                firing.at = self.step(index);
                 firing.emits_at += time;
                 firing.ends_at += time;
+                self.actors[index].firing = Some(firing);
             }
         }
         for (buffer, &(filled, _)) in self.buffers.iter_mut().zip(&before.passed) {

@@ -162,6 +162,20 @@ proptest! {
     }
 }
 
+/// Mappings that are measured have the sums of a gradient done while other stages of the section go on: these still repeat
+/// themselves, and what is done is asked for nothing.
+#[test]
+fn a_stage_that_ends_before_the_others_lets_them_repeat() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn30-half.toml");
+    let chip = arch::load(&path, &[]).unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let workload = layers((4096, 2048, 1024), false);
+    let compiled = compile_measured(&chip, &workload, &[Mode::Fused]).expect("a mapping");
+    let configuration = &compiled[0].configuration;
+    let event = simulate(&chip, &workload, configuration, Fidelity::Event);
+    assert_eq!(event.stop, StopReason::Drained);
+    assert_eq!(event, simulate_unskipped(&chip, &workload, configuration, Fidelity::Event));
+}
+
 /// Off-chip bytes of a tensor, read and written, in the run of a result.
 fn moved(result: &serde_json::Value, tensor: &str) -> (u64, u64) {
     let of = &result["runs"][0]["traffic"]["by_tensor"][tensor];
