@@ -15,6 +15,7 @@
 
 mod compiled;
 mod mapping;
+mod params;
 mod passes;
 mod physical;
 mod prefetch;

@@ -6,6 +6,7 @@
 use rayon::prelude::*;
 
 use crate::arch::Chip;
+use crate::compile::params::PARAMS;
 use crate::cost::{SectionRun, first_slot_bytes};
 use crate::index::Id;
 use crate::mode::Mode;
@@ -15,11 +16,6 @@ use crate::units::ByteSize;
 use crate::workload::Workload;
 
 use super::compiled::Compiled;
-
-/// Share of the time in which a tier does nothing that loading ahead may fill: it comes second, and waits for gaps.
-const IDLE: f64 = 0.8;
-/// What gains less is not loaded ahead.
-const WORTH: f64 = 0.001;
 
 /// Loads weights ahead where that gains time. Graphs that configuration files and the `cycle` fidelity can hold are left
 /// as they are, and so are kernels, which come one by one.
@@ -114,7 +110,7 @@ fn find(
         return None;
     }
     let launch = chip.launch_cycles();
-    let most = ((cycles + launch) as f64 * (1.0 - WORTH)) as u64;
+    let most = ((cycles + launch) as f64 * (1.0 - PARAMS.prefetch.worth)) as u64;
     match measure(unmoved, workload, fabric, &section, most) {
         Measurement::Takes(cycles, run) if cycles <= most => Some(Found { section, run, loads }),
         _ => None,
@@ -187,6 +183,6 @@ fn fit(chip: &Chip, run: &SectionRun, loads: &[LoadAhead]) -> bool {
         let of_tier = loads.iter().filter(|load| load.tier == tier);
         let wanted = chip.tier_rate(tier).cycles_for(of_tier.map(|load| load.moved_bytes).sum());
         let idle = run.cycles.saturating_sub(run.tier_busy_cycles[tier.index()]);
-        wanted as f64 <= idle as f64 * IDLE || wanted == 0
+        wanted as f64 <= idle as f64 * PARAMS.prefetch.idle_share || wanted == 0
     })
 }

@@ -3,10 +3,10 @@
 use crate::arch::Chip;
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::mapping::streams::streams;
+use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
-use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, WORTH, Whole};
+use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, Whole};
 use crate::compile::search::plan::NoPlan;
-use crate::compile::search::runs::MOST_FUSED;
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::program::{BufferRole, BufferSpec, Cadence, Mapping, PassWork, Section, SectionGraph, Stream};
 use crate::units::{ByteSize, MIB};
@@ -226,14 +226,14 @@ const MOST_NAMED: usize = 8;
 pub fn left_out(left_out: LeftOut) -> Option<String> {
     let mut parts = Vec::new();
     if left_out.longer {
-        parts.push(format!("sections of more than {MOST_FUSED} operators were not tried"));
+        parts.push(format!("sections of more than {} operators were not tried", PARAMS.partition.most_fused));
     }
     if left_out.kinds > 0 {
         parts.push(format!(
             "{} kinds of longer sections were not planned, because none can save more than {:.0} % of its time in \
              the partition found so far",
             left_out.kinds,
-            100.0 * WORTH,
+            100.0 * PARAMS.partition.worth_planning,
         ));
     }
     (!parts.is_empty()).then(|| format!("the partition into sections is not proved the best: {}", parts.join(", and ")))

@@ -4,9 +4,10 @@
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::estimate::Estimate;
-use crate::compile::mapping::plan::{COVERS, SectionPlan, deepen};
+use crate::compile::mapping::plan::{SectionPlan, deepen};
 use crate::compile::mapping::residency::{Ahead, Residency};
 use crate::compile::mapping::resolve::{Exact, exact};
+use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::assemble;
 use crate::compile::physical::route::Negotiation;
 use crate::cost::{StageWork, TileTables};
@@ -16,11 +17,6 @@ use crate::program::{
     SimdMapping, Stage, home_tiers,
 };
 use crate::workload::Workload;
-
-/// Tokens of a section, or of a sequence in it, at most: the first, those in between, and a short last one.
-const MOST_TOKENS: u64 = 4;
-/// Row blocks at most.
-const MOST_BLOCKS: u64 = 2;
 
 /// The configuration `of` of a graph, on `workload`: the same graph with smaller dimensions.
 ///
@@ -85,7 +81,8 @@ fn section(
     let busy_cycles = (0..mappings.len()).map(busy).max().unwrap_or(1).max(1);
     let cycles = busy_cycles + chip.launch_cycles();
     let estimate = Estimate::of_work(cycles, busy_cycles);
-    let plan = SectionPlan { nest, roles, mappings, work, buffers: specs, estimate, covers: COVERS };
+    let plan =
+        SectionPlan { nest, roles, mappings, work, buffers: specs, estimate, covers: PARAMS.mapping.generator_cover };
     assemble(chip, fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]).ok().map(|(section, _)| section)
 }
 
@@ -139,7 +136,7 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
     let sequences = graph.sequences();
     let rows = graph.rows / sequences;
     let of_sequences = if sequences > 1 { of.nest.blocks() } else { 1 };
-    let tokens = of.nest.tokens().div_ceil(of_sequences).min(MOST_TOKENS);
+    let tokens = of.nest.tokens().div_ceil(of_sequences).min(PARAMS.retarget.most_row_tiles);
     let token_rows = if sequences > 1 {
         // Tokens of a sequence are all alike.
         (rows.div_ceil(tokens)..=rows).find(|&size| rows.is_multiple_of(size))?
@@ -155,7 +152,7 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
         Some(cut) => Some(chunks(graph, cut)?),
     };
     let mut nest = Nest { rows: graph.rows, token_rows, block_tokens: 1, chunking, order: of.nest.order };
-    let blocks = if sequences > 1 { sequences } else { of.nest.blocks().min(MOST_BLOCKS) };
+    let blocks = if sequences > 1 { sequences } else { of.nest.blocks().min(PARAMS.retarget.most_blocks) };
     nest.block_tokens = nest.tokens().div_ceil(blocks).max(1);
     Some(nest)
 }

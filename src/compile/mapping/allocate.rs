@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::compile::params::PARAMS;
 use crate::cost::StageExtents;
 use crate::program::Mapping;
 
@@ -20,19 +21,20 @@ pub struct Candidate {
     pub extents: StageExtents,
 }
 
-/// A split of K is worth its partial sums if it is faster than as many PCUs side by side by more than this share.
-pub const WORTH_SPLITTING: f64 = 0.03;
-
 impl Candidate {
     /// What mappings of a stage are compared by: cycles, and what a split of K must gain.
     fn weighed_cycles(&self) -> u64 {
-        if self.mapping.pk() == 1 { self.cycles } else { (self.cycles as f64 * (1.0 + WORTH_SPLITTING)) as u64 }
+        if self.mapping.pk() == 1 {
+            self.cycles
+        } else {
+            (self.cycles as f64 * (1.0 + PARAMS.mapping.worth_splitting_k)) as u64
+        }
     }
 }
 
 /// Cycles below which a split of K is worth its partial sums, where `cycles` can be had without.
 pub fn worth_a_split(cycles: u64) -> u64 {
-    (cycles as f64 / (1.0 + WORTH_SPLITTING)) as u64
+    (cycles as f64 / (1.0 + PARAMS.mapping.worth_splitting_k)) as u64
 }
 
 /// The useful ways to map a stage: more PCUs, fewer cycles.

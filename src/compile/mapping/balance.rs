@@ -1,5 +1,6 @@
 //! How evenly the tiles of a weight can be dealt, from a few chunks: what the search asks before anything is dealt.
 
+use crate::compile::params::PARAMS;
 use crate::cost::TileTable;
 use crate::program::Tile;
 
@@ -61,14 +62,11 @@ impl ChunkCosts {
     }
 }
 
-/// Chunks that are looked at to estimate balance.
-const SAMPLED_CHUNKS: usize = 4;
-
 impl CostSample {
     /// Samples a table.
     pub fn new(table: &TileTable, cycles: impl Fn(&Tile) -> u64) -> Self {
         let count = table.chunks.len();
-        let step = count.div_ceil(SAMPLED_CHUNKS).max(1);
+        let step = count.div_ceil(PARAMS.mapping.sampled_column_tiles).max(1);
         let total: u64 = table.chunks.iter().flatten().map(&cycles).sum();
         let chunks: Vec<ChunkCosts> = table
             .chunks

@@ -5,32 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
+use crate::compile::params::PARAMS;
 use crate::cost::{MOST_COLUMNS, StageExtents, SystolicShape, TileTables, WeightRange};
 use crate::program::{Cadence, Chunking, GemmMapping, Nest, PassWork, SectionGraph, Style};
 use crate::workload::{OperatorId, TensorId};
 
-use super::allocate::{StageCandidates, WORTH_SPLITTING, useful_splits};
+use super::allocate::{StageCandidates, useful_splits};
 use super::balance::CostSample;
 use super::roles::{StageRoles, stretch};
 use super::row_reduction::{SumsBase, sums_bases};
-
-/// PCU columns on one stream of activations that are tried for sparse weights, beside all of them.
-const SHARES: [u64; 3] = [1, 2, 4];
-
-/// The same for gathering.
-const GATHER_SHARES: [u64; 3] = [1, 2, 4];
-
-/// Beyond this many block columns on one stream their union is taken as dense while searching.
-const MOST_UNION_BLOCKS: u64 = 16;
-
-/// Slices of K that are tried, where a slice is no shorter than its partial sums take.
-const K_SPLITS: [u64; 7] = [2, 3, 4, 6, 8, 12, 16];
-
-/// What the busiest slice of K of a sparse weight is taken to have beyond its part.
-const UNEVEN_SLICES: f64 = 1.05;
-
-/// Rows of a section up to which tokens need not be multiples of what PCUs take at once.
-const FEW_ROWS: u64 = 64;
 
 /// Which mappings of a stage are asked for.
 #[derive(Debug, Clone, Copy)]
@@ -222,7 +205,7 @@ impl<'a> StageBases<'a> {
         grains.sort_unstable();
         grains.dedup();
         // Of few rows, every number is worth a try.
-        if grains.len() > 1 && self.graph.rows > FEW_ROWS {
+        if grains.len() > 1 && self.graph.rows > PARAMS.mapping.few_rows {
             grains.retain(|&g| g > 1);
         }
         grains
@@ -244,7 +227,7 @@ impl<'a> StageBases<'a> {
             if let Some(mask) = self.graph.mask(stage).or(self.graph.sampled(stage)) {
                 // As many columns of PCUs as one block of the mask is wide skip alike.
                 let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
-                let mut shares = SHARES.to_vec();
+                let mut shares = PARAMS.mapping.multicast_widths.to_vec();
                 shares.extend([of_a_block, 2 * of_a_block]);
                 shares.retain(|&share| share <= self.chip.pcus_per_operator() && share <= 16);
                 shares.sort_unstable();
@@ -263,7 +246,12 @@ impl<'a> StageBases<'a> {
                 let is_weight = self.graph.mask(stage).is_some();
                 if is_weight && rows_on_lanes && mask.block_columns() < shape.column_grain {
                     let gathering = shape.in_style(self.chip, self.graph.stage_dtype(stage), Style::Gather);
-                    for share in GATHER_SHARES.into_iter().filter(|share| share * shape.column_grain <= MOST_COLUMNS) {
+                    for share in PARAMS
+                        .mapping
+                        .gather_multicast_widths
+                        .into_iter()
+                        .filter(|share| share * shape.column_grain <= MOST_COLUMNS)
+                    {
                         let kind = (share, Style::Gather);
                         self.sparse_bases(stage, &gathering, rows_on_lanes, kind, mask.block_columns(), &mut bases);
                     }
@@ -284,13 +272,13 @@ impl<'a> StageBases<'a> {
         let least_k = ranges.iter().map(|(_, k)| k.end - k.start).min().unwrap_or(0);
         let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
         let is_sparse = self.graph.mask(stage).is_some();
-        for pk in K_SPLITS.into_iter().filter(|pk| least_k / pk >= shape.tile_cycles(0).max(1)) {
+        for pk in PARAMS.mapping.k_splits.into_iter().filter(|pk| least_k / pk >= shape.tile_cycles(0).max(1)) {
             for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator() / pk) {
                 if !is_sparse {
                     bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk), ranges));
                 } else if let Some(whole) = bases.iter().find(|b| (b.pn, b.pk, b.share) == (pn, 1, pn)) {
                     // Worked out in full when it is chosen.
-                    let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * UNEVEN_SLICES) as u64;
+                    let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * PARAMS.mapping.uneven_k_slices) as u64;
                     let (in_step_cycles, free_cycles) = (slice(whole.in_step_cycles), slice(whole.free_cycles));
                     bases.push(Base { pk, in_step_cycles, free_cycles, ..*whole });
                 }
@@ -358,7 +346,7 @@ impl<'a> StageBases<'a> {
         let mapping =
             GemmMapping { rows_on_lanes, pm: 1, pn, pk, share: pn, streams: 1, aligned: false, style: Style::Skip };
         if let Some(mask) = self.graph.mask(stage)
-            && pn * shape.column_grain <= MOST_UNION_BLOCKS * mask.block_columns()
+            && pn * shape.column_grain <= PARAMS.mapping.most_union_blocks * mask.block_columns()
         {
             return self.base(stage, shape, mapping, &self.tables.work(stage, &mapping, 1));
         }
@@ -410,7 +398,7 @@ fn undominated(mut bases: Vec<Base>) -> Vec<Base> {
     let mut least = [[u64::MAX; 2]; 2];
     bases.retain(|b| {
         let (shared, whole) = (b.share == b.pn, b.pk == 1);
-        let worth = if whole { 1.0 } else { 1.0 + WORTH_SPLITTING };
+        let worth = if whole { 1.0 } else { 1.0 + PARAMS.mapping.worth_splitting_k };
         let beats = |least: u64| (b.in_step_cycles as f64 * worth) < least as f64;
         let [any, among_shared] = least[usize::from(whole)];
         if !(beats(any) || shared && beats(among_shared)) {

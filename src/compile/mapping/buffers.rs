@@ -1,6 +1,7 @@
 //! What a section keeps in PMUs: operands, weights, partial sums and results, with depths and sizes.
 
 use crate::arch::Chip;
+use crate::compile::params::PARAMS;
 use crate::cost::{GatherPorts, StageExtents};
 use crate::program::{BufferRole, BufferSpec, Cadence, LoopOrder, Mapping, Nest, SectionGraph, Style, k_slice};
 use crate::workload::TensorId;
@@ -247,8 +248,7 @@ impl Sizer<'_> {
 
 /// Slots more that hide the latency of off-chip memory: what its fastest tier moves in that time.
 fn slots_in_flight(chip: &Chip, slot_bytes: u64) -> u64 {
-    const MOST: u64 = 64;
     let in_flight = |tier| chip.tier_latency_cycles(tier) as f64 * chip.tier_rate(tier).bytes_per_cycle();
     let bytes = chip.memory.ids().map(in_flight).fold(0.0, f64::max);
-    ((bytes / slot_bytes.max(1) as f64).ceil() as u64).min(MOST)
+    ((bytes / slot_bytes.max(1) as f64).ceil() as u64).min(PARAMS.mapping.most_latency_slots)
 }

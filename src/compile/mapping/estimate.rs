@@ -1,6 +1,7 @@
 //! The closed-form cost of a plan that the search compares.
 
 use crate::arch::{Chip, TierId};
+use crate::compile::params::PARAMS;
 use crate::index::Id;
 use crate::program::{BufferRole, BufferSpec, Cadence, LoopOrder, Mapping, Nest, SectionGraph, Stream};
 use crate::workload::TensorId;
@@ -30,12 +31,6 @@ pub struct Estimate {
     pub write_bytes: u64,
 }
 
-/// Share of a section's time in which its links should be able to move all they move, if its stages need less.
-const LINKS_BUSY: f64 = 0.6;
-
-/// Cycles more that a firing takes, where firings are taken to be dearer than thought.
-const DEAR_FIRING: u64 = 50;
-
 impl Estimate {
     /// Of a plan that nobody compares with others: cycles, launch included, and those its busiest stage works.
     pub fn of_work(cycles: u64, busy_cycles: u64) -> Self {
@@ -54,7 +49,7 @@ impl Estimate {
     /// Cycles in which links should be able to move what they move.
     pub fn link_cycles(&self, chip: &Chip) -> u64 {
         let running = self.cycles.saturating_sub(chip.launch_cycles());
-        self.busy_cycles.max((running as f64 * LINKS_BUSY) as u64)
+        self.busy_cycles.max((running as f64 * PARAMS.estimate.links_busy) as u64)
     }
 
     /// The same with only `slots` to hide the latency of memory in. A slot is asked for, comes, is worked on, and is free
@@ -74,21 +69,13 @@ impl Estimate {
     pub fn through(&self, lens: usize) -> u64 {
         let (compute, off_chip) = self.parts;
         match lens {
-            3 => self.score.saturating_add(self.firings.saturating_mul(DEAR_FIRING)),
+            3 => self.score.saturating_add(self.firings.saturating_mul(PARAMS.estimate.dear_firing_cycles)),
             1 => compute.saturating_mul(2).max(off_chip),
             2 => compute.max(off_chip.saturating_mul(2)),
             _ => self.score,
         }
     }
 }
-
-/// Share of the shorter of computing and moving that is taken not to overlap: of plans bound by the one, those with
-/// less of the other are better.
-const UNHIDDEN: f64 = 0.03;
-
-/// Price of an off-chip byte, as a share of the time it takes: of plans about as fast, the one that moves less is
-/// taken (it costs less energy, and the estimate is no finer).
-const BYTE_PRICE: f64 = 0.1;
 
 /// Cycles to hand a token from stage to stage: skew and drain of an array, and a walk across part of the grid.
 /// Deep buffers hide most of it; charging it keeps the search from tokens too small to be worth their hand-over.
@@ -101,13 +88,6 @@ fn hand_over_cycles(chip: &Chip, graph: &SectionGraph<'_>) -> f64 {
 fn walk_cycles(chip: &Chip) -> u64 {
     u64::from(chip.grid.columns + chip.grid.rows) / 4 * chip.network.hop_cycles
 }
-
-/// Links that a partial sum crosses between two slices of K: a PMU stands beside most PCUs, and the next slice beside it.
-const RELAY_LINKS: f64 = 4.0;
-
-/// Share of the links around a stage's PCUs that static routes fill before the fullest of them is full (measured on
-/// routed sections: the fullest link carries three to five times the mean).
-const ROUTABLE: f64 = 0.3;
 
 /// How much slower the most crowded GEMM stage runs because its operand streams fill the links around it.
 ///
@@ -141,7 +121,8 @@ fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[Buffe
             * (2.0 * m.share as f64 + m.streams as f64 * distance(false));
         let weights = (m.pn * m.pk) as f64 * candidate.extents.weight_rate * (2.0 * m.pm as f64 + distance(true));
         // To a PMU and on to the next slice.
-        let relayed = (m.pm * m.pn * (m.pk - 1)) as f64 * candidate.extents.relay_rate * RELAY_LINKS;
+        let relayed =
+            (m.pm * m.pn * (m.pk - 1)) as f64 * candidate.extents.relay_rate * PARAMS.estimate.partial_sum_links;
         let links = (m.pm * m.pn * m.pk) as f64 * links_per_pcu;
         let rewritten =
             |b: &&BufferSpec| matches!(b.role, BufferRole::Operand { stage, .. } if stage == s) && b.copies > 1;
@@ -153,7 +134,7 @@ fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[Buffe
                 flits as f64 * (2.0 * b.copies as f64 + distance(false)) / candidate.cycles.max(1) as f64
             })
             .sum();
-        ((activations + weights + relayed + copies) / links / ROUTABLE).max(1.0)
+        ((activations + weights + relayed + copies) / links / PARAMS.estimate.routable).max(1.0)
     };
     picked.iter().enumerate().map(stage_crowding).fold(1.0, f64::max)
 }
@@ -339,8 +320,8 @@ pub fn estimate(
     // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
     compute += late_sums;
     let off_chip = (memory + firing).max(read_time + late_sums);
-    let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + UNHIDDEN * compute.min(off_chip);
-    let score = cycles + BYTE_PRICE * memory;
+    let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + PARAMS.estimate.unhidden * compute.min(off_chip);
+    let score = cycles + PARAMS.estimate.byte_price * memory;
     let work = picked.iter().map(|c| c.cycles / c.stretch).max().unwrap_or(0);
     Estimate {
         least_cycles: chip.launch_cycles().saturating_add(work.max(memory.min(1e18) as u64)),

@@ -1,6 +1,7 @@
 //! A section's mapping before its units have places.
 
 use crate::arch::Chip;
+use crate::compile::params::PARAMS;
 use crate::program::{BufferRole, BufferSpec, Mapping, Nest, PassWork, SectionGraph};
 
 use super::estimate::Estimate;
@@ -25,19 +26,11 @@ pub struct SectionPlan {
     pub covers: u64,
 }
 
-/// How many times over it is at first: generators that share a slot wait for each other.
-pub const COVERS: u64 = 2;
-
-/// Slots a stage buffer is given at most where memory is to spare.
-const DEEPEST: u64 = 4;
-/// Share of the banks that deeper buffers may fill.
-const SPARE: f64 = 0.9;
-
 /// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: bundles whose
 /// work differs from chunk to chunk then wait less for each other.
 pub fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
-    let most = ((chip.pmus() * chip.pmu.banks) as f64 * SPARE) as u64;
-    for depth in 3..=DEEPEST {
+    let most = ((chip.pmus() * chip.pmu.banks) as f64 * PARAMS.mapping.filled_banks) as u64;
+    for depth in 3..=PARAMS.mapping.deepest_operand {
         for i in 0..buffers.len() {
             let total: u64 = buffers.iter().map(|b| b.total_banks(chip)).sum();
             let BufferRole::Operand { stage, .. } = buffers[i].role else { continue };

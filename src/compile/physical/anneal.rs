@@ -9,24 +9,12 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::arch::{Chip, Coordinate};
+use crate::compile::params::PARAMS;
 use crate::index::Id;
 use crate::program::{Fabric, PcuId, PmuId, Port};
 
 use super::flows::Unrouted;
 use super::placed::Placed;
-
-/// Seed of the walk: the same section gets the same places.
-const SEED: u64 = 1;
-/// Temperatures of a walk.
-const TEMPERATURES: u32 = 8;
-/// Moves tried for each unit at each temperature.
-const MOVES_PER_UNIT: usize = 8;
-/// The first temperature, over the mean change that a random move makes.
-const WARMEST: f64 = 0.001;
-/// The last over the first.
-const COOLING: f64 = 0.002;
-/// Share of moves taken that sites from which partners are picked are kept near for, as VPR does (Betz and Rose, FPL'97).
-const TAKEN: f64 = 0.44;
 
 /// A flow as annealing sees it.
 #[derive(Debug, Clone, Copy)]
@@ -247,7 +235,7 @@ impl<'a> Walk<'a> {
     }
 
     fn go(&mut self) {
-        let mut random = Pcg64Mcg::seed_from_u64(SEED);
+        let mut random = Pcg64Mcg::seed_from_u64(PARAMS.placement.anneal_seed);
         let widest = i64::from(self.chip.grid.columns.max(self.chip.grid.rows));
         let mut reach = (widest / 3).max(2);
         let mut changes = Vec::new();
@@ -265,10 +253,10 @@ impl<'a> Walk<'a> {
             return;
         }
         let mean = changes.iter().sum::<f64>() / changes.len() as f64;
-        let mut temperature = mean * WARMEST;
-        let cooling = COOLING.powf(1.0 / f64::from(TEMPERATURES - 1));
-        let moves = self.movable as usize * MOVES_PER_UNIT;
-        for _ in 0..TEMPERATURES {
+        let mut temperature = mean * PARAMS.placement.warmest;
+        let cooling = PARAMS.placement.cooling.powf(1.0 / f64::from(PARAMS.placement.temperatures - 1));
+        let moves = self.movable as usize * PARAMS.placement.moves_per_unit;
+        for _ in 0..PARAMS.placement.temperatures {
             let (mut tried, mut taken) = (0u32, 0u32);
             for _ in 0..moves {
                 let Some((a, b)) = self.pick(&mut random, reach) else { continue };
@@ -286,7 +274,7 @@ impl<'a> Walk<'a> {
                 }
             }
             let share = f64::from(taken) / f64::from(tried.max(1));
-            reach = ((reach as f64 * (1.0 - TAKEN + share)).round() as i64).clamp(2, widest);
+            reach = ((reach as f64 * (1.0 - PARAMS.placement.accepted_moves + share)).round() as i64).clamp(2, widest);
             temperature *= cooling;
         }
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::arch::{Chip, Coordinate};
+use crate::compile::params::PARAMS;
 use crate::cost::{StageWork, slot_bytes};
 use crate::index::Id;
 use crate::program::{
@@ -32,10 +33,6 @@ pub struct FlowBuilder<'a> {
 
 /// PCU ports of gathered activations: beside the weights', which have the second.
 const GATHER_PORTS: [u32; 2] = [0, 2];
-
-/// How much of what a flow moves in bursts, beyond its mean, its links are kept free for: all of it would push steady
-/// flows onto each other, nothing lets bursts cut them off.
-const BURSTS: f64 = 0.5;
 
 /// An end of a flow: a port, and the site its unit stands at.
 type End = (Resource, Coordinate);
@@ -100,7 +97,7 @@ impl<'a> FlowBuilder<'a> {
 
     fn add(&mut self, kind: FlowKind, amount: Amount, share: (u64, u64), source: End, sinks: &[End]) -> &mut Flow {
         let mean_rate = self.section_flits(kind, amount, share) / self.busy_cycles;
-        let rate = mean_rate + BURSTS * (self.burst_rate(kind, share) - mean_rate).max(0.0);
+        let rate = mean_rate + PARAMS.routing.burst_weight * (self.burst_rate(kind, share) - mean_rate).max(0.0);
         self.mean_rates.push(mean_rate);
         self.requests.push(source.1, sinks.iter().map(|s| s.1), rate);
         let is_pmu = |end: &End| self.fabric.kind(end.0) == ResourceKind::PmuPort;

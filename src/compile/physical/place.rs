@@ -2,14 +2,10 @@
 
 use crate::arch::{Chip, Coordinate};
 use crate::compile::mapping::plan::SectionPlan;
+use crate::compile::params::PARAMS;
 use crate::cost::StageWork;
 use crate::index::Id;
 use crate::program::{Buffer, BufferRole, Cadence, Mapping, Part, PcuId, Piece, PmuId, Stage};
-
-/// Share of a port's rate that placement fills before it looks for another PMU.
-const PORT_FULL: f64 = 0.95;
-/// Hops worth going to avoid a port that is asked for twice its rate.
-const OVERLOAD_HOPS: f64 = 2000.0;
 
 /// PCUs of every stage: bands of whole columns in pipeline order, and within a band the arrangement whose operand
 /// streams need the fewest flit-hops.
@@ -275,8 +271,8 @@ impl<'a> PmuPool<'a> {
                     }
                     let mut cost = (x as f64 - target.0).abs() + (y as f64 - target.1).abs();
                     let (busy_read, busy_write) = self.emptiest[pmu];
-                    let over = |rate: f64, more: f64| (rate + more - PORT_FULL).max(0.0);
-                    cost += OVERLOAD_HOPS * (over(busy_read, read) + over(busy_write, write));
+                    let over = |rate: f64, more: f64| (rate + more - PARAMS.placement.port_full).max(0.0);
+                    cost += PARAMS.placement.overload_hops * (over(busy_read, read) + over(busy_write, write));
                     if free < wanted {
                         // Splitting a piece costs a flow; going far costs hops.
                         cost += 4.0;

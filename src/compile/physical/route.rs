@@ -5,6 +5,7 @@
 //! sink by sink along cheapest paths, where a full link costs more each round.
 
 use crate::arch::{Chip, Coordinate};
+use crate::compile::params::PARAMS;
 use crate::program::{Direction, Fabric, Tree, beyond};
 
 /// How flows come to share links.
@@ -14,30 +15,20 @@ pub struct Negotiation {
     rounds: u32,
     /// Share of a link's rate beyond which flows look for another way.
     full: f64,
-    /// As [`MARGIN`].
+    /// As `PARAMS.routing.margin`.
     margin: u32,
 }
 
 impl Negotiation {
     /// For a mapping that is tried: a few rounds.
-    pub const TRIAL: Self = Self { rounds: 2, margin: MARGIN / 2, ..Self::WHOLE };
-    /// As long as it helps. Links that are far from full already make feeds wait for what comes in bursts: with 0.9 in
-    /// place of 0.4, the sparse GPT-13B block on SN10 took 7 % longer.
-    pub const WHOLE: Self = Self { rounds: 16, full: 0.45, margin: MARGIN };
+    pub const TRIAL: Self =
+        Self { rounds: PARAMS.routing.trial_rounds, margin: PARAMS.routing.margin / 2, ..Self::WHOLE };
+    /// As long as it helps.
+    pub const WHOLE: Self =
+        Self { rounds: PARAMS.routing.rounds, full: PARAMS.routing.full_link, margin: PARAMS.routing.margin };
     /// With shorter ways over fuller links.
-    pub const FULLER: Self = Self { full: 0.9, ..Self::WHOLE };
+    pub const FULLER: Self = Self { full: PARAMS.routing.fuller_link, ..Self::WHOLE };
 }
-
-/// A round is progress if it leaves less than this share of the least overuse so far ...
-const PROGRESS: f64 = 0.95;
-/// ... and negotiation ends after this many rounds in a row without.
-const PATIENCE: u32 = 3;
-/// Hops farther than the nearest that a path may leave a tree.
-const DETOUR: u32 = 4;
-/// Rows or columns beside the box around both ends that a path may use; half of that in a trial.
-const MARGIN: u32 = 4;
-/// Flows below this share of a link's rate are not worth rerouting.
-const LIGHT: f64 = 0.03;
 
 /// What is to be routed.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +82,7 @@ pub struct Router<'a> {
     columns: u32,
     /// Flits a cycle that an edge should carry at most.
     capacity: f64,
-    /// As [`MARGIN`].
+    /// As `PARAMS.routing.margin`.
     margin: u32,
     /// Where each edge leads; [`NOWHERE`] beyond the grid.
     ends: Vec<u32>,
@@ -171,7 +162,7 @@ impl<'a> Router<'a> {
             fabric,
             columns,
             capacity: f64::from(fabric.lanes()),
-            margin: MARGIN,
+            margin: PARAMS.routing.margin,
             ends,
             hop_cycles,
             uses: vec![Use { load: 0.0, weight: 1.0 }; sites * 4],
@@ -213,12 +204,12 @@ impl<'a> Router<'a> {
         let (mut least, mut stuck) = (self.overuse(), 0);
         let mut best = trees.clone();
         for _ in 0..rounds {
-            if least == 0.0 || stuck > PATIENCE {
+            if least == 0.0 || stuck > PARAMS.routing.patience {
                 break;
             }
             self.negotiate(requests, &order, &mut trees);
             let overuse = self.overuse();
-            stuck = if overuse < least * PROGRESS { 0 } else { stuck + 1 };
+            stuck = if overuse < least * PARAMS.routing.progress { 0 } else { stuck + 1 };
             if overuse < least {
                 least = overuse;
                 best.clone_from(&trees);
@@ -315,7 +306,7 @@ impl<'a> Router<'a> {
         }
         for &r in order {
             let request = requests.get(r);
-            if request.rate < LIGHT {
+            if request.rate < PARAMS.routing.light_flow {
                 break;
             }
             if trees[r].iter().all(|&edge| self.uses[edge as usize].load <= capacity) {
@@ -384,7 +375,7 @@ impl<'a> Router<'a> {
         // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.
         let nearest = tree.iter().map(|&site| hops(site)).min().unwrap_or(0);
         near.clear();
-        near.extend(tree.iter().copied().filter(|&site| hops(site) <= nearest + DETOUR));
+        near.extend(tree.iter().copied().filter(|&site| hops(site) <= nearest + PARAMS.routing.detour_hops));
         let (mut low, mut high) = ((tx, ty), (tx, ty));
         for &site in &*near {
             let Coordinate { x, y } = places[site as usize];

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use crate::arch::Chip;
 use crate::compile::mapping::estimate::Estimate;
 use crate::compile::mapping::plan::SectionPlan;
+use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::{Unplaced, assemble, assemble_annealed};
 use crate::compile::physical::route::Negotiation;
 use crate::cost::least_cycles;
@@ -46,47 +47,10 @@ impl Routed {
     /// Whether it takes about what was expected of it, or less than is expected of another.
     fn is_good_beside(&self, other: &Choice) -> bool {
         let cycles = self.cycles as f64;
-        cycles <= self.plan.estimate.cycles as f64 * AS_EXPECTED || cycles <= other.estimate.cycles as f64
+        cycles <= self.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated
+            || cycles <= other.estimate.cycles as f64
     }
 }
-
-/// Mappings that a coarse search measures at most.
-const COARSE_LOOKS: usize = 3;
-/// Steps from the best of them, if it is far from what was expected, so many at a time as long as they gain.
-const COARSE_STEPS: usize = 8;
-const COARSE_BATCH: usize = 2;
-/// It takes this much longer than the best was expected to.
-const FAR_FROM_EXPECTED: f64 = 1.08;
-/// What is so many times faster than estimated shows that estimates are not to be gone by.
-const BELOW_EXPECTED: f64 = 1.2;
-/// Batches that are looked at further where the best takes as much longer.
-const MORE_LOOKS: usize = 2;
-/// A mapping that takes so many times what was expected is good enough for a coarse search.
-const AS_EXPECTED: f64 = 1.03;
-/// Of mappings that take at most so many times the best's, so many are placed and routed in several ways.
-const NEAR_BEST: f64 = 1.15;
-const POLISHED: usize = 6;
-/// Less full links may cost so much of the time.
-const AS_FAST: f64 = 0.0002;
-/// A mapping this near to what no mapping of the section beats is taken.
-const NEAR_LEAST: f64 = 1.01;
-/// A step that gains less is not worth another.
-const WORTH: f64 = 0.002;
-/// Share of what is estimated or a brief look has shown that a whole one may make of it.
-const HOPED: f64 = 0.9;
-/// Share of its estimate's lower bound that a choice may be measured below: bounds of masks are sampled.
-const SAMPLED: f64 = 0.9;
-/// What is expected to take this much longer than the best is not measured ...
-const HOPELESS: f64 = 1.3;
-/// ... and on chips of few PCUs, where estimates are rougher and measuring is cheap, this much.
-const HOPELESS_ON_FEW: f64 = 2.0;
-/// Few PCUs.
-const FEW_PCUS: u64 = 128;
-/// Steps that are placed and measured together: on large chips fewer are made at all.
-const BATCH: usize = 8;
-
-/// Blocks, stored or not, of a mask that is large.
-const LARGE_MASK_BLOCKS: u64 = 1 << 17;
 
 /// How many mappings are placed and measured, by the size of the chip: what placing, routing and measuring one takes
 /// grows with it.
@@ -105,16 +69,21 @@ struct Effort {
 impl Effort {
     /// For one of `at_once` kinds of sections. A large mask makes every look at a mapping longer.
     fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize) -> Self {
-        let is_large =
-            |stage: usize| graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > LARGE_MASK_BLOCKS);
-        let most = match chip.pcus() {
-            _ if (0..graph.stages.len()).any(is_large) => 16,
-            0..=FEW_PCUS => 128,
-            _ => 48,
+        let is_large = |stage: usize| {
+            graph
+                .mask(stage)
+                .is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > PARAMS.evaluation.large_mask_blocks)
         };
-        let all = (6_000 / chip.pcus().max(1)).clamp(6, most) as usize;
-        let each = (all * 8 / at_once.max(8)).max(4);
-        let is_hasty = chip.pcus() > FEW_PCUS;
+        let budget = &PARAMS.evaluation;
+        let most = match chip.pcus() {
+            _ if (0..graph.stages.len()).any(is_large) => budget.most_trials_of_a_large_mask,
+            pcus if pcus <= budget.few_pcus => budget.most_trials_on_few_pcus,
+            _ => budget.most_trials,
+        };
+        let all = (budget.trials_times_pcus / chip.pcus().max(1)).clamp(budget.least_trials, most) as usize;
+        let full = budget.sections_at_full_budget;
+        let each = (all * full / at_once.max(full)).max(budget.least_trials_of_many);
+        let is_hasty = chip.pcus() > PARAMS.evaluation.few_pcus;
         let negotiation = if is_hasty { Negotiation::TRIAL } else { Negotiation::WHOLE };
         Self { found: each.div_ceil(2), steps: each / 2, negotiation, is_hasty }
     }
@@ -165,7 +134,7 @@ impl Looked {
 
 /// What a whole look may make of cycles that are estimated, or that a brief look has shown.
 pub fn hoped(cycles: u64) -> u64 {
-    (cycles as f64 * HOPED) as u64
+    (cycles as f64 * PARAMS.evaluation.optimistic_factor) as u64
 }
 
 /// Measures the most promising of a section's choices and, for a whole look, steps from the best of them. Goes on from
@@ -240,7 +209,9 @@ impl Trial<'_, '_> {
         for index in promising(choices) {
             let next = &choices[index];
             let best = self.looked.best.as_ref();
-            if best.is_some_and(|best| self.looked.seen.len() >= COARSE_LOOKS || best.is_good_beside(next)) {
+            if best.is_some_and(|best| {
+                self.looked.seen.len() >= PARAMS.evaluation.low_effort_trials || best.is_good_beside(next)
+            }) {
                 break;
             }
             self.measure(vec![next.clone()]);
@@ -248,8 +219,10 @@ impl Trial<'_, '_> {
         if self.looked.best.is_none() && self.ground.care == Care::Coarse {
             self.lay_any();
         }
-        self.improve(COARSE_STEPS, |best| best.cycles as f64 <= expected as f64 * FAR_FROM_EXPECTED);
-        if self.chip.pcus() <= FEW_PCUS {
+        self.improve(PARAMS.evaluation.low_effort_neighbours, |best| {
+            best.cycles as f64 <= expected as f64 * PARAMS.evaluation.far_from_estimate
+        });
+        if self.chip.pcus() <= PARAMS.evaluation.few_pcus {
             self.polish(1);
         }
     }
@@ -281,9 +254,10 @@ impl Trial<'_, '_> {
         self.improve(effort.steps, |_| false);
         let is_far = |best: &Routed| {
             let (cycles, estimated) = (best.cycles as f64, best.plan.estimate.cycles as f64);
-            cycles > expected as f64 * FAR_FROM_EXPECTED || cycles * BELOW_EXPECTED < estimated
+            cycles > expected as f64 * PARAMS.evaluation.far_from_estimate
+                || cycles * PARAMS.evaluation.below_estimate < estimated
         };
-        for batch in order[self.looked.tried..].chunks(effort.found).take(MORE_LOOKS) {
+        for batch in order[self.looked.tried..].chunks(effort.found).take(PARAMS.evaluation.more_batches) {
             if self.is_done() || !self.looked.best.as_ref().is_some_and(is_far) {
                 break;
             }
@@ -298,19 +272,19 @@ impl Trial<'_, '_> {
             self.negotiation = Negotiation::WHOLE;
             self.measure(vec![choice]);
         }
-        self.polish(POLISHED);
+        self.polish(PARAMS.evaluation.most_final);
     }
 
     /// Routes the best with more care, its places annealed if links or ports cost more than expected; keeps what is not
     /// slower: its links are less full. On chips of few PCUs the best `most`, each in several ways.
     fn polish(&mut self, most: usize) {
         let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some()) else { return };
-        let is_slowed = best.cycles as f64 > best.plan.estimate.cycles as f64 * AS_EXPECTED;
-        if self.chip.pcus() > FEW_PCUS {
+        let is_slowed = best.cycles as f64 > best.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated;
+        if self.chip.pcus() > PARAMS.evaluation.few_pcus {
             self.lay_again(best.choice.clone(), is_slowed, Negotiation::WHOLE);
             return;
         }
-        let good = (best.score() as f64 * NEAR_BEST) as u64;
+        let good = (best.score() as f64 * PARAMS.evaluation.near_best) as u64;
         let mut near = std::mem::take(&mut self.looked.near);
         near.retain(|&(score, _)| score <= good);
         // Stable: of equals the first stays first.
@@ -335,7 +309,7 @@ impl Trial<'_, '_> {
             assemble(chip, fabric, graph, &plan, tiers, negotiation, &[]).ok()
         };
         let Some((section, _)) = again else { return };
-        let allowed = |cycles: u64| cycles.saturating_add((cycles as f64 * AS_FAST) as u64);
+        let allowed = |cycles: u64| cycles.saturating_add((cycles as f64 * PARAMS.evaluation.as_fast) as u64);
         if let Measurement::Takes(cycles, run) = self.ground.measure(&section, allowed(best.cycles)) {
             let routed = Routed { section, plan, cycles, run: Some(run), choice, crowded: best.crowded };
             if routed.score() <= allowed(best.score()) {
@@ -347,8 +321,8 @@ impl Trial<'_, '_> {
     /// Whether a choice could be faster than the best so far.
     fn may_win(&self, choice: &Choice) -> bool {
         let sampled = (0..self.graph.stages.len()).any(|s| self.graph.mask(s).is_some());
-        let least = choice.estimate.least_cycles as f64 * if sampled { SAMPLED } else { 1.0 };
-        self.looked.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - WORTH))
+        let least = choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 };
+        self.looked.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - PARAMS.evaluation.worth_a_step))
     }
 
     /// Looks closely for a choice that can be placed, where a coarse look found none.
@@ -374,7 +348,10 @@ impl Trial<'_, '_> {
             if near.is_empty() {
                 break;
             }
-            near.truncate(if care == Care::Coarse { COARSE_BATCH } else { BATCH }.min(steps));
+            near.truncate(
+                if care == Care::Coarse { PARAMS.evaluation.low_effort_batch } else { PARAMS.evaluation.batch }
+                    .min(steps),
+            );
             steps -= near.len();
             let before = best.score();
             self.measure(near);
@@ -406,7 +383,11 @@ impl Trial<'_, '_> {
         laid.sort_by_key(|laid| laid.expected);
         for laid in laid {
             let fastest = self.looked.best.as_ref().map_or(u64::MAX, |best| best.cycles);
-            let hopeless = if self.chip.pcus() <= FEW_PCUS { HOPELESS_ON_FEW } else { HOPELESS };
+            let hopeless = if self.chip.pcus() <= PARAMS.evaluation.few_pcus {
+                PARAMS.evaluation.hopeless_on_few_pcus
+            } else {
+                PARAMS.evaluation.hopeless
+            };
             if self.is_done() || laid.expected as f64 > fastest as f64 * hopeless {
                 break;
             }
@@ -422,7 +403,7 @@ impl Trial<'_, '_> {
                 Measurement::Unknown => (expected, None),
             };
             let routed = Routed { section, plan, cycles, run, choice, crowded };
-            if routed.run.is_some() && self.chip.pcus() <= FEW_PCUS {
+            if routed.run.is_some() && self.chip.pcus() <= PARAMS.evaluation.few_pcus {
                 self.looked.near.push((routed.score(), routed.choice.clone()));
             }
             if self.looked.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
@@ -433,7 +414,7 @@ impl Trial<'_, '_> {
 
     /// Whether the best so far is as good as need be, or too long to be measured.
     fn is_done(&self) -> bool {
-        let near = |best: &Routed| best.cycles as f64 <= self.floor * NEAR_LEAST;
+        let near = |best: &Routed| best.cycles as f64 <= self.floor * PARAMS.evaluation.near_lower_bound;
         let unknown = |best: &Routed| self.ground.measures && best.cycles < u64::MAX && best.run.is_none();
         self.looked.best.as_ref().is_some_and(|best| near(best) || unknown(best))
     }

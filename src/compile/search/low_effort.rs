@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::compile::mapping::bases::StageBases;
 use crate::program::{Chunking, LoopOrder};
 
+use crate::compile::params::PARAMS;
+
 use super::space::{Allotment, Found, KAxis, Kept, Search};
 
 /// How close a look is.
@@ -19,12 +21,12 @@ struct Grain {
     best: usize,
 }
 
-/// Of sections whose weights are all dense.
-const DENSE: Grain = Grain { cuts: 3, tokens: 4, best: 1 };
-/// Of others: how well a mask divides differs from cut to cut.
-const SPARSE: Grain = Grain { cuts: 2, tokens: 2, best: 3 };
-/// Finer looks, at most.
-const MOST_LOOKS: usize = 6;
+impl Grain {
+    /// Of cuts, row tile sizes and best nests: one in so many, and so many.
+    fn of([cuts, tokens, best]: [usize; 3]) -> Self {
+        Self { cuts, tokens, best }
+    }
+}
 
 /// A cut and a token size, by their places in the lists.
 type Place = (usize, usize);
@@ -49,7 +51,7 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
     let mut look = Look {
         search,
         cuts,
-        grain: DENSE,
+        grain: Grain::of(PARAMS.nests.low_effort_dense),
         bases: BTreeMap::new(),
         seen: BTreeSet::new(),
         scores: BTreeSet::new(),
@@ -57,7 +59,7 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
         found: Found::default(),
     };
     if !cuts.is_empty() && look.of_cut(0).0.has_masks() {
-        look.grain = SPARSE;
+        look.grain = Grain::of(PARAMS.nests.low_effort_sparse);
     }
     for cut in (0..cuts.len()).step_by(look.grain.cuts) {
         let tokens = look.of_cut(cut).1.len();
@@ -66,7 +68,7 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
             look.at((cut, token), &[Allotment::ALL], KAxis::Whole);
         }
     }
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..PARAMS.nests.low_effort_rounds {
         let seen = look.seen.len();
         for place in look.best() {
             look.about(place);

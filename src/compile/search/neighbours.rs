@@ -1,23 +1,21 @@
 //! Steps from a mapping to those next to it.
 
+use crate::compile::params::PARAMS;
 use crate::program::{Chunking, LoopOrder};
 
 use super::nests::cuts;
 use super::space::{Allotment, Choice, Found, KAxis, Search};
-
-/// So few PCUs that much of what can be done with them can be measured.
-const A_HANDFUL: u64 = 16;
-/// Shares of the PCUs, in sixteenths, that allocations next to one are tried with.
-const SHARES: [u64; 2] = [13, 10];
-/// The same of a handful of PCUs.
-const SHARES_OF_FEW: [u64; 3] = [12, 8, 4];
 
 /// Choices next to `choice`, the most promising first: the next token sizes and chunk widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
 pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let stages = search.graph.stages.len();
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
-    let shares = if search.chip.pcus() <= A_HANDFUL { &SHARES_OF_FEW[..] } else { &SHARES };
+    let shares = if search.chip.pcus() <= PARAMS.evaluation.handful_of_pcus {
+        &PARAMS.evaluation.pcu_sixteenths_of_a_handful[..]
+    } else {
+        &PARAMS.evaluation.pcu_sixteenths
+    };
     allotments.extend(shares.iter().map(|&sixteenths| Allotment { sixteenths, ..Allotment::EAGER }));
     for stage in (0..stages).filter(|&s| search.graph.is_gemm(s)) {
         for turn in [false, true] {

@@ -1,16 +1,12 @@
 //! The loop nests that are tried: cuts of the axes and row tile sizes.
 
 use crate::arch::Chip;
+use crate::compile::params::PARAMS;
 use crate::program::{Chunking, SectionGraph};
-
-/// Numbers of chunks to try (1: no cut).
-pub const FEW_CHUNKS: [u64; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48];
-/// Numbers of chunks to try when larger ones do not fit.
-pub const MANY_CHUNKS: [u64; 10] = [64, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
 
 /// All cuts that are tried, narrow ones too, axis by axis, widths falling.
 pub fn cuts(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<Chunking> {
-    let counts: Vec<u64> = FEW_CHUNKS.into_iter().chain(MANY_CHUNKS).collect();
+    let counts: Vec<u64> = PARAMS.nests.few_column_tiles.into_iter().chain(PARAMS.nests.many_column_tiles).collect();
     chunkings(chip, graph, &counts).into_iter().flatten().collect()
 }
 
@@ -39,17 +35,13 @@ pub fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<O
     list
 }
 
-/// Most rows of a token: beyond, a token is no longer a small part of anything.
-const MOST_TOKEN_ROWS: u64 = 16 * 1024;
-
 /// Token sizes to try: numbers of row grains that divide the rows with little padding; of sequences, divisors.
 pub fn token_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
-    const LADDER: [u64; 20] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 19, 22, 27, 32, 43, 64, 128, 256];
     let rows = rows / sequences;
     let mut sizes: Vec<u64> = Vec::new();
     for &grain in grains {
         let all = rows.div_ceil(grain);
-        for m in LADDER.into_iter().filter(|&m| m < all) {
+        for m in PARAMS.nests.row_grains_of_a_tile.into_iter().filter(|&m| m < all) {
             // As many tokens, with the least padding.
             sizes.push(all.div_ceil(all.div_ceil(m)) * grain);
         }
@@ -59,9 +51,9 @@ pub fn token_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
         sizes.extend((1..=rows.min(1024)).filter(|&size| rows.is_multiple_of(size)));
         sizes.retain(|&size| rows.is_multiple_of(size));
     }
-    sizes.retain(|&size| size <= MOST_TOKEN_ROWS);
+    sizes.retain(|&size| size <= PARAMS.nests.most_tile_rows);
     if sizes.is_empty() {
-        sizes.push(rows.min(MOST_TOKEN_ROWS));
+        sizes.push(rows.min(PARAMS.nests.most_tile_rows));
     }
     sizes.sort_unstable();
     sizes.dedup();

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::plan::SectionPlan;
+use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
 use crate::cost::{SectionRun, least_cycles};
 use crate::program::{Section, SectionGraph};
@@ -13,11 +14,8 @@ use super::canonical::{Renaming, Twins};
 use super::context::{Care, SearchContext};
 use super::evaluate::{Depth, Looked, Routed, hoped, look};
 use super::plan::{NoPlan, plan};
-use super::runs::{MOST_FUSED, Run, Runs};
+use super::runs::{Run, Runs};
 use super::space::{Choice, Search};
-
-/// Of a graph with no more kinds of sections times PCUs, all are measured, not only those that estimates prefer.
-const ALL_MEASURED: u64 = 256;
 
 /// A possible section and its plans, best first.
 #[derive(Debug)]
@@ -150,25 +148,21 @@ pub(super) struct Lazy {
 pub struct LeftOut {
     /// Kinds of sections that could gain too little.
     pub kinds: usize,
-    /// Sections could be longer than [`MOST_FUSED`].
+    /// Sections could be longer than `PARAMS.partition.most_fused`.
     pub longer: bool,
 }
 
-/// In graphs of more than [`MOST_FUSED`] operators, those kinds of sections are planned that may save this share of
-/// their time.
-pub const WORTH: f64 = 0.08;
-
 impl<'a> Spans<'a> {
-    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to [`MOST_FUSED`] and whole blocks. Coarsely, of
+    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_fused` and whole blocks. Coarsely, of
     /// short graphs, only those that may be chosen.
     pub fn new(ground: &SearchContext<'_>, workload: &'a Workload, wanted: Wanted) -> Result<Self, Unplannable> {
         let (SearchContext { chip, tiers, .. }, fused) = (ground, wanted.fused);
         let n = workload.operators.len();
         let Runs { list: runs, mut firsts, .. } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
-        let left_out = LeftOut { kinds: 0, longer: fused && n > MOST_FUSED };
+        let left_out = LeftOut { kinds: 0, longer: fused && n > PARAMS.partition.most_fused };
         let mut spans = Self { workload, runs, planned, left_out, wanted, lazy: None };
-        if fused && ground.care == Care::Coarse && n <= MOST_FUSED {
+        if fused && ground.care == Care::Coarse && n <= PARAMS.partition.most_fused {
             spans.plan_lazily(ground, wanted)?;
             return Ok(spans);
         }
@@ -176,7 +170,7 @@ impl<'a> Spans<'a> {
         // Long runs first: they take longest.
         firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
         let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
-        if n <= MOST_FUSED {
+        if n <= PARAMS.partition.most_fused {
             spans.plan_runs(ground, &firsts)?;
             return Ok(spans);
         }
@@ -223,7 +217,7 @@ impl<'a> Spans<'a> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Of the first runs of some kinds those whose kind may save [`WORTH`] of the time of its section somewhere in the
+    /// Of the first runs of some kinds those whose kind may save `PARAMS.partition.worth_planning` of the time of its section somewhere in the
     /// best partition so far: a section takes what the best shorter ones take for it, less what no section can be
     /// faster than, for them and for it.
     fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
@@ -245,7 +239,8 @@ impl<'a> Spans<'a> {
             let alike = self.runs.iter().filter(|run| run.kind == self.runs[first].kind);
             let saves = |run: &Run| {
                 let (from, to) = run.span;
-                before[n] as f64 - (before[from] as f64 + hoped + behind[to] as f64) > WORTH * hoped
+                before[n] as f64 - (before[from] as f64 + hoped + behind[to] as f64)
+                    > PARAMS.partition.worth_planning * hoped
             };
             alike.into_iter().any(saves)
         };
@@ -365,7 +360,7 @@ impl<'a> Spans<'a> {
         let first = self.best_partition(whole)?;
         if ground.care == Care::Full
             && ground.measures
-            && ground.chip.pcus() * self.planned.len() as u64 <= ALL_MEASURED
+            && ground.chip.pcus() * self.planned.len() as u64 <= PARAMS.partition.all_measured_pcus
         {
             let all: Vec<usize> = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
             self.route(&all, Depth::Whole, ground);
@@ -374,7 +369,7 @@ impl<'a> Spans<'a> {
         if self.lazy.is_none() {
             wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
             // Of short graphs also what may be faster than estimated.
-            let is_short = self.workload.operators.len() <= MOST_FUSED;
+            let is_short = self.workload.operators.len() <= PARAMS.partition.most_fused;
             let of_singles = if self.wanted.singles { Some(Depth::Whole) } else { is_short.then_some(Depth::Brief) };
             if let Some(depth) = of_singles {
                 wanted.extend(self.singles().into_iter().map(|run| (run, depth)));

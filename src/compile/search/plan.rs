@@ -5,13 +5,14 @@
 
 use rayon::prelude::*;
 
+use crate::compile::params::PARAMS;
 use crate::cost::chain;
 use crate::program::{Chunking, LoopOrder};
 use crate::units::Dtype;
 
 use super::context::Care;
 use super::low_effort;
-use super::nests::{FEW_CHUNKS, MANY_CHUNKS, chunkings};
+use super::nests::chunkings;
 use super::space::{Allotment, Choice, Found, KAxis, Kept, Search};
 
 /// Why no plan was found.
@@ -25,9 +26,6 @@ pub enum NoPlan {
     Pcus(u64),
 }
 
-/// Choices of a section that are kept, at most.
-const KEPT: usize = 64;
-
 /// Finds the choices of a section that are worth a look, by score, best first: of every cut, loop order and residency the
 /// best, and the best if computing, moving or starting were dearer than thought.
 pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
@@ -40,7 +38,7 @@ pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
     }
     // Very small chunks only where nothing larger fits.
     let mut least_banks = u64::MAX;
-    for counts in [&FEW_CHUNKS[..], &MANY_CHUNKS[..]] {
+    for counts in [&PARAMS.nests.few_column_tiles[..], &PARAMS.nests.many_column_tiles[..]] {
         let cuts = chunkings(chip, graph, counts);
         let found: Vec<Kept> = match care {
             Care::Full => ground.best_of_each(&cuts),
@@ -58,7 +56,7 @@ pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
         if let Some(first) = choices.first() {
             let most = first.estimate.score.saturating_mul(2);
             choices.retain(|choice| choice.estimate.score <= most);
-            choices.truncate(KEPT);
+            choices.truncate(PARAMS.nests.most_choices);
             return Ok(choices);
         }
     }

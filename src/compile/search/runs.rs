@@ -3,18 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use crate::arch::TierId;
+use crate::compile::params::PARAMS;
 use crate::workload::{OperatorId, OperatorKind, Workload};
 
 use super::canonical::{Likeness, Twins};
-
-/// Most operators of one section that the search considers.
-pub const MOST_FUSED: usize = 12;
-
-/// Most operators of a run, those counted that have sections of their own behind it.
-const MOST_WITH_SUMS: usize = 18;
-
-/// Most operators of a repeated block that are tried as one section.
-const MOST_IN_A_BLOCK: usize = 24;
 
 /// A run of operators that may become a section.
 #[derive(Debug)]
@@ -42,7 +34,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Single operators and, if `fused`, runs of up to [`MOST_FUSED`], and whole blocks of up to [`MOST_IN_A_BLOCK`].
+    /// Single operators and, if `fused`, runs of up to `PARAMS.partition.most_fused`, and whole blocks of up to `PARAMS.partition.most_in_a_block`.
     pub fn new(workload: &Workload, tiers: &[TierId], fused: bool) -> Self {
         let twins = Twins::new(workload, tiers);
         let operators = if fused { order(workload) } else { workload.operators.ids().collect() };
@@ -56,12 +48,12 @@ impl Runs {
         }
         for from in 0..n {
             let mut others = usize::from(!is_turned(workload, operators[from]));
-            for to in from + 2..=n.min(from + MOST_WITH_SUMS) {
+            for to in from + 2..=n.min(from + PARAMS.partition.most_with_row_reductions) {
                 others += usize::from(!is_turned(workload, operators[to - 1]));
-                if others > MOST_FUSED {
+                if others > PARAMS.partition.most_fused {
                     break;
                 }
-                if to - from <= MOST_FUSED && are_shared(workload, &operators[from..to]) {
+                if to - from <= PARAMS.partition.most_fused && are_shared(workload, &operators[from..to]) {
                     runs.add(&twins, (from, to), operators[from..to].to_vec(), Vec::new(), false);
                 }
                 runs.add_without_sums(workload, &twins, &operators, (from, to));
@@ -71,7 +63,9 @@ impl Runs {
         let mut from = 0;
         while from < n {
             let to = (from..n).find(|&at| place(at) != place(from)).unwrap_or(n);
-            if place(from).0.is_some() && (MOST_FUSED + 1..=MOST_IN_A_BLOCK).contains(&(to - from)) {
+            if place(from).0.is_some()
+                && (PARAMS.partition.most_fused + 1..=PARAMS.partition.most_in_a_block).contains(&(to - from))
+            {
                 runs.add(&twins, (from, to), operators[from..to].to_vec(), Vec::new(), true);
             }
             from = to;

@@ -8,17 +8,15 @@ use crate::compile::mapping::bases::{BaseCache, StageBases, Wanted};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
 use crate::compile::mapping::estimate::{Estimate, estimate};
-use crate::compile::mapping::plan::{COVERS, SectionPlan, deepen};
+use crate::compile::mapping::plan::{SectionPlan, deepen};
 use crate::compile::mapping::residency::{Ahead, Residency};
 use crate::compile::mapping::resolve::{Exact, exact};
 use crate::compile::mapping::roles::StageRoles;
+use crate::compile::params::PARAMS;
 use crate::cost::{StageExtents, least_memory_cycles};
 use crate::program::{BufferSpec, Chunking, LoopOrder, Mapping, Nest, SectionGraph, StageSpec};
 
 use super::nests::token_sizes;
-
-/// Banks for every PCU that are enough for arrays of all PCUs.
-const MANY_BANKS: u64 = 8;
 
 /// A point of the search: what fixes a section, before it is worked out in full.
 #[derive(Debug, Clone, PartialEq)]
@@ -241,7 +239,7 @@ impl Search<'_> {
                     found.least_banks = found.least_banks.min(needed);
                     before.push(picked);
                     // Every part of an array has banks of its own: fewer PCUs need fewer.
-                    if needed <= banks || banks >= MANY_BANKS * chip.pcus() {
+                    if needed <= banks || banks >= PARAMS.nests.ample_banks_per_pcu * chip.pcus() {
                         break;
                     }
                     pcus /= 2;
@@ -343,7 +341,7 @@ impl Search<'_> {
                 estimate = estimate.with_slots(self.chip.memory.ids().map(latency).max().unwrap_or(0), slots);
             }
             let picked = picked.to_vec();
-            offer(Choice { nest, residency, picked, eager: false, covers: COVERS, estimate });
+            offer(Choice { nest, residency, picked, eager: false, covers: PARAMS.mapping.generator_cover, estimate });
         }
         least_banks
     }

@@ -1,0 +1,351 @@
+//! The tuning constants of the compiler, in one type, so that a study can vary them.
+//!
+//! Each field says what it bounds, its unit (a share or a ratio has none), and what it does. Unless a field says otherwise,
+//! its value was chosen by hand on the shipped workloads and on the development seeds of `examples/search.rs` and
+//! `examples/placement.rs`. What follows from the hardware or from the data structures is no parameter and stands where
+//! it is used.
+
+/// All tuning constants of the compiler.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    /// Partition of the graph into sections.
+    pub partition: PartitionParams,
+    /// Evaluation of the mappings of a section: trial budgets, and when a mapping is good enough.
+    pub evaluation: EvaluationParams,
+    /// Loop nests that are tried.
+    pub nests: NestsParams,
+    /// Mappings of a stage that are tried.
+    pub mapping: MappingParams,
+    /// The analytic estimate that mappings are ranked by.
+    pub estimate: EstimateParams,
+    /// Placement of PCUs and buffers.
+    pub placement: PlacementParams,
+    /// Routing by negotiated congestion (PathFinder, McMurchie and Ebeling, FPGA 1995).
+    pub routing: RoutingParams,
+    /// Prefetch of the next section's weights.
+    pub prefetch: PrefetchParams,
+    /// Mappings applied to smaller sizes.
+    pub retarget: RetargetParams,
+}
+
+/// Partition of the graph into sections.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartitionParams {
+    /// Equivalence classes of sections times PCUs up to which every section is measured, not only those that estimates
+    /// prefer.
+    pub all_measured_pcus: u64,
+    /// Share of its time that a section must be able to save to be planned, in graphs of more than `most_fused`
+    /// operators. Smaller: more sections are planned, and compiling takes longer.
+    pub worth_planning: f64,
+    /// Operators of one section, at most.
+    pub most_fused: usize,
+    /// Operators of a run, at most, counting row reductions that get sections of their own behind it.
+    pub most_with_row_reductions: usize,
+    /// Operators of a repeated block that is tried as one section, at most.
+    pub most_in_a_block: usize,
+}
+
+/// Evaluation of the mappings of a section: trial budgets, and when a mapping is good enough.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvaluationParams {
+    /// Mappings measured at low effort, at most.
+    pub low_effort_trials: usize,
+    /// Neighbours of the best measured at low effort, at most, if it is far from its estimate.
+    pub low_effort_neighbours: usize,
+    /// Neighbours measured together at low effort; a batch without gain is the last.
+    pub low_effort_batch: usize,
+    /// Measured over estimated cycles of the first choice beyond which the best is far from what was expected.
+    pub far_from_estimate: f64,
+    /// Estimated over measured cycles beyond which estimates are not trusted to rank.
+    pub below_estimate: f64,
+    /// Further batches that are measured where the best is far from its estimate.
+    pub more_batches: usize,
+    /// Measured over estimated cycles up to which a mapping is as expected: good enough at low effort, and not
+    /// annealed.
+    pub as_estimated: f64,
+    /// Score over the best score up to which mappings are placed and routed in several ways, on chips of few PCUs.
+    pub near_best: f64,
+    /// Mappings placed and routed in several ways, at most.
+    pub most_final: usize,
+    /// Share of its time that a mapping with less full links may be slower.
+    pub as_fast: f64,
+    /// Cycles over the lower bound of the section at which a mapping is taken without more trials.
+    pub near_lower_bound: f64,
+    /// Share of the time that another trial must be able to gain.
+    pub worth_a_step: f64,
+    /// Optimistic factor: a full-effort search is assumed to reach at best this share of the estimate, or of the low-
+    /// effort measurement.
+    pub optimistic_factor: f64,
+    /// Share of its estimated lower bound that a choice with a sparse weight may be measured below, as bounds of masks
+    /// are sampled.
+    pub sampled_bound: f64,
+    /// Expected cycles over the best measured ones beyond which a mapping is not measured.
+    pub hopeless: f64,
+    /// The same on chips of few PCUs, where estimates are rougher and measuring is cheap.
+    pub hopeless_on_few_pcus: f64,
+    /// PCUs up to which a chip has few.
+    pub few_pcus: u64,
+    /// Trial budget: mappings that are placed and measured for a section, times the chip's PCUs; what placing and measuring
+    /// one takes grows with them.
+    pub trials_times_pcus: u64,
+    /// Trials of a section, at least.
+    pub least_trials: u64,
+    /// Trials of a section whose mask is large, at most.
+    pub most_trials_of_a_large_mask: u64,
+    /// Trials on a chip of few PCUs, at most.
+    pub most_trials_on_few_pcus: u64,
+    /// Trials on other chips, at most.
+    pub most_trials: u64,
+    /// Sections evaluated at a time beyond which each gets fewer trials.
+    pub sections_at_full_budget: usize,
+    /// Trials of each of many sections, at least.
+    pub least_trials_of_many: usize,
+    /// Neighbours that are placed and measured together.
+    pub batch: usize,
+    /// Blocks, stored or not, from which on a mask is large and its section gets fewer trials.
+    pub large_mask_blocks: u64,
+    /// PCUs up to which allocations of fewer PCUs are tried in finer steps.
+    pub handful_of_pcus: u64,
+    /// Sixteenths of the PCUs that allocations next to a mapping are tried with.
+    pub pcu_sixteenths: [u64; 2],
+    /// The same on a handful of PCUs.
+    pub pcu_sixteenths_of_a_handful: [u64; 3],
+}
+
+/// Loop nests that are tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NestsParams {
+    /// Numbers of column tiles that are tried first; 1 leaves the axis whole.
+    pub few_column_tiles: [u64; 14],
+    /// Numbers of column tiles that are tried where larger tiles do not fit.
+    pub many_column_tiles: [u64; 10],
+    /// Rows of a row tile, at most.
+    pub most_tile_rows: u64,
+    /// Row grains of a row tile that are tried, before rounding to equal tiles.
+    pub row_grains_of_a_tile: [u64; 20],
+    /// Choices of a section that are kept for evaluation, at most.
+    pub most_choices: usize,
+    /// Banks for every PCU from which on an allocation that does not fit is not retried on fewer PCUs.
+    pub ample_banks_per_pcu: u64,
+    /// Rounds of refinement about the best nests at low effort, at most.
+    pub low_effort_rounds: usize,
+    /// At low effort, of sections whose weights are all dense: one in so many cuts and one in so many row tile sizes are
+    /// tried first, and so many of the best are refined.
+    pub low_effort_dense: [usize; 3],
+    /// The same of sections with masks: how well a mask divides differs from cut to cut.
+    pub low_effort_sparse: [usize; 3],
+}
+
+/// Mappings of a stage that are tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MappingParams {
+    /// Multicast widths that are tried for sparse weights, beside all columns and those of a block.
+    pub multicast_widths: [u64; 3],
+    /// The same for gathering.
+    pub gather_multicast_widths: [u64; 3],
+    /// Block columns under one multicast beyond which their union is taken as dense while searching.
+    pub most_union_blocks: u64,
+    /// Slices of K that are tried, where a slice is no shorter than its partial sums take.
+    pub k_splits: [u64; 7],
+    /// Work of the busiest slice of K of a sparse weight over an even share, as assumed before it is worked out.
+    pub uneven_k_slices: f64,
+    /// Rows of a section up to which row tiles need not be multiples of what a PCU takes at once.
+    pub few_rows: u64,
+    /// Share by which a split of K must be faster than as many PCUs side by side.
+    pub worth_splitting_k: f64,
+    /// Column tiles that load imbalance is estimated from.
+    pub sampled_column_tiles: usize,
+    /// Times over that the address generators of a stream cover the rate of its tier at first: generators that share a
+    /// slot wait for each other.
+    pub generator_cover: u64,
+    /// Slots of the operand buffers of sparse stages, at most, where memory is to spare: lockstep groups then wait less
+    /// for each other.
+    pub deepest_operand: u64,
+    /// Share of the banks that deeper buffers may fill.
+    pub filled_banks: f64,
+    /// Slots that a buffer is given to hide the latency of memory, at most.
+    pub most_latency_slots: u64,
+}
+
+/// The analytic estimate that mappings are ranked by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EstimateParams {
+    /// Share of a section's time in which its links should be able to move all they move, if its stages need less.
+    pub links_busy: f64,
+    /// Cycles added to every firing where the ranking assumes firings dearer than estimated.
+    pub dear_firing_cycles: u64,
+    /// Share of the shorter of computing and moving that is taken not to overlap with the longer.
+    pub unhidden: f64,
+    /// Price of an off-chip byte as a share of the time it takes: of mappings about as fast, the one that moves less is
+    /// taken.
+    pub byte_price: f64,
+    /// Links that a partial sum crosses between two slices of K.
+    pub partial_sum_links: f64,
+    /// Mean over fullest load of the links around a stage (measured on routed sections: the fullest carries three to
+    /// five times the mean).
+    pub routable: f64,
+}
+
+/// Placement of PCUs and buffers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlacementParams {
+    /// Share of a port's rate that placement fills before it takes another PMU.
+    pub port_full: f64,
+    /// Hops that avoiding a port with twice its rate is worth.
+    pub overload_hops: f64,
+    /// Seed of the annealing walk.
+    pub anneal_seed: u64,
+    /// Temperatures of a walk.
+    pub temperatures: u32,
+    /// Moves tried for each unit at each temperature.
+    pub moves_per_unit: usize,
+    /// First temperature over the mean change of a random move.
+    pub warmest: f64,
+    /// Last over first temperature.
+    pub cooling: f64,
+    /// Share of accepted moves that the range of moves is adapted to, as in VPR (Betz and Rose, FPL 1997).
+    pub accepted_moves: f64,
+}
+
+/// Routing by negotiated congestion (PathFinder, McMurchie and Ebeling, FPGA 1995).
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoutingParams {
+    /// Share of a flow's burst rate beyond its mean that links are kept free for.
+    pub burst_weight: f64,
+    /// Rounds of negotiation of a mapping that is tried, at most.
+    pub trial_rounds: u32,
+    /// Rounds of negotiation at final effort, at most.
+    pub rounds: u32,
+    /// Share of a link's rate beyond which flows look for another route. Links that are far from full already make operand
+    /// feeds wait for bursts: with 0.9 in place of 0.45, the sparse GPT-13B block on SN10 took 7 % longer.
+    pub full_link: f64,
+    /// The same where shorter routes over fuller links are tried.
+    pub fuller_link: f64,
+    /// Overuse over the least so far up to which a round of negotiation is progress.
+    pub progress: f64,
+    /// Rounds without progress after which negotiation ends.
+    pub patience: u32,
+    /// Hops farther than the nearest that a path may leave a tree.
+    pub detour_hops: u32,
+    /// Rows or columns beside the box around both ends that a path may use; half of that in a trial.
+    pub margin: u32,
+    /// Share of a link's rate below which a flow is not rerouted.
+    pub light_flow: f64,
+}
+
+/// Prefetch of the next section's weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PrefetchParams {
+    /// Share of a tier's idle time that prefetches may fill.
+    pub idle_share: f64,
+    /// Share of a section's time that its prefetches must gain.
+    pub worth: f64,
+}
+
+/// Mappings applied to smaller sizes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetargetParams {
+    /// Row tiles of a section, or of a sequence in it, at most: the first, those in between, and a short last one.
+    pub most_row_tiles: u64,
+    /// Row blocks, at most.
+    pub most_blocks: u64,
+}
+
+/// The values in use.
+pub const PARAMS: Params = Params {
+    partition: PartitionParams {
+        all_measured_pcus: 256,
+        worth_planning: 0.08,
+        most_fused: 12,
+        most_with_row_reductions: 18,
+        most_in_a_block: 24,
+    },
+    evaluation: EvaluationParams {
+        low_effort_trials: 3,
+        low_effort_neighbours: 8,
+        low_effort_batch: 2,
+        far_from_estimate: 1.08,
+        below_estimate: 1.2,
+        more_batches: 2,
+        as_estimated: 1.03,
+        near_best: 1.15,
+        most_final: 6,
+        as_fast: 0.0002,
+        near_lower_bound: 1.01,
+        worth_a_step: 0.002,
+        optimistic_factor: 0.9,
+        sampled_bound: 0.9,
+        hopeless: 1.3,
+        hopeless_on_few_pcus: 2.0,
+        few_pcus: 128,
+        trials_times_pcus: 6_000,
+        least_trials: 6,
+        most_trials_of_a_large_mask: 16,
+        most_trials_on_few_pcus: 128,
+        most_trials: 48,
+        sections_at_full_budget: 8,
+        least_trials_of_many: 4,
+        batch: 8,
+        large_mask_blocks: 1 << 17,
+        handful_of_pcus: 16,
+        pcu_sixteenths: [13, 10],
+        pcu_sixteenths_of_a_handful: [12, 8, 4],
+    },
+    nests: NestsParams {
+        few_column_tiles: [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48],
+        many_column_tiles: [64, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
+        most_tile_rows: 16 * 1024,
+        row_grains_of_a_tile: [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 19, 22, 27, 32, 43, 64, 128, 256],
+        most_choices: 64,
+        ample_banks_per_pcu: 8,
+        low_effort_rounds: 6,
+        low_effort_dense: [3, 4, 1],
+        low_effort_sparse: [2, 2, 3],
+    },
+    mapping: MappingParams {
+        multicast_widths: [1, 2, 4],
+        gather_multicast_widths: [1, 2, 4],
+        most_union_blocks: 16,
+        k_splits: [2, 3, 4, 6, 8, 12, 16],
+        uneven_k_slices: 1.05,
+        few_rows: 64,
+        worth_splitting_k: 0.03,
+        sampled_column_tiles: 4,
+        generator_cover: 2,
+        deepest_operand: 4,
+        filled_banks: 0.9,
+        most_latency_slots: 64,
+    },
+    estimate: EstimateParams {
+        links_busy: 0.6,
+        dear_firing_cycles: 50,
+        unhidden: 0.03,
+        byte_price: 0.1,
+        partial_sum_links: 4.0,
+        routable: 0.3,
+    },
+    placement: PlacementParams {
+        port_full: 0.95,
+        overload_hops: 2000.0,
+        anneal_seed: 1,
+        temperatures: 8,
+        moves_per_unit: 8,
+        warmest: 0.001,
+        cooling: 0.002,
+        accepted_moves: 0.44,
+    },
+    routing: RoutingParams {
+        burst_weight: 0.5,
+        trial_rounds: 2,
+        rounds: 16,
+        full_link: 0.45,
+        fuller_link: 0.9,
+        progress: 0.95,
+        patience: 3,
+        detour_hops: 4,
+        margin: 4,
+        light_flow: 0.03,
+    },
+    prefetch: PrefetchParams { idle_share: 0.8, worth: 0.001 },
+    retarget: RetargetParams { most_row_tiles: 4, most_blocks: 2 },
+};
