@@ -23,7 +23,7 @@ pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind, beyond};
 pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};
 pub use graph::{Axis, SectionGraph, StageSpec};
 pub use ids::{PcuId, PmuId};
-pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, Tile, k_slice};
+pub use mapping::{GemmMapping, Mapping, OutputTile, PassWork, SimdMapping, Style, TileLists, k_slice};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use row_reduction::{Sums, tied_columns};
 pub use stage::{Stage, continues, emits};

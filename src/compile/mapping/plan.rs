@@ -1,7 +1,7 @@
 //! A section's mapping before its units have places.
 
 use crate::arch::Chip;
-use crate::program::{BufferRole, BufferSpec, Mapping, Nest, PassWork, SectionGraph};
+use crate::program::{BufferRole, BufferSpec, Mapping, Nest, PassWork, SectionGraph, TileLists};
 
 use super::estimate::Estimate;
 use super::roles::StageRoles;
@@ -17,6 +17,8 @@ pub struct SectionPlan {
     pub mappings: Vec<Mapping>,
     /// Work of each GEMM stage, `[chunk][bundle]`; empty for SIMD stages.
     pub work: Vec<Vec<Vec<PassWork>>>,
+    /// Output tiles of each stage.
+    pub tiles: Vec<TileLists>,
     /// Buffers.
     pub buffers: Vec<BufferSpec>,
     /// Estimated cycles and traffic.
