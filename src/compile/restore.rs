@@ -162,7 +162,7 @@ impl<'a> Restored<'a> {
             .enumerate()
             .map(|(s, &mapping)| StageWork::new(chip, graph, &nest, s, mapping, &exact.work[s]))
             .collect();
-        let stages = stages(graph, &nest, &exact.roles, &draft.mappings, &exact.work, draft.pcus);
+        let stages = stages(graph, &nest, &exact.roles, &draft.mappings, (&exact.work, &exact.tiles), draft.pcus);
         let buffers = specs.into_iter().zip(draft.buffers);
         let buffers = buffers.map(|(spec, draft)| Buffer { spec, pieces: draft.pieces }).collect();
         let placed = Placed { nest, stages, work, buffers, streams, estimated_cycles: draft.estimated_cycles };

@@ -65,7 +65,7 @@ fn section(
     residency: Residency,
     tiers: &[TierId],
 ) -> Option<Section> {
-    let Exact { roles, work, extents } = exact(chip, graph, &nest, residency, &mappings);
+    let Exact { roles, work, tiles, extents } = exact(chip, graph, &nest, residency, &mappings);
     if !roles.is_one_pass() {
         return None;
     }
@@ -81,8 +81,16 @@ fn section(
     let busy_cycles = (0..mappings.len()).map(busy).max().unwrap_or(1).max(1);
     let cycles = busy_cycles + chip.launch_cycles();
     let estimate = Estimate::of_work(cycles, busy_cycles);
-    let plan =
-        SectionPlan { nest, roles, mappings, work, buffers: specs, estimate, covers: PARAMS.mapping.generator_cover };
+    let plan = SectionPlan {
+        nest,
+        roles,
+        mappings,
+        work,
+        tiles,
+        buffers: specs,
+        estimate,
+        covers: PARAMS.mapping.generator_cover,
+    };
     assemble(chip, fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]).ok().map(|(section, _)| section)
 }
 

@@ -1,10 +1,11 @@
 //! The systolic array: cycles and flits of an output tile, for one data type and orientation.
 
 use crate::arch::Chip;
-use crate::program::{Style, Tile};
+use crate::program::Style;
 use crate::units::Dtype;
 
 use super::gather::GatherPorts;
+use super::tiles::Tile;
 
 /// The part of the chip that GEMM work depends on, for one data type and orientation.
 #[derive(Debug, Clone, Copy)]

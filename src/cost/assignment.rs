@@ -2,9 +2,10 @@
 
 use std::collections::BinaryHeap;
 
-use crate::program::{PassWork, Tile};
+use crate::program::PassWork;
 
 use super::array::SystolicShape;
+use super::tiles::Tile;
 
 /// The tiles of a weight chunk by chunk: `chunks[c]` lists the tiles that exist in chunk `c`.
 #[derive(Debug, Clone)]

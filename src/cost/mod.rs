@@ -38,7 +38,7 @@ pub use simd::{chain, simd_stages};
 pub use slots::{reduced_extent, slot_bytes};
 pub use stage_work::StageWork;
 pub use tile_tables::{TileTables, WeightRange};
-pub use tiles::{Cut, sample, tiles};
+pub use tiles::{Cut, Tile, sample, tiles};
 pub use time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
 pub use transfer::{first_slot_bytes, transfer_bytes};
 pub use usage::{FlitCounts, Usage};

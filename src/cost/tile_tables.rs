@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::program::{Chunking, GemmMapping, Nest, PassWork, SectionGraph, Style, Tile, k_slice};
+use crate::program::{Chunking, GemmMapping, Nest, OutputTile, PassWork, SectionGraph, Style, TileLists, k_slice};
 
 use super::array::SystolicShape;
 use super::assignment::{Assignment, TileTable, assign, pass_work};
@@ -15,7 +15,7 @@ use super::extents::{StageExtents, weight_slot_bytes};
 use super::gather::GatherPorts;
 use super::heads::{heads_extents, heads_work};
 use super::reducer::{Reducer, reducer_extents, reducer_work};
-use super::tiles::{Cut, sample, tiles};
+use super::tiles::{Cut, Tile, sample, tiles};
 
 /// While searching, one in so many tiles of a fine mask is looked at.
 const LOOKED_AT_OF: usize = 16;
@@ -124,21 +124,22 @@ impl<'a> TileTables<'a> {
         table
     }
 
-    /// What follows from the tiles of every bundle, `[chunk][bundle]`: bundles lie slice by slice.
-    fn of_bundles<T: Clone>(
-        &self,
-        stage: usize,
-        mapping: &GemmMapping,
-        of: impl Fn(&SystolicShape, &TileTable, &Assignment) -> Vec<Vec<T>>,
-    ) -> Vec<Vec<T>> {
-        let Some(shape) = self.styled(stage, mapping) else { return Vec::new() };
+    /// Tiles of a stage under a mapping, and which bundle does which.
+    fn assigned(&self, stage: usize, mapping: &GemmMapping) -> Option<(SystolicShape, Rc<TileTable>, Assignment)> {
+        let shape = self.styled(stage, mapping)?;
         let table = self.table_of(stage, &shape, mapping);
-        let lists = of(&shape, &table, &dealt(&table, &shape, mapping));
-        if mapping.pk == 1 { lists } else { lists.chunks(mapping.pk as usize).map(<[_]>::concat).collect() }
+        let assignment = dealt(&table, &shape, mapping);
+        Some((shape, table, assignment))
     }
 
     /// Sizes that follow from the exact work of a mapping.
-    pub fn extents(&self, stage: usize, mapping: &GemmMapping, work: &[Vec<PassWork>]) -> StageExtents {
+    pub fn extents(
+        &self,
+        stage: usize,
+        mapping: &GemmMapping,
+        work: &[Vec<PassWork>],
+        tiles: &TileLists,
+    ) -> StageExtents {
         let Some(shape) = self.styled(stage, mapping) else {
             return StageExtents::default();
         };
@@ -153,9 +154,8 @@ impl<'a> TileTables<'a> {
             // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
             let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
             let (ranges, _) = self.chunk_ranges(stage);
-            let lists = self.tile_lists(stage, mapping);
             let (mut stored, mut columns) = (0, 0);
-            for (bundles, (_, k)) in lists.iter().zip(&ranges) {
+            for (bundles, (_, k)) in tiles.iter().zip(&ranges) {
                 for (bundle, list) in (0..).zip(bundles) {
                     let k = k_slice(k, mapping.k_slice(bundle), mapping.pk, grain);
                     let depth = |n: Range<u64>| match mask {
@@ -178,14 +178,57 @@ impl<'a> TileTables<'a> {
     /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk). Tokens of
     /// `token_rows` matter to causal attention only.
     pub fn work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Vec<Vec<PassWork>> {
-        let Some(shape) = self.styled(stage, mapping) else { return Vec::new() };
+        if let Some(work) = self.undealt_work(stage, mapping, token_rows) {
+            return work;
+        }
+        let Some((shape, table, assignment)) = self.assigned(stage, mapping) else { return Vec::new() };
+        by_chunk(pass_work(&shape, &table, &assignment, mapping.share), mapping.pk)
+    }
+
+    /// Exact work of a GEMM stage, and the output tiles that make it.
+    pub fn work_and_tiles(
+        &self,
+        stage: usize,
+        mapping: &GemmMapping,
+        token_rows: u64,
+    ) -> (Vec<Vec<PassWork>>, TileLists) {
+        if let Some(work) = self.undealt_work(stage, mapping, token_rows) {
+            return (work, TileLists::default());
+        }
+        let Some((shape, table, assignment)) = self.assigned(stage, mapping) else {
+            return (Vec::new(), TileLists::default());
+        };
+        let work = pass_work(&shape, &table, &assignment, mapping.share);
+        let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].output()).collect();
+        let chunks = table.chunks.iter().zip(&assignment);
+        let lists: Vec<Vec<Vec<OutputTile>>> =
+            chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect();
+        (by_chunk(work, mapping.pk), by_chunk(lists, mapping.pk).into())
+    }
+
+    /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
+    pub fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
+        if self.graph.stages[stage].sums.is_some() {
+            return Vec::new();
+        }
+        let Some((_, table, assignment)) = self.assigned(stage, mapping) else { return Vec::new() };
+        let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].k).collect();
+        let chunks = table.chunks.iter().zip(&assignment);
+        let lists = chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect());
+        by_chunk(lists.collect(), mapping.pk)
+    }
+
+    /// Work of a stage whose columns are not dealt to bundles: sums over rows, heads; `None` of any other.
+    fn undealt_work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Option<Vec<Vec<PassWork>>> {
+        if self.graph.stages[stage].sums.is_none() && self.graph.form(stage).is_none() {
+            return None;
+        }
+        let shape = self.styled(stage, mapping)?;
         if let Some(reducer) = Reducer::new(self.graph, self.chunking, token_rows, stage, mapping, &shape) {
-            return reducer_work(&reducer, &shape, self.chunking, token_rows);
+            return Some(reducer_work(&reducer, &shape, self.chunking, token_rows));
         }
-        if let Some(form) = self.graph.form(stage) {
-            return vec![vec![heads_work(&form, &shape, mapping, token_rows)]];
-        }
-        self.of_bundles(stage, mapping, |shape, table, dealt| pass_work(shape, table, dealt, mapping.share))
+        let form = self.graph.form(stage)?;
+        Some(vec![vec![heads_work(&form, &shape, mapping, token_rows)]])
     }
 
     /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
@@ -201,28 +244,19 @@ impl<'a> TileTables<'a> {
         let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
         Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
     }
+}
 
-    /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
-    pub fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
-        let lists = self.tile_lists(stage, mapping);
-        let of_bundles = |bundles: Vec<Vec<Tile>>| {
-            bundles.into_iter().map(|list| list.iter().map(|tile| tile.k).collect()).collect()
-        };
-        lists.into_iter().map(of_bundles).collect()
+/// Lists for each slice of K in each chunk, joined chunk by chunk: bundles lie slice by slice.
+fn by_chunk<T>(lists: Vec<Vec<T>>, pk: u64) -> Vec<Vec<T>> {
+    if pk == 1 {
+        return lists;
     }
-
-    /// Column tiles of a bundle's row pass, in order: `[chunk][bundle]`.
-    pub fn tile_lists(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<Tile>>> {
-        if self.graph.stages[stage].sums.is_some() {
-            // As deep as a token has rows.
-            return Vec::new();
-        }
-        self.of_bundles(stage, mapping, |_, table, dealt| {
-            let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize]).collect();
-            let chunks = table.chunks.iter().zip(dealt);
-            chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect()
-        })
+    let mut slices = lists.into_iter().peekable();
+    let mut chunks = Vec::new();
+    while slices.peek().is_some() {
+        chunks.push(slices.by_ref().take(pk as usize).flatten().collect());
     }
+    chunks
 }
 
 /// The tiles of every group of PCU columns, for each slice of K in each chunk. Slices hand on the sums of their columns: a

@@ -2,10 +2,33 @@
 
 use std::ops::Range;
 
-use crate::program::Tile;
+use crate::program::OutputTile;
 use crate::sparsity::BlockMask;
 
 use super::gather::{self, GatherPorts};
+
+/// One column tile of a weight, as wide as a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tile {
+    /// First weight column.
+    pub start: u64,
+    /// Columns in it.
+    pub columns: u64,
+    /// k-steps executed: rows of the union of the blocks under it.
+    pub k: u64,
+    /// Cycles of its operands: one a k-step, or what gathering them takes; of a gradient that is sampled ([`sample`]) the
+    /// mean over row passes.
+    pub steps: u64,
+    /// Weight elements stored under it.
+    pub stored: u64,
+}
+
+impl Tile {
+    /// Its columns alone.
+    pub fn output(&self) -> OutputTile {
+        OutputTile { start: self.start, columns: self.columns }
+    }
+}
 
 /// How the columns of a weight are cut into tiles.
 #[derive(Debug, Clone, Copy)]

@@ -8,6 +8,7 @@
 //! PMUs, and the last one has the results.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How a GEMM stage works through a sparse weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
@@ -181,25 +182,23 @@ pub struct PassWork {
     pub stored: u64,
 }
 
-/// One column tile of a weight, as wide as a bundle.
+/// Columns of a weight that a lockstep group of PCUs computes together, accumulated over its K rows in one go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tile {
+pub struct OutputTile {
     /// First weight column.
     pub start: u64,
-    /// Columns in it.
+    /// Weight columns in it.
     pub columns: u64,
-    /// k-steps executed: rows of the union of the blocks under it.
-    pub k: u64,
-    /// Cycles of its operands: one a k-step, or what gathering them takes; of a gradient that is sampled ([`sample`]) the
-    /// mean over row passes.
-    pub steps: u64,
-    /// Weight elements stored under it.
-    pub stored: u64,
 }
 
-impl Tile {
-    /// The tile's columns that PCU column `q` of `share` computes: they are dealt evenly.
+impl OutputTile {
+    /// The tile's columns that PCU column `q` of `share` computes: they are divided evenly.
     pub fn columns_of(&self, q: u64, share: u64) -> Range<u64> {
         self.start + self.columns * q / share..self.start + self.columns * (q + 1) / share
     }
 }
+
+/// Output tiles of one row pass of every lockstep group, in the order in which the group does them:
+/// `[chunk][bundle][tile]`. One chunk if the weight is not cut. Empty for SIMD stages, GEMMs with heads and GEMMs that add up
+/// over rows, whose columns follow from the mapping alone. Shared, as every placement of a plan has the plan's tiles.
+pub type TileLists = Arc<[Vec<Vec<OutputTile>>]>;

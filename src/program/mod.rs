@@ -27,7 +27,7 @@ pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};
 pub use graph::{Axis, SectionGraph, StageSpec};
 pub use ids::{PcuId, PmuId};
 pub use lower::dataflow as lowered;
-pub use mapping::{GemmMapping, Mapping, PassWork, SimdMapping, Style, Tile, k_slice};
+pub use mapping::{GemmMapping, Mapping, OutputTile, PassWork, SimdMapping, Style, TileLists, k_slice};
 pub use nest::{Cadence, Chunking, LoopOrder, Nest, Step};
 pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
 pub use row_reduction::{Sums, tied_columns};

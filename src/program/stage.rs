@@ -2,7 +2,7 @@
 
 use super::graph::StageSpec;
 use super::ids::PcuId;
-use super::mapping::{Mapping, PassWork};
+use super::mapping::{Mapping, PassWork, TileLists};
 use super::nest::{Cadence, Nest, Step};
 
 /// A stage on its units.
@@ -22,6 +22,8 @@ pub struct Stage {
     pub again: bool,
     /// Work of one row pass, `[chunk][bundle]`; empty for SIMD stages. One chunk if the cut does not touch it.
     pub work: Vec<Vec<PassWork>>,
+    /// Output tiles that `work` sums up.
+    pub tiles: TileLists,
     /// PCUs, in the order of [`Stage::pcu`].
     pub pcus: Vec<PcuId>,
 }

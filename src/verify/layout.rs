@@ -6,14 +6,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::arch::Chip;
-use crate::cost::TileTables;
-use crate::cost::{Reducer, StageWork};
+use crate::cost::{Reducer, StageWork, SystolicShape, Tile, TileTables};
 use crate::index::Id;
-use crate::program::{Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, Step, Tile, k_slice};
+use crate::program::{Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, Step, k_slice};
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
-use super::weights::{self, SlotIndex};
+use super::weights::{self, SlotIndex, TileIndex};
 use super::windows::Held;
 
 /// Runs of windows whose pixels are kept in mind.
@@ -33,25 +32,6 @@ pub(super) struct Layout<'a> {
     held: RefCell<BTreeMap<(usize, u64, u64), Rc<Held>>>,
 }
 
-/// Column tiles of a section: `[stage][chunk][bundle]`, none for SIMD stages.
-pub(super) type Tiles = Vec<Vec<Vec<Vec<Tile>>>>;
-
-/// The column tiles that a section's mappings stand for.
-pub(super) fn tiles(chip: &Chip, workload: &Workload, section: &Section) -> Tiles {
-    let Some(graph) = SectionGraph::new(workload, &section.operators, section.operators.len() > 1) else {
-        return Vec::new();
-    };
-    let of_stage = |(s, stage): (usize, &crate::program::Stage)| match &stage.mapping {
-        // Sums over rows have no weight.
-        Mapping::Gemm(_) if stage.spec.sums.is_some() => Vec::new(),
-        // Heads are dealt by the mapping: see `weights::index_of_heads`.
-        Mapping::Gemm(_) if graph.form(s).is_some() => vec![vec![Vec::new()]],
-        Mapping::Gemm(m) => TileTables::new(chip, &graph, section.nest.chunking).tile_lists(s, m),
-        Mapping::Simd(_) => Vec::new(),
-    };
-    section.stages.iter().enumerate().map(of_stage).collect()
-}
-
 /// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a chunk.
 pub(super) fn part_of_sums(reducer: &Reducer, chunk: u64, (i, q): (u64, u64)) -> (u64, u64) {
     let (rows, columns, heads) = (reducer.rows_of(chunk, i), reducer.columns_of(chunk, q), reducer.heads_of(q));
@@ -61,12 +41,7 @@ pub(super) fn part_of_sums(reducer: &Reducer, chunk: u64, (i, q): (u64, u64)) ->
 impl<'a> Layout<'a> {
     /// # Errors
     /// The stage whose tiles are not what it was timed with, and a sentence.
-    pub(super) fn new(
-        chip: &Chip,
-        workload: &'a Workload,
-        section: &'a Section,
-        tiles: &Tiles,
-    ) -> Result<Self, (usize, String)> {
+    pub(super) fn new(chip: &Chip, workload: &'a Workload, section: &'a Section) -> Result<Self, (usize, String)> {
         let Some(graph) = SectionGraph::new(workload, &section.operators, section.operators.len() > 1) else {
             return Err((0, "its operators are no pipeline over common rows".to_owned()));
         };
@@ -76,14 +51,14 @@ impl<'a> Layout<'a> {
         };
         let work: Vec<StageWork> = section.stages.iter().enumerate().map(work).collect();
         let mut layout = Self { workload, section, graph, nest, work, index: Vec::new(), held: RefCell::default() };
-        for (stage, chunks) in tiles.iter().enumerate() {
-            let index = layout.stage_index(chip, stage, chunks).map_err(|why| (stage, why))?;
+        for stage in 0..section.stages.len() {
+            let index = layout.stage_index(chip, stage).map_err(|why| (stage, why))?;
             layout.index.push(index);
         }
         Ok(layout)
     }
 
-    fn stage_index(&self, chip: &Chip, stage: usize, chunks: &[Vec<Vec<Tile>>]) -> Result<Vec<Vec<SlotIndex>>, String> {
+    fn stage_index(&self, chip: &Chip, stage: usize) -> Result<Vec<Vec<SlotIndex>>, String> {
         let s = &self.section.stages[stage];
         let (Mapping::Gemm(m), Some(weight)) = (&s.mapping, s.spec.weight) else { return Ok(Vec::new()) };
         if let Some(form) = self.graph.form(stage) {
@@ -103,8 +78,18 @@ impl<'a> Layout<'a> {
         }
         let tensor = &self.workload.tensors[weight];
         let kept = Kept::new(tensor.mask.as_deref());
-        let mut index = Vec::with_capacity(chunks.len());
-        for (chunk, bundles) in chunks.iter().enumerate() {
+        let cut = self
+            .nest
+            .chunking
+            .filter(|cut| [self.graph.row_axis(weight), self.graph.column_axis(weight)].contains(&Some(cut.axis)));
+        let (count, found) = (cut.map_or(1, |_| self.nest.chunks()), s.tiles.len() as u64);
+        if found != count {
+            return Err(format!("its output tiles are for {found} chunks, its weight has {count}"));
+        }
+        let shape = TileTables::new(chip, &self.graph, self.nest.chunking).styled(stage, m);
+        let shape = shape.filter(|_| self.graph.sampled(stage).is_none());
+        let mut index = Vec::with_capacity(s.tiles.len());
+        for (chunk, bundles) in s.tiles.iter().enumerate() {
             let mut slots = Vec::new();
             for (bundle, list) in bundles.iter().enumerate() {
                 let timed = s.work.get(chunk).and_then(|c| c.get(bundle)).copied().unwrap_or_default();
@@ -117,7 +102,23 @@ impl<'a> Layout<'a> {
                 }
                 let k = self.k_rows(stage, chunk as u64, bundle as u64);
                 for q in 0..m.share {
-                    slots.push(weights::index((tensor, &kept), list, k.clone(), q, m.share)?);
+                    slots.push(weights::index((tensor, &kept), list, k.clone(), q, m.share));
+                }
+                // All PCUs of the bundle step through the same K rows.
+                let steps = |tile: &TileIndex| tile.steps.len() as u64;
+                let tile =
+                    |tile: &TileIndex| Tile { start: 0, columns: 0, k: steps(tile), steps: steps(tile), stored: 0 };
+                let flits = |shape: &SystolicShape, slot: &SlotIndex| {
+                    slot.tiles.iter().map(|t| shape.activations(&tile(t))).sum::<u64>()
+                };
+                if let Some((shape, slot)) = shape.as_ref().zip(slots.last())
+                    && flits(shape, slot) != timed.a_flits
+                {
+                    return Err(format!(
+                        "bundle {bundle} was timed with {} flits of activations a row pass in chunk {chunk}, its blocks take {}",
+                        timed.a_flits,
+                        flits(shape, slot)
+                    ));
                 }
                 let stored: usize = slots[slots.len() - m.share as usize..].iter().map(|slot| slot.values).sum();
                 if stored as u64 != timed.stored {

@@ -10,7 +10,7 @@ use super::address;
 use super::fault::Fault;
 use super::flow_share::{Stripe, stripes};
 use super::inbox::Incoming;
-use super::layout::{Layout, Tiles};
+use super::layout::Layout;
 use super::matrix::Matrix;
 use super::ring::Ring;
 use super::wires::{Trace, Unit, Wires};
@@ -63,10 +63,9 @@ impl<'a> Machine<'a> {
         workload: &'a Workload,
         wires: &'a Wires<'a>,
         section: &'a Section,
-        tiles: &Tiles,
         memory: Vec<Option<Matrix>>,
     ) -> Result<Self, Fault> {
-        let layout = Layout::new(chip, workload, section, tiles).map_err(|(stage, what)| Fault {
+        let layout = Layout::new(chip, workload, section).map_err(|(stage, what)| Fault {
             section: section.name.as_str().into(),
             stage: section.stages.get(stage).map_or("", |s| workload.operators[s.spec.main].name.as_str()).into(),
             unit: "".into(),

@@ -50,7 +50,6 @@ pub use verdict::{Place, RunVerdict, Verdict};
 
 use bounded_matrix::Bounded;
 use compare::{Names, Told, compare};
-use layout::Tiles;
 use machine::{Emitted, Machine, Order};
 use matrix::Matrix;
 use wires::Wires;
@@ -68,7 +67,7 @@ pub fn verify<'c>(
     seed: u64,
 ) -> Vec<RunVerdict> {
     let check = Check::new(chip, workload, seed);
-    configurations.into_iter().map(|configuration| check.run(workload, configuration, layout::tiles)).collect()
+    configurations.into_iter().map(|configuration| check.run(workload, configuration)).collect()
 }
 
 /// Inputs, and what the graph makes of them.
@@ -93,14 +92,8 @@ impl<'a> Check<'a> {
         Self { chip, workload, inputs, plain }
     }
 
-    /// Runs a configuration. `mapped` is the workload it was compiled from, `tiles` gives the column tiles of a section:
-    /// tests put faults into either.
-    fn run(
-        &self,
-        mapped: &Workload,
-        configuration: &Configuration,
-        tiles: impl Fn(&Chip, &Workload, &Section) -> Tiles,
-    ) -> RunVerdict {
+    /// Runs a configuration. `mapped` is the workload it was compiled from: tests put faults into either.
+    fn run(&self, mapped: &Workload, configuration: &Configuration) -> RunVerdict {
         let mut tally = Tally {
             verdict: RunVerdict {
                 mode: configuration.mode.name(),
@@ -118,7 +111,7 @@ impl<'a> Check<'a> {
         let wires = Wires::new(self.chip);
         let mut memory = self.inputs.clone();
         for section in &configuration.sections {
-            match self.section(mapped, section, &tiles(self.chip, mapped, section), &wires, memory, &mut tally) {
+            match self.section(mapped, section, &wires, memory, &mut tally) {
                 Ok(written) => memory = written,
                 Err(mut fault) => {
                     fault.cycle = when::cycle(self.chip, mapped, configuration, section, &fault);
@@ -138,12 +131,11 @@ impl<'a> Check<'a> {
         &self,
         mapped: &'c Workload,
         section: &'c Section,
-        tiles: &Tiles,
         wires: &Wires<'_>,
         memory: Vec<Option<Matrix>>,
         tally: &mut Tally<'c>,
     ) -> Result<Vec<Option<Matrix>>, Fault> {
-        let start = |memory| Machine::new(self.chip, mapped, wires, section, tiles, memory);
+        let start = |memory| Machine::new(self.chip, mapped, wires, section, memory);
         let mut lazy = start(memory.clone())?;
         lazy.run(Order::Lazy)?;
         let mut eager = start(memory)?;

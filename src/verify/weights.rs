@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::program::{GemmMapping, Tile};
+use crate::program::{GemmMapping, OutputTile};
 use crate::workload::{GemmForm, Operator, Tensor};
 
 use super::address::of_second;
@@ -41,16 +41,13 @@ impl SlotIndex {
 }
 
 /// The index of PCU column `q` of `share` in a bundle that does `tiles` with the K rows `k`.
-///
-/// # Errors
-/// A sentence, when a tile does not execute the K rows that it was timed with.
 pub(super) fn index(
     (tensor, stored_of): (&Tensor, &Kept),
-    tiles: &[Tile],
+    tiles: &[OutputTile],
     k: Range<u64>,
     q: u64,
     share: u64,
-) -> Result<SlotIndex, String> {
+) -> SlotIndex {
     let mut slot = SlotIndex::default();
     for tile in tiles {
         let end = (tile.start + tile.columns).min(tensor.columns);
@@ -66,20 +63,12 @@ pub(super) fn index(
                 stored.extend(columns.clone().map(kept));
             }
         }
-        if steps.len() as u64 != tile.k {
-            return Err(format!(
-                "the tile of columns {}..{end} was timed with {} K rows, its blocks are in {}",
-                tile.start,
-                tile.k,
-                steps.len()
-            ));
-        }
         let first_value = slot.values;
         slot.values += stored.iter().filter(|&&stored| stored).count();
         let first_in_head = columns.start;
         slot.tiles.push(TileIndex { columns, steps, stored, first_value, first_activation: 0, first_in_head });
     }
-    Ok(slot)
+    slot
 }
 
 /// The index of PCU column `q` of a stage with heads: its stream's heads one after the other, each in tiles of `grain`
@@ -92,8 +81,7 @@ pub(super) fn index_of_heads(form: &GemmForm, mapping: &GemmMapping, grain: u64,
     for head in heads.clone() {
         for start in (0..form.n).step_by((grain * each) as usize) {
             let end = form.n.min(start + grain * each);
-            let tile = Tile { start, columns: end - start, k: form.k, steps: form.k, stored: 0 };
-            let columns = tile.columns_of(q % each, each);
+            let columns = OutputTile { start, columns: end - start }.columns_of(q % each, each);
             let count = (columns.end - columns.start) * form.k;
             // The first head of a group brings the values.
             let before = slot.tiles.iter().find(|t| {

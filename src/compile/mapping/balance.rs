@@ -1,8 +1,7 @@
 //! How evenly the tiles of a weight can be dealt, from a few chunks: what the search asks before anything is dealt.
 
 use crate::compile::params::PARAMS;
-use crate::cost::TileTable;
-use crate::program::Tile;
+use crate::cost::{Tile, TileTable};
 
 /// Tile costs of a few chunks, sorted, to estimate balance from.
 #[derive(Debug)]

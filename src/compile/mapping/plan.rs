@@ -2,7 +2,7 @@
 
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
-use crate::program::{BufferRole, BufferSpec, Mapping, Nest, PassWork, SectionGraph};
+use crate::program::{BufferRole, BufferSpec, Mapping, Nest, PassWork, SectionGraph, TileLists};
 
 use super::estimate::Estimate;
 use super::roles::StageRoles;
@@ -18,6 +18,8 @@ pub struct SectionPlan {
     pub mappings: Vec<Mapping>,
     /// Work of each GEMM stage, `[chunk][bundle]`; empty for SIMD stages.
     pub work: Vec<Vec<Vec<PassWork>>>,
+    /// Output tiles of each stage.
+    pub tiles: Vec<TileLists>,
     /// Buffers.
     pub buffers: Vec<BufferSpec>,
     /// Estimated cycles and traffic.

@@ -72,7 +72,8 @@ fn place(
     let work: Vec<StageWork> = (0..graph.stages.len())
         .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
         .collect();
-    let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, place_pcus(chip, &work));
+    let of_stages = (&plan.work[..], &plan.tiles[..]);
+    let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, of_stages, place_pcus(chip, &work));
     let buffers = place_buffers(chip, plan, &stages, &work, taken)
         .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
     let streams = streams(graph, &plan.nest, &plan.buffers);

@@ -5,7 +5,7 @@ use crate::compile::mapping::roles::StageRoles;
 use crate::cost::StageWork;
 use crate::index::Id;
 use crate::program::{
-    Buffer, Fabric, Flow, Mapping, Nest, OffChip, PassWork, PcuId, Section, SectionGraph, Stage, StageSpec,
+    Buffer, Fabric, Flow, Mapping, Nest, OffChip, PassWork, PcuId, Section, SectionGraph, Stage, StageSpec, TileLists,
 };
 
 use super::flows::{FlowBuilder, Unrouted};
@@ -17,7 +17,7 @@ pub fn stages(
     nest: &Nest,
     roles: &StageRoles,
     mappings: &[Mapping],
-    work: &[Vec<Vec<PassWork>>],
+    (work, tiles): (&[Vec<Vec<PassWork>>], &[TileLists]),
     pcus: Vec<Vec<PcuId>>,
 ) -> Vec<Stage> {
     let on_units = |(s, (spec, pcus)): (usize, (&StageSpec, Vec<PcuId>))| Stage {
@@ -28,6 +28,7 @@ pub fn stages(
         n_cut: roles.n_cut[s],
         again: roles.again[s],
         work: work[s].clone(),
+        tiles: tiles[s].clone(),
         pcus,
     };
     graph.stages.iter().zip(pcus).enumerate().map(on_units).collect()

@@ -55,10 +55,11 @@ impl Choice {
     /// Works it out in full: exact work tables, and buffers from them.
     pub fn plan(&self, chip: &Chip, graph: &SectionGraph<'_>) -> SectionPlan {
         let mappings: Vec<Mapping> = self.picked.iter().map(|c| c.mapping).collect();
-        let Exact { roles, work, extents } = exact(chip, graph, &self.nest, self.residency, &mappings);
+        let Exact { roles, work, tiles, extents } = exact(chip, graph, &self.nest, self.residency, &mappings);
         let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &extents);
         deepen(chip, graph, &mut buffers);
-        SectionPlan { nest: self.nest, roles, mappings, work, buffers, estimate: self.estimate, covers: self.covers }
+        let (nest, estimate, covers) = (self.nest, self.estimate, self.covers);
+        SectionPlan { nest, roles, mappings, work, tiles, buffers, estimate, covers }
     }
 }
 

@@ -134,7 +134,7 @@ fn a_shifted_window_is_caught() {
                 if window.image == before || places(&window.image) != places(&before) {
                     continue;
                 }
-                let verdict = case.run(&other, layout::tiles);
+                let verdict = case.run(&other);
                 assert!(!verdict.passed, "{what}, {}: {before:?} is not caught", mode.name());
                 changed += 1;
             }
@@ -173,11 +173,11 @@ fn other_shapes_and_swapped_vectors_are_caught() {
         // The elements of the part one after the other instead of its rows.
         let mut flat = case.workload.clone();
         flat.tensors[named("half")].view.as_mut().unwrap().is_part = false;
-        assert!(caught(&case.run(&flat, layout::tiles)).starts_with("number"));
+        assert!(caught(&case.run(&flat)).starts_with("number"));
         // The whole tensor's first elements instead of those of the part.
         let mut whole = case.workload.clone();
         whole.tensors[named("flat")].view.as_mut().unwrap().of = named("e");
-        assert!(caught(&case.run(&whole, layout::tiles)).starts_with("number"));
+        assert!(caught(&case.run(&whole)).starts_with("number"));
         // Gain and bias change places; a pooling takes the greatest for the mean.
         let mut other = case.workload.clone();
         for id in case.workload.operators.ids() {
@@ -189,7 +189,7 @@ fn other_shapes_and_swapped_vectors_are_caught() {
                 _ => continue,
             }
             let what = operator.name.clone();
-            assert!(caught(&case.run(&other, layout::tiles)).starts_with("number"), "{what}");
+            assert!(caught(&case.run(&other)).starts_with("number"), "{what}");
             (other.operators[id].vectors, other.operators[id].kind) = before;
         }
     }
