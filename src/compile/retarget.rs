@@ -116,8 +116,11 @@ pub fn remapped(
     if other.stages.iter().enumerate().any(splits) {
         return Err("K of a stage cannot be split".to_owned());
     }
-    let mappings = other.stages.iter().map(|stage| stage.mapping).collect();
+    let mappings: Vec<Mapping> = other.stages.iter().map(|stage| stage.mapping).collect();
     let chip = &*of.chip(chip, workload);
+    if mappings.iter().map(Mapping::pcus).sum::<u64>() > chip.pcus() {
+        return Err("it takes more PCUs than the chip has".to_owned());
+    }
     section(chip, &Fabric::new(chip), &graph, of.nest, mappings, residency(of), &tiers)
         .ok_or_else(|| "it has no place on the chip".to_owned())
 }

@@ -206,18 +206,6 @@ impl<'a> TileTables<'a> {
         (by_chunk(work, mapping.pk), by_chunk(lists, mapping.pk).into())
     }
 
-    /// Depth in K rows of every column tile of a bundle's row pass, in order: `[chunk][bundle]`.
-    pub fn depths(&self, stage: usize, mapping: &GemmMapping) -> Vec<Vec<Vec<u64>>> {
-        if self.graph.stages[stage].sums.is_some() {
-            return Vec::new();
-        }
-        let Some((_, table, assignment)) = self.assigned(stage, mapping) else { return Vec::new() };
-        let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].k).collect();
-        let chunks = table.chunks.iter().zip(&assignment);
-        let lists = chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect());
-        by_chunk(lists.collect(), mapping.pk)
-    }
-
     /// Work of a stage whose columns are not dealt to bundles: sums over rows, heads; `None` of any other.
     fn undealt_work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Option<Vec<Vec<PassWork>>> {
         if self.graph.stages[stage].sums.is_none() && self.graph.form(stage).is_none() {

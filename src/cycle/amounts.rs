@@ -1,10 +1,39 @@
-//! What one event of a flow moves, and what a slot of an off-chip stream holds: the arithmetic of the mapping.
+//! What one event of a flow moves, and what a slot of an off-chip stream holds.
+//!
+//! All of it follows from the program, the shapes and the masks by the definitions of `docs/timing-model.md`. Nothing is
+//! shared with `cost`, so that a mistake there shows as a difference of the two engines.
+
+use std::rc::Rc;
 
 use crate::arch::Chip;
-use crate::cost::{StageWork, reduced_extent, slot_bytes};
 use crate::program::{
-    BufferRole, Cadence, Flow, FlowKind, Nest, PassWork, Section, SectionGraph, Step, continues, emits, shared,
+    Amount, BufferRole, Cadence, Flow, FlowKind, Mapping, Nest, OffChip, Section, SectionGraph, Step, continues, emits,
+    shared,
 };
+use crate::workload::TensorId;
+
+use super::gemm_amounts::GemmAmounts;
+use super::simd_amounts::SimdAmounts;
+use super::stored;
+
+/// What the firings of a stage work through and move.
+#[derive(Debug, Clone)]
+pub(super) enum StageAmounts {
+    /// Of a GEMM on systolic arrays.
+    Gemm(Rc<GemmAmounts>),
+    /// Of a SIMD function.
+    Simd(Rc<SimdAmounts>),
+}
+
+impl StageAmounts {
+    /// Flits that a firing on a row tile of `rows` moves.
+    fn flits(&self, amount: Amount, chunk: u64, bundle: u64, rows: u64) -> u64 {
+        match self {
+            Self::Gemm(gemm) => gemm.flits(amount, chunk, bundle, rows),
+            Self::Simd(simd) => simd.flits(amount, chunk, rows),
+        }
+    }
+}
 
 /// Flits and bytes of a section's events.
 pub(super) struct Amounts<'a> {
@@ -16,18 +45,29 @@ pub(super) struct Amounts<'a> {
     pub(super) section: &'a Section,
     /// The loop nest.
     pub(super) nest: Nest,
-    /// Work of every stage.
-    pub(super) work: Vec<StageWork>,
+    /// What the firings of every stage move.
+    pub(super) stages: Vec<StageAmounts>,
+    /// Bytes of the slots of every stream of a weight, chunk by chunk; empty for other streams.
+    weight_slots: Vec<Vec<u64>>,
 }
 
 impl<'a> Amounts<'a> {
-    /// Those of a section.
-    pub(super) fn new(chip: &'a Chip, graph: SectionGraph<'a>, section: &'a Section) -> Self {
+    /// Those of a section; `None` if the reference model does not run one of its stages.
+    pub(super) fn new(chip: &'a Chip, graph: SectionGraph<'a>, section: &'a Section) -> Option<Self> {
         let nest = section.nest;
-        let stages = section.stages.iter().enumerate();
-        let work =
-            stages.map(|(s, stage)| StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work)).collect();
-        Self { chip, graph, section, nest, work }
+        let mut stages = Vec::with_capacity(section.stages.len());
+        for (s, stage) in section.stages.iter().enumerate() {
+            stages.push(match &stage.mapping {
+                Mapping::Gemm(m) => StageAmounts::Gemm(Rc::new(GemmAmounts::new(chip, &graph, &nest, s, (stage, m))?)),
+                Mapping::Simd(m) => StageAmounts::Simd(Rc::new(SimdAmounts::new(chip, &graph, &nest, s, (stage, m))?)),
+            });
+        }
+        let slots = |off_chip: &OffChip| match off_chip.stream.weight {
+            true => weight_slots(&graph, &nest, off_chip),
+            false => Vec::new(),
+        };
+        let weight_slots = section.streams.iter().map(slots).collect();
+        Some(Self { chip, graph, section, nest, stages, weight_slots })
     }
 
     /// The `n`-th step of a cadence; if `late`, its last. What happens once a token in a stage or leaves it happens in the
@@ -73,7 +113,7 @@ impl<'a> Amounts<'a> {
     pub(super) fn flits(&self, flow: &Flow, at: Step) -> u64 {
         let flit = self.chip.network.flit_bytes;
         let of_stage = |stage: usize, bundle: u64| {
-            self.work[stage].flits(flow.amount, at.chunk, bundle, self.nest.rows_of(at.token))
+            self.stages[stage].flits(flow.amount, at.chunk, bundle, self.nest.rows_of(at.token))
         };
         let emits_here = |stage: usize, bundle| emits(&self.section.stages[stage], bundle, &self.nest, at);
         let all = match flow.kind {
@@ -90,45 +130,63 @@ impl<'a> Amounts<'a> {
                 self.stream_bytes(stream, at).0.div_ceil(flit)
             }
             FlowKind::Copy { home } => match self.section.buffers[home].spec.role {
-                BufferRole::Home { tensor, .. } => slot_bytes(&self.graph, &self.nest, tensor, at).div_ceil(flit),
+                BufferRole::Home { tensor, .. } => self.slot_bytes(tensor, at).div_ceil(flit),
                 _ => 0,
             },
         };
         shared(all, flow.share)
     }
 
+    /// Columns of an activation tensor that a chunk has.
+    fn columns(&self, tensor: TensorId, chunk: u64) -> u64 {
+        match (self.nest.chunking, self.nest.chunk_range(chunk)) {
+            (Some(cut), Some(range)) if self.graph.column_axis(tensor) == Some(cut.axis) => range.end - range.start,
+            _ => self.graph.workload.tensors[tensor].columns,
+        }
+    }
+
+    /// Bytes of a slot of activations: a row tile of the columns of a chunk.
+    fn slot_bytes(&self, tensor: TensorId, at: Step) -> u64 {
+        self.nest.rows_of(at.token) * self.columns(tensor, at.chunk) * self.graph.dtype(tensor).bytes()
+    }
+
     /// Payload of a stream's slot, and the bytes of the bursts that hold it.
     pub(super) fn stream_bytes(&self, stream: usize, at: Step) -> (u64, u64) {
         let off_chip = &self.section.streams[stream];
         let burst = self.chip.memory[off_chip.tier].burst_bytes;
-        if off_chip.stream.weight {
-            let payload = self.weight_bytes(stream, at.chunk as usize);
+        if let Some(&last) = self.weight_slots[stream].last() {
+            let payload = self.weight_slots[stream].get(at.chunk as usize).copied().unwrap_or(last);
             return (payload, payload.next_multiple_of(burst));
         }
-        let tensor = &self.graph.workload.tensors[off_chip.stream.tensor];
-        let payload = slot_bytes(&self.graph, &self.nest, off_chip.stream.tensor, at);
-        if let Some((rows, columns)) = reduced_extent(&self.graph, &self.nest, off_chip.stream.tensor, at) {
-            let (rows, whole) = (rows.end - rows.start, columns.end - columns.start == tensor.columns);
-            let runs = if whole || rows == 0 { 1 } else { rows };
-            return (payload, runs * (payload / runs).next_multiple_of(burst));
-        }
-        let rows = self.nest.rows_of(at.token);
-        if payload < rows * tensor.columns * tensor.dtype.bytes() {
-            (payload, rows * (payload / rows).next_multiple_of(burst))
-        } else {
-            (payload, payload.next_multiple_of(burst))
-        }
+        let tensor = off_chip.stream.tensor;
+        let payload = self.slot_bytes(tensor, at);
+        // Whole rows lie one behind the other; of a part of the columns every row is a run of its own.
+        let is_whole = self.columns(tensor, at.chunk) == self.graph.workload.tensors[tensor].columns;
+        let runs = if is_whole { 1 } else { self.nest.rows_of(at.token) };
+        (payload, runs * (payload / runs).next_multiple_of(burst))
     }
+}
 
-    /// Stored bytes of a chunk of a weight: its share by stored elements, exact in the sum over chunks.
-    fn weight_bytes(&self, stream: usize, chunk: usize) -> u64 {
-        let wanted = &self.section.streams[stream].stream;
-        let total = self.graph.workload.tensors[wanted.tensor].stored_bytes();
-        let user = self.section.stages.iter().find(|stage| stage.spec.weight == Some(wanted.tensor));
-        let Some(stage) = user.filter(|_| wanted.cadence != Cadence::Once) else { return total };
-        let stored = |chunks: &[Vec<PassWork>]| chunks.iter().flatten().map(|work| work.stored).sum::<u64>();
-        let all = u128::from(stored(&stage.work).max(1));
-        let upto = |chunks: usize| (u128::from(total) * u128::from(stored(&stage.work[..chunks])) / all) as u64;
-        upto(chunk + 1) - upto(chunk)
+/// Stored bytes (values and metadata) of a weight that each slot of its stream brings: all at once, or chunk by chunk, each
+/// chunk its share by stored elements, rounded so that all chunks together are the whole.
+fn weight_slots(graph: &SectionGraph<'_>, nest: &Nest, off_chip: &OffChip) -> Vec<u64> {
+    let weight = off_chip.stream.tensor;
+    let tensor = &graph.workload.tensors[weight];
+    let bytes = tensor.stored_bytes();
+    if off_chip.stream.cadence == Cadence::Once {
+        return vec![bytes];
     }
+    let elements = |chunk| {
+        let (columns, k) = stored::part_of_weight(graph, nest, weight, chunk);
+        stored::stored_elements(tensor.mask.as_deref(), &columns, &k)
+    };
+    let elements: Vec<u64> = (0..stored::chunks_of_weight(graph, nest, weight)).map(elements).collect();
+    let all = u128::from(elements.iter().sum::<u64>().max(1));
+    let (mut upto, mut before) = (0, 0);
+    let slots = elements.into_iter().map(|elements| {
+        upto += elements;
+        let end = (u128::from(bytes) * u128::from(upto) / all) as u64;
+        end - std::mem::replace(&mut before, end)
+    });
+    slots.collect()
 }

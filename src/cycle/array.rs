@@ -5,29 +5,14 @@
 //! cycles later, when the wave has passed.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-use crate::program::{Amount, Mapping, Step, continues, emits};
+use crate::program::{Amount, Step, continues, emits};
 
-use super::amounts::Amounts;
+use super::amounts::{Amounts, StageAmounts};
+use super::gemm_amounts::GemmAmounts;
 use super::results::{Operand, Results};
 use super::wires::Wires;
-
-/// How many k-steps a flit holds, or flits a k-step takes.
-#[derive(Debug, Clone, Copy)]
-struct Packing {
-    steps: u64,
-    flits: u64,
-}
-
-impl Packing {
-    fn new(width_bytes: u64, flit_bytes: u64) -> Self {
-        Self { steps: (flit_bytes / width_bytes).max(1), flits: width_bytes.div_ceil(flit_bytes) }
-    }
-
-    fn flits(self, k: u64) -> u64 {
-        k.div_ceil(self.steps) * self.flits
-    }
-}
 
 /// A tile on its way out of the accumulators.
 #[derive(Debug)]
@@ -59,13 +44,8 @@ pub(super) struct Array {
     pub(super) stage: usize,
     bundle: u64,
     firings: u64,
-    lanes: u64,
-    stages: u64,
+    work: Rc<GemmAmounts>,
     sets: usize,
-    tail_cycles: u64,
-    partial_flits: u64,
-    rows: Packing,
-    columns: Packing,
     depth: u64,
     activations: Vec<Operand>,
     weights: Vec<Operand>,
@@ -113,23 +93,14 @@ impl Array {
     ) -> Option<Self> {
         let chip = amounts.chip;
         let placed = &amounts.section.stages[stage];
-        let Mapping::Gemm(mapping) = placed.mapping else { return None };
-        let dtype = amounts.graph.stage_dtype(stage);
-        let (lanes, stages) = (*chip.pcu.lanes.get(&dtype)?, chip.pcu.stages);
-        let (row_grain, column_grain) = if mapping.rows_on_lanes { (lanes, stages) } else { (stages, lanes) };
-        let flit = chip.network.flit_bytes;
+        let StageAmounts::Gemm(work) = &amounts.stages[stage] else { return None };
         let start = Cursor { firing: 0, tile: 0, tiles: 0, at: amounts.stage_step(stage, 0) };
         let mut array = Self {
             stage,
             bundle,
             firings: amounts.nest.count(placed.cadence),
-            lanes,
-            stages,
+            work: Rc::clone(work),
             sets: chip.pcu.accumulator_sets as usize,
-            tail_cycles: lanes.div_ceil(chip.pcu.tail_elements) * placed.spec.tail.len() as u64,
-            partial_flits: (row_grain * column_grain * 4).div_ceil(flit),
-            rows: Packing::new(row_grain * dtype.bytes(), flit),
-            columns: Packing::new(column_grain * dtype.bytes(), flit),
             depth: chip.network.fifo_depth_flits,
             activations,
             weights,
@@ -157,7 +128,7 @@ impl Array {
     }
 
     fn tiles(&self, amounts: &Amounts<'_>, at: Step) -> u64 {
-        amounts.work[self.stage].tiles(at.chunk, self.bundle, amounts.nest.rows_of(at.token))
+        self.work.tiles(at.chunk, self.bundle, amounts.nest.rows_of(at.token))
     }
 
     /// Begins the firing that `issue` names, if there is one.
@@ -168,9 +139,9 @@ impl Array {
         let at = amounts.stage_step(self.stage, self.issue.firing);
         self.issue = Cursor { tile: 0, tiles: self.tiles(amounts, at), at, ..self.issue };
         (self.k, self.row_flits, self.column_flits) = (0, 0, 0);
-        let (work, rows) = (&amounts.work[self.stage], amounts.nest.rows_of(at.token));
-        self.row_flits_of_firing = work.flits(Amount::Activations, at.chunk, self.bundle, rows);
-        self.column_flits_of_firing = work.flits(Amount::Weights, at.chunk, self.bundle, rows);
+        let rows = amounts.nest.rows_of(at.token);
+        self.row_flits_of_firing = self.work.flits(Amount::Activations, at.chunk, self.bundle, rows);
+        self.column_flits_of_firing = self.work.flits(Amount::Weights, at.chunk, self.bundle, rows);
         self.activations.iter_mut().chain(&mut self.weights).for_each(|operand| operand.open(amounts, at));
     }
 
@@ -187,14 +158,14 @@ impl Array {
         }
     }
 
-    /// One cycle. `depths` are the K rows of the tiles of a row pass: `[chunk][bundle][tile]`.
-    pub(super) fn tick(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, depths: &[Vec<Vec<u64>>], now: u64) -> Did {
+    /// One cycle.
+    pub(super) fn tick(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> Did {
         let draining = !self.out.is_empty();
         if !self.drain(amounts, wires, now) {
             return Did::Waits;
         }
         let loads = self.load_sums(amounts, wires, now);
-        let steps = self.step(amounts, wires, depths, now);
+        let steps = self.step(amounts, wires, now);
         if draining || loads || steps {
             self.clock += 1;
             return Did::Moved;
@@ -238,14 +209,14 @@ impl Array {
                         return false;
                     }
                 }
-                let part = self.load.tile * self.partial_flits + self.loaded_flits + 1;
-                let part = (part, self.load.tiles * self.partial_flits);
+                let part = self.load.tile * self.work.shape.partial_flits + self.loaded_flits + 1;
+                let part = (part, self.load.tiles * self.work.shape.partial_flits);
                 if !self.sums.iter().all(|operand| operand.is_here(wires, part)) {
                     return false;
                 }
                 self.sums.iter().for_each(|operand| operand.take(wires, part, now));
                 self.loaded_flits += 1;
-                if self.loaded_flits < self.partial_flits {
+                if self.loaded_flits < self.work.shape.partial_flits {
                     return true;
                 }
             }
@@ -264,7 +235,7 @@ impl Array {
     }
 
     /// Issues a k-step, if its tile has accumulators and its operands are here.
-    fn step(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, depths: &[Vec<Vec<u64>>], now: u64) -> bool {
+    fn step(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         if self.issue.firing >= self.firings {
             return false;
         }
@@ -278,19 +249,13 @@ impl Array {
         if self.k == 0 && !(free && loaded) {
             return false;
         }
-        let of_token = amounts.work[self.stage].depth(amounts.nest.rows_of(self.issue.at.token));
-        let of_tile = || {
-            let tiles = depths.get(self.issue.at.chunk as usize).or(depths.last())?;
-            let tiles = &tiles[self.bundle as usize];
-            Some(tiles[(self.issue.tile % tiles.len() as u64) as usize])
-        };
-        let Some(depth) = of_token.or_else(of_tile) else { return false };
+        let depth = self.work.depth(self.issue.at.chunk, self.bundle, self.issue.tile);
         if depth == 0 {
             self.complete(amounts, depth, self.clock);
             return true;
         }
-        let rows = (self.row_flits + self.rows.flits(self.k + 1), self.row_flits_of_firing);
-        let columns = (self.column_flits + self.columns.flits(self.k + 1), self.column_flits_of_firing);
+        let rows = (self.row_flits + self.work.shape.activations.flits(self.k + 1), self.row_flits_of_firing);
+        let columns = (self.column_flits + self.work.shape.weights.flits(self.k + 1), self.column_flits_of_firing);
         let here = |operands: &[Operand], part| operands.iter().all(|operand| operand.is_here(wires, part));
         if !here(&self.activations, rows) || !here(&self.weights, columns) {
             return false;
@@ -308,20 +273,23 @@ impl Array {
     fn complete(&mut self, amounts: &Amounts<'_>, depth: u64, end: u64) {
         let stage = &amounts.section.stages[self.stage];
         let emits = emits(stage, self.bundle, &amounts.nest, self.issue.at);
-        let (vectors, cycles) =
-            if emits { (self.stages, self.tail_cycles.max(1)) } else { (self.stages.max(self.partial_flits), 1) };
+        let (vectors, cycles) = if emits {
+            (self.work.shape.stages, self.work.shape.tail_cycles.max(1))
+        } else {
+            (self.work.shape.stages.max(self.work.shape.partial_flits), 1)
+        };
         let begin = self.drained.back().map_or(end, |last| last.1.max(end));
         self.drained.push_back((begin, begin + vectors * cycles));
         if self.drained.len() > self.sets {
             self.drained.pop_front();
         }
-        let from = begin + self.lanes + self.stages - 2 + cycles;
+        let from = begin + self.work.shape.lanes + self.work.shape.stages - 2 + cycles;
         let opened = self.issue.tile > 0;
         self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, emits, opened });
         self.issued += 1;
         self.k = 0;
-        self.row_flits += self.rows.flits(depth);
-        self.column_flits += self.columns.flits(depth);
+        self.row_flits += self.work.shape.activations.flits(depth);
+        self.column_flits += self.work.shape.weights.flits(depth);
         self.issue.tile += 1;
         if self.issue.tile == self.issue.tiles {
             self.issue.firing += 1;

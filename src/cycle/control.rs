@@ -7,86 +7,9 @@
 
 use crate::program::{BufferRole, Cadence, FlowKind, Mapping, Step, continues, emits};
 
+use super::agents::{Agent, AgentKind, Fill, Reader, Slots, Target, first_reading};
 use super::amounts::Amounts;
 use super::wires::Wires;
-
-/// Who walks the nest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AgentKind {
-    /// PCUs of a stage in lockstep.
-    Stage { stage: usize, bundle: u64 },
-    /// A home buffer's copies.
-    Copy { home: usize },
-    /// An off-chip stream in.
-    Load { stream: usize },
-    /// An off-chip stream out.
-    Store { stream: usize },
-}
-
-#[derive(Debug)]
-pub(super) struct Agent {
-    pub(super) kind: AgentKind,
-    pub(super) cadence: Cadence,
-    pub(super) count: u64,
-    /// Firings it may begin.
-    pub(super) enabled: u64,
-    /// Buffers whose slots must be filled before it begins.
-    whole: Vec<usize>,
-    outputs: Vec<usize>,
-    readers: Vec<usize>,
-}
-
-/// A flow out of PMUs.
-#[derive(Debug)]
-struct Reader {
-    flow: usize,
-    agent: usize,
-    /// The firing it sends now, its flits, and those of the firings before.
-    firing: u64,
-    of_firing: u64,
-    before: u64,
-    /// Buffer and slice that are read as they fill.
-    streamed: Option<(usize, u64)>,
-    /// Slots of its buffer it is done with.
-    released: u64,
-    /// Of partial sums, the fill that writes them, and its flits up to each firing.
-    sums: Option<(usize, Vec<u64>)>,
-}
-
-/// A way into a buffer, or into an address generator.
-#[derive(Debug)]
-struct Fill {
-    flow: usize,
-    target: Target,
-    slice: u64,
-    slot: u64,
-    slots: u64,
-    got: u64,
-    need: u64,
-    total: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
-    Buffer(usize),
-    Sums(usize),
-    Stream(usize),
-}
-
-#[derive(Debug)]
-struct Slots {
-    cadence: Cadence,
-    depth: u64,
-    filled: u64,
-    released: u64,
-    fills: Vec<usize>,
-    readers: Vec<usize>,
-    /// Agents that wait for its slots to be filled, or to be free.
-    takers: Vec<usize>,
-    givers: Vec<usize>,
-    /// Given back by memory writes, not by readers.
-    stored: bool,
-}
 
 /// What the control tells the memory.
 #[derive(Debug, Clone, Copy)]
@@ -548,49 +471,5 @@ impl Control {
     /// Slots of a buffer that are held: filled and not given back.
     pub(super) fn held(&self, buffer: usize) -> u64 {
         self.buffers[buffer].filled - self.buffers[buffer].released.min(self.buffers[buffer].filled)
-    }
-}
-
-/// Of the `all` flits that a flow reads in a firing, those that can be read when `part` of the slot is there.
-fn first_reading(
-    amounts: &Amounts<'_>,
-    flow: usize,
-    at: Step,
-    all: u64,
-    (got, need): (u64, u64),
-    filled_by: Option<&Agent>,
-) -> u64 {
-    let flow = &amounts.section.flows[flow];
-    if got == need {
-        return all;
-    }
-    let (stage, bundle) = match flow.kind {
-        FlowKind::Feed { stage, bundle } => (stage, bundle),
-        // Sums go on in the order they come.
-        FlowKind::PartialRead { .. } => return all * got / need,
-        _ => return all,
-    };
-    let rows = amounts.nest.rows_of(at.token);
-    let work = &amounts.work[stage];
-    match amounts.section.stages[stage].mapping {
-        // Weights are read once a row pass, in the order they come.
-        Mapping::Gemm(_) => {
-            let _ = bundle;
-            all / work.passes(rows).max(1) * got / need
-        }
-        Mapping::Simd(mapping) if mapping.passes == 1 => all * got / need,
-        Mapping::Simd(mapping) => {
-            // Each row is read several times, the first time as it comes. A GEMM gives whole groups of rows.
-            let (lines, per_line) = (work.passes(rows).max(1), all / work.passes(rows).max(1));
-            if let Some(Agent { kind: AgentKind::Stage { stage: from, .. }, .. }) = filled_by
-                && let Mapping::Gemm(_) = amounts.section.stages[*from].mapping
-            {
-                let groups = amounts.work[*from].passes(rows).max(1);
-                return lines * (groups * got / need) / groups * per_line;
-            }
-            let whole = lines * got / need;
-            let within = lines * got % need;
-            whole * per_line + per_line / mapping.passes * within / need
-        }
     }
 }

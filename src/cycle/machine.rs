@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::arch::{Chip, TierId};
-use crate::cost::TileTables;
 use crate::index::Id;
 use crate::program::{Cadence, Fabric, FlowKind, Mapping, PcuId, Section, SectionGraph};
 use crate::workload::Workload;
 
+use super::agents::AgentKind;
 use super::amounts::Amounts;
 use super::array::{Array, Did};
-use super::control::{AgentKind, Control, Order};
+use super::control::{Control, Order};
 use super::memory::{Key, Progress, Tier};
 use super::results::Operand;
 use super::run::{CycleRun, Ended};
@@ -50,7 +50,6 @@ pub(super) struct Machine<'a> {
     /// Of every sink and of every flow's source, the unit.
     unit_of_sink: Vec<Option<usize>>,
     unit_of_flow: Vec<Option<usize>>,
-    depths: Vec<Vec<Vec<Vec<u64>>>>,
     tiers: Vec<Tier>,
     streams: Vec<Stream>,
     progress: Vec<Progress>,
@@ -58,7 +57,8 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// Sets up a section; `None` if its operators are no pipeline or its routes no trees.
+    /// Sets up a section; `None` if its operators are no pipeline, its routes no trees, or a stage of a kind
+    /// that the model does not run.
     pub(super) fn new(chip: &'a Chip, workload: &'a Workload, fabric: &Fabric, section: &'a Section) -> Option<Self> {
         let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
         let ports = Ports::new(chip, fabric);
@@ -70,18 +70,10 @@ impl<'a> Machine<'a> {
         let input_depth = depth.max(2 * widest.div_ceil(chip.network.flit_bytes));
         let holds = |_: usize, port| ports.pcu(port).map(|_| input_depth);
         let (packet, hop) = (chip.network.max_packet_flits, chip.network.hop_cycles);
-        let amounts = Amounts::new(chip, graph, section);
+        let amounts = Amounts::new(chip, graph, section)?;
         let ends = section.flows.iter().map(|flow| amounts.ends(flow)).collect();
         let wires = Wires::new(fabric, &trees, ends, depth, packet, hop, &holds);
         let control = Control::new(&amounts, &wires);
-        let depths = (0..section.stages.len())
-            .map(|stage| match &section.stages[stage].mapping {
-                Mapping::Gemm(mapping) => {
-                    TileTables::new(chip, &amounts.graph, section.nest.chunking).depths(stage, mapping)
-                }
-                Mapping::Simd(_) => Vec::new(),
-            })
-            .collect();
         let tiers =
             (0..chip.memory.len()).map(|t| Tier::new(chip, TierId::from_index(t), section.streams.len())).collect();
         let streams = (0..section.streams.len()).map(|stream| {
@@ -100,7 +92,6 @@ impl<'a> Machine<'a> {
             control,
             units: Vec::new(),
             awake: Vec::new(),
-            depths,
             tiers,
             progress: Vec::new(),
             end: 0,
@@ -195,7 +186,7 @@ impl<'a> Machine<'a> {
             for unit in 0..self.units.len() {
                 if self.awake[unit] {
                     let did = match &mut self.units[unit] {
-                        Unit::Array(u) => u.tick(&self.amounts, &mut self.wires, &self.depths[u.stage], now),
+                        Unit::Array(u) => u.tick(&self.amounts, &mut self.wires, now),
                         Unit::Pipeline(u) => u.tick(&self.amounts, &mut self.wires, now),
                     };
                     self.awake[unit] = did == Did::Moved;

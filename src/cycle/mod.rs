@@ -1,21 +1,28 @@
 //! The `cycle` fidelity: the judge of the event engine.
 //!
 //! Every PCU, port, link, FIFO and memory channel of a section moves cycle by cycle and flit by flit. It is written from
-//! the [`Configuration`](crate::program::Configuration) and `docs/timing-model.md` alone and shares no code with the
-//! event engine, only the arithmetic that is the mapping: the loop nest, and the flits and tiles of a firing.
+//! the [`Configuration`](crate::program::Configuration) and `docs/timing-model.md` alone. It shares no code with the event
+//! engine and none with `cost`: it counts the depths of tiles, flits and bytes itself, from the output tiles of the program,
+//! shapes and masks.
 
+mod agents;
 mod amounts;
 mod array;
 mod control;
+mod gemm_amounts;
 mod machine;
 mod memory;
 mod results;
 mod run;
+mod section_amounts;
 mod simd;
+mod simd_amounts;
+mod stored;
 mod tree;
 mod wires;
 
 pub use run::{CycleRun, Ended};
+pub use section_amounts::{SectionAmounts, amounts_of};
 
 use machine::Machine;
 
@@ -34,7 +41,8 @@ pub fn units(section: &Section) -> u64 {
 }
 
 /// Runs a section for at most `most_cycles`; `None` if it is no pipeline or a route no tree, which a compiled
-/// configuration does not come to.
+/// configuration does not come to, or if it has a stage of a kind that the model does not run: heads, sums over rows, or
+/// operands that are gathered or sampled.
 pub fn run_section(
     chip: &Chip,
     workload: &Workload,

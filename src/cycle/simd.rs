@@ -1,12 +1,14 @@
 //! A PCU as a SIMD pipeline, vector by vector; several in a row where a function is longer than one.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-use crate::program::{Mapping, Step};
+use crate::program::Step;
 
-use super::amounts::Amounts;
+use super::amounts::{Amounts, StageAmounts};
 use super::array::Did;
 use super::results::{Operand, Results};
+use super::simd_amounts::SimdAmounts;
 use super::wires::Wires;
 
 /// The vectors of a firing: rows, and how often each is read.
@@ -33,7 +35,7 @@ pub(super) struct Pipeline {
     firings: u64,
     stages: u64,
     depth: u64,
-    passes: u64,
+    work: Rc<SimdAmounts>,
     /// Whether its output goes to the next PCU of its chain.
     passes_on: bool,
     operands: Vec<Operand>,
@@ -58,13 +60,13 @@ impl Pipeline {
         passes_on: bool,
     ) -> Option<Self> {
         let placed = &amounts.section.stages[stage];
-        let Mapping::Simd(mapping) = placed.mapping else { return None };
+        let StageAmounts::Simd(work) = &amounts.stages[stage] else { return None };
         let mut pipeline = Self {
             stage,
             firings: amounts.nest.count(placed.cadence),
             stages: amounts.chip.pcu.stages,
             depth: amounts.chip.network.fifo_depth_flits,
-            passes: mapping.passes,
+            work: Rc::clone(work),
             passes_on,
             operands,
             results: Results::new(results),
@@ -80,10 +82,9 @@ impl Pipeline {
     }
 
     fn vectors_at(&self, amounts: &Amounts<'_>, at: Step) -> Vectors {
-        let (work, rows) = (&amounts.work[self.stage], amounts.nest.rows_of(at.token));
-        let all = work.cycles(at.chunk, 0, rows);
-        let of_row = all / self.passes / work.passes(rows).max(1);
-        Vectors { of_row: of_row.max(1), passes: self.passes, all }
+        let (of_row, all) =
+            (self.work.vectors_of_row(at.chunk), self.work.vectors_read(at.chunk, amounts.nest.rows_of(at.token)));
+        Vectors { of_row: of_row.max(1), passes: self.work.passes, all }
     }
 
     fn open(&mut self, amounts: &Amounts<'_>) {
@@ -121,6 +122,7 @@ impl Pipeline {
         }
         if self.firing >= self.firings { Did::Done } else { Did::Waits }
     }
+
     /// Reads a vector of every operand, if they are here.
     fn read(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         if self.firing >= self.firings {

@@ -23,7 +23,7 @@ const ROOMS: [(&str, &[&str]); 24] = [
     ("program", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
     ("cost", &["units", "index", "mode", "sparsity", "arch", "workload", "program"]),
     ("outcome", &["mode", "workload"]),
-    ("cycle", &["units", "index", "arch", "workload", "program", "cost"]),
+    ("cycle", &["units", "index", "sparsity", "arch", "workload", "program"]),
     ("sim", &["units", "index", "diagnostics", "arch", "workload", "program", "cost", "outcome", "cycle"]),
     (
         "compile",

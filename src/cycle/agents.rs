@@ -1,0 +1,124 @@
+//! What the control keeps of every agent, of the flows it reads and fills, and of the slots of buffers.
+
+use crate::program::{Cadence, FlowKind, Step};
+
+use super::amounts::{Amounts, StageAmounts};
+
+/// Who walks the nest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AgentKind {
+    /// PCUs of a stage in lockstep.
+    Stage { stage: usize, bundle: u64 },
+    /// A home buffer's copies.
+    Copy { home: usize },
+    /// An off-chip stream in.
+    Load { stream: usize },
+    /// An off-chip stream out.
+    Store { stream: usize },
+}
+
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) kind: AgentKind,
+    pub(super) cadence: Cadence,
+    pub(super) count: u64,
+    /// Firings it may begin.
+    pub(super) enabled: u64,
+    /// Buffers whose slots must be filled before it begins.
+    pub(super) whole: Vec<usize>,
+    pub(super) outputs: Vec<usize>,
+    pub(super) readers: Vec<usize>,
+}
+
+/// A flow out of PMUs.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) flow: usize,
+    pub(super) agent: usize,
+    /// The firing it sends now, its flits, and those of the firings before.
+    pub(super) firing: u64,
+    pub(super) of_firing: u64,
+    pub(super) before: u64,
+    /// Buffer and slice that are read as they fill.
+    pub(super) streamed: Option<(usize, u64)>,
+    /// Slots of its buffer it is done with.
+    pub(super) released: u64,
+    /// Of partial sums, the fill that writes them, and its flits up to each firing.
+    pub(super) sums: Option<(usize, Vec<u64>)>,
+}
+
+/// A way into a buffer, or into an address generator.
+#[derive(Debug)]
+pub(super) struct Fill {
+    pub(super) flow: usize,
+    pub(super) target: Target,
+    pub(super) slice: u64,
+    pub(super) slot: u64,
+    pub(super) slots: u64,
+    pub(super) got: u64,
+    pub(super) need: u64,
+    pub(super) total: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    Buffer(usize),
+    Sums(usize),
+    Stream(usize),
+}
+
+#[derive(Debug)]
+pub(super) struct Slots {
+    pub(super) cadence: Cadence,
+    pub(super) depth: u64,
+    pub(super) filled: u64,
+    pub(super) released: u64,
+    pub(super) fills: Vec<usize>,
+    pub(super) readers: Vec<usize>,
+    /// Agents that wait for its slots to be filled, or to be free.
+    pub(super) takers: Vec<usize>,
+    pub(super) givers: Vec<usize>,
+    /// Given back by memory writes, not by readers.
+    pub(super) stored: bool,
+}
+
+/// Of the `all` flits that a flow reads in a firing, those that can be read when `part` of the slot is there.
+pub(super) fn first_reading(
+    amounts: &Amounts<'_>,
+    flow: usize,
+    at: Step,
+    all: u64,
+    (got, need): (u64, u64),
+    filled_by: Option<&Agent>,
+) -> u64 {
+    let flow = &amounts.section.flows[flow];
+    if got == need {
+        return all;
+    }
+    let stage = match flow.kind {
+        FlowKind::Feed { stage, .. } => stage,
+        // Sums go on in the order they come.
+        FlowKind::PartialRead { .. } => return all * got / need,
+        _ => return all,
+    };
+    let rows = amounts.nest.rows_of(at.token);
+    match &amounts.stages[stage] {
+        // Weights are read once a row pass, in the order they come.
+        StageAmounts::Gemm(work) => all / work.row_passes(rows).max(1) * got / need,
+        StageAmounts::Simd(work) if work.passes == 1 => all * got / need,
+        StageAmounts::Simd(work) => {
+            // Each row is read several times, the first time as it comes. A GEMM gives whole groups of rows.
+            let lines = work.rows_of_slice(rows).max(1);
+            let per_line = all / lines;
+            if let Some(Agent { kind: AgentKind::Stage { stage: from, .. }, .. }) = filled_by
+                && let StageAmounts::Gemm(from) = &amounts.stages[*from]
+            {
+                let groups = from.row_passes(rows).max(1);
+                return lines * (groups * got / need) / groups * per_line;
+            }
+            let whole = lines * got / need;
+            let within = lines * got % need;
+            whole * per_line + per_line / work.passes * within / need
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The amounts of the reference model, to be compared with those of `cost`.
+
+use crate::arch::Chip;
+use crate::program::{Section, SectionGraph};
+use crate::workload::Workload;
+
+use super::amounts::{Amounts, StageAmounts};
+
+/// What a section moves, as the reference model counts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SectionAmounts {
+    /// Flits that each flow moves in all its events.
+    pub flow_flits: Vec<u64>,
+    /// Payload of each slot of each off-chip stream, and the bytes of the bursts that hold it: `[stream][slot]`.
+    pub slot_bytes: Vec<Vec<(u64, u64)>>,
+    /// k-steps of the output tiles of a row pass of each GEMM stage: `[stage][chunk][bundle][tile]`; empty for SIMD stages.
+    pub depths: Vec<Vec<Vec<Vec<u64>>>>,
+}
+
+/// Amounts of a section on the chip as the section finds it ([`Section::chip`]); `None` where
+/// [`run_section`](super::run_section) gives none.
+pub fn amounts_of(chip: &Chip, workload: &Workload, section: &Section) -> Option<SectionAmounts> {
+    let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
+    let amounts = Amounts::new(chip, graph, section)?;
+    let flow_flits = section.flows.iter().map(|flow| amounts.ends(flow).last().copied().unwrap_or(0)).collect();
+    let slots = |stream: usize| {
+        let cadence = section.streams[stream].stream.cadence;
+        let slots = 0..section.nest.count(cadence);
+        slots.map(|n| amounts.stream_bytes(stream, section.nest.step(cadence, n))).collect()
+    };
+    let depths = |stage: &StageAmounts| match stage {
+        StageAmounts::Gemm(gemm) => gemm.depths(),
+        StageAmounts::Simd(_) => Vec::new(),
+    };
+    Some(SectionAmounts {
+        flow_flits,
+        slot_bytes: (0..section.streams.len()).map(slots).collect(),
+        depths: amounts.stages.iter().map(depths).collect(),
+    })
+}

@@ -1,0 +1,88 @@
+//! What a firing of a SIMD stage works through and moves: vectors of its operands and bytes of its results.
+//!
+//! Counted by the definitions of `docs/timing-model.md` (SIMD stages); nothing is shared with `cost`.
+
+use crate::arch::Chip;
+use crate::program::{Amount, Nest, SectionGraph, SimdMapping, Stage};
+
+/// What the firings of a SIMD stage work through and move.
+#[derive(Debug)]
+pub(super) struct SimdAmounts {
+    /// Times that each vector is read.
+    pub(super) passes: u64,
+    /// Row slices.
+    pm: u64,
+    lanes: u64,
+    /// Flits of a vector of one operand.
+    flits_of_vector: u64,
+    flit_bytes: u64,
+    result_bytes: u64,
+    /// Columns of the first, widest column slice, chunk by chunk; one chunk if the columns are not cut.
+    columns: Vec<u64>,
+}
+
+impl SimdAmounts {
+    /// Counts them; `None` for what the reference model does not run: heads, and results of another width.
+    pub(super) fn new(
+        chip: &Chip,
+        graph: &SectionGraph<'_>,
+        nest: &Nest,
+        index: usize,
+        (stage, mapping): (&Stage, &SimdMapping),
+    ) -> Option<Self> {
+        let operator = &graph.workload.operators[stage.spec.main];
+        let output = &graph.workload.tensors[stage.spec.output];
+        if operator.heads > 1 || graph.simd_columns(index) != output.columns {
+            return None;
+        }
+        let dtype = graph.stage_dtype(index);
+        let lanes = *chip.pcu.lanes.get(&dtype)?;
+        let is_cut = nest.chunking.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
+        let columns_of = |chunk| match nest.chunk_range(chunk) {
+            Some(range) if is_cut => range.end - range.start,
+            _ => output.columns,
+        };
+        // A function of a whole row is not dealt to column slices.
+        let slices = if operator.kind.is_row_wise() { 1 } else { mapping.pn };
+        let chunks = if is_cut { nest.chunks() } else { 1 };
+        Some(Self {
+            passes: mapping.passes,
+            pm: mapping.pm,
+            lanes,
+            flits_of_vector: (lanes * dtype.bytes()).div_ceil(chip.network.flit_bytes),
+            flit_bytes: chip.network.flit_bytes,
+            result_bytes: output.dtype.bytes(),
+            columns: (0..chunks).map(|chunk| columns_of(chunk).div_ceil(slices)).collect(),
+        })
+    }
+
+    fn columns(&self, chunk: u64) -> u64 {
+        self.columns[(chunk as usize).min(self.columns.len() - 1)]
+    }
+
+    /// Rows of a row tile of `rows` that the first, longest row slice has.
+    pub(super) fn rows_of_slice(&self, rows: u64) -> u64 {
+        rows.div_ceil(self.pm)
+    }
+
+    /// Vectors of a row.
+    pub(super) fn vectors_of_row(&self, chunk: u64) -> u64 {
+        self.columns(chunk).div_ceil(self.lanes)
+    }
+
+    /// Vectors that a firing reads of each operand, those that are read again counted again.
+    pub(super) fn vectors_read(&self, chunk: u64, rows: u64) -> u64 {
+        self.rows_of_slice(rows) * self.vectors_of_row(chunk) * self.passes
+    }
+
+    /// Flits that a firing moves. It has no weights and no partial sums.
+    pub(super) fn flits(&self, amount: Amount, chunk: u64, rows: u64) -> u64 {
+        match amount {
+            Amount::Activations => self.vectors_read(chunk, rows) * self.flits_of_vector,
+            Amount::ResultBytes => {
+                (self.rows_of_slice(rows) * self.columns(chunk) * self.result_bytes).div_ceil(self.flit_bytes)
+            }
+            Amount::Weights | Amount::Partials | Amount::SlotBytes => 0,
+        }
+    }
+}

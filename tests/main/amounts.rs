@@ -1,0 +1,125 @@
+//! The reference model counts tile depths, flits and bytes by itself: held against `cost`, which the search and the event
+//! engine count with. A difference is a mistake of one of the two.
+
+use std::collections::BTreeMap;
+
+use crate::random::pair;
+use rdusim::arch::Chip;
+use rdusim::compile::{compile, remapped};
+use rdusim::cost::{TileTables, flow_flits, transfer_bytes};
+use rdusim::cycle::{SectionAmounts, amounts_of};
+use rdusim::mode::Mode;
+use rdusim::program::{GemmMapping, Mapping, OutputTile, Section, SectionGraph};
+use rdusim::workload::Workload;
+
+/// Pairs of chips and graphs of this seed.
+const SEED: u64 = 11;
+const PAIRS: usize = 60;
+
+/// Mappings that the search seldom chooses: a PCU of its own for every tile, tiles along the blocks, turned arrays, K split.
+const CHANGES: [fn(&mut GemmMapping); 4] = [
+    |m| m.share = 1,
+    |m| m.aligned = !m.aligned,
+    |m| m.rows_on_lanes = !m.rows_on_lanes,
+    |m| *m = GemmMapping { pm: 1, pn: 2, share: 1, pk: 2, ..*m },
+];
+
+/// Output tiles that have been compared, and those of them that skip K rows.
+#[derive(Debug, Default)]
+struct Compared {
+    sections: usize,
+    tiles: usize,
+    skipping: usize,
+}
+
+/// Holds both counts of a section against each other; nothing where the reference model does not run it.
+fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, compared: &mut Compared) {
+    let chip = &*section.chip(chip, workload);
+    let Some(amounts) = amounts_of(chip, workload, section) else { return };
+    let about = format!("{} of {about}", section.name);
+    assert_eq!(Some(&amounts.flow_flits), flow_flits(chip, workload, section).as_ref(), "flits of flows, {about}");
+    let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1).unwrap();
+    for (stream, slots) in amounts.slot_bytes.iter().enumerate() {
+        for (n, &bytes) in (0..).zip(slots) {
+            let at = section.nest.step(section.streams[stream].stream.cadence, n);
+            let expected = transfer_bytes(chip, &graph, section, stream, at);
+            assert_eq!(bytes, expected, "slot {n} of stream {stream}, {about}");
+        }
+    }
+    compared.sections += 1;
+    for (s, stage) in section.stages.iter().enumerate() {
+        if let Mapping::Gemm(mapping) = &stage.mapping {
+            depths(chip, &graph, section, (s, mapping), &amounts, &about, compared);
+        }
+    }
+}
+
+/// Holds the tiles of a GEMM stage and their depths against the tables of `cost`.
+fn depths(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    section: &Section,
+    (s, mapping): (usize, &GemmMapping),
+    amounts: &SectionAmounts,
+    about: &str,
+    compared: &mut Compared,
+) {
+    let stage = &section.stages[s];
+    let tables = TileTables::new(chip, graph, section.nest.chunking);
+    let shape = tables.styled(s, mapping).unwrap();
+    let (width, rows) = (shape.column_grain * mapping.share, shape.row_grain * mapping.pm);
+    let table = tables.table(s, width, mapping.aligned, mapping.style, mapping.pk, rows);
+    let k_rows = graph.workload.tensors[stage.spec.weight.unwrap()].rows;
+    assert_eq!(amounts.depths[s].len(), stage.work.len(), "chunks, {about}");
+    for (chunk, bundles) in stage.tiles.iter().enumerate() {
+        // Of every slice of K, the tiles that its groups do.
+        let mut done = vec![0; mapping.pk as usize];
+        for (bundle, tiles) in bundles.iter().enumerate() {
+            let slice = mapping.k_slice(bundle as u64) as usize;
+            let known: BTreeMap<u64, _> =
+                table.chunks[chunk * mapping.pk as usize + slice].iter().map(|tile| (tile.start, tile)).collect();
+            let mut cycles = 0;
+            let found = &amounts.depths[s][chunk][bundle];
+            assert_eq!(found.len(), tiles.len(), "tiles of group {bundle}, {about}");
+            for (&OutputTile { start, columns }, &depth) in tiles.iter().zip(found) {
+                let tile = known[&start];
+                assert_eq!((columns, depth), (tile.columns, tile.k), "tile at column {start} of {about}");
+                cycles += shape.tile_cycles(depth);
+                compared.tiles += 1;
+                compared.skipping += usize::from(depth < k_rows && mapping.pk == 1 && !stage.k_cut);
+            }
+            assert_eq!(cycles, stage.work[chunk][bundle].cycles, "cycles of group {bundle}, {about}");
+            done[slice] += tiles.len();
+        }
+        for (slice, &done) in done.iter().enumerate() {
+            assert_eq!(
+                done,
+                table.chunks[chunk * mapping.pk as usize + slice].len(),
+                "tiles of slice {slice}, {about}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_reference_model_counts_what_the_search_counts() {
+    let mut compared = Compared::default();
+    for number in 0..PAIRS {
+        let (family, chip, graph) = pair(SEED, number);
+        let about = format!("pair {number} of seed {SEED} ({family}){chip:?}{graph:?}");
+        let (chip, workload) = (chip.chip(), graph.workload());
+        for mode in [Mode::Kbk, Mode::Fused] {
+            let Ok(configuration) = compile(&chip, &workload, mode) else { continue };
+            for section in &configuration.sections {
+                compare(&chip, &workload, section, &about, &mut compared);
+                for (n, change) in CHANGES.into_iter().enumerate() {
+                    let Ok(other) = remapped(&chip, &workload, section, change) else { continue };
+                    compare(&chip, &workload, &other, &format!("change {n} of {about}"), &mut compared);
+                }
+            }
+        }
+    }
+    let Compared { sections, tiles, skipping } = compared;
+    println!("{sections} sections, {tiles} tiles, {skipping} of them skip rows");
+    assert!(sections > 4 * PAIRS && tiles > 100 * PAIRS && skipping > 10 * PAIRS, "{compared:?}");
+}
