@@ -1,26 +1,13 @@
 //! What the control keeps of every agent, of the flows it reads and fills, and of the slots of buffers.
 
-use crate::program::{Cadence, FlowKind, Step};
+use crate::program::{Cadence, FlowKind, ProcessKind, Step};
 
 use super::amounts::{Amounts, StageAmounts};
 
-/// Who walks the nest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AgentKind {
-    /// PCUs of a stage in lockstep.
-    Stage { stage: usize, bundle: u64 },
-    /// A home buffer's copies.
-    Copy { home: usize },
-    /// An off-chip stream in.
-    Load { stream: usize },
-    /// An off-chip stream out.
-    Store { stream: usize },
-}
-
+/// A process of the section, and how far it has come.
 #[derive(Debug)]
 pub(super) struct Agent {
-    pub(super) kind: AgentKind,
-    pub(super) cadence: Cadence,
+    pub(super) kind: ProcessKind,
     pub(super) count: u64,
     /// Firings it may begin.
     pub(super) enabled: u64,
@@ -110,7 +97,7 @@ pub(super) fn first_reading(
             // Each row is read several times, the first time as it comes. A GEMM gives whole groups of rows.
             let lines = work.rows_of_slice(rows).max(1);
             let per_line = all / lines;
-            if let Some(Agent { kind: AgentKind::Stage { stage: from, .. }, .. }) = filled_by
+            if let Some(Agent { kind: ProcessKind::Bundle { stage: from, .. }, .. }) = filled_by
                 && let StageAmounts::Gemm(from) = &amounts.stages[*from]
             {
                 let groups = from.row_passes(rows).max(1);

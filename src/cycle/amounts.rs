@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use crate::arch::Chip;
 use crate::program::{
-    Amount, BufferRole, Cadence, Flow, FlowKind, Mapping, Nest, OffChip, Section, SectionGraph, Step, continues, emits,
-    shared,
+    Amount, BufferRole, Cadence, Flow, FlowKind, Mapping, Nest, OffChip, ProcessGraph, Section, SectionGraph, Step,
+    continues, emits, shared,
 };
 use crate::workload::TensorId;
 
@@ -43,6 +43,8 @@ pub(super) struct Amounts<'a> {
     pub(super) graph: SectionGraph<'a>,
     /// The section.
     pub(super) section: &'a Section,
+    /// Who fires, and what each firing needs.
+    pub(super) processes: ProcessGraph,
     /// The loop nest.
     pub(super) nest: Nest,
     /// What the firings of every stage move.
@@ -67,7 +69,7 @@ impl<'a> Amounts<'a> {
             false => Vec::new(),
         };
         let weight_slots = section.streams.iter().map(slots).collect();
-        Some(Self { chip, graph, section, nest, stages, weight_slots })
+        Some(Self { chip, graph, section, processes: ProcessGraph::new(section), nest, stages, weight_slots })
     }
 
     /// The `n`-th step of a cadence; if `late`, its last. What happens once a token in a stage or leaves it happens in the

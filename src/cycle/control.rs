@@ -5,9 +5,9 @@
 //! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
 //! data. A slot is free again when its readers have sent their last flit of it.
 
-use crate::program::{BufferRole, Cadence, FlowKind, Mapping, Step, continues, emits};
+use crate::program::{BufferRole, FlowKind, Mapping, ProcessKind, Step, Streamed};
 
-use super::agents::{Agent, AgentKind, Fill, Reader, Slots, Target, first_reading};
+use super::agents::{Agent, Fill, Reader, Slots, Target, first_reading};
 use super::amounts::Amounts;
 use super::wires::Wires;
 
@@ -42,15 +42,15 @@ impl Control {
     /// The state before the first cycle.
     pub(super) fn new(amounts: &Amounts<'_>, wires: &Wires) -> Self {
         let section = amounts.section;
-        let buffers = section.buffers.iter().map(|buffer| Slots {
+        let buffers = section.buffers.iter().enumerate().map(|(index, buffer)| Slots {
             cadence: buffer.spec.cadence,
             depth: buffer.spec.depth,
             filled: 0,
             released: 0,
             fills: Vec::new(),
             readers: Vec::new(),
-            takers: Vec::new(),
-            givers: Vec::new(),
+            takers: amounts.processes.consumers[index].clone(),
+            givers: amounts.processes.producers[index].clone(),
             stored: matches!(buffer.spec.role, BufferRole::Store { .. }),
         });
         let mut control = Self {
@@ -69,51 +69,23 @@ impl Control {
         control.add_agents(amounts);
         control.add_fills(amounts, wires);
         control.add_readers(amounts);
-        control.connect(amounts);
         control.stirred_agents = (0..control.agents.len()).collect();
         control
     }
 
+    /// An agent for each process of the section.
     fn add_agents(&mut self, amounts: &Amounts<'_>) {
-        let section = amounts.section;
-        for (stage, placed) in section.stages.iter().enumerate() {
-            for bundle in 0..placed.mapping.bundles() {
-                self.add_agent(amounts, AgentKind::Stage { stage, bundle }, placed.cadence);
-            }
-        }
-        for (home, buffer) in section.buffers.iter().enumerate() {
-            if matches!(buffer.spec.role, BufferRole::Home { .. }) {
-                self.add_agent(amounts, AgentKind::Copy { home }, Cadence::Firing);
-            }
-        }
-        for (stream, off_chip) in section.streams.iter().enumerate() {
-            let writes = off_chip.stream.writes;
-            let kind = if writes { AgentKind::Store { stream } } else { AgentKind::Load { stream } };
-            if writes {
-                self.store_of[stream] = Some(self.agents.len());
+        for (index, process) in amounts.processes.list.iter().enumerate() {
+            if let ProcessKind::Store { stream } = process.kind {
+                self.store_of[stream] = Some(index);
                 self.open += 1;
             }
-            self.add_agent(amounts, kind, off_chip.stream.cadence);
+            // What is read as it comes does not keep its reader from beginning.
+            let whole = process.inputs.iter().filter(|input| input.streamed == Streamed::Not);
+            let whole = whole.map(|input| input.buffer).collect();
+            let (outputs, readers) = (process.outputs.clone(), Vec::new());
+            self.agents.push(Agent { kind: process.kind, count: process.firings, enabled: 0, whole, outputs, readers });
         }
-    }
-
-    fn add_agent(&mut self, amounts: &Amounts<'_>, kind: AgentKind, cadence: Cadence) {
-        let count = amounts.nest.count(cadence);
-        let (whole, outputs, readers) = (Vec::new(), Vec::new(), Vec::new());
-        self.agents.push(Agent { kind, cadence, count, enabled: 0, whole, outputs, readers });
-    }
-
-    fn agent_of(&self, kind: FlowKind) -> Option<usize> {
-        let wanted = match kind {
-            FlowKind::Fill { stream, .. } => AgentKind::Load { stream },
-            FlowKind::Drain { stream } => AgentKind::Store { stream },
-            FlowKind::Copy { home } => AgentKind::Copy { home },
-            FlowKind::Feed { stage, bundle }
-            | FlowKind::Emit { stage, bundle }
-            | FlowKind::PartialRead { stage, bundle }
-            | FlowKind::PartialWrite { stage, bundle } => AgentKind::Stage { stage, bundle },
-        };
-        self.agents.iter().position(|agent| agent.kind == wanted)
     }
 
     fn add_fills(&mut self, amounts: &Amounts<'_>, wires: &Wires) {
@@ -168,7 +140,7 @@ impl Control {
         let section = amounts.section;
         for (index, flow) in section.flows.iter().enumerate() {
             let Some(end) = flow.reads else { continue };
-            let Some(agent) = self.agent_of(flow.kind) else { continue };
+            let agent = amounts.processes.of_flow[index];
             let reader = self.readers.len();
             let role = section.buffers[end.buffer].spec.role;
             let streamed = match (flow.kind, role) {
@@ -213,46 +185,14 @@ impl Control {
         Some((fill, upto.collect()))
     }
 
-    /// Which agents read and fill each buffer.
-    fn connect(&mut self, amounts: &Amounts<'_>) {
-        for (b, buffer) in self.buffers.iter_mut().enumerate() {
-            for &reader in &buffer.readers {
-                let agent = self.readers[reader].agent;
-                if !buffer.takers.contains(&agent) {
-                    buffer.takers.push(agent);
-                    if self.readers[reader].streamed.is_none() {
-                        self.agents[agent].whole.push(b);
-                    }
-                }
-            }
-        }
-        for flow in &amounts.section.flows {
-            let is_kept = matches!(flow.kind, FlowKind::PartialWrite { .. });
-            if let (Some(end), Some(agent)) = (flow.writes, self.agent_of(flow.kind))
-                && (!is_kept || amounts.section.is_relay(end.buffer))
-                && !self.buffers[end.buffer].givers.contains(&agent)
-            {
-                self.buffers[end.buffer].givers.push(agent);
-                self.agents[agent].outputs.push(end.buffer);
-            }
-        }
-    }
-
-    /// Where the `n`-th firing of an agent stands.
+    /// Where the `n`-th firing of an agent stands: of a store, where what it writes is complete.
     pub(super) fn step(&self, amounts: &Amounts<'_>, agent: usize, n: u64) -> Step {
-        let agent = &self.agents[agent];
-        let late = matches!(agent.kind, AgentKind::Stage { .. } | AgentKind::Store { .. });
-        amounts.step(agent.cadence, n, late)
-    }
-
-    /// Whether an agent fills its outputs in a firing: with results, or with sums for the next slice of K.
-    fn gives(&self, amounts: &Amounts<'_>, agent: usize, at: Step) -> bool {
+        let (processes, at) = (&amounts.processes, amounts.processes.point(agent, n));
         match self.agents[agent].kind {
-            AgentKind::Stage { stage, bundle } => {
-                let placed = &amounts.section.stages[stage];
-                emits(placed, bundle, &amounts.nest, at) || placed.mapping.hands_on(bundle)
+            ProcessKind::Store { .. } | ProcessKind::Bundle { .. } => {
+                processes.complete_point(processes.list[agent].cadence, at)
             }
-            _ => true,
+            ProcessKind::Copy { .. } | ProcessKind::Load { .. } => at,
         }
     }
 
@@ -260,11 +200,11 @@ impl Control {
     fn waits_for(&self, amounts: &Amounts<'_>, agent: usize) -> (Vec<usize>, Vec<usize>) {
         let a = &self.agents[agent];
         let at = self.step(amounts, agent, a.enabled);
-        let slot = |b: usize| amounts.nest.ordinal(self.buffers[b].cadence, at);
+        let slot = |b: usize| amounts.processes.slot(b, at);
         let empty = |&b: &usize| self.buffers[b].filled <= slot(b);
         let full = |&b: &usize| slot(b) >= self.buffers[b].released + self.buffers[b].depth;
         let unfilled = a.whole.iter().copied().filter(empty).collect();
-        let gives = self.gives(amounts, agent, at);
+        let gives = amounts.processes.gives(a.kind, at);
         (unfilled, a.outputs.iter().copied().filter(|b| gives && full(b)).collect())
     }
 
@@ -281,7 +221,7 @@ impl Control {
                     let slot = self.agents[agent].enabled;
                     self.agents[agent].enabled += 1;
                     changed = true;
-                    if let AgentKind::Load { stream } | AgentKind::Store { stream } = self.agents[agent].kind {
+                    if let ProcessKind::Load { stream } | ProcessKind::Store { stream } = self.agents[agent].kind {
                         self.orders.push(Order::Begin { stream, slot });
                     }
                     self.stirred_readers.extend_from_slice(&self.agents[agent].readers);
@@ -298,25 +238,19 @@ impl Control {
     fn there(&self, amounts: &Amounts<'_>, reader: &Reader) -> u64 {
         let at = self.step(amounts, reader.agent, reader.firing);
         if let Some((fill, upto)) = &reader.sums {
-            let AgentKind::Stage { stage, bundle } = self.agents[reader.agent].kind else { return 0 };
-            let placed = &amounts.section.stages[stage];
-            if !continues(placed, bundle, &amounts.nest, at) {
+            let kind = self.agents[reader.agent].kind;
+            let ProcessKind::Bundle { stage, .. } = kind else { return 0 };
+            if !amounts.processes.continues(kind, at) {
                 return 0;
             }
-            let before = match placed.spec.sums {
-                Some(_) => {
-                    let token = at.token - 1;
-                    Step { block: token / amounts.nest.block_tokens, token, ..at }
-                }
-                None => Step { chunk: at.chunk - 1, ..at },
-            };
-            let written = amounts.nest.ordinal(placed.cadence, before) as usize;
+            let before = amounts.processes.sums_before(stage, at);
+            let written = amounts.nest.ordinal(amounts.section.stages[stage].cadence, before) as usize;
             let first = written.checked_sub(1).map_or(0, |n| upto[n]);
             return self.fills[*fill].total.saturating_sub(first).min(reader.of_firing);
         }
         let Some((buffer, slice)) = reader.streamed else { return reader.of_firing };
         let slots = &self.buffers[buffer];
-        let slot = amounts.nest.ordinal(slots.cadence, at);
+        let slot = amounts.processes.slot(buffer, at);
         if slots.filled > slot {
             return reader.of_firing;
         }
@@ -370,7 +304,7 @@ impl Control {
         }
         let Some(end) = amounts.section.flows[flow].reads.filter(|_| releases) else { return };
         let slots = &self.buffers[end.buffer];
-        if slots.stored || !amounts.nest.is_last_use(slots.cadence, at) {
+        if slots.stored || !amounts.processes.is_last_use(end.buffer, at) {
             return;
         }
         self.readers[reader].released += 1;

@@ -4,10 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
-use crate::program::{Cadence, Fabric, FlowKind, Mapping, PcuId, Section, SectionGraph};
+use crate::program::{Cadence, Fabric, FlowKind, Mapping, PcuId, ProcessKind, Section, SectionGraph};
 use crate::workload::Workload;
 
-use super::agents::AgentKind;
 use super::amounts::Amounts;
 use super::array::{Array, Did};
 use super::control::{Control, Order};
@@ -337,12 +336,12 @@ impl<'a> Machine<'a> {
         for (agent, unfilled, full) in self.control.blocked(&self.amounts) {
             let agent = &self.control.agents[agent];
             let name = match agent.kind {
-                AgentKind::Stage { stage, bundle } => format!("`{}` bundle {bundle}", self.stage_name(stage)),
-                AgentKind::Copy { home } => format!("copies of `{}`", tensor(home)),
-                AgentKind::Load { stream } => {
+                ProcessKind::Bundle { stage, bundle } => format!("`{}` bundle {bundle}", self.stage_name(stage)),
+                ProcessKind::Copy { home, .. } => format!("copies of `{}`", tensor(home)),
+                ProcessKind::Load { stream } => {
                     format!("load of `{}`", workload.tensors[section.streams[stream].stream.tensor].name)
                 }
-                AgentKind::Store { stream } => {
+                ProcessKind::Store { stream } => {
                     format!("store of `{}`", workload.tensors[section.streams[stream].stream.tensor].name)
                 }
             };

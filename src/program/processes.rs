@@ -135,6 +135,8 @@ pub struct ProcessGraph {
     pub producers: Vec<Vec<usize>>,
     /// The process of each off-chip stream.
     pub of_stream: Vec<usize>,
+    /// The process that starts each flow.
+    pub of_flow: Vec<usize>,
 }
 
 impl ProcessGraph {
@@ -150,6 +152,7 @@ impl ProcessGraph {
             consumers: vec![Vec::new(); section.buffers.len()],
             producers: vec![Vec::new(); section.buffers.len()],
             of_stream: vec![0; section.streams.len()],
+            of_flow: Vec::with_capacity(section.flows.len()),
         };
         graph.add_bundles(section);
         graph.add_copies(section);
@@ -236,6 +239,7 @@ impl ProcessGraph {
                 FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => self.of_stream[stream],
                 FlowKind::Copy { home } => copy_of[home],
             };
+            self.of_flow.push(index);
             let flows = &mut self.list[index].flows;
             let list = match flow.kind {
                 FlowKind::Feed { .. } if flow.amount == Amount::Weights => &mut flows.weights,
