@@ -69,7 +69,7 @@ fn rows_of_short_blocks<const CASE: usize>(bencher: Bencher, rows: u64) {
     let (chip, workload) = case.load();
     let mut section = fused(case);
     section.nest.rows = rows;
-    section.nest.block_tokens = (100 / section.nest.token_rows).max(1);
+    section.nest.block_tiles = (100 / section.nest.tile_rows).max(1);
     bencher.bench(|| run_section(&chip, &workload, &section, true).map(|run| run.cycles));
 }
 
@@ -78,7 +78,7 @@ fn rows_of_short_blocks<const CASE: usize>(bencher: Bencher, rows: u64) {
 fn unit_firings(bencher: Bencher, case: Case) {
     let (chip, workload) = case.load();
     let section = fused(case);
-    let firings = |stage: &rdusim::program::Stage| stage.pcus.len() as u64 * section.nest.count(stage.cadence);
+    let firings = |stage: &rdusim::program::Stage| stage.pcus.len() as u64 * section.nest.count(stage.level);
     let all: u64 = section.stages.iter().map(firings).sum();
     bencher.counter(ItemsCount::new(all)).bench(|| run_section(&chip, &workload, &section, false));
 }

@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use rdusim::arch::{self, Chip, Coordinate};
-use rdusim::compile::{BufferDraft, Draft, Restored, StreamDraft, compile_measured};
+use rdusim::compile::{BufferDraft, Draft, StreamDraft, Validated, compile_measured};
 use rdusim::cost::section_load;
 use rdusim::index::Id;
 use rdusim::mode::Mode;
@@ -136,7 +136,7 @@ fn scattered(
             .iter()
             .map(|buffer| BufferDraft {
                 role: buffer.spec.role,
-                cadence: buffer.spec.cadence,
+                level: buffer.spec.level,
                 depth: buffer.spec.depth,
                 slot_bytes: buffer.spec.slot_bytes,
                 pieces: buffer.pieces.iter().map(piece).collect(),
@@ -148,7 +148,7 @@ fn scattered(
             .map(|off_chip| StreamDraft {
                 tensor: off_chip.stream.tensor,
                 writes: off_chip.stream.writes,
-                cadence: off_chip.stream.cadence,
+                level: off_chip.stream.level,
                 ags: off_chip.ags.clone(),
             })
             .collect(),
@@ -156,7 +156,7 @@ fn scattered(
     };
     let fabric = Fabric::new(chip);
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1).ok_or("no pipeline")?;
-    let restored = Restored::new(chip, &fabric, &graph, &configuration.tiers, draft);
+    let restored = Validated::new(chip, &fabric, &graph, &configuration.tiers, draft);
     Ok(restored.map_err(|fault| format!("{}: {}", fault.title, fault.expected))?.route())
 }
 

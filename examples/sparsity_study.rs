@@ -139,8 +139,8 @@ fn run(name: &'static str, chip: &Chip, case: &Case, tokens: u64) -> Result<Vec<
         let stages = measured.configuration.sections.iter().flat_map(|section| &section.stages);
         let gemms = stages.filter_map(|stage| match &stage.mapping {
             rdusim::program::Mapping::Gemm(m) if m.style == Style::Gather => Some("gather".to_owned()),
-            rdusim::program::Mapping::Gemm(m) if m.share == m.pn => Some("all".to_owned()),
-            rdusim::program::Mapping::Gemm(m) => Some(format!("skip{}", m.share)),
+            rdusim::program::Mapping::Gemm(m) if m.multicast_width == m.pn => Some("all".to_owned()),
+            rdusim::program::Mapping::Gemm(m) => Some(format!("skip{}", m.multicast_width)),
             rdusim::program::Mapping::Simd(_) => None,
         });
         Row {

@@ -1,7 +1,7 @@
 //! `rdusim map`: how a workload is laid out on a chip.
 
 use crate::input::Override;
-use crate::map::{survey, tell_times};
+use crate::map::{summarize, tell_times};
 use crate::{arch, report};
 
 use super::args::MapArgs;
@@ -21,7 +21,7 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
         execute(&chip, &workload, &[args.mode.into()], args.fidelity.into(), from, !args.no_skip)
     })?;
     let configurations = &execution.configurations;
-    let mut map = survey(&chip, &workload, &configurations[0].configuration);
+    let mut map = summarize(&chip, &workload, &configurations[0].configuration);
     tell_times(&mut map, &chip, &configurations[0].configuration, &execution.outcomes[0]);
     if args.verbose {
         tell_durations(&execution);

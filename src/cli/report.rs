@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::arch::AnyChip;
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
-use crate::map::survey;
+use crate::map::summarize;
 use crate::outcome::Outcome;
 use crate::report::{self, Document, File, Layout, Made, Page, PageInput};
 use crate::workload::Workload;
@@ -31,7 +31,9 @@ pub(super) fn page_files(
             AnyChip::Rdu(chip) => configurations
                 .iter()
                 .zip(outcomes)
-                .map(|(measured, outcome)| Layout::new(chip, &survey(chip, workload, &measured.configuration), outcome))
+                .map(|(measured, outcome)| {
+                    Layout::new(chip, &summarize(chip, workload, &measured.configuration), outcome)
+                })
                 .collect(),
             AnyChip::Gpu(_) => Vec::new(),
         };

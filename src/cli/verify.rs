@@ -6,7 +6,9 @@ use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::verify::{Likeness, Scaling, Verdict, graph_flops, like_full_size, scaled, verify as verify_all};
+use crate::verify::{
+    Retargeting, Scaling, Verdict, graph_flops, retargeted_from_full_size, scaled, verify as verify_all,
+};
 use crate::{arch, report};
 
 use super::args::VerifyArgs;
@@ -30,11 +32,11 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let modes = args.mode.map_or(vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]);
     let (compiling, (runs, verifying)) = progress::watched("compiling and verifying", || -> Result<_, Failure> {
-        let (configurations, compiling) = timed(|| -> Result<(Vec<Compiled>, Vec<Likeness>), Diagnostic> {
+        let (configurations, compiling) = timed(|| -> Result<(Vec<Compiled>, Vec<Retargeting>), Diagnostic> {
             if scaling.is_none() || args.configuration.config.is_some() {
                 return Ok((configured::configurations(&args.configuration, &chip, &workload, &modes)?, Vec::new()));
             }
-            let like = like_full_size(&chip, &load(&[])?, &workload, &modes)?;
+            let like = retargeted_from_full_size(&chip, &load(&[])?, &workload, &modes)?;
             let unmeasured = |configuration| Compiled { configuration, runs: Vec::new(), clear: Vec::new() };
             Ok(like.into_iter().map(|(configuration, likeness)| (unmeasured(configuration), likeness)).unzip())
         });

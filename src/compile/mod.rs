@@ -20,14 +20,14 @@ mod passes;
 mod physical;
 mod prefetch;
 mod remarks;
-mod restore;
 mod retarget;
 mod search;
+mod validate;
 
 pub use compiled::Compiled;
 pub use mapping::bases::BaseCache;
 pub use passes::{compile, compile_measured, compile_with, exhaust, simulate_measured};
-pub use restore::{BufferDraft, Draft, Fault, Place, Restored, StreamDraft};
-pub use retarget::{remapped, retargeted};
-pub use search::context::Care;
+pub use retarget::{retargeted, retargeted_section};
+pub use search::context::Effort;
 pub use search::exhaustive::Exhausted;
+pub use validate::{BufferDraft, Draft, Fault, Place, StreamDraft, Validated};

@@ -6,7 +6,7 @@ use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
-use crate::program::{BufferRole, Configuration, Fabric, Section, home_tiers, told};
+use crate::program::{BufferRole, Configuration, Fabric, Section, home_tiers, tier_remarks};
 use crate::sim;
 use crate::workload::Workload;
 
@@ -14,7 +14,7 @@ use super::compiled::Compiled;
 use super::mapping::bases::BaseCache;
 use super::physical::assemble::assemble;
 use super::physical::route::Negotiation;
-use super::search::context::{Care, SearchContext};
+use super::search::context::{Effort, SearchContext};
 use super::search::exhaustive::{self, Exhausted};
 use super::search::partition::{Chosen, Spans, Wanted};
 use super::{prefetch, remarks};
@@ -26,7 +26,7 @@ use super::{prefetch, remarks};
 /// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
 /// memory tier.
 pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
-    let mut compiled = compile_modes(chip, workload, &[mode], Care::Full, false, &BaseCache::default())?;
+    let mut compiled = compile_modes(chip, workload, &[mode], Effort::Full, false, &BaseCache::default())?;
     compiled.pop().map(|c| c.configuration).ok_or_else(|| Diagnostic::new("no mode was asked for"))
 }
 
@@ -36,7 +36,7 @@ pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configura
 /// # Errors
 /// As [`compile`].
 pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Compiled>, Diagnostic> {
-    compile_with(chip, workload, modes, Care::Full, &BaseCache::default())
+    compile_with(chip, workload, modes, Effort::Full, &BaseCache::default())
 }
 
 /// As [`compile_measured`], with as much care as is asked for. `bases` may be shared by calls for one workload and chips
@@ -48,13 +48,13 @@ pub fn compile_with(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
-    care: Care,
+    effort: Effort,
     bases: &BaseCache,
 ) -> Result<Vec<Compiled>, Diagnostic> {
-    let mut compiled = compile_modes(chip, workload, modes, care, true, bases)?;
+    let mut compiled = compile_modes(chip, workload, modes, effort, true, bases)?;
     let fabric = Fabric::new(chip);
     for measured in &mut compiled {
-        prefetch::load_ahead(chip, workload, &fabric, measured);
+        prefetch::prefetch_weights(chip, workload, &fabric, measured);
     }
     Ok(compiled)
 }
@@ -65,7 +65,7 @@ pub fn compile_with(
 pub fn exhaust(chip: &Chip, workload: &Workload, most: u64) -> Option<Exhausted> {
     let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), home_tiers(chip, workload).ok()?);
     let (fabric, tiers, bases) = (&fabric, &tiers[..], &bases);
-    let context = SearchContext { chip, workload, fabric, tiers, care: Care::Full, measures: true, bases };
+    let context = SearchContext { chip, workload, fabric, tiers, effort: Effort::Full, measures: true, bases };
     exhaustive::exhaust(&context, most)
 }
 
@@ -79,16 +79,16 @@ fn compile_modes(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
-    care: Care,
+    effort: Effort,
     measures: bool,
     bases: &BaseCache,
 ) -> Result<Vec<Compiled>, Diagnostic> {
     let tiers = home_tiers(chip, workload)?;
     let fabric = Fabric::new(chip);
-    let ground = &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, care, measures, bases };
+    let context = &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, effort, measures, bases };
     let is_pinned = !workload.sections.is_empty();
     let pinned = (is_pinned && modes.contains(&Mode::Fused))
-        .then(|| Spans::pinned(workload, ground))
+        .then(|| Spans::pinned(workload, context))
         .transpose()
         .map_err(|(section, reason)| remarks::unpinnable(chip, workload, &workload.sections[section], reason))?;
     let searches = |mode: Mode| mode == Mode::Fused && !is_pinned;
@@ -97,21 +97,21 @@ fn compile_modes(
         .then(|| {
             let wanted =
                 Wanted { singles: modes.contains(&Mode::Kbk), fused: modes.iter().any(|&mode| searches(mode)) };
-            Spans::new(ground, workload, wanted)
+            Spans::new(context, workload, wanted)
         })
         .transpose()
         .map_err(|failed| remarks::unplannable(chip, workload, failed))?;
     let unplaceable = |spans: &Spans<'_>, run| remarks::unplaceable(chip, workload, spans.unplaced(run));
     if let Some(spans) = spans.as_mut().filter(|_| modes.iter().any(|&mode| searches(mode))) {
         // Routes single operators on the way, at the same time.
-        spans.fused(ground).map_err(|run| unplaceable(spans, run))?;
+        spans.fused(context).map_err(|run| unplaceable(spans, run))?;
     }
     let mut compiled = Vec::with_capacity(modes.len());
     for &mode in modes {
         let (spans, runs) = match (&mut spans, &pinned) {
             (_, Some(pinned)) if mode == Mode::Fused => (pinned, pinned.all()),
             (Some(spans), _) => {
-                let runs = if mode == Mode::Kbk { spans.kernel_by_kernel(ground) } else { spans.fused(ground) };
+                let runs = if mode == Mode::Kbk { spans.kernel_by_kernel(context) } else { spans.fused(context) };
                 let runs = runs.map_err(|run| unplaceable(spans, run))?;
                 (&*spans, runs)
             }
@@ -120,7 +120,7 @@ fn compile_modes(
         let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| remarks::of_section(chip, &c.graph, &c.plan)).collect();
         let of_a_model = workload.first_of_a_model().is_some();
-        let clear = if mode == Mode::Fused && of_a_model { clear_of_each_other(ground, &chosen) } else { Vec::new() };
+        let clear = if mode == Mode::Fused && of_a_model { clear_of_each_other(context, &chosen) } else { Vec::new() };
         let (sections, measured): (Vec<Section>, _) = chosen.into_iter().map(|c| (c.section, c.run)).unzip();
         if searches(mode) && sections.len() > 1 {
             notes.push(remarks::several_sections(chip, workload, &sections, spans.whole()));
@@ -131,7 +131,7 @@ fn compile_modes(
         notes.extend(workload.notes.iter().cloned());
         if of_a_model {
             notes.extend(remarks::scores_off_chip(workload, &sections));
-            notes.extend(told(chip, workload, &tiers));
+            notes.extend(tier_remarks(chip, workload, &tiers));
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
         compiled.push(Compiled { configuration, runs: measured, clear });
@@ -140,16 +140,16 @@ fn compile_modes(
 }
 
 /// Sections that follow another every time, placed so that their weights can be loaded while that one runs.
-fn clear_of_each_other(ground: &SearchContext<'_>, chosen: &[Chosen<'_>]) -> Vec<Option<Section>> {
+fn clear_of_each_other(context: &SearchContext<'_>, chosen: &[Chosen<'_>]) -> Vec<Option<Section>> {
     let place = |index: usize| {
         let (before, next) = (&chosen[index.checked_sub(1)?].section, &chosen[index]);
         let has_weights = next.plan.buffers.iter().any(|buffer| matches!(buffer.role, BufferRole::Weight { .. }));
         if !has_weights || !next.section.follows(before, next.graph.workload) {
             return None;
         }
-        let chip = &*ground.chip.in_section(next.graph.largest_off_chip_bytes());
+        let chip = &*context.chip.in_section(next.graph.largest_off_chip_bytes());
         let taken = before.taken_banks(chip);
-        let (fabric, tiers) = (ground.fabric, ground.tiers);
+        let (fabric, tiers) = (context.fabric, context.tiers);
         assemble(chip, fabric, &next.graph, &next.plan, tiers, Negotiation::TRIAL, &taken)
             .ok()
             .map(|(section, _)| section)

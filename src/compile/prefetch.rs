@@ -10,7 +10,7 @@ use crate::compile::params::PARAMS;
 use crate::cost::{SectionRun, first_slot_bytes};
 use crate::index::Id;
 use crate::mode::Mode;
-use crate::program::{BufferRole, Fabric, FlowKind, LoadAhead, Section, SectionGraph, shared};
+use crate::program::{BufferRole, Fabric, FlowKind, Prefetch, Section, SectionGraph, shared};
 use crate::sim::{Measurement, measure};
 use crate::units::ByteSize;
 use crate::workload::Workload;
@@ -19,7 +19,7 @@ use super::compiled::Compiled;
 
 /// Loads weights ahead where that gains time. Graphs that configuration files and the `cycle` fidelity can hold are left
 /// as they are, and so are kernels, which come one by one.
-pub(super) fn load_ahead(chip: &Chip, workload: &Workload, fabric: &Fabric, measured: &mut Compiled) {
+pub(super) fn prefetch_weights(chip: &Chip, workload: &Workload, fabric: &Fabric, measured: &mut Compiled) {
     if measured.configuration.mode != Mode::Fused || workload.first_of_a_model().is_none() {
         return;
     }
@@ -44,7 +44,7 @@ pub(super) fn load_ahead(chip: &Chip, workload: &Workload, fabric: &Fabric, meas
         // Faster itself by what was loaded for it, the section before has less time to spare.
         let chip = &*measured.configuration.sections[before].chip(chip, workload);
         let mut banks = measured.configuration.sections[before].taken_banks(chip);
-        section.loaded_before.iter().for_each(|&stream| _ = add_banks(&mut banks, &section, stream));
+        section.prefetched.iter().for_each(|&stream| _ = add_banks(&mut banks, &section, stream));
         let has_room = banks.iter().all(|&banks| banks <= chip.pmu.banks);
         if !has_room || !measured.runs[before].as_ref().is_some_and(|run| fit(chip, run, &loads)) {
             continue;
@@ -59,7 +59,7 @@ pub(super) fn load_ahead(chip: &Chip, workload: &Workload, fabric: &Fabric, meas
                 run.tier_busy_cycles[load.tier.index()] += chip.tier_rate(load.tier).cycles_for(load.moved_bytes);
             }
         }
-        measured.configuration.sections[before].loads_ahead = loads;
+        measured.configuration.sections[before].prefetches = loads;
         measured.configuration.sections[before + 1] = section;
         measured.runs[before + 1] = Some(run);
     }
@@ -77,7 +77,7 @@ pub(super) fn load_ahead(chip: &Chip, workload: &Workload, fabric: &Fabric, meas
 struct Found {
     section: Section,
     run: SectionRun,
-    loads: Vec<LoadAhead>,
+    loads: Vec<Prefetch>,
 }
 
 fn find(
@@ -98,10 +98,10 @@ fn find(
         let mut with = banks.clone();
         let filled = add_banks(&mut with, next, stream);
         let has_room = with.iter().all(|&banks| banks <= chip.pmu.banks);
-        loads.push(LoadAhead { bank_bytes: filled * chip.pmu.bank_bytes(), ..load });
+        loads.push(Prefetch { bank_bytes: filled * chip.pmu.bank_bytes(), ..load });
         if has_room && fit(chip_before, run_before, &loads) {
             banks = with;
-            section.loaded_before.push(stream);
+            section.prefetched.push(stream);
         } else {
             loads.pop();
         }
@@ -124,7 +124,7 @@ fn load_of(
     graph: &SectionGraph<'_>,
     (before, next): (&Section, &Section),
     stream: usize,
-) -> Option<LoadAhead> {
+) -> Option<Prefetch> {
     let off_chip = &next.streams[stream];
     let tensor = off_chip.stream.tensor;
     let is_made_before =
@@ -148,7 +148,7 @@ fn load_of(
         written_flits += each * flow.pmu_sinks;
     }
     let tier = off_chip.tier;
-    (flits > 0).then_some(LoadAhead {
+    (flits > 0).then_some(Prefetch {
         tensor,
         tier,
         payload_bytes,
@@ -178,7 +178,7 @@ fn add_banks(banks: &mut [u64], section: &Section, stream: usize) -> u64 {
 }
 
 /// Whether memory has the time for loads while a section runs.
-fn fit(chip: &Chip, run: &SectionRun, loads: &[LoadAhead]) -> bool {
+fn fit(chip: &Chip, run: &SectionRun, loads: &[Prefetch]) -> bool {
     chip.memory.ids().all(|tier| {
         let of_tier = loads.iter().filter(|load| load.tier == tier);
         let wanted = chip.tier_rate(tier).cycles_for(of_tier.map(|load| load.moved_bytes).sum());

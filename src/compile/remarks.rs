@@ -8,7 +8,7 @@ use crate::compile::physical::assemble::Unplaced;
 use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, Whole};
 use crate::compile::search::plan::NoPlan;
 use crate::diagnostics::{Diagnostic, Origin};
-use crate::program::{BufferRole, BufferSpec, Cadence, Mapping, PassWork, Section, SectionGraph, Stream};
+use crate::program::{BufferRole, BufferSpec, LoopLevel, Mapping, PassWork, Section, SectionGraph, Stream};
 use crate::units::{ByteSize, MIB};
 use crate::workload::{OperatorId, PinnedSection, Workload};
 
@@ -134,7 +134,7 @@ pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> 
     let once = sram_to_read_once(chip, graph, plan);
     let weights: u64 = graph.stages.iter().filter_map(|s| s.weight).map(|w| workload.tensors[w].stored_bytes()).sum();
     notes.push(format!(
-        "section `{}` reads {}: keeping activations and fp32 partial sums of all {} rows beside two weight chunks needs \
+        "section `{}` reads {}: keeping activations and fp32 partial sums of all {} rows beside two weight column tiles needs \
          {:.1} MiB, keeping all weights {:.1} MiB, and {} has {:.1} MiB; {} rows at a time fit",
         names.join("+"),
         moved.join(" and "),
@@ -143,7 +143,7 @@ pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> 
         mib(weights),
         chip.name,
         mib(chip.sram_bytes()),
-        (nest.block_tokens * nest.token_rows).min(nest.rows),
+        (nest.block_tiles * nest.tile_rows).min(nest.rows),
     ));
     notes
 }
@@ -160,23 +160,23 @@ fn sparse_as_dense(graph: &SectionGraph<'_>, plan: &SectionPlan, section: &str) 
             continue;
         };
         let work = &plan.work[stage];
-        let k_of = |chunk: usize| match plan.nest.chunk_range(chunk as u64) {
+        let k_of = |column_tile: usize| match plan.nest.column_range(column_tile as u64) {
             Some(range) if plan.roles.k_cut[stage] => range.end - range.start,
             // A tile of a slice of K is no deeper than the slice.
             _ => mask.rows().div_ceil(m.pk),
         };
-        let of_chunk = |(chunk, list): (usize, &Vec<PassWork>)| {
+        let of_column_tile = |(column_tile, list): (usize, &Vec<PassWork>)| {
             let tiles: u64 = list.iter().map(|work| work.tiles).sum();
-            (list.iter().map(|work| work.cycles).sum::<u64>(), tiles * k_of(chunk))
+            (list.iter().map(|work| work.cycles).sum::<u64>(), tiles * k_of(column_tile))
         };
-        let (executed, all) = work.iter().enumerate().map(of_chunk).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let (executed, all) = work.iter().enumerate().map(of_column_tile).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         if executed as f64 >= AS_DENSE * all as f64 {
             let tensor = &graph.workload.tensors[weight];
             let density = mask.stored_elements() as f64 / (mask.rows() as f64 * mask.columns() as f64);
             notes.push(format!(
                 "section `{section}` works through `{}` (density {density:.4}) as if it were dense: {}",
                 tensor.name,
-                if m.share == m.pn {
+                if m.multicast_width == m.pn {
                     "skipping or gathering by columns was found no faster"
                 } else {
                     "under its tiles hardly a row can be skipped"
@@ -187,7 +187,7 @@ fn sparse_as_dense(graph: &SectionGraph<'_>, plan: &SectionPlan, section: &str) 
     notes
 }
 
-/// A sentence on every tensor that comes once as activations, token by token, and once as the weights of a GEMM.
+/// A sentence on every tensor that comes once as activations, row tile by row tile, and once as the weights of a GEMM.
 fn both_ways(graph: &SectionGraph<'_>, section: &str) -> Vec<String> {
     let weights: Vec<_> = graph.stages.iter().filter_map(|stage| stage.weight).collect();
     let mut tensors: Vec<_> = graph.stages.iter().flat_map(|stage| &stage.activations).copied().collect();
@@ -202,18 +202,18 @@ fn both_ways(graph: &SectionGraph<'_>, section: &str) -> Vec<String> {
 
 /// PMU bytes the same plan would take with every row in one block.
 fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> u64 {
-    let tokens = plan.nest.tokens();
+    let row_tiles = plan.nest.row_tiles();
     let grown = |buffer: &BufferSpec| {
         let holds_block = match buffer.role {
-            BufferRole::Home { .. } | BufferRole::Partial { .. } => true,
+            BufferRole::Resident { .. } | BufferRole::PartialSums { .. } => true,
             BufferRole::Operand { tensor, .. } => {
                 graph.producer(tensor).is_none()
-                    && buffer.cadence == Cadence::Token
-                    && buffer.depth >= plan.nest.block_tokens
+                    && buffer.level == LoopLevel::RowTile
+                    && buffer.depth >= plan.nest.block_tiles
             }
-            BufferRole::Weight { .. } | BufferRole::Store { .. } | BufferRole::Relay { .. } => false,
+            BufferRole::Weight { .. } | BufferRole::Output { .. } | BufferRole::PartialFifo { .. } => false,
         };
-        let depth = if holds_block { tokens } else { buffer.depth };
+        let depth = if holds_block { row_tiles } else { buffer.depth };
         BufferSpec { depth, ..*buffer }.total_banks(chip)
     };
     plan.buffers.iter().map(grown).sum::<u64>() * chip.pmu.bank_bytes()

@@ -1,20 +1,20 @@
 //! The choices of one configuration, taken over to the same graph at other sizes: the same sections, loop orders, cuts,
-//! residency, styles and orientations; tokens, chunks and units as near as the sizes allow.
+//! residency, styles and orientations; row tiles, column tiles and units as near as the sizes allow.
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::estimate::Estimate;
 use crate::compile::mapping::plan::{SectionPlan, deepen};
-use crate::compile::mapping::residency::{Ahead, Residency};
-use crate::compile::mapping::resolve::{Exact, exact};
+use crate::compile::mapping::residency::{LatencySlots, Residency};
+use crate::compile::mapping::resolve::{Resolved, resolve};
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::assemble;
 use crate::compile::physical::route::Negotiation;
 use crate::cost::{StageWork, TileTables};
 use crate::diagnostics::Diagnostic;
 use crate::program::{
-    Buffer, BufferSpec, Cadence, Chunking, Configuration, Fabric, GemmMapping, Mapping, Nest, Section, SectionGraph,
-    SimdMapping, Stage, home_tiers,
+    Buffer, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, Section, SectionGraph,
+    SimdMapping, Stage, TiledAxis, home_tiers,
 };
 use crate::workload::Workload;
 
@@ -26,14 +26,14 @@ pub fn retargeted(chip: &Chip, workload: &Workload, of: &Configuration) -> Resul
     let tiers = home_tiers(chip, workload).map_err(|why: Diagnostic| why.title().to_owned())?;
     let fabric = Fabric::new(chip);
     let like = |section: &Section| {
-        one_alike(&section.chip(chip, workload), workload, &fabric, &tiers, section)
+        retarget_section(&section.chip(chip, workload), workload, &fabric, &tiers, section)
             .map_err(|why| format!("section `{}`: {why}", section.name))
     };
     let sections = of.sections.iter().map(like).collect::<Result<Vec<_>, _>>()?;
     Ok(Configuration { mode: of.mode, sections, tiers, notes: Vec::new() })
 }
 
-fn one_alike(
+fn retarget_section(
     chip: &Chip,
     workload: &Workload,
     fabric: &Fabric,
@@ -48,11 +48,14 @@ fn one_alike(
     let nest = nest(&graph, of).ok_or("its cut has no place at this size")?;
     let mappings = mappings(chip, &graph, &nest, of).ok_or("a stage has no such mapping at this size")?;
     // Slots are smaller here than they were: what hides latency may not fit.
-    let with = |ahead| {
-        let residency = Residency { ahead, ..residency(of) };
+    let with = |latency_slots| {
+        let residency = Residency { latency_slots, ..residency(of) };
         section(chip, fabric, &graph, nest, mappings.clone(), residency, tiers)
     };
-    [Ahead::Full, Ahead::None].into_iter().find_map(with).ok_or("it has no place on the chip at this size")
+    [LatencySlots::Full, LatencySlots::None]
+        .into_iter()
+        .find_map(with)
+        .ok_or("it has no place on the chip at this size")
 }
 
 /// A section by its nest, mappings and residency alone; `None` if it has no place.
@@ -65,18 +68,19 @@ fn section(
     residency: Residency,
     tiers: &[TierId],
 ) -> Option<Section> {
-    let Exact { roles, work, tiles, extents } = exact(chip, graph, &nest, residency, &mappings);
+    let Resolved { roles, work, tiles, footprint } = resolve(chip, graph, &nest, residency, &mappings);
     if !roles.is_one_pass() {
         return None;
     }
-    let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, residency, &mappings, &extents);
+    let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, residency, &mappings, &footprint);
     deepen(chip, graph, &mut specs);
     let works = |s: usize| StageWork::new(chip, graph, &nest, s, mappings[s], &work[s]);
     let busy = |s: usize| {
-        let chunks = if roles.cadence[s] == Cadence::Firing { nest.chunks() } else { 1 };
+        let column_tiles = if roles.level[s] == LoopLevel::Firing { nest.column_tiles() } else { 1 };
         let stage = works(s);
-        let of = |bundle| (0..chunks).map(|chunk| stage.cycles(chunk, bundle, nest.token_rows)).sum::<u64>();
-        (0..mappings[s].bundles()).map(of).max().unwrap_or(0).saturating_mul(nest.tokens())
+        let of =
+            |group| (0..column_tiles).map(|column_tile| stage.cycles(column_tile, group, nest.tile_rows)).sum::<u64>();
+        (0..mappings[s].groups()).map(of).max().unwrap_or(0).saturating_mul(nest.row_tiles())
     };
     let busy_cycles = (0..mappings.len()).map(busy).max().unwrap_or(1).max(1);
     let cycles = busy_cycles + chip.launch_cycles();
@@ -98,7 +102,7 @@ fn section(
 ///
 /// # Errors
 /// A sentence, when the section has no place then.
-pub fn remapped(
+pub fn retargeted_section(
     chip: &Chip,
     workload: &Workload,
     of: &Section,
@@ -112,7 +116,7 @@ pub fn remapped(
         }
     }
     let graph = SectionGraph::new(workload, &of.operators, of.operators.len() > 1).ok_or("no pipeline")?;
-    let splits = |(s, stage): (usize, &Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.nest.chunking, s);
+    let splits = |(s, stage): (usize, &Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.nest.tiled_axis, s);
     if other.stages.iter().enumerate().any(splits) {
         return Err("K of a stage cannot be split".to_owned());
     }
@@ -125,63 +129,63 @@ pub fn remapped(
         .ok_or_else(|| "it has no place on the chip".to_owned())
 }
 
-/// What stays on chip: it shows in the cadence of buffers.
+/// What stays on chip: it shows in the loop level of buffers.
 fn residency(of: &Section) -> Residency {
     use crate::program::BufferRole;
-    let cadence = |b: &Buffer| b.spec.cadence;
+    let level = |b: &Buffer| b.spec.level;
     let weights = of.buffers.iter().filter(|b| matches!(b.spec.role, BufferRole::Weight { .. }));
-    let again = weights.clone().any(|b| cadence(b) == Cadence::BlockChunk);
+    let again = weights.clone().any(|b| level(b) == LoopLevel::BlockColumn);
     let uncut = |b: &Buffer| match b.spec.role {
         BufferRole::Operand { stage, tensor } => {
-            // A cut tensor comes chunk by chunk in any case; a whole one only if it is read again.
+            // A cut tensor comes column tile by column tile in any case; a whole one only if it is read again.
             let read_again = of.streams.iter().any(|s| s.stream.tensor == tensor && s.stream.passes > 1);
-            of.stages[stage].spec.activations.contains(&tensor) && read_again && cadence(b) == Cadence::Firing
+            of.stages[stage].spec.activations.contains(&tensor) && read_again && level(b) == LoopLevel::Firing
         }
         _ => false,
     };
-    let recompute = of.stages.iter().any(|stage| stage.again);
-    Residency { inputs: !of.buffers.iter().any(uncut), weights: !again, ahead: Ahead::Full, recompute }
+    let recompute = of.stages.iter().any(|stage| stage.recomputed);
+    Residency { inputs: !of.buffers.iter().any(uncut), weights: !again, latency_slots: LatencySlots::Full, recompute }
 }
 
 fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
     let sequences = graph.sequences();
     let rows = graph.rows / sequences;
     let of_sequences = if sequences > 1 { of.nest.blocks() } else { 1 };
-    let tokens = of.nest.tokens().div_ceil(of_sequences).min(PARAMS.retarget.most_row_tiles);
-    let token_rows = if sequences > 1 {
-        // Tokens of a sequence are all alike.
-        (rows.div_ceil(tokens)..=rows).find(|&size| rows.is_multiple_of(size))?
+    let row_tiles = of.nest.row_tiles().div_ceil(of_sequences).min(PARAMS.retarget.most_row_tiles);
+    let tile_rows = if sequences > 1 {
+        // Row tiles of a sequence are all equal.
+        (rows.div_ceil(row_tiles)..=rows).find(|&size| rows.is_multiple_of(size))?
     } else {
-        let even = rows.div_ceil(tokens);
-        let was_ragged = !of.nest.rows.is_multiple_of(of.nest.token_rows);
-        // As many tokens, the last of them as short or whole as it was.
-        let sizes = || (even..rows.div_ceil(tokens.saturating_sub(1).max(1))).chain([even]);
+        let even = rows.div_ceil(row_tiles);
+        let was_ragged = !of.nest.rows.is_multiple_of(of.nest.tile_rows);
+        // As many row tiles, the last of them as short or whole as it was.
+        let sizes = || (even..rows.div_ceil(row_tiles.saturating_sub(1).max(1))).chain([even]);
         sizes().find(|&size| rows.is_multiple_of(size) != was_ragged).unwrap_or(even)
     };
-    let chunking = match of.nest.chunking {
+    let tiled_axis = match of.nest.tiled_axis {
         None => None,
         Some(cut) => Some(chunks(graph, cut)?),
     };
-    let mut nest = Nest { rows: graph.rows, token_rows, block_tokens: 1, chunking, order: of.nest.order };
+    let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: 1, tiled_axis, order: of.nest.order };
     let blocks = if sequences > 1 { sequences } else { of.nest.blocks().min(PARAMS.retarget.most_blocks) };
-    nest.block_tokens = nest.tokens().div_ceil(blocks).max(1);
+    nest.block_tiles = nest.row_tiles().div_ceil(blocks).max(1);
     Some(nest)
 }
 
-/// As many chunks of the same axis, as far as blocks of masks allow; the last as short or whole as it was.
-fn chunks(graph: &SectionGraph<'_>, of: Chunking) -> Option<Chunking> {
+/// As many column tiles of the same axis, as far as blocks of masks allow; the last as short or whole as it was.
+fn chunks(graph: &SectionGraph<'_>, of: TiledAxis) -> Option<TiledAxis> {
     let axis = graph.axes.get(of.axis)?;
     let count = of.extent.div_ceil(of.width);
     let even = axis.extent.div_ceil(count).next_multiple_of(axis.grain);
     let was_ragged = !of.extent.is_multiple_of(of.width);
     let widths = || (even..axis.extent).step_by(axis.grain as usize).take(8).chain([even]);
-    let alike = |&width: &u64| axis.extent.is_multiple_of(width) != was_ragged && axis.extent.div_ceil(width) == count;
-    let width = widths().find(alike).unwrap_or(even).min(axis.extent);
-    Some(Chunking { axis: of.axis, extent: axis.extent, width })
+    let equal = |&width: &u64| axis.extent.is_multiple_of(width) != was_ragged && axis.extent.div_ceil(width) == count;
+    let width = widths().find(equal).unwrap_or(even).min(axis.extent);
+    Some(TiledAxis { axis: of.axis, extent: axis.extent, width })
 }
 
 fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) -> Option<Vec<Mapping>> {
-    let bases = TileTables::new(chip, graph, nest.chunking);
+    let bases = TileTables::new(chip, graph, nest.tiled_axis);
     let like = |(s, stage): (usize, &Stage)| match stage.mapping {
         Mapping::Gemm(m) => {
             let shape = bases.shape(s, m.rows_on_lanes)?;
@@ -191,40 +195,40 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
                 let tiles = bases.most_splits(s, &m, nest)?.1 / heads;
                 let (streams, each) = (m.streams.min(heads), (m.pn / m.streams).min(tiles.max(1)));
                 let (pm, pn) = (m.pm.min(rows), streams * each);
-                return Some(Mapping::Gemm(GemmMapping { pm, pn, share: pn, streams, ..m }));
+                return Some(Mapping::Gemm(GemmMapping { pm, pn, multicast_width: pn, streams, ..m }));
             }
-            let pm = m.pm.min(nest.token_rows.div_ceil(shape.row_grain));
+            let pm = m.pm.min(nest.tile_rows.div_ceil(shape.row_grain));
             let m = GemmMapping { pk: m.pk.min(graph.most_k_slices(s)), ..m };
             if let Some(form) = graph.form(s) {
                 let streams = m.streams.min(form.b_heads);
                 let each = (m.pn / m.streams).min(form.n.div_ceil(shape.column_grain));
                 let pn = streams * each;
-                return Some(Mapping::Gemm(GemmMapping { pm, pn, share: pn, streams, ..m }));
+                return Some(Mapping::Gemm(GemmMapping { pm, pn, multicast_width: pn, streams, ..m }));
             }
             let weight = graph.stages[s].weight?;
-            let columns = match nest.chunk_range(0).zip(nest.chunking) {
+            let columns = match nest.column_range(0).zip(nest.tiled_axis) {
                 Some((range, cut)) if graph.column_axis(weight) == Some(cut.axis) => range.end - range.start,
                 _ => graph.workload.tensors[weight].columns,
             };
             let tiles = columns.div_ceil(shape.column_grain);
-            if m.share == m.pn {
+            if m.multicast_width == m.pn {
                 let pn = m.pn.min(tiles);
-                return Some(Mapping::Gemm(GemmMapping { pm, pn, share: pn, ..m }));
+                return Some(Mapping::Gemm(GemmMapping { pm, pn, multicast_width: pn, ..m }));
             }
-            let share = m.share.min(tiles);
-            let (_, bundles) = bases.most_splits(s, &GemmMapping { share, ..m }, nest)?;
-            let pn = share * m.groups().min(bundles);
-            Some(Mapping::Gemm(GemmMapping { pm, pn, share, ..m }))
+            let multicast_width = m.multicast_width.min(tiles);
+            let (_, groups) = bases.most_splits(s, &GemmMapping { multicast_width, ..m }, nest)?;
+            let pn = multicast_width * m.k_slice_groups().min(groups);
+            Some(Mapping::Gemm(GemmMapping { pm, pn, multicast_width, ..m }))
         }
         Mapping::Simd(m) => {
             let output = graph.stages[s].output;
             let lanes = *chip.pcu.lanes.get(&graph.stage_dtype(s))?;
-            let columns = match nest.chunk_range(0).zip(nest.chunking) {
+            let columns = match nest.column_range(0).zip(nest.tiled_axis) {
                 Some((range, cut)) if graph.column_axis(output) == Some(cut.axis) => range.end - range.start,
                 _ => graph.simd_columns(s),
             };
             let most = graph.units(s).unwrap_or_else(|| columns.div_ceil(lanes)).max(1);
-            Some(Mapping::Simd(SimdMapping { pm: m.pm.min(nest.token_rows), pn: m.pn.min(most), ..m }))
+            Some(Mapping::Simd(SimdMapping { pm: m.pm.min(nest.tile_rows), pn: m.pn.min(most), ..m }))
         }
     };
     of.stages.iter().enumerate().map(like).collect()

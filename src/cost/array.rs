@@ -10,7 +10,7 @@ use super::tiles::Tile;
 /// The part of the chip that GEMM work depends on, for one data type and orientation.
 #[derive(Debug, Clone, Copy)]
 pub struct SystolicShape {
-    /// Token rows of an output tile.
+    /// Rows of a row tile of an output tile.
     pub row_grain: u64,
     /// Weight columns of an output tile.
     pub column_grain: u64,
@@ -108,11 +108,11 @@ impl SystolicShape {
         self.gather.map_or_else(|| self.a_flits(tile.steps), |gather| tile.k * gather.flits_per_vector)
     }
 
-    /// Flits of the weights of one PCU's part of a tile that `share` PCUs have together.
-    pub fn weights(&self, tile: &Tile, share: u64) -> u64 {
+    /// Flits of the weights of one PCU's part of a tile that `multicast_width` PCUs have together.
+    pub fn weights(&self, tile: &Tile, multicast_width: u64) -> u64 {
         self.gather.map_or_else(
             || self.w_flits(tile.steps),
-            |gather| (tile.stored.div_ceil(share) * gather.bytes_per_weight).div_ceil(gather.flit_bytes),
+            |gather| (tile.stored.div_ceil(multicast_width) * gather.bytes_per_weight).div_ceil(gather.flit_bytes),
         )
     }
 
@@ -131,7 +131,7 @@ impl SystolicShape {
         self.stages.max(if results { self.tail_cycles } else { self.partial_flits })
     }
 
-    /// Row tiles one PCU does of a token of `rows` cut in `pm` slices.
+    /// Row tiles one PCU does of a row tile of `rows` cut in `pm` slices.
     pub fn passes(&self, rows: u64, pm: u64) -> u64 {
         rows.div_ceil(self.row_grain).div_ceil(pm)
     }

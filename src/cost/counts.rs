@@ -11,7 +11,7 @@ pub struct StreamBytes {
     pub waste: u64,
 }
 
-/// Time that a bundle did not work though it had firings to do.
+/// Time that a lockstep group did not work though it had firings to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waits {
     /// Cycles it waited for its inputs.
@@ -27,7 +27,7 @@ pub struct SectionRun {
     pub stopped: Option<Stopped>,
     /// Cycles from the first request to the last byte.
     pub cycles: u64,
-    /// Cycles each bundle of each stage worked.
+    /// Cycles each lockstep group of each stage worked.
     pub busy_cycles: Vec<Vec<u64>>,
     /// What they waited for; empty where no time passed.
     pub waits: Vec<Vec<Waits>>,

@@ -1,7 +1,7 @@
 //! Gathering: a PCU walks the stored rows of a column tile and meets each with a gathered vector of activations.
 //!
-//! A tile is `lanes` token rows by the columns under it, one column a stage. At each K row that any of the columns
-//! stores, the vector of `lanes` tokens at that index comes from the PMUs (one port-cycle), and every column that
+//! A tile is `lanes` rows of a row tile by the columns under it, one column a stage. At each K row that any of the columns
+//! stores, the vector of `lanes` row tiles at that index comes from the PMUs (one port-cycle), and every column that
 //! stores the row multiplies it. Several vectors come in a cycle if they lie in different banks and no column needs
 //! two of them: a stage does one multiply-vector a cycle.
 

@@ -4,15 +4,15 @@ use crate::program::{GemmMapping, PassWork, SectionGraph};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::array::SystolicShape;
-use super::extents::{StageExtents, weight_slot_bytes};
+use super::footprint::{StageFootprint, weight_slot_bytes};
 
-/// Work of one row pass: column tiles and depth of a mean token, all heads.
-pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, token_rows: u64) -> PassWork {
+/// Work of one row pass: column tiles and depth of a mean row tile, all heads.
+pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, tile_rows: u64) -> PassWork {
     let width = shape.column_grain * (mapping.pn / mapping.streams);
     let (columns, k) = match form.causal {
         None => (form.n, form.k),
-        Some(CausalAxis::Columns) => (form.mean_causal_extent(token_rows, width), form.k),
-        Some(CausalAxis::Depth) => (form.n, form.mean_causal_extent(token_rows, 1)),
+        Some(CausalAxis::Columns) => (form.mean_causal_extent(tile_rows, width), form.k),
+        Some(CausalAxis::Depth) => (form.n, form.mean_causal_extent(tile_rows, 1)),
     };
     let heads = form.heads_of_stream(mapping.streams, 0);
     let tiles = (heads.end - heads.start) * columns.div_ceil(width);
@@ -28,13 +28,13 @@ pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping,
 
 /// Sizes of a stage with heads: a column of PCUs holds the columns of its stream's heads that are dealt to it, and of
 /// B those of the heads it shares.
-pub fn heads_extents(
+pub fn heads_footprint(
     graph: &SectionGraph<'_>,
     stage: usize,
     form: &GemmForm,
     shape: &SystolicShape,
     mapping: &GemmMapping,
-) -> StageExtents {
+) -> StageFootprint {
     let each = mapping.pn / mapping.streams;
     let width = shape.column_grain * each;
     // Every tile of a head is dealt evenly to the stream's columns of PCUs.
@@ -43,12 +43,12 @@ pub fn heads_extents(
     let heads = heads.end - heads.start;
     let b_heads = heads.div_ceil(form.heads / form.b_heads);
     let (activation_rate, weight_rate) = shape.stream_rates();
-    StageExtents {
+    StageFootprint {
         row_grain: shape.row_grain,
         weight_slot_bytes: weight_slot_bytes(graph, stage, b_heads * of_a_head * form.k),
         columns_per_pcu: heads * of_a_head,
         activation_rate,
         weight_rate,
-        ..StageExtents::default()
+        ..StageFootprint::default()
     }
 }

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::program::{Chunking, GemmMapping, PassWork, SectionGraph};
+use crate::program::{GemmMapping, PassWork, SectionGraph, TiledAxis};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::array::SystolicShape;
-use super::extents::StageExtents;
+use super::footprint::StageFootprint;
 
 /// A stage that adds up over rows, in its nest and mapping. Rows and columns are those of its result.
 #[derive(Debug, Clone, Copy)]
@@ -17,9 +17,9 @@ pub struct Reducer {
     heads: u64,
     group: u64,
     /// Cut along the rows, or the columns.
-    row_cut: Option<Chunking>,
-    column_cut: Option<Chunking>,
-    /// Rows that a mean token of causal attention adds to.
+    row_cut: Option<TiledAxis>,
+    column_cut: Option<TiledAxis>,
+    /// Rows that a mean row tile of causal attention adds to.
     reached: Option<u64>,
     mapping: GemmMapping,
     row_grain: u64,
@@ -30,8 +30,8 @@ impl Reducer {
     /// Stage `stage` of a section in the array shape of its mapping; `None` if it adds nothing up.
     pub fn new(
         graph: &SectionGraph<'_>,
-        chunking: Option<Chunking>,
-        token_rows: u64,
+        tiled_axis: Option<TiledAxis>,
+        tile_rows: u64,
         stage: usize,
         mapping: &GemmMapping,
         shape: &SystolicShape,
@@ -39,7 +39,7 @@ impl Reducer {
         let spec = &graph.stages[stage];
         spec.sums?;
         let tensors = &graph.workload.tensors;
-        let along = |axis: Option<usize>| chunking.filter(|cut| axis == Some(cut.axis));
+        let along = |axis: Option<usize>| tiled_axis.filter(|cut| axis == Some(cut.axis));
         let (x, dy) = (*spec.activations.first()?, *spec.activations.get(1)?);
         let mut reducer = Self {
             m: tensors[x].columns,
@@ -56,10 +56,10 @@ impl Reducer {
         if let Some(form) = graph.form(stage) {
             let rows = (graph.rows / form.instances).max(1);
             (reducer.m, reducer.n, reducer.heads, reducer.group) = (form.m, form.n, form.heads, (form.k / rows).max(1));
-            // Row slices of PCUs go on in step: the first has keys in every token.
+            // Row slices of PCUs go on in step: the first has keys in every row tile.
             if form.causal.is_some() && mapping.pm == 1 {
                 let pairs = GemmForm { m: rows, n: form.m, causal: Some(CausalAxis::Columns), ..form };
-                reducer.reached = Some(pairs.mean_causal_extent(token_rows, shape.row_grain));
+                reducer.reached = Some(pairs.mean_causal_extent(tile_rows, shape.row_grain));
             }
         }
         Some(reducer)
@@ -70,14 +70,14 @@ impl Reducer {
         self.mapping.pn / self.mapping.streams
     }
 
-    /// Rows of the result that a chunk makes.
-    pub fn rows(&self, chunk: u64) -> Range<u64> {
-        range(self.row_cut, chunk, self.m)
+    /// Rows of the result that a column tile makes.
+    pub fn rows(&self, column_tile: u64) -> Range<u64> {
+        range(self.row_cut, column_tile, self.m)
     }
 
-    /// Columns of a head's result that a chunk makes.
-    pub fn columns(&self, chunk: u64) -> Range<u64> {
-        range(self.column_cut, chunk, self.n)
+    /// Columns of a head's result that a column tile makes.
+    pub fn columns(&self, column_tile: u64) -> Range<u64> {
+        range(self.column_cut, column_tile, self.n)
     }
 
     /// Heads of the operands for each of the result.
@@ -91,13 +91,13 @@ impl Reducer {
     }
 
     /// Rows of the result that row slice `i` of the PCUs makes.
-    pub fn rows_of(&self, chunk: u64, i: u64) -> Range<u64> {
-        slice(self.rows(chunk), self.mapping.pm, self.row_grain, i)
+    pub fn rows_of(&self, column_tile: u64, i: u64) -> Range<u64> {
+        slice(self.rows(column_tile), self.mapping.pm, self.row_grain, i)
     }
 
     /// Columns, of each of its heads, that PCU column `q` makes.
-    pub fn columns_of(&self, chunk: u64, q: u64) -> Range<u64> {
-        slice(self.columns(chunk), self.each(), self.column_grain, q % self.each())
+    pub fn columns_of(&self, column_tile: u64, q: u64) -> Range<u64> {
+        slice(self.columns(column_tile), self.each(), self.column_grain, q % self.each())
     }
 
     /// Heads of the result that PCU column `q` makes.
@@ -107,13 +107,13 @@ impl Reducer {
         (stream * each).min(self.heads)..((stream + 1) * each).min(self.heads)
     }
 
-    /// Columns of an operand, counted from the chunk's first, that a PCU takes: of X by its rows of the result, of dY by
+    /// Columns of an operand, counted from the column tile's first, that a PCU takes: of X by its rows of the result, of dY by
     /// its columns.
-    pub fn wanted(&self, chunk: u64, operand: usize, (i, q): (u64, u64)) -> Vec<Range<u64>> {
+    pub fn wanted(&self, column_tile: u64, operand: usize, (i, q): (u64, u64)) -> Vec<Range<u64>> {
         let (width, whole, part) = if operand == 0 {
-            (self.m, self.rows(chunk), self.rows_of(chunk, i))
+            (self.m, self.rows(column_tile), self.rows_of(column_tile, i))
         } else {
-            (self.n, self.columns(chunk), self.columns_of(chunk, q))
+            (self.n, self.columns(column_tile), self.columns_of(column_tile, q))
         };
         let heads = self.heads_of(q);
         let heads = heads.start * self.group..heads.end * self.group;
@@ -121,22 +121,22 @@ impl Reducer {
         runs.filter(|run| run.start < run.end).collect()
     }
 
-    /// Columns of an operand in a chunk.
-    pub fn width(&self, chunk: u64, operand: usize) -> u64 {
-        let of_head = if operand == 0 { self.rows(chunk) } else { self.columns(chunk) };
+    /// Columns of an operand in a column tile.
+    pub fn width(&self, column_tile: u64, operand: usize) -> u64 {
+        let of_head = if operand == 0 { self.rows(column_tile) } else { self.columns(column_tile) };
         self.heads * self.group * (of_head.end - of_head.start)
     }
 
-    /// Row passes of the busiest PCU in a token of a chunk.
-    pub fn passes(&self, chunk: u64) -> u64 {
-        let rows = self.rows(chunk);
+    /// Row passes of the busiest PCU in a row tile of a column tile.
+    pub fn passes(&self, column_tile: u64) -> u64 {
+        let rows = self.rows(column_tile);
         let rows = self.reached.unwrap_or(rows.end - rows.start);
         rows.div_ceil(self.row_grain).div_ceil(self.mapping.pm)
     }
 
     /// Tiles of a row pass of the busiest PCU.
-    pub fn tiles(&self, chunk: u64) -> u64 {
-        let (heads, columns) = (self.heads_of(0), self.columns(chunk));
+    pub fn tiles(&self, column_tile: u64) -> u64 {
+        let (heads, columns) = (self.heads_of(0), self.columns(column_tile));
         (heads.end - heads.start) * (columns.end - columns.start).div_ceil(self.column_grain).div_ceil(self.each())
     }
 
@@ -147,21 +147,21 @@ impl Reducer {
         ((rows.end - rows.start).div_ceil(self.row_grain), self.heads * tiles)
     }
 
-    /// Sums that the busiest PCU keeps of a chunk.
-    pub fn sums(&self, chunk: u64) -> u64 {
-        let (rows, columns, heads) = (self.rows_of(chunk, 0), self.columns_of(chunk, 0), self.heads_of(0));
+    /// Sums that the busiest PCU keeps of a column tile.
+    pub fn sums(&self, column_tile: u64) -> u64 {
+        let (rows, columns, heads) = (self.rows_of(column_tile, 0), self.columns_of(column_tile, 0), self.heads_of(0));
         (rows.end - rows.start) * (columns.end - columns.start) * (heads.end - heads.start)
     }
 
-    /// Depth of a tile in a token of `rows` rows.
+    /// Depth of a tile in a row tile of `rows` rows.
     pub fn depth(&self, rows: u64) -> u64 {
         rows * self.group
     }
 
-    /// Work of one row pass of a full token in a chunk.
-    fn work(&self, shape: &SystolicShape, chunk: u64, token_rows: u64) -> PassWork {
-        let (tiles, depth) = (self.tiles(chunk), self.depth(token_rows));
-        let (rows, columns) = (self.rows(chunk), self.columns(chunk));
+    /// Work of one row pass of a full row tile in a column tile.
+    fn work(&self, shape: &SystolicShape, column_tile: u64, tile_rows: u64) -> PassWork {
+        let (tiles, depth) = (self.tiles(column_tile), self.depth(tile_rows));
+        let (rows, columns) = (self.rows(column_tile), self.columns(column_tile));
         let columns = (columns.end - columns.start) * self.heads;
         PassWork {
             cycles: tiles * shape.tile_cycles(depth),
@@ -173,15 +173,15 @@ impl Reducer {
         }
     }
 
-    /// Whether chunks divide the rows or the columns of the result.
+    /// Whether column tiles divide the rows or the columns of the result.
     pub fn is_cut(&self) -> bool {
         self.row_cut.or(self.column_cut).is_some()
     }
 }
 
-fn range(cut: Option<Chunking>, chunk: u64, extent: u64) -> Range<u64> {
+fn range(cut: Option<TiledAxis>, column_tile: u64, extent: u64) -> Range<u64> {
     match cut {
-        Some(cut) => (chunk * cut.width).min(extent)..((chunk + 1) * cut.width).min(extent),
+        Some(cut) => (column_tile * cut.width).min(extent)..((column_tile + 1) * cut.width).min(extent),
         None => 0..extent,
     }
 }
@@ -193,26 +193,26 @@ fn slice(whole: Range<u64>, parts: u64, grain: u64, at: u64) -> Range<u64> {
     upto(at)..upto(at + 1)
 }
 
-/// Work of a stage, `[chunk][bundle]`: it has one bundle.
+/// Work of a stage, `[column_tile][group]`: it has one lockstep group.
 pub fn reducer_work(
     reducer: &Reducer,
     shape: &SystolicShape,
-    chunking: Option<Chunking>,
-    token_rows: u64,
+    tiled_axis: Option<TiledAxis>,
+    tile_rows: u64,
 ) -> Vec<Vec<PassWork>> {
-    let chunks = chunking.filter(|_| reducer.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.width));
-    (0..chunks).map(|chunk| vec![reducer.work(shape, chunk, token_rows)]).collect()
+    let column_tiles = tiled_axis.filter(|_| reducer.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.width));
+    (0..column_tiles).map(|column_tile| vec![reducer.work(shape, column_tile, tile_rows)]).collect()
 }
 
-/// Sizes of a stage's buffers: of its sums those of the widest chunk, the first.
-pub fn reducer_extents(reducer: &Reducer, shape: &SystolicShape) -> StageExtents {
+/// Sizes of a stage's buffers: of its sums those of the widest column tile, the first.
+pub fn reducer_footprint(reducer: &Reducer, shape: &SystolicShape) -> StageFootprint {
     let (activation_rate, weight_rate) = shape.stream_rates();
-    StageExtents {
+    StageFootprint {
         row_grain: shape.row_grain,
         weight_slot_bytes: 0,
         columns_per_pcu: reducer.sums(0),
         activation_rate,
         weight_rate,
-        ..StageExtents::default()
+        ..StageFootprint::default()
     }
 }

@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::index::Id;
 use crate::program::{
-    BufferRole, Cadence, Fabric, Flow, FlowKind, Nest, ResourceKind, Section, SectionGraph, Step, Sums, continues,
+    BufferRole, Fabric, Flow, FlowKind, LoopLevel, Nest, ResourceKind, Section, SectionGraph, Step, Sums, continues,
     emits, shared,
 };
 use crate::units::Rate;
@@ -16,7 +16,7 @@ use super::time::{TICKS_PER_CYCLE, to_cycles};
 use super::transfer::{first_slot_bytes, transfer_bytes};
 use super::usage::Usage;
 
-/// Steps that stand for all others: every chunk, with the first token and, if it is shorter, the last.
+/// Steps that stand for all others: every column tile, with the first row tile and, if it is shorter, the last.
 struct Classes {
     steps: Vec<(Step, u64)>,
 }
@@ -24,39 +24,41 @@ struct Classes {
 impl Classes {
     /// Representatives of the firings of a nest, and how many firings each stands for.
     fn of_firings(nest: &Nest) -> Self {
-        let last = nest.tokens() - 1;
+        let last = nest.row_tiles() - 1;
         let ragged = nest.is_ragged(last);
         let mut steps = Vec::new();
-        for chunk in 0..nest.chunks() {
-            let full = nest.tokens() - u64::from(ragged);
+        for column_tile in 0..nest.column_tiles() {
+            let full = nest.row_tiles() - u64::from(ragged);
             if full > 0 {
-                steps.push((Step { block: 0, chunk, token: 0 }, full));
+                steps.push((Step { block: 0, column_tile, row_tile: 0 }, full));
             }
             if ragged {
-                steps.push((Step { block: nest.blocks() - 1, chunk, token: last }, 1));
+                steps.push((Step { block: nest.blocks() - 1, column_tile, row_tile: last }, 1));
             }
         }
         Self { steps }
     }
 
-    /// Those of one event a token.
-    fn of_tokens(nest: &Nest) -> Self {
+    /// Those of one event a row tile.
+    fn of_row_tiles(nest: &Nest) -> Self {
         let mut all = Self::of_firings(nest);
-        let last = nest.chunks() - 1;
-        all.steps.retain(|(step, _)| step.chunk == last);
+        let last = nest.column_tiles() - 1;
+        all.steps.retain(|(step, _)| step.column_tile == last);
         all
     }
 
-    fn of(nest: &Nest, cadence: Cadence) -> Self {
-        match cadence {
-            Cadence::Firing => Self::of_firings(nest),
-            Cadence::Token => Self::of_tokens(nest),
-            Cadence::BlockChunk | Cadence::Chunk => {
-                let times = if cadence == Cadence::BlockChunk { nest.blocks() } else { 1 };
-                let steps = (0..nest.chunks()).map(|chunk| (Step { block: 0, chunk, token: 0 }, times)).collect();
+    fn of(nest: &Nest, level: LoopLevel) -> Self {
+        match level {
+            LoopLevel::Firing => Self::of_firings(nest),
+            LoopLevel::RowTile => Self::of_row_tiles(nest),
+            LoopLevel::BlockColumn | LoopLevel::Column => {
+                let times = if level == LoopLevel::BlockColumn { nest.blocks() } else { 1 };
+                let steps = (0..nest.column_tiles())
+                    .map(|column_tile| (Step { block: 0, column_tile, row_tile: 0 }, times))
+                    .collect();
                 Self { steps }
             }
-            Cadence::Once => Self { steps: vec![(Step { block: 0, chunk: 0, token: 0 }, 1)] },
+            LoopLevel::Once => Self { steps: vec![(Step { block: 0, column_tile: 0, row_tile: 0 }, 1)] },
         }
     }
 }
@@ -77,17 +79,17 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let mut busy_cycles = Vec::new();
     let (mut macs, mut simd_elements) = (0, vec![0; section.stages.len()]);
     for (s, stage) in section.stages.iter().enumerate() {
-        let mut busy = vec![0; stage.mapping.bundles() as usize];
-        for (step, times) in Classes::of(nest, stage.cadence).steps {
-            let rows = nest.rows_of(step.token);
-            for (bundle, sum) in busy.iter_mut().enumerate() {
-                *sum += times * work[s].cycles(step.chunk, bundle as u64, rows);
+        let mut busy = vec![0; stage.mapping.groups() as usize];
+        for (step, times) in Classes::of(nest, stage.level).steps {
+            let rows = nest.rows_of(step.row_tile);
+            for (group, sum) in busy.iter_mut().enumerate() {
+                *sum += times * work[s].cycles(step.column_tile, group as u64, rows);
             }
-            macs += times * work[s].stored_macs(step.chunk, rows);
-            simd_elements[s] += times * work[s].simd_elements(step.chunk, rows);
-            if emits(stage, stage.mapping.bundles() - 1, nest, step) {
+            macs += times * work[s].stored_macs(step.column_tile, rows);
+            simd_elements[s] += times * work[s].simd_elements(step.column_tile, rows);
+            if emits(stage, stage.mapping.groups() - 1, nest, step) {
                 let tail = stage.spec.tail.len() as u64;
-                simd_elements[s] += times * tail * work[s].output_elements(step.chunk, rows);
+                simd_elements[s] += times * tail * work[s].output_elements(step.column_tile, rows);
             }
         }
         busy_cycles.push(busy);
@@ -96,12 +98,12 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let mut tier_bytes = vec![0u64; chip.memory.len()];
     for (index, off_chip) in section.streams.iter().enumerate() {
         let mut bytes = StreamBytes::default();
-        for (step, times) in Classes::of(nest, off_chip.stream.cadence).steps {
+        for (step, times) in Classes::of(nest, off_chip.stream.level).steps {
             let (payload, moved) = transfer_bytes(chip, &graph, section, index, step);
             bytes.payload += times * payload;
             bytes.waste += times * (moved - payload);
         }
-        if section.loaded_before.contains(&index) {
+        if section.prefetched.contains(&index) {
             let (payload, moved) = first_slot_bytes(chip, &graph, section, index);
             bytes.payload -= payload;
             bytes.waste -= moved - payload;
@@ -109,7 +111,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         tier_bytes[off_chip.tier.index()] += bytes.payload + bytes.waste;
         streams.push(bytes);
     }
-    for load in &section.loads_ahead {
+    for load in &section.prefetches {
         tier_bytes[load.tier.index()] += load.moved_bytes;
     }
     let tier_ticks: Vec<u64> = tier_bytes
@@ -183,39 +185,39 @@ impl Sizes<'_> {
         {
             return self.flits_of_sums(flow, share, stage, sums);
         }
-        let stage_flits = |stage: usize, bundle: u64, wanted: &dyn Fn(Step) -> bool| {
-            let classes = Classes::of(nest, self.section.stages[stage].cadence);
+        let stage_flits = |stage: usize, group: u64, wanted: &dyn Fn(Step) -> bool| {
+            let classes = Classes::of(nest, self.section.stages[stage].level);
             classes
                 .steps
                 .iter()
                 .filter(|(step, _)| wanted(*step))
                 .map(|&(step, times)| {
-                    let rows = nest.rows_of(step.token);
-                    times * shared(self.work[stage].flits(flow.amount, step.chunk, bundle, rows), share)
+                    let rows = nest.rows_of(step.row_tile);
+                    times * shared(self.work[stage].flits(flow.amount, step.column_tile, group, rows), share)
                 })
                 .sum()
         };
         match flow.kind {
-            FlowKind::Feed { stage, bundle } => stage_flits(stage, bundle, &|_| true),
-            FlowKind::PartialRead { stage, bundle } => {
-                stage_flits(stage, bundle, &|step| continues(&self.section.stages[stage], bundle, nest, step))
+            FlowKind::Feed { stage, group } => stage_flits(stage, group, &|_| true),
+            FlowKind::PartialRead { stage, group } => {
+                stage_flits(stage, group, &|step| continues(&self.section.stages[stage], group, nest, step))
             }
-            FlowKind::PartialWrite { stage, bundle } => {
-                stage_flits(stage, bundle, &|step| !emits(&self.section.stages[stage], bundle, nest, step))
+            FlowKind::PartialWrite { stage, group } => {
+                stage_flits(stage, group, &|step| !emits(&self.section.stages[stage], group, nest, step))
             }
-            FlowKind::Emit { stage, bundle } => {
-                stage_flits(stage, bundle, &|step| emits(&self.section.stages[stage], bundle, nest, step))
+            FlowKind::Emit { stage, group } => {
+                stage_flits(stage, group, &|step| emits(&self.section.stages[stage], group, nest, step))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
-                let classes = Classes::of(nest, self.section.streams[stream].stream.cadence);
+                let classes = Classes::of(nest, self.section.streams[stream].stream.level);
                 let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).0;
-                let before = self.section.loaded_before.contains(&stream);
+                let before = self.section.prefetched.contains(&stream);
                 self.slots(share, &classes, &bytes) - if before { self.first_slot_flits(share, stream) } else { 0 }
             }
             FlowKind::Copy { home } => {
-                let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
+                let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
                 let bytes = |step| slot_bytes(self.graph, nest, tensor, step);
-                self.slots(share, &Classes::of(nest, Cadence::Firing), &bytes)
+                self.slots(share, &Classes::of(nest, LoopLevel::Firing), &bytes)
             }
         }
     }
@@ -226,15 +228,17 @@ impl Sizes<'_> {
         shared(payload.div_ceil(self.chip.network.flit_bytes), share)
     }
 
-    /// Flits of the sums over tokens that a flow reads, writes or leaves: alike in all tokens.
+    /// Flits of the sums over row tiles that a flow reads, writes or leaves: alike in all row tiles.
     fn flits_of_sums(&self, flow: &Flow, share: (u64, u64), stage: usize, sums: Sums) -> u64 {
         let nest = &self.section.nest;
-        let along_cut = self.section.stages[stage].cadence == Cadence::Firing;
-        let groups = sums.groups(nest);
-        let times = if matches!(flow.kind, FlowKind::Emit { .. }) { groups } else { nest.tokens() - groups };
-        let of_chunk = |chunk| self.work[stage].flits(flow.amount, chunk, 0, nest.token_rows);
-        let chunks = if along_cut { 0..nest.chunks() } else { nest.chunks() - 1..nest.chunks() };
-        chunks.map(|chunk| times * shared(of_chunk(chunk), share)).sum()
+        let along_cut = self.section.stages[stage].level == LoopLevel::Firing;
+        let completions = sums.completions(nest);
+        let times =
+            if matches!(flow.kind, FlowKind::Emit { .. }) { completions } else { nest.row_tiles() - completions };
+        let of_column_tile = |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, nest.tile_rows);
+        let column_tiles =
+            if along_cut { 0..nest.column_tiles() } else { nest.column_tiles() - 1..nest.column_tiles() };
+        column_tiles.map(|column_tile| times * shared(of_column_tile(column_tile), share)).sum()
     }
 
     fn slots(&self, share: (u64, u64), classes: &Classes, bytes: &dyn Fn(Step) -> u64) -> u64 {

@@ -4,20 +4,20 @@ use std::ops::Range;
 
 use crate::program::{Nest, SectionGraph, Step};
 
-/// Bytes of the slot of an off-chip stream or home buffer at a step.
+/// Bytes of the slot of an off-chip stream or resident buffer at a step.
 pub fn slot_bytes(graph: &SectionGraph<'_>, nest: &Nest, tensor: crate::workload::TensorId, at: Step) -> u64 {
     let t = &graph.workload.tensors[tensor];
     if let Some((rows, columns)) = reduced_extent(graph, nest, tensor, at) {
         return (rows.end - rows.start) * (columns.end - columns.start) * t.dtype.bytes();
     }
-    let columns = match nest.chunk_range(at.chunk) {
-        Some(range) if nest.chunking.is_some_and(|c| graph.column_axis(tensor) == Some(c.axis)) => {
+    let columns = match nest.column_range(at.column_tile) {
+        Some(range) if nest.tiled_axis.is_some_and(|c| graph.column_axis(tensor) == Some(c.axis)) => {
             range.end - range.start
         }
         _ => t.columns,
     };
-    let first_row = at.token * nest.token_rows;
-    let elements = t.elements_of(first_row..first_row + nest.rows_of(at.token), columns);
+    let first_row = at.row_tile * nest.tile_rows;
+    let elements = t.elements_of(first_row..first_row + nest.rows_of(at.row_tile), columns);
     match &t.mask {
         // A sparse weight that is converted, or a gradient of one: its part of what is stored.
         Some(_) => {
@@ -37,12 +37,12 @@ pub fn reduced_extent(
 ) -> Option<(Range<u64>, Range<u64>)> {
     let stage = graph.reducer(tensor)?;
     let t = &graph.workload.tensors[tensor];
-    let cut = |axis: Option<usize>| nest.chunking.is_some_and(|c| axis == Some(c.axis));
+    let cut = |axis: Option<usize>| nest.tiled_axis.is_some_and(|c| axis == Some(c.axis));
     let (mut rows, mut columns) = (0..t.rows, 0..t.columns);
     if let Some(form) = graph.form(stage).filter(|form| form.instances > 1) {
         rows = at.block * form.m..(at.block + 1) * form.m;
     }
-    if let Some(range) = nest.chunk_range(at.chunk) {
+    if let Some(range) = nest.column_range(at.column_tile) {
         if cut(graph.row_axis(tensor)) {
             rows = range;
         } else if cut(graph.column_axis(tensor)) {

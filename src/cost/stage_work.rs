@@ -1,4 +1,4 @@
-//! What one firing of a placed stage costs: cycles of its bundles and flits of its flows.
+//! What one firing of a placed stage costs: cycles of its lockstep groups and flits of its flows.
 
 use std::ops::Range;
 
@@ -46,14 +46,14 @@ impl StageWork {
     ) -> Self {
         let spec = &graph.stages[index];
         let dtype: Dtype = graph.stage_dtype(index);
-        let partials = graph.is_k_cut(nest.chunking, index) || spec.sums.is_some() || mapping.pk() > 1;
+        let partials = graph.is_k_cut(nest.tiled_axis, index) || spec.sums.is_some() || mapping.pk() > 1;
         let shape = match &mapping {
             Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials)
                 .map(|shape| shape.in_style(chip, dtype, m.style)),
             Mapping::Simd(_) => None,
         };
         let reducer = match (&mapping, &shape) {
-            (Mapping::Gemm(m), Some(shape)) => Reducer::new(graph, nest.chunking, nest.token_rows, index, m, shape),
+            (Mapping::Gemm(m), Some(shape)) => Reducer::new(graph, nest.tiled_axis, nest.tile_rows, index, m, shape),
             _ => None,
         };
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
@@ -62,7 +62,7 @@ impl StageWork {
             shape,
             work: work.to_vec(),
             nest: *nest,
-            along_cut: nest.chunking.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
+            along_cut: nest.tiled_axis.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
             reducer,
             columns: if graph.is_gemm(index) {
                 graph.workload.tensors[spec.output].columns
@@ -91,21 +91,21 @@ impl StageWork {
         self.reducer.as_ref()
     }
 
-    /// Output columns in a chunk.
-    pub fn width(&self, chunk: u64) -> u64 {
-        match self.nest.chunk_range(chunk) {
+    /// Output columns in a column tile.
+    pub fn width(&self, column_tile: u64) -> u64 {
+        match self.nest.column_range(column_tile) {
             Some(range) if self.along_cut => range.end - range.start,
             _ => self.columns,
         }
     }
 
-    /// Work of a bundle in a chunk (a stage off the cut has one chunk).
-    pub fn pass(&self, chunk: u64, bundle: u64) -> PassWork {
-        let chunk = self.work.get(chunk as usize).or(self.work.last());
-        chunk.and_then(|bundles| bundles.get(bundle as usize)).copied().unwrap_or_default()
+    /// Work of a lockstep group in a column tile (a stage off the cut has one column tile).
+    pub fn pass(&self, column_tile: u64, group: u64) -> PassWork {
+        let column_tile = self.work.get(column_tile as usize).or(self.work.last());
+        column_tile.and_then(|groups| groups.get(group as usize)).copied().unwrap_or_default()
     }
 
-    /// Row tiles one PCU does of a token (SIMD: rows).
+    /// Row tiles one PCU does of a row tile (SIMD: rows).
     pub fn passes(&self, rows: u64) -> u64 {
         match (&self.shape, &self.mapping) {
             (Some(shape), mapping) => shape.passes(rows, mapping.pm()),
@@ -113,26 +113,26 @@ impl StageWork {
         }
     }
 
-    /// Whether firings of a bundle in a chunk cost what they cost in the chunk before.
-    pub fn is_as_before(&self, chunk: u64, bundle: u64) -> bool {
-        let Some(before) = chunk.checked_sub(1) else { return false };
-        let passes = |chunk| self.reducer.as_ref().map(|reducer| reducer.passes(chunk));
-        self.width(chunk) == self.width(before)
-            && self.pass(chunk, bundle) == self.pass(before, bundle)
-            && passes(chunk) == passes(before)
+    /// Whether firings of a lockstep group in a column tile cost what they cost in the column tile before.
+    pub fn is_as_before(&self, column_tile: u64, group: u64) -> bool {
+        let Some(before) = column_tile.checked_sub(1) else { return false };
+        let passes = |column_tile| self.reducer.as_ref().map(|reducer| reducer.passes(column_tile));
+        self.width(column_tile) == self.width(before)
+            && self.pass(column_tile, group) == self.pass(before, group)
+            && passes(column_tile) == passes(before)
     }
 
     /// Row passes of a firing. A stage that adds up over rows passes over those of its result.
-    fn row_passes(&self, chunk: u64, rows: u64) -> u64 {
-        self.reducer.as_ref().map_or_else(|| self.passes(rows), |reducer| reducer.passes(chunk))
+    fn row_passes(&self, column_tile: u64, rows: u64) -> u64 {
+        self.reducer.as_ref().map_or_else(|| self.passes(rows), |reducer| reducer.passes(column_tile))
     }
 
-    /// k-steps of every tile of a token, where the token tells.
+    /// k-steps of every tile of a row tile, where the row tile tells.
     pub fn depth(&self, rows: u64) -> Option<u64> {
         self.reducer.as_ref().map(|reducer| reducer.depth(rows))
     }
 
-    /// Rows of a token of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none. All PCUs
+    /// Rows of a row tile of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none. All PCUs
     /// that add up over rows take all of them.
     pub fn slice_rows(&self, rows: u64, slice: u64) -> Range<u64> {
         if self.reducer.is_some() {
@@ -142,50 +142,50 @@ impl StageWork {
         (slice * each).min(rows)..((slice + 1) * each).min(rows)
     }
 
-    /// Output columns of SIMD column slice `slice` in a chunk, counted from the chunk's first.
-    pub fn slice_columns(&self, chunk: u64, slice: u64) -> Range<u64> {
-        self.part_of(self.width(chunk), chunk, slice)
+    /// Output columns of SIMD column slice `slice` in a column tile, counted from the column tile's first.
+    pub fn slice_columns(&self, column_tile: u64, slice: u64) -> Range<u64> {
+        self.part_of(self.width(column_tile), column_tile, slice)
     }
 
-    /// Columns of SIMD column slice `slice`, of an operand or result that has `columns` of them in a chunk: those of the
+    /// Columns of SIMD column slice `slice`, of an operand or result that has `columns` of them in a column tile: those of the
     /// slice's heads, or of its elements where operands have several columns for one.
-    pub fn part_of(&self, columns: u64, chunk: u64, slice: u64) -> Range<u64> {
+    pub fn part_of(&self, columns: u64, column_tile: u64, slice: u64) -> Range<u64> {
         let pn = if let Mapping::Simd(m) = &self.mapping { m.pn } else { 1 };
-        let units = self.units.unwrap_or(self.width(chunk)).max(1);
+        let units = self.units.unwrap_or(self.width(column_tile)).max(1);
         let each = units.div_ceil(pn) * columns.div_ceil(units);
         (slice * each).min(columns)..((slice + 1) * each).min(columns)
     }
 
-    /// Cycles a bundle is occupied by a firing.
-    pub fn cycles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+    /// Cycles a lockstep group is occupied by a firing.
+    pub fn cycles(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
         match &self.mapping {
             Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
                 (Some(reducer), Some(shape)) => {
-                    reducer.passes(chunk) * reducer.tiles(chunk) * shape.tile_cycles(reducer.depth(rows))
+                    reducer.passes(column_tile) * reducer.tiles(column_tile) * shape.tile_cycles(reducer.depth(rows))
                 }
-                _ => self.passes(rows) * self.pass(chunk, bundle).cycles,
+                _ => self.passes(rows) * self.pass(column_tile, group).cycles,
             },
-            Mapping::Simd(m) => self.vectors(chunk, rows) * m.passes,
+            Mapping::Simd(m) => self.vectors(column_tile, rows) * m.passes,
         }
     }
 
     /// Vectors of one SIMD PCU in a firing.
-    fn vectors(&self, chunk: u64, rows: u64) -> u64 {
+    fn vectors(&self, column_tile: u64, rows: u64) -> u64 {
         match &self.mapping {
             Mapping::Simd(m) => {
-                let columns = self.slice_columns(chunk, 0);
+                let columns = self.slice_columns(column_tile, 0);
                 rows.div_ceil(m.pm) * (columns.end - columns.start).div_ceil(self.lanes)
             }
             Mapping::Gemm(_) => 0,
         }
     }
 
-    /// Tiles of a bundle's firing: results leave after each (SIMD: after each row).
-    pub fn tiles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+    /// Tiles of a lockstep group's firing: results leave after each (SIMD: after each row).
+    pub fn tiles(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
         match &self.mapping {
-            Mapping::Gemm(_) => self.row_passes(chunk, rows) * self.pass(chunk, bundle).tiles,
+            Mapping::Gemm(_) => self.row_passes(column_tile, rows) * self.pass(column_tile, group).tiles,
             Mapping::Simd(m) if m.passes > 1 => self.passes(rows),
-            Mapping::Simd(_) => self.vectors(chunk, rows),
+            Mapping::Simd(_) => self.vectors(column_tile, rows),
         }
     }
 
@@ -205,81 +205,82 @@ impl StageWork {
     }
 
     /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.
-    pub fn stored_macs(&self, chunk: u64, rows: u64) -> u64 {
+    pub fn stored_macs(&self, column_tile: u64, rows: u64) -> u64 {
         match &self.mapping {
             Mapping::Gemm(_) => match self.macs_of_rows {
                 Some((macs, of_rows)) => (u128::from(macs) * u128::from(rows) / u128::from(of_rows)) as u64,
-                None => (0..self.mapping.bundles()).map(|b| self.pass(chunk, b).stored).sum::<u64>() * rows,
+                None => (0..self.mapping.groups()).map(|b| self.pass(column_tile, b).stored).sum::<u64>() * rows,
             },
             Mapping::Simd(_) => 0,
         }
     }
 
-    /// Elements of the stage's output in a chunk.
-    pub fn output_elements(&self, chunk: u64, rows: u64) -> u64 {
-        rows * self.width(chunk).min(self.result_columns)
+    /// Elements of the stage's output in a column tile.
+    pub fn output_elements(&self, column_tile: u64, rows: u64) -> u64 {
+        rows * self.width(column_tile).min(self.result_columns)
     }
 
     /// Elements a SIMD firing computes.
-    pub fn simd_elements(&self, chunk: u64, rows: u64) -> u64 {
+    pub fn simd_elements(&self, column_tile: u64, rows: u64) -> u64 {
         match &self.mapping {
             Mapping::Gemm(_) => 0,
-            Mapping::Simd(_) => rows * self.width(chunk),
+            Mapping::Simd(_) => rows * self.width(column_tile),
         }
     }
 
     /// Flits of one PCU's first operand stream in a firing.
-    fn activation_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+    fn activation_flits(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
         match (&self.mapping, &self.shape) {
             (Mapping::Gemm(_), _) => {
-                let of_pass = self.of_reducer(chunk, rows, SystolicShape::a_flits);
-                self.row_passes(chunk, rows) * of_pass.unwrap_or_else(|| self.pass(chunk, bundle).a_flits)
+                let of_pass = self.of_reducer(column_tile, rows, SystolicShape::a_flits);
+                self.row_passes(column_tile, rows) * of_pass.unwrap_or_else(|| self.pass(column_tile, group).a_flits)
             }
             (Mapping::Simd(m), _) => {
-                self.vectors(chunk, rows) * m.passes * (self.lanes * self.element_bytes).div_ceil(self.flit_bytes)
+                self.vectors(column_tile, rows) * m.passes * (self.lanes * self.element_bytes).div_ceil(self.flit_bytes)
             }
         }
     }
 
-    fn weight_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
-        let of_pass = self.of_reducer(chunk, rows, SystolicShape::w_flits);
-        self.row_passes(chunk, rows) * of_pass.unwrap_or_else(|| self.pass(chunk, bundle).w_flits)
+    fn weight_flits(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
+        let of_pass = self.of_reducer(column_tile, rows, SystolicShape::w_flits);
+        self.row_passes(column_tile, rows) * of_pass.unwrap_or_else(|| self.pass(column_tile, group).w_flits)
     }
 
-    /// Flits of an operand in a row pass of a stage whose depth is the token's rows.
-    fn of_reducer(&self, chunk: u64, rows: u64, flits: fn(&SystolicShape, u64) -> u64) -> Option<u64> {
+    /// Flits of an operand in a row pass of a stage whose depth is the row tile's rows.
+    fn of_reducer(&self, column_tile: u64, rows: u64, flits: fn(&SystolicShape, u64) -> u64) -> Option<u64> {
         let (reducer, shape) = self.reducer.as_ref().zip(self.shape.as_ref())?;
-        Some(reducer.tiles(chunk) * flits(shape, reducer.depth(rows)))
+        Some(reducer.tiles(column_tile) * flits(shape, reducer.depth(rows)))
     }
 
-    fn partial_flits(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+    fn partial_flits(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
         let each = self.shape.map_or(0, |s| s.partial_flits);
-        self.row_passes(chunk, rows) * self.pass(chunk, bundle).tiles * each
+        self.row_passes(column_tile, rows) * self.pass(column_tile, group).tiles * each
     }
 
-    /// Bytes one PCU of a bundle emits in a firing.
-    fn result_bytes(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
+    /// Bytes one PCU of a lockstep group emits in a firing.
+    fn result_bytes(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
         if let Some(reducer) = &self.reducer {
-            return reducer.sums(chunk) * self.result_bytes;
+            return reducer.sums(column_tile) * self.result_bytes;
         }
         match (&self.mapping, &self.shape) {
             (Mapping::Gemm(m), Some(shape)) => {
                 let rows = (self.passes(rows) * shape.row_grain).min(rows);
-                rows * self.pass(chunk, bundle).columns.div_ceil(m.share) * self.result_bytes
+                rows * self.pass(column_tile, group).columns.div_ceil(m.multicast_width) * self.result_bytes
             }
             (mapping, _) => {
                 let pn = if let Mapping::Simd(m) = mapping { m.pn } else { 1 };
-                self.passes(rows) * self.width(chunk).min(self.result_columns).div_ceil(pn) * self.result_bytes
+                self.passes(rows) * self.width(column_tile).min(self.result_columns).div_ceil(pn) * self.result_bytes
             }
         }
     }
 
     fn worst_rate(&self, flits: impl Fn(u64, u64) -> u64) -> f64 {
-        let rows = self.nest.token_rows;
+        let rows = self.nest.tile_rows;
         let mut worst: f64 = 0.0;
-        for chunk in 0..self.work.len().max(1) as u64 {
-            for bundle in 0..self.mapping.bundles() {
-                worst = worst.max(flits(chunk, bundle) as f64 / self.cycles(chunk, bundle, rows).max(1) as f64);
+        for column_tile in 0..self.work.len().max(1) as u64 {
+            for group in 0..self.mapping.groups() {
+                worst =
+                    worst.max(flits(column_tile, group) as f64 / self.cycles(column_tile, group, rows).max(1) as f64);
             }
         }
         worst
@@ -288,26 +289,26 @@ impl StageWork {
     /// Flits a cycle of one slice's activation stream while the stage runs (SIMD: of all PCUs on the slice).
     pub fn activation_rate(&self) -> f64 {
         let streams = if let Mapping::Simd(m) = &self.mapping { m.pn as f64 } else { 1.0 };
-        self.worst_rate(|c, b| self.activation_flits(c, b, self.nest.token_rows)) * streams
+        self.worst_rate(|c, b| self.activation_flits(c, b, self.nest.tile_rows)) * streams
     }
 
     /// Flits a cycle of one PCU column's weight stream.
     pub fn weight_rate(&self) -> f64 {
-        self.worst_rate(|c, b| self.weight_flits(c, b, self.nest.token_rows))
+        self.worst_rate(|c, b| self.weight_flits(c, b, self.nest.tile_rows))
     }
 
     /// Flits a cycle of one PCU's partial sums, each way.
     pub fn partial_rate(&self) -> f64 {
-        self.worst_rate(|c, b| self.partial_flits(c, b, self.nest.token_rows))
+        self.worst_rate(|c, b| self.partial_flits(c, b, self.nest.tile_rows))
     }
 
     /// Flits one event of a flow that feeds or leaves this stage moves, before the flow's share.
-    pub fn flits(&self, amount: Amount, chunk: u64, bundle: u64, rows: u64) -> u64 {
+    pub fn flits(&self, amount: Amount, column_tile: u64, group: u64, rows: u64) -> u64 {
         match amount {
-            Amount::Activations => self.activation_flits(chunk, bundle, rows),
-            Amount::Weights => self.weight_flits(chunk, bundle, rows),
-            Amount::Partials => self.partial_flits(chunk, bundle, rows),
-            Amount::ResultBytes => self.result_bytes(chunk, bundle, rows).div_ceil(self.flit_bytes),
+            Amount::Activations => self.activation_flits(column_tile, group, rows),
+            Amount::Weights => self.weight_flits(column_tile, group, rows),
+            Amount::Partials => self.partial_flits(column_tile, group, rows),
+            Amount::ResultBytes => self.result_bytes(column_tile, group, rows).div_ceil(self.flit_bytes),
             Amount::SlotBytes => 0,
         }
     }

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::program::{Chunking, GemmMapping, Nest, OutputTile, PassWork, SectionGraph, Style, TileLists, k_slice};
+use crate::program::{GemmMapping, Nest, OutputTile, PassWork, SectionGraph, Style, TileLists, TiledAxis, k_slice};
 
 use super::array::SystolicShape;
 use super::assignment::{Assignment, TileTable, assign, pass_work};
-use super::extents::{StageExtents, weight_slot_bytes};
+use super::footprint::{StageFootprint, weight_slot_bytes};
 use super::gather::GatherPorts;
-use super::heads::{heads_extents, heads_work};
-use super::reducer::{Reducer, reducer_extents, reducer_work};
+use super::heads::{heads_footprint, heads_work};
+use super::reducer::{Reducer, reducer_footprint, reducer_work};
 use super::tiles::{Cut, Tile, sample, tiles};
 
 /// While searching, one in so many tiles of a fine mask is looked at.
@@ -23,7 +23,7 @@ const LOOKED_AT_OF: usize = 16;
 /// Blocks from which on a mask is fine.
 const FINE_BLOCKS: u64 = 1 << 22;
 
-/// Columns and K rows of a weight that a chunk uses.
+/// Columns and K rows of a weight that a column tile uses.
 pub type WeightRange = (Range<u64>, Range<u64>);
 
 /// Stage, width of a tile, whether tiles are aligned, how they are worked through, slices of K, and rows of a pass where
@@ -35,7 +35,7 @@ type TableKey = (usize, u64, bool, Style, u64, u64);
 pub struct TileTables<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
-    chunking: Option<Chunking>,
+    tiled_axis: Option<TiledAxis>,
     tables: RefCell<FxHashMap<TableKey, Rc<TileTable>>>,
     /// Work is exact; else, while searching, that of fine masks is estimated from a sample of tiles.
     exact: bool,
@@ -43,18 +43,18 @@ pub struct TileTables<'a> {
 
 impl<'a> TileTables<'a> {
     /// Exact tiles.
-    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
-        Self { chip, graph, chunking, tables: RefCell::default(), exact: true }
+    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, tiled_axis: Option<TiledAxis>) -> Self {
+        Self { chip, graph, tiled_axis, tables: RefCell::default(), exact: true }
     }
 
     /// Tiles for a search: those of fine masks are estimated from a sample.
-    pub fn sampled(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>) -> Self {
-        Self { exact: false, ..Self::new(chip, graph, chunking) }
+    pub fn sampled(chip: &'a Chip, graph: &'a SectionGraph<'a>, tiled_axis: Option<TiledAxis>) -> Self {
+        Self { exact: false, ..Self::new(chip, graph, tiled_axis) }
     }
 
     /// The cut.
-    pub fn chunking(&self) -> Option<Chunking> {
-        self.chunking
+    pub fn tiled_axis(&self) -> Option<TiledAxis> {
+        self.tiled_axis
     }
 
     /// The array shape of a GEMM stage; `None` if the chip lacks the data type.
@@ -65,7 +65,7 @@ impl<'a> TileTables<'a> {
     /// The same for a stage with `pk` slices of K.
     pub fn shape_of(&self, stage: usize, rows_on_lanes: bool, pk: u64) -> Option<SystolicShape> {
         let tail = self.graph.stages[stage].tail.len() as u64;
-        let partials = self.graph.is_k_cut(self.chunking, stage) || self.graph.stages[stage].sums.is_some() || pk > 1;
+        let partials = self.graph.is_k_cut(self.tiled_axis, stage) || self.graph.stages[stage].sums.is_some() || pk > 1;
         SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
     }
 
@@ -76,30 +76,30 @@ impl<'a> TileTables<'a> {
         shape.map(|shape| shape.in_style(self.chip, dtype, mapping.style))
     }
 
-    /// Columns and K rows of a stage's weight in each chunk, and whether columns repeat.
-    pub fn chunk_ranges(&self, stage: usize) -> (Vec<WeightRange>, bool) {
+    /// Columns and K rows of a stage's weight in each column tile, and whether columns repeat.
+    pub fn column_tile_ranges(&self, stage: usize) -> (Vec<WeightRange>, bool) {
         let Some(weight) = self.graph.stages[stage].weight else { return (Vec::new(), true) };
         let tensor = &self.graph.workload.tensors[weight];
         let (n, k) = (0..tensor.columns, 0..tensor.rows);
-        let Some(cut) = self.chunking else { return (vec![(n, k)], true) };
-        let chunks = cut.extent.div_ceil(cut.width);
+        let Some(cut) = self.tiled_axis else { return (vec![(n, k)], true) };
+        let column_tiles = cut.extent.div_ceil(cut.width);
         let range = |c: u64| c * cut.width..cut.extent.min((c + 1) * cut.width);
         if self.graph.row_axis(weight) == Some(cut.axis) {
-            ((0..chunks).map(|c| (n.clone(), range(c))).collect(), true)
+            ((0..column_tiles).map(|c| (n.clone(), range(c))).collect(), true)
         } else if self.graph.column_axis(weight) == Some(cut.axis) {
-            ((0..chunks).map(|c| (range(c), k.clone())).collect(), false)
+            ((0..column_tiles).map(|c| (range(c), k.clone())).collect(), false)
         } else {
             (vec![(n, k)], true)
         }
     }
 
-    /// Tiles of a stage under a mapping: a list for each slice of K in each chunk.
+    /// Tiles of a stage under a mapping: a list for each slice of K in each column tile.
     fn table_of(&self, stage: usize, shape: &SystolicShape, mapping: &GemmMapping) -> Rc<TileTable> {
-        let GemmMapping { pm, pk, share, aligned, style, .. } = *mapping;
-        self.table(stage, shape.column_grain * share, aligned, style, pk, shape.row_grain * pm)
+        let GemmMapping { pm, pk, multicast_width, aligned, style, .. } = *mapping;
+        self.table(stage, shape.column_grain * multicast_width, aligned, style, pk, shape.row_grain * pm)
     }
 
-    /// Tiles of a stage, a list for each of `pk` slices of K in each chunk; a pass of all row slices has `rows` rows.
+    /// Tiles of a stage, a list for each of `pk` slices of K in each column tile; a pass of all row slices has `rows` rows.
     pub fn table(&self, stage: usize, width: u64, aligned: bool, style: Style, pk: u64, rows: u64) -> Rc<TileTable> {
         let sampled = self.graph.sampled(stage);
         let key = (stage, width, aligned, style, pk, if sampled.is_some() { rows } else { 0 });
@@ -109,22 +109,22 @@ impl<'a> TileTables<'a> {
         let gather = (style == Style::Gather).then(|| GatherPorts::new(self.chip));
         let fine = self.graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > FINE_BLOCKS);
         let cut = Cut { width, aligned, gather, looked_at_of: if fine && !self.exact { LOOKED_AT_OF } else { 1 } };
-        let (ranges, same_columns) = self.chunk_ranges(stage);
+        let (ranges, same_columns) = self.column_tile_ranges(stage);
         let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
         let slices = |(n, k): WeightRange| (0..pk).map(move |slice| (n.clone(), k_slice(&k, slice, pk, grain)));
-        let mut chunks: Vec<Vec<Tile>> =
+        let mut column_tiles: Vec<Vec<Tile>> =
             ranges.into_iter().flat_map(slices).map(|(n, k)| tiles(mask, n, k, &cut)).collect();
         if let Some(mask) = sampled {
-            for list in &mut chunks {
+            for list in &mut column_tiles {
                 sample(list, mask, rows);
             }
         }
-        let table = Rc::new(TileTable { chunks, same_columns });
+        let table = Rc::new(TileTable { column_tiles, same_columns });
         self.tables.borrow_mut().insert(key, Rc::clone(&table));
         table
     }
 
-    /// Tiles of a stage under a mapping, and which bundle does which.
+    /// Tiles of a stage under a mapping, and which lockstep group does which.
     fn assigned(&self, stage: usize, mapping: &GemmMapping) -> Option<(SystolicShape, Rc<TileTable>, Assignment)> {
         let shape = self.styled(stage, mapping)?;
         let table = self.table_of(stage, &shape, mapping);
@@ -133,56 +133,56 @@ impl<'a> TileTables<'a> {
     }
 
     /// Sizes that follow from the exact work of a mapping.
-    pub fn extents(
+    pub fn footprint(
         &self,
         stage: usize,
         mapping: &GemmMapping,
         work: &[Vec<PassWork>],
         tiles: &TileLists,
-    ) -> StageExtents {
+    ) -> StageFootprint {
         let Some(shape) = self.styled(stage, mapping) else {
-            return StageExtents::default();
+            return StageFootprint::default();
         };
-        if let Some(reducer) = Reducer::new(self.graph, self.chunking, 1, stage, mapping, &shape) {
-            return reducer_extents(&reducer, &shape);
+        if let Some(reducer) = Reducer::new(self.graph, self.tiled_axis, 1, stage, mapping, &shape) {
+            return reducer_footprint(&reducer, &shape);
         }
         if let Some(form) = self.graph.form(stage) {
-            return heads_extents(self.graph, stage, &form, &shape, mapping);
+            return heads_footprint(self.graph, stage, &form, &shape, mapping);
         }
-        let mut extents = StageExtents::of_gemm(self.graph, stage, &shape, mapping.share, work);
-        if mapping.share > 1 {
+        let mut footprint = StageFootprint::of_gemm(self.graph, stage, &shape, mapping.multicast_width, work);
+        if mapping.multicast_width > 1 {
             // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
             let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
-            let (ranges, _) = self.chunk_ranges(stage);
+            let (ranges, _) = self.column_tile_ranges(stage);
             let (mut stored, mut columns) = (0, 0);
-            for (bundles, (_, k)) in tiles.iter().zip(&ranges) {
-                for (bundle, list) in (0..).zip(bundles) {
-                    let k = k_slice(k, mapping.k_slice(bundle), mapping.pk, grain);
+            for (groups, (_, k)) in tiles.iter().zip(&ranges) {
+                for (group, list) in (0..).zip(groups) {
+                    let k = k_slice(k, mapping.k_slice(group), mapping.pk, grain);
                     let depth = |n: Range<u64>| match mask {
                         Some(mask) => mask.stored_in(n, k.clone()),
                         None => (n.end - n.start) * (k.end - k.start),
                     };
-                    for q in 0..mapping.share {
-                        let mine = || list.iter().map(|tile| tile.columns_of(q, mapping.share));
+                    for q in 0..mapping.multicast_width {
+                        let mine = || list.iter().map(|tile| tile.columns_of(q, mapping.multicast_width));
                         stored = stored.max(mine().map(depth).sum());
                         columns = columns.max(mine().map(|n| n.end - n.start).sum());
                     }
                 }
             }
-            extents.weight_slot_bytes = weight_slot_bytes(self.graph, stage, stored);
-            extents.columns_per_pcu = columns;
+            footprint.weight_slot_bytes = weight_slot_bytes(self.graph, stage, stored);
+            footprint.columns_per_pcu = columns;
         }
-        extents
+        footprint
     }
 
-    /// Exact work of a GEMM stage, `[chunk][bundle]` (a stage that the cut does not touch has one chunk). Tokens of
-    /// `token_rows` matter to causal attention only.
-    pub fn work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Vec<Vec<PassWork>> {
-        if let Some(work) = self.undealt_work(stage, mapping, token_rows) {
+    /// Exact work of a GEMM stage, `[column_tile][group]` (a stage that the cut does not touch has one column tile). Row tiles of
+    /// `tile_rows` matter to causal attention only.
+    pub fn work(&self, stage: usize, mapping: &GemmMapping, tile_rows: u64) -> Vec<Vec<PassWork>> {
+        if let Some(work) = self.undealt_work(stage, mapping, tile_rows) {
             return work;
         }
         let Some((shape, table, assignment)) = self.assigned(stage, mapping) else { return Vec::new() };
-        by_chunk(pass_work(&shape, &table, &assignment, mapping.share), mapping.pk)
+        by_column_tile(pass_work(&shape, &table, &assignment, mapping.multicast_width), mapping.pk)
     }
 
     /// Exact work of a GEMM stage, and the output tiles that make it.
@@ -190,72 +190,72 @@ impl<'a> TileTables<'a> {
         &self,
         stage: usize,
         mapping: &GemmMapping,
-        token_rows: u64,
+        tile_rows: u64,
     ) -> (Vec<Vec<PassWork>>, TileLists) {
-        if let Some(work) = self.undealt_work(stage, mapping, token_rows) {
+        if let Some(work) = self.undealt_work(stage, mapping, tile_rows) {
             return (work, TileLists::default());
         }
         let Some((shape, table, assignment)) = self.assigned(stage, mapping) else {
             return (Vec::new(), TileLists::default());
         };
-        let work = pass_work(&shape, &table, &assignment, mapping.share);
+        let work = pass_work(&shape, &table, &assignment, mapping.multicast_width);
         let pick = |tiles: &[Tile], list: &[u32]| list.iter().map(|&t| tiles[t as usize].output()).collect();
-        let chunks = table.chunks.iter().zip(&assignment);
+        let column_tiles = table.column_tiles.iter().zip(&assignment);
         let lists: Vec<Vec<Vec<OutputTile>>> =
-            chunks.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect();
-        (by_chunk(work, mapping.pk), by_chunk(lists, mapping.pk).into())
+            column_tiles.map(|(tiles, lists)| lists.iter().map(|list| pick(tiles, list)).collect()).collect();
+        (by_column_tile(work, mapping.pk), by_column_tile(lists, mapping.pk).into())
     }
 
-    /// Work of a stage whose columns are not dealt to bundles: sums over rows, heads; `None` of any other.
-    fn undealt_work(&self, stage: usize, mapping: &GemmMapping, token_rows: u64) -> Option<Vec<Vec<PassWork>>> {
+    /// Work of a stage whose columns are not dealt to lockstep groups: row reductions, heads; `None` of any other.
+    fn undealt_work(&self, stage: usize, mapping: &GemmMapping, tile_rows: u64) -> Option<Vec<Vec<PassWork>>> {
         if self.graph.stages[stage].sums.is_none() && self.graph.form(stage).is_none() {
             return None;
         }
         let shape = self.styled(stage, mapping)?;
-        if let Some(reducer) = Reducer::new(self.graph, self.chunking, token_rows, stage, mapping, &shape) {
-            return Some(reducer_work(&reducer, &shape, self.chunking, token_rows));
+        if let Some(reducer) = Reducer::new(self.graph, self.tiled_axis, tile_rows, stage, mapping, &shape) {
+            return Some(reducer_work(&reducer, &shape, self.tiled_axis, tile_rows));
         }
         let form = self.graph.form(stage)?;
-        Some(vec![vec![heads_work(&form, &shape, mapping, token_rows)]])
+        Some(vec![vec![heads_work(&form, &shape, mapping, tile_rows)]])
     }
 
-    /// Most useful `pm` and bundles of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
+    /// Most useful `pm` and lockstep groups of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
     /// the data type.
     pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
         let shape = self.shape(stage, mapping.rows_on_lanes)?;
         if self.graph.stages[stage].sums.is_some() {
-            let one = GemmMapping { pm: 1, pn: 1, pk: 1, share: 1, streams: 1, ..*mapping };
-            let reducer = Reducer::new(self.graph, self.chunking, nest.token_rows, stage, &one, &shape)?;
+            let one = GemmMapping { pm: 1, pn: 1, pk: 1, multicast_width: 1, streams: 1, ..*mapping };
+            let reducer = Reducer::new(self.graph, self.tiled_axis, nest.tile_rows, stage, &one, &shape)?;
             return Some(reducer.most_splits());
         }
         let table = self.table_of(stage, &shape, mapping);
-        let bundles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
-        Some((nest.token_rows.div_ceil(shape.row_grain), bundles))
+        let groups = table.column_tiles.iter().map(Vec::len).max().unwrap_or(1) as u64;
+        Some((nest.tile_rows.div_ceil(shape.row_grain), groups))
     }
 }
 
-/// Lists for each slice of K in each chunk, joined chunk by chunk: bundles lie slice by slice.
-fn by_chunk<T>(lists: Vec<Vec<T>>, pk: u64) -> Vec<Vec<T>> {
+/// Lists for each slice of K in each column tile, joined column tile by column tile: lockstep groups lie slice by slice.
+fn by_column_tile<T>(lists: Vec<Vec<T>>, pk: u64) -> Vec<Vec<T>> {
     if pk == 1 {
         return lists;
     }
     let mut slices = lists.into_iter().peekable();
-    let mut chunks = Vec::new();
+    let mut column_tiles = Vec::new();
     while slices.peek().is_some() {
-        chunks.push(slices.by_ref().take(pk as usize).flatten().collect());
+        column_tiles.push(slices.by_ref().take(pk as usize).flatten().collect());
     }
-    chunks
+    column_tiles
 }
 
-/// The tiles of every group of PCU columns, for each slice of K in each chunk. Slices hand on the sums of their columns: a
-/// group has the same in all slices of a chunk.
+/// The tiles of every group of PCU columns, for each slice of K in each column tile. Slices hand on the sums of their columns: a
+/// group has the same in all slices of a column tile.
 fn dealt(table: &TileTable, shape: &SystolicShape, mapping: &GemmMapping) -> Assignment {
     let cycles = |tile: &Tile| shape.cycles(tile);
     if mapping.pk == 1 || table.same_columns {
-        return assign(table, mapping.groups(), cycles);
+        return assign(table, mapping.k_slice_groups(), cycles);
     }
-    let of_chunk = |slices: &[Vec<Tile>]| {
-        assign(&TileTable { chunks: slices.to_vec(), same_columns: true }, mapping.groups(), cycles)
+    let of_column_tile = |slices: &[Vec<Tile>]| {
+        assign(&TileTable { column_tiles: slices.to_vec(), same_columns: true }, mapping.k_slice_groups(), cycles)
     };
-    table.chunks.chunks(mapping.pk as usize).flat_map(of_chunk).collect()
+    table.column_tiles.chunks(mapping.pk as usize).flat_map(of_column_tile).collect()
 }

@@ -7,7 +7,7 @@ use crate::sparsity::BlockMask;
 
 use super::gather::{self, GatherPorts};
 
-/// One column tile of a weight, as wide as a bundle.
+/// One column tile of a weight, as wide as a lockstep group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
     /// First weight column.

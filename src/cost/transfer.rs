@@ -1,7 +1,7 @@
 //! Bytes of the transfers of an off-chip stream.
 
 use crate::arch::Chip;
-use crate::program::{Cadence, PassWork, Section, SectionGraph, Step};
+use crate::program::{LoopLevel, PassWork, Section, SectionGraph, Step};
 
 use super::slots::{reduced_extent, slot_bytes};
 
@@ -23,9 +23,9 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
         let (runs, run) = if part { (rows, payload / rows.max(1)) } else { (1, payload) };
         return (payload, runs * run.next_multiple_of(burst));
     }
-    let rows = section.nest.rows_of(at.token);
+    let rows = section.nest.rows_of(at.row_tile);
     let run = payload / rows;
-    // A cut row-major tensor moves in runs of a chunk's columns, whole bursts each; else a token is one run.
+    // A cut row-major tensor moves in runs of a column tile's columns, whole bursts each; else a row tile is one run.
     let moved = if tensor.view.is_some_and(|view| view.transposed) {
         // Columns of the tensor as it lies in memory: a run of them in each of its rows.
         let run = rows * tensor.dtype.bytes();
@@ -40,7 +40,7 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
 
 /// The same of the first slot of a stream.
 pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize) -> (u64, u64) {
-    transfer_bytes(chip, graph, section, stream, section.nest.step(section.streams[stream].stream.cadence, 0))
+    transfer_bytes(chip, graph, section, stream, section.nest.step(section.streams[stream].stream.level, 0))
 }
 
 /// Stored bytes of one slot of a weight stream: its share of values and metadata, exact over all slots.
@@ -49,15 +49,15 @@ fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: usize, at: 
     let total = graph.workload.tensors[wanted.tensor].stored_bytes();
     let whole = |s: usize| section.stages[s].spec.weight == Some(wanted.tensor);
     let form = (0..section.stages.len()).find(|&s| whole(s)).and_then(|s| graph.form(s));
-    if let Some(form) = form.filter(|_| wanted.cadence == Cadence::BlockChunk) {
+    if let Some(form) = form.filter(|_| wanted.level == LoopLevel::BlockColumn) {
         return total / form.instances;
     }
     let stage = section.stages.iter().find(|s| s.spec.weight == Some(wanted.tensor));
-    let Some(stage) = stage.filter(|_| wanted.cadence != Cadence::Once) else { return total };
-    let stored = |chunk: &Vec<PassWork>| chunk.iter().map(|w| w.stored).sum::<u64>();
+    let Some(stage) = stage.filter(|_| wanted.level != LoopLevel::Once) else { return total };
+    let stored = |column_tile: &Vec<PassWork>| column_tile.iter().map(|w| w.stored).sum::<u64>();
     let all: u64 = stage.work.iter().map(stored).sum();
-    let before: u64 = stage.work[..at.chunk as usize].iter().map(stored).sum();
-    let upto = before + stored(&stage.work[at.chunk as usize]);
+    let before: u64 = stage.work[..at.column_tile as usize].iter().map(stored).sum();
+    let upto = before + stored(&stage.work[at.column_tile as usize]);
     let part = |n: u64| (u128::from(total) * u128::from(n) / u128::from(all.max(1))) as u64;
     part(upto) - part(before)
 }

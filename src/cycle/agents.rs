@@ -1,6 +1,6 @@
 //! What the control keeps of every agent, of the flows it reads and fills, and of the slots of buffers.
 
-use crate::program::{Cadence, FlowKind, ProcessKind, Step};
+use crate::program::{FlowKind, LoopLevel, ProcessKind, Step};
 
 use super::amounts::{Amounts, StageAmounts};
 
@@ -56,15 +56,15 @@ pub(super) enum Target {
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    pub(super) cadence: Cadence,
+    pub(super) level: LoopLevel,
     pub(super) depth: u64,
     pub(super) filled: u64,
     pub(super) released: u64,
     pub(super) fills: Vec<usize>,
     pub(super) readers: Vec<usize>,
     /// Agents that wait for its slots to be filled, or to be free.
-    pub(super) takers: Vec<usize>,
-    pub(super) givers: Vec<usize>,
+    pub(super) consumers: Vec<usize>,
+    pub(super) producers: Vec<usize>,
     /// Given back by memory writes, not by readers.
     pub(super) stored: bool,
 }
@@ -88,16 +88,16 @@ pub(super) fn first_reading(
         FlowKind::PartialRead { .. } => return all * got / need,
         _ => return all,
     };
-    let rows = amounts.nest.rows_of(at.token);
+    let rows = amounts.nest.rows_of(at.row_tile);
     match &amounts.stages[stage] {
         // Weights are read once a row pass, in the order they come.
         StageAmounts::Gemm(work) => all / work.row_passes(rows).max(1) * got / need,
         StageAmounts::Simd(work) if work.passes == 1 => all * got / need,
         StageAmounts::Simd(work) => {
-            // Each row is read several times, the first time as it comes. A GEMM gives whole groups of rows.
+            // Each row is read several times, the first time as it comes. A GEMM produces whole groups of rows.
             let lines = work.rows_of_slice(rows).max(1);
             let per_line = all / lines;
-            if let Some(Agent { kind: ProcessKind::Bundle { stage: from, .. }, .. }) = filled_by
+            if let Some(Agent { kind: ProcessKind::Group { stage: from, .. }, .. }) = filled_by
                 && let StageAmounts::Gemm(from) = &amounts.stages[*from]
             {
                 let groups = from.row_passes(rows).max(1);

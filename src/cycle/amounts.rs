@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::arch::Chip;
 use crate::program::{
-    Amount, BufferRole, Cadence, Flow, FlowKind, Mapping, Nest, OffChip, ProcessGraph, Section, SectionGraph, Step,
+    Amount, BufferRole, Flow, FlowKind, LoopLevel, Mapping, Nest, OffChip, ProcessGraph, Section, SectionGraph, Step,
     continues, emits, shared,
 };
 use crate::workload::TensorId;
@@ -27,10 +27,10 @@ pub(super) enum StageAmounts {
 
 impl StageAmounts {
     /// Flits that a firing on a row tile of `rows` moves.
-    fn flits(&self, amount: Amount, chunk: u64, bundle: u64, rows: u64) -> u64 {
+    fn flits(&self, amount: Amount, column_tile: u64, group: u64, rows: u64) -> u64 {
         match self {
-            Self::Gemm(gemm) => gemm.flits(amount, chunk, bundle, rows),
-            Self::Simd(simd) => simd.flits(amount, chunk, rows),
+            Self::Gemm(gemm) => gemm.flits(amount, column_tile, group, rows),
+            Self::Simd(simd) => simd.flits(amount, column_tile, rows),
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) struct Amounts<'a> {
     pub(super) nest: Nest,
     /// What the firings of every stage move.
     pub(super) stages: Vec<StageAmounts>,
-    /// Bytes of the slots of every stream of a weight, chunk by chunk; empty for other streams.
+    /// Bytes of the slots of every stream of a weight, column tile by column tile; empty for other streams.
     weight_slots: Vec<Vec<u64>>,
 }
 
@@ -72,38 +72,38 @@ impl<'a> Amounts<'a> {
         Some(Self { chip, graph, section, processes: ProcessGraph::new(section), nest, stages, weight_slots })
     }
 
-    /// The `n`-th step of a cadence; if `late`, its last. What happens once a token in a stage or leaves it happens in the
-    /// last chunk, what is added up over tokens is complete with the last.
-    pub(super) fn step(&self, cadence: Cadence, n: u64, late: bool) -> Step {
-        let (step, nest) = (self.nest.step(cadence, n), &self.nest);
-        let (chunk, end) = (nest.chunks() - 1, nest.tokens() - 1);
-        match cadence {
-            Cadence::Token if late => Step { chunk, ..step },
-            Cadence::BlockChunk if late => Step { token: nest.block_range(step.block).end - 1, ..step },
-            Cadence::Chunk if late => Step { block: nest.blocks() - 1, token: end, ..step },
-            Cadence::Once if late => Step { block: nest.blocks() - 1, chunk, token: end },
+    /// The `n`-th step of a loop level; if `late`, its last. What happens once a row tile in a stage or leaves it happens in the
+    /// last column tile, what is added up over row tiles is complete with the last.
+    pub(super) fn step(&self, level: LoopLevel, n: u64, late: bool) -> Step {
+        let (step, nest) = (self.nest.step(level, n), &self.nest);
+        let (column_tile, end) = (nest.column_tiles() - 1, nest.row_tiles() - 1);
+        match level {
+            LoopLevel::RowTile if late => Step { column_tile, ..step },
+            LoopLevel::BlockColumn if late => Step { row_tile: nest.block_range(step.block).end - 1, ..step },
+            LoopLevel::Column if late => Step { block: nest.blocks() - 1, row_tile: end, ..step },
+            LoopLevel::Once if late => Step { block: nest.blocks() - 1, column_tile, row_tile: end },
             _ => step,
         }
     }
 
     /// Where the `n`-th firing of a stage stands.
     pub(super) fn stage_step(&self, stage: usize, n: u64) -> Step {
-        self.step(self.section.stages[stage].cadence, n, true)
+        self.step(self.section.stages[stage].level, n, true)
     }
 
     /// Flits that a flow has moved at the end of every event in which it moves some.
     pub(super) fn ends(&self, flow: &Flow) -> Box<[u64]> {
-        let (cadence, late) = match flow.kind {
+        let (level, late) = match flow.kind {
             FlowKind::Feed { stage, .. }
             | FlowKind::Emit { stage, .. }
             | FlowKind::PartialRead { stage, .. }
-            | FlowKind::PartialWrite { stage, .. } => (self.section.stages[stage].cadence, true),
-            FlowKind::Fill { stream, .. } => (self.section.streams[stream].stream.cadence, false),
-            FlowKind::Drain { stream } => (self.section.streams[stream].stream.cadence, true),
-            FlowKind::Copy { .. } => (Cadence::Firing, false),
+            | FlowKind::PartialWrite { stage, .. } => (self.section.stages[stage].level, true),
+            FlowKind::Fill { stream, .. } => (self.section.streams[stream].stream.level, false),
+            FlowKind::Drain { stream } => (self.section.streams[stream].stream.level, true),
+            FlowKind::Copy { .. } => (LoopLevel::Firing, false),
         };
         let mut moved = 0;
-        let events = (0..self.nest.count(cadence)).map(|n| self.flits(flow, self.step(cadence, n, late)));
+        let events = (0..self.nest.count(level)).map(|n| self.flits(flow, self.step(level, n, late)));
         let ends = events.filter(|&flits| flits > 0).map(|flits| {
             moved += flits;
             moved
@@ -114,42 +114,40 @@ impl<'a> Amounts<'a> {
     /// Flits that a flow moves in the event at a step.
     pub(super) fn flits(&self, flow: &Flow, at: Step) -> u64 {
         let flit = self.chip.network.flit_bytes;
-        let of_stage = |stage: usize, bundle: u64| {
-            self.stages[stage].flits(flow.amount, at.chunk, bundle, self.nest.rows_of(at.token))
+        let of_stage = |stage: usize, group: u64| {
+            self.stages[stage].flits(flow.amount, at.column_tile, group, self.nest.rows_of(at.row_tile))
         };
-        let emits_here = |stage: usize, bundle| emits(&self.section.stages[stage], bundle, &self.nest, at);
+        let emits_here = |stage: usize, group| emits(&self.section.stages[stage], group, &self.nest, at);
         let all = match flow.kind {
-            FlowKind::Feed { stage, bundle } => of_stage(stage, bundle),
-            FlowKind::Emit { stage, bundle } if emits_here(stage, bundle) => of_stage(stage, bundle),
-            FlowKind::PartialRead { stage, bundle }
-                if continues(&self.section.stages[stage], bundle, &self.nest, at) =>
-            {
-                of_stage(stage, bundle)
+            FlowKind::Feed { stage, group } => of_stage(stage, group),
+            FlowKind::Emit { stage, group } if emits_here(stage, group) => of_stage(stage, group),
+            FlowKind::PartialRead { stage, group } if continues(&self.section.stages[stage], group, &self.nest, at) => {
+                of_stage(stage, group)
             }
-            FlowKind::PartialWrite { stage, bundle } if !emits_here(stage, bundle) => of_stage(stage, bundle),
+            FlowKind::PartialWrite { stage, group } if !emits_here(stage, group) => of_stage(stage, group),
             FlowKind::Emit { .. } | FlowKind::PartialRead { .. } | FlowKind::PartialWrite { .. } => 0,
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 self.stream_bytes(stream, at).0.div_ceil(flit)
             }
             FlowKind::Copy { home } => match self.section.buffers[home].spec.role {
-                BufferRole::Home { tensor, .. } => self.slot_bytes(tensor, at).div_ceil(flit),
+                BufferRole::Resident { tensor, .. } => self.slot_bytes(tensor, at).div_ceil(flit),
                 _ => 0,
             },
         };
         shared(all, flow.share)
     }
 
-    /// Columns of an activation tensor that a chunk has.
-    fn columns(&self, tensor: TensorId, chunk: u64) -> u64 {
-        match (self.nest.chunking, self.nest.chunk_range(chunk)) {
+    /// Columns of an activation tensor that a column tile has.
+    fn columns(&self, tensor: TensorId, column_tile: u64) -> u64 {
+        match (self.nest.tiled_axis, self.nest.column_range(column_tile)) {
             (Some(cut), Some(range)) if self.graph.column_axis(tensor) == Some(cut.axis) => range.end - range.start,
             _ => self.graph.workload.tensors[tensor].columns,
         }
     }
 
-    /// Bytes of a slot of activations: a row tile of the columns of a chunk.
+    /// Bytes of a slot of activations: a row tile of the columns of a column tile.
     fn slot_bytes(&self, tensor: TensorId, at: Step) -> u64 {
-        self.nest.rows_of(at.token) * self.columns(tensor, at.chunk) * self.graph.dtype(tensor).bytes()
+        self.nest.rows_of(at.row_tile) * self.columns(tensor, at.column_tile) * self.graph.dtype(tensor).bytes()
     }
 
     /// Payload of a stream's slot, and the bytes of the bursts that hold it.
@@ -157,32 +155,32 @@ impl<'a> Amounts<'a> {
         let off_chip = &self.section.streams[stream];
         let burst = self.chip.memory[off_chip.tier].burst_bytes;
         if let Some(&last) = self.weight_slots[stream].last() {
-            let payload = self.weight_slots[stream].get(at.chunk as usize).copied().unwrap_or(last);
+            let payload = self.weight_slots[stream].get(at.column_tile as usize).copied().unwrap_or(last);
             return (payload, payload.next_multiple_of(burst));
         }
         let tensor = off_chip.stream.tensor;
         let payload = self.slot_bytes(tensor, at);
         // Whole rows lie one behind the other; of a part of the columns every row is a run of its own.
-        let is_whole = self.columns(tensor, at.chunk) == self.graph.workload.tensors[tensor].columns;
-        let runs = if is_whole { 1 } else { self.nest.rows_of(at.token) };
+        let is_whole = self.columns(tensor, at.column_tile) == self.graph.workload.tensors[tensor].columns;
+        let runs = if is_whole { 1 } else { self.nest.rows_of(at.row_tile) };
         (payload, runs * (payload / runs).next_multiple_of(burst))
     }
 }
 
-/// Stored bytes (values and metadata) of a weight that each slot of its stream brings: all at once, or chunk by chunk, each
-/// chunk its share by stored elements, rounded so that all chunks together are the whole.
+/// Stored bytes (values and metadata) of a weight that each slot of its stream brings: all at once, or column tile by column tile, each
+/// column tile its share by stored elements, rounded so that all column tiles together are the whole.
 fn weight_slots(graph: &SectionGraph<'_>, nest: &Nest, off_chip: &OffChip) -> Vec<u64> {
     let weight = off_chip.stream.tensor;
     let tensor = &graph.workload.tensors[weight];
     let bytes = tensor.stored_bytes();
-    if off_chip.stream.cadence == Cadence::Once {
+    if off_chip.stream.level == LoopLevel::Once {
         return vec![bytes];
     }
-    let elements = |chunk| {
-        let (columns, k) = stored::part_of_weight(graph, nest, weight, chunk);
+    let elements = |column_tile| {
+        let (columns, k) = stored::part_of_weight(graph, nest, weight, column_tile);
         stored::stored_elements(tensor.mask.as_deref(), &columns, &k)
     };
-    let elements: Vec<u64> = (0..stored::chunks_of_weight(graph, nest, weight)).map(elements).collect();
+    let elements: Vec<u64> = (0..stored::column_tiles_of_weight(graph, nest, weight)).map(elements).collect();
     let all = u128::from(elements.iter().sum::<u64>().max(1));
     let (mut upto, mut before) = (0, 0);
     let slots = elements.into_iter().map(|elements| {

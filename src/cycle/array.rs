@@ -42,7 +42,7 @@ struct Cursor {
 #[derive(Debug)]
 pub(super) struct Array {
     pub(super) stage: usize,
-    bundle: u64,
+    group: u64,
     firings: u64,
     work: Rc<GemmAmounts>,
     sets: usize,
@@ -84,10 +84,10 @@ pub(super) enum Did {
 }
 
 impl Array {
-    /// The PCU of a stage's bundle that takes and gives over these flows.
+    /// The PCU of a stage's lockstep group that takes and produces over these flows.
     pub(super) fn new(
         amounts: &Amounts<'_>,
-        (stage, bundle): (usize, u64),
+        (stage, group): (usize, u64),
         [activations, weights, sums]: [Vec<Operand>; 3],
         [results, partials]: [Vec<usize>; 2],
     ) -> Option<Self> {
@@ -97,8 +97,8 @@ impl Array {
         let start = Cursor { firing: 0, tile: 0, tiles: 0, at: amounts.stage_step(stage, 0) };
         let mut array = Self {
             stage,
-            bundle,
-            firings: amounts.nest.count(placed.cadence),
+            group,
+            firings: amounts.nest.count(placed.level),
             work: Rc::clone(work),
             sets: chip.pcu.accumulator_sets as usize,
             depth: chip.network.fifo_depth_flits,
@@ -128,7 +128,7 @@ impl Array {
     }
 
     fn tiles(&self, amounts: &Amounts<'_>, at: Step) -> u64 {
-        self.work.tiles(at.chunk, self.bundle, amounts.nest.rows_of(at.token))
+        self.work.tiles(at.column_tile, self.group, amounts.nest.rows_of(at.row_tile))
     }
 
     /// Begins the firing that `issue` names, if there is one.
@@ -139,9 +139,9 @@ impl Array {
         let at = amounts.stage_step(self.stage, self.issue.firing);
         self.issue = Cursor { tile: 0, tiles: self.tiles(amounts, at), at, ..self.issue };
         (self.k, self.row_flits, self.column_flits) = (0, 0, 0);
-        let rows = amounts.nest.rows_of(at.token);
-        self.row_flits_of_firing = self.work.flits(Amount::Activations, at.chunk, self.bundle, rows);
-        self.column_flits_of_firing = self.work.flits(Amount::Weights, at.chunk, self.bundle, rows);
+        let rows = amounts.nest.rows_of(at.row_tile);
+        self.row_flits_of_firing = self.work.flits(Amount::Activations, at.column_tile, self.group, rows);
+        self.column_flits_of_firing = self.work.flits(Amount::Weights, at.column_tile, self.group, rows);
         self.activations.iter_mut().chain(&mut self.weights).for_each(|operand| operand.open(amounts, at));
     }
 
@@ -200,7 +200,7 @@ impl Array {
     fn load_sums(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         let sets = self.sets as u64;
         while !self.sums.is_empty() && self.load.firing < self.firings && self.loaded < self.issued + sets {
-            let from_sums = continues(&amounts.section.stages[self.stage], self.bundle, &amounts.nest, self.load.at);
+            let from_sums = continues(&amounts.section.stages[self.stage], self.group, &amounts.nest, self.load.at);
             if from_sums {
                 if self.loaded >= sets {
                     // The set drains to the memories while the next sums come.
@@ -249,7 +249,7 @@ impl Array {
         if self.k == 0 && !(free && loaded) {
             return false;
         }
-        let depth = self.work.depth(self.issue.at.chunk, self.bundle, self.issue.tile);
+        let depth = self.work.depth(self.issue.at.column_tile, self.group, self.issue.tile);
         if depth == 0 {
             self.complete(amounts, depth, self.clock);
             return true;
@@ -272,7 +272,7 @@ impl Array {
     /// The last k-step of a tile has been issued by `end`.
     fn complete(&mut self, amounts: &Amounts<'_>, depth: u64, end: u64) {
         let stage = &amounts.section.stages[self.stage];
-        let emits = emits(stage, self.bundle, &amounts.nest, self.issue.at);
+        let emits = emits(stage, self.group, &amounts.nest, self.issue.at);
         let (vectors, cycles) = if emits {
             (self.work.shape.stages, self.work.shape.tail_cycles.max(1))
         } else {

@@ -1,6 +1,6 @@
-//! Tokens and credits: who may begin its next firing, and which flits of it are there to be sent.
+//! Row tiles and credits: who may begin its next firing, and which flits of it are there to be sent.
 //!
-//! An *agent* is whatever walks the loop nest: a bundle of PCUs, the copies of a home buffer, an off-chip stream. It may
+//! An *agent* is whatever walks the loop nest: a lockstep group of PCUs, the copies of a resident buffer, an off-chip stream. It may
 //! begin a firing when the slots it reads are filled and those it fills are free. A *reader* is a flow out of PMUs; it
 //! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
 //! data. A slot is free again when its readers have sent their last flit of it.
@@ -20,7 +20,7 @@ pub(super) enum Order {
     Offer { stream: usize, slot: u64, got: u64, need: u64 },
 }
 
-/// Tokens and credits of a section.
+/// Row tiles and credits of a section.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) agents: Vec<Agent>,
@@ -31,8 +31,8 @@ pub(super) struct Control {
     fill_of: Vec<Option<usize>>,
     reader_of: Vec<Option<usize>>,
     store_of: Vec<Option<usize>>,
-    stirred_agents: Vec<usize>,
-    stirred_readers: Vec<usize>,
+    woken_agents: Vec<usize>,
+    woken_readers: Vec<usize>,
     pub(super) orders: Vec<Order>,
     /// Readers, fills and stores that are not through.
     pub(super) open: usize,
@@ -43,15 +43,15 @@ impl Control {
     pub(super) fn new(amounts: &Amounts<'_>, wires: &Wires) -> Self {
         let section = amounts.section;
         let buffers = section.buffers.iter().enumerate().map(|(index, buffer)| Slots {
-            cadence: buffer.spec.cadence,
+            level: buffer.spec.level,
             depth: buffer.spec.depth,
             filled: 0,
             released: 0,
             fills: Vec::new(),
             readers: Vec::new(),
-            takers: amounts.processes.consumers[index].clone(),
-            givers: amounts.processes.producers[index].clone(),
-            stored: matches!(buffer.spec.role, BufferRole::Store { .. }),
+            consumers: amounts.processes.consumers[index].clone(),
+            producers: amounts.processes.producers[index].clone(),
+            stored: matches!(buffer.spec.role, BufferRole::Output { .. }),
         });
         let mut control = Self {
             agents: Vec::new(),
@@ -61,15 +61,15 @@ impl Control {
             fill_of: vec![None; wires.sinks.len()],
             reader_of: vec![None; section.flows.len()],
             store_of: vec![None; section.streams.len()],
-            stirred_agents: Vec::new(),
-            stirred_readers: Vec::new(),
+            woken_agents: Vec::new(),
+            woken_readers: Vec::new(),
             orders: Vec::new(),
             open: 0,
         };
         control.add_agents(amounts);
         control.add_fills(amounts, wires);
         control.add_readers(amounts);
-        control.stirred_agents = (0..control.agents.len()).collect();
+        control.woken_agents = (0..control.agents.len()).collect();
         control
     }
 
@@ -91,17 +91,17 @@ impl Control {
     fn add_fills(&mut self, amounts: &Amounts<'_>, wires: &Wires) {
         for (index, sink) in wires.sinks.iter().enumerate().filter(|(_, sink)| sink.is_unit) {
             let flow = &amounts.section.flows[sink.flow as usize];
-            let (target, slice, cadence) = match (flow.kind, flow.writes) {
+            let (target, slice, level) = match (flow.kind, flow.writes) {
                 (FlowKind::Drain { stream }, _) => {
-                    (Target::Stream(stream), 0, amounts.section.streams[stream].stream.cadence)
+                    (Target::Stream(stream), 0, amounts.section.streams[stream].stream.level)
                 }
-                (FlowKind::PartialWrite { stage, .. }, Some(end)) if !amounts.section.is_relay(end.buffer) => {
-                    (Target::Sums(end.buffer), end.slice, amounts.section.stages[stage].cadence)
+                (FlowKind::PartialWrite { stage, .. }, Some(end)) if !amounts.section.is_partial_fifo(end.buffer) => {
+                    (Target::Sums(end.buffer), end.slice, amounts.section.stages[stage].level)
                 }
-                (_, Some(end)) => (Target::Buffer(end.buffer), end.slice, self.buffers[end.buffer].cadence),
+                (_, Some(end)) => (Target::Buffer(end.buffer), end.slice, self.buffers[end.buffer].level),
                 (_, None) => continue,
             };
-            let slots = amounts.nest.count(cadence);
+            let slots = amounts.nest.count(level);
             let fill = self.fills.len();
             self.fill_of[index] = Some(fill);
             if let Target::Buffer(buffer) = target {
@@ -114,20 +114,20 @@ impl Control {
         }
     }
 
-    /// Finds what a fill's slot needs, past slots it gives nothing to.
+    /// Finds what a fill's slot needs, past slots it produces nothing to.
     fn next_slot(&mut self, amounts: &Amounts<'_>, fill: usize) {
         let f = &mut self.fills[fill];
-        let (cadence, late) = match f.target {
-            Target::Buffer(buffer) => (self.buffers[buffer].cadence, true),
+        let (level, late) = match f.target {
+            Target::Buffer(buffer) => (self.buffers[buffer].level, true),
             Target::Sums(_) => {
                 let FlowKind::PartialWrite { stage, .. } = amounts.section.flows[f.flow].kind else { return };
-                (amounts.section.stages[stage].cadence, true)
+                (amounts.section.stages[stage].level, true)
             }
-            Target::Stream(stream) => (amounts.section.streams[stream].stream.cadence, true),
+            Target::Stream(stream) => (amounts.section.streams[stream].stream.level, true),
         };
         f.got = 0;
         while f.slot < f.slots {
-            f.need = amounts.flits(&amounts.section.flows[f.flow], amounts.step(cadence, f.slot, late));
+            f.need = amounts.flits(&amounts.section.flows[f.flow], amounts.step(level, f.slot, late));
             if f.need > 0 {
                 return;
             }
@@ -145,11 +145,12 @@ impl Control {
             let role = section.buffers[end.buffer].spec.role;
             let streamed = match (flow.kind, role) {
                 (FlowKind::Feed { .. }, BufferRole::Weight { .. })
-                | (FlowKind::PartialRead { .. }, BufferRole::Relay { .. }) => true,
+                | (FlowKind::PartialRead { .. }, BufferRole::PartialFifo { .. }) => true,
                 (FlowKind::Feed { stage, .. }, _) => matches!(section.stages[stage].mapping, Mapping::Simd(_)),
                 _ => false,
             };
-            let sums = matches!(role, BufferRole::Partial { .. }).then(|| self.sums_read_by(amounts, index)).flatten();
+            let sums =
+                matches!(role, BufferRole::PartialSums { .. }).then(|| self.sums_read_by(amounts, index)).flatten();
             if sums.is_none() {
                 self.buffers[end.buffer].readers.push(reader);
             }
@@ -189,8 +190,8 @@ impl Control {
     pub(super) fn step(&self, amounts: &Amounts<'_>, agent: usize, n: u64) -> Step {
         let (processes, at) = (&amounts.processes, amounts.processes.point(agent, n));
         match self.agents[agent].kind {
-            ProcessKind::Store { .. } | ProcessKind::Bundle { .. } => {
-                processes.complete_point(processes.list[agent].cadence, at)
+            ProcessKind::Store { .. } | ProcessKind::Group { .. } => {
+                processes.complete_point(processes.list[agent].level, at)
             }
             ProcessKind::Copy { .. } | ProcessKind::Load { .. } => at,
         }
@@ -204,15 +205,15 @@ impl Control {
         let empty = |&b: &usize| self.buffers[b].filled <= slot(b);
         let full = |&b: &usize| slot(b) >= self.buffers[b].released + self.buffers[b].depth;
         let unfilled = a.whole.iter().copied().filter(empty).collect();
-        let gives = amounts.processes.gives(a.kind, at);
-        (unfilled, a.outputs.iter().copied().filter(|b| gives && full(b)).collect())
+        let produces = amounts.processes.produces(a.kind, at);
+        (unfilled, a.outputs.iter().copied().filter(|b| produces && full(b)).collect())
     }
 
     /// Lets agents begin what they may, and readers send what is there; whether anything changed.
     pub(super) fn settle(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         let mut changed = false;
         loop {
-            if let Some(agent) = self.stirred_agents.pop() {
+            if let Some(agent) = self.woken_agents.pop() {
                 while self.agents[agent].enabled < self.agents[agent].count {
                     let (unfilled, full) = self.waits_for(amounts, agent);
                     if !unfilled.is_empty() || !full.is_empty() {
@@ -224,9 +225,9 @@ impl Control {
                     if let ProcessKind::Load { stream } | ProcessKind::Store { stream } = self.agents[agent].kind {
                         self.orders.push(Order::Begin { stream, slot });
                     }
-                    self.stirred_readers.extend_from_slice(&self.agents[agent].readers);
+                    self.woken_readers.extend_from_slice(&self.agents[agent].readers);
                 }
-            } else if let Some(reader) = self.stirred_readers.pop() {
+            } else if let Some(reader) = self.woken_readers.pop() {
                 changed |= self.refill(amounts, wires, reader, now);
             } else {
                 return changed;
@@ -239,12 +240,12 @@ impl Control {
         let at = self.step(amounts, reader.agent, reader.firing);
         if let Some((fill, upto)) = &reader.sums {
             let kind = self.agents[reader.agent].kind;
-            let ProcessKind::Bundle { stage, .. } = kind else { return 0 };
+            let ProcessKind::Group { stage, .. } = kind else { return 0 };
             if !amounts.processes.continues(kind, at) {
                 return 0;
             }
             let before = amounts.processes.sums_before(stage, at);
-            let written = amounts.nest.ordinal(amounts.section.stages[stage].cadence, before) as usize;
+            let written = amounts.nest.ordinal(amounts.section.stages[stage].level, before) as usize;
             let first = written.checked_sub(1).map_or(0, |n| upto[n]);
             return self.fills[*fill].total.saturating_sub(first).min(reader.of_firing);
         }
@@ -262,7 +263,14 @@ impl Control {
                 least = part;
             }
         }
-        first_reading(amounts, reader.flow, at, reader.of_firing, least, slots.givers.first().map(|&g| &self.agents[g]))
+        first_reading(
+            amounts,
+            reader.flow,
+            at,
+            reader.of_firing,
+            least,
+            slots.producers.first().map(|&g| &self.agents[g]),
+        )
     }
 
     /// Gives a reader what is there, past firings that are sent.
@@ -316,7 +324,7 @@ impl Control {
         let slots = &mut self.buffers[buffer];
         if released > slots.released {
             slots.released = released;
-            self.stirred_agents.extend_from_slice(&slots.givers);
+            self.woken_agents.extend_from_slice(&slots.producers);
         }
     }
 
@@ -324,7 +332,7 @@ impl Control {
     pub(super) fn stored(&mut self, amounts: &Amounts<'_>, stream: usize, slots: u64) {
         let tensor = amounts.section.streams[stream].stream.tensor;
         for (b, buffer) in amounts.section.buffers.iter().enumerate() {
-            if matches!(buffer.spec.role, BufferRole::Store { tensor: t, .. } if t == tensor) {
+            if matches!(buffer.spec.role, BufferRole::Output { tensor: t, .. } if t == tensor) {
                 self.release(b, slots);
             }
         }
@@ -338,7 +346,7 @@ impl Control {
     /// A flow's source has sent all it was given.
     pub(super) fn sent(&mut self, flow: usize) {
         if let Some(reader) = self.reader_of[flow] {
-            self.stirred_readers.push(reader);
+            self.woken_readers.push(reader);
         }
     }
 
@@ -362,7 +370,7 @@ impl Control {
                     flow.reads == end && end.is_some_and(|end| end.buffer == buffer)
                 };
                 let readers = (0..self.readers.len()).filter(|r| self.readers[*r].sums.is_some() && reads(r));
-                self.stirred_readers.extend(readers);
+                self.woken_readers.extend(readers);
             }
             Target::Buffer(buffer) => {
                 let slots = &self.buffers[buffer];
@@ -370,12 +378,12 @@ impl Control {
                     let filled = slots.fills.iter().map(|&f| self.fills[f].slot).min().unwrap_or(0);
                     if filled > slots.filled {
                         self.buffers[buffer].filled = filled;
-                        self.stirred_agents.extend_from_slice(&self.buffers[buffer].takers);
+                        self.woken_agents.extend_from_slice(&self.buffers[buffer].consumers);
                     }
                 }
                 let slots = &self.buffers[buffer];
                 let streaming = slots.readers.iter().filter(|&&r| self.readers[r].streamed.is_some());
-                self.stirred_readers.extend(streaming);
+                self.woken_readers.extend(streaming);
             }
         }
     }

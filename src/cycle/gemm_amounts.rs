@@ -86,12 +86,12 @@ pub(super) struct GemmAmounts {
     pm: u64,
     flit_bytes: u64,
     result_bytes: u64,
-    /// `[chunk][bundle]`; one chunk if the weight is not cut.
+    /// `[column_tile][group]`; one column tile if the weight is not cut.
     passes: Vec<Vec<RowPass>>,
 }
 
 impl GemmAmounts {
-    /// Counts them; `None` for what the reference model does not run (heads, sums over rows, gathered or sampled operands),
+    /// Counts them; `None` for what the reference model does not run (heads, row reductions, gathered or sampled operands),
     /// or if the output tiles do not fit the nest.
     pub(super) fn new(
         chip: &Chip,
@@ -107,15 +107,15 @@ impl GemmAmounts {
         }
         let dtype = graph.stage_dtype(index);
         let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, stage.spec.tail.len() as u64)?;
-        let fits = stage.tiles.iter().all(|bundles| bundles.len() as u64 == stage.mapping.bundles());
-        if !fits || stage.tiles.len() as u64 != stored::chunks_of_weight(graph, nest, weight) {
+        let fits = stage.tiles.iter().all(|groups| groups.len() as u64 == stage.mapping.groups());
+        if !fits || stage.tiles.len() as u64 != stored::column_tiles_of_weight(graph, nest, weight) {
             return None;
         }
         let mask = graph.mask(index);
-        let of_chunk = |(chunk, bundles): (u64, &Vec<Vec<_>>)| {
-            let (_, k) = stored::part_of_weight(graph, nest, weight, chunk);
-            let of_bundle = |(bundle, tiles): (u64, &Vec<crate::program::OutputTile>)| {
-                let k = stored::rows_of_group(mask, mapping, &k, bundle);
+        let of_column_tile = |(column_tile, groups): (u64, &Vec<Vec<_>>)| {
+            let (_, k) = stored::part_of_weight(graph, nest, weight, column_tile);
+            let of_group = |(group, tiles): (u64, &Vec<crate::program::OutputTile>)| {
+                let k = stored::rows_of_group(mask, mapping, &k, group);
                 let columns: u64 = tiles.iter().map(|tile| tile.columns).sum();
                 let depth = |tile: &crate::program::OutputTile| {
                     stored::depth(mask, &(tile.start..tile.start + tile.columns), &k)
@@ -124,25 +124,25 @@ impl GemmAmounts {
                 RowPass {
                     activation_flits: depths.iter().map(|&depth| shape.activations.flits(depth)).sum(),
                     weight_flits: depths.iter().map(|&depth| shape.weights.flits(depth)).sum(),
-                    columns_of_pcu: columns.div_ceil(mapping.share),
+                    columns_of_pcu: columns.div_ceil(mapping.multicast_width),
                     depths,
                 }
             };
-            (0..).zip(bundles).map(of_bundle).collect()
+            (0..).zip(groups).map(of_group).collect()
         };
         Some(Self {
             shape,
             pm: mapping.pm,
             flit_bytes: chip.network.flit_bytes,
             result_bytes: graph.dtype(stage.spec.output).bytes(),
-            passes: (0..).zip(stage.tiles.iter()).map(of_chunk).collect(),
+            passes: (0..).zip(stage.tiles.iter()).map(of_column_tile).collect(),
         })
     }
 
-    fn row_pass(&self, chunk: u64, bundle: u64) -> &RowPass {
-        // A stage whose weight is not cut does the same in all chunks.
-        let chunk = (chunk as usize).min(self.passes.len() - 1);
-        &self.passes[chunk][bundle as usize]
+    fn row_pass(&self, column_tile: u64, group: u64) -> &RowPass {
+        // A stage whose weight is not cut does the same in all column tiles.
+        let column_tile = (column_tile as usize).min(self.passes.len() - 1);
+        &self.passes[column_tile][group as usize]
     }
 
     /// Passes of a firing over a row tile of `rows`: the output tiles of a column that the first row slice has.
@@ -151,28 +151,28 @@ impl GemmAmounts {
     }
 
     /// Output tiles of a firing.
-    pub(super) fn tiles(&self, chunk: u64, bundle: u64, rows: u64) -> u64 {
-        self.row_passes(rows) * self.row_pass(chunk, bundle).depths.len() as u64
+    pub(super) fn tiles(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
+        self.row_passes(rows) * self.row_pass(column_tile, group).depths.len() as u64
     }
 
     /// k-steps of output tile `tile` of a firing.
-    pub(super) fn depth(&self, chunk: u64, bundle: u64, tile: u64) -> u64 {
-        let depths = &self.row_pass(chunk, bundle).depths;
+    pub(super) fn depth(&self, column_tile: u64, group: u64, tile: u64) -> u64 {
+        let depths = &self.row_pass(column_tile, group).depths;
         depths[(tile % depths.len() as u64) as usize]
     }
 
-    /// Depths of the output tiles of a row pass: `[chunk][bundle][tile]`.
+    /// Depths of the output tiles of a row pass: `[column_tile][group][tile]`.
     pub(super) fn depths(&self) -> Vec<Vec<Vec<u64>>> {
-        self.passes.iter().map(|bundles| bundles.iter().map(|pass| pass.depths.clone()).collect()).collect()
+        self.passes.iter().map(|groups| groups.iter().map(|pass| pass.depths.clone()).collect()).collect()
     }
 
     /// Flits that a firing moves.
-    pub(super) fn flits(&self, amount: Amount, chunk: u64, bundle: u64, rows: u64) -> u64 {
-        let pass = self.row_pass(chunk, bundle);
+    pub(super) fn flits(&self, amount: Amount, column_tile: u64, group: u64, rows: u64) -> u64 {
+        let pass = self.row_pass(column_tile, group);
         match amount {
             Amount::Activations => self.row_passes(rows) * pass.activation_flits,
             Amount::Weights => self.row_passes(rows) * pass.weight_flits,
-            Amount::Partials => self.tiles(chunk, bundle, rows) * self.shape.partial_flits,
+            Amount::Partials => self.tiles(column_tile, group, rows) * self.shape.partial_flits,
             Amount::ResultBytes => {
                 let rows = rows.min(self.row_passes(rows) * self.shape.tile_rows);
                 (rows * pass.columns_of_pcu * self.result_bytes).div_ceil(self.flit_bytes)

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
-use crate::program::{Cadence, Fabric, FlowKind, Mapping, PcuId, ProcessKind, Section, SectionGraph};
+use crate::program::{Fabric, FlowKind, LoopLevel, Mapping, PcuId, ProcessKind, Section, SectionGraph};
 use crate::workload::Workload;
 
 use super::amounts::Amounts;
@@ -102,19 +102,19 @@ impl<'a> Machine<'a> {
     fn add_units(&mut self, ports: &Ports) -> Option<()> {
         let section = self.amounts.section;
         for (s, stage) in section.stages.iter().enumerate() {
-            let (pm, wide) = (stage.mapping.pm(), stage.bundle_width());
-            for bundle in 0..stage.mapping.bundles() {
+            let (pm, wide) = (stage.mapping.pm(), stage.group_width());
+            for group in 0..stage.mapping.groups() {
                 for i in 0..pm {
                     match stage.mapping {
                         Mapping::Gemm(_) => {
                             for q in 0..wide {
-                                self.add_array(ports, (s, bundle), stage.pcu(bundle, i, q))?;
+                                self.add_array(ports, (s, group), stage.pcu(group, i, q))?;
                             }
                         }
                         Mapping::Simd(m) => {
                             for at in 0..wide * m.chain {
                                 let passes_on = at % m.chain + 1 < m.chain;
-                                self.add_pipeline(ports, s, stage.pcu(bundle, i, at), passes_on)?;
+                                self.add_pipeline(ports, s, stage.pcu(group, i, at), passes_on)?;
                             }
                         }
                     }
@@ -244,7 +244,7 @@ impl<'a> Machine<'a> {
         let Some(behind) = slot.checked_sub(stream.first) else { return };
         stream.under_way[behind as usize] = (step.bytes, step.of);
         while let Some(&(bytes, of)) = stream.under_way.front() {
-            let at = self.amounts.step(off_chip.cadence, stream.first, false);
+            let at = self.amounts.step(off_chip.level, stream.first, false);
             for (i, &flow) in stream.flows.iter().enumerate() {
                 let all = self.amounts.flits(&self.amounts.section.flows[flow], at);
                 let there = (u128::from(all) * u128::from(bytes) / u128::from(of.max(1))) as u64;
@@ -263,8 +263,8 @@ impl<'a> Machine<'a> {
 
     fn key(&self, stream: usize, slot: u64) -> Key {
         let off_chip = &self.amounts.section.streams[stream].stream;
-        let at = self.amounts.step(off_chip.cadence, slot, off_chip.writes);
-        (self.amounts.nest.ordinal(Cadence::Firing, at), stream, slot)
+        let at = self.amounts.step(off_chip.level, slot, off_chip.writes);
+        (self.amounts.nest.ordinal(LoopLevel::Firing, at), stream, slot)
     }
 
     fn give_orders(&mut self) {
@@ -272,7 +272,7 @@ impl<'a> Machine<'a> {
             match order {
                 Order::Begin { stream, slot } => {
                     let off_chip = &self.amounts.section.streams[stream];
-                    let at = self.amounts.step(off_chip.stream.cadence, slot, false);
+                    let at = self.amounts.step(off_chip.stream.level, slot, false);
                     let (payload, moved) = self.amounts.stream_bytes(stream, at);
                     let key = self.key(stream, slot);
                     let s = &mut self.streams[stream];
@@ -287,7 +287,7 @@ impl<'a> Machine<'a> {
                 }
                 Order::Offer { stream, slot, got, need } => {
                     let off_chip = &self.amounts.section.streams[stream];
-                    let at = self.amounts.step(off_chip.stream.cadence, slot, false);
+                    let at = self.amounts.step(off_chip.stream.level, slot, false);
                     let moved = self.amounts.stream_bytes(stream, at).1;
                     let bytes = (u128::from(moved) * u128::from(got) / u128::from(need)) as u64;
                     let key = self.key(stream, slot);
@@ -324,10 +324,10 @@ impl<'a> Machine<'a> {
             use crate::program::BufferRole;
             match section.buffers[buffer].spec.role {
                 BufferRole::Operand { tensor, .. }
-                | BufferRole::Home { tensor, .. }
+                | BufferRole::Resident { tensor, .. }
                 | BufferRole::Weight { tensor, .. }
-                | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.clone(),
-                BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
+                | BufferRole::Output { tensor, .. } => workload.tensors[tensor].name.clone(),
+                BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
                     format!("sums of {}", self.stage_name(stage))
                 }
             }
@@ -336,7 +336,7 @@ impl<'a> Machine<'a> {
         for (agent, unfilled, full) in self.control.blocked(&self.amounts) {
             let agent = &self.control.agents[agent];
             let name = match agent.kind {
-                ProcessKind::Bundle { stage, bundle } => format!("`{}` bundle {bundle}", self.stage_name(stage)),
+                ProcessKind::Group { stage, group } => format!("`{}` lockstep group {group}", self.stage_name(stage)),
                 ProcessKind::Copy { home, .. } => format!("copies of `{}`", tensor(home)),
                 ProcessKind::Load { stream } => {
                     format!("load of `{}`", workload.tensors[section.streams[stream].stream.tensor].name)
@@ -345,7 +345,7 @@ impl<'a> Machine<'a> {
                     format!("store of `{}`", workload.tensors[section.streams[stream].stream.tensor].name)
                 }
             };
-            let mut waits: Vec<String> = unfilled.iter().map(|&b| format!("a token of `{}`", tensor(b))).collect();
+            let mut waits: Vec<String> = unfilled.iter().map(|&b| format!("a row tile of `{}`", tensor(b))).collect();
             waits.extend(full.iter().map(|&b| {
                 let depth = section.buffers[b].spec.depth;
                 format!("room in `{}` ({} of {depth} slots held)", tensor(b), self.control.held(b))
@@ -362,7 +362,7 @@ impl<'a> Machine<'a> {
                 Unit::Array(u) => (u.stage, u.firing()),
                 Unit::Pipeline(u) => (u.stage, u.firing()),
             };
-            let count = self.amounts.nest.count(section.stages[stage].cadence);
+            let count = self.amounts.nest.count(section.stages[stage].level);
             if firing < count {
                 let line = format!("a PCU of `{}` is at firing {firing} of {count}", self.stage_name(stage));
                 if !lines.contains(&line) {

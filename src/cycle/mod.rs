@@ -1,4 +1,4 @@
-//! The `cycle` fidelity: the judge of the event engine.
+//! The `cycle` fidelity: the reference model of the event engine.
 //!
 //! Every PCU, port, link, FIFO and memory channel of a section moves cycle by cycle and flit by flit. It is written from
 //! the [`Configuration`](crate::program::Configuration) and `docs/timing-model.md` alone. It shares no code with the event
@@ -41,7 +41,7 @@ pub fn units(section: &Section) -> u64 {
 }
 
 /// Runs a section for at most `most_cycles`; `None` if it is no pipeline or a route no tree, which a compiled
-/// configuration does not come to, or if it has a stage of a kind that the model does not run: heads, sums over rows, or
+/// configuration does not come to, or if it has a stage of a kind that the model does not run: heads, row reductions, or
 /// operands that are gathered or sampled.
 pub fn run_section(
     chip: &Chip,

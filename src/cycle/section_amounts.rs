@@ -13,20 +13,20 @@ pub struct SectionAmounts {
     pub flow_flits: Vec<u64>,
     /// Payload of each slot of each off-chip stream, and the bytes of the bursts that hold it: `[stream][slot]`.
     pub slot_bytes: Vec<Vec<(u64, u64)>>,
-    /// k-steps of the output tiles of a row pass of each GEMM stage: `[stage][chunk][bundle][tile]`; empty for SIMD stages.
+    /// k-steps of the output tiles of a row pass of each GEMM stage: `[stage][column_tile][group][tile]`; empty for SIMD stages.
     pub depths: Vec<Vec<Vec<Vec<u64>>>>,
 }
 
 /// Amounts of a section on the chip as the section finds it ([`Section::chip`]); `None` where
-/// [`run_section`](super::run_section) gives none.
+/// [`run_section`](super::run_section) produces none.
 pub fn amounts_of(chip: &Chip, workload: &Workload, section: &Section) -> Option<SectionAmounts> {
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
     let amounts = Amounts::new(chip, graph, section)?;
     let flow_flits = section.flows.iter().map(|flow| amounts.ends(flow).last().copied().unwrap_or(0)).collect();
     let slots = |stream: usize| {
-        let cadence = section.streams[stream].stream.cadence;
-        let slots = 0..section.nest.count(cadence);
-        slots.map(|n| amounts.stream_bytes(stream, section.nest.step(cadence, n))).collect()
+        let level = section.streams[stream].stream.level;
+        let slots = 0..section.nest.count(level);
+        slots.map(|n| amounts.stream_bytes(stream, section.nest.step(level, n))).collect()
     };
     let depths = |stage: &StageAmounts| match stage {
         StageAmounts::Gemm(gemm) => gemm.depths(),

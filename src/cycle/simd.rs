@@ -51,7 +51,7 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// The PCU of a stage that takes and gives over these flows; with `passes_on` to the next of its chain.
+    /// The PCU of a stage that takes and produces over these flows; with `passes_on` to the next of its chain.
     pub(super) fn new(
         amounts: &Amounts<'_>,
         stage: usize,
@@ -63,7 +63,7 @@ impl Pipeline {
         let StageAmounts::Simd(work) = &amounts.stages[stage] else { return None };
         let mut pipeline = Self {
             stage,
-            firings: amounts.nest.count(placed.cadence),
+            firings: amounts.nest.count(placed.level),
             stages: amounts.chip.pcu.stages,
             depth: amounts.chip.network.fifo_depth_flits,
             work: Rc::clone(work),
@@ -82,8 +82,10 @@ impl Pipeline {
     }
 
     fn vectors_at(&self, amounts: &Amounts<'_>, at: Step) -> Vectors {
-        let (of_row, all) =
-            (self.work.vectors_of_row(at.chunk), self.work.vectors_read(at.chunk, amounts.nest.rows_of(at.token)));
+        let (of_row, all) = (
+            self.work.vectors_of_row(at.column_tile),
+            self.work.vectors_read(at.column_tile, amounts.nest.rows_of(at.row_tile)),
+        );
         Vectors { of_row: of_row.max(1), passes: self.work.passes, all }
     }
 

@@ -17,7 +17,7 @@ pub(super) struct SimdAmounts {
     flits_of_vector: u64,
     flit_bytes: u64,
     result_bytes: u64,
-    /// Columns of the first, widest column slice, chunk by chunk; one chunk if the columns are not cut.
+    /// Columns of the first, widest column slice, column tile by column tile; one column tile if the columns are not cut.
     columns: Vec<u64>,
 }
 
@@ -37,14 +37,14 @@ impl SimdAmounts {
         }
         let dtype = graph.stage_dtype(index);
         let lanes = *chip.pcu.lanes.get(&dtype)?;
-        let is_cut = nest.chunking.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
-        let columns_of = |chunk| match nest.chunk_range(chunk) {
+        let is_cut = nest.tiled_axis.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
+        let columns_of = |column_tile| match nest.column_range(column_tile) {
             Some(range) if is_cut => range.end - range.start,
             _ => output.columns,
         };
         // A function of a whole row is not dealt to column slices.
         let slices = if operator.kind.is_row_wise() { 1 } else { mapping.pn };
-        let chunks = if is_cut { nest.chunks() } else { 1 };
+        let column_tiles = if is_cut { nest.column_tiles() } else { 1 };
         Some(Self {
             passes: mapping.passes,
             pm: mapping.pm,
@@ -52,12 +52,12 @@ impl SimdAmounts {
             flits_of_vector: (lanes * dtype.bytes()).div_ceil(chip.network.flit_bytes),
             flit_bytes: chip.network.flit_bytes,
             result_bytes: output.dtype.bytes(),
-            columns: (0..chunks).map(|chunk| columns_of(chunk).div_ceil(slices)).collect(),
+            columns: (0..column_tiles).map(|column_tile| columns_of(column_tile).div_ceil(slices)).collect(),
         })
     }
 
-    fn columns(&self, chunk: u64) -> u64 {
-        self.columns[(chunk as usize).min(self.columns.len() - 1)]
+    fn columns(&self, column_tile: u64) -> u64 {
+        self.columns[(column_tile as usize).min(self.columns.len() - 1)]
     }
 
     /// Rows of a row tile of `rows` that the first, longest row slice has.
@@ -66,21 +66,21 @@ impl SimdAmounts {
     }
 
     /// Vectors of a row.
-    pub(super) fn vectors_of_row(&self, chunk: u64) -> u64 {
-        self.columns(chunk).div_ceil(self.lanes)
+    pub(super) fn vectors_of_row(&self, column_tile: u64) -> u64 {
+        self.columns(column_tile).div_ceil(self.lanes)
     }
 
     /// Vectors that a firing reads of each operand, those that are read again counted again.
-    pub(super) fn vectors_read(&self, chunk: u64, rows: u64) -> u64 {
-        self.rows_of_slice(rows) * self.vectors_of_row(chunk) * self.passes
+    pub(super) fn vectors_read(&self, column_tile: u64, rows: u64) -> u64 {
+        self.rows_of_slice(rows) * self.vectors_of_row(column_tile) * self.passes
     }
 
     /// Flits that a firing moves. It has no weights and no partial sums.
-    pub(super) fn flits(&self, amount: Amount, chunk: u64, rows: u64) -> u64 {
+    pub(super) fn flits(&self, amount: Amount, column_tile: u64, rows: u64) -> u64 {
         match amount {
-            Amount::Activations => self.vectors_read(chunk, rows) * self.flits_of_vector,
+            Amount::Activations => self.vectors_read(column_tile, rows) * self.flits_of_vector,
             Amount::ResultBytes => {
-                (self.rows_of_slice(rows) * self.columns(chunk) * self.result_bytes).div_ceil(self.flit_bytes)
+                (self.rows_of_slice(rows) * self.columns(column_tile) * self.result_bytes).div_ceil(self.flit_bytes)
             }
             Amount::Weights | Amount::Partials | Amount::SlotBytes => 0,
         }

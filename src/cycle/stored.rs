@@ -42,38 +42,33 @@ fn overlap(range: &Range<u64>, at: u64, size: u64) -> u64 {
     range.end.min((at + 1) * size) - range.start.max(at * size)
 }
 
-/// Columns and rows of a weight that the section works on in a chunk: those of the chunk along the axis that is cut, and
+/// Columns and rows of a weight that the section works on in a column tile: those of the column tile along the axis that is cut, and
 /// all along the other.
 pub(super) fn part_of_weight(
     graph: &SectionGraph<'_>,
     nest: &Nest,
     weight: TensorId,
-    chunk: u64,
+    column_tile: u64,
 ) -> (Range<u64>, Range<u64>) {
     let tensor = &graph.workload.tensors[weight];
-    let part = |axis: Option<usize>, extent: u64| match (nest.chunking, nest.chunk_range(chunk)) {
+    let part = |axis: Option<usize>, extent: u64| match (nest.tiled_axis, nest.column_range(column_tile)) {
         (Some(cut), Some(range)) if axis == Some(cut.axis) => range,
         _ => 0..extent,
     };
     (part(graph.column_axis(weight), tensor.columns), part(graph.row_axis(weight), tensor.rows))
 }
 
-/// Chunks that a weight has: one if no axis of it is cut.
-pub(super) fn chunks_of_weight(graph: &SectionGraph<'_>, nest: &Nest, weight: TensorId) -> u64 {
+/// Column tiles that a weight has: one if no axis of it is cut.
+pub(super) fn column_tiles_of_weight(graph: &SectionGraph<'_>, nest: &Nest, weight: TensorId) -> u64 {
     let axes = [graph.column_axis(weight), graph.row_axis(weight)];
-    if nest.chunking.is_some_and(|cut| axes.contains(&Some(cut.axis))) { nest.chunks() } else { 1 }
+    if nest.tiled_axis.is_some_and(|cut| axes.contains(&Some(cut.axis))) { nest.column_tiles() } else { 1 }
 }
 
-/// Weight rows, among the rows `k` of a chunk, that a lockstep group works on: its slice of K.
-pub(super) fn rows_of_group(
-    mask: Option<&BlockMask>,
-    mapping: &GemmMapping,
-    k: &Range<u64>,
-    bundle: u64,
-) -> Range<u64> {
+/// Weight rows, among the rows `k` of a column tile, that a lockstep group works on: its slice of K.
+pub(super) fn rows_of_group(mask: Option<&BlockMask>, mapping: &GemmMapping, k: &Range<u64>, group: u64) -> Range<u64> {
     // Slices of K begin and end between blocks of the mask.
     let grain = mask.map_or(1, BlockMask::block_rows);
-    k_slice(k, mapping.k_slice(bundle), mapping.pk, grain)
+    k_slice(k, mapping.k_slice(group), mapping.pk, grain)
 }
 
 #[cfg(test)]

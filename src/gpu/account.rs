@@ -137,7 +137,7 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
             pcus: timed.time.sms,
             busiest_cycles: shared(timed.time.busiest.ceil() as u64),
             mean_cycles: timed.time.mean * times,
-            bundles: Vec::new(),
+            groups: Vec::new(),
             mapping: timed.time.shape.clone(),
         }],
     }

@@ -38,7 +38,7 @@ pub(super) fn recognise(net: &mut Net<'_>) -> Vec<String> {
 fn drop_copies(net: &mut Net<'_>) {
     for index in 0..net.steps.len() {
         let step = &net.steps[index];
-        let hands_on = match step.op.as_str() {
+        let forwards_sums = match step.op.as_str() {
             "Identity" | "Dropout" | "CastLike" | "QuantizeLinear" | "DequantizeLinear" => true,
             "Cast" => {
                 let is_float = |kind: i64| matches!(kind, 1 | 10 | 11 | 16);
@@ -54,7 +54,7 @@ fn drop_copies(net: &mut Net<'_>) {
             "Sum" | "Max" | "Min" | "Mean" => step.inputs.len() == 1,
             _ => false,
         };
-        if step.is_gone || !hands_on {
+        if step.is_gone || !forwards_sums {
             continue;
         }
         let (Some(from), Some(to)) = (step.input(0), step.output()) else { continue };

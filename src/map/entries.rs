@@ -110,33 +110,33 @@ pub struct RunEntry {
 pub struct NestEntry {
     /// Rows of the section's activations.
     pub rows: u64,
-    /// Rows of a token.
-    pub token_rows: u64,
-    /// Tokens.
-    pub tokens: u64,
-    /// Tokens of a row block.
-    pub block_tokens: u64,
+    /// Rows of a row tile.
+    pub tile_rows: u64,
+    /// Row tiles.
+    pub row_tiles: u64,
+    /// Row tiles of a row block.
+    pub block_tiles: u64,
     /// Row blocks.
     pub blocks: u64,
-    /// The axis cut into chunks.
-    pub chunking: Option<ChunkingEntry>,
-    /// `chunk_outer` or `token_outer`: which of the inner loops is outermost within a row block.
+    /// The axis cut into column tiles.
+    pub tiled_axis: Option<TiledAxisEntry>,
+    /// `column_tile_outer` or `row_tile_outer`: which of the inner loops is outermost within a row block.
     pub order: &'static str,
 }
 
 /// The cut of an axis.
 #[derive(Debug, Clone, Serialize)]
-pub struct ChunkingEntry {
+pub struct TiledAxisEntry {
     /// Tensors of the section whose columns are cut.
     pub columns_of: Vec<String>,
     /// Tensors whose rows are cut.
     pub rows_of: Vec<String>,
     /// Length of the axis.
     pub extent: u64,
-    /// Elements of a chunk.
+    /// Elements of a column tile.
     pub width: u64,
-    /// Chunks.
-    pub chunks: u64,
+    /// Column tiles.
+    pub column_tiles: u64,
 }
 
 /// A stage on its units.
@@ -147,10 +147,10 @@ pub struct StageEntry {
     /// How it lies on its units.
     pub mapping: MappingEntry,
     /// How often it runs.
-    pub cadence: &'static str,
-    /// It accumulates over chunks.
+    pub level: &'static str,
+    /// It accumulates over column tiles.
     pub k_cut: bool,
-    /// Its output columns come chunk by chunk.
+    /// Its output columns come column tile by column tile.
     pub n_cut: bool,
     /// Its PCUs.
     pub pcus: Vec<Site>,
@@ -178,15 +178,15 @@ pub struct StageTime {
 pub enum MappingEntry {
     /// Systolic GEMM.
     Gemm {
-        /// Row slices of a token.
+        /// Row slices of a row tile.
         pm: u64,
         /// Columns of PCUs.
         pn: u64,
         /// Slices of K.
         pk: u64,
         /// Columns of PCUs on one stream of activations.
-        share: u64,
-        /// Token rows lie along the lanes (else weight columns do).
+        multicast_width: u64,
+        /// Rows of a row tile lie along the lanes (else weight columns do).
         rows_on_lanes: bool,
         /// Column tiles keep to the blocks of the mask.
         aligned: bool,
@@ -195,9 +195,9 @@ pub enum MappingEntry {
     },
     /// SIMD function.
     Simd {
-        /// Row slices of a token.
+        /// Row slices of a row tile.
         pm: u64,
-        /// Column slices of a token.
+        /// Column slices of a row tile.
         pn: u64,
         /// PCUs one behind the other.
         chain: u64,
@@ -215,11 +215,11 @@ pub struct BufferEntry {
     pub tensor: String,
     /// Index of the stage it serves.
     pub stage: usize,
-    /// Of a relay, the slice of K whose partial sums it takes to the next.
+    /// Of a partial-sum FIFO, the slice of K whose partial sums it takes to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k_slice: Option<u64>,
     /// How often a slot is filled.
-    pub cadence: &'static str,
+    pub level: &'static str,
     /// Slots.
     pub depth: u64,
     /// Distinct parts of a slot.
@@ -255,7 +255,7 @@ pub struct StreamEntry {
     /// Memory tier.
     pub tier: String,
     /// How often a part of it moves.
-    pub cadence: &'static str,
+    pub level: &'static str,
     /// Times the whole tensor moves.
     pub passes: u64,
     /// Bytes over all passes.

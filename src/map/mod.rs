@@ -5,14 +5,14 @@
 
 mod entries;
 mod json;
-mod survey;
+mod summary;
 mod times;
 
 pub use self::entries::{
-    ArchEntry, BufferEntry, ChunkingEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry,
-    PartEntry, RouteEntry, RunEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, WorkloadEntry,
+    ArchEntry, BufferEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry, PartEntry,
+    RouteEntry, RunEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, TiledAxisEntry, WorkloadEntry,
 };
-pub use self::survey::survey;
+pub use self::summary::summarize;
 pub use self::times::tell_times;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::workload;
 fn maps() -> (Chip, Vec<Map>) {
     let chip = arch::load(Path::new("arch/sn10.toml"), &[]).unwrap();
     let workload = workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0).unwrap();
-    let draw = |mode| survey(&chip, &workload, &compile(&chip, &workload, mode).unwrap());
+    let draw = |mode| summarize(&chip, &workload, &compile(&chip, &workload, mode).unwrap());
     let maps = [Mode::Kbk, Mode::Fused].map(draw).into();
     (chip, maps)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::arch::Chip;
 use crate::index::Id;
-use crate::outcome::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
+use crate::outcome::{GroupOutcome, Outcome, SectionOutcome, StageOutcome};
 use crate::program::{self, Configuration, Fabric};
 
 use super::entries::{Map, RunEntry, Section, Site, StageTime};
@@ -18,32 +18,32 @@ pub fn tell_times(map: &mut Map, chip: &Chip, configuration: &Configuration, out
         let mut units = BTreeMap::new();
         for (stage, spent) in section.stages.iter_mut().zip(&ran.stages) {
             // Cycles and counts are those of all repetitions.
-            let mean = |of: fn(&BundleOutcome) -> u64| {
-                let sum: u64 = spent.bundles.iter().map(of).sum();
-                (!spent.bundles.is_empty()).then(|| share(sum as f64 / spent.bundles.len() as f64))
+            let mean = |of: fn(&GroupOutcome) -> u64| {
+                let sum: u64 = spent.groups.iter().map(of).sum();
+                (!spent.groups.is_empty()).then(|| share(sum as f64 / spent.groups.len() as f64))
             };
             let time = StageTime {
                 busy: share(spent.mean_cycles),
-                starved: mean(|bundle| bundle.starved_cycles),
-                stalled: mean(|bundle| bundle.stalled_cycles),
+                starved: mean(|group| group.starved_cycles),
+                stalled: mean(|group| group.stalled_cycles),
             };
             stage.time = Some(time);
-            let each = stage.pcus.len() / spent.bundles.len().max(1);
+            let each = stage.pcus.len() / spent.groups.len().max(1);
             for (index, &site) in stage.pcus.iter().enumerate() {
-                units.insert(site, of_bundle(spent, index / each.max(1), &share).unwrap_or(time));
+                units.insert(site, of_group(spent, index / each.max(1), &share).unwrap_or(time));
             }
         }
         section.run = Some(run(chip, &fabric, section, configured, ran, units));
     }
 }
 
-/// How a bundle of a stage spent the run; `None` where nothing waits.
-fn of_bundle(spent: &StageOutcome, bundle: usize, share: &impl Fn(f64) -> f64) -> Option<StageTime> {
-    let bundle = spent.bundles.get(bundle)?;
+/// How a lockstep group of a stage spent the run; `None` where nothing waits.
+fn of_group(spent: &StageOutcome, group: usize, share: &impl Fn(f64) -> f64) -> Option<StageTime> {
+    let group = spent.groups.get(group)?;
     Some(StageTime {
-        busy: share(bundle.busy_cycles as f64),
-        starved: Some(share(bundle.starved_cycles as f64)),
-        stalled: Some(share(bundle.stalled_cycles as f64)),
+        busy: share(group.busy_cycles as f64),
+        starved: Some(share(group.starved_cycles as f64)),
+        stalled: Some(share(group.stalled_cycles as f64)),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::workload::Phase;
 pub enum Fidelity {
     /// Closed form of the configuration: a lower bound.
     Bound,
-    /// Discrete events on tokens and units.
+    /// Discrete events on row tiles and units.
     Event,
     /// Every unit, link and FIFO, cycle by cycle.
     Cycle,
@@ -190,9 +190,9 @@ impl EnergyJ {
     }
 }
 
-/// How the PCUs of one bundle, which go in lockstep, spent a section's drain.
+/// How the PCUs of one lockstep group, which go in lockstep, spent a section's drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BundleOutcome {
+pub struct GroupOutcome {
     /// Cycles they worked.
     pub busy_cycles: u64,
     /// Cycles they waited for inputs, the first ones included.
@@ -223,8 +223,8 @@ pub struct StageOutcome {
     pub busiest_cycles: u64,
     /// Mean cycles its units worked.
     pub mean_cycles: f64,
-    /// Its bundles, in order; empty at the `bound` fidelity, where nothing waits.
-    pub bundles: Vec<BundleOutcome>,
+    /// Its lockstep groups, in order; empty at the `bound` fidelity, where nothing waits.
+    pub groups: Vec<GroupOutcome>,
     /// One line on how it was mapped.
     pub mapping: String,
 }
@@ -286,7 +286,7 @@ pub struct SectionOutcome {
 /// Why a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
-    /// Every token was consumed.
+    /// Every row tile was consumed.
     Drained,
     /// No stage could go on; one line per blocked stage: what it waits for, and the buffer's fill.
     Deadlock(Vec<String>),

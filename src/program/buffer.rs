@@ -6,7 +6,7 @@ use crate::arch::Chip;
 use crate::workload::TensorId;
 
 use super::ids::PmuId;
-use super::nest::Cadence;
+use super::nest::LoopLevel;
 
 /// What a buffer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -19,8 +19,8 @@ pub enum BufferRole {
         /// Tensor.
         tensor: TensorId,
     },
-    /// One copy of activations that are used again in every chunk; copied to a stage's operand buffer when used.
-    Home {
+    /// One copy of activations that are used again in every column tile; copied to a stage's operand buffer when used.
+    Resident {
         /// Stage it is copied to.
         stage: usize,
         /// Tensor.
@@ -33,20 +33,20 @@ pub enum BufferRole {
         /// Tensor.
         tensor: TensorId,
     },
-    /// fp32 partial sums of a stage between chunks.
-    Partial {
+    /// fp32 partial sums of a stage between column tiles.
+    PartialSums {
         /// Accumulating stage.
         stage: usize,
     },
     /// fp32 partial sums on their way from a slice of a stage's K to the next.
-    Relay {
+    PartialFifo {
         /// Stage.
         stage: usize,
         /// The slice that leaves them.
         slice: u64,
     },
     /// Results on their way off chip.
-    Store {
+    Output {
         /// Tensor.
         tensor: TensorId,
         /// Emitting stage.
@@ -60,7 +60,7 @@ pub struct BufferSpec {
     /// Purpose.
     pub role: BufferRole,
     /// How often a slot is filled.
-    pub cadence: Cadence,
+    pub level: LoopLevel,
     /// Slots.
     pub depth: u64,
     /// Distinct parts of a slot.

@@ -52,9 +52,9 @@ pub struct Section {
     /// Cycles the compiler expected, launch included.
     pub estimated_cycles: u64,
     /// Streams of weights whose first slot is in its banks when the section begins: the one before has loaded it.
-    pub loaded_before: Vec<usize>,
+    pub prefetched: Vec<usize>,
     /// What it loads for the section behind it while it runs.
-    pub loads_ahead: Vec<LoadAhead>,
+    pub prefetches: Vec<Prefetch>,
 }
 
 impl Section {
@@ -79,7 +79,7 @@ impl Section {
 
 /// Weights that a section loads for the one behind it, in time that memory has to spare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoadAhead {
+pub struct Prefetch {
     /// The weight.
     pub tensor: TensorId,
     /// The tier it comes from.
@@ -99,34 +99,32 @@ pub struct LoadAhead {
 }
 
 impl Section {
-    /// The home buffer that an operand buffer is copied from.
+    /// The resident buffer that an operand buffer is copied from.
     pub fn home_of(&self, operand: usize) -> Option<usize> {
         let BufferRole::Operand { stage, tensor } = self.buffers[operand].spec.role else { return None };
-        self.buffers.iter().position(|buffer| buffer.spec.role == BufferRole::Home { stage, tensor })
+        self.buffers.iter().position(|buffer| buffer.spec.role == BufferRole::Resident { stage, tensor })
     }
 
     /// Whether an off-chip stream fills or drains a buffer.
     pub fn is_end(&self, stream: usize, buffer: usize) -> bool {
         let (stream, spec) = (&self.streams[stream].stream, &self.buffers[buffer].spec);
         match spec.role {
-            BufferRole::Store { tensor, .. } => stream.writes && tensor == stream.tensor,
-            BufferRole::Weight { tensor, .. } => {
-                stream.weight && tensor == stream.tensor && spec.cadence == stream.cadence
-            }
-            BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => {
+            BufferRole::Output { tensor, .. } => stream.writes && tensor == stream.tensor,
+            BufferRole::Weight { tensor, .. } => stream.weight && tensor == stream.tensor && spec.level == stream.level,
+            BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => {
                 !stream.writes
                     && !stream.weight
                     && tensor == stream.tensor
-                    && spec.cadence == stream.cadence
+                    && spec.level == stream.level
                     && self.home_of(buffer).is_none()
             }
-            BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
+            BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
         }
     }
 
     /// Whether a buffer takes partial sums from one slice of K to the next.
-    pub fn is_relay(&self, buffer: usize) -> bool {
-        matches!(self.buffers[buffer].spec.role, BufferRole::Relay { .. })
+    pub fn is_partial_fifo(&self, buffer: usize) -> bool {
+        matches!(self.buffers[buffer].spec.role, BufferRole::PartialFifo { .. })
     }
 
     /// The chip as this section finds it ([`Chip::in_section`]).

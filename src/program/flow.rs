@@ -12,38 +12,38 @@ pub enum FlowKind {
         /// Buffer index.
         buffer: usize,
     },
-    /// Home buffer into a stage's operand buffer.
+    /// Resident buffer into a stage's operand buffer.
     Copy {
-        /// Home buffer index.
+        /// Resident buffer index.
         home: usize,
     },
-    /// PMU to PCUs of a bundle, for the whole of a firing.
+    /// PMU to PCUs of a lockstep group, for the whole of a firing.
     Feed {
         /// Stage index.
         stage: usize,
-        /// Bundle.
-        bundle: u64,
+        /// Lockstep group.
+        group: u64,
     },
-    /// Results of a bundle, into a buffer.
+    /// Results of a lockstep group, into a buffer.
     Emit {
         /// Stage index.
         stage: usize,
-        /// Bundle.
-        bundle: u64,
+        /// Lockstep group.
+        group: u64,
     },
-    /// Partial sums of a bundle, read before (every chunk but the first).
+    /// Partial sums of a lockstep group, read before (every column tile but the first).
     PartialRead {
         /// Stage index.
         stage: usize,
-        /// Bundle.
-        bundle: u64,
+        /// Lockstep group.
+        group: u64,
     },
-    /// Partial sums of a bundle, written back (every chunk but the last).
+    /// Partial sums of a lockstep group, written back (every column tile but the last).
     PartialWrite {
         /// Stage index.
         stage: usize,
-        /// Bundle.
-        bundle: u64,
+        /// Lockstep group.
+        group: u64,
     },
     /// Store buffer to an off-chip stream.
     Drain {
@@ -55,15 +55,15 @@ pub enum FlowKind {
 /// How many flits one event of a flow moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
-    /// Activations of a bundle: its passes times the work table's activation flits.
+    /// Activations of a lockstep group: its passes times the work table's activation flits.
     Activations,
-    /// Weights of a bundle's PCU column.
+    /// Weights of a lockstep group's PCU column.
     Weights,
     /// One tile of partial sums a pass and tile.
     Partials,
     /// Part of the slot that moves, in bytes.
     SlotBytes,
-    /// Part of the bundle's result, in bytes.
+    /// Part of the lockstep group's result, in bytes.
     ResultBytes,
 }
 

@@ -6,7 +6,7 @@ use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
-use super::nest::Chunking;
+use super::nest::TiledAxis;
 use super::row_reduction::{Sums, adds_up, streamed_rows, tied_columns};
 
 /// One stage: a main operator and the elementwise functions that run in its tail.
@@ -16,7 +16,7 @@ pub struct StageSpec {
     pub main: OperatorId,
     /// Elementwise functions of its result, in order, computed in the PCU tail.
     pub tail: Vec<OperatorId>,
-    /// Activations that are consumed token by token.
+    /// Activations that are consumed row tile by row tile.
     pub activations: Vec<TensorId>,
     /// The GEMM's second operand, held or streamed as weights.
     pub weight: Option<TensorId>,
@@ -37,7 +37,7 @@ pub struct SectionGraph<'a> {
     pub stages: Vec<StageSpec>,
     /// Rows that every activation has.
     pub rows: u64,
-    /// Column axes that may be cut into chunks.
+    /// Column axes that may be cut into column tiles.
     pub axes: Vec<Axis>,
     column_axis: Vec<Option<usize>>,
     row_axis: Vec<Option<usize>>,
@@ -50,14 +50,14 @@ pub struct SectionGraph<'a> {
 pub struct Axis {
     /// Length in elements.
     pub extent: u64,
-    /// Chunk widths should be multiples of this (block size of a mask along the axis).
+    /// Column tile widths should be multiples of this (block size of a mask along the axis).
     pub grain: u64,
 }
 
 impl<'a> SectionGraph<'a> {
     /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, or a GEMM's
     /// second operand, or a tensor that is read in another shape, is made inside the section (all its rows are needed
-    /// before the first token), sequences differ, or the operators are not repeated together. GEMMs that add up over the
+    /// before the first row tile), sequences differ, or the operators are not repeated together. GEMMs that add up over the
     /// rows ([`adds_up`]) end the pipeline: what they make is complete when it is over.
     pub fn new(workload: &'a Workload, operators: &[OperatorId], fold_tails: bool) -> Option<Self> {
         let rows = streamed_rows(workload, operators);
@@ -213,20 +213,20 @@ impl<'a> SectionGraph<'a> {
         self.dtype(self.stages[stage].activations[0])
     }
 
-    /// Whether a cut runs along the K axis of a GEMM stage, so that it accumulates over chunks.
-    pub fn is_k_cut(&self, chunking: Option<Chunking>, stage: usize) -> bool {
+    /// Whether a cut runs along the K axis of a GEMM stage, so that it accumulates over column tiles.
+    pub fn is_k_cut(&self, tiled_axis: Option<TiledAxis>, stage: usize) -> bool {
         let spec = &self.stages[stage];
-        chunking.is_some_and(|c| spec.weight.is_some() && self.column_axis(spec.activations[0]) == Some(c.axis))
+        tiled_axis.is_some_and(|c| spec.weight.is_some() && self.column_axis(spec.activations[0]) == Some(c.axis))
     }
 
     /// Whether a stage's K may be split over PCUs: that of a plain GEMM which is not cut over time.
-    pub fn may_split_k(&self, chunking: Option<Chunking>, stage: usize) -> bool {
+    pub fn may_split_k(&self, tiled_axis: Option<TiledAxis>, stage: usize) -> bool {
         let spec = &self.stages[stage];
         spec.weight.is_some()
             && spec.sums.is_none()
             && self.form(stage).is_none()
             && self.sampled(stage).is_none()
-            && !self.is_k_cut(chunking, stage)
+            && !self.is_k_cut(tiled_axis, stage)
             && self.workload.tensors[spec.activations[0]].window().is_none()
     }
 
@@ -324,7 +324,7 @@ impl<'a> SectionGraph<'a> {
                 whole.push(k);
             }
         }
-        // A cut that no stage but sums over rows would notice is none: all others would wait for its chunks.
+        // A cut that no stage but row reductions would notice is none: all others would wait for its column tiles.
         let mut noticed = vec![false; 2 * tensors];
         (0..2 * tensors).filter(|&node| passed_on[node]).for_each(|node| noticed[sets.find(node)] = true);
         let whole: Vec<usize> = whole.into_iter().map(|node| sets.find(node)).collect();

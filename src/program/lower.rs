@@ -1,6 +1,6 @@
 //! A section's nest and levels as a [`Dataflow`]: the general form of its schedule.
 //!
-//! Row blocks, column tiles and row tiles become loops; each [`Cadence`] names the nest of a process or of the slots of a
+//! Row blocks, column tiles and row tiles become loops; each [`LoopLevel`] names the nest of a process or of the slots of a
 //! buffer. Processes are those of the section's [`ProcessGraph`], in the same order. A stage that accumulates fills its
 //! partial sums, slot by slot, with its last contribution to each; what leaves them is a process of its own, listed
 //! behind the others, that copies complete sums into the stage's outputs.
@@ -13,7 +13,7 @@ use super::dataflow::{
     Access, Axis, BlockLoops, BlockNest, Buffer, BufferId, Dataflow, Dim, Loop, LoopId, Order, Process, ProcessKind,
     Stream,
 };
-use super::nest::{Cadence, LoopOrder};
+use super::nest::{LoopLevel, LoopOrder};
 use super::processes::{self, ProcessGraph};
 
 /// The dataflow of a section whose processes are `processes`.
@@ -22,12 +22,12 @@ pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
     let nest = &section.nest;
     let block_loops = BlockNest {
         rows: nest.rows,
-        tile_rows: nest.token_rows,
-        block_tiles: nest.block_tokens,
-        columns: nest.chunking.map(|cut| (cut.extent, cut.width)),
+        tile_rows: nest.tile_rows,
+        block_tiles: nest.block_tiles,
+        columns: nest.tiled_axis.map(|cut| (cut.extent, cut.width)),
         order: match nest.order {
-            LoopOrder::ChunkOuter => Order::ColumnOuter,
-            LoopOrder::TokenOuter => Order::RowOuter,
+            LoopOrder::ColumnTileOuter => Order::ColumnOuter,
+            LoopOrder::RowTileOuter => Order::RowOuter,
         },
     }
     .add_to(&mut loops);
@@ -35,7 +35,7 @@ pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
     let buffers = (0..section.buffers.len()).map(|b| lowering.buffer(b)).collect();
     let mut list: IndexVec<_, Process> = processes.list.iter().map(|process| lowering.process(process)).collect();
     for (b, buffer) in section.buffers.iter().enumerate() {
-        if let BufferRole::Partial { stage } = buffer.spec.role {
+        if let BufferRole::PartialSums { stage } = buffer.spec.role {
             list.push(lowering.emission(stage, b));
         }
     }
@@ -50,21 +50,21 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     /// The nest of what happens at a level.
-    fn nest(&self, level: Cadence) -> &[LoopId] {
+    fn nest(&self, level: LoopLevel) -> &[LoopId] {
         match level {
-            Cadence::Firing => &self.loops.firing,
-            Cadence::Token => &self.loops.row_tile,
-            Cadence::BlockChunk => &self.loops.block_column,
-            Cadence::Chunk => &self.loops.columns,
-            Cadence::Once => &[],
+            LoopLevel::Firing => &self.loops.firing,
+            LoopLevel::RowTile => &self.loops.row_tile,
+            LoopLevel::BlockColumn => &self.loops.block_column,
+            LoopLevel::Column => &self.loops.columns,
+            LoopLevel::Once => &[],
         }
     }
 
     fn buffer(&self, index: usize) -> Buffer {
         let spec = &self.section.buffers[index].spec;
-        let mut buffer = Buffer::new(&format!("buffer {index}"), self.nest(spec.cadence), spec.depth);
+        let mut buffer = Buffer::new(&format!("buffer {index}"), self.nest(spec.level), spec.depth);
         buffer.parts = match spec.role {
-            BufferRole::Partial { stage } => self.section.stages[stage].mapping.bundles(),
+            BufferRole::PartialSums { stage } => self.section.stages[stage].mapping.groups(),
             // Complete sums come from one process.
             _ if self.takes_sums(index) => 1,
             _ => self.processes.producers[index].len() as u64,
@@ -74,13 +74,13 @@ impl Lowering<'_> {
 
     /// The buffer in which a stage accumulates over firings.
     fn partial_of(&self, stage: usize) -> Option<usize> {
-        self.section.buffers.iter().position(|buffer| buffer.spec.role == BufferRole::Partial { stage })
+        self.section.buffers.iter().position(|buffer| buffer.spec.role == BufferRole::PartialSums { stage })
     }
 
     /// Whether a buffer is filled from sums that a stage has accumulated.
     fn takes_sums(&self, buffer: usize) -> bool {
         self.processes.producers[buffer].iter().any(|&p| match self.processes.list[p].kind {
-            processes::ProcessKind::Bundle { stage, .. } => self.partial_of(stage).is_some(),
+            processes::ProcessKind::Group { stage, .. } => self.partial_of(stage).is_some(),
             _ => false,
         })
     }
@@ -88,8 +88,8 @@ impl Lowering<'_> {
     fn process(&self, process: &processes::Process) -> Process {
         let id = BufferId::from_index;
         let (name, kind) = match process.kind {
-            processes::ProcessKind::Bundle { stage, bundle } => {
-                (format!("stage {stage} group {bundle}"), ProcessKind::Stage)
+            processes::ProcessKind::Group { stage, group } => {
+                (format!("stage {stage} group {group}"), ProcessKind::Stage)
             }
             processes::ProcessKind::Copy { home, .. } => (format!("copy of buffer {home}"), ProcessKind::Copy),
             processes::ProcessKind::Load { stream } => {
@@ -99,12 +99,12 @@ impl Lowering<'_> {
                 (format!("store {stream}"), ProcessKind::Store(self.stream(stream)))
             }
         };
-        let mut lowered = Process::new(&name, kind, self.nest(process.cadence));
+        let mut lowered = Process::new(&name, kind, self.nest(process.level));
         for input in &process.inputs {
             lowered = lowered.reading(id(input.buffer), Access::same());
         }
         let partial = match process.kind {
-            processes::ProcessKind::Bundle { stage, .. } => self.partial_of(stage),
+            processes::ProcessKind::Group { stage, .. } => self.partial_of(stage),
             _ => None,
         };
         match partial {
@@ -115,12 +115,12 @@ impl Lowering<'_> {
 
     /// What copies the complete sums of a stage into its outputs.
     fn emission(&self, stage: usize, partial: usize) -> Process {
-        let of_stage = |process: &&processes::Process| matches!(process.kind, processes::ProcessKind::Bundle { stage: of, .. } if of == stage);
+        let of_stage = |process: &&processes::Process| matches!(process.kind, processes::ProcessKind::Group { stage: of, .. } if of == stage);
         let outputs = self.processes.list.iter().filter(of_stage).flat_map(|process| &process.outputs);
         let mut outputs: Vec<usize> = outputs.copied().collect();
         outputs.sort_unstable();
         outputs.dedup();
-        let level = self.section.buffers[partial].spec.cadence;
+        let level = self.section.buffers[partial].spec.level;
         let process = Process::new(&format!("results of stage {stage}"), ProcessKind::Copy, self.nest(level));
         let process = process.reading(BufferId::from_index(partial), Access::same());
         outputs.into_iter().fold(process, |process, b| process.writing(BufferId::from_index(b), Access::same()))
@@ -131,24 +131,24 @@ impl Lowering<'_> {
         let stream = &self.section.streams[index].stream;
         let nest = &self.section.nest;
         let rows = Dim::along(Axis::Row, nest.rows);
-        let columns = nest.chunking.map(|cut| Dim::along(Axis::Column, cut.extent));
+        let columns = nest.tiled_axis.map(|cut| Dim::along(Axis::Column, cut.extent));
         // What is read again in every column tile does not have the tiled axis.
-        let is_reread = stream.cadence == Cadence::Firing && stream.passes > 1;
+        let is_reread = stream.level == LoopLevel::Firing && stream.passes > 1;
         let mut shape = Vec::new();
-        match stream.cadence {
-            Cadence::Firing => {
+        match stream.level {
+            LoopLevel::Firing => {
                 shape.push(rows);
                 shape.extend(columns.filter(|_| !is_reread));
             }
-            Cadence::Token => shape.push(rows),
-            Cadence::BlockChunk => {
+            LoopLevel::RowTile => shape.push(rows),
+            LoopLevel::BlockColumn => {
                 // Weights or results of a sequence, or weights that every row block reads again.
                 let of_sequence = stream.writes || stream.passes == 1;
                 shape.extend(of_sequence.then_some(rows));
                 shape.extend(columns);
             }
-            Cadence::Chunk => shape.extend(columns),
-            Cadence::Once => {}
+            LoopLevel::Column => shape.extend(columns),
+            LoopLevel::Once => {}
         }
         if shape.is_empty() {
             shape.push(Dim::whole(1));

@@ -1,7 +1,7 @@
 //! How a stage lies on its units, and the work that follows from it.
 //!
-//! A GEMM stage has `pm x pn x pk` PCUs: `pm` row slices of a token by `pn` columns of PCUs by `pk` slices of K. `share`
-//! neighbouring columns take one multicast of the activations and run in lockstep (a *bundle*); with a sparse weight they
+//! A GEMM stage has `pm x pn x pk` PCUs: `pm` row slices of a row tile by `pn` columns of PCUs by `pk` slices of K. `share`
+//! neighbouring columns take one multicast of the activations and run in lockstep (a *lockstep group*); with a sparse weight they
 //! skip only what all of them skip. With `share = 1` every column of PCUs reads its own copy and skips alone.
 //!
 //! The slices of K are a chain: each starts its tiles from the fp32 partial sums of the slice before, which come through
@@ -25,9 +25,9 @@ pub enum Style {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GemmMapping {
-    /// Token rows lie along the lanes (else weight columns do).
+    /// Rows of a row tile lie along the lanes (else weight columns do).
     pub rows_on_lanes: bool,
-    /// Row slices of a token.
+    /// Row slices of a row tile.
     pub pm: u64,
     /// Columns of PCUs.
     pub pn: u64,
@@ -35,11 +35,12 @@ pub struct GemmMapping {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub pk: u64,
     /// Columns of PCUs on one stream of activations; divides `pn`.
-    pub share: u64,
-    /// Streams of activations to a bundle, each to as many of its columns: heads side by side. One but for a GEMM with
+    #[serde(alias = "share")]
+    pub multicast_width: u64,
+    /// Streams of activations to a lockstep group, each to as many of its columns: heads side by side. One but for a GEMM with
     /// heads; divides `pn`.
     pub streams: u64,
-    /// Column tiles of a bundle begin and end at block borders of the mask, or lie within a block (else they are packed).
+    /// Column tiles of a lockstep group begin and end at block borders of the mask, or lie within a block (else they are packed).
     pub aligned: bool,
     /// How it works through a sparse weight.
     #[serde(default)]
@@ -56,19 +57,19 @@ fn is_one(pk: &u64) -> bool {
 }
 
 impl GemmMapping {
-    /// Bundles of one slice of K.
-    pub fn groups(&self) -> u64 {
-        self.pn / self.share
+    /// Lockstep groups of one slice of K.
+    pub fn k_slice_groups(&self) -> u64 {
+        self.pn / self.multicast_width
     }
 
-    /// The slice of K that a bundle works on: bundles lie slice by slice.
-    pub fn k_slice(&self, bundle: u64) -> u64 {
-        if self.pk == 1 { 0 } else { bundle / self.groups() }
+    /// The slice of K that a lockstep group works on: lockstep groups lie slice by slice.
+    pub fn k_slice(&self, group: u64) -> u64 {
+        if self.pk == 1 { 0 } else { group / self.k_slice_groups() }
     }
 
-    /// Whether a bundle hands its partial sums on to the next slice of K.
-    pub fn hands_on(&self, bundle: u64) -> bool {
-        self.k_slice(bundle) + 1 < self.pk
+    /// Whether a lockstep group hands its partial sums on to the next slice of K.
+    pub fn forwards_sums(&self, group: u64) -> bool {
+        self.k_slice(group) + 1 < self.pk
     }
 
     /// Parts of the columns of a row slice of its operand, side by side: streams of heads, or slices of K.
@@ -81,9 +82,9 @@ impl GemmMapping {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimdMapping {
-    /// Row slices of a token.
+    /// Row slices of a row tile.
     pub pm: u64,
-    /// Column slices of a token.
+    /// Column slices of a row tile.
     pub pn: u64,
     /// PCUs chained because the function is longer than one pipeline.
     pub chain: u64,
@@ -111,9 +112,9 @@ impl Mapping {
     }
 
     /// Lockstep groups of PCUs.
-    pub fn bundles(&self) -> u64 {
+    pub fn groups(&self) -> u64 {
         match self {
-            Self::Gemm(m) => m.groups() * m.pk,
+            Self::Gemm(m) => m.k_slice_groups() * m.pk,
             Self::Simd(_) => 1,
         }
     }
@@ -126,17 +127,17 @@ impl Mapping {
         }
     }
 
-    /// The slice of K that a bundle works on.
-    pub fn k_slice(&self, bundle: u64) -> u64 {
-        if let Self::Gemm(m) = self { m.k_slice(bundle) } else { 0 }
+    /// The slice of K that a lockstep group works on.
+    pub fn k_slice(&self, group: u64) -> u64 {
+        if let Self::Gemm(m) = self { m.k_slice(group) } else { 0 }
     }
 
-    /// Whether a bundle hands its partial sums on to the next slice of K.
-    pub fn hands_on(&self, bundle: u64) -> bool {
-        matches!(self, Self::Gemm(m) if m.hands_on(bundle))
+    /// Whether a lockstep group hands its partial sums on to the next slice of K.
+    pub fn forwards_sums(&self, group: u64) -> bool {
+        matches!(self, Self::Gemm(m) if m.forwards_sums(group))
     }
 
-    /// Streams of activations to a bundle.
+    /// Streams of activations to a lockstep group.
     pub fn streams(&self) -> u64 {
         if let Self::Gemm(m) = self { m.streams } else { 1 }
     }
@@ -149,7 +150,7 @@ impl Mapping {
         }
     }
 
-    /// Row slices of a token.
+    /// Row slices of a row tile.
     pub fn pm(&self) -> u64 {
         match self {
             Self::Gemm(m) => m.pm,
@@ -165,7 +166,7 @@ pub fn k_slice(k: &Range<u64>, slice: u64, pk: u64, grain: u64) -> Range<u64> {
     at(slice)..at(slice + 1)
 }
 
-/// Work of one bundle in one chunk for one row pass.
+/// Work of one lockstep group in one column tile for one row pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PassWork {
     /// Cycles.
@@ -199,6 +200,6 @@ impl OutputTile {
 }
 
 /// Output tiles of one row pass of every lockstep group, in the order in which the group does them:
-/// `[chunk][bundle][tile]`. One chunk if the weight is not cut. Empty for SIMD stages, GEMMs with heads and GEMMs that add up
+/// `[column_tile][group][tile]`. One column tile if the weight is not cut. Empty for SIMD stages, GEMMs with heads and GEMMs that add up
 /// over rows, whose columns follow from the mapping alone. Shared, as every placement of a plan has the plan's tiles.
 pub type TileLists = Arc<[Vec<Vec<OutputTile>>]>;

@@ -1,4 +1,4 @@
-//! The loop nest of a section: blocks of rows, chunks of one axis, tokens.
+//! The loop nest of a section: blocks of rows, column tiles of one axis, row tiles.
 
 use std::ops::Range;
 
@@ -6,35 +6,35 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopOrder {
-    /// `for block { for chunk { for token } }`: each weight chunk meets every token of the block.
-    ChunkOuter,
-    /// `for block { for token { for chunk } }`: weights stay, a token passes through every chunk.
-    TokenOuter,
+    /// `for block { for column_tile { for row_tile } }`: each weight column tile meets every row tile of the block.
+    ColumnTileOuter,
+    /// `for block { for row_tile { for column_tile } }`: weights stay, a row tile passes through every column tile.
+    RowTileOuter,
 }
 
-/// One axis cut into chunks.
+/// One axis cut into column tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Chunking {
+pub struct TiledAxis {
     /// Index into the section's axes.
     pub axis: usize,
     /// Length of the axis.
     pub extent: u64,
-    /// Elements of a chunk (the last may be shorter).
+    /// Elements of a column tile (the last may be shorter).
     pub width: u64,
 }
 
 /// How often something happens in the nest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cadence {
-    /// Once for each (block, chunk, token).
+pub enum LoopLevel {
+    /// Once for each (block, column tile, row tile).
     Firing,
-    /// Once for each (block, token).
-    Token,
-    /// Once for each (block, chunk).
-    BlockChunk,
-    /// Once for each chunk in the whole section.
-    Chunk,
+    /// Once for each (block, row tile).
+    RowTile,
+    /// Once for each (block, column tile).
+    BlockColumn,
+    /// Once for each column tile in the whole section.
+    Column,
     /// Once in the section.
     Once,
 }
@@ -44,12 +44,12 @@ pub enum Cadence {
 pub struct Nest {
     /// Rows of the section's activations.
     pub rows: u64,
-    /// Rows of a token (the last of a run may have fewer).
-    pub token_rows: u64,
-    /// Tokens of a row block (the last block may have fewer).
-    pub block_tokens: u64,
-    /// The axis cut into chunks, if any.
-    pub chunking: Option<Chunking>,
+    /// Rows of a row tile (the last of a run may have fewer).
+    pub tile_rows: u64,
+    /// Row tiles of a row block (the last block may have fewer).
+    pub block_tiles: u64,
+    /// The axis cut into column tiles, if any.
+    pub tiled_axis: Option<TiledAxis>,
     /// Order of the two inner loops.
     pub order: LoopOrder,
 }
@@ -59,115 +59,115 @@ pub struct Nest {
 pub struct Step {
     /// Row block.
     pub block: u64,
-    /// Chunk.
-    pub chunk: u64,
-    /// Token, counted over the whole section.
-    pub token: u64,
+    /// Column tile.
+    pub column_tile: u64,
+    /// Row tile, counted over the whole section.
+    pub row_tile: u64,
 }
 
 impl Nest {
-    /// Tokens of the section.
-    pub fn tokens(&self) -> u64 {
-        self.rows.div_ceil(self.token_rows)
+    /// Row tiles of the section.
+    pub fn row_tiles(&self) -> u64 {
+        self.rows.div_ceil(self.tile_rows)
     }
 
     /// Row blocks.
     pub fn blocks(&self) -> u64 {
-        self.tokens().div_ceil(self.block_tokens)
+        self.row_tiles().div_ceil(self.block_tiles)
     }
 
-    /// Chunks of the cut axis (one without a cut).
-    pub fn chunks(&self) -> u64 {
-        self.chunking.map_or(1, |c| c.extent.div_ceil(c.width))
+    /// Column tiles of the cut axis (one without a cut).
+    pub fn column_tiles(&self) -> u64 {
+        self.tiled_axis.map_or(1, |c| c.extent.div_ceil(c.width))
     }
 
-    /// Elements of the cut axis in a chunk; `None` without a cut.
-    pub fn chunk_range(&self, chunk: u64) -> Option<Range<u64>> {
-        self.chunking.map(|c| chunk * c.width..(c.extent.min((chunk + 1) * c.width)))
+    /// Elements of the cut axis in a column tile; `None` without a cut.
+    pub fn column_range(&self, column_tile: u64) -> Option<Range<u64>> {
+        self.tiled_axis.map(|c| column_tile * c.width..(c.extent.min((column_tile + 1) * c.width)))
     }
 
-    /// Rows of a token.
-    pub fn rows_of(&self, token: u64) -> u64 {
-        self.token_rows.min(self.rows - token * self.token_rows)
+    /// Rows of a row tile.
+    pub fn rows_of(&self, row_tile: u64) -> u64 {
+        self.tile_rows.min(self.rows - row_tile * self.tile_rows)
     }
 
-    /// Whether a token is the short last one.
-    pub fn is_ragged(&self, token: u64) -> bool {
-        self.rows_of(token) != self.token_rows
+    /// Whether a row tile is the short last one.
+    pub fn is_ragged(&self, row_tile: u64) -> bool {
+        self.rows_of(row_tile) != self.tile_rows
     }
 
-    /// Tokens of a block: the first, and how many.
+    /// Row tiles of a block: the first, and how many.
     pub fn block_range(&self, block: u64) -> Range<u64> {
-        block * self.block_tokens..self.tokens().min((block + 1) * self.block_tokens)
+        block * self.block_tiles..self.row_tiles().min((block + 1) * self.block_tiles)
     }
 
-    /// Number of events of a cadence in the section.
-    pub fn count(&self, cadence: Cadence) -> u64 {
-        match cadence {
-            Cadence::Firing => self.tokens() * self.chunks(),
-            Cadence::Token => self.tokens(),
-            Cadence::BlockChunk => self.blocks() * self.chunks(),
-            Cadence::Chunk => self.chunks(),
-            Cadence::Once => 1,
+    /// Number of events of a loop level in the section.
+    pub fn count(&self, level: LoopLevel) -> u64 {
+        match level {
+            LoopLevel::Firing => self.row_tiles() * self.column_tiles(),
+            LoopLevel::RowTile => self.row_tiles(),
+            LoopLevel::BlockColumn => self.blocks() * self.column_tiles(),
+            LoopLevel::Column => self.column_tiles(),
+            LoopLevel::Once => 1,
         }
     }
 
-    /// The step at which event `n` of a cadence happens (the first, where it lasts several); `n` is below
+    /// The step at which event `n` of a loop level happens (the first, where it lasts several); `n` is below
     /// [`Self::count`].
-    pub fn step(&self, cadence: Cadence, n: u64) -> Step {
-        debug_assert!(n < self.count(cadence), "event {n} of {}, {cadence:?}, in {self:?}", self.count(cadence));
-        let chunks = self.chunks();
-        match cadence {
-            Cadence::Firing => {
-                let block = n / (self.block_tokens * chunks);
-                let tokens = self.block_range(block);
-                let within = n - block * self.block_tokens * chunks;
-                let in_block = tokens.end - tokens.start;
-                let (chunk, token) = match self.order {
-                    LoopOrder::ChunkOuter => (within / in_block, within % in_block),
-                    LoopOrder::TokenOuter => (within % chunks, within / chunks),
+    pub fn step(&self, level: LoopLevel, n: u64) -> Step {
+        debug_assert!(n < self.count(level), "event {n} of {}, {level:?}, in {self:?}", self.count(level));
+        let column_tiles = self.column_tiles();
+        match level {
+            LoopLevel::Firing => {
+                let block = n / (self.block_tiles * column_tiles);
+                let row_tiles = self.block_range(block);
+                let within = n - block * self.block_tiles * column_tiles;
+                let in_block = row_tiles.end - row_tiles.start;
+                let (column_tile, row_tile) = match self.order {
+                    LoopOrder::ColumnTileOuter => (within / in_block, within % in_block),
+                    LoopOrder::RowTileOuter => (within % column_tiles, within / column_tiles),
                 };
-                Step { block, chunk, token: tokens.start + token }
+                Step { block, column_tile, row_tile: row_tiles.start + row_tile }
             }
-            Cadence::Token => Step { block: n / self.block_tokens, chunk: 0, token: n },
-            Cadence::BlockChunk => {
-                let block = n / chunks;
-                Step { block, chunk: n % chunks, token: block * self.block_tokens }
+            LoopLevel::RowTile => Step { block: n / self.block_tiles, column_tile: 0, row_tile: n },
+            LoopLevel::BlockColumn => {
+                let block = n / column_tiles;
+                Step { block, column_tile: n % column_tiles, row_tile: block * self.block_tiles }
             }
-            Cadence::Chunk => Step { block: 0, chunk: n, token: 0 },
-            Cadence::Once => Step { block: 0, chunk: 0, token: 0 },
+            LoopLevel::Column => Step { block: 0, column_tile: n, row_tile: 0 },
+            LoopLevel::Once => Step { block: 0, column_tile: 0, row_tile: 0 },
         }
     }
 
-    /// The event of a cadence that covers a step: the inverse of [`Self::step`].
-    pub fn ordinal(&self, cadence: Cadence, at: Step) -> u64 {
-        let chunks = self.chunks();
-        match cadence {
-            Cadence::Firing => match self.order {
-                LoopOrder::ChunkOuter => {
-                    let tokens = self.block_range(at.block);
-                    let within = at.chunk * (tokens.end - tokens.start) + at.token - tokens.start;
-                    at.block * self.block_tokens * chunks + within
+    /// The event of a loop level that covers a step: the inverse of [`Self::step`].
+    pub fn ordinal(&self, level: LoopLevel, at: Step) -> u64 {
+        let column_tiles = self.column_tiles();
+        match level {
+            LoopLevel::Firing => match self.order {
+                LoopOrder::ColumnTileOuter => {
+                    let row_tiles = self.block_range(at.block);
+                    let within = at.column_tile * (row_tiles.end - row_tiles.start) + at.row_tile - row_tiles.start;
+                    at.block * self.block_tiles * column_tiles + within
                 }
-                LoopOrder::TokenOuter => at.token * chunks + at.chunk,
+                LoopOrder::RowTileOuter => at.row_tile * column_tiles + at.column_tile,
             },
-            Cadence::Token => at.token,
-            Cadence::BlockChunk => at.block * chunks + at.chunk,
-            Cadence::Chunk => at.chunk,
-            Cadence::Once => 0,
+            LoopLevel::RowTile => at.row_tile,
+            LoopLevel::BlockColumn => at.block * column_tiles + at.column_tile,
+            LoopLevel::Column => at.column_tile,
+            LoopLevel::Once => 0,
         }
     }
 
-    /// Whether the firing at `at` is the last that uses its event of `cadence`.
-    pub fn is_last_use(&self, cadence: Cadence, at: Step) -> bool {
-        let last_chunk = || at.chunk + 1 == self.chunks();
-        let last_token = || at.token + 1 == self.block_range(at.block).end;
-        match cadence {
-            Cadence::Firing => true,
-            Cadence::Token => last_chunk(),
-            Cadence::BlockChunk => last_token(),
-            Cadence::Chunk => last_token() && at.block + 1 == self.blocks(),
-            Cadence::Once => last_token() && last_chunk() && at.block + 1 == self.blocks(),
+    /// Whether the firing at `at` is the last that uses its event of `level`.
+    pub fn is_last_use(&self, level: LoopLevel, at: Step) -> bool {
+        let last_column_tile = || at.column_tile + 1 == self.column_tiles();
+        let last_row_tile = || at.row_tile + 1 == self.block_range(at.block).end;
+        match level {
+            LoopLevel::Firing => true,
+            LoopLevel::RowTile => last_column_tile(),
+            LoopLevel::BlockColumn => last_row_tile(),
+            LoopLevel::Column => last_row_tile() && at.block + 1 == self.blocks(),
+            LoopLevel::Once => last_row_tile() && last_column_tile() && at.block + 1 == self.blocks(),
         }
     }
 }
@@ -180,24 +180,24 @@ mod tests {
     proptest! {
         #[test]
         fn ordinal_inverts_step(rows in 1u64..200, tm in 1u64..50, bt in 1u64..8, extent in 1u64..60, width in 1u64..60, outer: bool) {
-            let order = if outer { LoopOrder::ChunkOuter } else { LoopOrder::TokenOuter };
-            let nest = Nest { rows, token_rows: tm, block_tokens: bt, chunking: Some(Chunking { axis: 0, extent, width }), order };
+            let order = if outer { LoopOrder::ColumnTileOuter } else { LoopOrder::RowTileOuter };
+            let nest = Nest { rows, tile_rows: tm, block_tiles: bt, tiled_axis: Some(TiledAxis { axis: 0, extent, width }), order };
             let mut rows_seen = 0;
-            for n in 0..nest.count(Cadence::Firing) {
-                let step = nest.step(Cadence::Firing, n);
-                prop_assert_eq!(nest.ordinal(Cadence::Firing, step), n);
-                rows_seen += nest.rows_of(step.token);
+            for n in 0..nest.count(LoopLevel::Firing) {
+                let step = nest.step(LoopLevel::Firing, n);
+                prop_assert_eq!(nest.ordinal(LoopLevel::Firing, step), n);
+                rows_seen += nest.rows_of(step.row_tile);
             }
-            prop_assert_eq!(rows_seen, rows * nest.chunks());
-            for cadence in [Cadence::Token, Cadence::BlockChunk, Cadence::Chunk, Cadence::Once] {
+            prop_assert_eq!(rows_seen, rows * nest.column_tiles());
+            for level in [LoopLevel::RowTile, LoopLevel::BlockColumn, LoopLevel::Column, LoopLevel::Once] {
                 let mut last_uses = 0;
-                for n in 0..nest.count(cadence) {
-                    prop_assert_eq!(nest.ordinal(cadence, nest.step(cadence, n)), n);
+                for n in 0..nest.count(level) {
+                    prop_assert_eq!(nest.ordinal(level, nest.step(level, n)), n);
                 }
-                for n in 0..nest.count(Cadence::Firing) {
-                    last_uses += u64::from(nest.is_last_use(cadence, nest.step(Cadence::Firing, n)));
+                for n in 0..nest.count(LoopLevel::Firing) {
+                    last_uses += u64::from(nest.is_last_use(level, nest.step(LoopLevel::Firing, n)));
                 }
-                prop_assert_eq!(last_uses, nest.count(cadence));
+                prop_assert_eq!(last_uses, nest.count(level));
             }
         }
     }

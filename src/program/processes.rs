@@ -14,7 +14,7 @@ use super::buffer::BufferRole;
 use super::configuration::Section;
 use super::flow::{Amount, FlowKind};
 use super::mapping::Mapping;
-use super::nest::{Cadence, Nest, Step};
+use super::nest::{LoopLevel, Nest, Step};
 use super::row_reduction::Sums;
 use super::stage::Stage;
 
@@ -22,15 +22,15 @@ use super::stage::Stage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessKind {
     /// PCUs of a stage in lockstep.
-    Bundle {
+    Group {
         /// Stage index.
         stage: usize,
         /// Lockstep group.
-        bundle: u64,
+        group: u64,
     },
-    /// A home buffer's copies.
+    /// A resident buffer's copies.
     Copy {
-        /// Home buffer index.
+        /// Resident buffer index.
         home: usize,
         /// Operand buffer index.
         operand: usize,
@@ -101,7 +101,7 @@ pub struct Process {
     /// What it is.
     pub kind: ProcessKind,
     /// How often it fires.
-    pub cadence: Cadence,
+    pub level: LoopLevel,
     /// Firings in the section.
     pub firings: u64,
     /// Buffers it reads, but for partial sums that stay with their stage.
@@ -124,8 +124,8 @@ struct StageRule {
 #[derive(Debug, Clone)]
 pub struct ProcessGraph {
     nest: Nest,
-    chunks: u64,
-    levels: Vec<Cadence>,
+    column_tiles: u64,
+    levels: Vec<LoopLevel>,
     rules: Vec<StageRule>,
     /// Processes: lockstep groups stage by stage, copies, streams.
     pub list: Vec<Process>,
@@ -145,8 +145,8 @@ impl ProcessGraph {
         let rule = |stage: &Stage| StageRule { k_cut: stage.k_cut, sums: stage.spec.sums, mapping: stage.mapping };
         let mut graph = Self {
             nest: section.nest,
-            chunks: section.nest.chunks(),
-            levels: section.buffers.iter().map(|buffer| buffer.spec.cadence).collect(),
+            column_tiles: section.nest.column_tiles(),
+            levels: section.buffers.iter().map(|buffer| buffer.spec.level).collect(),
             rules: section.stages.iter().map(rule).collect(),
             list: Vec::new(),
             consumers: vec![Vec::new(); section.buffers.len()],
@@ -154,14 +154,14 @@ impl ProcessGraph {
             of_stream: vec![0; section.streams.len()],
             of_flow: Vec::with_capacity(section.flows.len()),
         };
-        graph.add_bundles(section);
+        graph.add_groups(section);
         graph.add_copies(section);
         graph.add_streams(section);
         graph.add_flows(section);
         graph
     }
 
-    fn add(&mut self, kind: ProcessKind, cadence: Cadence, inputs: Vec<Input>, outputs: Vec<usize>) {
+    fn add(&mut self, kind: ProcessKind, level: LoopLevel, inputs: Vec<Input>, outputs: Vec<usize>) {
         let index = self.list.len();
         for input in &inputs {
             self.consumers[input.buffer].push(index);
@@ -169,30 +169,30 @@ impl ProcessGraph {
         for &output in &outputs {
             self.producers[output].push(index);
         }
-        let (firings, flows) = (self.nest.count(cadence), ProcessFlows::default());
-        self.list.push(Process { kind, cadence, firings, inputs, outputs, flows });
+        let (firings, flows) = (self.nest.count(level), ProcessFlows::default());
+        self.list.push(Process { kind, level, firings, inputs, outputs, flows });
     }
 
-    fn add_bundles(&mut self, section: &Section) {
+    fn add_groups(&mut self, section: &Section) {
         for (s, stage) in section.stages.iter().enumerate() {
             let inputs = stage_inputs(section, s);
             let takes = |buffer: &usize| takes_output(section, *buffer, stage.spec.output);
             let outputs: Vec<usize> = (0..section.buffers.len()).filter(takes).collect();
-            for bundle in 0..stage.mapping.bundles() {
+            for group in 0..stage.mapping.groups() {
                 let (mut inputs, mut outputs) = (inputs.clone(), outputs.clone());
-                if stage.mapping.hands_on(bundle) {
+                if stage.mapping.forwards_sums(group) {
                     outputs.clear();
                 }
-                let k_slice = stage.mapping.k_slice(bundle);
+                let k_slice = stage.mapping.k_slice(group);
                 for (b, buffer) in section.buffers.iter().enumerate() {
-                    let BufferRole::Relay { stage: of, slice } = buffer.spec.role else { continue };
+                    let BufferRole::PartialFifo { stage: of, slice } = buffer.spec.role else { continue };
                     if (of, slice) == (s, k_slice) {
                         outputs.push(b);
                     } else if (of, slice + 1) == (s, k_slice) {
                         inputs.push(Input { buffer: b, streamed: Streamed::Sums, made_by: None });
                     }
                 }
-                self.add(ProcessKind::Bundle { stage: s, bundle }, stage.cadence, inputs, outputs);
+                self.add(ProcessKind::Group { stage: s, group }, stage.level, inputs, outputs);
             }
         }
     }
@@ -201,41 +201,41 @@ impl ProcessGraph {
         for operand in 0..section.buffers.len() {
             if let Some(home) = section.home_of(operand) {
                 let inputs = vec![Input::whole(home)];
-                self.add(ProcessKind::Copy { home, operand }, Cadence::Firing, inputs, vec![operand]);
+                self.add(ProcessKind::Copy { home, operand }, LoopLevel::Firing, inputs, vec![operand]);
             }
         }
     }
 
     fn add_streams(&mut self, section: &Section) {
         for (stream, off_chip) in section.streams.iter().enumerate() {
-            let cadence = off_chip.stream.cadence;
+            let level = off_chip.stream.level;
             let ends: Vec<usize> = (0..section.buffers.len()).filter(|&b| section.is_end(stream, b)).collect();
             self.of_stream[stream] = self.list.len();
             if off_chip.stream.writes {
                 let inputs = ends.iter().map(|&buffer| Input::whole(buffer)).collect();
-                self.add(ProcessKind::Store { stream }, cadence, inputs, Vec::new());
+                self.add(ProcessKind::Store { stream }, level, inputs, Vec::new());
             } else {
-                self.add(ProcessKind::Load { stream }, cadence, Vec::new(), ends);
+                self.add(ProcessKind::Load { stream }, level, Vec::new(), ends);
             }
         }
     }
 
     fn add_flows(&mut self, section: &Section) {
-        let mut first_bundle = vec![0; section.stages.len()];
+        let mut first_group = vec![0; section.stages.len()];
         let mut copy_of = vec![0; section.buffers.len()];
         for (index, process) in self.list.iter().enumerate() {
             match process.kind {
-                ProcessKind::Bundle { stage, bundle: 0 } => first_bundle[stage] = index,
+                ProcessKind::Group { stage, group: 0 } => first_group[stage] = index,
                 ProcessKind::Copy { home, .. } => copy_of[home] = index,
                 _ => {}
             }
         }
         for (f, flow) in section.flows.iter().enumerate() {
             let index = match flow.kind {
-                FlowKind::Feed { stage, bundle }
-                | FlowKind::PartialRead { stage, bundle }
-                | FlowKind::PartialWrite { stage, bundle }
-                | FlowKind::Emit { stage, bundle } => first_bundle[stage] + bundle as usize,
+                FlowKind::Feed { stage, group }
+                | FlowKind::PartialRead { stage, group }
+                | FlowKind::PartialWrite { stage, group }
+                | FlowKind::Emit { stage, group } => first_group[stage] + group as usize,
                 FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => self.of_stream[stream],
                 FlowKind::Copy { home } => copy_of[home],
             };
@@ -254,35 +254,37 @@ impl ProcessGraph {
         }
     }
 
-    /// Where firing `n` of a process stands in the nest. Stages that run once a token stand in the last chunk.
+    /// Where firing `n` of a process stands in the nest. Stages that run once a row tile stand in the last column tile.
     #[inline]
     pub fn point(&self, process: usize, n: u64) -> Step {
-        let Process { kind, cadence, .. } = self.list[process];
-        let step = self.nest.step(cadence, n);
+        let Process { kind, level, .. } = self.list[process];
+        let step = self.nest.step(level, n);
         match kind {
-            ProcessKind::Bundle { .. } if cadence == Cadence::Token => Step { chunk: self.chunks - 1, ..step },
+            ProcessKind::Group { .. } if level == LoopLevel::RowTile => {
+                Step { column_tile: self.column_tiles - 1, ..step }
+            }
             _ => step,
         }
     }
 
-    /// Where what a store writes in the firing at `at` is complete: whole tokens in the last chunk, sums over tokens with
+    /// Where what a store writes in the firing at `at` is complete: whole row tiles in the last column tile, sums over row tiles with
     /// the last.
-    pub fn complete_point(&self, cadence: Cadence, at: Step) -> Step {
+    pub fn complete_point(&self, level: LoopLevel, at: Step) -> Step {
         let nest = &self.nest;
-        let (last, end) = (self.chunks - 1, nest.tokens() - 1);
-        match cadence {
-            Cadence::Firing => at,
-            Cadence::Token => Step { chunk: last, ..at },
-            Cadence::BlockChunk => Step { token: nest.block_range(at.block).end - 1, ..at },
-            Cadence::Chunk => Step { block: nest.blocks() - 1, token: end, ..at },
-            Cadence::Once => Step { block: nest.blocks() - 1, chunk: last, token: end },
+        let (last, end) = (self.column_tiles - 1, nest.row_tiles() - 1);
+        match level {
+            LoopLevel::Firing => at,
+            LoopLevel::RowTile => Step { column_tile: last, ..at },
+            LoopLevel::BlockColumn => Step { row_tile: nest.block_range(at.block).end - 1, ..at },
+            LoopLevel::Column => Step { block: nest.blocks() - 1, row_tile: end, ..at },
+            LoopLevel::Once => Step { block: nest.blocks() - 1, column_tile: last, row_tile: end },
         }
     }
 
     /// The number of the nest's firing at a point: what is due first has the least.
     #[inline]
     pub fn rank(&self, at: Step) -> u64 {
-        self.nest.ordinal(Cadence::Firing, at)
+        self.nest.ordinal(LoopLevel::Firing, at)
     }
 
     /// The slot of a buffer that the firing at a point uses.
@@ -302,50 +304,50 @@ impl ProcessGraph {
         self.nest.is_last_use(self.levels[buffer], at)
     }
 
-    /// Whether a firing at a point emits results: every firing, or in the last chunk where the stage accumulates, or with
+    /// Whether a firing at a point emits results: every firing, or in the last column tile where the stage accumulates, or with
     /// the last row that it adds up. Of slices of K the last does. Streams and copies always do.
     #[inline]
     pub fn emits(&self, kind: ProcessKind, at: Step) -> bool {
-        let ProcessKind::Bundle { stage, bundle } = kind else { return true };
+        let ProcessKind::Group { stage, group } = kind else { return true };
         let rule = &self.rules[stage];
         match rule.sums {
             Some(sums) => sums.ends(&self.nest, at).1,
-            None => (!rule.k_cut || at.chunk + 1 == self.chunks) && !rule.mapping.hands_on(bundle),
+            None => (!rule.k_cut || at.column_tile + 1 == self.column_tiles) && !rule.mapping.forwards_sums(group),
         }
     }
 
     /// Whether it forwards partial sums to the next slice of K.
     #[inline]
-    pub fn hands_on(&self, kind: ProcessKind) -> bool {
-        matches!(kind, ProcessKind::Bundle { stage, bundle } if self.rules[stage].mapping.hands_on(bundle))
+    pub fn forwards_sums(&self, kind: ProcessKind) -> bool {
+        matches!(kind, ProcessKind::Group { stage, group } if self.rules[stage].mapping.forwards_sums(group))
     }
 
     /// Whether it fills its outputs in the firing at a point.
     #[inline]
-    pub fn gives(&self, kind: ProcessKind, at: Step) -> bool {
-        self.emits(kind, at) || self.hands_on(kind)
+    pub fn produces(&self, kind: ProcessKind, at: Step) -> bool {
+        self.emits(kind, at) || self.forwards_sums(kind)
     }
 
     /// Whether its firing at a point starts from the sums of an earlier one, or of the slice of K before.
     #[inline]
     pub fn continues(&self, kind: ProcessKind, at: Step) -> bool {
-        let ProcessKind::Bundle { stage, bundle } = kind else { return false };
+        let ProcessKind::Group { stage, group } = kind else { return false };
         let rule = &self.rules[stage];
         match rule.sums {
             Some(sums) => !sums.ends(&self.nest, at).0,
-            None => (rule.k_cut && at.chunk > 0) || rule.mapping.k_slice(bundle) > 0,
+            None => (rule.k_cut && at.column_tile > 0) || rule.mapping.k_slice(group) > 0,
         }
     }
 
-    /// Where the sums that the firing at `at` continues were left, if its own stage left them: one chunk, or one token of
+    /// Where the sums that the firing at `at` continues were left, if its own stage left them: one column tile, or one row tile of
     /// a row reduction, before.
     pub fn sums_before(&self, stage: usize, at: Step) -> Step {
         match self.rules[stage].sums {
             Some(_) => {
-                let token = at.token - 1;
-                Step { block: token / self.nest.block_tokens, token, ..at }
+                let row_tile = at.row_tile - 1;
+                Step { block: row_tile / self.nest.block_tiles, row_tile, ..at }
             }
-            None => Step { chunk: at.chunk - 1, ..at },
+            None => Step { column_tile: at.column_tile - 1, ..at },
         }
     }
 }
@@ -379,7 +381,7 @@ fn stage_inputs(section: &Section, s: usize) -> Vec<Input> {
 fn takes_output(section: &Section, buffer: usize, output: TensorId) -> bool {
     match section.buffers[buffer].spec.role {
         BufferRole::Operand { tensor, .. } => tensor == output && section.home_of(buffer).is_none(),
-        BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == output,
-        BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
+        BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } => tensor == output,
+        BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
     }
 }

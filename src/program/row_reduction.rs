@@ -1,11 +1,11 @@
 //! GEMMs that add up over the rows a section streams: the gradient of a weight, X^T dY, and of keys and values, head by
-//! head. Such a stage takes the tokens of X and dY that other stages work on, keeps its sums in PMUs, and its result
+//! head. Such a stage takes the row tiles of X and dY that other stages work on, keeps its sums in PMUs, and its result
 //! leaves when the last row has passed: of the section, or of a sequence.
 
 use crate::index::Id;
 use crate::workload::{OperatorId, OperatorKind, TensorId, Workload};
 
-use super::nest::{Cadence, LoopOrder, Nest, Step};
+use super::nest::{LoopLevel, LoopOrder, Nest, Step};
 
 /// The rows that a stage adds up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,32 +18,32 @@ pub enum Sums {
 
 impl Sums {
     /// How often a result is complete, for a stage along the cut or off it.
-    pub fn cadence(self, along_cut: bool) -> Cadence {
+    pub fn level(self, along_cut: bool) -> LoopLevel {
         match self {
-            Self::Block => Cadence::BlockChunk,
-            Self::Section if along_cut => Cadence::Chunk,
-            Self::Section => Cadence::Once,
+            Self::Block => LoopLevel::BlockColumn,
+            Self::Section if along_cut => LoopLevel::Column,
+            Self::Section => LoopLevel::Once,
         }
     }
 
-    /// Whether a token is the first that is added up, and whether it is the last.
+    /// Whether a row tile is the first that is added up, and whether it is the last.
     pub fn ends(self, nest: &Nest, at: Step) -> (bool, bool) {
         let rows = match self {
-            Self::Section => 0..nest.tokens(),
+            Self::Section => 0..nest.row_tiles(),
             Self::Block => nest.block_range(at.block),
         };
-        (at.token == rows.start, at.token + 1 == rows.end)
+        (at.row_tile == rows.start, at.row_tile + 1 == rows.end)
     }
 
-    /// Results that are complete in the course of the section, for every chunk.
-    pub fn groups(self, nest: &Nest) -> u64 {
+    /// Results that are complete in the course of the section, for every column tile.
+    pub fn completions(self, nest: &Nest) -> u64 {
         if self == Self::Block { nest.blocks() } else { 1 }
     }
 
     /// Slots that hold the sums under way.
     pub fn depth(self, nest: &Nest, along_cut: bool) -> u64 {
-        let passes_once = nest.order == LoopOrder::ChunkOuter && nest.blocks() == 1;
-        if self == Self::Section && along_cut && !passes_once { nest.chunks() } else { 1 }
+        let passes_once = nest.order == LoopOrder::ColumnTileOuter && nest.blocks() == 1;
+        if self == Self::Section && along_cut && !passes_once { nest.column_tiles() } else { 1 }
     }
 }
 

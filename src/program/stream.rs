@@ -3,7 +3,7 @@
 use crate::arch::TierId;
 use crate::workload::TensorId;
 
-use super::nest::Cadence;
+use super::nest::LoopLevel;
 
 /// An off-chip stream of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Stream {
     /// Tensor.
     pub tensor: TensorId,
     /// How often a part of it moves.
-    pub cadence: Cadence,
+    pub level: LoopLevel,
     /// Written off chip (else read).
     pub writes: bool,
     /// Whether the tensor is a weight in this section.

@@ -39,7 +39,7 @@ pub fn home_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagn
 }
 
 /// What each tier holds, in a sentence a tier.
-pub fn told(chip: &Chip, workload: &Workload, homes: &[TierId]) -> Vec<String> {
+pub fn tier_remarks(chip: &Chip, workload: &Workload, homes: &[TierId]) -> Vec<String> {
     let at_once = workload.held_at_once();
     let mut held: Vec<[u64; 3]> = vec![[0; 3]; chip.memory.len()];
     for (id, tensor) in workload.tensors.iter_enumerated().filter(|(_, tensor)| tensor.view.is_none()) {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::arch::{Device, Vendor};
 use crate::outcome::{
-    BundleOutcome, EnergyJ, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    EnergyJ, GroupOutcome, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::workload::Phase;
 
@@ -363,9 +363,9 @@ pub struct UnitsEntry {
     pub idle_cycles: f64,
 }
 
-impl From<&[BundleOutcome]> for UnitsEntry {
-    fn from(bundles: &[BundleOutcome]) -> Self {
-        let mean = |cycles: fn(&BundleOutcome) -> u64| {
+impl From<&[GroupOutcome]> for UnitsEntry {
+    fn from(bundles: &[GroupOutcome]) -> Self {
+        let mean = |cycles: fn(&GroupOutcome) -> u64| {
             quotient(bundles.iter().map(cycles).sum::<u64>() as f64, bundles.len() as f64)
         };
         Self {
@@ -404,7 +404,7 @@ impl From<&StageOutcome> for StageEntry {
             busiest_cycles: stage.busiest_cycles,
             mean_cycles: quotient(stage.mean_cycles, 1.0),
             mapping: stage.mapping.clone(),
-            units: (!stage.bundles.is_empty()).then(|| UnitsEntry::from(&stage.bundles[..])),
+            units: (!stage.groups.is_empty()).then(|| UnitsEntry::from(&stage.groups[..])),
         }
     }
 }

@@ -230,7 +230,7 @@ pub(crate) fn section(
                 pcus,
                 busiest_cycles: cycles * 6 / 10,
                 mean_cycles: cycles as f64 * 0.57,
-                bundles: Vec::new(),
+                groups: Vec::new(),
                 mapping: format!("systolic, {pcus} PCUs as 16 x {} x 1, tile 128 x 512 x 5120", pcus / 16),
             })
             .collect(),

@@ -89,11 +89,11 @@ fn nest(nest: &NestEntry) -> String {
     let mut text = format!(
         "{} rows = {} of {} rows, in {}",
         whole(nest.rows),
-        counted(nest.tokens, "token"),
-        whole(nest.token_rows),
+        counted(nest.row_tiles, "token"),
+        whole(nest.tile_rows),
         counted(nest.blocks, "row block"),
     );
-    match &nest.chunking {
+    match &nest.tiled_axis {
         None => text.push_str("; no axis is cut"),
         Some(cut) => {
             let mut cut_tensors = Vec::new();
@@ -104,7 +104,7 @@ fn nest(nest: &NestEntry) -> String {
             }
             let cut = format!(
                 "; {} of {} of the {} {}",
-                counted(cut.chunks, "chunk"),
+                counted(cut.column_tiles, "chunk"),
                 whole(cut.width),
                 whole(cut.extent),
                 cut_tensors.join(" = ")
@@ -125,11 +125,12 @@ fn names(list: &[String]) -> String {
 
 /// The loops that really go round, outermost first.
 fn loops(nest: &NestEntry) -> String {
-    let chunks = nest.chunking.as_ref().map_or(1, |cut| cut.chunks);
+    let column_tiles = nest.tiled_axis.as_ref().map_or(1, |cut| cut.column_tiles);
     let block = (nest.blocks > 1).then(|| format!("{} row blocks", whole(nest.blocks)));
-    let chunk = (chunks > 1).then(|| format!("{} chunks", whole(chunks)));
-    let token = Some(format!("{} tokens", whole(nest.block_tokens.min(nest.tokens))));
-    let order = if nest.order == "chunk_outer" { [block, chunk, token] } else { [block, token, chunk] };
+    let column_tile = (column_tiles > 1).then(|| format!("{} column tiles", whole(column_tiles)));
+    let row_tile = Some(format!("{} row tiles", whole(nest.block_tiles.min(nest.row_tiles))));
+    let order =
+        if nest.order == "column_tile_outer" { [block, column_tile, row_tile] } else { [block, row_tile, column_tile] };
     let order: Vec<String> = order.into_iter().flatten().map(|what| format!("for each of {what}")).collect();
     order.join(" > ")
 }
@@ -153,14 +154,16 @@ fn stages(section: &Section) -> String {
             shorten(&stage.operators.join("+"), NAME),
             split,
             how(stage),
-            each(stage.cadence).to_owned(),
+            each(stage.level).to_owned(),
             whole(stage.pcus.len() as u64),
             within(&stage.pcus.iter().copied()),
         ];
         if ran {
-            let share = |of: Option<f64>| of.map_or_else(String::new, percent);
+            let multicast_width = |of: Option<f64>| of.map_or_else(String::new, percent);
             let time = stage.time;
-            row.extend([time.map(|t| t.busy), time.and_then(|t| t.starved), time.and_then(|t| t.stalled)].map(share));
+            row.extend(
+                [time.map(|t| t.busy), time.and_then(|t| t.starved), time.and_then(|t| t.stalled)].map(multicast_width),
+            );
         }
         table.add_row(row);
     }
@@ -171,12 +174,12 @@ fn stages(section: &Section) -> String {
 fn how(stage: &StageEntry) -> String {
     let mut parts = Vec::new();
     match stage.mapping {
-        MappingEntry::Gemm { pn, share, rows_on_lanes, .. } => {
+        MappingEntry::Gemm { pn, multicast_width, rows_on_lanes, .. } => {
             parts.push(if rows_on_lanes { "rows on lanes" } else { "columns on lanes" }.to_owned());
-            parts.push(match share {
+            parts.push(match multicast_width {
                 1 => "no sharing".to_owned(),
-                share if share == pn => "all share".to_owned(),
-                share => format!("{share} share"),
+                multicast_width if multicast_width == pn => "all multicast_width".to_owned(),
+                multicast_width => format!("{multicast_width} multicast_width"),
             });
         }
         MappingEntry::Simd { chain, .. } => {
@@ -195,11 +198,11 @@ fn how(stage: &StageEntry) -> String {
     parts.join(", ")
 }
 
-/// A cadence in words.
-fn each(cadence: &str) -> &str {
-    match cadence {
-        "firing" => "chunk, token",
-        "block_chunk" => "block, chunk",
+/// A loop level in words.
+fn each(level: &str) -> &str {
+    match level {
+        "firing" => "column tile, row tile",
+        "block_column" => "block, column tile",
         other => other,
     }
 }
@@ -227,7 +230,7 @@ fn buffers(section: &Section) -> String {
             buffer.role.to_owned(),
             shorten(&stage, 13),
             shorten(&buffer.tensor, 13),
-            each(buffer.cadence).to_owned(),
+            each(buffer.level).to_owned(),
             whole(buffer.depth),
             format!("{} x {}", buffer.copies, buffer.slices),
             bytes(buffer.slot_bytes),
@@ -250,7 +253,7 @@ fn streams(section: &Section) -> String {
             shorten(&stream.tensor, NAME),
             stream.direction.to_owned(),
             shorten(&stream.tier, 12),
-            each(stream.cadence).to_owned(),
+            each(stream.level).to_owned(),
             whole(stream.passes),
             bytes(stream.bytes),
             whole(stream.generators.len() as u64),
@@ -290,14 +293,14 @@ mod tests {
     use super::*;
     use crate::arch;
     use crate::compile::compile;
-    use crate::map::survey;
+    use crate::map::summarize;
     use crate::mode::Mode;
     use crate::workload;
 
     fn tiny(mode: Mode) -> (Chip, Workload, Map) {
         let chip = arch::load(Path::new("arch/sn10.toml"), &[]).unwrap();
         let workload = workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0).unwrap();
-        let map = survey(&chip, &workload, &compile(&chip, &workload, mode).unwrap());
+        let map = summarize(&chip, &workload, &compile(&chip, &workload, mode).unwrap());
         (chip, workload, map)
     }
 
@@ -327,7 +330,7 @@ mod tests {
                 for stream in &mut section.streams {
                     (stream.tensor, stream.tier) = (endless.clone(), endless.clone());
                 }
-                if let Some(cut) = &mut section.nest.chunking {
+                if let Some(cut) = &mut section.nest.tiled_axis {
                     cut.columns_of = vec![endless.clone(); 9];
                 }
             }
@@ -343,13 +346,14 @@ mod tests {
     #[test]
     fn only_loops_that_go_round_are_told() {
         let mut nest = tiny(Mode::Fused).2.sections[0].nest.clone();
-        nest.chunking = None;
-        (nest.blocks, nest.tokens, nest.block_tokens) = (1, 12, 12);
-        assert_eq!(loops(&nest), "for each of 12 tokens");
-        let cut = crate::map::ChunkingEntry { columns_of: vec![], rows_of: vec![], extent: 9, width: 4, chunks: 3 };
-        (nest.blocks, nest.block_tokens, nest.chunking, nest.order) = (2, 6, Some(cut), "token_outer");
-        assert_eq!(loops(&nest), "for each of 2 row blocks > for each of 6 tokens > for each of 3 chunks");
-        nest.order = "chunk_outer";
-        assert_eq!(loops(&nest), "for each of 2 row blocks > for each of 3 chunks > for each of 6 tokens");
+        nest.tiled_axis = None;
+        (nest.blocks, nest.row_tiles, nest.block_tiles) = (1, 12, 12);
+        assert_eq!(loops(&nest), "for each of 12 row tiles");
+        let cut =
+            crate::map::TiledAxisEntry { columns_of: vec![], rows_of: vec![], extent: 9, width: 4, column_tiles: 3 };
+        (nest.blocks, nest.block_tiles, nest.tiled_axis, nest.order) = (2, 6, Some(cut), "row_tile_outer");
+        assert_eq!(loops(&nest), "for each of 2 row blocks > for each of 6 row tiles > for each of 3 column tiles");
+        nest.order = "column_tile_outer";
+        assert_eq!(loops(&nest), "for each of 2 row blocks > for each of 3 column tiles > for each of 6 row tiles");
     }
 }

@@ -3,7 +3,7 @@
 use super::human::{count, shorten, whole};
 use super::table::wrapped;
 use super::write::File;
-use crate::verify::{Deviation, Likeness, RunVerdict, SectionLikeness, Verdict};
+use crate::verify::{Deviation, RetargetedSection, Retargeting, RunVerdict, Verdict};
 
 /// Columns of a name.
 const NAME: usize = 40;
@@ -60,18 +60,18 @@ fn of_run(run: &RunVerdict) -> Vec<String> {
     lines
 }
 
-fn of_likeness(likeness: &Likeness) -> String {
+fn of_likeness(likeness: &Retargeting) -> String {
     if let Some(why) = &likeness.why {
         return format!("not that of the full size, which has no place here: {why}");
     }
-    let all = |of: fn(&SectionLikeness) -> [u64; 2]| {
+    let all = |of: fn(&RetargetedSection) -> [u64; 2]| {
         let sum = |at: usize| likeness.sections.iter().map(|section| of(section)[at]).sum::<u64>();
         (sum(0), sum(1))
     };
     let counts = [
-        ("tokens", all(|s| s.tokens)),
+        ("tokens", all(|s| s.row_tiles)),
         ("row blocks", all(|s| s.blocks)),
-        ("chunks", all(|s| s.chunks)),
+        ("chunks", all(|s| s.column_tiles)),
         ("PCUs", all(|s| s.pcus)),
     ];
     let told: Vec<String> = counts

@@ -89,15 +89,15 @@ pub fn parts<'f>(fabric: &Fabric, flow: &'f Flow) -> (Resource, Vec<Resource>, &
 pub fn role(role: &BufferRole) -> &'static str {
     match role {
         BufferRole::Operand { .. } => "operand",
-        BufferRole::Home { .. } => "home",
+        BufferRole::Resident { .. } => "home",
         BufferRole::Weight { .. } => "weight",
-        BufferRole::Partial { .. } => "partial",
-        BufferRole::Relay { .. } => "relay",
-        BufferRole::Store { .. } => "store",
+        BufferRole::PartialSums { .. } => "partial",
+        BufferRole::PartialFifo { .. } => "relay",
+        BufferRole::Output { .. } => "store",
     }
 }
 
-/// Which of [`ROLES`] a relay is.
+/// Which of [`ROLES`] a partial-sum FIFO is.
 pub const RELAY: usize = 5;
 
 /// Roles, in the words of a file.
@@ -115,10 +115,10 @@ pub fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
     match flow.kind {
         FlowKind::Fill { stream, buffer } => format!("fill {} buffer {buffer}", tensor(stream)),
         FlowKind::Copy { home } => format!("copy buffer {home}"),
-        FlowKind::Feed { stage, bundle } => format!("feed {} {bundle}", of(stage)),
-        FlowKind::Emit { stage, bundle } => format!("emit {} {bundle}", of(stage)),
-        FlowKind::PartialRead { stage, bundle } => format!("partial read {} {bundle}", of(stage)),
-        FlowKind::PartialWrite { stage, bundle } => format!("partial write {} {bundle}", of(stage)),
+        FlowKind::Feed { stage, group } => format!("feed {} {group}", of(stage)),
+        FlowKind::Emit { stage, group } => format!("emit {} {group}", of(stage)),
+        FlowKind::PartialRead { stage, group } => format!("partial read {} {group}", of(stage)),
+        FlowKind::PartialWrite { stage, group } => format!("partial write {} {group}", of(stage)),
         FlowKind::Drain { stream } => format!("drain {}", tensor(stream)),
     }
 }

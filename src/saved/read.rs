@@ -6,14 +6,14 @@ use std::path::Path;
 use toml::Spanned;
 
 use crate::arch::{Chip, Coordinate, TierId};
-use crate::compile::{BufferDraft, Draft, Fault, Place, Restored, StreamDraft};
+use crate::compile::{BufferDraft, Draft, Fault, Place, StreamDraft, Validated};
 use crate::diagnostics::Diagnostic;
 use crate::index::Id;
 use crate::input::{Root, Source};
 use crate::mode::Mode;
 use crate::program::{
-    BufferRole, Cadence, Chunking, Configuration, Fabric, LoopOrder, Nest, Part, PcuId, Piece, PmuId, Section,
-    SectionGraph,
+    BufferRole, Configuration, Fabric, LoopLevel, LoopOrder, Nest, Part, PcuId, Piece, PmuId, Section, SectionGraph,
+    TiledAxis,
 };
 use crate::workload::{OperatorId, TensorId, Workload};
 
@@ -191,7 +191,7 @@ impl Reader<'_> {
         };
         let draft = self.draft(spec, &graph)?;
         let restored =
-            Restored::new(self.chip, self.fabric, &graph, tiers, draft).map_err(|fault| self.refusal(spec, fault))?;
+            Validated::new(self.chip, self.fabric, &graph, tiers, draft).map_err(|fault| self.refusal(spec, fault))?;
         let Some(network) = &spec.network else { return Ok(restored.route()) };
         let context = FlowContext {
             mains: graph.stages.iter().map(|stage| stage.main).collect(),
@@ -279,10 +279,10 @@ impl Reader<'_> {
 
     fn nest(&self, spec: &NestSpec, graph: &SectionGraph<'_>) -> Result<Nest, Diagnostic> {
         let count = |key: &str, value| self.source.count(&format!("runs.sections.nest.{key}"), value, 1..=1 << 40);
-        let orders = [LoopOrder::ChunkOuter, LoopOrder::TokenOuter];
-        let order =
-            orders[self.source.keyword("runs.sections.nest.order", &spec.order, &["chunk_outer", "token_outer"])?];
-        let chunking = match &spec.cut {
+        let orders = [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter];
+        let order = orders
+            [self.source.keyword("runs.sections.nest.order", &spec.order, &["column_tile_outer", "row_tile_outer"])?];
+        let tiled_axis = match &spec.cut {
             None => None,
             Some(cut) => {
                 let axis = match (&cut.get_ref().columns_of, &cut.get_ref().rows_of) {
@@ -299,12 +299,12 @@ impl Reader<'_> {
                 };
                 debug_assert!(axis < graph.axes.len(), "{name:?}");
                 let width = count("cut.width", &cut.get_ref().width)?;
-                Some(Chunking { axis, extent: graph.axes[axis].extent, width })
+                Some(TiledAxis { axis, extent: graph.axes[axis].extent, width })
             }
         };
-        let (token_rows, block_tokens) =
-            (count("token_rows", &spec.token_rows)?, count("block_tokens", &spec.block_tokens)?);
-        Ok(Nest { rows: graph.rows, token_rows, block_tokens, chunking, order })
+        let (tile_rows, block_tiles) =
+            (count("token_rows", &spec.tile_rows)?, count("block_tokens", &spec.block_tiles)?);
+        Ok(Nest { rows: graph.rows, tile_rows, block_tiles, tiled_axis, order })
     }
 
     fn pcu(&self, at: &Spanned<[u32; 2]>) -> Result<PcuId, Diagnostic> {
@@ -319,9 +319,9 @@ impl Reader<'_> {
         })
     }
 
-    fn cadence(&self, field: &str, word: &Spanned<String>) -> Result<Cadence, Diagnostic> {
-        let known = [Cadence::Firing, Cadence::Token, Cadence::BlockChunk, Cadence::Chunk, Cadence::Once];
-        let words = ["firing", "token", "block_chunk", "chunk", "once"];
+    fn level(&self, field: &str, word: &Spanned<String>) -> Result<LoopLevel, Diagnostic> {
+        let known = [LoopLevel::Firing, LoopLevel::RowTile, LoopLevel::BlockColumn, LoopLevel::Column, LoopLevel::Once];
+        let words = ["firing", "token", "block_column", "chunk", "once"];
         self.source.keyword(field, word, &words).map(|index| known[index])
     }
 
@@ -332,25 +332,25 @@ impl Reader<'_> {
         let tensor = self.tensor("runs.sections.buffers.tensor", &spec.tensor)?;
         let role = self.source.keyword("runs.sections.buffers.role", &spec.role, &names::ROLES)?;
         if let Some(slice) = spec.k_slice.as_ref().filter(|_| role != RELAY) {
-            let title = "only a relay has a `k_slice`";
+            let title = "only a partial-sum FIFO has a `k_slice`";
             return Err(self.error(slice.span(), title, "leave it out, or make it `role = \"relay\"`"));
         }
         let role = match role {
             0 => BufferRole::Operand { stage, tensor },
-            1 => BufferRole::Home { stage, tensor },
+            1 => BufferRole::Resident { stage, tensor },
             2 => BufferRole::Weight { stage, tensor },
-            3 => BufferRole::Partial { stage },
-            RELAY => BufferRole::Relay {
+            3 => BufferRole::PartialSums { stage },
+            RELAY => BufferRole::PartialFifo {
                 stage,
                 slice: if let Some(slice) = &spec.k_slice {
                     self.source.count("runs.sections.buffers.k_slice", slice, 0..=1 << 40)?
                 } else {
-                    let title = "a relay has no `k_slice`";
+                    let title = "a partial-sum FIFO has no `k_slice`";
                     let expected = "expected the slice of K whose partial sums it takes to the next: 0, 1, ...";
                     return Err(self.error(spec.role.span(), title, expected));
                 },
             },
-            _ => BufferRole::Store { tensor, stage },
+            _ => BufferRole::Output { tensor, stage },
         };
         let pieces = spec.pieces.get_ref().iter().map(|piece| {
             let parts = piece.get_ref().iter().map(|part| self.part(part.get_ref())).collect::<Result<_, _>>()?;
@@ -359,7 +359,7 @@ impl Reader<'_> {
         let most = 1 << 60;
         Ok(BufferDraft {
             role,
-            cadence: self.cadence("runs.sections.buffers.cadence", &spec.cadence)?,
+            level: self.level("runs.sections.buffers.loop level", &spec.level)?,
             depth: self.source.count("runs.sections.buffers.depth", &spec.depth, 1..=1 << 40)?,
             slot_bytes: self.source.count("runs.sections.buffers.slot_bytes", &spec.slot_bytes, 0..=most)?,
             pieces: pieces.collect::<Result<_, Diagnostic>>()?,
@@ -393,7 +393,7 @@ impl Reader<'_> {
         Ok(StreamDraft {
             tensor: self.tensor(&format!("{field}.tensor"), &spec.tensor)?,
             writes: self.source.keyword(&format!("{field}.direction"), &spec.direction, &["read", "write"])? == 1,
-            cadence: self.cadence(&format!("{field}.cadence"), &spec.cadence)?,
+            level: self.level(&format!("{field}.loop level"), &spec.level)?,
             ags,
         })
     }
@@ -414,8 +414,8 @@ fn span_of(spec: &SectionSpec, place: Place) -> Option<Range<usize>> {
     let stream = |s: usize| spec.streams.get_ref().get(s);
     let route = |r: usize| spec.network.as_ref()?.routes.get_ref().get(r);
     match place {
-        Place::TokenRows => Some(nest.token_rows.span()),
-        Place::BlockTokens => Some(nest.block_tokens.span()),
+        Place::TileRows => Some(nest.tile_rows.span()),
+        Place::BlockTiles => Some(nest.block_tiles.span()),
         Place::Width => nest.cut.as_ref().map(|cut| cut.get_ref().width.span()),
         Place::Nest => Some(spec.nest.span()),
         Place::Mapping(s) => stage(s).map(|stage| stage.mapping.span()),

@@ -52,8 +52,8 @@ pub(super) struct SectionSpec {
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NestSpec {
-    pub(super) token_rows: Spanned<Count>,
-    pub(super) block_tokens: Spanned<Count>,
+    pub(super) tile_rows: Spanned<Count>,
+    pub(super) block_tiles: Spanned<Count>,
     pub(super) order: Spanned<String>,
     pub(super) cut: Option<Spanned<Table<CutSpec>>>,
 }
@@ -84,7 +84,7 @@ pub(super) struct BufferSpec {
     pub(super) stage: Spanned<String>,
     pub(super) tensor: Spanned<String>,
     pub(super) k_slice: Option<Spanned<Count>>,
-    pub(super) cadence: Spanned<String>,
+    pub(super) level: Spanned<String>,
     pub(super) depth: Spanned<Count>,
     pub(super) slot_bytes: Spanned<Count>,
     pub(super) pieces: Spanned<Vec<Spanned<PieceSpec>>>,
@@ -109,7 +109,7 @@ pub(super) struct PartSpec {
 pub(super) struct StreamSpec {
     pub(super) tensor: Spanned<String>,
     pub(super) direction: Spanned<String>,
-    pub(super) cadence: Spanned<String>,
+    pub(super) level: Spanned<String>,
     pub(super) generators: Spanned<Vec<Spanned<Table<GeneratorSpec>>>>,
 }
 

@@ -97,8 +97,8 @@ impl Writer<'_> {
     }
 
     fn nest(&self, section: &Section) -> String {
-        let Nest { token_rows, block_tokens, order, chunking, .. } = &section.nest;
-        let cut = chunking.and_then(|cut| {
+        let Nest { tile_rows, block_tiles, order, tiled_axis, .. } = &section.nest;
+        let cut = tiled_axis.and_then(|cut| {
             let graph = SectionGraph::new(self.workload, &section.operators, section.operators.len() > 1)?;
             let along =
                 |side: &str, tensor| format!(", cut = {{ {side} = {}, width = {} }}", self.tensor(tensor), cut.width);
@@ -109,7 +109,7 @@ impl Writer<'_> {
         });
         let order = inline(order);
         let cut = cut.unwrap_or_default();
-        format!("{{ token_rows = {token_rows}, block_tokens = {block_tokens}, order = {order}{cut} }}")
+        format!("{{ token_rows = {tile_rows}, block_tokens = {block_tiles}, order = {order}{cut} }}")
     }
 
     fn stage(&mut self, stage: &Stage) {
@@ -124,22 +124,22 @@ impl Writer<'_> {
         let spec = &buffer.spec;
         let (stage, tensor) = match spec.role {
             BufferRole::Operand { stage, tensor }
-            | BufferRole::Home { stage, tensor }
+            | BufferRole::Resident { stage, tensor }
             | BufferRole::Weight { stage, tensor }
-            | BufferRole::Store { stage, tensor } => (stage, tensor),
-            BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
+            | BufferRole::Output { stage, tensor } => (stage, tensor),
+            BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
                 (stage, section.stages[stage].spec.output)
             }
         };
         let (role, tensor) = (names::role(&spec.role), self.tensor(tensor));
         let stage = quoted(names::stage(self.workload, &section.stages[stage]));
         self.line(format_args!("\n[[runs.sections.buffers]]\nrole = \"{role}\"\nstage = {stage}\ntensor = {tensor}"));
-        if let BufferRole::Relay { slice, .. } = spec.role {
+        if let BufferRole::PartialFifo { slice, .. } = spec.role {
             self.line(format_args!("k_slice = {slice}"));
         }
         self.line(format_args!(
-            "cadence = {}\ndepth = {}\nslot_bytes = {}",
-            inline(&spec.cadence),
+            "loop level = {}\ndepth = {}\nslot_bytes = {}",
+            inline(&spec.level),
             spec.depth,
             spec.slot_bytes
         ));
@@ -165,7 +165,7 @@ impl Writer<'_> {
         let generators: Vec<String> = off_chip.ags.iter().map(generator).collect();
         let tensor = self.tensor(stream.tensor);
         self.line(format_args!("\n[[runs.sections.streams]]\ntensor = {tensor}\ndirection = \"{direction}\""));
-        self.line(format_args!("cadence = {}\ngenerators = [{}]", inline(&stream.cadence), generators.join(", ")));
+        self.line(format_args!("loop level = {}\ngenerators = [{}]", inline(&stream.level), generators.join(", ")));
     }
 
     /// A line a flow: ports for the reader and as a check, links to edit.

@@ -6,9 +6,9 @@ use crate::arch::{Chip, TierId};
 use crate::cost::{SectionRun, Waits, simd_stages, to_cycles};
 use crate::index::Id;
 use crate::outcome::{
-    BoundBy, BundleOutcome, Busy, EnergyJ, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
+    BoundBy, Busy, EnergyJ, GroupOutcome, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
 };
-use crate::program::{LoadAhead, Mapping, ResourceKind, Section, Stage};
+use crate::program::{Mapping, Prefetch, ResourceKind, Section, Stage};
 use crate::workload::{OperatorId, Phase, Workload};
 
 /// A stage whose mean unit works less than this share of its busiest is bound by imbalance.
@@ -42,7 +42,7 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
                 pcus: stage.pcus.len() as u64,
                 busiest_cycles: shared(busy.iter().copied().max().unwrap_or(0)),
                 mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64 * repeat as f64 / every as f64,
-                bundles: bundles(run, index, (repeat, every)),
+                groups: groups(run, index, (repeat, every)),
                 mapping: describe(section, stage),
             }
         })
@@ -58,7 +58,7 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         bound_by: bound_by(chip, run, launch_cycles),
         pcus: section.stages.iter().map(|s| s.pcus.len() as u64).sum(),
         pmus: section.pmus,
-        sram_peak_bytes: section.sram_bytes + section.loads_ahead.iter().map(|load| load.bank_bytes).sum::<u64>(),
+        sram_peak_bytes: section.sram_bytes + section.prefetches.iter().map(|load| load.bank_bytes).sum::<u64>(),
         sram_bank_loss_bytes: section.sram_bank_loss_bytes,
         traffic,
         energy,
@@ -73,10 +73,10 @@ fn loads(run: &SectionRun) -> Vec<LinkLoad> {
     loads.map(|(resource, &flits)| LinkLoad { resource, flits }).collect()
 }
 
-/// How the bundles of a stage spent the drain. Waits are rounded up to a cycle, and what is left is idle.
-fn bundles(run: &SectionRun, stage: usize, (repeat, every): (u64, u64)) -> Vec<BundleOutcome> {
+/// How the lockstep groups of a stage spent the drain. Waits are rounded up to a cycle, and what is left is idle.
+fn groups(run: &SectionRun, stage: usize, (repeat, every): (u64, u64)) -> Vec<GroupOutcome> {
     let Some(waits) = run.waits.get(stage) else { return Vec::new() };
-    let of_bundle = |(&busy_cycles, waits): (&u64, &Waits)| {
+    let of_group = |(&busy_cycles, waits): (&u64, &Waits)| {
         // A run that was stopped may have firings under way.
         let mut left = run.cycles.saturating_sub(busy_cycles);
         let mut take = |cycles: u64| {
@@ -87,14 +87,14 @@ fn bundles(run: &SectionRun, stage: usize, (repeat, every): (u64, u64)) -> Vec<B
         let starved_cycles = take(waits.starved_cycles);
         let stalled_cycles = take(waits.stalled_cycles);
         let idle_cycles = take(u64::MAX);
-        BundleOutcome {
+        GroupOutcome {
             busy_cycles: busy_cycles.saturating_mul(repeat) / every,
             starved_cycles: starved_cycles.saturating_mul(repeat) / every,
             stalled_cycles: stalled_cycles.saturating_mul(repeat) / every,
             idle_cycles: idle_cycles.saturating_mul(repeat) / every,
         }
     };
-    run.busy_cycles[stage].iter().zip(waits).map(of_bundle).collect()
+    run.busy_cycles[stage].iter().zip(waits).map(of_group).collect()
 }
 
 /// How long the busiest resource of each kind was busy, stages aside.
@@ -142,7 +142,7 @@ fn traffic(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun
         }
         total.waste_bytes += bytes.waste;
     }
-    for load in &section.loads_ahead {
+    for load in &section.prefetches {
         let entry = by_tensor.entry(workload.tensors[load.tensor].name.clone()).or_default();
         entry.off_chip_read_bytes += load.payload_bytes;
         total.off_chip_read_bytes += load.payload_bytes;
@@ -189,8 +189,8 @@ fn energy(
         .zip(&run.streams)
         .map(|(s, bytes)| (bytes.payload + bytes.waste) as f64 * 8.0 * chip.memory[s.tier].pj_per_bit)
         .sum();
-    let ahead = |load: &LoadAhead| load.moved_bytes as f64 * 8.0 * chip.memory[load.tier].pj_per_bit;
-    let off_chip = off_chip + section.loads_ahead.iter().map(ahead).sum::<f64>();
+    let ahead = |load: &Prefetch| load.moved_bytes as f64 * 8.0 * chip.memory[load.tier].pj_per_bit;
+    let off_chip = off_chip + section.prefetches.iter().map(ahead).sum::<f64>();
     let times = repeat as f64 / every as f64;
     EnergyJ {
         compute: (run.macs as f64 * gemm + simd) * times * PJ,
@@ -235,8 +235,8 @@ fn describe(section: &Section, stage: &Stage) -> String {
     let nest = &section.nest;
     let shape = match &stage.mapping {
         Mapping::Gemm(m) => {
-            let along = if m.rows_on_lanes { "tokens on lanes" } else { "columns on lanes" };
-            let sharing = match m.share {
+            let along = if m.rows_on_lanes { "rows on lanes" } else { "columns on lanes" };
+            let sharing = match m.multicast_width {
                 share if share == m.pn => "shared activations".to_owned(),
                 1 => "each column reads its own activations".to_owned(),
                 share => format!("activations shared by {share} columns"),
@@ -247,11 +247,15 @@ fn describe(section: &Section, stage: &Stage) -> String {
         Mapping::Simd(m) if m.chain > 1 => format!("{} x {} PCUs, chains of {}", m.pm, m.pn, m.chain),
         Mapping::Simd(m) => format!("{} x {} PCUs, SIMD", m.pm, m.pn),
     };
-    let tokens = format!("{} tokens of {} rows", nest.tokens(), nest.token_rows);
-    let chunks = if nest.chunks() > 1 && stage.cadence == crate::program::Cadence::Firing {
-        format!(", {} chunks{}", nest.chunks(), if stage.again { ", computed anew in each" } else { "" })
+    let row_tiles = format!("{} row tiles of {} rows", nest.row_tiles(), nest.tile_rows);
+    let column_tiles = if nest.column_tiles() > 1 && stage.level == crate::program::LoopLevel::Firing {
+        format!(
+            ", {} column tiles{}",
+            nest.column_tiles(),
+            if stage.recomputed { ", computed anew in each" } else { "" }
+        )
     } else {
         String::new()
     };
-    format!("{shape}; {tokens}{chunks}")
+    format!("{shape}; {row_tiles}{column_tiles}")
 }

@@ -4,7 +4,7 @@ use crate::arch::{Chip, Coordinate};
 use crate::cost::{Ticks, cycles};
 use crate::index::Id;
 use crate::program::{
-    Amount, Cadence, Direction, Fabric, Flow, FlowKind, Input, Mapping, Port, Process, ProcessFlows, ProcessGraph,
+    Amount, Direction, Fabric, Flow, FlowKind, Input, LoopLevel, Mapping, Port, Process, ProcessFlows, ProcessGraph,
     ProcessKind, Section, Step,
 };
 
@@ -26,7 +26,7 @@ pub(super) struct Firing {
     pub(super) tiles: u64,
 }
 
-/// The firing of a bundle that was begun last.
+/// The firing of a lockstep group that was begun last.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Latest {
     /// When it ends.
@@ -46,7 +46,7 @@ impl Latest {
     }
 }
 
-/// The results of a bundle that left last.
+/// The results of a lockstep group that left last.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Left {
     /// When the first did.
@@ -61,23 +61,23 @@ pub(super) struct Actor {
     /// What it is.
     pub(super) kind: ProcessKind,
     /// How often it fires.
-    pub(super) cadence: Cadence,
+    pub(super) level: LoopLevel,
     /// Firings in the section.
     pub(super) count: u64,
     /// Firings done.
     pub(super) next: u64,
     /// When it is free for the next.
     pub(super) free_at: Ticks,
-    /// Of a bundle: when the activations, and the weights, of the firings begun have left their PMUs, so that those of
+    /// Of a lockstep group: when the activations, and the weights, of the firings begun have left their PMUs, so that those of
     /// the next may follow.
     pub(super) fed_at: [Ticks; 2],
     /// ... and when, as far as was known, they are through the last link or port.
     pub(super) fed_by: [Ticks; 2],
-    /// Of a bundle: how long its next firing waits for room, its inputs being there.
+    /// Of a lockstep group: how long its next firing waits for room, its inputs being there.
     pub(super) waits_for_room: Ticks,
-    /// Of a bundle: its latest firing.
+    /// Of a lockstep group: its latest firing.
     pub(super) latest: Latest,
-    /// Of a bundle: its latest results.
+    /// Of a lockstep group: its latest results.
     pub(super) left: Left,
     /// When its next firing begins, if it is in the queue.
     pub(super) scheduled: Option<Ticks>,
@@ -117,7 +117,7 @@ pub(super) struct Actor {
 impl Actor {
     /// How many volleys it has, from that of its activations on.
     pub(super) fn volleys(&self) -> usize {
-        if matches!(self.kind, ProcessKind::Bundle { .. }) { 5 } else { 1 }
+        if matches!(self.kind, ProcessKind::Group { .. }) { 5 } else { 1 }
     }
 }
 
@@ -150,16 +150,16 @@ impl<'a> Actors<'a> {
     }
 
     fn add_actor(&mut self, index: usize) {
-        let Process { kind, cadence, firings, ref inputs, ref outputs, .. } = self.processes.list[index];
+        let Process { kind, level, firings, ref inputs, ref outputs, .. } = self.processes.list[index];
         let volley = self.volleys.len();
         // Streams have several transfers on their way.
         let serial = !matches!(kind, ProcessKind::Load { .. } | ProcessKind::Store { .. });
-        let volleys = if matches!(kind, ProcessKind::Bundle { .. }) { 5 } else { 1 };
+        let volleys = if matches!(kind, ProcessKind::Group { .. }) { 5 } else { 1 };
         let apart = matches!(kind, ProcessKind::Copy { .. } | ProcessKind::Store { .. });
         self.volleys.resize(volley + volleys, Volley { flows: Vec::new(), serial, apart, holds_flits: None });
         self.list.push(Actor {
             kind,
-            cadence,
+            level,
             count: firings,
             next: 0,
             free_at: 0,
@@ -218,7 +218,7 @@ impl<'a> Actors<'a> {
                 let hops = cycles(flow.hop_cycles);
                 match flow.kind {
                     FlowKind::PartialRead { .. }
-                        if !flow.reads.is_some_and(|end| self.section.is_relay(end.buffer)) => {}
+                        if !flow.reads.is_some_and(|end| self.section.is_partial_fifo(end.buffer)) => {}
                     FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => {
                         actor.result_hops = actor.result_hops.max(hops);
                     }
@@ -228,11 +228,11 @@ impl<'a> Actors<'a> {
         }
     }
 
-    /// Sums up what comes through each port of each bundle.
+    /// Sums up what comes through each port of each lockstep group.
     fn add_ports(&mut self) {
         let mut parts: Vec<[u64; 2]> = vec![[0; 2]; self.fabric.count()];
         let mut met: Vec<usize> = Vec::new();
-        for actor in self.list.iter_mut().filter(|actor| matches!(actor.kind, ProcessKind::Bundle { .. })) {
+        for actor in self.list.iter_mut().filter(|actor| matches!(actor.kind, ProcessKind::Group { .. })) {
             for (kind, volley) in [actor.feed, actor.weights].into_iter().enumerate() {
                 for flow in self.volleys[volley].flows.iter().map(|&f| &self.section.flows[f]) {
                     let part = weight(flow.share, 1);

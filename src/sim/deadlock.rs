@@ -17,9 +17,9 @@ impl Engine<'_> {
     pub(super) fn name(&self, actor: &Actor) -> String {
         let workload = self.graph.workload;
         match actor.kind {
-            ProcessKind::Bundle { stage, bundle } => {
+            ProcessKind::Group { stage, group } => {
                 let main = self.section.stages[stage].spec.main;
-                format!("stage `{}` (bundle {bundle})", workload.operators[main].name)
+                format!("stage `{}` (lockstep group {group})", workload.operators[main].name)
             }
             ProcessKind::Copy { operand, .. } => format!("copy of `{}`", self.tensor(operand)),
             ProcessKind::Load { stream } | ProcessKind::Store { stream } => {
@@ -38,11 +38,11 @@ impl Engine<'_> {
             for input in &actor.inputs {
                 let slot = self.ordinal(input.buffer, step);
                 if self.buffers[input.buffer].filled(slot).is_none() {
-                    waits.push(format!("token {slot} of `{}`", self.tensor(input.buffer)));
+                    waits.push(format!("row tile {slot} of `{}`", self.tensor(input.buffer)));
                 }
             }
             let class = if waits.is_empty() { "stalled" } else { "starved" };
-            for &output in actor.outputs.iter().filter(|_| self.gives(actor, step)) {
+            for &output in actor.outputs.iter().filter(|_| self.produces(actor, step)) {
                 if self.buffers[output].room(self.ordinal(output, step)).is_none() {
                     let state = &self.buffers[output];
                     let depth = self.section.buffers[output].spec.depth;
@@ -61,10 +61,10 @@ impl Engine<'_> {
 fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: usize) -> &'w str {
     match section.buffers[buffer].spec.role {
         BufferRole::Operand { tensor, .. }
-        | BufferRole::Home { tensor, .. }
+        | BufferRole::Resident { tensor, .. }
         | BufferRole::Weight { tensor, .. }
-        | BufferRole::Store { tensor, .. } => workload.tensors[tensor].name.as_str(),
-        BufferRole::Partial { .. } | BufferRole::Relay { .. } => "partial sums",
+        | BufferRole::Output { tensor, .. } => workload.tensors[tensor].name.as_str(),
+        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums",
     }
 }
 
@@ -77,12 +77,12 @@ pub fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section
     let mut trial = section.clone();
     let mut best: Option<(u64, usize)> = None;
     for buffer in 0..section.buffers.len() {
-        let BufferSpec { depth, cadence, .. } = section.buffers[buffer].spec;
+        let BufferSpec { depth, level, .. } = section.buffers[buffer].spec;
         let mut drains = |depth: u64| {
             trial.buffers[buffer].spec.depth = depth;
             super::event::run(chip, workload, fabric, &trial, LIMITS).is_some_and(|run| run.stopped.is_none())
         };
-        let (mut fails, mut frees) = (depth, section.nest.count(cadence).min(DEEPEST));
+        let (mut fails, mut frees) = (depth, section.nest.count(level).min(DEEPEST));
         if frees > depth && drains(frees) {
             while frees - fails > 1 {
                 let middle = fails + (frees - fails) / 2;

@@ -1,6 +1,6 @@
-//! The event engine: tokens, units, streams and links of one section in time order.
+//! The event engine: row tiles, units, streams and links of one section in time order.
 //!
-//! Every actor (a lockstep bundle of PCUs, a copy between PMUs, an off-chip stream) walks the loop nest firing by
+//! Every actor (a lockstep lockstep group of PCUs, a copy between PMUs, an off-chip stream) walks the loop nest firing by
 //! firing. A firing starts when its inputs are there, its outputs have room and the actor is free; what it moves is
 //! booked on links, ports and memory tiers when it moves. `docs/timing-model.md` fixes every convention.
 
@@ -14,7 +14,7 @@ use crate::cost::{
 };
 use crate::index::Id;
 use crate::program::{
-    Amount, BufferRole, Cadence, Fabric, FlowKind, Input, Mapping, ProcessGraph, ProcessKind, Section, SectionGraph,
+    Amount, BufferRole, Fabric, FlowKind, Input, LoopLevel, Mapping, ProcessGraph, ProcessKind, Section, SectionGraph,
     Step, Streamed,
 };
 use crate::workload::Workload;
@@ -101,11 +101,13 @@ impl<'a> Engine<'a> {
         let slot_flits = |kind: FlowKind| {
             let bytes = match kind {
                 FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
-                    let first = nest.step(section.streams[stream].stream.cadence, 0);
+                    let first = nest.step(section.streams[stream].stream.level, 0);
                     transfer_bytes(chip, &graph, section, stream, first).0
                 }
                 FlowKind::Copy { home } => match section.buffers[home].spec.role {
-                    BufferRole::Home { tensor, .. } => slot_bytes(&graph, &nest, tensor, nest.step(Cadence::Firing, 0)),
+                    BufferRole::Resident { tensor, .. } => {
+                        slot_bytes(&graph, &nest, tensor, nest.step(LoopLevel::Firing, 0))
+                    }
                     _ => 0,
                 },
                 _ => 0,
@@ -157,7 +159,7 @@ impl<'a> Engine<'a> {
     /// First slots that the section before has loaded are there.
     fn take_what_was_loaded_before(&mut self) {
         let (section, graph) = (self.section, &self.graph);
-        for &stream in &section.loaded_before {
+        for &stream in &section.prefetched {
             let actor = &mut self.actors[self.stream_actor[stream]];
             let at = self.processes.point(self.stream_actor[stream], 0);
             let (_, moved) = transfer_bytes(self.chip, graph, section, stream, at);
@@ -220,14 +222,14 @@ impl<'a> Engine<'a> {
         let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
         let mut waits: Vec<Vec<Waits>> = vec![Vec::new(); self.section.stages.len()];
         for actor in &self.actors {
-            if let ProcessKind::Bundle { stage, .. } = actor.kind {
+            if let ProcessKind::Group { stage, .. } = actor.kind {
                 busy_cycles[stage].push(actor.busy_cycles);
                 waits[stage]
                     .push(Waits { starved_cycles: to_cycles(actor.starved), stalled_cycles: to_cycles(actor.stalled) });
             }
         }
         let mut tier_busy_cycles: Vec<u64> = self.tiers.iter().map(|t| to_cycles(t.busy)).collect();
-        for load in &self.section.loads_ahead {
+        for load in &self.section.prefetches {
             tier_busy_cycles[load.tier.index()] += self.chip.tier_rate(load.tier).cycles_for(load.moved_bytes);
         }
         let run = SectionRun {
@@ -245,18 +247,18 @@ impl<'a> Engine<'a> {
         (run, self.recorder)
     }
 
-    /// How long a firing of a bundle takes by itself: its work, and its operands at their ports. Others take no time.
+    /// How long a firing of a lockstep group takes by itself: its work, and its operands at their ports. Others take no time.
     pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
-        let ProcessKind::Bundle { stage, bundle } = actor.kind else { return 0 };
-        let (work, rows) = (&self.work[stage], self.nest.rows_of(at.token));
-        let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.chunk, bundle, rows)).1;
+        let ProcessKind::Group { stage, group } = actor.kind else { return 0 };
+        let (work, rows) = (&self.work[stage], self.nest.rows_of(at.row_tile));
+        let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.column_tile, group, rows)).1;
         let fed = fed(actor.feed, Amount::Activations).max(fed(actor.weights, Amount::Weights));
-        fed.max(cycles(work.cycles(at.chunk, bundle, rows)))
+        fed.max(cycles(work.cycles(at.column_tile, group, rows)))
     }
 
     fn longest_firing(&self) -> Ticks {
-        // The first token has the most rows.
-        let steps = (0..self.nest.chunks()).map(|chunk| Step { block: 0, chunk, token: 0 });
+        // The first row tile has the most rows.
+        let steps = (0..self.nest.column_tiles()).map(|column_tile| Step { block: 0, column_tile, row_tile: 0 });
         let lengths = steps.flat_map(|at| self.actors.iter().map(move |actor| self.length(actor, at)));
         lengths.max().unwrap_or(0)
     }
@@ -269,9 +271,9 @@ impl<'a> Engine<'a> {
             return;
         }
         let step = self.step(index);
-        let is_bundle = matches!(actor.kind, ProcessKind::Bundle { .. });
-        // Operands of a bundle may go ahead of its work.
-        let mut start = if is_bundle { actor.fed_at[0].min(actor.fed_at[1]) } else { actor.free_at };
+        let is_group = matches!(actor.kind, ProcessKind::Group { .. });
+        // Operands of a lockstep group may go ahead of its work.
+        let mut start = if is_group { actor.fed_at[0].min(actor.fed_at[1]) } else { actor.free_at };
         let Some(filled) = self.filled(actor, step) else { return };
         start = start.max(filled);
         let ready = start;
@@ -286,7 +288,7 @@ impl<'a> Engine<'a> {
             start = start.max(now.saturating_sub(self.length(actor, step)));
         }
         let actor = &mut self.actors[index];
-        if is_bundle {
+        if is_group {
             actor.waits_for_room = stalled;
         } else {
             actor.stalled += stalled;
@@ -306,8 +308,8 @@ impl<'a> Engine<'a> {
         let start = filled.max(room);
         if start > now {
             let stalled = start - filled.max(now);
-            if matches!(actor.kind, ProcessKind::Bundle { .. }) {
-                // Bundles sum up what else they wait for when they begin.
+            if matches!(actor.kind, ProcessKind::Group { .. }) {
+                // Lockstep groups sum up what else they wait for when they begin.
                 actor.waits_for_room += stalled;
             } else {
                 actor.stalled += stalled;
@@ -319,20 +321,20 @@ impl<'a> Engine<'a> {
         }
         actor.scheduled = None;
         match self.actors[index].kind {
-            ProcessKind::Bundle { stage, bundle } => self.start_bundle(index, stage, bundle, now),
+            ProcessKind::Group { stage, group } => self.start_group(index, stage, group, now),
             ProcessKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
             ProcessKind::Store { stream } => self.start_store(index, stream, now),
             ProcessKind::Load { .. } => {}
         }
     }
 
-    fn start_bundle(&mut self, index: usize, stage: usize, bundle: u64, now: Ticks) {
+    fn start_group(&mut self, index: usize, stage: usize, group: u64, now: Ticks) {
         let actor = &self.actors[index];
         let at = self.step(index);
-        let rows = self.nest.rows_of(at.token);
+        let rows = self.nest.rows_of(at.row_tile);
         let work = &self.work[stage];
-        let occupied = work.cycles(at.chunk, bundle, rows);
-        let tiles = work.tiles(at.chunk, bundle, rows).max(1);
+        let occupied = work.cycles(at.column_tile, group, rows);
+        let tiles = work.tiles(at.column_tile, group, rows).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
         let idle = cycles(work.idle_cycles().min(occupied));
         let continues = self.processes.continues(actor.kind, at);
@@ -354,12 +356,13 @@ impl<'a> Engine<'a> {
                         pass.div_ceil(filled.parts) + pass * (passes - 1)
                     }
                     Streamed::Vectors | Streamed::Sums => tile.max(cycles(occupied) / filled.parts),
-                    Streamed::Rows => tile.max(cycles(occupied) / filled.parts.min(self.groups(input, at))),
+                    Streamed::Rows => tile.max(cycles(occupied) / filled.parts.min(self.row_groups(input, at))),
                 };
                 end = end.max(filled.last + after);
             }
         }
-        let amounts = [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.chunk, bundle, rows));
+        let amounts =
+            [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, rows));
         let pace = cycles(occupied) - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at + delay));
         // With one set of accumulators the last tile drains when its operands have come.
@@ -369,18 +372,18 @@ impl<'a> Engine<'a> {
         ];
         end = end.max(fed_by[0].max(fed_by[1]) + idle);
         if continues {
-            let sums = work.flits(Amount::Partials, at.chunk, bundle, rows);
+            let sums = work.flits(Amount::Partials, at.column_tile, group, rows);
             end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, pace)));
         }
         // One operand makes way for the other.
         end = operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(end, Ticks::max);
-        if bundle == 0 {
-            let last = work.mapping().bundles() - 1;
-            self.macs += work.stored_macs(at.chunk, rows);
-            self.simd_elements[stage] += work.simd_elements(at.chunk, rows);
-            if self.processes.emits(ProcessKind::Bundle { stage, bundle: last }, at) {
+        if group == 0 {
+            let last = work.mapping().groups() - 1;
+            self.macs += work.stored_macs(at.column_tile, rows);
+            self.simd_elements[stage] += work.simd_elements(at.column_tile, rows);
+            if self.processes.emits(ProcessKind::Group { stage, group: last }, at) {
                 let tail = self.section.stages[stage].spec.tail.len() as u64;
-                self.simd_elements[stage] += tail * work.output_elements(at.chunk, rows);
+                self.simd_elements[stage] += tail * work.output_elements(at.column_tile, rows);
             }
         }
         // Operands leave the PMUs before they are worked on: FIFOs on their way hold them.
@@ -471,9 +474,9 @@ impl<'a> Engine<'a> {
     }
 
     fn emit(&mut self, index: usize, now: Ticks) {
-        let ProcessKind::Bundle { stage, bundle } = self.actors[index].kind else { return };
+        let ProcessKind::Group { stage, group } = self.actors[index].kind else { return };
         let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].firing.take() else { return };
-        let rows = self.nest.rows_of(at.token);
+        let rows = self.nest.rows_of(at.row_tile);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
         let (volley, amount) = if emits {
@@ -481,7 +484,7 @@ impl<'a> Engine<'a> {
         } else {
             (self.actors[index].partial_writes, Amount::Partials)
         };
-        let flits = work.flits(amount, at.chunk, bundle, rows);
+        let flits = work.flits(amount, at.column_tile, group, rows);
         let skew = cycles(work.skew_cycles());
         // The vectors of a tile leave while the next tile is worked on.
         let window = match work.mapping() {
@@ -509,17 +512,17 @@ impl<'a> Engine<'a> {
         let hops = actor.result_hops;
         let through = sent_by.max(out - now + worked + stop + drains + leaves.saturating_sub(window));
         actor.next += 1;
-        let hands_on = self.hands_on(&self.actors[index]);
-        if !emits && !hands_on && self.next_reads_these_sums(index, at) {
+        let forwards_sums = self.forwards_sums(&self.actors[index]);
+        if !emits && !forwards_sums && self.next_reads_these_sums(index, at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
             let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
                 .map(|volley| self.network.longest(volley, flits / tiles).1);
             let read = out + hops + of_tile[0].max(of_tile[1]).max(drains);
             self.actors[index].free_at = self.actors[index].free_at.max(read);
         }
-        if emits || hands_on {
+        if emits || forwards_sums {
             // The next slice of K begins with a whole tile.
-            let first = if hands_on { drains } else { drains.div_ceil(of_tile) };
+            let first = if forwards_sums { drains } else { drains.div_ceil(of_tile) };
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
                 self.fill(output, at, Filled { first: out + first + hops, last: through + hops, parts }, now);
@@ -531,7 +534,7 @@ impl<'a> Engine<'a> {
 
     fn start_copy(&mut self, index: usize, home: usize, operand: usize, now: Ticks) {
         let at = self.step(index);
-        let BufferRole::Home { tensor, .. } = self.section.buffers[home].spec.role else { return };
+        let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, &self.nest, tensor, at));
         let through = self.network.send(self.actors[index].feed, flits, now, (now, 0));
         self.record(index, now, through);

@@ -19,9 +19,9 @@ impl Engine<'_> {
         let index = self.volley_actor[volley];
         let until = self.network.slowed_until(volley);
         let actor = &mut self.actors[index];
-        let ProcessKind::Bundle { stage, bundle } = actor.kind else { return };
-        let hands_on = self.section.stages[stage].mapping.hands_on(bundle);
-        if volley == actor.results || (hands_on && volley == actor.partial_writes) {
+        let ProcessKind::Group { stage, group } = actor.kind else { return };
+        let forwards_sums = self.section.stages[stage].mapping.forwards_sums(group);
+        if volley == actor.results || (forwards_sums && volley == actor.partial_writes) {
             let last = until + actor.result_hops;
             // The unit stops for what the output FIFO does not hold.
             let Left { from, flits } = actor.left;
@@ -85,7 +85,7 @@ impl Engine<'_> {
     fn put_off_results(&mut self, index: usize, last: Ticks) {
         let actor = &self.actors[index];
         let Some(at) = actor.next.checked_sub(1).map(|n| self.step_of(index, n)) else { return };
-        if !self.gives(actor, at) {
+        if !self.produces(actor, at) {
             return;
         }
         for o in 0..self.actors[index].outputs.len() {
@@ -104,7 +104,7 @@ impl Engine<'_> {
     /// Whoever works on a slot as it comes, or has just done so, is through later.
     fn put_off_reader(&mut self, index: usize, buffer: usize, slot: u64, last: Ticks) {
         let actor = &self.actors[index];
-        let ProcessKind::Bundle { stage, .. } = actor.kind else { return };
+        let ProcessKind::Group { stage, .. } = actor.kind else { return };
         let streams = |streamed| matches!(streamed, Streamed::Vectors | Streamed::Rows | Streamed::Sums);
         if !actor.inputs.iter().any(|input| input.buffer == buffer && streams(input.streamed)) {
             return;

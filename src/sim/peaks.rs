@@ -134,14 +134,14 @@ pub fn peaks(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dy
 }
 
 fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(FlowKind) -> u64, flow: &Flow) -> Peak {
-    let of_firings = |stage: usize, bundle, amount, results| {
-        Peak::Rate(of_firings(section, &work[stage], flow, bundle, amount, results).min(WHOLE))
+    let of_firings = |stage: usize, group, amount, results| {
+        Peak::Rate(of_firings(section, &work[stage], flow, group, amount, results).min(WHOLE))
     };
     match flow.kind {
-        FlowKind::Feed { stage, bundle } => of_firings(stage, bundle, flow.amount, false),
-        FlowKind::PartialRead { stage, bundle } => of_firings(stage, bundle, Amount::Partials, false),
-        FlowKind::PartialWrite { stage, bundle } => of_firings(stage, bundle, Amount::Partials, true),
-        FlowKind::Emit { stage, bundle } => of_firings(stage, bundle, Amount::ResultBytes, true),
+        FlowKind::Feed { stage, group } => of_firings(stage, group, flow.amount, false),
+        FlowKind::PartialRead { stage, group } => of_firings(stage, group, Amount::Partials, false),
+        FlowKind::PartialWrite { stage, group } => of_firings(stage, group, Amount::Partials, true),
+        FlowKind::Emit { stage, group } => of_firings(stage, group, Amount::ResultBytes, true),
         FlowKind::Copy { .. } | FlowKind::Drain { .. } => Peak::Rush(shared(slot_flits(flow.kind), flow.share)),
         FlowKind::Fill { stream, .. } => {
             // Paced by the tier; rounding to flits is small beside a long slot.
@@ -154,18 +154,18 @@ fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(
     }
 }
 
-/// Peak over the firings of a bundle. Results leave after the first tile, in the rest of the firing.
-fn of_firings(section: &Section, work: &StageWork, flow: &Flow, bundle: u64, amount: Amount, results: bool) -> u64 {
+/// Peak over the firings of a lockstep group. Results leave after the first tile, in the rest of the firing.
+fn of_firings(section: &Section, work: &StageWork, flow: &Flow, group: u64, amount: Amount, results: bool) -> u64 {
     let nest = &section.nest;
-    let (full, last) = (nest.token_rows.min(nest.rows), nest.rows_of(nest.tokens() - 1));
+    let (full, last) = (nest.tile_rows.min(nest.rows), nest.rows_of(nest.row_tiles() - 1));
     let all_rows = if full == last { &[full][..] } else { &[full, last] };
     let mut most = 0;
-    for chunk in (0..nest.chunks()).filter(|&chunk| !work.is_as_before(chunk, bundle)) {
+    for column_tile in (0..nest.column_tiles()).filter(|&column_tile| !work.is_as_before(column_tile, group)) {
         for &rows in all_rows {
-            let cycles = work.cycles(chunk, bundle, rows);
-            let tile = cycles.div_ceil(work.tiles(chunk, bundle, rows).max(1)) + 1;
+            let cycles = work.cycles(column_tile, group, rows);
+            let tile = cycles.div_ceil(work.tiles(column_tile, group, rows).max(1)) + 1;
             let pace = if results { cycles.saturating_sub(tile) } else { cycles };
-            let flits = shared(work.flits(amount, chunk, bundle, rows), flow.share);
+            let flits = shared(work.flits(amount, column_tile, group, rows), flow.share);
             most = most.max(if pace == 0 { flits.min(1) * WHOLE } else { (flits * WHOLE).div_ceil(pace) });
         }
     }

@@ -16,12 +16,12 @@ impl Engine<'_> {
                 Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
                 // Operands wait in their FIFOs for the sums that the work begins from.
                 Streamed::Sums => 0,
-                Streamed::Rows => filled.begins(self.groups(input, at)),
+                Streamed::Rows => filled.begins(self.row_groups(input, at)),
             }))
         })
     }
 
-    /// When the sums that a bundle's firing begins from are there, if it takes them from a slice of K before.
+    /// When the sums that a lockstep group's firing begins from are there, if it takes them from a slice of K before.
     pub(super) fn sums_from(&self, actor: &Actor, at: Step) -> Ticks {
         let sums = actor.inputs.iter().filter(|input| input.streamed == Streamed::Sums);
         let first = |input: &Input| self.buffers[input.buffer].filled(self.ordinal(input.buffer, at));
@@ -30,13 +30,13 @@ impl Engine<'_> {
 
     /// When there is room for what an actor makes; `None` while that is not known.
     pub(super) fn room(&self, actor: &Actor, at: Step) -> Option<Ticks> {
-        let outputs = if self.gives(actor, at) { &actor.outputs[..] } else { &[] };
+        let outputs = if self.produces(actor, at) { &actor.outputs[..] } else { &[] };
         let room = |&output: &usize| self.buffers[output].room(self.ordinal(output, at));
         outputs.iter().try_fold(0, |latest: Ticks, output| Some(latest.max(room(output)?)))
     }
 
     /// Groups of rows that whoever fills an input makes one after the other.
-    pub(super) fn groups(&self, input: &Input, at: Step) -> u64 {
-        input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.token)))
+    pub(super) fn row_groups(&self, input: &Input, at: Step) -> u64 {
+        input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.row_tile)))
     }
 }

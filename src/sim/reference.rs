@@ -1,4 +1,4 @@
-//! The `cycle` fidelity: what the judge counted, as every fidelity reports it.
+//! The `cycle` fidelity: what the reference model counted, as every fidelity reports it.
 
 use crate::arch::{Chip, TierId};
 use crate::cost::{SectionRun, Stopped, StreamBytes, Usage, bound_section};

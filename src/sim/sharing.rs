@@ -161,7 +161,7 @@ impl Sharing {
     }
 
     /// Looks at all of them again, for what is told of them together.
-    fn survey(&self) -> Survey {
+    fn summarize(&self) -> Survey {
         let mut survey = Survey::default();
         self.streams().iter().for_each(|stream| survey.add(stream, self.at));
         survey
@@ -239,7 +239,7 @@ impl Sharing {
             (stream.from, stream.due) = (stream.from.max(now), due);
         }
         self.close_up();
-        self.survey = self.survey();
+        self.survey = self.summarize();
     }
 
     /// Forgets those of which nothing is left; the others stay in order.
@@ -332,7 +332,7 @@ impl Sharing {
                 }
                 stream.until = end;
             }
-            self.survey = self.survey();
+            self.survey = self.summarize();
         }
         self.last_end = self.survey.last_end;
     }
@@ -349,7 +349,7 @@ impl Sharing {
                 own.due = own.due.max(new.due);
                 own.pace = own.pace.max(new.pace);
                 own.flows = new.flows;
-                self.survey = self.survey();
+                self.survey = self.summarize();
                 return;
             }
         }
@@ -374,7 +374,7 @@ impl Sharing {
             group.flows += new.flows;
             group.pace = (group.pace + new.pace).min(WHOLE as u32);
         }
-        self.survey = self.survey();
+        self.survey = self.summarize();
     }
 
     /// Writes down all that the rest of a run depends on.

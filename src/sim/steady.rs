@@ -12,7 +12,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use crate::cost::{Ticks, transfer_bytes};
-use crate::program::{Cadence, LoopOrder, Nest, ProcessKind, Step, Sums};
+use crate::program::{LoopLevel, LoopOrder, Nest, ProcessKind, Step, Sums};
 
 use super::clock::Clock;
 use super::engine::Engine;
@@ -21,8 +21,8 @@ use super::state::Progress;
 /// The loop whose iterations are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loop {
-    Token,
-    Chunk,
+    RowTile,
+    Column,
     Block,
 }
 
@@ -36,9 +36,9 @@ struct Snapshot {
 
 /// States of earlier iterations of one loop, latest last.
 #[derive(Debug, Default)]
-struct Album {
+struct Snapshots {
     /// Hashes of what actors were doing.
-    sketches: VecDeque<u64>,
+    fingerprints: VecDeque<u64>,
     snapshots: VecDeque<Snapshot>,
 }
 
@@ -53,12 +53,12 @@ pub(super) struct Steady {
     reference: usize,
     /// How far back times matter.
     reach: Ticks,
-    /// The first of the chunks in a row that are like each chunk.
+    /// The first of the column tiles in a row that are like each column tile.
     alike: Vec<u64>,
     /// What stages add up over: the first and the last of it are like no other.
     sums: Vec<Sums>,
-    albums: [Album; 3],
-    /// Block and chunk of the latest look.
+    snapshots_of: [Snapshots; 3],
+    /// Block and column tile of the latest look.
     place: (u64, u64),
     words: Vec<u64>,
 }
@@ -66,16 +66,16 @@ pub(super) struct Steady {
 impl Steady {
     /// Looks from the last stage that walks the whole nest.
     pub(super) fn new(engine: &Engine<'_>) -> Option<Self> {
-        let is_first = |index: &usize| matches!(engine.actors[*index].kind, ProcessKind::Bundle { bundle: 0, .. });
-        let bundles: Vec<usize> = (0..engine.actors.len()).filter(is_first).collect();
-        let walks_all = |index: &&usize| engine.actors[**index].cadence == Cadence::Firing;
-        let reference = *bundles.iter().rev().find(walks_all).or(bundles.last())?;
+        let is_first = |index: &usize| matches!(engine.actors[*index].kind, ProcessKind::Group { group: 0, .. });
+        let groups: Vec<usize> = (0..engine.actors.len()).filter(is_first).collect();
+        let walks_all = |index: &&usize| engine.actors[**index].level == LoopLevel::Firing;
+        let reference = *groups.iter().rev().find(walks_all).or(groups.last())?;
         Some(Self {
             reference,
             reach: reach(engine),
-            alike: alike_chunks(engine),
+            alike: equal_column_tiles(engine),
             sums: engine.section.stages.iter().filter_map(|stage| stage.spec.sums).collect(),
-            albums: Default::default(),
+            snapshots_of: Default::default(),
             place: (0, 0),
             words: Vec::new(),
         })
@@ -91,56 +91,56 @@ impl Steady {
     pub(super) fn look(&mut self, engine: &mut Engine<'_>, now: Ticks) -> Ticks {
         let nest = engine.nest;
         let actor = &engine.actors[self.reference];
-        let at = nest.step(actor.cadence, actor.next);
+        let at = nest.step(actor.level, actor.next);
         if at.block != self.place.0 {
-            self.albums[Loop::Chunk as usize] = Album::default();
+            self.snapshots_of[Loop::Column as usize] = Snapshots::default();
         }
-        if at.block != self.place.0 || nest.order == LoopOrder::ChunkOuter && at.chunk != self.place.1 {
-            self.albums[Loop::Token as usize] = Album::default();
+        if at.block != self.place.0 || nest.order == LoopOrder::ColumnTileOuter && at.column_tile != self.place.1 {
+            self.snapshots_of[Loop::RowTile as usize] = Snapshots::default();
         }
-        self.place = (at.block, at.chunk);
+        self.place = (at.block, at.column_tile);
         let Some(level) = level(&nest, at) else { return now };
         let clock = Clock { now, reach: self.reach };
-        // Most tokens end here: what actors do, which is soon written, never was before.
-        if level == Loop::Token && !self.is_known_sketch(engine, clock) {
+        // Most row tiles end here: what actors do, which is soon written, never was before.
+        if level == Loop::RowTile && !self.is_known_fingerprint(engine, clock) {
             return now;
         }
         self.words.clear();
         engine.write_state(clock, self.reference, &mut self.words);
         let hash = hash_of(&self.words);
-        let album = &self.albums[level as usize];
+        let known = &self.snapshots_of[level as usize];
         let same = |snapshot: &&Snapshot| snapshot.hash == hash && snapshot.words == self.words;
-        for snapshot in album.snapshots.iter().rev().filter(same) {
+        for snapshot in known.snapshots.iter().rev().filter(same) {
             let times = self.periods(engine, &snapshot.progress, clock, level);
             if times > 0 {
                 let later = engine.shift(&snapshot.progress, now, self.reference, times);
                 if let Some(recorder) = &mut engine.recorder {
                     recorder.repeat(times, now, later);
                 }
-                self.albums[level as usize] = Album::default();
+                self.snapshots_of[level as usize] = Snapshots::default();
                 return later;
             }
         }
         let progress = engine.progress(now, self.reference);
-        let album = &mut self.albums[level as usize];
-        if album.snapshots.len() == REMEMBERED {
-            album.snapshots.pop_front();
+        let known = &mut self.snapshots_of[level as usize];
+        if known.snapshots.len() == REMEMBERED {
+            known.snapshots.pop_front();
         }
-        album.snapshots.push_back(Snapshot { hash, words: self.words.clone(), progress });
+        known.snapshots.push_back(Snapshot { hash, words: self.words.clone(), progress });
         now
     }
 
-    /// Whether actors did the same at an earlier token; remembers what they do.
-    fn is_known_sketch(&mut self, engine: &Engine<'_>, clock: Clock) -> bool {
+    /// Whether actors did the same at an earlier row tile; remembers what they do.
+    fn is_known_fingerprint(&mut self, engine: &Engine<'_>, clock: Clock) -> bool {
         self.words.clear();
         engine.write_actors(clock, &mut self.words);
         let hash = hash_of(&self.words);
-        let sketches = &mut self.albums[Loop::Token as usize].sketches;
-        let known = sketches.contains(&hash);
-        if sketches.len() == REMEMBERED {
-            sketches.pop_front();
+        let fingerprints = &mut self.snapshots_of[Loop::RowTile as usize].fingerprints;
+        let known = fingerprints.contains(&hash);
+        if fingerprints.len() == REMEMBERED {
+            fingerprints.pop_front();
         }
-        sketches.push_back(hash);
+        fingerprints.push_back(hash);
         known
     }
 
@@ -148,21 +148,21 @@ impl Steady {
     fn periods(&self, engine: &Engine<'_>, before: &Progress, clock: Clock, level: Loop) -> u64 {
         let nest = &engine.nest;
         let reference = &engine.actors[self.reference];
-        let from = nest.step(reference.cadence, before.next[self.reference]);
-        let to = nest.step(reference.cadence, reference.next);
+        let from = nest.step(reference.level, before.next[self.reference]);
+        let to = nest.step(reference.level, reference.next);
         let by = match level {
-            Loop::Token => to.token - from.token,
-            Loop::Chunk => to.chunk - from.chunk,
+            Loop::RowTile => to.row_tile - from.row_tile,
+            Loop::Column => to.column_tile - from.column_tile,
             Loop::Block => to.block - from.block,
         };
         if by == 0 || to.block != from.block && level != Loop::Block {
             return 0;
         }
-        let moved = |cadence| by * iteration(nest, level, to.block, cadence);
+        let moved = |of| by * iteration(nest, level, to.block, of);
         let mut still = Vec::with_capacity(engine.buffers.len());
         for (b, (buffer, before)) in engine.buffers.iter().zip(&before.passed).enumerate() {
             let passed = buffer.passed();
-            let moved = moved(engine.section.buffers[b].spec.cadence);
+            let moved = moved(engine.section.buffers[b].spec.level);
             let is_still = passed == *before;
             // What is read in a loop without being filled or given back must have been there for long.
             let goes_on = passed.0 - before.0 == moved && passed.1 - before.1 == moved;
@@ -177,7 +177,7 @@ impl Steady {
         for ((actor, &before), &free_at) in engine.actors.iter().zip(&before.next).zip(free_at) {
             let mut buffers = actor.inputs.iter().map(|input| input.buffer).chain(actor.outputs.iter().copied());
             let steps = actor.next - before;
-            if steps != moved(actor.cadence) {
+            if steps != moved(actor.level) {
                 // It waits for another loop, and so do its buffers.
                 if steps > 0 || !buffers.all(|b| still[b]) {
                     return 0;
@@ -187,13 +187,13 @@ impl Steady {
                 if actor.next >= actor.count || actor.free_at != free_at + time {
                     return 0;
                 }
-                let (from, to) = (nest.step(actor.cadence, before), nest.step(actor.cadence, actor.next));
-                times = times.min(self.alike(nest, level, actor.cadence, from, to, by));
+                let (from, to) = (nest.step(actor.level, before), nest.step(actor.level, actor.next));
+                times = times.min(self.alike(nest, level, actor.level, from, to, by));
                 for input in actor.inputs.iter().filter(|input| still[input.buffer]) {
                     // Its slots must be there already.
-                    let cadence = engine.section.buffers[input.buffer].spec.cadence;
-                    let (ordinal, filled) = (nest.ordinal(cadence, to), engine.buffers[input.buffer].passed().0);
-                    let step = moved(cadence);
+                    let of = engine.section.buffers[input.buffer].spec.level;
+                    let (ordinal, filled) = (nest.ordinal(of, to), engine.buffers[input.buffer].passed().0);
+                    let step = moved(of);
                     if ordinal >= filled {
                         return 0;
                     }
@@ -208,7 +208,7 @@ impl Steady {
 
     /// How many times `by` iterations an actor that went `from` one place `to` another can go on before it comes to an
     /// iteration of another kind.
-    fn alike(&self, nest: &Nest, level: Loop, cadence: Cadence, from: Step, to: Step, by: u64) -> u64 {
+    fn alike(&self, nest: &Nest, level: Loop, of: LoopLevel, from: Step, to: Step, by: u64) -> u64 {
         if level == Loop::Block {
             if from.block == 0 && self.sums.contains(&Sums::Section) {
                 return 0;
@@ -218,47 +218,48 @@ impl Steady {
         if from.block != to.block {
             return 0;
         }
-        if level == Loop::Chunk {
-            let first = self.alike[from.chunk as usize];
+        if level == Loop::Column {
+            let first = self.alike[from.column_tile as usize];
             let last = self.alike.iter().rposition(|&other| other == first).unwrap_or(0) as u64;
-            return if to.chunk > last { 0 } else { (last - to.chunk) / by };
+            return if to.column_tile > last { 0 } else { (last - to.column_tile) / by };
         }
-        if nest.order == LoopOrder::ChunkOuter && cadence == Cadence::Firing && from.chunk != to.chunk {
+        if nest.order == LoopOrder::ColumnTileOuter && of == LoopLevel::Firing && from.column_tile != to.column_tile {
             return 0;
         }
-        if from.token == nest.block_range(from.block).start && !self.sums.is_empty() {
+        if from.row_tile == nest.block_range(from.block).start && !self.sums.is_empty() {
             return 0;
         }
-        // The last token may be short, and gives back what the loop has used.
-        (nest.block_range(to.block).end - 1).saturating_sub(to.token + 1) / by
+        // The last row tile may be short, and gives back what the loop has used.
+        (nest.block_range(to.block).end - 1).saturating_sub(to.row_tile + 1) / by
     }
 }
 
 /// The loop of which a firing at `at` begins an iteration.
 fn level(nest: &Nest, at: Step) -> Option<Loop> {
-    let tokens = nest.block_range(at.block);
-    if at.chunk == 0 && at.token == tokens.start {
-        return Some(if nest.blocks() > 1 { Loop::Block } else { Loop::Token });
+    let row_tiles = nest.block_range(at.block);
+    if at.column_tile == 0 && at.row_tile == row_tiles.start {
+        return Some(if nest.blocks() > 1 { Loop::Block } else { Loop::RowTile });
     }
     match nest.order {
-        LoopOrder::ChunkOuter if at.token == tokens.start => Some(Loop::Chunk),
+        LoopOrder::ColumnTileOuter if at.row_tile == row_tiles.start => Some(Loop::Column),
         // Too near the end of the loop to skip anything.
-        _ if at.token + 2 >= tokens.end => None,
-        LoopOrder::ChunkOuter => Some(Loop::Token),
-        LoopOrder::TokenOuter => (at.chunk == 0).then_some(Loop::Token),
+        _ if at.row_tile + 2 >= row_tiles.end => None,
+        LoopOrder::ColumnTileOuter => Some(Loop::RowTile),
+        LoopOrder::RowTileOuter => (at.column_tile == 0).then_some(Loop::RowTile),
     }
 }
 
-/// Events of a cadence in one iteration of a loop.
-fn iteration(nest: &Nest, level: Loop, block: u64, cadence: Cadence) -> u64 {
-    let tokens = nest.block_range(block);
-    let (tokens, chunks) = (tokens.end - tokens.start, nest.chunks());
-    match (cadence, level) {
-        (Cadence::Firing, Loop::Token) if nest.order == LoopOrder::TokenOuter => chunks,
-        (Cadence::Firing, Loop::Chunk) | (Cadence::Token, Loop::Block) => tokens,
-        (Cadence::Firing, Loop::Block) => tokens * chunks,
-        (Cadence::BlockChunk, Loop::Block) => chunks,
-        (Cadence::Firing | Cadence::Token, Loop::Token) | (Cadence::BlockChunk | Cadence::Chunk, Loop::Chunk) => 1,
+/// Events of a of in one iteration of a loop.
+fn iteration(nest: &Nest, level: Loop, block: u64, of: LoopLevel) -> u64 {
+    let row_tiles = nest.block_range(block);
+    let (row_tiles, column_tiles) = (row_tiles.end - row_tiles.start, nest.column_tiles());
+    match (of, level) {
+        (LoopLevel::Firing, Loop::RowTile) if nest.order == LoopOrder::RowTileOuter => column_tiles,
+        (LoopLevel::Firing, Loop::Column) | (LoopLevel::RowTile, Loop::Block) => row_tiles,
+        (LoopLevel::Firing, Loop::Block) => row_tiles * column_tiles,
+        (LoopLevel::BlockColumn, Loop::Block) => column_tiles,
+        (LoopLevel::Firing | LoopLevel::RowTile, Loop::RowTile)
+        | (LoopLevel::BlockColumn | LoopLevel::Column, Loop::Column) => 1,
         _ => 0,
     }
 }
@@ -268,14 +269,14 @@ fn reach(engine: &Engine<'_>) -> Ticks {
     2 * engine.longest + 1
 }
 
-/// For each chunk the first of those before it in a row that are like it, in every stage and stream. The first and the
+/// For each column tile the first of those before it in a row that are like it, in every stage and stream. The first and the
 /// last are like no other: partial sums begin and end there.
-fn alike_chunks(engine: &Engine<'_>) -> Vec<u64> {
+fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
     let nest = &engine.nest;
-    let chunks = nest.chunks();
-    let width = |chunk| nest.chunk_range(chunk).map(|range| range.end - range.start);
-    let bytes = |stream: usize, chunk: u64| {
-        let at = Step { block: 0, chunk, token: 0 };
+    let column_tiles = nest.column_tiles();
+    let width = |column_tile| nest.column_range(column_tile).map(|range| range.end - range.start);
+    let bytes = |stream: usize, column_tile: u64| {
+        let at = Step { block: 0, column_tile, row_tile: 0 };
         transfer_bytes(engine.chip, &engine.graph, engine.section, stream, at)
     };
     let same = |a: u64, b: u64| {
@@ -286,10 +287,11 @@ fn alike_chunks(engine: &Engine<'_>) -> Vec<u64> {
             && engine.section.stages.iter().all(work)
             && (0..engine.section.streams.len()).all(|stream| bytes(stream, a) == bytes(stream, b))
     };
-    let mut alike = vec![0; chunks as usize];
-    for chunk in 1..chunks {
-        let is_inside = chunk > 1 && chunk + 1 < chunks;
-        alike[chunk as usize] = if is_inside && same(chunk - 1, chunk) { alike[chunk as usize - 1] } else { chunk };
+    let mut alike = vec![0; column_tiles as usize];
+    for column_tile in 1..column_tiles {
+        let is_inside = column_tile > 1 && column_tile + 1 < column_tiles;
+        alike[column_tile as usize] =
+            if is_inside && same(column_tile - 1, column_tile) { alike[column_tile as usize - 1] } else { column_tile };
     }
     alike
 }

@@ -22,33 +22,33 @@ impl Engine<'_> {
     }
 
     /// Whether an actor fills its outputs in a firing: it emits, or hands its sums on to the next slice of K.
-    pub(super) fn gives(&self, actor: &Actor, at: Step) -> bool {
-        self.processes.gives(actor.kind, at)
+    pub(super) fn produces(&self, actor: &Actor, at: Step) -> bool {
+        self.processes.produces(actor.kind, at)
     }
 
     /// Whether an actor hands its sums on to the next slice of K.
-    pub(super) fn hands_on(&self, actor: &Actor) -> bool {
-        self.processes.hands_on(actor.kind)
+    pub(super) fn forwards_sums(&self, actor: &Actor) -> bool {
+        self.processes.forwards_sums(actor.kind)
     }
 
     pub(super) fn ordinal(&self, buffer: usize, at: Step) -> u64 {
         self.processes.slot(buffer, at)
     }
 
-    /// Whether an actor's next firing (already counted) continues the sums of the firing at `at`: of its token, or of its
-    /// chunk where it adds up over tokens.
+    /// Whether an actor's next firing (already counted) continues the sums of the firing at `at`: of its row tile, or of its
+    /// column tile where it adds up over row tiles.
     pub(super) fn next_reads_these_sums(&self, index: usize, at: Step) -> bool {
         let actor = &self.actors[index];
-        let ProcessKind::Bundle { stage, .. } = actor.kind else { return false };
+        let ProcessKind::Group { stage, .. } = actor.kind else { return false };
         let is_sum = self.section.stages[stage].spec.sums.is_some();
         actor.next < actor.count && {
             let next = self.step(index);
-            if is_sum { next.chunk == at.chunk } else { next.token == at.token }
+            if is_sum { next.column_tile == at.column_tile } else { next.row_tile == at.row_tile }
         }
     }
 
-    /// Where a store stands in the nest: whole tokens are complete in the last chunk, sums over tokens with the last.
+    /// Where a store stands in the nest: whole row tiles are complete in the last column tile, sums over row tiles with the last.
     pub(super) fn store_step(&self, index: usize, at: Step) -> Step {
-        self.processes.complete_point(self.actors[index].cadence, at)
+        self.processes.complete_point(self.actors[index].level, at)
     }
 }

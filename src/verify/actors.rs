@@ -1,16 +1,16 @@
 //! Who acts in a section: read from its flows, which say what each actor reads and fills.
 
-use crate::program::{BufferRole, Cadence, FlowKind, ProcessKind, Section};
+use crate::program::{BufferRole, FlowKind, LoopLevel, ProcessKind, Section};
 
 /// What an actor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An off-chip stream in.
     Load { stream: usize },
-    /// A home buffer's copies.
+    /// A resident buffer's copies.
     Copy { home: usize },
     /// PCUs of a stage in lockstep.
-    Bundle { stage: usize, bundle: u64 },
+    Group { stage: usize, group: u64 },
     /// An off-chip stream out.
     Store { stream: usize },
 }
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct Actor {
     pub(super) kind: Kind,
-    pub(super) cadence: Cadence,
+    pub(super) level: LoopLevel,
     pub(super) count: u64,
     /// Firings done.
     pub(super) next: u64,
@@ -40,8 +40,8 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
     let mut list = Vec::new();
     let streams = section.streams.iter().enumerate();
     let loads =
-        streams.clone().filter(|(_, s)| !s.stream.writes).map(|(stream, s)| (Kind::Load { stream }, s.stream.cadence));
-    let stores = streams.filter(|(_, s)| s.stream.writes).map(|(stream, s)| (Kind::Store { stream }, s.stream.cadence));
+        streams.clone().filter(|(_, s)| !s.stream.writes).map(|(stream, s)| (Kind::Load { stream }, s.stream.level));
+    let stores = streams.filter(|(_, s)| s.stream.writes).map(|(stream, s)| (Kind::Store { stream }, s.stream.level));
     let homes = section.flows.iter().filter_map(|flow| match flow.kind {
         FlowKind::Copy { home } => Some(home),
         _ => None,
@@ -49,14 +49,14 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
     let mut homes: Vec<usize> = homes.collect();
     homes.dedup();
     let stages = section.stages.iter().enumerate();
-    let bundles = stages
-        .flat_map(|(stage, s)| (0..s.mapping.bundles()).map(move |bundle| (Kind::Bundle { stage, bundle }, s.cadence)));
-    let copies = homes.into_iter().map(|home| (Kind::Copy { home }, Cadence::Firing));
-    for (kind, cadence) in loads.chain(copies).chain(bundles).chain(stores) {
+    let groups =
+        stages.flat_map(|(stage, s)| (0..s.mapping.groups()).map(move |group| (Kind::Group { stage, group }, s.level)));
+    let copies = homes.into_iter().map(|home| (Kind::Copy { home }, LoopLevel::Firing));
+    for (kind, level) in loads.chain(copies).chain(groups).chain(stores) {
         list.push(Actor {
             kind,
-            cadence,
-            count: section.nest.count(cadence),
+            level,
+            count: section.nest.count(level),
             next: 0,
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -71,10 +71,10 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
             FlowKind::Fill { stream, .. } => Kind::Load { stream },
             FlowKind::Drain { stream } => Kind::Store { stream },
             FlowKind::Copy { home } => Kind::Copy { home },
-            FlowKind::Feed { stage, bundle }
-            | FlowKind::Emit { stage, bundle }
-            | FlowKind::PartialRead { stage, bundle }
-            | FlowKind::PartialWrite { stage, bundle } => Kind::Bundle { stage, bundle },
+            FlowKind::Feed { stage, group }
+            | FlowKind::Emit { stage, group }
+            | FlowKind::PartialRead { stage, group }
+            | FlowKind::PartialWrite { stage, group } => Kind::Group { stage, group },
         };
         let Some(actor) = list.iter_mut().find(|a| a.kind == kind) else { continue };
         match flow.kind {
@@ -84,7 +84,7 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
             _ => actor.feeds.push(f),
         }
         // Sums that stay with their stage wait for nobody.
-        let stays = |buffer: usize| matches!(section.buffers[buffer].spec.role, BufferRole::Partial { .. });
+        let stays = |buffer: usize| matches!(section.buffers[buffer].spec.role, BufferRole::PartialSums { .. });
         let add = |list: &mut Vec<usize>, buffer| {
             if !list.contains(&buffer) && !stays(buffer) {
                 list.push(buffer);
@@ -125,7 +125,7 @@ pub fn firing_rules(section: &Section) -> Vec<FiringRule> {
         process: match actor.kind {
             Kind::Load { stream } => ProcessKind::Load { stream },
             Kind::Copy { home } => ProcessKind::Copy { home, operand: actor.outputs.first().copied().unwrap_or(home) },
-            Kind::Bundle { stage, bundle } => ProcessKind::Bundle { stage, bundle },
+            Kind::Group { stage, group } => ProcessKind::Group { stage, group },
             Kind::Store { stream } => ProcessKind::Store { stream },
         },
         firings: actor.count,

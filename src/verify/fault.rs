@@ -15,8 +15,8 @@ pub struct Fault {
     pub stage: Box<str>,
     /// The unit it shows at, with its coordinates; empty for none.
     pub unit: Box<str>,
-    /// Token, counted over the section; `None` where none is at fault.
-    pub token: Option<u64>,
+    /// Row tile, counted over the section; `None` where none is at fault.
+    pub row_tile: Option<u64>,
     /// Firings of all actors before it.
     pub step: u64,
     /// Cycle of the run at which the event engine begins that firing (of a deadlock: at which all stands still); `None`
@@ -38,8 +38,8 @@ impl fmt::Display for Fault {
         if !self.unit.is_empty() {
             write!(f, ", {}", self.unit)?;
         }
-        if let Some(token) = self.token {
-            write!(f, ", token {token}")?;
+        if let Some(row_tile) = self.row_tile {
+            write!(f, ", row tile {row_tile}")?;
         }
         if let Some(cycle) = self.cycle {
             write!(f, ", cycle {cycle}")?;

@@ -1,4 +1,4 @@
-//! Where the elements of a section's tensors lie: in tokens, chunks, slices and parts, as the configuration says.
+//! Where the elements of a section's tensors lie: in row tiles, column tiles, slices and parts, as the configuration says.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::arch::Chip;
 use crate::cost::{Reducer, StageWork, SystolicShape, Tile, TileTables};
 use crate::index::Id;
-use crate::program::{Buffer, BufferRole, Cadence, Mapping, Nest, Section, SectionGraph, Step, k_slice};
+use crate::program::{Buffer, BufferRole, LoopLevel, Mapping, Nest, Section, SectionGraph, Step, k_slice};
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
@@ -26,15 +26,16 @@ pub(super) struct Layout<'a> {
     pub(super) graph: SectionGraph<'a>,
     pub(super) nest: Nest,
     pub(super) work: Vec<StageWork>,
-    /// Index of each GEMM stage's weight: `[stage][chunk][bundle * share + q]`.
+    /// Index of each GEMM stage's weight: `[stage][column_tile][group * share + q]`.
     index: Vec<Vec<Vec<SlotIndex>>>,
     /// Pixels under runs of windows, by tensor and rows.
     held: RefCell<BTreeMap<(usize, u64, u64), Rc<Held>>>,
 }
 
-/// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a chunk.
-pub(super) fn part_of_sums(reducer: &Reducer, chunk: u64, (i, q): (u64, u64)) -> (u64, u64) {
-    let (rows, columns, heads) = (reducer.rows_of(chunk, i), reducer.columns_of(chunk, q), reducer.heads_of(q));
+/// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a column tile.
+pub(super) fn part_of_sums(reducer: &Reducer, column_tile: u64, (i, q): (u64, u64)) -> (u64, u64) {
+    let (rows, columns, heads) =
+        (reducer.rows_of(column_tile, i), reducer.columns_of(column_tile, q), reducer.heads_of(q));
     (rows.end - rows.start, (columns.end - columns.start) * (heads.end - heads.start))
 }
 
@@ -80,31 +81,31 @@ impl<'a> Layout<'a> {
         let kept = Kept::new(tensor.mask.as_deref());
         let cut = self
             .nest
-            .chunking
+            .tiled_axis
             .filter(|cut| [self.graph.row_axis(weight), self.graph.column_axis(weight)].contains(&Some(cut.axis)));
-        let (count, found) = (cut.map_or(1, |_| self.nest.chunks()), s.tiles.len() as u64);
+        let (count, found) = (cut.map_or(1, |_| self.nest.column_tiles()), s.tiles.len() as u64);
         if found != count {
-            return Err(format!("its output tiles are for {found} chunks, its weight has {count}"));
+            return Err(format!("its output tiles are for {found} column tiles, its weight has {count}"));
         }
-        let shape = TileTables::new(chip, &self.graph, self.nest.chunking).styled(stage, m);
+        let shape = TileTables::new(chip, &self.graph, self.nest.tiled_axis).styled(stage, m);
         let shape = shape.filter(|_| self.graph.sampled(stage).is_none());
         let mut index = Vec::with_capacity(s.tiles.len());
-        for (chunk, bundles) in s.tiles.iter().enumerate() {
+        for (column_tile, groups) in s.tiles.iter().enumerate() {
             let mut slots = Vec::new();
-            for (bundle, list) in bundles.iter().enumerate() {
-                let timed = s.work.get(chunk).and_then(|c| c.get(bundle)).copied().unwrap_or_default();
+            for (group, list) in groups.iter().enumerate() {
+                let timed = s.work.get(column_tile).and_then(|c| c.get(group)).copied().unwrap_or_default();
                 let (count, columns) = (list.len() as u64, list.iter().map(|t| t.columns).sum::<u64>());
                 if (timed.tiles, timed.columns) != (count, columns) {
                     return Err(format!(
-                        "bundle {bundle} was timed with {} column tiles of {} columns in chunk {chunk}, it has {count} of {columns}",
+                        "lockstep group {group} was timed with {} column tiles of {} columns in column tile {column_tile}, it has {count} of {columns}",
                         timed.tiles, timed.columns
                     ));
                 }
-                let k = self.k_rows(stage, chunk as u64, bundle as u64);
-                for q in 0..m.share {
-                    slots.push(weights::index((tensor, &kept), list, k.clone(), q, m.share));
+                let k = self.k_rows(stage, column_tile as u64, group as u64);
+                for q in 0..m.multicast_width {
+                    slots.push(weights::index((tensor, &kept), list, k.clone(), q, m.multicast_width));
                 }
-                // All PCUs of the bundle step through the same K rows.
+                // All PCUs of the lockstep group step through the same K rows.
                 let steps = |tile: &TileIndex| tile.steps.len() as u64;
                 let tile =
                     |tile: &TileIndex| Tile { start: 0, columns: 0, k: steps(tile), steps: steps(tile), stored: 0 };
@@ -115,15 +116,16 @@ impl<'a> Layout<'a> {
                     && flits(shape, slot) != timed.a_flits
                 {
                     return Err(format!(
-                        "bundle {bundle} was timed with {} flits of activations a row pass in chunk {chunk}, its blocks take {}",
+                        "lockstep group {group} was timed with {} flits of activations a row pass in column tile {column_tile}, its blocks take {}",
                         timed.a_flits,
                         flits(shape, slot)
                     ));
                 }
-                let stored: usize = slots[slots.len() - m.share as usize..].iter().map(|slot| slot.values).sum();
+                let stored: usize =
+                    slots[slots.len() - m.multicast_width as usize..].iter().map(|slot| slot.values).sum();
                 if stored as u64 != timed.stored {
                     return Err(format!(
-                        "bundle {bundle} was timed with {} stored weights in chunk {chunk}, its PCUs hold {stored}",
+                        "lockstep group {group} was timed with {} stored weights in column tile {column_tile}, its PCUs hold {stored}",
                         timed.stored
                     ));
                 }
@@ -135,44 +137,44 @@ impl<'a> Layout<'a> {
 
     /// Whether the cut runs along a tensor's columns.
     fn is_cut(&self, tensor: TensorId) -> bool {
-        self.nest.chunking.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis))
+        self.nest.tiled_axis.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis))
     }
 
-    /// Columns of a tensor that a chunk uses.
-    pub(super) fn columns(&self, tensor: TensorId, chunk: u64) -> Range<u64> {
-        match self.nest.chunk_range(chunk) {
+    /// Columns of a tensor that a column tile uses.
+    pub(super) fn columns(&self, tensor: TensorId, column_tile: u64) -> Range<u64> {
+        match self.nest.column_range(column_tile) {
             Some(range) if self.is_cut(tensor) => range,
             _ => 0..self.workload.tensors[tensor].columns,
         }
     }
 
-    /// K rows of its weight that a bundle of a stage uses in a chunk.
-    pub(super) fn k_rows(&self, stage: usize, chunk: u64, bundle: u64) -> Range<u64> {
+    /// K rows of its weight that a lockstep group of a stage uses in a column tile.
+    pub(super) fn k_rows(&self, stage: usize, column_tile: u64, group: u64) -> Range<u64> {
         let s = &self.section.stages[stage];
         let Some(weight) = s.spec.weight else { return 0..0 };
-        let all = match (self.nest.chunk_range(chunk), self.nest.chunking) {
+        let all = match (self.nest.column_range(column_tile), self.nest.tiled_axis) {
             (Some(range), Some(cut)) if self.graph.row_axis(weight) == Some(cut.axis) => range,
             _ => 0..self.workload.tensors[weight].rows,
         };
-        k_slice(&all, s.mapping.k_slice(bundle), s.mapping.pk(), self.graph.k_grain(stage))
+        k_slice(&all, s.mapping.k_slice(group), s.mapping.pk(), self.graph.k_grain(stage))
     }
 
-    /// Index of a stage's weight for PCU column `slice` in a chunk (a stage off the cut has one).
-    pub(super) fn weight_index(&self, stage: usize, chunk: u64, slice: u64) -> Option<&SlotIndex> {
-        let chunks = &self.index[stage];
-        chunks.get(chunk as usize).or(chunks.last())?.get(slice as usize)
+    /// Index of a stage's weight for PCU column `slice` in a column tile (a stage off the cut has one).
+    pub(super) fn weight_index(&self, stage: usize, column_tile: u64, slice: u64) -> Option<&SlotIndex> {
+        let column_tiles = &self.index[stage];
+        column_tiles.get(column_tile as usize).or(column_tiles.last())?.get(slice as usize)
     }
 
-    /// First row of a token.
-    pub(super) fn first_row(&self, token: u64) -> u64 {
-        token * self.nest.token_rows
+    /// First row of a row tile.
+    pub(super) fn first_row(&self, row_tile: u64) -> u64 {
+        row_tile * self.nest.tile_rows
     }
 
-    /// Columns of A that PCUs of a stage are given in a chunk, counted from the chunk's first: those of a stream of heads,
+    /// Columns of A that PCUs of a stage are given in a column tile, counted from the column tile's first: those of a stream of heads,
     /// or of a slice of K.
-    pub(super) fn columns_given(&self, stage: usize, chunk: u64, part: u64) -> Range<u64> {
+    pub(super) fn columns_given(&self, stage: usize, column_tile: u64, part: u64) -> Range<u64> {
         let s = &self.section.stages[stage];
-        let columns = self.columns(s.spec.activations[0], chunk);
+        let columns = self.columns(s.spec.activations[0], column_tile);
         match self.graph.form(stage) {
             Some(form) => {
                 let heads = form.heads_of_stream(s.mapping.streams(), part);
@@ -193,7 +195,7 @@ impl<'a> Layout<'a> {
     ) -> (u64, u64) {
         let Some(reducer) = self.work[stage].reducer() else { return (row, column) };
         let (rows, columns, heads) =
-            (reducer.rows_of(at.chunk, i), reducer.columns_of(at.chunk, q), reducer.heads_of(q));
+            (reducer.rows_of(at.column_tile, i), reducer.columns_of(at.column_tile, q), reducer.heads_of(q));
         let each = (columns.end - columns.start).max(1);
         let sequences = self.graph.form(stage).map_or(1, |form| form.instances);
         let before = if sequences > 1 { at.block * reducer.widths().0 } else { 0 };
@@ -203,12 +205,12 @@ impl<'a> Layout<'a> {
 
     /// The pixels that a slice of a buffer of windows holds.
     pub(super) fn held(&self, buffer: &Buffer, at: Step, slice: u64) -> Option<Rc<Held>> {
-        let (BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. }) = buffer.spec.role else {
+        let (BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. }) = buffer.spec.role else {
             return None;
         };
         let window = self.workload.tensors[tensor].window()?;
         let (rows, _) = self.rows_and_columns(buffer, at, slice);
-        let first = self.first_row(at.token);
+        let first = self.first_row(at.row_tile);
         let rows = first + rows.start..first + rows.end;
         let key = (tensor.index(), rows.start, rows.end);
         let mut known = self.held.borrow_mut();
@@ -218,12 +220,12 @@ impl<'a> Layout<'a> {
         Some(Rc::clone(known.entry(key).or_insert_with(|| Rc::new(Held::new(&window.image, rows)))))
     }
 
-    /// Rows of a token and columns of a chunk, each counted from its first, that a slice of a buffer holds: of windows,
+    /// Rows of a row tile and columns of a column tile, each counted from its first, that a slice of a buffer holds: of windows,
     /// pixels and channels. Weights and partial sums are one row.
     pub(super) fn extent(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, Range<u64>) {
         let (rows, columns) = self.rows_and_columns(buffer, at, slice);
         match (self.held(buffer, at, slice), buffer.spec.role) {
-            (Some(held), BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. }) => {
+            (Some(held), BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. }) => {
                 let taps = self.workload.tensors[tensor].window().map_or(1, |window| window.image.taps());
                 (0..held.pixels.len() as u64, columns.start / taps..columns.end / taps)
             }
@@ -232,18 +234,18 @@ impl<'a> Layout<'a> {
     }
 
     fn rows_and_columns(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, Range<u64>) {
-        let rows = self.nest.rows_of(at.token);
+        let rows = self.nest.rows_of(at.row_tile);
         let whole = |tensor| {
-            let columns = self.columns(tensor, at.chunk);
+            let columns = self.columns(tensor, at.column_tile);
             0..columns.end - columns.start
         };
-        if let BufferRole::Store { stage, .. } | BufferRole::Partial { stage } = buffer.spec.role
+        if let BufferRole::Output { stage, .. } | BufferRole::PartialSums { stage } = buffer.spec.role
             && let Some(reducer) = self.work[stage].reducer()
         {
-            let wide = self.section.stages[stage].bundle_width();
-            let (m, n) = part_of_sums(reducer, at.chunk, (slice / wide, slice % wide));
+            let wide = self.section.stages[stage].group_width();
+            let (m, n) = part_of_sums(reducer, at.column_tile, (slice / wide, slice % wide));
             return match buffer.spec.role {
-                BufferRole::Partial { .. } => (0..1, 0..m * n),
+                BufferRole::PartialSums { .. } => (0..1, 0..m * n),
                 _ => (0..m, 0..n),
             };
         }
@@ -252,28 +254,28 @@ impl<'a> Layout<'a> {
                 if self.graph.form(stage).is_some() && self.work[stage].reducer().is_none() =>
             {
                 let streams = self.section.stages[stage].mapping.streams();
-                let columns = self.columns_given(stage, at.chunk, slice % streams);
+                let columns = self.columns_given(stage, at.column_tile, slice % streams);
                 (self.work[stage].slice_rows(rows, slice / streams), columns)
             }
-            BufferRole::Operand { stage, .. } | BufferRole::Home { stage, .. }
+            BufferRole::Operand { stage, .. } | BufferRole::Resident { stage, .. }
                 if self.section.stages[stage].mapping.pk() > 1 =>
             {
                 let pk = self.section.stages[stage].mapping.pk();
-                (self.work[stage].slice_rows(rows, slice / pk), self.columns_given(stage, at.chunk, slice % pk))
+                (self.work[stage].slice_rows(rows, slice / pk), self.columns_given(stage, at.column_tile, slice % pk))
             }
             BufferRole::Operand { stage, tensor }
-            | BufferRole::Home { stage, tensor }
-            | BufferRole::Store { stage, tensor } => (self.work[stage].slice_rows(rows, slice), whole(tensor)),
+            | BufferRole::Resident { stage, tensor }
+            | BufferRole::Output { stage, tensor } => (self.work[stage].slice_rows(rows, slice), whole(tensor)),
             BufferRole::Weight { stage, .. } => {
-                (0..1, 0..self.weight_index(stage, at.chunk, slice).map_or(0, |index| index.values as u64))
+                (0..1, 0..self.weight_index(stage, at.column_tile, slice).map_or(0, |index| index.values as u64))
             }
-            BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
+            BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
                 let s = &self.section.stages[stage];
-                let (pm, wide) = (s.mapping.pm(), s.bundle_width());
+                let (pm, wide) = (s.mapping.pm(), s.group_width());
                 // All slices of K have the same columns.
-                let (bundle, i, q) = (slice / (pm * wide), slice / wide % pm, slice % wide);
+                let (group, i, q) = (slice / (pm * wide), slice / wide % pm, slice % wide);
                 let rows = self.work[stage].slice_rows(rows, i);
-                let columns = self.weight_index(stage, at.chunk, bundle * wide + q).map_or(0, SlotIndex::columns);
+                let columns = self.weight_index(stage, at.column_tile, group * wide + q).map_or(0, SlotIndex::columns);
                 (0..1, 0..(rows.end - rows.start) * columns)
             }
         }
@@ -294,27 +296,27 @@ impl<'a> Layout<'a> {
     pub(super) fn element_bytes(&self, buffer: &Buffer) -> u64 {
         match buffer.spec.role {
             BufferRole::Operand { tensor, .. }
-            | BufferRole::Home { tensor, .. }
-            | BufferRole::Store { tensor, .. }
+            | BufferRole::Resident { tensor, .. }
+            | BufferRole::Output { tensor, .. }
             | BufferRole::Weight { tensor, .. } => self.graph.dtype(tensor).bytes(),
-            BufferRole::Partial { .. } | BufferRole::Relay { .. } => 4,
+            BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => 4,
         }
     }
 
     /// Where slot `ordinal` of a buffer stands in the nest.
     pub(super) fn slot_step(&self, buffer: &Buffer, ordinal: u64) -> Step {
-        self.nest.step(buffer.spec.cadence, ordinal)
+        self.nest.step(buffer.spec.level, ordinal)
     }
 
     /// A slot for a message.
     pub(super) fn slot_name(&self, buffer: &Buffer, ordinal: u64) -> String {
         let at = self.slot_step(buffer, ordinal);
-        match buffer.spec.cadence {
-            Cadence::Firing => format!("token {}, chunk {}", at.token, at.chunk),
-            Cadence::Token => format!("token {}", at.token),
-            Cadence::BlockChunk => format!("row block {}, chunk {}", at.block, at.chunk),
-            Cadence::Chunk => format!("chunk {}", at.chunk),
-            Cadence::Once => "the whole weight".to_owned(),
+        match buffer.spec.level {
+            LoopLevel::Firing => format!("row tile {}, column tile {}", at.row_tile, at.column_tile),
+            LoopLevel::RowTile => format!("row tile {}", at.row_tile),
+            LoopLevel::BlockColumn => format!("row block {}, column tile {}", at.block, at.column_tile),
+            LoopLevel::Column => format!("column tile {}", at.column_tile),
+            LoopLevel::Once => "the whole weight".to_owned(),
         }
     }
 
@@ -324,11 +326,11 @@ impl<'a> Layout<'a> {
         let of = |stage: usize| self.stage_name(stage);
         match buffer.spec.role {
             BufferRole::Operand { stage, tensor } => format!("buffer of `{}` for `{}`", name(tensor), of(stage)),
-            BufferRole::Home { stage, tensor } => format!("home of `{}` for `{}`", name(tensor), of(stage)),
-            BufferRole::Store { tensor, .. } => format!("store buffer of `{}`", name(tensor)),
+            BufferRole::Resident { stage, tensor } => format!("home of `{}` for `{}`", name(tensor), of(stage)),
+            BufferRole::Output { tensor, .. } => format!("store buffer of `{}`", name(tensor)),
             BufferRole::Weight { stage, tensor } => format!("weight buffer of `{}` for `{}`", name(tensor), of(stage)),
-            BufferRole::Partial { stage } => format!("partial sums of `{}`", of(stage)),
-            BufferRole::Relay { stage, slice } => format!("partial sums of K slice {slice} of `{}`", of(stage)),
+            BufferRole::PartialSums { stage } => format!("partial sums of `{}`", of(stage)),
+            BufferRole::PartialFifo { stage, slice } => format!("partial sums of K slice {slice} of `{}`", of(stage)),
         }
     }
 

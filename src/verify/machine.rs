@@ -2,7 +2,7 @@
 
 use crate::arch::Chip;
 use crate::index::Id;
-use crate::program::{BufferRole, Cadence, Section, Step, emits};
+use crate::program::{BufferRole, LoopLevel, Section, Step, emits};
 use crate::workload::{TensorId, Workload};
 
 use super::actors::{Actor, Kind, actors};
@@ -42,7 +42,7 @@ pub(super) struct Machine<'a> {
     pub(super) stripes: Vec<Stripe>,
     pub(super) actors: Vec<Actor>,
     pub(super) rings: Vec<Ring>,
-    /// Partial sums: a ring for each piece, and the chunk its sums have come to.
+    /// Partial sums: a ring for each piece, and the column tile its sums have come to.
     pub(super) partials: Vec<Vec<Ring>>,
     /// What has arrived at each PCU and was not used yet.
     pub(super) inbox: Vec<Vec<Incoming>>,
@@ -69,21 +69,21 @@ impl<'a> Machine<'a> {
             section: section.name.as_str().into(),
             stage: section.stages.get(stage).map_or("", |s| workload.operators[s.spec.main].name.as_str()).into(),
             unit: "".into(),
-            token: None,
+            row_tile: None,
             step: 0,
             cycle: None,
             firing: None,
             what,
         })?;
         let actors = actors(section);
-        let ring = |b: usize| Ring::new(chip, &section.buffers[b], section.nest.count(section.buffers[b].spec.cadence));
+        let ring = |b: usize| Ring::new(chip, &section.buffers[b], section.nest.count(section.buffers[b].spec.level));
         let mut rings: Vec<Ring> = (0..section.buffers.len()).map(ring).collect();
         for actor in &actors {
             actor.inputs.iter().for_each(|&b| rings[b].readers += 1);
             actor.outputs.iter().for_each(|&b| rings[b].writers += 1);
         }
         let partials = section.buffers.iter().enumerate().map(|(b, buffer)| match buffer.spec.role {
-            BufferRole::Partial { .. } => {
+            BufferRole::PartialSums { .. } => {
                 let mut ring = ring(b);
                 (ring.readers, ring.writers) = (1, 1);
                 vec![ring; buffer.pieces.len()]
@@ -152,13 +152,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Where an actor's next firing stands in the nest. Stages that run once a token stand in the last chunk.
+    /// Where an actor's next firing stands in the nest. Stages that run once a row tile stand in the last column tile.
     pub(super) fn at(&self, actor: usize) -> Step {
         let actor = &self.actors[actor];
-        let step = self.layout.nest.step(actor.cadence, actor.next);
+        let step = self.layout.nest.step(actor.level, actor.next);
         match actor.kind {
-            Kind::Bundle { .. } if actor.cadence == Cadence::Token => {
-                Step { chunk: self.layout.nest.chunks() - 1, ..step }
+            Kind::Group { .. } if actor.level == LoopLevel::RowTile => {
+                Step { column_tile: self.layout.nest.column_tiles() - 1, ..step }
             }
             _ => step,
         }
@@ -166,24 +166,24 @@ impl<'a> Machine<'a> {
 
     /// The slot of a buffer that a firing uses.
     pub(super) fn slot(&self, buffer: usize, at: Step) -> u64 {
-        self.layout.nest.ordinal(self.section.buffers[buffer].spec.cadence, at)
+        self.layout.nest.ordinal(self.section.buffers[buffer].spec.level, at)
     }
 
     /// Whether results leave in a firing.
     pub(super) fn emits(&self, actor: usize, at: Step) -> bool {
         match self.actors[actor].kind {
-            Kind::Bundle { stage, bundle } => emits(&self.section.stages[stage], bundle, &self.layout.nest, at),
+            Kind::Group { stage, group } => emits(&self.section.stages[stage], group, &self.layout.nest, at),
             _ => true,
         }
     }
 
     /// Whether outputs are filled in a firing: with results, or with sums for the next slice of K.
-    fn gives(&self, actor: usize, at: Step) -> bool {
-        let hands_on = match self.actors[actor].kind {
-            Kind::Bundle { stage, bundle } => self.section.stages[stage].mapping.hands_on(bundle),
+    fn produces(&self, actor: usize, at: Step) -> bool {
+        let forwards_sums = match self.actors[actor].kind {
+            Kind::Group { stage, group } => self.section.stages[stage].mapping.forwards_sums(group),
             _ => false,
         };
-        hands_on || self.emits(actor, at)
+        forwards_sums || self.emits(actor, at)
     }
 
     fn is_ready(&self, index: usize) -> bool {
@@ -193,13 +193,13 @@ impl<'a> Machine<'a> {
         }
         let at = self.at(index);
         actor.inputs.iter().all(|&b| self.rings[b].is_filled(self.slot(b, at)))
-            && (!self.gives(index, at) || actor.outputs.iter().all(|&b| self.rings[b].has_credit(self.slot(b, at))))
+            && (!self.produces(index, at) || actor.outputs.iter().all(|&b| self.rings[b].has_credit(self.slot(b, at))))
     }
 
     fn fire(&mut self, index: usize) -> Result<(), Fault> {
         let at = self.at(index);
-        let (emits, gives) = (self.emits(index, at), self.gives(index, at));
-        if gives {
+        let (emits, produces) = (self.emits(index, at), self.produces(index, at));
+        if produces {
             for o in 0..self.actors[index].outputs.len() {
                 let buffer = self.actors[index].outputs[o];
                 self.claim(index, buffer, at)?;
@@ -208,10 +208,10 @@ impl<'a> Machine<'a> {
         match self.actors[index].kind {
             Kind::Load { stream } => self.load(index, stream, at)?,
             Kind::Copy { .. } => self.copy(index, at)?,
-            Kind::Bundle { stage, bundle } => self.bundle(index, stage, bundle, at, emits)?,
+            Kind::Group { stage, group } => self.group(index, stage, group, at, emits)?,
             Kind::Store { stream } => self.store(index, stream, at)?,
         }
-        if gives {
+        if produces {
             for o in 0..self.actors[index].outputs.len() {
                 let buffer = self.actors[index].outputs[o];
                 let slot = self.slot(buffer, at);
@@ -220,10 +220,10 @@ impl<'a> Machine<'a> {
         }
         for i in 0..self.actors[index].inputs.len() {
             let buffer = self.actors[index].inputs[i];
-            let cadence = self.section.buffers[buffer].spec.cadence;
+            let level = self.section.buffers[buffer].spec.level;
             // A store stands where its slot does; the others may use a slot for many firings.
             let is_store = matches!(self.actors[index].kind, Kind::Store { .. });
-            if is_store || self.layout.nest.is_last_use(cadence, at) {
+            if is_store || self.layout.nest.is_last_use(level, at) {
                 let slot = self.slot(buffer, at);
                 self.rings[buffer].release(slot);
             }
@@ -269,9 +269,9 @@ impl<'a> Machine<'a> {
     pub(super) fn fault(&self, index: usize, unit: Option<Unit>, what: String) -> Fault {
         let actor = &self.actors[index];
         let stage = match actor.kind {
-            Kind::Bundle { stage, .. } => self.layout.stage_name(stage).to_owned(),
+            Kind::Group { stage, .. } => self.layout.stage_name(stage).to_owned(),
             Kind::Copy { home } => match self.section.buffers[home].spec.role {
-                BufferRole::Home { stage, .. } => self.layout.stage_name(stage).to_owned(),
+                BufferRole::Resident { stage, .. } => self.layout.stage_name(stage).to_owned(),
                 _ => String::new(),
             },
             Kind::Load { stream } | Kind::Store { stream } => {
@@ -284,7 +284,7 @@ impl<'a> Machine<'a> {
             section: self.section.name.as_str().into(),
             stage: stage.into(),
             unit: unit.map_or(String::new(), |unit| self.wires.name(unit)).into(),
-            token: (actor.next < actor.count).then(|| self.at(index).token),
+            row_tile: (actor.next < actor.count).then(|| self.at(index).row_tile),
             step: self.step,
             cycle: None,
             firing: Some(Box::new((actor.kind, actor.next))),
@@ -331,7 +331,7 @@ impl<'a> Machine<'a> {
                 section: self.section.name.as_str().into(),
                 stage: self.layout.stage_name(stage).into(),
                 unit: "".into(),
-                token: Some(row as u64 / self.layout.nest.token_rows),
+                row_tile: Some(row as u64 / self.layout.nest.tile_rows),
                 step: self.step,
                 cycle: None,
                 firing: None,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::block::Block;
 use super::matrix::Matrix;
 
-/// What one PCU has made in a firing: rows of the token, and runs of the output's columns.
+/// What one PCU has made in a firing: rows of the row tile, and runs of the output's columns.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) rows: Range<u64>,

@@ -9,23 +9,23 @@ mod address;
 mod block;
 mod bounded;
 mod bounded_matrix;
-mod bundle;
 mod compare;
 mod compute;
 mod data;
 mod fault;
 mod flow_share;
 mod functions;
+mod group;
 mod image_reference;
 mod inbox;
 mod layout;
-mod likeness;
 mod machine;
 mod made;
 mod matrix;
 mod meaning;
 mod number;
 mod reference;
+mod retargeted;
 mod ring;
 mod row_functions;
 mod row_reference;
@@ -44,7 +44,7 @@ mod wires;
 pub use actors::{FiringRule, firing_rules};
 pub use compare::Deviation;
 pub use fault::Fault;
-pub use likeness::{Likeness, SectionLikeness, like_full_size};
+pub use retargeted::{RetargetedSection, Retargeting, retargeted_from_full_size};
 pub use scale::{ScaledDim, Scaling, graph_flops, scaled};
 pub use verdict::{Place, RunVerdict, Verdict};
 
@@ -147,7 +147,7 @@ impl<'a> Check<'a> {
                     section: section.name.as_str().into(),
                     stage: eager.layout.stage_name(stage).into(),
                     unit: "".into(),
-                    token: None,
+                    row_tile: None,
                     step: eager.step,
                     cycle: None,
                     firing: None,

@@ -1,6 +1,6 @@
 //! What the graph says, in f64 and plain loops, and how far the chip's arithmetic may be off.
 //!
-//! `docs/verify.md` derives every bound. Nothing here knows tiles, tokens or units.
+//! `docs/verify.md` derives every bound. Nothing here knows tiles, row tiles or units.
 
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, GemmForm, Operator, OperatorId, OperatorKind, TensorId, Workload};

@@ -19,7 +19,7 @@ use super::meaning::Causal;
 use super::wires::Unit;
 
 impl Machine<'_> {
-    /// The sums of one PCU after a token: rows of the result by columns, head after head.
+    /// The sums of one PCU after a row tile: rows of the result by columns, head after head.
     pub(super) fn add_up(
         &self,
         actor: usize,
@@ -33,12 +33,12 @@ impl Machine<'_> {
         let Some(reducer) = self.layout.work[stage].reducer() else {
             return Ok(Made { rows: 0..0, columns: Vec::new(), values: Vec::new() });
         };
-        let count = self.layout.nest.rows_of(at.token);
+        let count = self.layout.nest.rows_of(at.row_tile);
         let x = self.taken(actor, pcu, (stage, 0), reducer, (i, q), at)?;
         let dy = self.taken(actor, pcu, (stage, 1), reducer, (i, q), at)?;
         let (rows, columns, heads) =
-            (reducer.rows_of(at.chunk, i), reducer.columns_of(at.chunk, q), reducer.heads_of(q));
-        let (m, n) = part_of_sums(reducer, at.chunk, (i, q));
+            (reducer.rows_of(at.column_tile, i), reducer.columns_of(at.column_tile, q), reducer.heads_of(q));
+        let (m, n) = part_of_sums(reducer, at.column_tile, (i, q));
         let sums = if continues {
             let name = format!("partial sums of `{}`", self.tensor_name(spec.output));
             self.operand(actor, pcu, Operand::Partials, (1, m * n), &name)?
@@ -49,9 +49,9 @@ impl Machine<'_> {
         let operator = &self.layout.workload.operators[spec.main];
         let causal = self.layout.graph.form(stage).and_then(|form| Causal::of(operator, &form));
         let causal = causal.filter(|causal| causal.axis == CausalAxis::Depth);
-        let (all_rows, all_columns) = (reducer.rows(at.chunk), reducer.columns(at.chunk));
+        let (all_rows, all_columns) = (reducer.rows(at.column_tile), reducer.columns(at.column_tile));
         let widths = (all_rows.end - all_rows.start, all_columns.end - all_columns.start);
-        let first_row = self.layout.first_row(at.token);
+        let first_row = self.layout.first_row(at.row_tile);
         let mut values = Vec::with_capacity(heads.clone().count());
         let mut next = 0;
         for head in heads {
@@ -80,7 +80,7 @@ impl Machine<'_> {
         Ok(Made { rows, columns: Vec::new(), values })
     }
 
-    /// An operand of a PCU: all rows of the token, and of the columns those it takes.
+    /// An operand of a PCU: all rows of the row tile, and of the columns those it takes.
     fn taken(
         &self,
         actor: usize,
@@ -91,8 +91,8 @@ impl Machine<'_> {
         at: Step,
     ) -> Result<Matrix, Fault> {
         let tensor: TensorId = self.section.stages[stage].spec.activations[operand];
-        let rows = self.layout.nest.rows_of(at.token) as usize;
-        let mut matrix = Matrix::unwritten(rows, reducer.width(at.chunk, operand) as usize);
+        let rows = self.layout.nest.rows_of(at.row_tile) as usize;
+        let mut matrix = Matrix::unwritten(rows, reducer.width(at.column_tile, operand) as usize);
         let kind = if operand == 0 { Operand::Activation(0) } else { Operand::Weights };
         for incoming in self.inbox[pcu.index()].iter().filter(|incoming| incoming.operand == kind) {
             if let Err((row, column)) = write(&mut matrix, &incoming.block, &(0..u64::MAX)) {
@@ -103,7 +103,7 @@ impl Machine<'_> {
                 return Err(self.fault(actor, Some(Unit::Pcu(pcu)), what));
             }
         }
-        for run in reducer.wanted(at.chunk, operand, place) {
+        for run in reducer.wanted(at.column_tile, operand, place) {
             let missing = |row: &usize| {
                 matrix.row(*row)[run.start as usize..run.end as usize].iter().any(|&value| is_unwritten(value))
             };
@@ -129,7 +129,7 @@ impl Machine<'_> {
         made: &[(PcuId, Made)],
     ) -> Result<(), Fault> {
         let s = &self.section.stages[stage];
-        let wide = s.bundle_width();
+        let wide = s.group_width();
         let mut results: Vec<(PcuId, Matrix)> = Vec::with_capacity(made.len());
         for (slice, (pcu, made)) in (0..).zip(made) {
             let of = (slice / wide, slice % wide);

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::arch;
-use crate::compile::{compile, remapped};
+use crate::compile::{compile, retargeted_section};
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::model::{Architecture, Options, Phase, preset, write};
 use crate::program::{
-    Amount, Buffer, BufferRole, Cadence, Configuration, Flow, FlowKind, GemmMapping, LoopOrder, Mapping, Nest,
+    Amount, Buffer, BufferRole, Configuration, Flow, FlowKind, GemmMapping, LoopLevel, LoopOrder, Mapping, Nest,
     OutputTile, Resource, Stage, Step, Style,
 };
 use crate::sparsity::BlockMask;
@@ -65,7 +65,7 @@ fn dense(mode: Mode) -> Case {
     Case::new("plasticine", "tiny-mlp", &sets, mode)
 }
 
-/// A dense block whose weights do not fit: chunk after chunk of them meets every token.
+/// A dense block whose weights do not fit: column tile after column tile of them meets every row tile.
 fn streamed() -> Case {
     let sets = [
         "workload.dims.tokens=120",
@@ -132,9 +132,9 @@ fn gathered() -> Case {
     ];
     let mut case = Case::new("sn10", "gpt13b-mlp", &sets.each_ref().map(String::as_str), Mode::Kbk);
     for section in &mut case.configuration.sections {
-        *section = remapped(&case.chip, &case.workload, section, |m| {
+        *section = retargeted_section(&case.chip, &case.workload, section, |m| {
             let (rows_on_lanes, style) = (true, Style::Gather);
-            *m = GemmMapping { rows_on_lanes, style, pm: 2, pn: 8, share: 2, aligned: false, ..*m };
+            *m = GemmMapping { rows_on_lanes, style, pm: 2, pn: 8, multicast_width: 2, aligned: false, ..*m };
         })
         .unwrap();
     }
@@ -145,10 +145,10 @@ fn gathered() -> Case {
 fn split(of: Case) -> Case {
     let mut case = of;
     for section in &mut case.configuration.sections {
-        let (token_rows, order) = (20, LoopOrder::ChunkOuter);
-        section.nest = Nest { token_rows, block_tokens: 5, chunking: None, order, ..section.nest };
-        *section = remapped(&case.chip, &case.workload, section, |m| {
-            *m = GemmMapping { rows_on_lanes: false, pm: 2, pn: 4, pk: 3, share: 2, aligned: false, ..*m };
+        let (tile_rows, order) = (20, LoopOrder::ColumnTileOuter);
+        section.nest = Nest { tile_rows, block_tiles: 5, tiled_axis: None, order, ..section.nest };
+        *section = retargeted_section(&case.chip, &case.workload, section, |m| {
+            *m = GemmMapping { rows_on_lanes: false, pm: 2, pn: 4, pk: 3, multicast_width: 2, aligned: false, ..*m };
         })
         .unwrap();
     }
@@ -182,8 +182,8 @@ fn without_a_fault_every_case_passes() {
     // The cases have what the faults below need.
     let sections: Vec<Section> = all().into_iter().flat_map(|case| case.configuration.sections).collect();
     assert!(sections.iter().any(|s| s.stages.iter().any(|s| s.k_cut)), "no cut K");
-    assert!(sections.iter().any(|s| s.nest.rows % s.nest.token_rows != 0), "no short token");
-    let shares = |s: &Stage| matches!(s.mapping, Mapping::Gemm(m) if m.share > 1);
+    assert!(sections.iter().any(|s| s.nest.rows % s.nest.tile_rows != 0), "no short row tile");
+    let shares = |s: &Stage| matches!(s.mapping, Mapping::Gemm(m) if m.multicast_width > 1);
     assert!(sections.iter().any(|s| s.stages.iter().any(shares)), "no multicast");
 }
 
@@ -336,9 +336,9 @@ fn a_dropped_last_k_tile_is_caught() {
         let verdict = Check::new(&case.chip, &case.workload, 3).run(&dropped, &configuration);
         assert!(caught(&verdict).starts_with("number"), "{:?}", verdict.fault);
     }
-    // The last chunk of a cut K never comes.
+    // The last column tile of a cut K never comes.
     let verdict = dense(Mode::Fused).with(|section| {
-        let Some(cut) = section.nest.chunking.as_mut().filter(|cut| cut.extent > cut.width) else { return false };
+        let Some(cut) = section.nest.tiled_axis.as_mut().filter(|cut| cut.extent > cut.width) else { return false };
         cut.extent = (cut.extent.div_ceil(cut.width) - 1) * cut.width;
         true
     });
@@ -346,11 +346,11 @@ fn a_dropped_last_k_tile_is_caught() {
     // A slice of K does not get the sums of the slice before.
     let dropped = split(dense(Mode::Kbk)).with(|section| {
         let before = section.flows.len();
-        section.flows.retain(|flow| !matches!(flow.kind, FlowKind::PartialRead { bundle: 2, .. }));
+        section.flows.retain(|flow| !matches!(flow.kind, FlowKind::PartialRead { group: 2, .. }));
         section.flows.len() < before
     });
     assert!(caught(&dropped.expect("K is split")).contains("never arrived"));
-    // The sums of the chunks before are not read back.
+    // The sums of the column tiles before are not read back.
     let verdict = dense(Mode::Fused).with(|section| {
         let before = section.flows.len();
         section.flows.retain(|flow| !matches!(flow.kind, FlowKind::PartialRead { .. }));
@@ -393,28 +393,28 @@ fn a_shifted_mask_is_caught() {
 }
 
 #[test]
-fn a_buffer_one_token_too_shallow_is_caught() {
+fn a_buffer_one_row_tile_too_shallow_is_caught() {
     // Partial sums of a row block live side by side.
     let verdict = streamed().with(|section| {
-        let partial = |b: &&mut Buffer| matches!(b.spec.role, BufferRole::Partial { .. }) && b.spec.depth >= 2;
+        let partial = |b: &&mut Buffer| matches!(b.spec.role, BufferRole::PartialSums { .. }) && b.spec.depth >= 2;
         let buffer = section.buffers.iter_mut().find(partial);
         buffer.is_some_and(|buffer| {
-            buffer.spec.depth = section.nest.block_tokens.min(buffer.spec.depth) - 1;
+            buffer.spec.depth = section.nest.block_tiles.min(buffer.spec.depth) - 1;
             true
         })
     });
     let fault = caught(&verdict.expect("the streamed case has partial sums"));
     assert!(fault.contains("before their last read") && fault.contains("token") && fault.contains("step"), "{fault}");
-    // Activations of a row block that every chunk reads again.
+    // Activations of a row block that every column tile reads again.
     let verdict = streamed().with(|section| {
         let nest = section.nest;
         let held = |b: &&mut Buffer| {
-            let activations = matches!(b.spec.role, BufferRole::Operand { .. } | BufferRole::Home { .. });
-            activations && b.spec.cadence == Cadence::Token && b.spec.depth >= nest.block_tokens
+            let activations = matches!(b.spec.role, BufferRole::Operand { .. } | BufferRole::Resident { .. });
+            activations && b.spec.level == LoopLevel::RowTile && b.spec.depth >= nest.block_tiles
         };
-        let again = nest.chunks() > 1 && nest.block_tokens > 1;
+        let again = nest.column_tiles() > 1 && nest.block_tiles > 1;
         section.buffers.iter_mut().find(held).filter(|_| again).is_some_and(|buffer| {
-            buffer.spec.depth = nest.block_tokens - 1;
+            buffer.spec.depth = nest.block_tiles - 1;
             true
         })
     });
@@ -432,8 +432,8 @@ fn a_buffer_one_token_too_shallow_is_caught() {
                     piece.parts.iter().map(|part| part.banks).sum::<u64>() * bank_bytes / buffer.spec.slot_bytes.max(1)
                 });
                 let holds = holds.min().unwrap_or(0);
-                let fills = !matches!(buffer.spec.role, BufferRole::Partial { .. } | BufferRole::Store { .. });
-                if holds == 0 || !fills || nest.count(buffer.spec.cadence) <= holds {
+                let fills = !matches!(buffer.spec.role, BufferRole::PartialSums { .. } | BufferRole::Output { .. });
+                if holds == 0 || !fills || nest.count(buffer.spec.level) <= holds {
                     return false;
                 }
                 buffer.spec.depth = holds + 1;
@@ -500,7 +500,7 @@ fn heads_that_are_left_out_are_caught() {
     // Both sequences meet the keys of the first.
     let verdict = attention(Mode::Fused).with(|section| {
         let blocks = section.nest.blocks();
-        section.nest.block_tokens *= blocks;
+        section.nest.block_tiles *= blocks;
         blocks > 1
     });
     caught(&verdict.expect("sequences are row blocks"));
@@ -553,7 +553,7 @@ fn a_fault_says_its_cycle() {
     let fault = verdict.and_then(|verdict| verdict.fault).unwrap();
     let launch = dense(Mode::Fused).chip.launch_cycles();
     assert!(fault.cycle.is_some_and(|cycle| cycle > launch), "{fault}");
-    assert!(fault.to_string().contains(", cycle ") && fault.token.is_some(), "{fault}");
+    assert!(fault.to_string().contains(", cycle ") && fault.row_tile.is_some(), "{fault}");
 }
 
 #[test]
@@ -571,6 +571,6 @@ fn a_slot_is_not_given_away_before_its_last_read() {
     assert!(!ring.has_credit(depth) && ring.claim(depth, Vec::new) == Err(0));
     ring.release(0);
     assert!(ring.has_credit(depth) && ring.claim(depth, Vec::new) == Ok(()));
-    let at = Step { block: 0, chunk: 0, token: 0 };
-    assert_eq!(section.nest.ordinal(Cadence::Token, at), 0);
+    let at = Step { block: 0, column_tile: 0, row_tile: 0 };
+    assert_eq!(section.nest.ordinal(LoopLevel::RowTile, at), 0);
 }

@@ -117,9 +117,9 @@ impl Machine<'_> {
                     packed[run.start as usize..run.end as usize].to_vec()
                 } else {
                     let Some(memory) = self.off_chip(tensor) else { continue };
-                    let first = self.layout.columns(tensor, at.chunk).start + extent.start;
-                    let of_token = self.layout.first_row(at.token) + rows.start + row;
-                    let line = memory.row(held.as_ref().map_or(of_token, |held| held.pixels[row as usize]) as usize);
+                    let first = self.layout.columns(tensor, at.column_tile).start + extent.start;
+                    let of_row_tile = self.layout.first_row(at.row_tile) + rows.start + row;
+                    let line = memory.row(held.as_ref().map_or(of_row_tile, |held| held.pixels[row as usize]) as usize);
                     line[(first + run.start) as usize..(first + run.end) as usize].to_vec()
                 };
                 let values = Matrix { rows: 1, columns: values.len(), values };
@@ -132,7 +132,7 @@ impl Machine<'_> {
     /// The stored weights of a slot of one column of PCUs, from off chip.
     fn packed(&self, actor: usize, stage: usize, at: Step, slice: u64) -> Result<Vec<f64>, Fault> {
         let spec = &self.section.stages[stage].spec;
-        let index = self.layout.weight_index(stage, at.chunk, slice);
+        let index = self.layout.weight_index(stage, at.column_tile, slice);
         match (spec.weight, index) {
             (Some(weight), Some(index)) => {
                 let Some(memory) = self.off_chip(weight) else {
@@ -146,7 +146,7 @@ impl Machine<'_> {
                     return Ok(super::weights::pack_heads(operator, &form, memory, index, sequence));
                 }
                 let s = &self.section.stages[stage];
-                let k = self.layout.k_rows(stage, at.chunk, slice / s.bundle_width());
+                let k = self.layout.k_rows(stage, at.column_tile, slice / s.group_width());
                 Ok(super::weights::pack(memory, index, k.start))
             }
             _ => Ok(Vec::new()),
@@ -173,15 +173,15 @@ impl Machine<'_> {
             }
             let (rows, _) = self.layout.extent(&self.section.buffers[end.buffer], at, end.slice);
             let (first_row, first) =
-                (self.layout.first_row(at.token) + rows.start, self.layout.columns(id, at.chunk).start);
+                (self.layout.first_row(at.row_tile) + rows.start, self.layout.columns(id, at.column_tile).start);
             let width = block.column as u64..(block.column + block.values.columns) as u64;
             let runs = self.runs(f, &width, block.values.rows as u64);
             let memory = self.memory[id.index()]
                 .get_or_insert_with(|| Matrix::unwritten(tensor.rows as usize, tensor.columns as usize));
             // Sums lie off chip where their PCU's part of the result does.
             let sums_of = match self.section.buffers[end.buffer].spec.role {
-                BufferRole::Store { stage, .. } if self.section.stages[stage].spec.sums.is_some() => {
-                    let wide = self.section.stages[stage].bundle_width();
+                BufferRole::Output { stage, .. } if self.section.stages[stage].spec.sums.is_some() => {
+                    let wide = self.section.stages[stage].group_width();
                     Some((stage, (end.slice / wide, end.slice % wide)))
                 }
                 _ => None,
@@ -208,7 +208,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// One slot of a home buffer to the copies beside the PCUs.
+    /// One slot of a resident buffer to the copies beside the PCUs.
     pub(super) fn copy(&mut self, actor: usize, at: Step) -> Result<(), Fault> {
         for n in 0..self.actors[actor].feeds.len() {
             let f = self.actors[actor].feeds[n];

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::compare::Deviation;
 use super::fault::Fault;
-use super::likeness::Likeness;
+use super::retargeted::Retargeting;
 use super::scale::Scaling;
 
 /// Version of the JSON object.
@@ -24,7 +24,7 @@ pub struct RunVerdict {
     /// Firings of all actors, in one order.
     pub firings: u64,
     /// Of a graph that was made smaller, how its configuration relates to that of the full size.
-    pub mapping: Option<Likeness>,
+    pub mapping: Option<Retargeting>,
     /// What failed before there was a number; `None` for nothing.
     pub fault: Option<Fault>,
     /// The worst number of any stage against the reference of that stage on the numbers it was given.

@@ -100,11 +100,11 @@ fn by_heads(matrix: &Matrix, operator: &Operator, (rows, columns): (usize, usize
     let mut turned = Matrix::filled(rows, columns, 0.0);
     for sequence in 0..batch {
         for head in 0..heads {
-            for token in 0..length {
+            for row_tile in 0..length {
                 for column in 0..width {
-                    let depth = head / group * length * group + head % group * length + token;
+                    let depth = head / group * length * group + head % group * length + row_tile;
                     turned.row_mut(sequence * width + column)[depth] =
-                        matrix.row(sequence * length + token)[head * width + column];
+                        matrix.row(sequence * length + row_tile)[head * width + column];
                 }
             }
         }

@@ -8,12 +8,12 @@ use crate::workload::{GemmForm, Operator, Tensor};
 use super::address::of_second;
 use super::matrix::{Kept, Matrix};
 
-/// The columns of one PCU under one tile of its bundle, and the K rows it steps through.
+/// The columns of one PCU under one tile of its lockstep group, and the K rows it steps through.
 #[derive(Debug, Clone)]
 pub(super) struct TileIndex {
     /// Weight columns.
     pub(super) columns: Range<u64>,
-    /// K rows that the bundle executes, counted from the chunk's first.
+    /// K rows that the lockstep group executes, counted from the column tile's first.
     pub(super) steps: Vec<u32>,
     /// Weight elements of this PCU that are stored, of all its columns in all steps, in reading order.
     pub(super) stored: Vec<bool>,
@@ -25,7 +25,7 @@ pub(super) struct TileIndex {
     pub(super) first_in_head: u64,
 }
 
-/// The index of one PCU column of a stage for one chunk: what of the slot belongs where.
+/// The index of one PCU column of a stage for one column tile: what of the slot belongs where.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SlotIndex {
     pub(super) tiles: Vec<TileIndex>,
@@ -40,7 +40,7 @@ impl SlotIndex {
     }
 }
 
-/// The index of PCU column `q` of `share` in a bundle that does `tiles` with the K rows `k`.
+/// The index of PCU column `q` of `share` in a lockstep group that does `tiles` with the K rows `k`.
 pub(super) fn index(
     (tensor, stored_of): (&Tensor, &Kept),
     tiles: &[OutputTile],
@@ -130,7 +130,7 @@ pub(super) fn pack_heads(
     values
 }
 
-/// The stored values of a slot, in the order of its index, from the matrix off chip; `k` is the chunk's first K row.
+/// The stored values of a slot, in the order of its index, from the matrix off chip; `k` is the column tile's first K row.
 pub(super) fn pack(matrix: &Matrix, index: &SlotIndex, k: u64) -> Vec<f64> {
     let mut values = Vec::with_capacity(index.values);
     for tile in &index.tiles {

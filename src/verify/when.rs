@@ -25,16 +25,16 @@ pub(super) fn cycle(
     span.map(|span| begin + span.start_cycle).or(never)
 }
 
-/// The event engine's number of an actor: bundles by stage, then copies, then streams.
+/// The event engine's number of an actor: lockstep groups by stage, then copies, then streams.
 fn track(section: &Section, kind: Kind) -> Option<usize> {
-    let bundles = |stages: &[crate::program::Stage]| stages.iter().map(|s| s.mapping.bundles() as usize).sum::<usize>();
+    let groups = |stages: &[crate::program::Stage]| stages.iter().map(|s| s.mapping.groups() as usize).sum::<usize>();
     let homes = || {
-        let is_home = |b: &crate::program::Buffer| matches!(b.spec.role, BufferRole::Home { .. });
+        let is_home = |b: &crate::program::Buffer| matches!(b.spec.role, BufferRole::Resident { .. });
         section.buffers.iter().enumerate().filter(move |(_, b)| is_home(b)).map(|(b, _)| b)
     };
-    let all = bundles(&section.stages);
+    let all = groups(&section.stages);
     Some(match kind {
-        Kind::Bundle { stage, bundle } => bundles(&section.stages[..stage]) + bundle as usize,
+        Kind::Group { stage, group } => groups(&section.stages[..stage]) + group as usize,
         Kind::Copy { home } => all + homes().position(|b| b == home)?,
         Kind::Load { stream } | Kind::Store { stream } => all + homes().count() + stream,
     })

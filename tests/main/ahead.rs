@@ -41,7 +41,7 @@ fn a_section_begins_sooner_by_what_was_loaded_before_it_and_the_bytes_count_ther
     let (chip, workload) = (chip("sn40l"), layers(8192, 4));
     let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
     let with = &measured.configuration;
-    assert!(!with.sections[0].loads_ahead.is_empty() && !with.sections[1].loaded_before.is_empty());
+    assert!(!with.sections[0].prefetches.is_empty() && !with.sections[1].prefetched.is_empty());
     let outcome = simulate_measured(&chip, &workload, &measured, Fidelity::Event);
     assert_eq!(outcome.stop, StopReason::Drained);
 
@@ -51,8 +51,8 @@ fn a_section_begins_sooner_by_what_was_loaded_before_it_and_the_bytes_count_ther
 
     // Without: later, with the same bytes over the same wires.
     let mut without = with.clone();
-    without.sections[0].loads_ahead.clear();
-    without.sections[1].loaded_before.clear();
+    without.sections[0].prefetches.clear();
+    without.sections[1].prefetched.clear();
     let plain = simulate(&chip, &workload, &without, Fidelity::Event);
     assert!(outcome.sections[1].cycles < plain.sections[1].cycles);
     assert_eq!(outcome.sections[0].cycles, plain.sections[0].cycles);
@@ -81,7 +81,7 @@ fn a_section_begins_sooner_by_what_was_loaded_before_it_and_the_bytes_count_ther
 fn kernels_load_nothing_ahead_and_neither_does_a_section_whose_memory_is_busy() {
     let chip = chip("sn40l");
     let measured = compile_measured(&chip, &layers(2048, 4), &[Mode::Kbk]).expect("it fits").remove(0);
-    assert!(measured.configuration.sections.iter().all(|section| section.loads_ahead.is_empty()));
+    assert!(measured.configuration.sections.iter().all(|section| section.prefetches.is_empty()));
     // One token: memory has no time to spare.
     let measured = compile_measured(&chip, &layers(1, 4), &[Mode::Fused]).expect("it fits").remove(0);
     for (section, run) in measured.configuration.sections.iter().zip(&measured.runs) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::random::pair;
 use rdusim::arch::Chip;
-use rdusim::compile::{compile, remapped};
+use rdusim::compile::{compile, retargeted_section};
 use rdusim::cost::{TileTables, flow_flits, transfer_bytes};
 use rdusim::cycle::{SectionAmounts, amounts_of};
 use rdusim::mode::Mode;
@@ -18,10 +18,10 @@ const PAIRS: usize = 60;
 
 /// Mappings that the search seldom chooses: a PCU of its own for every tile, tiles along the blocks, turned arrays, K split.
 const CHANGES: [fn(&mut GemmMapping); 4] = [
-    |m| m.share = 1,
+    |m| m.multicast_width = 1,
     |m| m.aligned = !m.aligned,
     |m| m.rows_on_lanes = !m.rows_on_lanes,
-    |m| *m = GemmMapping { pm: 1, pn: 2, share: 1, pk: 2, ..*m },
+    |m| *m = GemmMapping { pm: 1, pn: 2, multicast_width: 1, pk: 2, ..*m },
 ];
 
 /// Output tiles that have been compared, and those of them that skip K rows.
@@ -41,7 +41,7 @@ fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, com
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1).unwrap();
     for (stream, slots) in amounts.slot_bytes.iter().enumerate() {
         for (n, &bytes) in (0..).zip(slots) {
-            let at = section.nest.step(section.streams[stream].stream.cadence, n);
+            let at = section.nest.step(section.streams[stream].stream.level, n);
             let expected = transfer_bytes(chip, &graph, section, stream, at);
             assert_eq!(bytes, expected, "slot {n} of stream {stream}, {about}");
         }
@@ -65,22 +65,24 @@ fn depths(
     compared: &mut Compared,
 ) {
     let stage = &section.stages[s];
-    let tables = TileTables::new(chip, graph, section.nest.chunking);
+    let tables = TileTables::new(chip, graph, section.nest.tiled_axis);
     let shape = tables.styled(s, mapping).unwrap();
-    let (width, rows) = (shape.column_grain * mapping.share, shape.row_grain * mapping.pm);
+    let (width, rows) = (shape.column_grain * mapping.multicast_width, shape.row_grain * mapping.pm);
     let table = tables.table(s, width, mapping.aligned, mapping.style, mapping.pk, rows);
     let k_rows = graph.workload.tensors[stage.spec.weight.unwrap()].rows;
     assert_eq!(amounts.depths[s].len(), stage.work.len(), "chunks, {about}");
-    for (chunk, bundles) in stage.tiles.iter().enumerate() {
+    for (column_tile, groups) in stage.tiles.iter().enumerate() {
         // Of every slice of K, the tiles that its groups do.
         let mut done = vec![0; mapping.pk as usize];
-        for (bundle, tiles) in bundles.iter().enumerate() {
-            let slice = mapping.k_slice(bundle as u64) as usize;
-            let known: BTreeMap<u64, _> =
-                table.chunks[chunk * mapping.pk as usize + slice].iter().map(|tile| (tile.start, tile)).collect();
+        for (group, tiles) in groups.iter().enumerate() {
+            let slice = mapping.k_slice(group as u64) as usize;
+            let known: BTreeMap<u64, _> = table.column_tiles[column_tile * mapping.pk as usize + slice]
+                .iter()
+                .map(|tile| (tile.start, tile))
+                .collect();
             let mut cycles = 0;
-            let found = &amounts.depths[s][chunk][bundle];
-            assert_eq!(found.len(), tiles.len(), "tiles of group {bundle}, {about}");
+            let found = &amounts.depths[s][column_tile][group];
+            assert_eq!(found.len(), tiles.len(), "tiles of group {group}, {about}");
             for (&OutputTile { start, columns }, &depth) in tiles.iter().zip(found) {
                 let tile = known[&start];
                 assert_eq!((columns, depth), (tile.columns, tile.k), "tile at column {start} of {about}");
@@ -88,13 +90,13 @@ fn depths(
                 compared.tiles += 1;
                 compared.skipping += usize::from(depth < k_rows && mapping.pk == 1 && !stage.k_cut);
             }
-            assert_eq!(cycles, stage.work[chunk][bundle].cycles, "cycles of group {bundle}, {about}");
+            assert_eq!(cycles, stage.work[column_tile][group].cycles, "cycles of group {group}, {about}");
             done[slice] += tiles.len();
         }
         for (slice, &done) in done.iter().enumerate() {
             assert_eq!(
                 done,
-                table.chunks[chunk * mapping.pk as usize + slice].len(),
+                table.column_tiles[column_tile * mapping.pk as usize + slice].len(),
                 "tiles of slice {slice}, {about}"
             );
         }
@@ -113,7 +115,7 @@ fn the_reference_model_counts_what_the_search_counts() {
             for section in &configuration.sections {
                 compare(&chip, &workload, section, &about, &mut compared);
                 for (n, change) in CHANGES.into_iter().enumerate() {
-                    let Ok(other) = remapped(&chip, &workload, section, change) else { continue };
+                    let Ok(other) = retargeted_section(&chip, &workload, section, change) else { continue };
                     compare(&chip, &workload, &other, &format!("change {n} of {about}"), &mut compared);
                 }
             }

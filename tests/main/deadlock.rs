@@ -17,10 +17,12 @@ fn a_buffer_that_is_too_short_is_named_with_the_depth_it_needs() {
     let mut configuration = compile(&chip, &workload, Mode::Fused).expect("it fits");
     let section = &mut configuration.sections[0];
     // Every chunk needs all tokens of `x` again, and the first few leave no room for the rest.
-    let tokens = section.nest.block_tokens;
+    let tokens = section.nest.block_tiles;
     let x = workload.tensors.iter_enumerated().find(|(_, tensor)| tensor.name == "x").expect("an input `x`").0;
     let holds_x = |b: &&mut Buffer| match b.spec.role {
-        BufferRole::Home { tensor, .. } | BufferRole::Operand { tensor, .. } => tensor == x && b.spec.depth == tokens,
+        BufferRole::Resident { tensor, .. } | BufferRole::Operand { tensor, .. } => {
+            tensor == x && b.spec.depth == tokens
+        }
         _ => false,
     };
     let kept = section.buffers.iter_mut().find(holds_x).expect("`x` stays on chip");

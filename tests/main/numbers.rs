@@ -13,7 +13,7 @@ use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::model::{self, Architecture, Options, Phase, preset};
-use rdusim::verify::{graph_flops, like_full_size, scaled, verify};
+use rdusim::verify::{graph_flops, retargeted_from_full_size, scaled, verify};
 use rdusim::workload::{self, OperatorKind, Workload};
 
 /// Pairs where `PROPTEST_CASES` asks for no other number.
@@ -225,13 +225,16 @@ fn smaller_graphs_are_mapped_as_at_full_size() {
         let load = |sets: &[Override]| workload::load(&path, sets, 0);
         let (small, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
         let full = load(&[]).expect("a workload");
-        let like = like_full_size(&chip, &full, &small, &[Mode::Kbk, Mode::Fused]).expect("it compiles");
+        let like = retargeted_from_full_size(&chip, &full, &small, &[Mode::Kbk, Mode::Fused]).expect("it compiles");
         for (configuration, likeness) in &like {
             assert!(likeness.kept, "{name}: {:?}", likeness.why);
             let fused = configuration.mode == Mode::Fused;
             // The full size is cut, or not, in as many chunks; and has tokens that follow each other.
-            assert!(likeness.sections.iter().all(|s| (s.chunks[0] > 1) == (s.chunks[1] > 1)), "{likeness:?}");
-            assert!(!fused || likeness.sections[0].tokens[1] > 1, "{likeness:?}");
+            assert!(
+                likeness.sections.iter().all(|s| (s.column_tiles[0] > 1) == (s.column_tiles[1] > 1)),
+                "{likeness:?}"
+            );
+            assert!(!fused || likeness.sections[0].row_tiles[1] > 1, "{likeness:?}");
         }
         for run in verify(&chip, &small, like.iter().map(|l| &l.0), 0) {
             assert!(run.passed, "{name} {}: {:?} {:?}", run.mode, run.fault, run.by_stage);

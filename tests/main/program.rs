@@ -10,12 +10,13 @@ use rdusim::program::dataflow::{
     Access, BlockNest, Buffer, Dataflow, LoopId, Order, Point, PortRef, Process, ProcessGraph, ProcessKind,
 };
 use rdusim::program::dataflow::{ProcessId, check};
-use rdusim::program::{self, BufferRole, Cadence, Chunking, LoopOrder, Nest, Section, lowered};
+use rdusim::program::{self, BufferRole, LoopLevel, LoopOrder, Nest, Section, TiledAxis, lowered};
 use rdusim::verify::firing_rules;
 
 use crate::random::pair;
 
-const LEVELS: [Cadence; 5] = [Cadence::Firing, Cadence::Token, Cadence::BlockChunk, Cadence::Chunk, Cadence::Once];
+const LEVELS: [LoopLevel; 5] =
+    [LoopLevel::Firing, LoopLevel::RowTile, LoopLevel::BlockColumn, LoopLevel::Column, LoopLevel::Once];
 
 proptest! {
     #[test]
@@ -24,12 +25,12 @@ proptest! {
         outer: bool,
     ) {
         let (loop_order, order) = if outer {
-            (LoopOrder::ChunkOuter, Order::ColumnOuter)
+            (LoopOrder::ColumnTileOuter, Order::ColumnOuter)
         } else {
-            (LoopOrder::TokenOuter, Order::RowOuter)
+            (LoopOrder::RowTileOuter, Order::RowOuter)
         };
-        let chunking = columns.map(|(extent, width)| Chunking { axis: 0, extent, width });
-        let nest = Nest { rows, token_rows: tile_rows, block_tokens: block_tiles, chunking, order: loop_order };
+        let tiled_axis = columns.map(|(extent, width)| TiledAxis { axis: 0, extent, width });
+        let nest = Nest { rows, tile_rows: tile_rows, block_tiles: block_tiles, tiled_axis, order: loop_order };
         let mut flow = Dataflow::default();
         let loops = BlockNest { rows, tile_rows, block_tiles, columns, order }.add_to(&mut flow.loops);
         let once = Vec::new();
@@ -42,40 +43,40 @@ proptest! {
         let process = flow.processes.push(stage);
         let graph = ProcessGraph::new(&flow).expect("a legal dataflow");
 
-        let level = |nest: &[LoopId], of: Option<LoopId>| nest.iter().position(|id| Some(*id) == of);
-        for (port, (cadence, slot_loops)) in LEVELS.into_iter().zip(nests).enumerate() {
+        let position = |nest: &[LoopId], of: Option<LoopId>| nest.iter().position(|id| Some(*id) == of);
+        for (port, (level, slot_loops)) in LEVELS.into_iter().zip(nests).enumerate() {
             let slots = graph.slots(graph.reads(process).nth(port).expect("a port"));
-            prop_assert_eq!(slots.count(), nest.count(cadence));
+            prop_assert_eq!(slots.count(), nest.count(level));
             let (block, column, row) = (
-                level(slot_loops, Some(loops.block)),
-                level(slot_loops, loops.column),
-                level(slot_loops, Some(loops.row)),
+                position(slot_loops, Some(loops.block)),
+                position(slot_loops, loops.column),
+                position(slot_loops, Some(loops.row)),
             );
             for n in 0..slots.count() {
-                let (at, step) = (slots.point(n), nest.step(cadence, n));
+                let (at, step) = (slots.point(n), nest.step(level, n));
                 let index = |level: Option<usize>, at: &Point| level.map_or(0, |level| at.get(level));
                 prop_assert_eq!(index(block, &at), step.block);
-                prop_assert_eq!(index(column, &at), step.chunk);
+                prop_assert_eq!(index(column, &at), step.column_tile);
                 if let Some(row) = row {
-                    prop_assert_eq!(step.block * block_tiles + at.get(row), step.token);
+                    prop_assert_eq!(step.block * block_tiles + at.get(row), step.row_tile);
                     let range = slots.range(row, &at);
-                    prop_assert_eq!(range.start, step.token * tile_rows);
-                    prop_assert_eq!(range.end - range.start, nest.rows_of(step.token));
+                    prop_assert_eq!(range.start, step.row_tile * tile_rows);
+                    prop_assert_eq!(range.end - range.start, nest.rows_of(step.row_tile));
                 }
                 if let Some(column) = column {
-                    prop_assert_eq!(Some(slots.range(column, &at)), nest.chunk_range(step.chunk));
+                    prop_assert_eq!(Some(slots.range(column, &at)), nest.column_range(step.column_tile));
                 }
-                prop_assert_eq!(slots.ordinal(&at), nest.ordinal(cadence, step));
+                prop_assert_eq!(slots.ordinal(&at), nest.ordinal(level, step));
             }
             // The slot of a firing, and the firing that uses it last.
             let reader = PortRef { process, port };
             for n in 0..graph.firings(process) {
-                let step = nest.step(Cadence::Firing, n);
-                let slot = nest.ordinal(cadence, step);
+                let step = nest.step(LoopLevel::Firing, n);
+                let slot = nest.ordinal(level, step);
                 prop_assert_eq!(graph.read_slots(reader, &graph.point(process, n)), vec![slot]);
                 prop_assert!(graph.needed(reader, n, &graph.point(process, n)) > slot);
                 prop_assert!(graph.released(reader, n) <= slot);
-                prop_assert_eq!(graph.released(reader, n + 1) > slot, nest.is_last_use(cadence, step));
+                prop_assert_eq!(graph.released(reader, n + 1) > slot, nest.is_last_use(level, step));
             }
         }
     }
@@ -117,11 +118,14 @@ fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
                 let (Some(written), writer) = (graph.writes(id).next(), PortRef { process: id, port: 0 }) else {
                     continue;
                 };
-                let keeps_sums = matches!(section.buffers[written.index()].spec.role, BufferRole::Partial { .. });
+                let keeps_sums = matches!(section.buffers[written.index()].spec.role, BufferRole::PartialSums { .. });
                 let completes = !graph.completes(writer, n).is_empty();
-                let gives =
-                    if keeps_sums { processes.emits(process.kind, step) } else { processes.gives(process.kind, step) };
-                assert_eq!(completes, gives, "{}: {:?} at {n}", section.name, process.kind);
+                let produces = if keeps_sums {
+                    processes.emits(process.kind, step)
+                } else {
+                    processes.produces(process.kind, step)
+                };
+                assert_eq!(completes, produces, "{}: {:?} at {n}", section.name, process.kind);
                 let begins = graph.begins(writer, n).is_empty();
                 assert!(!keeps_sums || begins == processes.continues(process.kind, step), "{}", section.name);
             }

@@ -34,7 +34,7 @@ fn fused(chip: &Chip, workload: &Workload) -> Configuration {
 }
 
 fn again(configuration: &Configuration) -> Vec<bool> {
-    configuration.sections.iter().flat_map(|section| &section.stages).map(|stage| stage.again).collect()
+    configuration.sections.iter().flat_map(|section| &section.stages).map(|stage| stage.recomputed).collect()
 }
 
 /// 10 MiB of SRAM for 128 MiB of `z` and 32 MiB of `w`: kept, `z` comes in row blocks that read `w` 25 times.

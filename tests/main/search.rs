@@ -1,7 +1,7 @@
 //! How good the mappings are that the compiler finds. More of both: `cargo run --release --example search`.
 
 use crate::random::{ChipValues, GraphValues, pair, small_pair};
-use rdusim::compile::{BaseCache, Care, compile_measured, compile_with, exhaust, simulate_measured};
+use rdusim::compile::{BaseCache, Effort, compile_measured, compile_with, exhaust, simulate_measured};
 use rdusim::mode::Mode;
 use rdusim::outcome::Fidelity;
 
@@ -42,7 +42,7 @@ fn what_is_found_is_near_the_best_of_all_mappings() {
 }
 
 /// As [`cycles`], with so much care, and what is known of the PCUs.
-fn cycles_with(chip: &ChipValues, graph: &GraphValues, care: Care, bases: &BaseCache) -> Option<[u64; 2]> {
+fn cycles_with(chip: &ChipValues, graph: &GraphValues, care: Effort, bases: &BaseCache) -> Option<[u64; 2]> {
     let (chip, workload) = (chip.chip(), graph.workload());
     let measured = compile_with(&chip, &workload, &[Mode::Kbk, Mode::Fused], care, bases).ok()?;
     let of = |index: usize| simulate_measured(&chip, &workload, &measured[index], Fidelity::Event).cycles;
@@ -55,7 +55,7 @@ fn a_coarse_search_finds_much_the_same() {
     for number in 0..30 {
         let (_, chip, graph) = pair(SEED, number);
         let full = cycles(&chip, &graph);
-        let coarse = cycles_with(&chip, &graph, Care::Coarse, &BaseCache::default());
+        let coarse = cycles_with(&chip, &graph, Effort::Low, &BaseCache::default());
         assert_eq!(full.is_some(), coarse.is_some(), "pair {number}: the one search finds what the other does not");
         let Some((full, coarse)) = full.zip(coarse) else { continue };
         assert!(coarse[1] <= coarse[0], "pair {number}: fused is slower than kernel by kernel");
@@ -73,11 +73,11 @@ fn what_is_known_of_pcus_serves_other_memories() {
     for number in 0..12 {
         let (_, chip, graph) = pair(SEED, number);
         let known = BaseCache::default();
-        cycles_with(&chip, &graph, Care::Coarse, &known);
+        cycles_with(&chip, &graph, Effort::Low, &known);
         let other = |what: &str| what.starts_with("bandwidth") || what == "bytes in a bank";
         for (what, richer) in chip.richer().into_iter().filter(|(what, _)| other(what)) {
-            let alone = cycles_with(&richer, &graph, Care::Coarse, &BaseCache::default());
-            assert_eq!(cycles_with(&richer, &graph, Care::Coarse, &known), alone, "pair {number}, more {what}");
+            let alone = cycles_with(&richer, &graph, Effort::Low, &BaseCache::default());
+            assert_eq!(cycles_with(&richer, &graph, Effort::Low, &known), alone, "pair {number}, more {what}");
         }
     }
 }

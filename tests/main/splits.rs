@@ -2,7 +2,7 @@
 
 use crate::random::pair;
 use rdusim::arch::{self, Chip};
-use rdusim::compile::{compile_measured, remapped};
+use rdusim::compile::{compile_measured, retargeted_section};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, Outcome, StopReason};
@@ -45,15 +45,15 @@ fn with(
     chip: &Chip,
     workload: &Workload,
     of: &Configuration,
-    token_rows: u64,
+    tile_rows: u64,
     change: impl Fn(&mut GemmMapping) + Copy,
 ) -> Configuration {
     let mut other = of.clone();
     for section in &mut other.sections {
-        let tokens = section.nest.rows.div_ceil(token_rows);
-        let order = LoopOrder::ChunkOuter;
-        section.nest = Nest { token_rows, block_tokens: tokens, chunking: None, order, ..section.nest };
-        *section = remapped(chip, workload, section, change).unwrap_or_else(|why| panic!("{why}"));
+        let tokens = section.nest.rows.div_ceil(tile_rows);
+        let order = LoopOrder::ColumnTileOuter;
+        section.nest = Nest { tile_rows, block_tiles: tokens, tiled_axis: None, order, ..section.nest };
+        *section = retargeted_section(chip, workload, section, change).unwrap_or_else(|why| panic!("{why}"));
     }
     other
 }
@@ -76,7 +76,7 @@ fn slices_of_k_work_side_by_side() {
     let found = compiled(&chip, &workload);
     let cycles = |pk: u64| {
         let split = with(&chip, &workload, &found, 6, |m| {
-            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, share: 2, aligned: false, ..*m };
+            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, multicast_width: 2, aligned: false, ..*m };
         });
         working_cycles(&simulate(&chip, &workload, &split, Fidelity::Event)) as f64
     };
@@ -106,7 +106,7 @@ fn all_fidelities_agree_on_slices_of_k() {
         let found = compiled(&chip, &workload);
         for (pk, pn, share) in [(1, 2, 2), (2, 2, 2), (3, 4, 2), (5, 2, 1), (7, 1, 1)] {
             let split = with(&chip, &workload, &found, 24, |m| {
-                *m = GemmMapping { rows_on_lanes: true, pm: 1, pn, pk, share, aligned: false, ..*m };
+                *m = GemmMapping { rows_on_lanes: true, pm: 1, pn, pk, multicast_width: share, aligned: false, ..*m };
             });
             let [bound, event, cycle] = [Fidelity::Bound, Fidelity::Event, Fidelity::Cycle]
                 .map(|fidelity| simulate(&chip, &workload, &split, fidelity));
@@ -130,7 +130,7 @@ fn sums_of_one_tile_free_their_slot_early() {
     let found = compiled(&chip, &workload);
     for pk in [2, 3] {
         let split = with(&chip, &workload, &found, 6, |m| {
-            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, share: 2, aligned: false, ..*m };
+            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, multicast_width: 2, aligned: false, ..*m };
         });
         let [event, cycle] = [Fidelity::Event, Fidelity::Cycle]
             .map(|fidelity| working_cycles(&simulate(&chip, &workload, &split, fidelity)));
@@ -144,7 +144,7 @@ fn a_split_is_saved_and_what_cannot_be_is_refused() {
     let chip = chip();
     let workload = product(64, 4096, 16, "");
     let found = with(&chip, &workload, &compiled(&chip, &workload), 16, |m| {
-        *m = GemmMapping { rows_on_lanes: true, pm: 1, pn: 1, pk: 3, share: 1, aligned: false, ..*m };
+        *m = GemmMapping { rows_on_lanes: true, pm: 1, pn: 1, pk: 3, multicast_width: 1, aligned: false, ..*m };
     });
     let text = saved::to_toml(&chip, &workload, [&found]);
     assert!(text.contains("role = \"relay\"") && text.contains("k_slice = 0"), "{text}");

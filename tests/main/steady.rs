@@ -38,9 +38,9 @@ fn skipped_periods_leave_every_count_as_it_was() {
             for (section, (cut, block, rows)) in configuration.sections.iter().flat_map(|s| NESTS.map(|n| (s, n))) {
                 let mut section = section.clone();
                 let nest = &mut section.nest;
-                nest.token_rows = (nest.token_rows / cut).max(1);
-                nest.rows = (nest.rows * rows).min(MOST_ROWS).min(nest.token_rows * 1_000);
-                nest.block_tokens = block.min(nest.block_tokens);
+                nest.tile_rows = (nest.tile_rows / cut).max(1);
+                nest.rows = (nest.rows * rows).min(MOST_ROWS).min(nest.tile_rows * 1_000);
+                nest.block_tiles = block.min(nest.block_tiles);
                 let [(fast, few), (slow, many)] = runs(&chip, &workload, &section);
                 prop_assert_eq!(&fast, &slow, "{} {:?}", &section.name, &section.nest);
                 prop_assert!(few <= many);

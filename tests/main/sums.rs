@@ -8,7 +8,7 @@ use rdusim::arch;
 use rdusim::compile::compile_measured;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
-use rdusim::program::{Cadence, Configuration, LoopOrder, Sums};
+use rdusim::program::{Configuration, LoopLevel, LoopOrder, Sums};
 use rdusim::sim::{check_size, simulate, simulate_unskipped};
 use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
@@ -95,18 +95,18 @@ fn chip(sets: &[&str]) -> arch::Chip {
 }
 
 /// What stages of a configuration add up, and their sections' loop orders and blocks.
-fn sums(configuration: &Configuration) -> Vec<(Sums, Cadence, LoopOrder, bool)> {
+fn sums(configuration: &Configuration) -> Vec<(Sums, LoopLevel, LoopOrder, bool)> {
     let of = |section: &rdusim::program::Section| {
         let nest = section.nest;
         let stages = section.stages.iter();
-        let found = stages.filter_map(|s| Some((s.spec.sums?, s.cadence, nest.order, nest.blocks() > 1)));
+        let found = stages.filter_map(|s| Some((s.spec.sums?, s.level, nest.order, nest.blocks() > 1)));
         found.collect::<Vec<_>>()
     };
     configuration.sections.iter().flat_map(of).collect()
 }
 
 /// Every law that holds of any configuration, of these: numbers, fidelities, skipping.
-fn hold(chip: &arch::Chip, workload: &Workload, mode: Mode) -> Vec<(Sums, Cadence, LoopOrder, bool)> {
+fn hold(chip: &arch::Chip, workload: &Workload, mode: Mode) -> Vec<(Sums, LoopLevel, LoopOrder, bool)> {
     let Ok(compiled) = compile_measured(chip, workload, &[mode]) else { return Vec::new() };
     let configuration = &compiled[0].configuration;
     for run in verify(chip, workload, [configuration], 5) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::compile::params::PARAMS;
-use crate::cost::StageExtents;
+use crate::cost::StageFootprint;
 use crate::program::Mapping;
 
 /// One way to map a stage, and what it costs.
@@ -11,14 +11,14 @@ use crate::program::Mapping;
 pub struct Candidate {
     /// PCUs it takes.
     pub pcus: u64,
-    /// Cycles of the whole section that this mapping needs: those its busiest PCU works, times `stretch`.
+    /// Cycles of the whole section that this mapping needs: those its busiest PCU works, times `duty_factor`.
     pub cycles: u64,
-    /// The stage works in one of this many chunks only (its part of the section's time is so much shorter).
-    pub stretch: u64,
+    /// The stage works in one of this many column tiles only (its part of the section's time is so much shorter).
+    pub duty_factor: u64,
     /// The mapping.
     pub mapping: Mapping,
     /// Sizes its buffers follow.
-    pub extents: StageExtents,
+    pub footprint: StageFootprint,
 }
 
 impl Candidate {
@@ -148,7 +148,7 @@ mod tests {
 
     fn candidate(pcus: u64, cycles: u64) -> Candidate {
         let mapping = Mapping::Simd(SimdMapping { pm: pcus, pn: 1, chain: 1, passes: 1 });
-        Candidate { pcus, cycles, stretch: 1, mapping, extents: StageExtents::default() }
+        Candidate { pcus, cycles, duty_factor: 1, mapping, footprint: StageFootprint::default() }
     }
 
     #[test]

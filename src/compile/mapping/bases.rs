@@ -6,13 +6,13 @@ use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
-use crate::cost::{MOST_COLUMNS, StageExtents, SystolicShape, TileTables, WeightRange};
-use crate::program::{Cadence, Chunking, GemmMapping, Nest, PassWork, SectionGraph, Style};
+use crate::cost::{MOST_COLUMNS, StageFootprint, SystolicShape, TileTables, WeightRange};
+use crate::program::{GemmMapping, LoopLevel, Nest, PassWork, SectionGraph, Style, TiledAxis};
 use crate::workload::{OperatorId, TensorId};
 
 use super::allocate::{StageCandidates, useful_splits};
 use super::balance::CostSample;
-use super::roles::{StageRoles, stretch};
+use super::roles::{StageRoles, duty_factor};
 use super::row_reduction::{SumsBase, sums_bases};
 
 /// Which mappings of a stage are asked for.
@@ -23,7 +23,7 @@ pub struct Wanted {
     pub private: bool,
     /// K split over PCUs, too.
     pub split: bool,
-    /// Only with tokens along the lanes, or across.
+    /// Only with rows along the lanes, or across.
     pub turned: Option<bool>,
 }
 
@@ -32,20 +32,20 @@ impl Wanted {
     pub const ALL: Self = Self { private: true, split: true, turned: None };
 }
 
-/// Work of a GEMM stage for one choice of columns, for one row pass over all chunks.
+/// Work of a GEMM stage for one choice of columns, for one row pass over all column tiles.
 #[derive(Debug, Clone, Copy)]
 pub struct Base {
     pub rows_on_lanes: bool,
     pub pn: u64,
     pub pk: u64,
-    pub share: u64,
+    pub multicast_width: u64,
     pub aligned: bool,
     pub style: Style,
-    /// Busiest bundle of each chunk, summed.
+    /// Busiest lockstep group of each column tile, summed.
     pub in_step_cycles: u64,
-    /// Busiest bundle over all chunks.
+    /// Busiest lockstep group over all column tiles.
     pub free_cycles: u64,
-    pub extents: StageExtents,
+    pub footprint: StageFootprint,
 }
 
 /// What fixes the bases of a stage: weight, functions in its tail, the cut of its weight, the gradient it samples, and whether
@@ -70,15 +70,15 @@ pub struct BaseCache {
 }
 
 /// What fixes the mappings of a stage without a weight of its own, or with heads: its operator and functions in its tail,
-/// whether it adds up, rows of the section and of a token, chunks it waits through, the cut that it walks, and the way it
+/// whether it adds up, rows of the section and of a row tile, column tiles it waits through, the cut that it walks, and the way it
 /// must lie.
 type MappingsKey = (OperatorId, usize, bool, (u64, u64), u64, Option<(bool, u64)>, Option<bool>);
 
-/// What fixes the bases of a stage that adds up over rows: its result, the cut of it, and the rows of a token where they
+/// What fixes the bases of a stage that adds up over rows: its result, the cut of it, and the rows of a row tile where they
 /// count.
 type SumsKey = (TensorId, Option<(CutOf, u64)>, u64);
 
-/// GEMM work of every stage under one cut, computed once for all token sizes.
+/// GEMM work of every stage under one cut, computed once for all row tile sizes.
 #[derive(Debug)]
 pub struct StageBases<'a> {
     chip: &'a Chip,
@@ -91,16 +91,21 @@ pub struct StageBases<'a> {
 
 impl<'a> StageBases<'a> {
     /// Works out every column split of every GEMM stage.
-    pub fn new(chip: &'a Chip, graph: &'a SectionGraph<'a>, chunking: Option<Chunking>, cache: &'a BaseCache) -> Self {
-        let tables = TileTables::sampled(chip, graph, chunking);
+    pub fn new(
+        chip: &'a Chip,
+        graph: &'a SectionGraph<'a>,
+        tiled_axis: Option<TiledAxis>,
+        cache: &'a BaseCache,
+    ) -> Self {
+        let tables = TileTables::sampled(chip, graph, tiled_axis);
         let mut bases = Self { chip, graph, tables, stages: Vec::new(), cache };
         bases.stages = (0..graph.stages.len()).map(|s| bases.cached(s, cache)).collect();
         bases
     }
 
     /// The cut.
-    pub fn chunking(&self) -> Option<Chunking> {
-        self.tables.chunking()
+    pub fn tiled_axis(&self) -> Option<TiledAxis> {
+        self.tables.tiled_axis()
     }
 
     /// Column splits of a stage.
@@ -111,7 +116,7 @@ impl<'a> StageBases<'a> {
     fn cached(&self, stage: usize, cache: &BaseCache) -> Arc<Vec<Base>> {
         let spec = &self.graph.stages[stage];
         let Some(weight) = spec.weight.filter(|_| self.graph.form(stage).is_none()) else { return Arc::default() };
-        let cut = self.chunking().and_then(|cut| {
+        let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(weight) == Some(cut.axis) {
                 Some((CutOf::Rows, cut.width))
             } else if self.graph.column_axis(weight) == Some(cut.axis) {
@@ -120,7 +125,7 @@ impl<'a> StageBases<'a> {
                 None
             }
         });
-        let may_split_k = self.graph.may_split_k(self.chunking(), stage);
+        let may_split_k = self.graph.may_split_k(self.tiled_axis(), stage);
         let key = (weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output), may_split_k);
         // A thread that panicked holding the lock left a whole map behind.
         let known = cache.weights.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -141,11 +146,11 @@ impl<'a> StageBases<'a> {
     ) -> StageCandidates {
         let cache = self.cache;
         let spec = &self.graph.stages[stage];
-        let stretch = stretch(nest, roles, stage, spec.weight.is_none() && spec.sums.is_none());
-        let walked = self.chunking().filter(|_| roles.cadence[stage] == Cadence::Firing);
+        let duty_factor = duty_factor(nest, roles, stage, spec.weight.is_none() && spec.sums.is_none());
+        let walked = self.tiled_axis().filter(|_| roles.level[stage] == LoopLevel::Firing);
         let cut = walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.width));
-        let rows = (self.graph.rows, nest.token_rows);
-        let key = (spec.main, spec.tail.len(), spec.sums.is_some(), rows, stretch, cut, turned);
+        let rows = (self.graph.rows, nest.tile_rows);
+        let key = (spec.main, spec.tail.len(), spec.sums.is_some(), rows, duty_factor, cut, turned);
         let known = cache.mappings.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
             let found = work_out();
@@ -155,9 +160,9 @@ impl<'a> StageBases<'a> {
     }
 
     /// Useful mappings of a stage that adds up over rows.
-    pub fn sums(&self, stage: usize, token_rows: u64) -> Arc<Vec<SumsBase>> {
+    pub fn sums(&self, stage: usize, tile_rows: u64) -> Arc<Vec<SumsBase>> {
         let output = self.graph.stages[stage].output;
-        let cut = self.chunking().and_then(|cut| {
+        let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(output) == Some(cut.axis) {
                 Some((CutOf::Rows, cut.width))
             } else if self.graph.column_axis(output) == Some(cut.axis) {
@@ -167,13 +172,13 @@ impl<'a> StageBases<'a> {
             }
         });
         let is_causal = self.graph.form(stage).is_some_and(|form| form.causal.is_some());
-        let token_rows = if is_causal { token_rows } else { 1 };
+        let tile_rows = if is_causal { tile_rows } else { 1 };
         let work = || {
             let shape = |rows_on_lanes| self.tables.shape(stage, rows_on_lanes);
-            Arc::new(sums_bases(self.chip, self.graph, self.chunking(), stage, token_rows, shape))
+            Arc::new(sums_bases(self.chip, self.graph, self.tiled_axis(), stage, tile_rows, shape))
         };
         let cache = self.cache;
-        let key = (output, cut, token_rows);
+        let key = (output, cut, tile_rows);
         let known = cache.sums.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
             let bases = work();
@@ -192,7 +197,7 @@ impl<'a> StageBases<'a> {
         self.stages.iter().any(|bases| bases.iter().any(|base| base.pk > 1))
     }
 
-    /// Row grains that tokens should be multiples of.
+    /// Row grains that row tiles should be multiples of.
     pub fn row_grains(&self) -> Vec<u64> {
         let mut grains: Vec<u64> = Vec::new();
         for stage in 0..self.graph.stages.len() {
@@ -216,7 +221,7 @@ impl<'a> StageBases<'a> {
             return Vec::new();
         }
         let mut list = Vec::new();
-        let (ranges, _) = self.tables.chunk_ranges(stage);
+        let (ranges, _) = self.tables.column_tile_ranges(stage);
         let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
         for rows_on_lanes in [false, true] {
             let Some(shape) = self.tables.shape(stage, rows_on_lanes) else { continue };
@@ -229,30 +234,32 @@ impl<'a> StageBases<'a> {
                 let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
                 let mut shares = PARAMS.mapping.multicast_widths.to_vec();
                 shares.extend([of_a_block, 2 * of_a_block]);
-                shares.retain(|&share| share <= self.chip.pcus_per_operator() && share <= 16);
+                shares.retain(|&multicast_width| {
+                    multicast_width <= self.chip.pcus_per_operator() && multicast_width <= 16
+                });
                 shares.sort_unstable();
                 shares.dedup();
-                for share in shares {
+                for multicast_width in shares {
                     self.sparse_bases(
                         stage,
                         &shape,
                         rows_on_lanes,
-                        (share, Style::Skip),
+                        (multicast_width, Style::Skip),
                         mask.block_columns(),
                         &mut bases,
                     );
                 }
-                // Tokens lie along the lanes, and where one block is as wide as a tile there is nothing to gain.
+                // Rows lie along the lanes, and where one block is as wide as a tile there is nothing to gain.
                 let is_weight = self.graph.mask(stage).is_some();
                 if is_weight && rows_on_lanes && mask.block_columns() < shape.column_grain {
                     let gathering = shape.in_style(self.chip, self.graph.stage_dtype(stage), Style::Gather);
-                    for share in PARAMS
+                    for multicast_width in PARAMS
                         .mapping
                         .gather_multicast_widths
                         .into_iter()
-                        .filter(|share| share * shape.column_grain <= MOST_COLUMNS)
+                        .filter(|multicast_width| multicast_width * shape.column_grain <= MOST_COLUMNS)
                     {
-                        let kind = (share, Style::Gather);
+                        let kind = (multicast_width, Style::Gather);
                         self.sparse_bases(stage, &gathering, rows_on_lanes, kind, mask.block_columns(), &mut bases);
                     }
                 }
@@ -265,7 +272,7 @@ impl<'a> StageBases<'a> {
 
     /// Columns of PCUs over several slices of K.
     fn k_splits(&self, stage: usize, rows_on_lanes: bool, ranges: &[WeightRange], bases: &mut Vec<Base>) {
-        if !self.graph.may_split_k(self.chunking(), stage) {
+        if !self.graph.may_split_k(self.tiled_axis(), stage) {
             return;
         }
         let Some(shape) = self.tables.shape_of(stage, rows_on_lanes, 2) else { return };
@@ -276,7 +283,7 @@ impl<'a> StageBases<'a> {
             for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator() / pk) {
                 if !is_sparse {
                     bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk), ranges));
-                } else if let Some(whole) = bases.iter().find(|b| (b.pn, b.pk, b.share) == (pn, 1, pn)) {
+                } else if let Some(whole) = bases.iter().find(|b| (b.pn, b.pk, b.multicast_width) == (pn, 1, pn)) {
                     // Worked out in full when it is chosen.
                     let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * PARAMS.mapping.uneven_k_slices) as u64;
                     let (in_step_cycles, free_cycles) = (slice(whole.in_step_cycles), slice(whole.free_cycles));
@@ -286,17 +293,17 @@ impl<'a> StageBases<'a> {
         }
     }
 
-    /// Sparse columns in bundles of `share`, each skipping on its own.
+    /// Sparse columns in lockstep groups of `multicast_width`, each skipping on its own.
     fn sparse_bases(
         &self,
         stage: usize,
         shape: &SystolicShape,
         rows_on_lanes: bool,
-        (share, style): (u64, Style),
+        (multicast_width, style): (u64, Style),
         block: u64,
         bases: &mut Vec<Base>,
     ) {
-        let width = shape.column_grain * share;
+        let width = shape.column_grain * multicast_width;
         let aligned_too =
             self.graph.mask(stage).is_some() && !block.is_multiple_of(width) && !width.is_multiple_of(block);
         let mut loads = Vec::new();
@@ -306,35 +313,36 @@ impl<'a> StageBases<'a> {
             }
             let table = self.tables.table(stage, width, aligned, style, 1, shape.row_grain);
             let sample = CostSample::new(&table, |t| shape.cycles(t));
-            let most_tiles = table.chunks.iter().map(Vec::len).max().unwrap_or(1) as u64;
-            let stored = table.chunks.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
-            let columns = table.chunks.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
-            for bundles in useful_splits(most_tiles, self.chip.pcus_per_operator() / share) {
+            let most_tiles = table.column_tiles.iter().map(Vec::len).max().unwrap_or(1) as u64;
+            let stored = table.column_tiles.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
+            let columns =
+                table.column_tiles.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
+            for groups in useful_splits(most_tiles, self.chip.pcus_per_operator() / multicast_width) {
                 // Beaten by one that is there already, as [`undominated`] will find.
-                let least = sample.least_in_step(bundles);
-                if bundles > 1 && bases.iter().any(|b| b.pn <= bundles * share && b.in_step_cycles <= least) {
+                let least = sample.least_in_step(groups);
+                if groups > 1 && bases.iter().any(|b| b.pn <= groups * multicast_width && b.in_step_cycles <= least) {
                     continue;
                 }
-                let (in_step_cycles, free_cycles) = sample.balance(bundles, &mut loads);
+                let (in_step_cycles, free_cycles) = sample.balance(groups, &mut loads);
                 // Room for an uneven split; the chosen mapping is measured exactly.
-                let uneven = |total: u64| (total.div_ceil(bundles) * 5 / 4).min(total);
+                let uneven = |total: u64| (total.div_ceil(groups) * 5 / 4).min(total);
                 let work = PassWork { stored: uneven(stored), columns: uneven(columns), ..PassWork::default() };
                 bases.push(Base {
                     rows_on_lanes,
-                    pn: bundles * share,
+                    pn: groups * multicast_width,
                     pk: 1,
-                    share,
+                    multicast_width,
                     aligned,
                     style,
                     in_step_cycles,
                     free_cycles,
-                    extents: StageExtents::of_gemm(self.graph, stage, shape, share, &[vec![work]]),
+                    footprint: StageFootprint::of_gemm(self.graph, stage, shape, multicast_width, &[vec![work]]),
                 });
             }
         }
     }
 
-    /// All columns of PCUs on one stream: one bundle, no assignment to search.
+    /// All columns of PCUs on one stream: one lockstep group, no assignment to search.
     fn dense_like(
         &self,
         stage: usize,
@@ -343,8 +351,16 @@ impl<'a> StageBases<'a> {
         (pn, pk): (u64, u64),
         ranges: &[WeightRange],
     ) -> Base {
-        let mapping =
-            GemmMapping { rows_on_lanes, pm: 1, pn, pk, share: pn, streams: 1, aligned: false, style: Style::Skip };
+        let mapping = GemmMapping {
+            rows_on_lanes,
+            pm: 1,
+            pn,
+            pk,
+            multicast_width: pn,
+            streams: 1,
+            aligned: false,
+            style: Style::Skip,
+        };
         if let Some(mask) = self.graph.mask(stage)
             && pn * shape.column_grain <= PARAMS.mapping.most_union_blocks * mask.block_columns()
         {
@@ -372,19 +388,21 @@ impl<'a> StageBases<'a> {
     }
 
     fn base(&self, stage: usize, shape: &SystolicShape, m: GemmMapping, work: &[Vec<PassWork>]) -> Base {
-        let in_step_cycles = work.iter().map(|chunk| chunk.iter().map(|w| w.cycles).max().unwrap_or(0)).sum();
-        let bundles = (m.groups() * m.pk) as usize;
-        let free_cycles = (0..bundles).map(|b| work.iter().map(|chunk| chunk[b].cycles).sum()).max().unwrap_or(0);
+        let in_step_cycles =
+            work.iter().map(|column_tile| column_tile.iter().map(|w| w.cycles).max().unwrap_or(0)).sum();
+        let groups = (m.k_slice_groups() * m.pk) as usize;
+        let free_cycles =
+            (0..groups).map(|b| work.iter().map(|column_tile| column_tile[b].cycles).sum()).max().unwrap_or(0);
         Base {
             rows_on_lanes: m.rows_on_lanes,
             pn: m.pn,
             pk: m.pk,
-            share: m.share,
+            multicast_width: m.multicast_width,
             aligned: m.aligned,
             style: m.style,
             in_step_cycles,
             free_cycles,
-            extents: StageExtents::of_gemm(self.graph, stage, shape, m.share, work),
+            footprint: StageFootprint::of_gemm(self.graph, stage, shape, m.multicast_width, work),
         }
     }
 }
@@ -397,7 +415,7 @@ fn undominated(mut bases: Vec<Base>) -> Vec<Base> {
     // Of all, and of those that do not split K: the least, and the least with every column on one stream.
     let mut least = [[u64::MAX; 2]; 2];
     bases.retain(|b| {
-        let (shared, whole) = (b.share == b.pn, b.pk == 1);
+        let (shared, whole) = (b.multicast_width == b.pn, b.pk == 1);
         let worth = if whole { 1.0 } else { 1.0 + PARAMS.mapping.worth_splitting_k };
         let beats = |least: u64| (b.in_step_cycles as f64 * worth) < least as f64;
         let [any, among_shared] = least[usize::from(whole)];

@@ -2,14 +2,14 @@
 
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
-use crate::cost::{GatherPorts, StageExtents};
-use crate::program::{BufferRole, BufferSpec, Cadence, LoopOrder, Mapping, Nest, SectionGraph, Style, k_slice};
+use crate::cost::{GatherPorts, StageFootprint};
+use crate::program::{BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, Style, k_slice};
 use crate::workload::TensorId;
 
-use super::residency::{Ahead, Residency};
+use super::residency::{LatencySlots, Residency};
 use super::roles::StageRoles;
 
-/// The buffers of a section whose stages are mapped as `mappings`, with the sizes `extents` of its GEMM stages.
+/// The buffers of a section whose stages are mapped as `mappings`, with the sizes `footprint` of its GEMM stages.
 pub fn buffers(
     chip: &Chip,
     graph: &SectionGraph<'_>,
@@ -17,13 +17,13 @@ pub fn buffers(
     roles: &StageRoles,
     residency: Residency,
     mappings: &[Mapping],
-    extents: &[StageExtents],
+    footprint: &[StageFootprint],
 ) -> Vec<BufferSpec> {
     let mut sizer = Sizer { mappings, chip, graph, nest, roles, residency, list: Vec::new() };
-    for (stage, (mapping, extents)) in mappings.iter().zip(extents).enumerate() {
-        sizer.operands(stage, mapping, extents);
-        sizer.weights(stage, mapping, extents);
-        sizer.stores(stage, mapping, extents);
+    for (stage, (mapping, footprint)) in mappings.iter().zip(footprint).enumerate() {
+        sizer.operands(stage, mapping, footprint);
+        sizer.weights(stage, mapping, footprint);
+        sizer.stores(stage, mapping, footprint);
     }
     sizer.list
 }
@@ -39,9 +39,9 @@ struct Sizer<'a> {
 }
 
 impl Sizer<'_> {
-    /// Columns of a tensor in a (whole) chunk.
+    /// Columns of a tensor in a (whole) column tile.
     fn width(&self, tensor: TensorId) -> u64 {
-        match self.nest.chunking {
+        match self.nest.tiled_axis {
             Some(c) if self.graph.column_axis(tensor) == Some(c.axis) => c.width,
             _ => self.graph.workload.tensors[tensor].columns,
         }
@@ -49,23 +49,23 @@ impl Sizer<'_> {
 
     /// Slots that hold a row block, with one more to begin the next block in.
     fn block_depth(&self) -> u64 {
-        self.nest.block_tokens + u64::from(self.nest.blocks() > 1)
+        self.nest.block_tiles + u64::from(self.nest.blocks() > 1)
     }
 
-    /// Rows of a token in one row slice of a GEMM stage.
-    fn slice_rows(&self, pm: u64, extents: &StageExtents) -> u64 {
-        let passes = self.nest.token_rows.div_ceil(extents.row_grain).div_ceil(pm);
-        (passes * extents.row_grain).min(self.nest.token_rows)
+    /// Rows of a row tile in one row slice of a GEMM stage.
+    fn slice_rows(&self, pm: u64, footprint: &StageFootprint) -> u64 {
+        let passes = self.nest.tile_rows.div_ceil(footprint.row_grain).div_ceil(pm);
+        (passes * footprint.row_grain).min(self.nest.tile_rows)
     }
 
-    /// Slices of K, beyond the first, that a token passes from where a tensor is made to where `stage` takes it, in it too:
+    /// Slices of K, beyond the first, that a row tile passes from where a tensor is made to where `stage` takes it, in it too:
     /// so much longer it is wanted.
     fn slices_behind(&self, tensor: TensorId, stage: usize) -> u64 {
         let from = self.graph.producer(tensor).map_or(0, |producer| producer + 1);
         self.mappings[from.min(stage)..=stage].iter().map(|mapping| mapping.pk() - 1).sum()
     }
 
-    fn operands(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
+    fn operands(&mut self, stage: usize, mapping: &Mapping, footprint: &StageFootprint) {
         let (graph, nest) = (self.graph, self.nest);
         let sums = graph.stages[stage].sums;
         for (operand, &tensor) in graph.stages[stage].activations.iter().enumerate() {
@@ -76,12 +76,12 @@ impl Sizer<'_> {
                 // Whole rows, in as many PMUs as it takes to read all parts of them at once.
                 Mapping::Gemm(m) if sums.is_some() => {
                     let (streams, rate) = match operand {
-                        0 => (m.pm * m.streams, extents.activation_rate),
-                        _ => (m.pn, extents.weight_rate),
+                        0 => (m.pm * m.streams, footprint.activation_rate),
+                        _ => (m.pn, footprint.weight_rate),
                     };
                     // Twice over: parts end where they do, not where those of PCUs do.
                     let ports = (2.0 * streams as f64 * rate).ceil() as u64;
-                    (1, 1, rows_bytes(nest.token_rows), ports.div_ceil(self.chip.pmu.read_ports).max(1))
+                    (1, 1, rows_bytes(nest.tile_rows), ports.div_ceil(self.chip.pmu.read_ports).max(1))
                 }
                 // A stream of activations brings the columns of its heads only.
                 Mapping::Gemm(m) => {
@@ -90,7 +90,7 @@ impl Sizer<'_> {
                     let part = match graph.form(stage) {
                         Some(form) if graph.workload.tensors[tensor].window().is_none() => {
                             let heads = form.heads_of_stream(m.streams, 0);
-                            self.slice_rows(m.pm, extents)
+                            self.slice_rows(m.pm, footprint)
                                 * (heads.end - heads.start)
                                 * form.k
                                 * graph.dtype(tensor).bytes()
@@ -98,7 +98,7 @@ impl Sizer<'_> {
                         // Of pixels, the channels of its groups.
                         Some(form) => {
                             let groups = form.heads_of_stream(m.streams, 0);
-                            let whole = rows_bytes(self.slice_rows(m.pm, extents));
+                            let whole = rows_bytes(self.slice_rows(m.pm, footprint));
                             (u128::from(whole) * u128::from(groups.end - groups.start)).div_ceil(u128::from(form.heads))
                                 as u64
                         }
@@ -106,50 +106,50 @@ impl Sizer<'_> {
                             let (k, grain) = (0..self.width(tensor), graph.k_grain(stage));
                             let columns = (0..m.pk).map(|slice| k_slice(&k, slice, m.pk, grain));
                             let most = columns.map(|k| k.end - k.start).max().unwrap_or(0);
-                            self.slice_rows(m.pm, extents) * most * graph.dtype(tensor).bytes()
+                            self.slice_rows(m.pm, footprint) * most * graph.dtype(tensor).bytes()
                         }
-                        None => rows_bytes(self.slice_rows(m.pm, extents)).div_ceil(m.streams),
+                        None => rows_bytes(self.slice_rows(m.pm, footprint)).div_ceil(m.streams),
                     };
-                    (m.pm * m.parts(), m.groups(), part, spread)
+                    (m.pm * m.parts(), m.k_slice_groups(), part, spread)
                 }
                 Mapping::Simd(m) => {
-                    (m.pm, 1, rows_bytes(nest.token_rows.div_ceil(m.pm)), m.pn.div_ceil(self.chip.pmu.read_ports))
+                    (m.pm, 1, rows_bytes(nest.tile_rows.div_ceil(m.pm)), m.pn.div_ceil(self.chip.pmu.read_ports))
                 }
             };
             let external = graph.producer(tensor).is_none();
             let mut depth =
                 (graph.distance(graph.producer(tensor), stage) + 1).max(2) + self.slices_behind(tensor, stage);
             if external {
-                depth += self.residency.ahead.of(slots_in_flight(self.chip, slot_bytes * slices));
+                depth += self.residency.latency_slots.of(slots_in_flight(self.chip, slot_bytes * slices));
             }
-            let mut cadence = self.roles.tensor_cadence(graph, nest, tensor);
+            let mut level = self.roles.tensor_level(graph, nest, tensor);
             if self.roles.holds_block(graph, nest, stage, tensor) {
-                if external && !self.residency.inputs && self.roles.cadence[stage] == Cadence::Firing {
-                    cadence = Cadence::Firing;
+                if external && !self.residency.inputs && self.roles.level[stage] == LoopLevel::Firing {
+                    level = LoopLevel::Firing;
                 } else if copies > 1 {
-                    let role = BufferRole::Home { stage, tensor };
+                    let role = BufferRole::Resident { stage, tensor };
                     let depth = self.block_depth();
-                    self.list.push(BufferSpec { role, cadence, depth, slices, copies: 1, slot_bytes, spread: 1 });
-                    cadence = Cadence::Firing;
+                    self.list.push(BufferSpec { role, level, depth, slices, copies: 1, slot_bytes, spread: 1 });
+                    level = LoopLevel::Firing;
                 } else {
                     depth = self.block_depth();
                 }
             }
             let role = BufferRole::Operand { stage, tensor };
-            self.list.push(BufferSpec { role, cadence, depth, slices, copies, slot_bytes, spread });
+            self.list.push(BufferSpec { role, level, depth, slices, copies, slot_bytes, spread });
         }
     }
 
-    fn weights(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
+    fn weights(&mut self, stage: usize, mapping: &Mapping, footprint: &StageFootprint) {
         if let (Some(sums), Mapping::Gemm(m)) = (self.graph.stages[stage].sums, mapping) {
-            let along_cut = self.roles.cadence[stage] == Cadence::Firing;
+            let along_cut = self.roles.level[stage] == LoopLevel::Firing;
             self.list.push(BufferSpec {
-                role: BufferRole::Partial { stage },
-                cadence: sums.cadence(along_cut),
+                role: BufferRole::PartialSums { stage },
+                level: sums.level(along_cut),
                 depth: sums.depth(self.nest, along_cut),
                 slices: m.pm * m.pn,
                 copies: 1,
-                slot_bytes: extents.columns_per_pcu * 4,
+                slot_bytes: footprint.columns_per_pcu * 4,
                 spread: 1,
             });
             return;
@@ -157,69 +157,69 @@ impl Sizer<'_> {
         let (Some(tensor), Mapping::Gemm(m)) = (self.graph.stages[stage].weight, mapping) else { return };
         let nest = self.nest;
         let cut = self.roles.k_cut[stage] || self.roles.n_cut[stage];
-        let resident = self.residency.weights || nest.order == LoopOrder::TokenOuter;
+        let resident = self.residency.weights || nest.order == LoopOrder::RowTileOuter;
         let own = self.graph.form(stage).is_some_and(|form| form.instances > 1);
-        let (cadence, depth) = match (cut, resident) {
+        let (level, depth) = match (cut, resident) {
             _ if own => {
-                let slot = extents.weight_slot_bytes.saturating_mul(m.pn * m.pk);
+                let slot = footprint.weight_slot_bytes.saturating_mul(m.pn * m.pk);
                 (
-                    Cadence::BlockChunk,
-                    (2 + self.residency.ahead.of(slots_in_flight(self.chip, slot))).min(nest.blocks()),
+                    LoopLevel::BlockColumn,
+                    (2 + self.residency.latency_slots.of(slots_in_flight(self.chip, slot))).min(nest.blocks()),
                 )
             }
-            (true, false) => (Cadence::BlockChunk, 2.min(nest.count(Cadence::BlockChunk))),
-            (true, true) => (Cadence::Chunk, nest.chunks()),
-            (false, _) => (Cadence::Once, 1),
+            (true, false) => (LoopLevel::BlockColumn, 2.min(nest.count(LoopLevel::BlockColumn))),
+            (true, true) => (LoopLevel::Column, nest.column_tiles()),
+            (false, _) => (LoopLevel::Once, 1),
         };
         let part = BufferSpec {
             role: BufferRole::Weight { stage, tensor },
-            cadence,
+            level,
             depth,
             slices: m.pn * m.pk,
             copies: 1,
-            slot_bytes: extents.weight_slot_bytes,
+            slot_bytes: footprint.weight_slot_bytes,
             spread: 1,
         };
         self.list.push(part);
         for slice in 0..m.pk - 1 {
             self.list.push(BufferSpec {
-                role: BufferRole::Relay { stage, slice },
-                cadence: self.roles.cadence[stage],
+                role: BufferRole::PartialFifo { stage, slice },
+                level: self.roles.level[stage],
                 depth: 2,
                 slices: m.pm * m.pn,
-                slot_bytes: self.slice_rows(m.pm, extents) * extents.columns_per_pcu * 4,
+                slot_bytes: self.slice_rows(m.pm, footprint) * footprint.columns_per_pcu * 4,
                 ..part
             });
         }
-        if self.roles.k_cut[stage] && nest.chunks() > 1 {
-            let depth = if nest.order == LoopOrder::ChunkOuter { self.block_depth() } else { 2 };
+        if self.roles.k_cut[stage] && nest.column_tiles() > 1 {
+            let depth = if nest.order == LoopOrder::ColumnTileOuter { self.block_depth() } else { 2 };
             self.list.push(BufferSpec {
-                role: BufferRole::Partial { stage },
-                cadence: Cadence::Token,
+                role: BufferRole::PartialSums { stage },
+                level: LoopLevel::RowTile,
                 depth,
                 slices: m.pm * m.pn,
-                slot_bytes: self.slice_rows(m.pm, extents) * extents.columns_per_pcu * 4,
+                slot_bytes: self.slice_rows(m.pm, footprint) * footprint.columns_per_pcu * 4,
                 ..part
             });
         }
     }
 
-    fn stores(&mut self, stage: usize, mapping: &Mapping, extents: &StageExtents) {
+    fn stores(&mut self, stage: usize, mapping: &Mapping, footprint: &StageFootprint) {
         let tensor = self.graph.stages[stage].output;
         if !self.graph.leaves_section(tensor) {
             return;
         }
         if let (Some(sums), Mapping::Gemm(m)) = (self.graph.stages[stage].sums, mapping) {
             // Every PCU's part beside its sums.
-            let cadence = sums.cadence(self.roles.cadence[stage] == Cadence::Firing);
-            let most = if self.residency.ahead == Ahead::Full { 2 } else { 1 };
+            let level = sums.level(self.roles.level[stage] == LoopLevel::Firing);
+            let most = if self.residency.latency_slots == LatencySlots::Full { 2 } else { 1 };
             self.list.push(BufferSpec {
-                role: BufferRole::Store { tensor, stage },
-                cadence,
-                depth: self.nest.count(cadence).min(most),
+                role: BufferRole::Output { tensor, stage },
+                level,
+                depth: self.nest.count(level).min(most),
                 slices: m.pm * m.pn,
                 copies: 1,
-                slot_bytes: extents.columns_per_pcu * self.graph.dtype(tensor).bytes(),
+                slot_bytes: footprint.columns_per_pcu * self.graph.dtype(tensor).bytes(),
                 spread: 1,
             });
             return;
@@ -227,14 +227,14 @@ impl Sizer<'_> {
         let slices = mapping.pm();
         let row_bytes = self.width(tensor) * self.graph.dtype(tensor).bytes();
         let rows = match mapping {
-            Mapping::Gemm(_) => self.slice_rows(slices, extents),
-            Mapping::Simd(_) => self.nest.token_rows.div_ceil(slices),
+            Mapping::Gemm(_) => self.slice_rows(slices, footprint),
+            Mapping::Simd(_) => self.nest.tile_rows.div_ceil(slices),
         };
         let slot_bytes = rows * row_bytes;
         self.list.push(BufferSpec {
-            role: BufferRole::Store { tensor, stage },
-            cadence: self.roles.tensor_cadence(self.graph, self.nest, tensor),
-            depth: 2 + self.residency.ahead.of(slots_in_flight(self.chip, slot_bytes * slices)),
+            role: BufferRole::Output { tensor, stage },
+            level: self.roles.tensor_level(self.graph, self.nest, tensor),
+            depth: 2 + self.residency.latency_slots.of(slots_in_flight(self.chip, slot_bytes * slices)),
             slices,
             copies: 1,
             slot_bytes,

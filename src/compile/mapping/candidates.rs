@@ -6,7 +6,7 @@ use crate::program::{GemmMapping, LoopOrder, Mapping, Nest, SectionGraph};
 use super::allocate::{Candidate, Front, StageCandidates, useful_splits};
 use super::bases::{Base, StageBases, Wanted};
 use super::heads::heads_mappings;
-use super::roles::{StageRoles, stretch};
+use super::roles::{StageRoles, duty_factor};
 use super::row_reduction::SumsBase;
 use super::simd::simd_mappings;
 
@@ -75,34 +75,35 @@ fn gemm_mappings(
     wanted: Wanted,
     mut offer: impl FnMut(Candidate),
 ) {
-    let stretch = stretch(nest, roles, stage, false);
-    let full_tokens = graph.rows / nest.token_rows;
-    let last_rows = graph.rows % nest.token_rows;
+    let duty_factor = duty_factor(nest, roles, stage, false);
+    let full_row_tiles = graph.rows / nest.tile_rows;
+    let last_rows = graph.rows % nest.tile_rows;
     for rows_on_lanes in [false, true].into_iter().filter(|&way| wanted.turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
         let of_shape: Vec<&Base> = bases
             .of(stage)
             .iter()
             .filter(|b| b.rows_on_lanes == rows_on_lanes)
-            .filter(|b| (wanted.private || b.share == b.pn) && (wanted.split || b.pk == 1))
+            .filter(|b| (wanted.private || b.multicast_width == b.pn) && (wanted.split || b.pk == 1))
             .collect();
-        for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus_per_operator()) {
+        for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus_per_operator()) {
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
-            let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
+            let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
             for base in &of_shape {
                 let pcus = pm * base.pn * base.pk;
                 if pcus > chip.pcus_per_operator() {
                     continue;
                 }
-                let each = if nest.order == LoopOrder::ChunkOuter { base.in_step_cycles } else { base.free_cycles };
-                let Base { rows_on_lanes, pn, pk, share, aligned, style, .. } = **base;
-                let mapping = GemmMapping { rows_on_lanes, pm, pn, pk, share, streams: 1, aligned, style };
+                let each =
+                    if nest.order == LoopOrder::ColumnTileOuter { base.in_step_cycles } else { base.free_cycles };
+                let Base { rows_on_lanes, pn, pk, multicast_width, aligned, style, .. } = **base;
+                let mapping = GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, streams: 1, aligned, style };
                 offer(Candidate {
                     pcus,
-                    cycles: each.saturating_mul(passes).saturating_mul(stretch),
-                    stretch,
+                    cycles: each.saturating_mul(passes).saturating_mul(duty_factor),
+                    duty_factor,
                     mapping: Mapping::Gemm(mapping),
-                    extents: base.extents,
+                    footprint: base.footprint,
                 });
             }
         }
@@ -118,26 +119,26 @@ pub fn reducer_mappings(
     stage: usize,
     turned: Option<bool>,
 ) -> Vec<Candidate> {
-    let stretch = stretch(nest, roles, stage, false);
-    let (full, last) = (graph.rows / nest.token_rows, graph.rows % nest.token_rows);
+    let duty_factor = duty_factor(nest, roles, stage, false);
+    let (full, last) = (graph.rows / nest.tile_rows, graph.rows % nest.tile_rows);
     let rows = (graph.rows / graph.form(stage).map_or(1, |form| form.instances)).max(1);
     let group = graph.form(stage).map_or(1, |form| (form.k / rows).max(1));
-    // Cycles of one tile over all tokens.
+    // Cycles of one tile over all row tiles.
     let tile = [false, true].map(|way| {
         let shape = bases.tables.shape(stage, way)?;
         let of = |rows: u64| if rows == 0 { 0 } else { shape.tile_cycles(rows * group) };
-        Some(full.saturating_mul(of(nest.token_rows)).saturating_add(of(last)))
+        Some(full.saturating_mul(of(nest.tile_rows)).saturating_add(of(last)))
     });
     let wanted = |base: &&SumsBase| turned.is_none_or(|turned| turned == base.mapping.rows_on_lanes);
     let candidate = |base: &SumsBase| {
         let tile = tile[usize::from(base.mapping.rows_on_lanes)]?;
         Some(Candidate {
             pcus: base.mapping.pm * base.mapping.pn,
-            cycles: tile.saturating_mul(base.tiles).saturating_mul(stretch),
-            stretch,
+            cycles: tile.saturating_mul(base.tiles).saturating_mul(duty_factor),
+            duty_factor,
             mapping: Mapping::Gemm(base.mapping),
-            extents: base.extents,
+            footprint: base.footprint,
         })
     };
-    bases.sums(stage, nest.token_rows).iter().filter(wanted).filter_map(candidate).collect()
+    bases.sums(stage, nest.tile_rows).iter().filter(wanted).filter_map(candidate).collect()
 }

@@ -3,7 +3,7 @@
 use crate::arch::{Chip, TierId};
 use crate::compile::params::PARAMS;
 use crate::index::Id;
-use crate::program::{BufferRole, BufferSpec, Cadence, LoopOrder, Mapping, Nest, SectionGraph, Stream};
+use crate::program::{BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, Stream};
 use crate::workload::TensorId;
 
 use super::allocate::Candidate;
@@ -77,8 +77,8 @@ impl Estimate {
     }
 }
 
-/// Cycles to hand a token from stage to stage: skew and drain of an array, and a walk across part of the grid.
-/// Deep buffers hide most of it; charging it keeps the search from tokens too small to be worth their hand-over.
+/// Cycles to hand a row tile from stage to stage: skew and drain of an array, and a walk across part of the grid.
+/// Deep buffers hide most of it; charging it keeps the search from row tiles too small to be worth their hand-over.
 fn hand_over_cycles(chip: &Chip, graph: &SectionGraph<'_>) -> f64 {
     let lanes = graph.widest_lanes(chip);
     (lanes + 2 * chip.pcu.stages + walk_cycles(chip)) as f64
@@ -114,15 +114,15 @@ fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[Buffe
                 .sum::<f64>();
             ((0.5 + pmus.sqrt()) / (1.0 - filled).max(0.1)).min(f64::from(chip.grid.columns) / 4.0)
         };
-        let bundles = (m.groups() * m.pk) as f64;
-        let activations = bundles
+        let groups = (m.k_slice_groups() * m.pk) as f64;
+        let activations = groups
             * m.pm as f64
-            * candidate.extents.activation_rate
-            * (2.0 * m.share as f64 + m.streams as f64 * distance(false));
-        let weights = (m.pn * m.pk) as f64 * candidate.extents.weight_rate * (2.0 * m.pm as f64 + distance(true));
+            * candidate.footprint.activation_rate
+            * (2.0 * m.multicast_width as f64 + m.streams as f64 * distance(false));
+        let weights = (m.pn * m.pk) as f64 * candidate.footprint.weight_rate * (2.0 * m.pm as f64 + distance(true));
         // To a PMU and on to the next slice.
         let relayed =
-            (m.pm * m.pn * (m.pk - 1)) as f64 * candidate.extents.relay_rate * PARAMS.estimate.partial_sum_links;
+            (m.pm * m.pn * (m.pk - 1)) as f64 * candidate.footprint.relay_rate * PARAMS.estimate.partial_sum_links;
         let links = (m.pm * m.pn * m.pk) as f64 * links_per_pcu;
         let rewritten =
             |b: &&BufferSpec| matches!(b.role, BufferRole::Operand { stage, .. } if stage == s) && b.copies > 1;
@@ -130,7 +130,7 @@ fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[Buffe
             .iter()
             .filter(rewritten)
             .map(|b| {
-                let flits = nest.count(b.cadence) * b.slices * b.slot_bytes.div_ceil(chip.network.flit_bytes);
+                let flits = nest.count(b.level) * b.slices * b.slot_bytes.div_ceil(chip.network.flit_bytes);
                 flits as f64 * (2.0 * b.copies as f64 + distance(false)) / candidate.cycles.max(1) as f64
             })
             .sum();
@@ -159,17 +159,19 @@ fn port_cycles(
     let pmus = |buffer: &BufferSpec| buffer.banks(chip).div_ceil(chip.pmu.banks).max(buffer.spread);
     let port = |buffer: &BufferSpec| {
         let (produced, written) = match buffer.role {
-            BufferRole::Operand { tensor, .. } | BufferRole::Home { tensor, .. } => (graph.producer(tensor), true),
+            BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => (graph.producer(tensor), true),
             // Whoever adds up over rows writes once, at the end.
-            BufferRole::Store { stage, .. } => (Some(stage), graph.stages[stage].sums.is_none()),
-            BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => (None, false),
+            BufferRole::Output { stage, .. } => (Some(stage), graph.stages[stage].sums.is_none()),
+            BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => {
+                (None, false)
+            }
         };
         let writers = produced.map_or(1, |stage| match &picked[stage].mapping {
             Mapping::Gemm(m) => (m.pm * m.pn).div_ceil(buffer.slices),
             Mapping::Simd(m) => (m.pm * m.pn).div_ceil(buffer.slices),
         });
         let write = if written {
-            let flits = nest.count(buffer.cadence) * buffer.slot_bytes.div_ceil(flit).max(writers);
+            let flits = nest.count(buffer.level) * buffer.slot_bytes.div_ceil(flit).max(writers);
             flits as f64 / (pmus(buffer) * chip.pmu.write_ports) as f64
         } else {
             0.0
@@ -185,13 +187,13 @@ fn port_cycles(
                 let Mapping::Gemm(m) = &picked[stage].mapping else { return 0.0 };
                 let turns = chip.pmu.read_ports as f64;
                 if is_second_operand(graph, stage, tensor) {
-                    read(stage, |c| c.extents.weight_rate) * m.pn as f64 / turns
+                    read(stage, |c| c.footprint.weight_rate) * m.pn as f64 / turns
                 } else {
-                    read(stage, |c| c.extents.activation_rate) * (m.pm * m.streams) as f64 / turns
+                    read(stage, |c| c.footprint.activation_rate) * (m.pm * m.streams) as f64 / turns
                 }
             }
-            BufferRole::Operand { stage, .. } => read(stage, |c| c.extents.activation_rate),
-            BufferRole::Weight { stage, .. } => read(stage, |c| c.extents.weight_rate),
+            BufferRole::Operand { stage, .. } => read(stage, |c| c.footprint.activation_rate),
+            BufferRole::Weight { stage, .. } => read(stage, |c| c.footprint.weight_rate),
             _ => 0.0,
         };
         write.max(read) * cycles_per_flit
@@ -199,21 +201,19 @@ fn port_cycles(
     buffers.iter().map(port).fold(0.0, f64::max)
 }
 
-/// Bytes that all passes of a stream move, padding to whole bursts included: narrow chunks of a row-major tensor move
+/// Bytes that all passes of a stream move, padding to whole bursts included: narrow column tiles of a row-major tensor move
 /// a burst or more for every row.
 fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stream, tier: TierId) -> u64 {
     let payload = stream.tensor_bytes.saturating_mul(stream.passes);
     let tensor = &graph.workload.tensors[stream.tensor];
     let row_bytes = tensor.dense_bytes().div_ceil(tensor.rows);
-    let run = match nest.chunking {
-        _ if tensor.view.is_some_and(|view| view.transposed) && !stream.weight => {
-            nest.token_rows * tensor.dtype.bytes()
-        }
-        _ if stream.weight => payload.div_ceil(nest.count(stream.cadence)),
+    let run = match nest.tiled_axis {
+        _ if tensor.view.is_some_and(|view| view.transposed) && !stream.weight => nest.tile_rows * tensor.dtype.bytes(),
+        _ if stream.weight => payload.div_ceil(nest.count(stream.level)),
         Some(cut) if graph.column_axis(stream.tensor) == Some(cut.axis) && cut.width < tensor.columns => {
             cut.width * tensor.dtype.bytes()
         }
-        _ => nest.token_rows * row_bytes,
+        _ => nest.tile_rows * row_bytes,
     };
     let run = run.max(1);
     payload.div_ceil(run).saturating_mul(run.next_multiple_of(chip.memory[tier].burst_bytes))
@@ -221,11 +221,11 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
 
 /// Cycles of one firing of every stage on the longest way through the pipeline, but the slowest.
 fn passing_cycles(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, picked: &[Candidate]) -> f64 {
-    let firing = |s: usize| picked[s].cycles as f64 / nest.count(roles.cadence[s]).max(1) as f64;
+    let firing = |s: usize| picked[s].cycles as f64 / nest.count(roles.level[s]).max(1) as f64;
     let mut passed: Vec<f64> = Vec::with_capacity(picked.len());
     for (s, spec) in graph.stages.iter().enumerate() {
         // Slices of K begin one behind the other, their sums through PMUs.
-        let chain = ((picked[s].mapping.pk() - 1) * (picked[s].extents.relay_cycles + walk_cycles(chip))) as f64;
+        let chain = ((picked[s].mapping.pk() - 1) * (picked[s].footprint.relay_cycles + walk_cycles(chip))) as f64;
         // Stages come behind those they read from.
         let before = spec.activations.iter().filter_map(|&tensor| graph.producer(tensor)).filter(|&from| from < s);
         let before = before.map(|from| passed[from]).fold(0.0, f64::max);
@@ -249,19 +249,21 @@ pub fn estimate(
     let mut per_tier = vec![0u64; chip.memory.len()];
     let mut late_sums = vec![0u64; chip.memory.len()];
     let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
-    let cut_outside = nest.chunks() > 1 && nest.order == LoopOrder::ChunkOuter;
+    let cut_outside = nest.column_tiles() > 1 && nest.order == LoopOrder::ColumnTileOuter;
     for stream in &streams {
         let tier = tiers[stream.tensor.index()];
         let bytes = moved_bytes(chip, graph, nest, stream, tier);
         per_tier[tier.index()] = per_tier[tier.index()].saturating_add(bytes);
         if stream.writes {
             writes = writes.saturating_add(bytes);
-            match stream.cadence {
-                Cadence::Token if cut_outside => late_writes += bytes / nest.blocks(),
+            match stream.level {
+                LoopLevel::RowTile if cut_outside => late_writes += bytes / nest.blocks(),
                 // What is added up over rows leaves with the last of them.
-                Cadence::BlockChunk => late_sums[tier.index()] += bytes / nest.blocks(),
-                Cadence::Chunk if cut_outside && nest.blocks() == 1 => late_sums[tier.index()] += bytes / nest.chunks(),
-                Cadence::Chunk | Cadence::Once => late_sums[tier.index()] += bytes,
+                LoopLevel::BlockColumn => late_sums[tier.index()] += bytes / nest.blocks(),
+                LoopLevel::Column if cut_outside && nest.blocks() == 1 => {
+                    late_sums[tier.index()] += bytes / nest.column_tiles()
+                }
+                LoopLevel::Column | LoopLevel::Once => late_sums[tier.index()] += bytes,
                 _ => {}
             }
             continue;
@@ -269,7 +271,7 @@ pub fn estimate(
         reads = reads.saturating_add(bytes);
         if stream.weight {
             weights = weights.saturating_add(bytes);
-        } else if stream.cadence == Cadence::Token {
+        } else if stream.level == LoopLevel::RowTile {
             first_block += stream.tensor_bytes / nest.blocks();
         }
     }
@@ -279,39 +281,39 @@ pub fn estimate(
         bytes.iter().enumerate().map(time).fold(0.0, f64::max)
     };
     let memory = slowest_tier(&per_tier);
-    let firings = nest.count(Cadence::Firing) as f64;
+    let firings = nest.count(LoopLevel::Firing) as f64;
     let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
-    // A token passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
-    // token.
+    // A row tile passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
+    // row tile.
     let mut fill = passing_cycles(chip, graph, nest, roles, picked);
     if cut_outside {
-        // Stages behind an accumulating one get nothing before its last chunk: they overlap with the next row block.
+        // Stages behind an accumulating one get nothing before its last column tile: they overlap with the next row block.
         let most = |late: bool| {
             let stages = picked.iter().enumerate().filter(|(s, _)| roles.is_late(*s) == late);
-            stages.map(|(_, c)| c.cycles / c.stretch).max().unwrap_or(0) as f64
+            stages.map(|(_, c)| c.cycles / c.duty_factor).max().unwrap_or(0) as f64
         };
         fill += most(true).min(most(false)) / nest.blocks() as f64;
     }
     let slowest =
         (slowest * crowding(chip, graph, nest, buffers, picked)).max(port_cycles(chip, graph, nest, buffers, picked));
     let firing = slowest / firings;
-    let chunk_parts = (nest.blocks() * nest.chunks()) as f64;
-    let first_token = (reads - weights) as f64 / nest.tokens() as f64 / rate;
-    let weight_chunk = weights as f64 / chunk_parts / rate;
+    let column_tile_parts = (nest.blocks() * nest.column_tiles()) as f64;
+    let first_row_tile = (reads - weights) as f64 / nest.row_tiles() as f64 / rate;
+    let weight_column_tile = weights as f64 / column_tile_parts / rate;
     let mut compute = slowest + fill;
     let mut after_reads = firing;
     match nest.order {
-        LoopOrder::ChunkOuter => {
-            // The first chunk's compute must cover the loading of a block of activations and of the first weights.
-            let opening = first_block as f64 / rate + weight_chunk;
-            compute += (opening - slowest / chunk_parts).max(first_token + weight_chunk).max(0.0);
+        LoopOrder::ColumnTileOuter => {
+            // The first column tile's compute must cover the loading of a block of activations and of the first weights.
+            let opening = first_block as f64 / rate + weight_column_tile;
+            compute += (opening - slowest / column_tile_parts).max(first_row_tile + weight_column_tile).max(0.0);
             if weights > 0 {
-                after_reads = slowest / chunk_parts + fill;
+                after_reads = slowest / column_tile_parts + fill;
             }
         }
-        LoopOrder::TokenOuter => {
-            // Weights come side by side, and each stage waits for its own: the first token passes some meanwhile.
-            compute += (weights as f64 / rate - slowest / nest.tokens() as f64 - fill / 2.0).max(first_token);
+        LoopOrder::RowTileOuter => {
+            // Weights come side by side, and each stage waits for its own: the first row tile passes some meanwhile.
+            compute += (weights as f64 / rate - slowest / nest.row_tiles() as f64 - fill / 2.0).max(first_row_tile);
         }
     }
     let tail = after_reads.max(late_writes as f64 / rate);
@@ -322,10 +324,10 @@ pub fn estimate(
     let off_chip = (memory + firing).max(read_time + late_sums);
     let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + PARAMS.estimate.unhidden * compute.min(off_chip);
     let score = cycles + PARAMS.estimate.byte_price * memory;
-    let work = picked.iter().map(|c| c.cycles / c.stretch).max().unwrap_or(0);
+    let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
     Estimate {
         least_cycles: chip.launch_cycles().saturating_add(work.max(memory.min(1e18) as u64)),
-        firings: nest.count(Cadence::Firing),
+        firings: nest.count(LoopLevel::Firing),
         parts: (compute.min(1e18) as u64, off_chip.min(1e18) as u64),
         cycles: cycles.min(1e18) as u64,
         score: score.min(1e18) as u64,

@@ -4,13 +4,13 @@
 //! that head's part of the activations; the heads left come after one another. All columns run in lockstep.
 
 use crate::arch::Chip;
-use crate::cost::{heads_extents, heads_work};
+use crate::cost::{heads_footprint, heads_work};
 use crate::program::{GemmMapping, Mapping, Nest, SectionGraph, Style};
 use crate::workload::GemmForm;
 
 use super::allocate::{Candidate, useful_splits};
 use super::bases::StageBases;
-use super::roles::{StageRoles, stretch};
+use super::roles::{StageRoles, duty_factor};
 
 /// Offers the useful mappings of a stage with heads.
 #[expect(clippy::too_many_arguments, reason = "what a stage is, and who is told")]
@@ -24,29 +24,37 @@ pub fn heads_mappings(
     form: &GemmForm,
     mut offer: impl FnMut(Candidate),
 ) {
-    let stretch = stretch(nest, roles, stage, false);
-    let full_tokens = graph.rows / nest.token_rows;
-    let last_rows = graph.rows % nest.token_rows;
+    let duty_factor = duty_factor(nest, roles, stage, false);
+    let full_row_tiles = graph.rows / nest.tile_rows;
+    let last_rows = graph.rows % nest.tile_rows;
     for rows_on_lanes in [false, true] {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
-        // Heads that share keys and values go to one stream: what they share is on chip once.
+        // Heads that multicast_width keys and values go to one stream: what they multicast_width is on chip once.
         for streams in useful_splits(form.b_heads, chip.pcus()) {
             for each in useful_splits(form.n.div_ceil(shape.column_grain), chip.pcus() / streams) {
                 let pn = streams * each;
                 let style = Style::Skip;
-                let mapping =
-                    GemmMapping { rows_on_lanes, pm: 1, pn, pk: 1, share: pn, streams, aligned: false, style };
-                let work = heads_work(form, &shape, &mapping, nest.token_rows);
-                let extents = heads_extents(graph, stage, form, &shape, &mapping);
-                for pm in useful_splits(nest.token_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
+                let mapping = GemmMapping {
+                    rows_on_lanes,
+                    pm: 1,
+                    pn,
+                    pk: 1,
+                    multicast_width: pn,
+                    streams,
+                    aligned: false,
+                    style,
+                };
+                let work = heads_work(form, &shape, &mapping, nest.tile_rows);
+                let footprint = heads_footprint(graph, stage, form, &shape, &mapping);
+                for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
-                    let passes = full_tokens * shape.passes(nest.token_rows, pm) + last_passes;
+                    let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
                     offer(Candidate {
                         pcus: pm * pn,
-                        cycles: work.cycles.saturating_mul(passes).saturating_mul(stretch),
-                        stretch,
+                        cycles: work.cycles.saturating_mul(passes).saturating_mul(duty_factor),
+                        duty_factor,
                         mapping: Mapping::Gemm(GemmMapping { pm, ..mapping }),
-                        extents,
+                        footprint,
                     });
                 }
             }

@@ -16,7 +16,7 @@ pub struct SectionPlan {
     pub roles: StageRoles,
     /// Mapping of each stage.
     pub mappings: Vec<Mapping>,
-    /// Work of each GEMM stage, `[chunk][bundle]`; empty for SIMD stages.
+    /// Work of each GEMM stage, `[column_tile][group]`; empty for SIMD stages.
     pub work: Vec<Vec<Vec<PassWork>>>,
     /// Output tiles of each stage.
     pub tiles: Vec<TileLists>,
@@ -28,8 +28,8 @@ pub struct SectionPlan {
     pub covers: u64,
 }
 
-/// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: bundles whose
-/// work differs from chunk to chunk then wait less for each other.
+/// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: lockstep groups whose
+/// work differs from column tile to column tile then wait less for each other.
 pub fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
     let most = ((chip.pmus() * chip.pmu.banks) as f64 * PARAMS.mapping.filled_banks) as u64;
     for depth in 3..=PARAMS.mapping.deepest_operand {

@@ -3,19 +3,19 @@
 /// The choices that fix a section's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Residency {
-    /// Activations used in every chunk stay on chip for a row block (else they are read again).
+    /// Activations used in every column tile stay on chip for a row block (else they are read again).
     pub inputs: bool,
     /// Chunked weights stay on chip for the whole section (else each row block reads them again).
     pub weights: bool,
-    /// What is made on chip and used in every chunk is computed anew in each (else it stays for a row block).
+    /// What is made on chip and used in every column tile is computed anew in each (else it stays for a row block).
     pub recompute: bool,
     /// Room for what memory moves in its latency.
-    pub ahead: Ahead,
+    pub latency_slots: LatencySlots,
 }
 
 /// How many of the slots that hide the latency of off-chip memory there is room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ahead {
+pub enum LatencySlots {
     /// All.
     Full,
     /// A quarter.
@@ -24,7 +24,7 @@ pub enum Ahead {
     None,
 }
 
-impl Ahead {
+impl LatencySlots {
     /// About how many slots take turns; `None` if as many as hide the latency.
     pub fn slots(self) -> Option<u64> {
         match self {

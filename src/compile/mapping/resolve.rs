@@ -1,7 +1,7 @@
 //! What follows from a nest and the mappings of its stages, without a choice left.
 
 use crate::arch::Chip;
-use crate::cost::StageExtents;
+use crate::cost::StageFootprint;
 use crate::program::{Mapping, Nest, PassWork, SectionGraph, TileLists};
 
 use super::residency::Residency;
@@ -10,35 +10,41 @@ use crate::cost::TileTables;
 
 /// The parts stages play in a nest, their exact work, and the sizes their buffers follow.
 #[derive(Debug)]
-pub struct Exact {
+pub struct Resolved {
     /// Part each stage plays in the nest.
     pub roles: StageRoles,
-    /// Work of each GEMM stage, `[chunk][bundle]`; empty for SIMD stages.
+    /// Work of each GEMM stage, `[column_tile][group]`; empty for SIMD stages.
     pub work: Vec<Vec<Vec<PassWork>>>,
     /// Output tiles of each stage.
     pub tiles: Vec<TileLists>,
     /// Sizes of each stage.
-    pub extents: Vec<StageExtents>,
+    pub footprint: Vec<StageFootprint>,
 }
 
 /// Works the stages of a section out in full.
-pub fn exact(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, residency: Residency, mappings: &[Mapping]) -> Exact {
-    let bases = TileTables::new(chip, graph, nest.chunking);
+pub fn resolve(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    residency: Residency,
+    mappings: &[Mapping],
+) -> Resolved {
+    let bases = TileTables::new(chip, graph, nest.tiled_axis);
     let (work, tiles): (Vec<_>, Vec<_>) = mappings
         .iter()
         .enumerate()
         .map(|(s, mapping)| match mapping {
-            Mapping::Gemm(m) => bases.work_and_tiles(s, m, nest.token_rows),
+            Mapping::Gemm(m) => bases.work_and_tiles(s, m, nest.tile_rows),
             Mapping::Simd(_) => (Vec::new(), TileLists::default()),
         })
         .unzip();
-    let extents = mappings
+    let footprint = mappings
         .iter()
         .enumerate()
         .map(|(s, mapping)| match mapping {
-            Mapping::Gemm(m) => bases.extents(s, m, &work[s], &tiles[s]),
-            Mapping::Simd(_) => StageExtents::default(),
+            Mapping::Gemm(m) => bases.footprint(s, m, &work[s], &tiles[s]),
+            Mapping::Simd(_) => StageFootprint::default(),
         })
         .collect();
-    Exact { roles: StageRoles::with(graph, nest, residency), work, tiles, extents }
+    Resolved { roles: StageRoles::with(graph, nest, residency), work, tiles, footprint }
 }

@@ -1,6 +1,6 @@
 //! The part that each stage takes in a section's loop nest.
 
-use crate::program::{Cadence, LoopOrder, Nest, SectionGraph};
+use crate::program::{LoopLevel, LoopOrder, Nest, SectionGraph};
 use crate::workload::TensorId;
 
 use super::residency::Residency;
@@ -8,29 +8,29 @@ use super::residency::Residency;
 /// How stages take part in a nest.
 #[derive(Debug, Clone)]
 pub struct StageRoles {
-    /// `Firing` for stages along the cut axis, else `Token`.
-    pub cadence: Vec<Cadence>,
-    /// The stage's K is cut: it accumulates over chunks.
+    /// `Firing` for stages along the cut axis, else `RowTile`.
+    pub level: Vec<LoopLevel>,
+    /// The stage's K is cut: it accumulates over column tiles.
     pub k_cut: Vec<bool>,
     /// The stage's output columns are cut.
     pub n_cut: Vec<bool>,
-    /// The stage comes after an accumulating one: it runs in the last chunk.
+    /// The stage comes after an accumulating one: it runs in the last column tile.
     late: Vec<bool>,
-    /// The stage is off the cut and computes the same anew in every chunk.
-    pub again: Vec<bool>,
+    /// The stage is off the cut and computes the same anew in every column tile.
+    pub recomputed: Vec<bool>,
 }
 
 impl StageRoles {
     /// Roles of every stage of `graph` in `nest`.
     pub fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
-        let axis = nest.chunking.map(|c| c.axis);
+        let axis = nest.tiled_axis.map(|c| c.axis);
         let along = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
         let mut roles = Self {
-            cadence: vec![],
+            level: vec![],
             k_cut: vec![],
             n_cut: vec![],
             late: vec![],
-            again: vec![false; graph.stages.len()],
+            recomputed: vec![false; graph.stages.len()],
         };
         for (s, stage) in graph.stages.iter().enumerate() {
             let is_gemm = stage.weight.is_some();
@@ -39,7 +39,7 @@ impl StageRoles {
             roles.k_cut.push(is_gemm && input_cut);
             roles.n_cut.push(along(stage.output));
             let touches = input_cut || along(stage.output);
-            roles.cadence.push(if touches { Cadence::Firing } else { Cadence::Token });
+            roles.level.push(if touches { LoopLevel::Firing } else { LoopLevel::RowTile });
             let late = stage.activations.iter().any(|&tensor| {
                 graph.producer(tensor).is_some_and(|p| roles.late.get(p).copied().unwrap_or(false) || roles.k_cut[p])
             });
@@ -49,27 +49,27 @@ impl StageRoles {
         roles
     }
 
-    /// The same where what stages off the cut make for those along it is computed anew in every chunk; `None` if no stage
-    /// makes such a thing, or chunks are not outermost.
+    /// The same where what stages off the cut make for those along it is computed anew in every column tile; `None` if no stage
+    /// makes such a thing, or column tiles are not outermost.
     pub fn recomputing(&self, graph: &SectionGraph<'_>, nest: &Nest) -> Option<Self> {
-        if nest.order == LoopOrder::TokenOuter || nest.chunks() == 1 {
+        if nest.order == LoopOrder::RowTileOuter || nest.column_tiles() == 1 {
             return None;
         }
         let mut roles = self.clone();
         // Stages come behind those they read from.
         for (s, spec) in graph.stages.iter().enumerate().rev() {
-            let is_wanted_in_chunks = || {
+            let is_wanted_in_column_tiles = || {
                 let mut readers =
-                    graph.stages.iter().zip(&roles.cadence).filter(|(r, _)| r.activations.contains(&spec.output));
-                readers.clone().next().is_some() && readers.all(|(_, &cadence)| cadence == Cadence::Firing)
+                    graph.stages.iter().zip(&roles.level).filter(|(r, _)| r.activations.contains(&spec.output));
+                readers.clone().next().is_some() && readers.all(|(_, &level)| level == LoopLevel::Firing)
             };
-            let makes_once = self.cadence[s] == Cadence::Token && !self.late[s] && spec.sums.is_none();
-            if makes_once && !graph.leaves_section(spec.output) && is_wanted_in_chunks() {
-                roles.again[s] = true;
-                roles.cadence[s] = Cadence::Firing;
+            let makes_once = self.level[s] == LoopLevel::RowTile && !self.late[s] && spec.sums.is_none();
+            if makes_once && !graph.leaves_section(spec.output) && is_wanted_in_column_tiles() {
+                roles.recomputed[s] = true;
+                roles.level[s] = LoopLevel::Firing;
             }
         }
-        roles.again.contains(&true).then_some(roles)
+        roles.recomputed.contains(&true).then_some(roles)
     }
 
     /// Roles of every stage of `graph` in `nest`, as what stays on chip asks for.
@@ -83,30 +83,30 @@ impl StageRoles {
         self.late[stage]
     }
 
-    /// Whether no stage along the cut axis comes after an accumulating one. Such a stage would want the first chunk of
+    /// Whether no stage along the cut axis comes after an accumulating one. Such a stage would want the first column tile of
     /// its other operands again when their last has passed (`y = f(x) + x` with `x` cut), and the pipeline would stop.
     pub fn is_one_pass(&self) -> bool {
-        self.late.iter().zip(&self.cadence).all(|(late, cadence)| !late || *cadence != Cadence::Firing)
+        self.late.iter().zip(&self.level).all(|(late, level)| !late || *level != LoopLevel::Firing)
     }
 
-    /// Slot cadence of a tensor that stages produce or consume.
-    pub fn tensor_cadence(&self, graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> Cadence {
-        match nest.chunking {
-            Some(c) if graph.column_axis(tensor) == Some(c.axis) => Cadence::Firing,
-            _ if graph.producer(tensor).is_some_and(|producer| self.again[producer]) => Cadence::Firing,
-            _ => Cadence::Token,
+    /// Slot loop level of a tensor that stages produce or consume.
+    pub fn tensor_level(&self, graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> LoopLevel {
+        match nest.tiled_axis {
+            Some(c) if graph.column_axis(tensor) == Some(c.axis) => LoopLevel::Firing,
+            _ if graph.producer(tensor).is_some_and(|producer| self.recomputed[producer]) => LoopLevel::Firing,
+            _ => LoopLevel::RowTile,
         }
     }
 
-    /// Whether `stage` must find every token of a row block of `tensor` still on chip when it comes to them.
+    /// Whether `stage` must find every row tile of a row block of `tensor` still on chip when it comes to them.
     pub fn holds_block(&self, graph: &SectionGraph<'_>, nest: &Nest, stage: usize, tensor: TensorId) -> bool {
-        if nest.order == LoopOrder::TokenOuter || nest.chunks() == 1 {
+        if nest.order == LoopOrder::RowTileOuter || nest.column_tiles() == 1 {
             return false;
         }
-        if self.tensor_cadence(graph, nest, tensor) == Cadence::Firing {
+        if self.tensor_level(graph, nest, tensor) == LoopLevel::Firing {
             return false;
         }
-        if self.cadence[stage] == Cadence::Firing {
+        if self.level[stage] == LoopLevel::Firing {
             return true;
         }
         match graph.producer(tensor) {
@@ -119,9 +119,9 @@ impl StageRoles {
     }
 }
 
-/// With chunks outermost, a stage off the cut works during the first chunk or the last only, while the others work
+/// With column tiles outermost, a stage off the cut works during the first column tile or the last only, while the others work
 /// in all. A GEMM behind an accumulating stage is left out: it overlaps with the next row block instead.
-pub fn stretch(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
-    let off_cut = roles.cadence[stage] == Cadence::Token && nest.order == LoopOrder::ChunkOuter;
-    if off_cut && (simd || !roles.is_late(stage)) { nest.chunks() } else { 1 }
+pub fn duty_factor(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
+    let off_cut = roles.level[stage] == LoopLevel::RowTile && nest.order == LoopOrder::ColumnTileOuter;
+    if off_cut && (simd || !roles.is_late(stage)) { nest.column_tiles() } else { 1 }
 }

@@ -1,29 +1,29 @@
 //! GEMMs that add up over the rows a section streams: the gradient of a weight, X^T dY, and of keys and values, head by
-//! head. Such a stage takes the tokens of X and dY that other stages work on, keeps its sums in PMUs, and its result
+//! head. Such a stage takes the row tiles of X and dY that other stages work on, keeps its sums in PMUs, and its result
 //! leaves when the last row has passed: of the section, or of a sequence.
 
 use crate::arch::Chip;
-use crate::cost::{Reducer, StageExtents, SystolicShape, reducer_extents};
-use crate::program::{Chunking, GemmMapping, SectionGraph, Style};
+use crate::cost::{Reducer, StageFootprint, SystolicShape, reducer_footprint};
+use crate::program::{GemmMapping, SectionGraph, Style, TiledAxis};
 
 use super::allocate::useful_splits;
 
-/// A mapping that no other beats in both PCUs and work, whatever the token size.
+/// A mapping that no other beats in both PCUs and work, whatever the row tile size.
 #[derive(Debug, Clone, Copy)]
 pub struct SumsBase {
     pub mapping: GemmMapping,
-    /// Tiles of the busiest PCU in a token, over all chunks.
+    /// Tiles of the busiest PCU in a row tile, over all column tiles.
     pub tiles: u64,
-    pub extents: StageExtents,
+    pub footprint: StageFootprint,
 }
 
-/// The useful mappings of a stage that adds up, for one cut; `token_rows` matters to causal attention only.
+/// The useful mappings of a stage that adds up, for one cut; `tile_rows` matters to causal attention only.
 pub fn sums_bases(
     chip: &Chip,
     graph: &SectionGraph<'_>,
-    chunking: Option<Chunking>,
+    tiled_axis: Option<TiledAxis>,
     stage: usize,
-    token_rows: u64,
+    tile_rows: u64,
     shape: impl Fn(bool) -> Option<SystolicShape>,
 ) -> Vec<SumsBase> {
     let heads = graph.form(stage).map_or(1, |form| form.heads);
@@ -38,27 +38,27 @@ pub fn sums_bases(
             pm: 1,
             pn: 1,
             pk: 1,
-            share: 1,
+            multicast_width: 1,
             streams: 1,
             aligned: false,
             style: Style::Skip,
         };
-        let alone = |mapping| Reducer::new(graph, chunking, token_rows, stage, &mapping, &shape);
+        let alone = |mapping| Reducer::new(graph, tiled_axis, tile_rows, stage, &mapping, &shape);
         let Some(whole) = alone(one) else { continue };
-        let (row_tiles, column_tiles) = whole.most_splits();
-        let chunks = chunking.filter(|_| whole.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.width));
+        let (row_splits, column_splits) = whole.most_splits();
+        let column_tiles = tiled_axis.filter(|_| whole.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.width));
         for streams in useful_splits(heads, most) {
-            for each in useful_splits(column_tiles / heads, most / streams) {
+            for each in useful_splits(column_splits / heads, most / streams) {
                 let pn = streams * each;
-                for pm in useful_splits(row_tiles, most / pn) {
-                    let mapping = GemmMapping { pm, pn, share: pn, streams, ..one };
+                for pm in useful_splits(row_splits, most / pn) {
+                    let mapping = GemmMapping { pm, pn, multicast_width: pn, streams, ..one };
                     let Some(reducer) = alone(mapping) else { continue };
-                    let of = |chunk| reducer.passes(chunk) * reducer.tiles(chunk);
-                    // All chunks but the last are alike.
-                    let tiles = of(0).saturating_mul(chunks - 1).saturating_add(of(chunks - 1));
+                    let of = |column_tile| reducer.passes(column_tile) * reducer.tiles(column_tile);
+                    // All column tiles but the last are alike.
+                    let tiles = of(0).saturating_mul(column_tiles - 1).saturating_add(of(column_tiles - 1));
                     let slot = &mut least[(pm * pn) as usize];
                     if slot.is_none_or(|base| tiles < base.tiles) {
-                        *slot = Some(SumsBase { mapping, tiles, extents: reducer_extents(&reducer, &shape) });
+                        *slot = Some(SumsBase { mapping, tiles, footprint: reducer_footprint(&reducer, &shape) });
                     }
                 }
             }

@@ -1,11 +1,11 @@
 //! The ways to map a stage of elementwise or row functions.
 
 use crate::arch::Chip;
-use crate::cost::{StageExtents, chain};
-use crate::program::{Cadence, Mapping, Nest, SectionGraph, SimdMapping};
+use crate::cost::{StageFootprint, chain};
+use crate::program::{LoopLevel, Mapping, Nest, SectionGraph, SimdMapping};
 
 use super::allocate::{Candidate, useful_splits};
-use super::roles::{StageRoles, stretch};
+use super::roles::{StageRoles, duty_factor};
 
 /// Useful mappings of a SIMD stage: rows and columns (or heads) over pipelines of as many PCUs as its function needs.
 pub(super) fn simd_mappings(
@@ -19,8 +19,8 @@ pub(super) fn simd_mappings(
     let (chain, passes) = (chain(chip, kind), kind.passes());
     let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return Vec::new() };
     let columns = graph.simd_columns(stage);
-    let (width, chunks) = match (nest.chunking, roles.cadence[stage]) {
-        (Some(cut), Cadence::Firing) => (cut.width, nest.chunks()),
+    let (width, column_tiles) = match (nest.tiled_axis, roles.level[stage]) {
+        (Some(cut), LoopLevel::Firing) => (cut.width, nest.column_tiles()),
         _ => (columns, 1),
     };
     // A function that needs more PCUs than an operator is given still gets one pipeline, if the chip has room.
@@ -30,22 +30,22 @@ pub(super) fn simd_mappings(
     } else {
         useful_splits(width.div_ceil(lanes), most.min(64))
     };
-    let stretch = stretch(nest, roles, stage, true);
+    let duty_factor = duty_factor(nest, roles, stage, true);
     let mut list = Vec::new();
-    for pm in useful_splits(nest.token_rows, most) {
+    for pm in useful_splits(nest.tile_rows, most) {
         for &pn in &column_splits {
             if pm * pn > most {
                 continue;
             }
-            let per_chunk = width.div_ceil(pn).div_ceil(lanes) * passes;
+            let per_column_tile = width.div_ceil(pn).div_ceil(lanes) * passes;
             let mapping = SimdMapping { pm, pn, chain, passes };
-            let rows = nest.tokens().saturating_mul(nest.token_rows.div_ceil(pm));
+            let rows = nest.row_tiles().saturating_mul(nest.tile_rows.div_ceil(pm));
             list.push(Candidate {
                 pcus: pm * pn * chain,
-                cycles: rows.saturating_mul(per_chunk * chunks * stretch),
-                stretch,
+                cycles: rows.saturating_mul(per_column_tile * column_tiles * duty_factor),
+                duty_factor,
                 mapping: Mapping::Simd(mapping),
-                extents: StageExtents::default(),
+                footprint: StageFootprint::default(),
             });
         }
     }

@@ -7,7 +7,7 @@ use crate::compile::params::PARAMS;
 use crate::cost::{StageWork, slot_bytes};
 use crate::index::Id;
 use crate::program::{
-    Amount, Buffer, BufferRole, Cadence, Fabric, Flow, FlowEnd, FlowKind, GemmMapping, Mapping, Nest, OffChip, Part,
+    Amount, Buffer, BufferRole, Fabric, Flow, FlowEnd, FlowKind, GemmMapping, LoopLevel, Mapping, Nest, OffChip, Part,
     PcuId, Piece, Resource, ResourceKind, SectionGraph, Stage, Stream, Style, Tree, shared,
 };
 
@@ -125,20 +125,20 @@ impl<'a> FlowBuilder<'a> {
     /// Flits a flow moves in the whole section, to weigh its links by.
     fn section_flits(&self, kind: FlowKind, amount: Amount, share: (u64, u64)) -> f64 {
         let nest = self.nest;
-        let rows = nest.token_rows;
+        let rows = nest.tile_rows;
         let flit = self.chip.network.flit_bytes;
         let (each, events) = match kind {
-            FlowKind::Feed { stage, bundle }
-            | FlowKind::Emit { stage, bundle }
-            | FlowKind::PartialRead { stage, bundle }
-            | FlowKind::PartialWrite { stage, bundle } => {
+            FlowKind::Feed { stage, group }
+            | FlowKind::Emit { stage, group }
+            | FlowKind::PartialRead { stage, group }
+            | FlowKind::PartialWrite { stage, group } => {
                 let emits = matches!(kind, FlowKind::Emit { .. });
-                let cadence = match self.stages[stage].spec.sums.filter(|_| emits) {
-                    Some(sums) => sums.cadence(self.stages[stage].cadence == Cadence::Firing),
-                    None if emits && self.stages[stage].k_cut => Cadence::Token,
-                    None => self.stages[stage].cadence,
+                let level = match self.stages[stage].spec.sums.filter(|_| emits) {
+                    Some(sums) => sums.level(self.stages[stage].level == LoopLevel::Firing),
+                    None if emits && self.stages[stage].k_cut => LoopLevel::RowTile,
+                    None => self.stages[stage].level,
                 };
-                (self.work[stage].flits(amount, 0, bundle, rows), nest.count(cadence))
+                (self.work[stage].flits(amount, 0, group, rows), nest.count(level))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 let stream = &self.streams[stream].stream;
@@ -146,9 +146,9 @@ impl<'a> FlowBuilder<'a> {
                 (bytes.div_ceil(flit), 1)
             }
             FlowKind::Copy { home } => {
-                let BufferRole::Home { tensor, .. } = self.buffers[home].spec.role else { return 0.0 };
-                let bytes = slot_bytes(self.graph, nest, tensor, nest.step(Cadence::Firing, 0));
-                (bytes.div_ceil(flit), nest.count(Cadence::Firing))
+                let BufferRole::Resident { tensor, .. } = self.buffers[home].spec.role else { return 0.0 };
+                let bytes = slot_bytes(self.graph, nest, tensor, nest.step(LoopLevel::Firing, 0));
+                (bytes.div_ceil(flit), nest.count(LoopLevel::Firing))
             }
         };
         shared(each, share) as f64 * events as f64
@@ -157,7 +157,7 @@ impl<'a> FlowBuilder<'a> {
     /// Operand streams of a stage: activations, weights, partial sums.
     fn feeds(&mut self, stage: usize) {
         let s = &self.stages[stage];
-        let (pm, wide, bundles) = (s.mapping.pm(), s.bundle_width(), s.mapping.bundles());
+        let (pm, wide, groups) = (s.mapping.pm(), s.group_width(), s.mapping.groups());
         for (index, buffer) in self.buffers.iter().enumerate() {
             match buffer.spec.role {
                 BufferRole::Operand { stage: of, tensor } if of == stage => {
@@ -168,12 +168,12 @@ impl<'a> FlowBuilder<'a> {
                             // Gathered vectors of a cycle come from different PMUs, into different ports.
                             let ports: &[u32] = if m.style == Style::Gather { &GATHER_PORTS } else { &[0] };
                             let each = wide / m.streams;
-                            for (b, rest) in pairs(bundles, pm * m.streams) {
+                            for (b, rest) in pairs(groups, pm * m.streams) {
                                 let (i, head) = (rest / m.streams, rest % m.streams);
                                 let pcus: Vec<PcuId> =
                                     (head * each..(head + 1) * each).map(|q| s.pcu(b, i, q)).collect();
                                 let slice = i * m.parts() + m.k_slice(b) * m.streams + head;
-                                let piece = buffer.piece(b % m.groups(), slice);
+                                let piece = buffer.piece(b % m.k_slice_groups(), slice);
                                 self.feed(stage, b, Amount::Activations, (index, slice), piece, &pcus, ports);
                             }
                         }
@@ -185,28 +185,28 @@ impl<'a> FlowBuilder<'a> {
                     }
                 }
                 BufferRole::Weight { stage: of, .. } if of == stage => {
-                    for (b, q) in pairs(bundles, wide) {
+                    for (b, q) in pairs(groups, wide) {
                         let pcus: Vec<PcuId> = (0..pm).map(|i| s.pcu(b, i, q)).collect();
                         let slice = b * wide + q;
                         self.feed(stage, b, Amount::Weights, (index, slice), buffer.piece(0, slice), &pcus, &[1]);
                     }
                 }
-                BufferRole::Partial { stage: of } if of == stage => {
-                    for (b, rest) in pairs(bundles, pm * wide) {
+                BufferRole::PartialSums { stage: of } if of == stage => {
+                    for (b, rest) in pairs(groups, pm * wide) {
                         let pcu = s.pcu(b, rest / wide, rest % wide);
                         let place = (index, b * pm * wide + rest);
                         self.partial_read(stage, (b, pcu), place);
                         self.partial_write(stage, (b, pcu), place);
                     }
                 }
-                BufferRole::Relay { stage: of, slice } if of == stage => {
-                    let groups = bundles / s.mapping.pk();
-                    for (group, rest) in pairs(groups, pm * wide) {
+                BufferRole::PartialFifo { stage: of, slice } if of == stage => {
+                    let column_groups = groups / s.mapping.pk();
+                    for (column_group, rest) in pairs(column_groups, pm * wide) {
                         let end = |slice: u64| {
-                            let bundle = slice * groups + group;
-                            (bundle, s.pcu(bundle, rest / wide, rest % wide))
+                            let group = slice * column_groups + column_group;
+                            (group, s.pcu(group, rest / wide, rest % wide))
                         };
-                        let place = (index, group * pm * wide + rest);
+                        let place = (index, column_group * pm * wide + rest);
                         self.partial_write(stage, end(slice), place);
                         self.partial_read(stage, end(slice + 1), place);
                     }
@@ -221,7 +221,7 @@ impl<'a> FlowBuilder<'a> {
     fn feed(
         &mut self,
         stage: usize,
-        bundle: u64,
+        group: u64,
         amount: Amount,
         (buffer, slice): (usize, u64),
         piece: &Piece,
@@ -234,7 +234,7 @@ impl<'a> FlowBuilder<'a> {
             sinks.clear();
             sinks.extend(pcus.iter().map(|&p| (self.fabric.pcu_in(p, port), self.pcu_site(p))));
             let source = self.read_end(part);
-            let flow = self.add(FlowKind::Feed { stage, bundle }, amount, (part.banks, banks), source, &sinks);
+            let flow = self.add(FlowKind::Feed { stage, group }, amount, (part.banks, banks), source, &sinks);
             flow.reads = Some(FlowEnd { buffer, slice, part: index });
         }
         self.sinks = sinks;
@@ -264,13 +264,13 @@ impl<'a> FlowBuilder<'a> {
                 // Neighbours take turns on the part's read ports.
                 let read_port = (part.read_port + turn as u64) % self.chip.pmu.read_ports;
                 let source = self.read_end(&Part { read_port, ..*part });
-                let flow = self.add(FlowKind::Feed { stage, bundle: 0 }, amount, share, source, &sinks);
+                let flow = self.add(FlowKind::Feed { stage, group: 0 }, amount, share, source, &sinks);
                 flow.reads = Some(FlowEnd { buffer, slice: 0, part: p });
             }
         }
     }
 
-    /// The share of what a PCU that adds up takes of an operand that a part holds; `None` without any, in full chunks and
+    /// The share of what a PCU that adds up takes of an operand that a part holds; `None` without any, in full column tiles and
     /// in the short last one.
     fn sums_in_common(
         &self,
@@ -281,9 +281,9 @@ impl<'a> FlowBuilder<'a> {
         pcu: (u64, u64),
     ) -> Option<(u64, u64)> {
         let reducer = self.work[stage].reducer()?;
-        [0, self.nest.chunks() - 1].into_iter().find_map(|chunk| {
-            let wanted = reducer.wanted(chunk, operand as usize, pcu);
-            let held = piece.span(part, reducer.width(chunk, operand as usize));
+        [0, self.nest.column_tiles() - 1].into_iter().find_map(|column_tile| {
+            let wanted = reducer.wanted(column_tile, operand as usize, pcu);
+            let held = piece.span(part, reducer.width(column_tile, operand as usize));
             let length = |run: &Range<u64>| run.end.saturating_sub(run.start);
             let common: u64 =
                 wanted.iter().map(|run| length(&(run.start.max(held.start)..run.end.min(held.end)))).sum();
@@ -295,7 +295,7 @@ impl<'a> FlowBuilder<'a> {
     fn feed_simd(&mut self, stage: usize, buffer: usize, (i, j): (u64, u64), chain: u64, operand: u32) {
         let s = &self.stages[stage];
         let piece = self.buffers[buffer].piece(0, i);
-        let kind = FlowKind::Feed { stage, bundle: 0 };
+        let kind = FlowKind::Feed { stage, group: 0 };
         let head = s.pcu(0, i, j * chain);
         let sink = [(self.fabric.pcu_in(head, operand), self.pcu_site(head))];
         for (p, part) in piece.parts.iter().enumerate() {
@@ -319,7 +319,7 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
-    /// The share of the columns of a SIMD column slice that a part holds; `None` without any, in full chunks and in the
+    /// The share of the columns of a SIMD column slice that a part holds; `None` without any, in full column tiles and in the
     /// short last one.
     fn columns_in_common(
         &self,
@@ -330,24 +330,24 @@ impl<'a> FlowBuilder<'a> {
         slice: u64,
     ) -> Option<(u64, u64)> {
         let BufferRole::Operand { tensor, .. } = role else { return None };
-        let is_cut = self.nest.chunking.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis));
-        [0, self.nest.chunks() - 1].into_iter().find_map(|chunk| {
+        let is_cut = self.nest.tiled_axis.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis));
+        [0, self.nest.column_tiles() - 1].into_iter().find_map(|column_tile| {
             let work = &self.work[stage];
             let columns = self.graph.workload.tensors[tensor].columns;
-            let columns = if is_cut { work.width(chunk) } else { columns };
-            let wanted = work.part_of(columns, chunk, slice);
+            let columns = if is_cut { work.width(column_tile) } else { columns };
+            let wanted = work.part_of(columns, column_tile, slice);
             let held = piece.span(part, columns);
             let common = wanted.end.min(held.end).saturating_sub(wanted.start.max(held.start));
             (common > 0).then(|| (common, wanted.end - wanted.start))
         })
     }
 
-    /// Partial sums from a piece of a buffer to a PCU of a bundle.
-    fn partial_read(&mut self, stage: usize, (bundle, pcu): (u64, PcuId), (buffer, slice): (usize, u64)) {
+    /// Partial sums from a piece of a buffer to a PCU of a lockstep group.
+    fn partial_read(&mut self, stage: usize, (group, pcu): (u64, PcuId), (buffer, slice): (usize, u64)) {
         let piece = self.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let into = (self.fabric.pcu_in(pcu, 2), self.pcu_site(pcu));
-        let kind = FlowKind::PartialRead { stage, bundle };
+        let kind = FlowKind::PartialRead { stage, group };
         for (index, part) in piece.parts.iter().enumerate() {
             let from = self.read_end(part);
             let flow = self.add(kind, Amount::Partials, (part.banks, banks), from, &[into]);
@@ -355,12 +355,12 @@ impl<'a> FlowBuilder<'a> {
         }
     }
 
-    /// Partial sums from a PCU of a bundle to a piece of a buffer.
-    fn partial_write(&mut self, stage: usize, (bundle, pcu): (u64, PcuId), (buffer, slice): (usize, u64)) {
+    /// Partial sums from a PCU of a lockstep group to a piece of a buffer.
+    fn partial_write(&mut self, stage: usize, (group, pcu): (u64, PcuId), (buffer, slice): (usize, u64)) {
         let piece = self.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let out = (self.fabric.pcu_out(pcu, 1), self.pcu_site(pcu));
-        let kind = FlowKind::PartialWrite { stage, bundle };
+        let kind = FlowKind::PartialWrite { stage, group };
         for (index, part) in piece.parts.iter().enumerate() {
             let to = self.write_end(part);
             let flow = self.add(kind, Amount::Partials, (part.banks, banks), out, &[to]);
@@ -372,25 +372,25 @@ impl<'a> FlowBuilder<'a> {
     fn results(&mut self, stage: usize) {
         let s = &self.stages[stage];
         let output = s.spec.output;
-        let (pm, wide, bundles) = (s.mapping.pm(), s.bundle_width(), s.mapping.bundles());
+        let (pm, wide, groups) = (s.mapping.pm(), s.group_width(), s.mapping.groups());
         let chain = if let Mapping::Simd(m) = s.mapping { m.chain } else { 1 };
         for (index, buffer) in self.buffers.iter().enumerate() {
             let takes = match buffer.spec.role {
                 BufferRole::Operand { tensor, .. } => tensor == output && !has_home(self.buffers, index),
-                BufferRole::Home { tensor, .. } | BufferRole::Store { tensor, .. } => tensor == output,
-                BufferRole::Weight { .. } | BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
+                BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } => tensor == output,
+                BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
             };
             if !takes {
                 continue;
             }
             let slices = buffer.spec.slices;
             let parts = self.parts_of(buffer.spec.role);
-            let emitting = pairs(bundles, pm * wide).filter(|&(b, _)| !s.mapping.hands_on(b));
+            let emitting = pairs(groups, pm * wide).filter(|&(b, _)| !s.mapping.forwards_sums(b));
             for (b, (i, q)) in emitting.map(|(b, r)| (b, (r / wide, r % wide))) {
                 let pcu = s.pcu(b, i, q * chain + chain - 1);
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
                 if s.spec.sums.is_some() {
-                    let kind = FlowKind::Emit { stage, bundle: b };
+                    let kind = FlowKind::Emit { stage, group: b };
                     self.fill_piece(kind, Amount::ResultBytes, (1, 1), source, None, (index, i * wide + q));
                     continue;
                 }
@@ -398,22 +398,22 @@ impl<'a> FlowBuilder<'a> {
                     let rows = self.rows_in_common(stage, i, buffer.spec.role, slice / parts);
                     // Columns of every PCU are spread over all heads, or slices of K.
                     let Some(share) = rows.map(|(of, all)| (of, all * parts)) else { continue };
-                    let kind = FlowKind::Emit { stage, bundle: b };
+                    let kind = FlowKind::Emit { stage, group: b };
                     self.fill_piece(kind, Amount::ResultBytes, share, source, None, (index, slice));
                 }
             }
         }
     }
 
-    /// The share of the rows of a stage's row slice that go to a slice of a buffer; `None` without any, in full tokens
+    /// The share of the rows of a stage's row slice that go to a slice of a buffer; `None` without any, in full row tiles
     /// and in the short last one, whose rows are dealt anew.
     fn rows_in_common(&self, stage: usize, i: u64, role: BufferRole, slice: u64) -> Option<(u64, u64)> {
         let taker = match role {
-            BufferRole::Operand { stage, .. } | BufferRole::Home { stage, .. } => stage,
+            BufferRole::Operand { stage, .. } | BufferRole::Resident { stage, .. } => stage,
             _ => stage,
         };
-        let last = self.nest.rows_of(self.nest.tokens() - 1);
-        [self.nest.token_rows, last].into_iter().find_map(|rows| {
+        let last = self.nest.rows_of(self.nest.row_tiles() - 1);
+        [self.nest.tile_rows, last].into_iter().find_map(|rows| {
             let made = self.work[stage].slice_rows(rows, i);
             let taken = self.work[taker].slice_rows(rows, slice);
             let common = made.end.min(taken.end).saturating_sub(made.start.max(taken.start));
@@ -424,10 +424,12 @@ impl<'a> FlowBuilder<'a> {
     /// Streams of heads, or slices of K, side by side in a row slice of a buffer.
     fn parts_of(&self, role: BufferRole) -> u64 {
         match role {
-            BufferRole::Operand { stage, .. } | BufferRole::Home { stage, .. } => match self.stages[stage].mapping {
-                Mapping::Gemm(m) if self.stages[stage].spec.sums.is_none() => m.parts(),
-                _ => 1,
-            },
+            BufferRole::Operand { stage, .. } | BufferRole::Resident { stage, .. } => {
+                match self.stages[stage].mapping {
+                    Mapping::Gemm(m) if self.stages[stage].spec.sums.is_none() => m.parts(),
+                    _ => 1,
+                }
+            }
             _ => 1,
         }
     }
@@ -466,10 +468,10 @@ impl<'a> FlowBuilder<'a> {
         self.sinks = sinks;
     }
 
-    /// Home buffers into the copies beside the PCUs.
+    /// Resident buffers into the copies beside the PCUs.
     fn copies(&mut self) {
         for (home, buffer) in self.buffers.iter().enumerate() {
-            let BufferRole::Home { stage, tensor } = buffer.spec.role else { continue };
+            let BufferRole::Resident { stage, tensor } = buffer.spec.role else { continue };
             let beside = |b: &Buffer| b.spec.role == BufferRole::Operand { stage, tensor };
             let Some(operand) = self.buffers.iter().position(beside) else { continue };
             for slice in 0..buffer.spec.slices {
@@ -535,7 +537,7 @@ impl<'a> FlowBuilder<'a> {
 /// Whether an operand buffer is filled from a home on chip.
 fn has_home(buffers: &[Buffer], operand: usize) -> bool {
     let BufferRole::Operand { stage, tensor } = buffers[operand].spec.role else { return false };
-    buffers.iter().any(|b| b.spec.role == BufferRole::Home { stage, tensor })
+    buffers.iter().any(|b| b.spec.role == BufferRole::Resident { stage, tensor })
 }
 
 /// Whether an off-chip stream fills or drains a buffer.
@@ -546,15 +548,15 @@ fn is_end(stream: &Stream, buffers: &[Buffer], index: usize) -> bool {
             !stream.writes
                 && tensor == stream.tensor
                 && !stream.weight
-                && spec.cadence == stream.cadence
+                && spec.level == stream.level
                 && !has_home(buffers, index)
         }
-        BufferRole::Home { tensor, .. } => {
-            !stream.writes && tensor == stream.tensor && !stream.weight && spec.cadence == stream.cadence
+        BufferRole::Resident { tensor, .. } => {
+            !stream.writes && tensor == stream.tensor && !stream.weight && spec.level == stream.level
         }
-        BufferRole::Weight { tensor, .. } => stream.weight && tensor == stream.tensor && spec.cadence == stream.cadence,
-        BufferRole::Store { tensor, .. } => stream.writes && tensor == stream.tensor,
-        BufferRole::Partial { .. } | BufferRole::Relay { .. } => false,
+        BufferRole::Weight { tensor, .. } => stream.weight && tensor == stream.tensor && spec.level == stream.level,
+        BufferRole::Output { tensor, .. } => stream.writes && tensor == stream.tensor,
+        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
     }
 }
 

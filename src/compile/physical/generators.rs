@@ -30,7 +30,7 @@ fn counts(chip: &Chip, plan: &SectionPlan, streams: &[Stream], tiers: &[TierId])
     let count = |stream: &Stream| {
         let bytes = moved_bytes(stream);
         let covers = plan.covers as f64 * chip.tier_rate(tiers[stream.tensor.index()]).bytes_per_cycle() / ag_rate;
-        let slot_flits = bytes / plan.nest.count(stream.cadence) as f64 / chip.network.flit_bytes as f64;
+        let slot_flits = bytes / plan.nest.count(stream.level) as f64 / chip.network.flit_bytes as f64;
         let most = slot_flits.ceil().max(1.0) as usize;
         (1 + (spare * bytes / total).min(covers).floor() as usize).min(most)
     };

@@ -5,7 +5,7 @@ use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
 use crate::cost::StageWork;
 use crate::index::Id;
-use crate::program::{Buffer, BufferRole, Cadence, Mapping, Part, PcuId, Piece, PmuId, Stage};
+use crate::program::{Buffer, BufferRole, LoopLevel, Mapping, Part, PcuId, Piece, PmuId, Stage};
 
 /// PCUs of every stage: bands of whole columns in pipeline order, and within a band the arrangement whose operand
 /// streams need the fewest flit-hops.
@@ -44,7 +44,8 @@ fn arrange(chip: &Chip, band: &[usize], work: &StageWork) -> Vec<PcuId> {
         blocks.dedup();
         for block in blocks {
             // Slices of K lie as further columns.
-            let array = Array { chip, pm: m.pm, pn: m.pn * m.pk, share: m.share, block, sites: &sites };
+            let array =
+                Array { chip, pm: m.pm, pn: m.pn * m.pk, multicast_width: m.multicast_width, block, sites: &sites };
             let cost = array.flit_hops(work.activation_rate(), work.weight_rate());
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, array.order()));
@@ -71,7 +72,7 @@ struct Array<'a> {
     chip: &'a Chip,
     pm: u64,
     pn: u64,
-    share: u64,
+    multicast_width: u64,
     block: u64,
     sites: &'a [usize],
 }
@@ -87,10 +88,10 @@ impl Array<'_> {
     /// PCUs in the order of [`Stage::pcu`].
     fn order(&self) -> Vec<PcuId> {
         let mut order = Vec::with_capacity(self.sites.len());
-        for bundle in 0..self.pn / self.share {
+        for group in 0..self.pn / self.multicast_width {
             for i in 0..self.pm {
-                for q in 0..self.share {
-                    order.push(PcuId::from_index(self.site(i, bundle * self.share + q)));
+                for q in 0..self.multicast_width {
+                    order.push(PcuId::from_index(self.site(i, group * self.multicast_width + q)));
                 }
             }
         }
@@ -101,9 +102,10 @@ impl Array<'_> {
     fn flit_hops(&self, activation_rate: f64, weight_rate: f64) -> f64 {
         let at = |i: u64, j: u64| self.chip.grid.pcus[self.site(i, j)];
         let mut hops = 0.0;
-        for bundle in 0..self.pn / self.share {
+        for group in 0..self.pn / self.multicast_width {
             for i in 0..self.pm {
-                let sinks: Vec<Coordinate> = (0..self.share).map(|q| at(i, bundle * self.share + q)).collect();
+                let sinks: Vec<Coordinate> =
+                    (0..self.multicast_width).map(|q| at(i, group * self.multicast_width + q)).collect();
                 hops += activation_rate * tree_links(&sinks);
             }
         }
@@ -321,19 +323,19 @@ pub fn place_buffers(
     let mut order: Vec<usize> = (0..buffers.len()).collect();
     // Pieces tied to one PCU first: they have the least choice.
     order.sort_by_key(|&b| match buffers[b].spec.role {
-        BufferRole::Partial { .. } | BufferRole::Relay { .. } => (0, b),
+        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => (0, b),
         BufferRole::Operand { .. } => (1, b),
         BufferRole::Weight { .. } => (2, b),
-        BufferRole::Store { .. } => (3, b),
-        BufferRole::Home { .. } => (4, b),
+        BufferRole::Output { .. } => (3, b),
+        BufferRole::Resident { .. } => (4, b),
     });
-    let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(Cadence::Firing) as f64).max(1.0);
+    let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(LoopLevel::Firing) as f64).max(1.0);
     let mut held: Option<Vec<u64>> = None;
     for index in order {
         let spec = buffers[index].spec;
         match (spec.role, &held) {
             (BufferRole::Weight { .. }, None) => held = Some(pool.hold(taken)),
-            (BufferRole::Store { .. } | BufferRole::Home { .. }, Some(banks)) => {
+            (BufferRole::Output { .. } | BufferRole::Resident { .. }, Some(banks)) => {
                 pool.give_back(banks);
                 held = Some(Vec::new());
             }
@@ -355,13 +357,13 @@ pub fn place_buffers(
                 _ => (stage, work[stage].activation_rate(), slot_rate),
             },
             BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
-            BufferRole::Partial { stage } | BufferRole::Relay { stage, .. } => {
+            BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
                 (stage, work[stage].partial_rate(), work[stage].partial_rate())
             }
-            BufferRole::Home { stage, .. } | BufferRole::Store { stage, .. } => (stage, slot_rate, slot_rate),
+            BufferRole::Resident { stage, .. } | BufferRole::Output { stage, .. } => (stage, slot_rate, slot_rate),
         };
         let s = &stages[stage];
-        let (pm, wide) = (s.mapping.pm(), s.bundle_width());
+        let (pm, wide) = (s.mapping.pm(), s.group_width());
         let mut pieces = Vec::with_capacity((spec.copies * spec.slices) as usize);
         for copy in 0..spec.copies {
             for slice in 0..spec.slices {
@@ -370,28 +372,28 @@ pub fn place_buffers(
                     BufferRole::Operand { .. } => {
                         let (streams, parts) = (s.mapping.streams(), s.mapping.parts());
                         let (i, head, each) = (slice / parts, slice % streams, wide / streams);
-                        let bundle = slice % parts / streams * spec.copies + copy;
-                        centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(bundle, i, q)))
+                        let group = slice % parts / streams * spec.copies + copy;
+                        centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(group, i, q)))
                     }
                     BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
-                    BufferRole::Store { .. } if s.spec.sums.is_some() => {
+                    BufferRole::Output { .. } if s.spec.sums.is_some() => {
                         centre(chip, std::iter::once(s.pcu(0, slice / wide, slice % wide)))
                     }
-                    BufferRole::Partial { .. } => {
-                        let (bundle, rest) = (slice / (pm * wide), slice % (pm * wide));
-                        centre(chip, std::iter::once(s.pcu(bundle, rest / wide, rest % wide)))
-                    }
-                    BufferRole::Relay { slice: from, .. } => {
+                    BufferRole::PartialSums { .. } => {
                         let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
-                        let groups = s.mapping.bundles() / s.mapping.pk();
+                        centre(chip, std::iter::once(s.pcu(group, rest / wide, rest % wide)))
+                    }
+                    BufferRole::PartialFifo { slice: from, .. } => {
+                        let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
+                        let groups = s.mapping.groups() / s.mapping.pk();
                         let ends = [from, from + 1].map(|k| s.pcu(k * groups + group, rest / wide, rest % wide));
                         centre(chip, ends.into_iter())
                     }
-                    BufferRole::Home { .. } | BufferRole::Store { .. } => {
-                        let bundles = s.mapping.bundles();
-                        let is_home = matches!(spec.role, BufferRole::Home { .. });
+                    BufferRole::Resident { .. } | BufferRole::Output { .. } => {
+                        let groups = s.mapping.groups();
+                        let is_home = matches!(spec.role, BufferRole::Resident { .. });
                         let parts = if is_home { s.mapping.parts() } else { 1 };
-                        centre(chip, (0..bundles).flat_map(|b| (0..wide).map(move |q| s.pcu(b, slice / parts, q))))
+                        centre(chip, (0..groups).flat_map(|b| (0..wide).map(move |q| s.pcu(b, slice / parts, q))))
                     }
                 };
                 pieces.push(pool.take(target, spec.banks(chip), spec.spread, read, write)?);

@@ -23,10 +23,10 @@ pub fn stages(
     let on_units = |(s, (spec, pcus)): (usize, (&StageSpec, Vec<PcuId>))| Stage {
         spec: spec.clone(),
         mapping: mappings[s],
-        cadence: roles.cadence[s],
-        k_cut: roles.k_cut[s] && nest.chunks() > 1,
+        level: roles.level[s],
+        k_cut: roles.k_cut[s] && nest.column_tiles() > 1,
         n_cut: roles.n_cut[s],
-        again: roles.again[s],
+        recomputed: roles.recomputed[s],
         work: work[s].clone(),
         tiles: tiles[s].clone(),
         pcus,
@@ -100,8 +100,8 @@ impl Placed {
             sram_bytes,
             sram_bank_loss_bytes: sram_bytes - payload_bytes.min(sram_bytes),
             estimated_cycles: self.estimated_cycles,
-            loaded_before: Vec::new(),
-            loads_ahead: Vec::new(),
+            prefetched: Vec::new(),
+            prefetches: Vec::new(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sections planned only if they may be chosen: what a coarse search makes of short graphs.
+//! Sections planned only if they may be chosen: what a low-effort search makes of short graphs.
 
 use crate::cost::least_cycles;
 
@@ -9,10 +9,10 @@ use super::runs::Run;
 impl Spans<'_> {
     /// Plans what may be chosen: as long as the best partition holds sections that are not planned, and are as good as
     /// no plan of them beats, those.
-    pub(super) fn plan_lazily(&mut self, ground: &SearchContext<'_>, wanted: Wanted) -> Result<(), Unplannable> {
+    pub(super) fn plan_lazily(&mut self, context: &SearchContext<'_>, wanted: Wanted) -> Result<(), Unplannable> {
         let workload = self.workload;
         let least = |run: &Run| {
-            let cycles = least_cycles(ground.chip, workload, ground.tiers, &run.operators);
+            let cycles = least_cycles(context.chip, workload, context.tiers, &run.operators);
             cycles as u64 * workload.operators[run.operators[0]].repeat
         };
         let least = self.runs.iter().map(least).collect();
@@ -20,9 +20,9 @@ impl Spans<'_> {
         if wanted.singles {
             let mut singles = self.singles();
             self.keep_unplanned(&mut singles);
-            self.plan_runs(ground, &singles)?;
+            self.plan_runs(context, &singles)?;
         }
-        let found = self.best_planned(ground);
+        let found = self.best_planned(context);
         match (found, self.lazy.as_ref().and_then(|lazy| lazy.unplannable)) {
             (Err(_), Some(unplannable)) => Err(unplannable),
             _ => Ok(()),
@@ -40,7 +40,7 @@ impl Spans<'_> {
 
     /// The best partition, planned. Of what is not planned, sections are as good as none of them can be, and planned
     /// when that makes them part of the best.
-    pub(super) fn best_planned(&mut self, ground: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
+    pub(super) fn best_planned(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         loop {
             let best = self.best_partition((0, self.workload.operators.len()))?;
             let mut unplanned = best.clone();
@@ -48,7 +48,7 @@ impl Spans<'_> {
             if unplanned.is_empty() {
                 return Ok(best);
             }
-            let refused = self.plan_runs(ground, &unplanned).err();
+            let refused = self.plan_runs(context, &unplanned).err();
             let Some(lazy) = &mut self.lazy else { return Ok(best) };
             lazy.unplannable = lazy.unplannable.or(refused);
             for run in unplanned {
@@ -60,7 +60,7 @@ impl Spans<'_> {
 
     /// The best partition, or every operator alone where that takes less time: fewer bytes do not excuse being slower
     /// than kernel by kernel.
-    pub(super) fn not_slower(&mut self, best: Vec<usize>, ground: &SearchContext<'_>) -> Vec<usize> {
+    pub(super) fn not_slower(&mut self, best: Vec<usize>, context: &SearchContext<'_>) -> Vec<usize> {
         let cycles = self.cycles(&best);
         let mut singles = self.singles();
         if let Some(lazy) = &self.lazy {
@@ -70,7 +70,7 @@ impl Spans<'_> {
             }
             // What cannot run alone has been found to run with others.
             self.keep_unplanned(&mut singles);
-            if self.plan_runs(ground, &singles).is_err() {
+            if self.plan_runs(context, &singles).is_err() {
                 return best;
             }
         }
@@ -78,7 +78,7 @@ impl Spans<'_> {
         if self.are_planned(&singles) && cycles <= self.cycles(&singles) {
             return best;
         }
-        let Ok(singles) = self.kernel_by_kernel(ground) else { return best };
+        let Ok(singles) = self.kernel_by_kernel(context) else { return best };
         if cycles <= self.cycles(&singles) { best } else { singles }
     }
 }

@@ -14,15 +14,15 @@ use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, 
 
 /// Everything about a run of operators that its compilation looks at; tensors are numbered as they first appear.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Likeness {
-    operators: Vec<OperatorLikeness>,
-    tensors: Vec<TensorLikeness>,
+pub struct CanonicalForm {
+    operators: Vec<OperatorForm>,
+    tensors: Vec<TensorForm>,
     /// Tensors whose columns are cut together, where stages add up over rows.
     ties: Vec<(usize, usize)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct OperatorLikeness {
+struct OperatorForm {
     kind: OperatorKind,
     form: Option<GemmForm>,
     heads: u64,
@@ -33,7 +33,7 @@ struct OperatorLikeness {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct TensorLikeness {
+struct TensorForm {
     /// Another shape of a tensor: whether transposed, of which one here, and what its windows take.
     view: Option<(bool, Option<usize>, Option<Window>)>,
     shape: (u64, u64),
@@ -46,8 +46,8 @@ struct TensorLikeness {
     is_private: bool,
 }
 
-/// Finds likenesses in one workload.
-pub struct Twins<'a> {
+/// Finds canonical forms in one workload.
+pub struct CanonicalForms<'a> {
     workload: &'a Workload,
     tiers: &'a [TierId],
     /// Which mask a tensor has, of those that differ.
@@ -55,7 +55,7 @@ pub struct Twins<'a> {
     consumers: Vec<Vec<OperatorId>>,
 }
 
-impl<'a> Twins<'a> {
+impl<'a> CanonicalForms<'a> {
     /// Looks at the tensors of a workload.
     pub fn new(workload: &'a Workload, tiers: &'a [TierId]) -> Self {
         let mut different: Vec<&Arc<BlockMask>> = Vec::new();
@@ -84,7 +84,7 @@ impl<'a> Twins<'a> {
     }
 
     /// What a run of operators, in topological order, looks like.
-    pub fn likeness(&self, operators: &[OperatorId]) -> Likeness {
+    pub fn canonical_form(&self, operators: &[OperatorId]) -> CanonicalForm {
         let tensors = tensors(self.workload, operators);
         let number: FxHashMap<TensorId, usize> = tensors.iter().enumerate().map(|(i, &t)| (t, i)).collect();
         let of_operator = |&op: &OperatorId| {
@@ -92,7 +92,7 @@ impl<'a> Twins<'a> {
             let inputs = operator.inputs.iter().map(|input| number[input]).collect();
             let place = |op: OperatorId| (self.workload.operators[op].block, self.workload.operators[op].phase);
             let with = operators.iter().position(|&other| place(other) == place(op)).unwrap_or_default();
-            OperatorLikeness {
+            OperatorForm {
                 kind: operator.kind,
                 form: operator.form,
                 heads: operator.heads,
@@ -108,7 +108,7 @@ impl<'a> Twins<'a> {
             let is_output = tensor.role == TensorRole::Output;
             let outside = consumers.iter().any(|op| !operators.contains(op));
             let is_made_here = made_here(id);
-            TensorLikeness {
+            TensorForm {
                 view: tensor.view.map(|view| (view.transposed, number.get(&view.base).copied(), view.window)),
                 shape: (tensor.rows, tensor.columns),
                 dtype: tensor.dtype,
@@ -118,7 +118,7 @@ impl<'a> Twins<'a> {
                 is_private: is_made_here && !is_output && !outside && consumers.len() == 1,
             }
         };
-        Likeness {
+        CanonicalForm {
             operators: operators.iter().map(of_operator).collect(),
             tensors: tensors.iter().map(of_tensor).collect(),
             ties: self.ties(operators, &tensors, &number),
@@ -171,7 +171,7 @@ pub struct Renaming<'a> {
 }
 
 impl<'a> Renaming<'a> {
-    /// Pairs the operators and tensors of two runs of one likeness.
+    /// Pairs the operators and tensors of two runs of one canonical form.
     pub fn new(from: &'a SectionGraph<'a>, to: &'a SectionGraph<'a>) -> Self {
         let operators = from.operators.iter().copied().zip(to.operators.iter().copied()).collect();
         let of = |graph: &SectionGraph<'_>| tensors(graph.workload, &graph.operators);
@@ -181,7 +181,7 @@ impl<'a> Renaming<'a> {
 
     /// Axes are numbered in the order of tensors' ids, which may differ.
     fn nest(&self, nest: &mut Nest) {
-        let Some(cut) = &mut nest.chunking else { return };
+        let Some(cut) = &mut nest.tiled_axis else { return };
         let axis = cut.axis;
         let same = |(&from, &to): (&TensorId, &TensorId)| {
             let columns = (self.from.column_axis(from) == Some(axis)).then(|| self.to.column_axis(to));
@@ -201,10 +201,10 @@ impl<'a> Renaming<'a> {
     fn buffer(&self, spec: &mut BufferSpec) {
         match &mut spec.role {
             BufferRole::Operand { tensor, .. }
-            | BufferRole::Home { tensor, .. }
+            | BufferRole::Resident { tensor, .. }
             | BufferRole::Weight { tensor, .. }
-            | BufferRole::Store { tensor, .. } => *tensor = self.tensor(*tensor),
-            BufferRole::Partial { .. } | BufferRole::Relay { .. } => {}
+            | BufferRole::Output { tensor, .. } => *tensor = self.tensor(*tensor),
+            BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => {}
         }
     }
 

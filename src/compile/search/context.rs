@@ -8,11 +8,11 @@ use crate::workload::Workload;
 
 /// How closely the search looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Care {
-    /// At every cut, token size and allotment: what is found will be measured.
+pub enum Effort {
+    /// At every cut, row tile size and allotment: what is found will be measured.
     Full,
-    /// Coarsely, and closer about the best: estimates are believed ([`coarse`]).
-    Coarse,
+    /// At low effort, and closer about the best: estimates are believed ([`coarse`]).
+    Low,
 }
 
 /// What a search is for, and how it is done.
@@ -27,7 +27,7 @@ pub struct SearchContext<'c> {
     /// Memory tier of each tensor.
     pub tiers: &'c [TierId],
     /// How closely the search looks.
-    pub care: Care,
+    pub effort: Effort,
     /// Whether sections that may be chosen are measured by the event engine; else estimates are believed.
     pub measures: bool,
     /// What is known of the workload's GEMMs on PCUs such as the chip's.

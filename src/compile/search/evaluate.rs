@@ -12,7 +12,7 @@ use crate::compile::physical::route::Negotiation;
 use crate::cost::least_cycles;
 use crate::program::{Section, SectionGraph};
 
-use super::context::Care;
+use super::context::Effort;
 use super::context::SearchContext;
 use super::neighbours::neighbours;
 use super::plan::plan;
@@ -55,7 +55,7 @@ impl Routed {
 /// How many mappings are placed and measured, by the size of the chip: what placing, routing and measuring one takes
 /// grows with it.
 #[derive(Debug, Clone, Copy)]
-struct Effort {
+struct TrialBudget {
     /// Of those the plan search found.
     found: usize,
     /// Of neighbours of the best.
@@ -66,7 +66,7 @@ struct Effort {
     is_hasty: bool,
 }
 
-impl Effort {
+impl TrialBudget {
     /// For one of `at_once` kinds of sections. A large mask makes every look at a mapping longer.
     fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize) -> Self {
         let is_large = |stage: usize| {
@@ -140,22 +140,22 @@ pub fn hoped(cycles: u64) -> u64 {
 /// Measures the most promising of a section's choices and, for a whole look, steps from the best of them. Goes on from
 /// an earlier look. `at_once`: kinds of sections that are looked at.
 pub fn look(
-    ground: &SearchContext<'_>,
+    context: &SearchContext<'_>,
     graph: &SectionGraph<'_>,
     choices: &[Choice],
     before: Option<Looked>,
     depth: Depth,
     at_once: usize,
 ) -> Looked {
-    let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
-    let effort = Effort::new(chip, graph, at_once);
-    let floor = least_cycles(chip, graph.workload, ground.tiers, &graph.operators);
+    let chip = &*context.chip.in_section(graph.largest_off_chip_bytes());
+    let effort = TrialBudget::new(chip, graph, at_once);
+    let floor = least_cycles(chip, graph.workload, context.tiers, &graph.operators);
     let is_new = before.is_none();
     let looked =
         before.unwrap_or(Looked { depth, best: None, unplaced: None, seen: Vec::new(), near: Vec::new(), tried: 0 });
-    let mut trial = Trial { ground, chip, graph, negotiation: effort.negotiation, floor, looked };
+    let mut trial = Trial { context, chip, graph, negotiation: effort.negotiation, floor, looked };
     let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
-    if ground.care == Care::Coarse || !ground.measures {
+    if context.effort == Effort::Low || !context.measures {
         trial.negotiation = Negotiation::WHOLE;
         trial.look_coarsely(choices, expected);
         return Looked { depth: Depth::Whole, ..trial.looked };
@@ -177,7 +177,7 @@ fn promising(choices: &[Choice]) -> Vec<usize> {
         let is_first = |&index: &usize| !choices[..index].iter().any(|other| same(other, &choices[index]));
         (0..choices.len()).filter(is_first).collect::<Vec<usize>>()
     };
-    let cuts = first_of(&|a, b| a.nest.chunking == b.nest.chunking);
+    let cuts = first_of(&|a, b| a.nest.tiled_axis == b.nest.tiled_axis);
     let classes = first_of(&|a, b| a.kind() == b.kind());
     let mut order: Vec<usize> = Vec::with_capacity(choices.len());
     for turn in 0..choices.len() {
@@ -194,7 +194,7 @@ fn promising(choices: &[Choice]) -> Vec<usize> {
 
 /// A look at a section's choices.
 struct Trial<'t, 'g> {
-    ground: &'t SearchContext<'g>,
+    context: &'t SearchContext<'g>,
     chip: &'t Chip,
     graph: &'t SectionGraph<'t>,
     negotiation: Negotiation,
@@ -216,7 +216,7 @@ impl Trial<'_, '_> {
             }
             self.measure(vec![next.clone()]);
         }
-        if self.looked.best.is_none() && self.ground.care == Care::Coarse {
+        if self.looked.best.is_none() && self.context.effort == Effort::Low {
             self.lay_any();
         }
         self.improve(PARAMS.evaluation.low_effort_neighbours, |best| {
@@ -250,7 +250,7 @@ impl Trial<'_, '_> {
 
     /// Takes steps from the best; further batches and steps where links and ports cost more than `expected`: others may
     /// fare better.
-    fn look_further(&mut self, choices: &[Choice], order: &[usize], expected: u64, effort: Effort) {
+    fn look_further(&mut self, choices: &[Choice], order: &[usize], expected: u64, effort: TrialBudget) {
         self.improve(effort.steps, |_| false);
         let is_far = |best: &Routed| {
             let (cycles, estimated) = (best.cycles as f64, best.plan.estimate.cycles as f64);
@@ -300,8 +300,8 @@ impl Trial<'_, '_> {
 
     /// Places, routes and measures a choice once more; it becomes the best if it is not slower.
     fn lay_again(&mut self, choice: Choice, annealed: bool, negotiation: Negotiation) {
-        let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.ground);
-        let Some(best) = self.looked.best.as_ref().filter(|_| self.ground.measures) else { return };
+        let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
+        let Some(best) = self.looked.best.as_ref().filter(|_| self.context.measures) else { return };
         let plan = choice.plan(chip, graph);
         let again = if annealed {
             assemble_annealed(chip, fabric, graph, &plan, tiers, negotiation)
@@ -310,7 +310,7 @@ impl Trial<'_, '_> {
         };
         let Some((section, _)) = again else { return };
         let allowed = |cycles: u64| cycles.saturating_add((cycles as f64 * PARAMS.evaluation.as_fast) as u64);
-        if let Measurement::Takes(cycles, run) = self.ground.measure(&section, allowed(best.cycles)) {
+        if let Measurement::Takes(cycles, run) = self.context.measure(&section, allowed(best.cycles)) {
             let routed = Routed { section, plan, cycles, run: Some(run), choice, crowded: best.crowded };
             if routed.score() <= allowed(best.score()) {
                 self.looked.best = Some(routed);
@@ -327,9 +327,9 @@ impl Trial<'_, '_> {
 
     /// Looks closely for a choice that can be placed, where a coarse look found none.
     fn lay_any(&mut self) {
-        let SearchContext { tiers, bases, .. } = *self.ground;
+        let SearchContext { tiers, bases, .. } = *self.context;
         let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };
-        for choice in plan(&search, Care::Full).unwrap_or_default() {
+        for choice in plan(&search, Effort::Full).unwrap_or_default() {
             self.measure(vec![choice]);
             if self.looked.best.is_some() {
                 break;
@@ -339,7 +339,7 @@ impl Trial<'_, '_> {
 
     /// Measures neighbours of the best, step by step, until none is better, or the best is good enough.
     fn improve(&mut self, mut steps: usize, good: impl Fn(&Routed) -> bool) {
-        let SearchContext { tiers, care, bases, .. } = *self.ground;
+        let SearchContext { tiers, effort, bases, .. } = *self.context;
         let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };
         while steps > 0 && !self.is_done() {
             let Some(best) = self.looked.best.as_ref().filter(|best| !good(best)) else { break };
@@ -349,14 +349,14 @@ impl Trial<'_, '_> {
                 break;
             }
             near.truncate(
-                if care == Care::Coarse { PARAMS.evaluation.low_effort_batch } else { PARAMS.evaluation.batch }
+                if effort == Effort::Low { PARAMS.evaluation.low_effort_batch } else { PARAMS.evaluation.batch }
                     .min(steps),
             );
             steps -= near.len();
             let before = best.score();
             self.measure(near);
             let is_better = self.looked.best.as_ref().is_some_and(|best| best.score() < before);
-            if care == Care::Coarse && !is_better {
+            if effort == Effort::Low && !is_better {
                 break;
             }
         }
@@ -397,7 +397,7 @@ impl Trial<'_, '_> {
             let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
             let spared = self.looked.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
             let most = fastest.saturating_add(spared);
-            let (cycles, run) = match self.ground.measure(&section, most) {
+            let (cycles, run) = match self.context.measure(&section, most) {
                 Measurement::Takes(cycles, run) => (cycles, Some(run)),
                 Measurement::TooLong => (u64::MAX, None),
                 Measurement::Unknown => (expected, None),
@@ -415,14 +415,14 @@ impl Trial<'_, '_> {
     /// Whether the best so far is as good as need be, or too long to be measured.
     fn is_done(&self) -> bool {
         let near = |best: &Routed| best.cycles as f64 <= self.floor * PARAMS.evaluation.near_lower_bound;
-        let unknown = |best: &Routed| self.ground.measures && best.cycles < u64::MAX && best.run.is_none();
+        let unknown = |best: &Routed| self.context.measures && best.cycles < u64::MAX && best.run.is_none();
         self.looked.best.as_ref().is_some_and(|best| near(best) || unknown(best))
     }
 
     fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {
-        let (chip, graph, ground) = (self.chip, self.graph, self.ground);
+        let (chip, graph, context) = (self.chip, self.graph, self.context);
         let plan = choice.plan(chip, graph);
-        let (section, fullest) = assemble(chip, ground.fabric, graph, &plan, ground.tiers, self.negotiation, &[])?;
+        let (section, fullest) = assemble(chip, context.fabric, graph, &plan, context.tiers, self.negotiation, &[])?;
         let crowded = (plan.estimate.link_cycles(chip) as f64 * fullest) as u64 + chip.launch_cycles();
         let expected = plan.estimate.cycles.max(crowded);
         Ok(Laid { plan, section, expected, choice: choice.clone() })

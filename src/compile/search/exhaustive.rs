@@ -7,7 +7,7 @@ use crate::compile::mapping::roles::StageRoles;
 use crate::compile::physical::assemble::assemble;
 use crate::compile::physical::route::Negotiation;
 use crate::cost::least_memory_cycles;
-use crate::program::{Chunking, LoopOrder, Nest, SectionGraph};
+use crate::program::{LoopOrder, Nest, SectionGraph, TiledAxis};
 use crate::sim::Measurement;
 use crate::workload::OperatorId;
 
@@ -26,7 +26,7 @@ pub struct Exhausted {
 }
 
 /// Measures every mapping of `workload`: every partition of its topological order into sections; every number of
-/// tokens and of chunks of every axis, every loop order and residency; every useful split of rows and columns over PCUs,
+/// row tiles and of column tiles of every axis, every loop order and residency; every useful split of rows and columns over PCUs,
 /// either way round, in every allocation of the chip's PCUs to stages. Row blocks are as long as memory allows. What
 /// needs more cycles of its busiest stage, or of memory, than a mapping already measured takes is not measured.
 ///
@@ -72,17 +72,17 @@ impl Every<'_> {
         let mut cuts = vec![None];
         for (axis, along) in graph.axes.iter().enumerate().filter(|_| graph.sequences() == 1) {
             for width in useful_splits(along.extent, along.extent) {
-                let cut = Chunking { axis, extent: along.extent, width: width.next_multiple_of(along.grain) };
+                let cut = TiledAxis { axis, extent: along.extent, width: width.next_multiple_of(along.grain) };
                 if cut.width < cut.extent && !cuts.contains(&Some(cut)) {
                     cuts.push(Some(cut));
                 }
             }
         }
         for cut in cuts {
-            for token_rows in useful_splits(graph.rows, graph.rows) {
-                for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-                    if cut.is_some() || order == LoopOrder::ChunkOuter {
-                        self.nest(cut, token_rows, order)?;
+            for tile_rows in useful_splits(graph.rows, graph.rows) {
+                for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
+                    if cut.is_some() || order == LoopOrder::ColumnTileOuter {
+                        self.nest(cut, tile_rows, order)?;
                     }
                 }
             }
@@ -90,15 +90,15 @@ impl Every<'_> {
         Some(())
     }
 
-    fn nest(&mut self, chunking: Option<Chunking>, token_rows: u64, order: LoopOrder) -> Option<()> {
+    fn nest(&mut self, tiled_axis: Option<TiledAxis>, tile_rows: u64, order: LoopOrder) -> Option<()> {
         let Search { chip, graph, .. } = self.search;
-        let block_tokens = (graph.rows / graph.sequences()).div_ceil(token_rows);
-        let nest = Nest { rows: graph.rows, token_rows, block_tokens, chunking, order };
+        let block_tiles = (graph.rows / graph.sequences()).div_ceil(tile_rows);
+        let nest = Nest { rows: graph.rows, tile_rows, block_tiles, tiled_axis, order };
         let roles = StageRoles::new(graph, &nest);
-        if !roles.is_one_pass() || !graph.rows.is_multiple_of(graph.sequences() * token_rows) && graph.sequences() > 1 {
+        if !roles.is_one_pass() || !graph.rows.is_multiple_of(graph.sequences() * tile_rows) && graph.sequences() > 1 {
             return Some(());
         }
-        let bases = self.search.bases(chunking);
+        let bases = self.search.bases(tiled_axis);
         let of_stage = |s| stage_mappings(chip, graph, &bases, &nest, &roles, s, Wanted::ALL);
         let stages: Vec<Vec<Candidate>> = (0..graph.stages.len()).map(of_stage).collect();
         self.allocations(&nest, &roles, &stages, &mut Vec::new(), chip.pcus())
@@ -131,7 +131,7 @@ impl Every<'_> {
             return None;
         }
         // Before the buffers are worked out, which takes longer.
-        let work = picked.iter().map(|c| c.cycles / c.stretch).max().unwrap_or(0);
+        let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
         if chip.launch_cycles() + work.max(least_memory_cycles(chip, graph, tiers)) >= self.best {
             return Some(());
         }

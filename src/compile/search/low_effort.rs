@@ -1,10 +1,10 @@
-//! The plan search where nobody measures what it finds: a coarse look at cuts and token sizes, then a finer one about
+//! The plan search where nobody measures what it finds: a coarse look at cuts and row tile sizes, then a finer one about
 //! the best. Finds what the full search finds in most cases, for a tenth of its work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compile::mapping::bases::StageBases;
-use crate::program::{Chunking, LoopOrder};
+use crate::program::{LoopOrder, TiledAxis};
 
 use crate::compile::params::PARAMS;
 
@@ -15,28 +15,28 @@ use super::space::{Allotment, Found, KAxis, Kept, Search};
 struct Grain {
     /// Of the cuts, one in so many is looked at first.
     cuts: usize,
-    /// The same for token sizes.
-    tokens: usize,
+    /// The same for row tile sizes.
+    row_tiles: usize,
     /// So many of the best are looked about.
     best: usize,
 }
 
 impl Grain {
     /// Of cuts, row tile sizes and best nests: one in so many, and so many.
-    fn of([cuts, tokens, best]: [usize; 3]) -> Self {
-        Self { cuts, tokens, best }
+    fn of([cuts, row_tiles, best]: [usize; 3]) -> Self {
+        Self { cuts, row_tiles, best }
     }
 }
 
-/// A cut and a token size, by their places in the lists.
+/// A cut and a row tile size, by their places in the lists.
 type Place = (usize, usize);
 
 /// The search of one section.
 struct Look<'a> {
     search: &'a Search<'a>,
-    cuts: &'a [Option<Chunking>],
+    cuts: &'a [Option<TiledAxis>],
     grain: Grain,
-    /// Bases and token sizes of the cuts looked at.
+    /// Bases and row tile sizes of the cuts looked at.
     bases: BTreeMap<usize, (StageBases<'a>, Vec<u64>)>,
     /// Places looked at.
     seen: BTreeSet<Place>,
@@ -47,7 +47,7 @@ struct Look<'a> {
 }
 
 /// The best choices of some cuts, as far as a coarse look shows them.
-pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
+pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> Kept {
     let mut look = Look {
         search,
         cuts,
@@ -62,10 +62,10 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
         look.grain = Grain::of(PARAMS.nests.low_effort_sparse);
     }
     for cut in (0..cuts.len()).step_by(look.grain.cuts) {
-        let tokens = look.of_cut(cut).1.len();
+        let row_tiles = look.of_cut(cut).1.len();
         // From the largest down: the largest fills all lanes.
-        for token in (0..tokens).rev().step_by(look.grain.tokens) {
-            look.at((cut, token), &[Allotment::ALL], KAxis::Whole);
+        for row_tile in (0..row_tiles).rev().step_by(look.grain.row_tiles) {
+            look.at((cut, row_tile), &[Allotment::ALL], KAxis::Whole);
         }
     }
     for _ in 0..PARAMS.nests.low_effort_rounds {
@@ -89,11 +89,11 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<Chunking>]) -> Kept {
 
 impl<'a> Look<'a> {
     fn of_cut(&mut self, cut: usize) -> &(StageBases<'a>, Vec<u64>) {
-        let (search, chunking) = (self.search, self.cuts[cut]);
+        let (search, tiled_axis) = (self.search, self.cuts[cut]);
         self.bases.entry(cut).or_insert_with(|| {
-            let bases = search.bases(chunking);
-            let tokens = search.token_sizes(&bases);
-            (bases, tokens)
+            let bases = search.bases(tiled_axis);
+            let row_tiles = search.row_tile_sizes(&bases);
+            (bases, row_tiles)
         })
     }
 
@@ -108,11 +108,11 @@ impl<'a> Look<'a> {
             return;
         }
         self.of_cut(place.0);
-        let Some((bases, tokens)) = self.bases.get(&place.0) else { return };
-        let Some(&token_rows) = tokens.get(place.1) else { return };
+        let Some((bases, row_tiles)) = self.bases.get(&place.0) else { return };
+        let Some(&tile_rows) = row_tiles.get(place.1) else { return };
         let (kept, mut best) = (&mut self.kept, u64::MAX);
-        for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-            self.search.choices(bases, token_rows, order, allotments, k, &mut self.found, |choice| {
+        for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
+            self.search.choices(bases, tile_rows, order, allotments, k, &mut self.found, |choice| {
                 best = best.min(choice.estimate.score);
                 kept.offer(&choice);
             });
@@ -123,15 +123,15 @@ impl<'a> Look<'a> {
     }
 
     /// Looks at what lies between a place and the next that were looked at first.
-    fn about(&mut self, (cut, token): Place) {
-        let Grain { cuts: cuts_apart, tokens: tokens_apart, .. } = self.grain;
+    fn about(&mut self, (cut, row_tile): Place) {
+        let Grain { cuts: cuts_apart, row_tiles: row_tiles_apart, .. } = self.grain;
         let cuts = cut.saturating_sub(cuts_apart - 1)..(cut + cuts_apart).min(self.cuts.len());
-        let tokens = token.saturating_sub(tokens_apart - 1)..token + tokens_apart;
-        for token in tokens {
-            self.at((cut, token), &[Allotment::ALL], KAxis::Whole);
+        let row_tiles = row_tile.saturating_sub(row_tiles_apart - 1)..row_tile + row_tiles_apart;
+        for row_tile in row_tiles {
+            self.at((cut, row_tile), &[Allotment::ALL], KAxis::Whole);
         }
         for cut in cuts {
-            self.at((cut, token), &[Allotment::ALL], KAxis::Whole);
+            self.at((cut, row_tile), &[Allotment::ALL], KAxis::Whole);
         }
     }
 }

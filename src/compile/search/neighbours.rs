@@ -1,12 +1,12 @@
 //! Steps from a mapping to those next to it.
 
 use crate::compile::params::PARAMS;
-use crate::program::{Chunking, LoopOrder};
+use crate::program::{LoopOrder, TiledAxis};
 
 use super::nests::cuts;
 use super::space::{Allotment, Choice, Found, KAxis, Search};
 
-/// Choices next to `choice`, the most promising first: the next token sizes and chunk widths both ways, other loop orders
+/// Choices next to `choice`, the most promising first: the next row tile sizes and column tile widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
 pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let stages = search.graph.stages.len();
@@ -26,8 +26,8 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let mut list: Vec<Choice> = Vec::new();
     for (cut, all_sizes) in cuts_next_to(search, choice) {
         let bases = search.bases(cut);
-        let sizes = search.token_sizes(&bases);
-        let here = choice.nest.token_rows;
+        let sizes = search.row_tile_sizes(&bases);
+        let here = choice.nest.tile_rows;
         let at = sizes.partition_point(|&size| size < here);
         let near =
             if all_sizes { at.saturating_sub(2)..(at + 3).min(sizes.len()) } else { at..(at + 1).min(sizes.len()) };
@@ -39,9 +39,9 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
         }
         let mut found = Found::default();
         for k in [KAxis::Whole, KAxis::Split] {
-            for &token_rows in &wanted {
-                for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
-                    search.choices(&bases, token_rows, order, &allotments, k, &mut found, |near| {
+            for &tile_rows in &wanted {
+                for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
+                    search.choices(&bases, tile_rows, order, &allotments, k, &mut found, |near| {
                         let near = Choice { covers: choice.covers, ..near };
                         if !list.contains(&near) {
                             list.push(near);
@@ -60,7 +60,7 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let mut ranked: Vec<(usize, usize)> = Vec::with_capacity(list.len());
     for (index, near) in list.iter().enumerate() {
         let of_nest = |other: &&Choice| {
-            let key = |choice: &Choice| (choice.nest.token_rows, choice.nest.chunking, choice.nest.order);
+            let key = |choice: &Choice| (choice.nest.tile_rows, choice.nest.tiled_axis, choice.nest.order);
             key(other) == key(near)
         };
         ranked.push((list[..index].iter().filter(of_nest).count(), index));
@@ -69,9 +69,9 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     ranked.into_iter().map(|(_, index)| list[index].clone()).collect()
 }
 
-/// The cut of a choice, the next of the same axis both ways, and none; and whether token sizes are tried with it.
-fn cuts_next_to(search: &Search<'_>, choice: &Choice) -> Vec<(Option<Chunking>, bool)> {
-    let here = choice.nest.chunking;
+/// The cut of a choice, the next of the same axis both ways, and none; and whether row tile sizes are tried with it.
+fn cuts_next_to(search: &Search<'_>, choice: &Choice) -> Vec<(Option<TiledAxis>, bool)> {
+    let here = choice.nest.tiled_axis;
     let mut list = vec![(here, true)];
     let all = cuts(search.chip, search.graph);
     let Some(cut) = here else {
@@ -81,7 +81,7 @@ fn cuts_next_to(search: &Search<'_>, choice: &Choice) -> Vec<(Option<Chunking>, 
         }
         return list;
     };
-    let of_axis: Vec<Chunking> = all.iter().copied().filter(|c| c.axis == cut.axis).collect();
+    let of_axis: Vec<TiledAxis> = all.iter().copied().filter(|c| c.axis == cut.axis).collect();
     // Widths fall.
     let at = of_axis.partition_point(|c| c.width > cut.width);
     list.extend(at.checked_sub(1).and_then(|before| of_axis.get(before)).map(|&c| (Some(c), false)));

@@ -2,16 +2,16 @@
 
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
-use crate::program::{Chunking, SectionGraph};
+use crate::program::{SectionGraph, TiledAxis};
 
 /// All cuts that are tried, narrow ones too, axis by axis, widths falling.
-pub fn cuts(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<Chunking> {
+pub fn cuts(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<TiledAxis> {
     let counts: Vec<u64> = PARAMS.nests.few_column_tiles.into_iter().chain(PARAMS.nests.many_column_tiles).collect();
-    chunkings(chip, graph, &counts).into_iter().flatten().collect()
+    tiled_axes(chip, graph, &counts).into_iter().flatten().collect()
 }
 
-/// Cuts to try: every chunkable axis in about these many chunks.
-pub fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Option<Chunking>> {
+/// Cuts to try: every chunkable axis in about these many column tiles.
+pub fn tiled_axes(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Option<TiledAxis>> {
     let lanes = graph.widest_lanes(chip);
     let mut list = Vec::new();
     if counts.contains(&1) {
@@ -27,7 +27,7 @@ pub fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<O
         for &count in counts {
             let width = axis.extent.div_ceil(count).next_multiple_of(grain);
             if width < last {
-                list.push(Some(Chunking { axis: index, extent: axis.extent, width }));
+                list.push(Some(TiledAxis { axis: index, extent: axis.extent, width }));
                 last = width;
             }
         }
@@ -35,14 +35,14 @@ pub fn chunkings(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<O
     list
 }
 
-/// Token sizes to try: numbers of row grains that divide the rows with little padding; of sequences, divisors.
-pub fn token_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
+/// Row tile sizes to try: numbers of row grains that divide the rows with little padding; of sequences, divisors.
+pub fn row_tile_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
     let rows = rows / sequences;
     let mut sizes: Vec<u64> = Vec::new();
     for &grain in grains {
         let all = rows.div_ceil(grain);
         for m in PARAMS.nests.row_grains_of_a_tile.into_iter().filter(|&m| m < all) {
-            // As many tokens, with the least padding.
+            // As many row tiles, with the least padding.
             sizes.push(all.div_ceil(all.div_ceil(m)) * grain);
         }
         sizes.push(rows);

@@ -10,8 +10,8 @@ use crate::cost::{SectionRun, least_cycles};
 use crate::program::{Section, SectionGraph};
 use crate::workload::{OperatorId, Workload};
 
-use super::canonical::{Renaming, Twins};
-use super::context::{Care, SearchContext};
+use super::canonical::{CanonicalForms, Renaming};
+use super::context::{Effort, SearchContext};
 use super::evaluate::{Depth, Looked, Routed, hoped, look};
 use super::plan::{NoPlan, plan};
 use super::runs::{Run, Runs};
@@ -42,10 +42,10 @@ pub struct Chosen<'a> {
 impl Planned<'_> {
     /// Places, routes and measures its choices as far as is wanted, and keeps the fastest. `at_once`: kinds of sections
     /// that are looked at.
-    fn route(&mut self, ground: &SearchContext<'_>, depth: Depth, at_once: usize) {
+    fn route(&mut self, context: &SearchContext<'_>, depth: Depth, at_once: usize) {
         if self.looked.as_ref().is_none_or(|looked| looked.depth < depth) {
             let before = self.looked.take();
-            self.looked = Some(look(ground, &self.graph, &self.choices, before, depth, at_once));
+            self.looked = Some(look(context, &self.graph, &self.choices, before, depth, at_once));
         }
     }
 }
@@ -153,17 +153,17 @@ pub struct LeftOut {
 }
 
 impl<'a> Spans<'a> {
-    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_fused` and whole blocks. Coarsely, of
+    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_fused` and whole blocks. At low effort, of
     /// short graphs, only those that may be chosen.
-    pub fn new(ground: &SearchContext<'_>, workload: &'a Workload, wanted: Wanted) -> Result<Self, Unplannable> {
-        let (SearchContext { chip, tiers, .. }, fused) = (ground, wanted.fused);
+    pub fn new(context: &SearchContext<'_>, workload: &'a Workload, wanted: Wanted) -> Result<Self, Unplannable> {
+        let (SearchContext { chip, tiers, .. }, fused) = (context, wanted.fused);
         let n = workload.operators.len();
         let Runs { list: runs, mut firsts, .. } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > PARAMS.partition.most_fused };
         let mut spans = Self { workload, runs, planned, left_out, wanted, lazy: None };
-        if fused && ground.care == Care::Coarse && n <= PARAMS.partition.most_fused {
-            spans.plan_lazily(ground, wanted)?;
+        if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_fused {
+            spans.plan_lazily(context, wanted)?;
             return Ok(spans);
         }
         let length = |run: usize| spans.runs[run].operators.len();
@@ -171,32 +171,32 @@ impl<'a> Spans<'a> {
         firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
         let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
         if n <= PARAMS.partition.most_fused {
-            spans.plan_runs(ground, &firsts)?;
+            spans.plan_runs(context, &firsts)?;
             return Ok(spans);
         }
-        spans.plan_runs(ground, &singles)?;
+        spans.plan_runs(context, &singles)?;
         let most = longer.iter().map(|&run| spans.runs[run].operators.len()).max().unwrap_or(0);
         for length in 2..=most {
             let is_of_length = |run: &Run| run.operators.len() == length && !run.is_block;
             let of_length: Vec<usize> = longer.iter().copied().filter(|&run| is_of_length(&spans.runs[run])).collect();
             let worth = spans.worth(chip, tiers, &of_length);
             spans.left_out.kinds += of_length.len() - worth.len();
-            spans.plan_runs(ground, &worth)?;
+            spans.plan_runs(context, &worth)?;
         }
         let blocks: Vec<usize> = longer.iter().copied().filter(|&run| spans.runs[run].is_block).collect();
-        spans.plan_runs(ground, &blocks)?;
+        spans.plan_runs(context, &blocks)?;
         Ok(spans)
     }
 
     /// Plans the kinds of some runs, side by side.
-    pub(super) fn plan_runs(&mut self, ground: &SearchContext<'_>, runs: &[usize]) -> Result<(), Unplannable> {
+    pub(super) fn plan_runs(&mut self, context: &SearchContext<'_>, runs: &[usize]) -> Result<(), Unplannable> {
         let workload = self.workload;
         let plan_run = |&run: &usize| {
             let operators = &self.runs[run].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
-            let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
-            let search = Search { chip: &chip, graph: &graph, tiers: ground.tiers, cache: ground.bases };
-            let choices = plan(&search, ground.care).map_err(Some)?;
+            let chip = context.chip.in_section(graph.largest_off_chip_bytes());
+            let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
+            let choices = plan(&search, context.effort).map_err(Some)?;
             Ok(Planned { graph, choices, looked: None })
         };
         let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
@@ -291,23 +291,23 @@ impl<'a> Spans<'a> {
     }
 
     /// The sections of a pinned partition, placed and routed; the index of one that cannot be, and why.
-    pub fn pinned(workload: &'a Workload, ground: &SearchContext<'_>) -> Result<Self, (usize, Unpinnable)> {
-        let twins = Twins::new(workload, ground.tiers);
+    pub fn pinned(workload: &'a Workload, context: &SearchContext<'_>) -> Result<Self, (usize, Unpinnable)> {
+        let canonical = CanonicalForms::new(workload, context.tiers);
         let mut pinned = Runs::default();
         for section in &workload.sections {
-            pinned.add(&twins, (0, 0), section.operators.clone(), Vec::new(), false);
+            pinned.add(&canonical, (0, 0), section.operators.clone(), Vec::new(), false);
         }
         let Runs { list: runs, firsts, .. } = pinned;
         let pin = |&index: &usize| {
             let operators = &runs[index].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1);
             let graph = graph.ok_or((index, Unpinnable::NoPipeline))?;
-            let chip = ground.chip.in_section(graph.largest_off_chip_bytes());
-            let search = Search { chip: &chip, graph: &graph, tiers: ground.tiers, cache: ground.bases };
-            let choices = plan(&search, ground.care);
+            let chip = context.chip.in_section(graph.largest_off_chip_bytes());
+            let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
+            let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned { graph, choices, looked: None };
-            planned.route(ground, Depth::Whole, firsts.len());
+            planned.route(context, Depth::Whole, firsts.len());
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
@@ -325,9 +325,9 @@ impl<'a> Spans<'a> {
     }
 
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
-    pub fn kernel_by_kernel(&mut self, ground: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
+    pub fn kernel_by_kernel(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         let singles = self.singles();
-        self.route(&singles, Depth::Whole, ground);
+        self.route(&singles, Depth::Whole, context);
         match singles.iter().find(|&&run| !self.is_routed(run)) {
             Some(&run) => Err(run),
             None => Ok(singles),
@@ -354,16 +354,16 @@ impl<'a> Spans<'a> {
     /// exact over the runs that are planned ([`Self::left_out`] tells of others). Single operators are always
     /// candidates. Sections of the best partition are routed and measured, which may show them slower than estimated;
     /// then the search is repeated. Only those that it settles on are measured at length.
-    pub fn fused(&mut self, ground: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
+    pub fn fused(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         let whole = (0, self.workload.operators.len());
         // What is wanted in any case, side by side.
         let first = self.best_partition(whole)?;
-        if ground.care == Care::Full
-            && ground.measures
-            && ground.chip.pcus() * self.planned.len() as u64 <= PARAMS.partition.all_measured_pcus
+        if context.effort == Effort::Full
+            && context.measures
+            && context.chip.pcus() * self.planned.len() as u64 <= PARAMS.partition.all_measured_pcus
         {
             let all: Vec<usize> = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
-            self.route(&all, Depth::Whole, ground);
+            self.route(&all, Depth::Whole, context);
         }
         let mut wanted: Vec<(usize, Depth)> = Vec::new();
         if self.lazy.is_none() {
@@ -375,19 +375,19 @@ impl<'a> Spans<'a> {
                 wanted.extend(self.singles().into_iter().map(|run| (run, depth)));
             }
         }
-        self.route_each(wanted.into_iter(), ground);
+        self.route_each(wanted.into_iter(), context);
         loop {
-            let best = self.best_planned(ground)?;
+            let best = self.best_planned(context)?;
             let is_at = |run: usize, depth: Depth| {
                 self.of(run).and_then(|p| p.looked.as_ref()).is_some_and(|looked| looked.depth >= depth)
             };
             let below = |depth: Depth| best.iter().copied().filter(|&run| !is_at(run, depth)).collect::<Vec<usize>>();
             let (unseen, shallow) = (below(Depth::Brief), below(Depth::Whole));
             if shallow.is_empty() {
-                return Ok(self.not_slower(best, ground));
+                return Ok(self.not_slower(best, context));
             }
             let (unrouted, depth) = if unseen.is_empty() { (shallow, Depth::Whole) } else { (unseen, Depth::Brief) };
-            self.route(&unrouted, depth, ground);
+            self.route(&unrouted, depth, context);
         }
     }
 
@@ -402,12 +402,12 @@ impl<'a> Spans<'a> {
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 
-    fn route(&mut self, runs: &[usize], depth: Depth, ground: &SearchContext<'_>) {
-        self.route_each(runs.iter().map(|&run| (run, depth)), ground);
+    fn route(&mut self, runs: &[usize], depth: Depth, context: &SearchContext<'_>) {
+        self.route_each(runs.iter().map(|&run| (run, depth)), context);
     }
 
     /// Looks at runs, each as far as is wanted.
-    fn route_each(&mut self, runs: impl Iterator<Item = (usize, Depth)>, ground: &SearchContext<'_>) {
+    fn route_each(&mut self, runs: impl Iterator<Item = (usize, Depth)>, context: &SearchContext<'_>) {
         let mut wanted: Vec<Option<Depth>> = vec![None; self.planned.len()];
         for (run, depth) in runs {
             let wanted = &mut wanted[self.runs[run].kind];
@@ -416,7 +416,7 @@ impl<'a> Spans<'a> {
         let at_once = wanted.iter().flatten().count();
         let kinds =
             self.planned.par_iter_mut().zip(wanted).filter_map(|(planned, depth)| Some((planned.as_mut()?, depth?)));
-        kinds.for_each(|(planned, depth)| planned.route(ground, depth, at_once));
+        kinds.for_each(|(planned, depth)| planned.route(context, depth, at_once));
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if

@@ -1,18 +1,18 @@
 //! The search for a section's loop nest, tiles and unit allocation.
 //!
-//! Every combination of token size, cut axis, chunk width, loop order and residency is given its best allocation of
+//! Every combination of row tile size, cut axis, column tile width, loop order and residency is given its best allocation of
 //! PCUs to stages and costed in closed form; the cheapest that fits is kept.
 
 use rayon::prelude::*;
 
 use crate::compile::params::PARAMS;
 use crate::cost::chain;
-use crate::program::{Chunking, LoopOrder};
+use crate::program::{LoopOrder, TiledAxis};
 use crate::units::Dtype;
 
-use super::context::Care;
+use super::context::Effort;
 use super::low_effort;
-use super::nests::chunkings;
+use super::nests::tiled_axes;
 use super::space::{Allotment, Choice, Found, KAxis, Kept, Search};
 
 /// Why no plan was found.
@@ -28,21 +28,21 @@ pub enum NoPlan {
 
 /// Finds the choices of a section that are worth a look, by score, best first: of every cut, loop order and residency the
 /// best, and the best if computing, moving or starting were dearer than thought.
-pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
-    let Search { chip, graph, .. } = *ground;
+pub fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
+    let Search { chip, graph, .. } = *context;
     for stage in 0..graph.stages.len() {
         let dtype = graph.stage_dtype(stage);
         if chip.macs_per_cycle(dtype).is_none() {
             return Err(NoPlan::Dtype(dtype));
         }
     }
-    // Very small chunks only where nothing larger fits.
+    // Very small column tiles only where nothing larger fits.
     let mut least_banks = u64::MAX;
     for counts in [&PARAMS.nests.few_column_tiles[..], &PARAMS.nests.many_column_tiles[..]] {
-        let cuts = chunkings(chip, graph, counts);
-        let found: Vec<Kept> = match care {
-            Care::Full => ground.best_of_each(&cuts),
-            Care::Coarse => vec![low_effort::best_of(ground, &cuts)],
+        let cuts = tiled_axes(chip, graph, counts);
+        let found: Vec<Kept> = match effort {
+            Effort::Full => context.best_of_each(&cuts),
+            Effort::Low => vec![low_effort::best_of(context, &cuts)],
         };
         least_banks = found.iter().map(|kept| kept.least_banks).fold(least_banks, u64::min);
         let mut choices: Vec<Choice> = Vec::new();
@@ -60,9 +60,9 @@ pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
             return Ok(choices);
         }
     }
-    if care == Care::Coarse {
+    if effort == Effort::Low {
         // Before it is said that nothing fits.
-        return plan(ground, Care::Full);
+        return plan(context, Effort::Full);
     }
     if least_banks == u64::MAX {
         let least =
@@ -74,7 +74,7 @@ pub fn plan(ground: &Search<'_>, care: Care) -> Result<Vec<Choice>, NoPlan> {
 
 impl Search<'_> {
     /// The best choices of each cut: of all with K whole first, as a split has to pay against the best of any cut.
-    fn best_of_each(&self, cuts: &[Option<Chunking>]) -> Vec<Kept> {
+    fn best_of_each(&self, cuts: &[Option<TiledAxis>]) -> Vec<Kept> {
         let mut found = Found::default();
         let mut all = Vec::with_capacity(2 * cuts.len());
         for k in [KAxis::Whole, KAxis::Split] {
@@ -86,17 +86,17 @@ impl Search<'_> {
     }
 
     /// The best choices of one cut, and what they and those before have shown.
-    fn best_of(&self, chunking: Option<Chunking>, k: KAxis, mut found: Found) -> (Kept, Found) {
+    fn best_of(&self, tiled_axis: Option<TiledAxis>, k: KAxis, mut found: Found) -> (Kept, Found) {
         let mut kept = Kept::default();
-        let bases = self.bases(chunking);
+        let bases = self.bases(tiled_axis);
         if k == KAxis::Split && !bases.may_split_k() {
             return (kept, found);
         }
-        for token_rows in self.token_sizes(&bases) {
-            for order in [LoopOrder::ChunkOuter, LoopOrder::TokenOuter] {
+        for tile_rows in self.row_tile_sizes(&bases) {
+            for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
                 let allotments = [Allotment::ALL, Allotment::EAGER];
                 let offer = |choice| kept.offer(&choice);
-                self.choices(&bases, token_rows, order, &allotments, k, &mut found, offer);
+                self.choices(&bases, tile_rows, order, &allotments, k, &mut found, offer);
             }
         }
         kept.least_banks = found.least_banks;

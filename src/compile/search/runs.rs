@@ -6,7 +6,7 @@ use crate::arch::TierId;
 use crate::compile::params::PARAMS;
 use crate::workload::{OperatorId, OperatorKind, Workload};
 
-use super::canonical::{Likeness, Twins};
+use super::canonical::{CanonicalForm, CanonicalForms};
 
 /// A run of operators that may become a section.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Run {
     pub span: (usize, usize),
     /// The section's operators.
     pub operators: Vec<OperatorId>,
-    /// Runs of one operator that come behind it: sums over rows between its operators, in sections of their own.
+    /// Runs of one operator that come behind it: row reductions between its operators, in sections of their own.
     pub apart: Vec<usize>,
     /// Runs that are the same but for their names are one kind.
     pub kind: usize,
@@ -30,18 +30,18 @@ pub struct Runs {
     pub list: Vec<Run>,
     /// The first of each kind.
     pub firsts: Vec<usize>,
-    kinds: FxHashMap<Likeness, usize>,
+    kinds: FxHashMap<CanonicalForm, usize>,
 }
 
 impl Runs {
     /// Single operators and, if `fused`, runs of up to `PARAMS.partition.most_fused`, and whole blocks of up to `PARAMS.partition.most_in_a_block`.
     pub fn new(workload: &Workload, tiers: &[TierId], fused: bool) -> Self {
-        let twins = Twins::new(workload, tiers);
+        let canonical = CanonicalForms::new(workload, tiers);
         let operators = if fused { order(workload) } else { workload.operators.ids().collect() };
         let n = operators.len();
         let mut runs = Self::default();
         for (at, &op) in operators.iter().enumerate() {
-            runs.add(&twins, (at, at + 1), vec![op], Vec::new(), false);
+            runs.add(&canonical, (at, at + 1), vec![op], Vec::new(), false);
         }
         if !fused {
             return runs;
@@ -54,9 +54,9 @@ impl Runs {
                     break;
                 }
                 if to - from <= PARAMS.partition.most_fused && are_shared(workload, &operators[from..to]) {
-                    runs.add(&twins, (from, to), operators[from..to].to_vec(), Vec::new(), false);
+                    runs.add(&canonical, (from, to), operators[from..to].to_vec(), Vec::new(), false);
                 }
-                runs.add_without_sums(workload, &twins, &operators, (from, to));
+                runs.add_without_sums(workload, &canonical, &operators, (from, to));
             }
         }
         let place = |at: usize| (workload.operators[operators[at]].block, workload.operators[operators[at]].phase);
@@ -66,7 +66,7 @@ impl Runs {
             if place(from).0.is_some()
                 && (PARAMS.partition.most_fused + 1..=PARAMS.partition.most_in_a_block).contains(&(to - from))
             {
-                runs.add(&twins, (from, to), operators[from..to].to_vec(), Vec::new(), true);
+                runs.add(&canonical, (from, to), operators[from..to].to_vec(), Vec::new(), true);
             }
             from = to;
         }
@@ -76,24 +76,24 @@ impl Runs {
     /// Adds a run.
     pub fn add(
         &mut self,
-        twins: &Twins<'_>,
+        canonical: &CanonicalForms<'_>,
         span: (usize, usize),
         operators: Vec<OperatorId>,
         apart: Vec<usize>,
         is_block: bool,
     ) {
-        let kind = *self.kinds.entry(twins.likeness(&operators)).or_insert(self.firsts.len());
+        let kind = *self.kinds.entry(canonical.canonical_form(&operators)).or_insert(self.firsts.len());
         if kind == self.firsts.len() {
             self.firsts.push(self.list.len());
         }
         self.list.push(Run { span, operators, apart, kind, is_block });
     }
 
-    /// Adds a run whose sums over rows have sections of their own behind it, unless it needs them itself.
+    /// Adds a run whose row reductions have sections of their own behind it, unless it needs them itself.
     fn add_without_sums(
         &mut self,
         workload: &Workload,
-        twins: &Twins<'_>,
+        canonical: &CanonicalForms<'_>,
         order: &[OperatorId],
         (from, to): (usize, usize),
     ) {
@@ -107,7 +107,7 @@ impl Runs {
         let made: Vec<_> = apart.iter().map(|&at| workload.operators[order[at]].output).collect();
         let reads = |op: &OperatorId| workload.operators[*op].inputs.iter().any(|&t| made.contains(&workload.base(t)));
         if !rest.iter().any(reads) {
-            self.add(twins, (from, to), rest, apart, false);
+            self.add(canonical, (from, to), rest, apart, false);
         }
     }
 }
@@ -126,7 +126,7 @@ fn are_shared(workload: &Workload, operators: &[OperatorId]) -> bool {
     others.is_empty() || sums.iter().all(|sum| bases(sum).any(reads))
 }
 
-/// The operators in a topological order: that of the graph, but sums over rows directly behind the first operator of their
+/// The operators in a topological order: that of the graph, but row reductions directly behind the first operator of their
 /// block that works on the rows of an operand too.
 fn order(workload: &Workload) -> Vec<OperatorId> {
     let mut order: Vec<OperatorId> = workload.operators.ids().collect();

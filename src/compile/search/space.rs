@@ -9,14 +9,14 @@ use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
 use crate::compile::mapping::estimate::{Estimate, estimate};
 use crate::compile::mapping::plan::{SectionPlan, deepen};
-use crate::compile::mapping::residency::{Ahead, Residency};
-use crate::compile::mapping::resolve::{Exact, exact};
+use crate::compile::mapping::residency::{LatencySlots, Residency};
+use crate::compile::mapping::resolve::{Resolved, resolve};
 use crate::compile::mapping::roles::StageRoles;
 use crate::compile::params::PARAMS;
-use crate::cost::{StageExtents, least_memory_cycles};
-use crate::program::{BufferSpec, Chunking, LoopOrder, Mapping, Nest, SectionGraph, StageSpec};
+use crate::cost::{StageFootprint, least_memory_cycles};
+use crate::program::{BufferSpec, LoopOrder, Mapping, Nest, SectionGraph, StageSpec, TiledAxis};
 
-use super::nests::token_sizes;
+use super::nests::row_tile_sizes;
 
 /// A point of the search: what fixes a section, before it is worked out in full.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +41,7 @@ pub type Class = (LoopOrder, Residency, bool, bool, bool);
 impl Choice {
     /// Its class.
     pub fn class(&self) -> Class {
-        let private = self.picked.iter().any(|c| c.mapping.bundles() > c.mapping.pk());
+        let private = self.picked.iter().any(|c| c.mapping.groups() > c.mapping.pk());
         let split = self.picked.iter().any(|c| c.mapping.pk() > 1);
         (self.nest.order, self.residency, private, split, self.eager)
     }
@@ -55,8 +55,8 @@ impl Choice {
     /// Works it out in full: exact work tables, and buffers from them.
     pub fn plan(&self, chip: &Chip, graph: &SectionGraph<'_>) -> SectionPlan {
         let mappings: Vec<Mapping> = self.picked.iter().map(|c| c.mapping).collect();
-        let Exact { roles, work, tiles, extents } = exact(chip, graph, &self.nest, self.residency, &mappings);
-        let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &extents);
+        let Resolved { roles, work, tiles, footprint } = resolve(chip, graph, &self.nest, self.residency, &mappings);
+        let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &footprint);
         deepen(chip, graph, &mut buffers);
         let (nest, estimate, covers) = (self.nest, self.estimate, self.covers);
         SectionPlan { nest, roles, mappings, work, tiles, buffers, estimate, covers }
@@ -97,9 +97,9 @@ impl Kept {
 pub struct Allotment {
     /// Of the chip's PCUs, so many sixteenths.
     pub sixteenths: u64,
-    /// A stage that must lie the one way or the other: tokens along the lanes.
+    /// A stage that must lie the one way or the other: rows along the lanes.
     pub turned: Option<(usize, bool)>,
-    /// Stages are made as fast as PCUs allow, though memory is slower: the first and the last token pass sooner.
+    /// Stages are made as fast as PCUs allow, though memory is slower: the first and the last row tile pass sooner.
     pub eager: bool,
 }
 
@@ -159,43 +159,43 @@ pub struct Search<'a> {
 
 impl Search<'_> {
     /// Bases of every stage under a cut.
-    pub fn bases(&self, chunking: Option<Chunking>) -> StageBases<'_> {
-        StageBases::new(self.chip, self.graph, chunking, self.cache)
+    pub fn bases(&self, tiled_axis: Option<TiledAxis>) -> StageBases<'_> {
+        StageBases::new(self.chip, self.graph, tiled_axis, self.cache)
     }
 
-    /// Token sizes to try, rising.
-    pub fn token_sizes(&self, bases: &StageBases<'_>) -> Vec<u64> {
-        token_sizes(self.graph.rows, self.graph.sequences(), &bases.row_grains())
+    /// Row tile sizes to try, rising.
+    pub fn row_tile_sizes(&self, bases: &StageBases<'_>) -> Vec<u64> {
+        row_tile_sizes(self.graph.rows, self.graph.sequences(), &bases.row_grains())
     }
 
-    /// Every choice for a nest's cut, token size and order that fits. With K split over PCUs, those whose slowest stage is
+    /// Every choice for a nest's cut, row tile size and order that fits. With K split over PCUs, those whose slowest stage is
     /// so much faster than any `found` so far that their partial sums are worth it.
     #[expect(clippy::too_many_arguments, reason = "what a nest is, what is tried in it, and who is told")]
     pub fn choices(
         &self,
         bases: &StageBases<'_>,
-        token_rows: u64,
+        tile_rows: u64,
         order: LoopOrder,
         allotments: &[Allotment],
         k: KAxis,
         found: &mut Found,
         mut offer: impl FnMut(Choice),
     ) {
-        let (chip, graph, chunking) = (self.chip, self.graph, bases.chunking());
+        let (chip, graph, tiled_axis) = (self.chip, self.graph, bases.tiled_axis());
         let banks = chip.pmus() * chip.pmu.banks;
         let sequences = graph.sequences();
-        if (chunking.is_none() || sequences > 1) && order == LoopOrder::TokenOuter {
+        if (tiled_axis.is_none() || sequences > 1) && order == LoopOrder::RowTileOuter {
             return;
         }
         // A block of rows is a sequence, if sequences have weights of their own.
-        let tokens = (graph.rows / sequences).div_ceil(token_rows);
-        let nest = Nest { rows: graph.rows, token_rows, block_tokens: tokens, chunking, order };
+        let row_tiles = (graph.rows / sequences).div_ceil(tile_rows);
+        let nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
         let roles = StageRoles::new(graph, &nest);
         let split = k == KAxis::Split;
         if split && !bases.may_split_k() {
             return;
         }
-        if !roles.is_one_pass() || (order == LoopOrder::TokenOuter && !self.weights_fit()) {
+        if !roles.is_one_pass() || (order == LoopOrder::RowTileOuter && !self.weights_fit()) {
             return;
         }
         // Half the time the section's tensors need off chip: faster stages would only wait.
@@ -267,19 +267,19 @@ impl Search<'_> {
         offer: &mut impl FnMut(Choice),
     ) -> u64 {
         let mappings: Vec<Mapping> = picked.iter().map(|c| c.mapping).collect();
-        let extents: Vec<StageExtents> = picked.iter().map(|c| c.extents).collect();
-        let choices: &[(bool, bool)] = if nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
+        let footprint: Vec<StageFootprint> = picked.iter().map(|c| c.footprint).collect();
+        let choices: &[(bool, bool)] = if nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
             &[(true, false), (true, true), (false, false)]
         } else {
             &[(true, true)]
         };
-        // A stage that is off the cut has the time of all chunks in any case.
+        // A stage that is off the cut has the time of all column tiles in any case.
         let again = roles.recomputing(self.graph, &nest).map(|again| {
-            let in_every_chunk = |(candidate, &again): (&Candidate, &bool)| {
-                let stretch = if again { 1 } else { candidate.stretch };
-                Candidate { stretch, ..*candidate }
+            let in_every_column_tile = |(candidate, &again): (&Candidate, &bool)| {
+                let duty_factor = if again { 1 } else { candidate.duty_factor };
+                Candidate { duty_factor, ..*candidate }
             };
-            let picked: Vec<Candidate> = picked.iter().zip(&again.again).map(in_every_chunk).collect();
+            let picked: Vec<Candidate> = picked.iter().zip(&again.recomputed).map(in_every_column_tile).collect();
             (again, picked)
         });
         let mut least_banks = u64::MAX;
@@ -287,12 +287,17 @@ impl Search<'_> {
         // Less room for what memory moves in its latency, only where all of it does not fit.
         let mut wanted: Vec<Residency> = choices
             .iter()
-            .map(|&(inputs, weights)| Residency { inputs, weights, ahead: Ahead::Full, recompute: false })
+            .map(|&(inputs, weights)| Residency {
+                inputs,
+                weights,
+                latency_slots: LatencySlots::Full,
+                recompute: false,
+            })
             .collect();
         wanted.extend(again.as_ref().map(|_| Residency {
             inputs: false,
             weights: false,
-            ahead: Ahead::Full,
+            latency_slots: LatencySlots::Full,
             recompute: true,
         }));
         let mut next = 0;
@@ -302,23 +307,23 @@ impl Search<'_> {
                 Some((roles, picked)) if residency.recompute => (roles, &picked[..]),
                 _ => (roles, picked),
             };
-            let make = |block_tokens: u64| {
-                let nest = Nest { block_tokens, ..nest };
-                (nest, buffers(self.chip, self.graph, &nest, roles, residency, &mappings, &extents))
+            let make = |block_tiles: u64| {
+                let nest = Nest { block_tiles, ..nest };
+                (nest, buffers(self.chip, self.graph, &nest, roles, residency, &mappings, &footprint))
             };
             let banks =
                 |list: &[BufferSpec]| list.iter().fold(0u64, |sum, b| sum.saturating_add(b.total_banks(self.chip)));
-            let (mut nest, mut list) = make(nest.block_tokens);
+            let (mut nest, mut list) = make(nest.block_tiles);
             if banks(&list) > most {
-                let less = match residency.ahead {
-                    Ahead::Full => Some(Ahead::Quarter),
-                    Ahead::Quarter => Some(Ahead::None),
-                    Ahead::None => None,
+                let less = match residency.latency_slots {
+                    LatencySlots::Full => Some(LatencySlots::Quarter),
+                    LatencySlots::Quarter => Some(LatencySlots::None),
+                    LatencySlots::None => None,
                 };
-                wanted.extend(less.map(|ahead| Residency { ahead, ..residency }));
+                wanted.extend(less.map(|latency_slots| Residency { latency_slots, ..residency }));
             }
-            if banks(&list) > most && nest.order == LoopOrder::ChunkOuter && nest.chunks() > 1 {
-                let (mut fits, mut exceeds) = (0, nest.block_tokens);
+            if banks(&list) > most && nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
+                let (mut fits, mut exceeds) = (0, nest.block_tiles);
                 while exceeds - fits > 1 {
                     let middle = fits + (exceeds - fits) / 2;
                     if banks(&make(middle).1) <= most {
@@ -328,8 +333,8 @@ impl Search<'_> {
                     }
                 }
                 // Blocks of equal length.
-                let blocks = nest.tokens().div_ceil(fits.max(1));
-                (nest, list) = make(nest.tokens().div_ceil(blocks));
+                let blocks = nest.row_tiles().div_ceil(fits.max(1));
+                (nest, list) = make(nest.row_tiles().div_ceil(blocks));
             }
             let needed = banks(&list);
             least_banks = least_banks.min(needed);
@@ -337,7 +342,7 @@ impl Search<'_> {
                 continue;
             }
             let mut estimate = estimate(self.chip, self.graph, &nest, &list, roles, picked, self.tiers);
-            if let Some(slots) = residency.ahead.slots() {
+            if let Some(slots) = residency.latency_slots.slots() {
                 let latency = |tier| self.chip.tier_latency_cycles(tier);
                 estimate = estimate.with_slots(self.chip.memory.ids().map(latency).max().unwrap_or(0), slots);
             }

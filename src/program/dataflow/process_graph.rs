@@ -304,7 +304,7 @@ impl ProcessGraph {
         classes.map(|level| level.lengths.len().max(1) as u64 * level.given_count).product::<u64>() as u32
     }
 
-    /// Firings after which the process does the same again: those of one iteration of its outermost loop that repeats
+    /// Firings after which the process does the same recomputed: those of one iteration of its outermost loop that repeats
     /// ([`Self::periods`]). `None` if it has no such loop.
     pub fn period(&self, process: ProcessId) -> Option<u64> {
         self.periods(process).first().map(|period| period.firings)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arch::{Chip, UnitKind};
 use crate::map::{Map, RouteEntry, Section};
-use crate::outcome::{BundleOutcome, Outcome, SectionOutcome, StageOutcome};
+use crate::outcome::{GroupOutcome, Outcome, SectionOutcome, StageOutcome};
 
 /// The grid of one run. A site is `row * columns + column`, counted from the upper left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -262,19 +262,19 @@ fn rounded(flits: u64) -> u64 {
 fn units(stage: &StageOutcome, pcus: usize, cycles: u64) -> Vec<UnitShares> {
     // Four digits are enough for a colour.
     let share = |of: f64| (of / cycles.max(1) as f64 * 1e4).round() / 1e4;
-    if stage.bundles.is_empty() || !pcus.is_multiple_of(stage.bundles.len()) {
+    if stage.groups.is_empty() || !pcus.is_multiple_of(stage.groups.len()) {
         let busy = share(stage.mean_cycles);
         return vec![UnitShares { pcus, busy, stalled_on_input: None, stalled_on_output: None }];
     }
-    let wide = pcus / stage.bundles.len();
-    let of_bundle = |bundle: &BundleOutcome| UnitShares {
+    let wide = pcus / stage.groups.len();
+    let of_bundle = |bundle: &GroupOutcome| UnitShares {
         pcus: wide,
         busy: share(bundle.busy_cycles as f64),
         stalled_on_input: Some(share(bundle.starved_cycles as f64)),
         stalled_on_output: Some(share(bundle.stalled_cycles as f64)),
     };
     let mut runs: Vec<UnitShares> = Vec::new();
-    for unit in stage.bundles.iter().map(of_bundle) {
+    for unit in stage.groups.iter().map(of_bundle) {
         match runs.last_mut() {
             Some(last) if (UnitShares { pcus: wide, ..*last }) == unit => last.pcus += wide,
             _ => runs.push(unit),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indexmap::IndexMap;
 
 use crate::arch::Chip;
-use crate::compile::{BaseCache, Care, Compiled, compile_with, simulate_measured};
+use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
 use crate::cost::bound_cycles;
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::import;
@@ -161,7 +161,7 @@ impl<'a> Bench<'a> {
         }
         let chip = setting.inputs.chip(&sets)?;
         let workload = self.workload(setting)?;
-        let care = if self.study.compile == Compile::Coarse { Care::Coarse } else { Care::Full };
+        let care = if self.study.compile == Compile::Coarse { Effort::Low } else { Effort::Full };
         compile_with(&chip, &workload, &self.study.modes, care, &self.bases(setting))
     }
 

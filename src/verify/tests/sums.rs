@@ -20,10 +20,10 @@ fn layers() -> Case {
     Case { chip, workload, configuration }
 }
 
-/// The stage of a section that adds up, if there is one on several PCUs over several tokens.
+/// The stage of a section that adds up, if there is one on several PCUs over several row tiles.
 fn sums(section: &Section) -> Option<usize> {
     let adds = |s: &Stage| s.spec.sums.is_some() && s.pcus.len() > 1;
-    section.stages.iter().position(adds).filter(|_| section.nest.tokens() > 1)
+    section.stages.iter().position(adds).filter(|_| section.nest.row_tiles() > 1)
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn sums_over_rows_are_right_and_their_faults_are_caught() {
     let case = layers();
     let verdict = case.plain();
     assert!(verdict.passed, "{:?} {:?} {:?}", verdict.fault, verdict.by_stage, verdict.end_to_end);
-    // The sums of the tokens before are not read back.
+    // The sums of the row tiles before are not read back.
     let verdict = case.clone().with(|section| {
         let Some(stage) = sums(section) else { return false };
         section.flows.retain(|flow| !matches!(flow.kind, FlowKind::PartialRead { stage: of, .. } if of == stage));

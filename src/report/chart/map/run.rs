@@ -17,7 +17,7 @@ const PARTS: [(Color, &str); 4] = [
     (GREEN, "works"),
     (SKY, "starved: waits for inputs"),
     (ORANGE, "stalled: waits for room, or for results to leave"),
-    (GRID, "launch, and after its last token"),
+    (GRID, "launch, and after its last row tile"),
 ];
 const PMU: Color = PURPLE;
 

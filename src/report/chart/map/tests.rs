@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::compile::compile;
 use crate::input::Override;
-use crate::map::{survey, tell_times};
+use crate::map::{summarize, tell_times};
 use crate::mode::Mode;
 use crate::outcome::Fidelity;
 use crate::sim::simulate;
@@ -17,7 +17,7 @@ fn tiny(chip: &str, mode: Mode, sets: &[&str]) -> (Chip, Map) {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
     let chip = arch::load(Path::new(chip), &sets).unwrap();
     let workload = workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0).unwrap();
-    let map = survey(&chip, &workload, &compile(&chip, &workload, mode).unwrap());
+    let map = summarize(&chip, &workload, &compile(&chip, &workload, mode).unwrap());
     (chip, map)
 }
 

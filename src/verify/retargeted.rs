@@ -11,42 +11,42 @@ use crate::workload::Workload;
 
 /// How the configuration that was verified relates to that of the full-size graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Likeness {
+pub struct Retargeting {
     /// Sections, stages, loop orders, cut axes, residency, styles and orientations are those of the full size.
     pub kept: bool,
     /// Why not, if they are not: the smaller graph was mapped anew.
     pub why: Option<String>,
     /// What differs in number, section by section.
-    pub sections: Vec<SectionLikeness>,
+    pub sections: Vec<RetargetedSection>,
 }
 
 /// Numbers of one section, at full size and as verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SectionLikeness {
+pub struct RetargetedSection {
     /// Section.
     pub section: String,
-    /// Tokens.
-    pub tokens: [u64; 2],
+    /// Row tiles.
+    pub row_tiles: [u64; 2],
     /// Row blocks.
     pub blocks: [u64; 2],
-    /// Chunks of the cut axis; one without a cut.
-    pub chunks: [u64; 2],
+    /// Column tiles of the cut axis; one without a cut.
+    pub column_tiles: [u64; 2],
     /// PCUs.
     pub pcus: [u64; 2],
 }
 
-impl Likeness {
+impl Retargeting {
     fn anew(why: String) -> Self {
         Self { kept: false, why: Some(why), sections: Vec::new() }
     }
 
     fn kept(full: &Configuration, small: &Configuration) -> Self {
         let pcus = |section: &crate::program::Section| section.stages.iter().map(|s| s.pcus.len() as u64).sum();
-        let of = |(full, small): (&crate::program::Section, &crate::program::Section)| SectionLikeness {
+        let of = |(full, small): (&crate::program::Section, &crate::program::Section)| RetargetedSection {
             section: full.name.clone(),
-            tokens: [full.nest.tokens(), small.nest.tokens()],
+            row_tiles: [full.nest.row_tiles(), small.nest.row_tiles()],
             blocks: [full.nest.blocks(), small.nest.blocks()],
-            chunks: [full.nest.chunks(), small.nest.chunks()],
+            column_tiles: [full.nest.column_tiles(), small.nest.column_tiles()],
             pcus: [pcus(full), pcus(small)],
         };
         let sections = full.sections.iter().zip(&small.sections).map(of).collect();
@@ -59,15 +59,15 @@ impl Likeness {
 ///
 /// # Errors
 /// When the smaller graph cannot be compiled.
-pub fn like_full_size(
+pub fn retargeted_from_full_size(
     chip: &Chip,
     full: &Workload,
     small: &Workload,
     modes: &[Mode],
-) -> Result<Vec<(Configuration, Likeness)>, Diagnostic> {
+) -> Result<Vec<(Configuration, Retargeting)>, Diagnostic> {
     let anew = |mode: Mode, why: String| {
         let own = compile_measured(chip, small, &[mode])?.into_iter().map(|c| c.configuration).next();
-        own.map(|own| (own, Likeness::anew(why))).ok_or_else(|| Diagnostic::new("no mode was asked for"))
+        own.map(|own| (own, Retargeting::anew(why))).ok_or_else(|| Diagnostic::new("no mode was asked for"))
     };
     match compile_measured(chip, full, modes) {
         Err(why) => modes.iter().map(|&mode| anew(mode, format!("at full size, {}", why.title()))).collect(),
@@ -75,7 +75,7 @@ pub fn like_full_size(
             .iter()
             .map(|of| match retargeted(chip, small, &of.configuration) {
                 Ok(like) => {
-                    let likeness = Likeness::kept(&of.configuration, &like);
+                    let likeness = Retargeting::kept(&of.configuration, &like);
                     Ok((like, likeness))
                 }
                 Err(why) => anew(of.configuration.mode, why),

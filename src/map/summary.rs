@@ -6,20 +6,20 @@ use crate::arch::{Chip, Coordinate};
 use crate::cost::{SectionLoad, section_load};
 use crate::index::Id;
 use crate::program::{
-    self, Buffer, BufferRole, Cadence, Configuration, Direction, Fabric, Flow, FlowKind, LoopOrder, Mapping, OffChip,
+    self, Buffer, BufferRole, Configuration, Direction, Fabric, Flow, FlowKind, LoopLevel, LoopOrder, Mapping, OffChip,
     Part, Resource, SectionGraph, Stage,
 };
 use crate::workload::{OperatorId, TensorId, Workload};
 
 use super::entries::{
-    ArchEntry, BufferEntry, ChunkingEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry,
-    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, WorkloadEntry,
+    ArchEntry, BufferEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry, PartEntry,
+    RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, TiledAxisEntry, WorkloadEntry,
 };
 
 /// Draws the map of a configuration of `workload` on `chip`.
-pub fn survey(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Map {
+pub fn summarize(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Map {
     let fabric = Fabric::new(chip);
-    let surveyor = Surveyor { chip, workload, fabric: &fabric };
+    let summarizer = Summarizer { chip, workload, fabric: &fabric };
     Map {
         schema: SCHEMA,
         arch: ArchEntry {
@@ -35,18 +35,18 @@ pub fn survey(chip: &Chip, workload: &Workload, configuration: &Configuration) -
         },
         workload: WorkloadEntry { name: workload.name.clone() },
         mode: configuration.mode.name(),
-        sections: configuration.sections.iter().filter_map(|section| surveyor.section(section)).collect(),
+        sections: configuration.sections.iter().filter_map(|section| summarizer.section(section)).collect(),
         notes: configuration.notes.clone(),
     }
 }
 
-struct Surveyor<'a> {
+struct Summarizer<'a> {
     chip: &'a Chip,
     workload: &'a Workload,
     fabric: &'a Fabric,
 }
 
-impl Surveyor<'_> {
+impl Summarizer<'_> {
     fn section(&self, section: &program::Section) -> Option<Section> {
         let load = section_load(self.chip, self.workload, self.fabric, section)?;
         let graph = SectionGraph::new(self.workload, &section.operators, section.operators.len() > 1)?;
@@ -77,28 +77,28 @@ impl Surveyor<'_> {
 
     fn nest(&self, section: &program::Section, graph: &SectionGraph<'_>) -> NestEntry {
         let nest = &section.nest;
-        let chunking = nest.chunking.map(|cut| {
+        let tiled_axis = nest.tiled_axis.map(|cut| {
             let along = |axis: &dyn Fn(TensorId) -> Option<usize>| {
                 self.workload.tensors.ids().filter(|&t| axis(t) == Some(cut.axis)).map(|t| self.tensor(t)).collect()
             };
-            ChunkingEntry {
+            TiledAxisEntry {
                 columns_of: along(&|tensor| graph.column_axis(tensor)),
                 rows_of: along(&|tensor| graph.row_axis(tensor)),
                 extent: cut.extent,
                 width: cut.width,
-                chunks: nest.chunks(),
+                column_tiles: nest.column_tiles(),
             }
         });
         NestEntry {
             rows: nest.rows,
-            token_rows: nest.token_rows,
-            tokens: nest.tokens(),
-            block_tokens: nest.block_tokens,
+            tile_rows: nest.tile_rows,
+            row_tiles: nest.row_tiles(),
+            block_tiles: nest.block_tiles,
             blocks: nest.blocks(),
-            chunking,
+            tiled_axis,
             order: match nest.order {
-                LoopOrder::ChunkOuter => "chunk_outer",
-                LoopOrder::TokenOuter => "token_outer",
+                LoopOrder::ColumnTileOuter => "column_tile_outer",
+                LoopOrder::RowTileOuter => "row_tile_outer",
             },
         }
     }
@@ -112,14 +112,14 @@ impl Surveyor<'_> {
                     pm: m.pm,
                     pn: m.pn,
                     pk: m.pk,
-                    share: m.share,
+                    multicast_width: m.multicast_width,
                     rows_on_lanes: m.rows_on_lanes,
                     aligned: m.aligned,
                     style: m.style,
                 },
                 Mapping::Simd(m) => MappingEntry::Simd { pm: m.pm, pn: m.pn, chain: m.chain, passes: m.passes },
             },
-            cadence: cadence(stage.cadence),
+            level: level(stage.level),
             k_cut: stage.k_cut,
             n_cut: stage.n_cut,
             pcus: stage.pcus.iter().map(|pcu| site(self.chip.grid.pcus[pcu.index()])).collect(),
@@ -131,11 +131,11 @@ impl Surveyor<'_> {
         let spec = &buffer.spec;
         let (role, tensor, stage) = match spec.role {
             BufferRole::Operand { stage, tensor } => ("operand", tensor, stage),
-            BufferRole::Home { stage, tensor } => ("home", tensor, stage),
+            BufferRole::Resident { stage, tensor } => ("home", tensor, stage),
             BufferRole::Weight { stage, tensor } => ("weight", tensor, stage),
-            BufferRole::Partial { stage } => ("partial", section.stages[stage].spec.output, stage),
-            BufferRole::Relay { stage, .. } => ("relay", section.stages[stage].spec.output, stage),
-            BufferRole::Store { tensor, stage } => ("store", tensor, stage),
+            BufferRole::PartialSums { stage } => ("partial", section.stages[stage].spec.output, stage),
+            BufferRole::PartialFifo { stage, .. } => ("relay", section.stages[stage].spec.output, stage),
+            BufferRole::Output { tensor, stage } => ("store", tensor, stage),
         };
         let part = |part: &Part| PartEntry { pmu: site(self.chip.grid.pmus[part.pmu.index()]), banks: part.banks };
         let pieces: Vec<Vec<PartEntry>> =
@@ -145,8 +145,8 @@ impl Surveyor<'_> {
             role,
             tensor: self.tensor(tensor),
             stage,
-            k_slice: if let BufferRole::Relay { slice, .. } = spec.role { Some(slice) } else { None },
-            cadence: cadence(spec.cadence),
+            k_slice: if let BufferRole::PartialFifo { slice, .. } = spec.role { Some(slice) } else { None },
+            level: level(spec.level),
             depth: spec.depth,
             slices: spec.slices,
             copies: spec.copies,
@@ -168,7 +168,7 @@ impl Surveyor<'_> {
             tensor: self.tensor(stream.tensor),
             direction: if stream.writes { "write" } else { "read" },
             tier: self.chip.memory[off_chip.tier].name.clone(),
-            cadence: cadence(stream.cadence),
+            level: level(stream.level),
             passes: stream.passes,
             bytes: stream.tensor_bytes.saturating_mul(stream.passes),
             generators: off_chip.ags.iter().map(generator).collect(),
@@ -234,12 +234,12 @@ fn direction(direction: Direction) -> &'static str {
     }
 }
 
-fn cadence(cadence: Cadence) -> &'static str {
-    match cadence {
-        Cadence::Firing => "firing",
-        Cadence::Token => "token",
-        Cadence::BlockChunk => "block_chunk",
-        Cadence::Chunk => "chunk",
-        Cadence::Once => "once",
+fn level(level: LoopLevel) -> &'static str {
+    match level {
+        LoopLevel::Firing => "firing",
+        LoopLevel::RowTile => "token",
+        LoopLevel::BlockColumn => "block_column",
+        LoopLevel::Column => "chunk",
+        LoopLevel::Once => "once",
     }
 }

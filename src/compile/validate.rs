@@ -1,7 +1,7 @@
 //! From choices somebody wrote down to a section: everything that follows from them is worked out again, and what
 //! contradicts them, or the chip, is refused.
 //!
-//! Checked: the nest (its rows, tokens and cut, and that it can run as one pass); mappings against their stages; PCUs
+//! Checked: the nest (its rows, row tiles and cut, and that it can run as one pass); mappings against their stages; PCUs
 //! (as many as the mapping takes, none twice); buffers (those the nest and mappings ask for, of that size, in pieces
 //! that hold them, banks and ports that the PMUs have); streams and generators (none twice); routes (links that
 //! exist, joined up from the source to every sink).
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::buffers::buffers;
-use crate::compile::mapping::residency::{Ahead, Residency};
-use crate::compile::mapping::resolve::{Exact, exact};
+use crate::compile::mapping::residency::{LatencySlots, Residency};
+use crate::compile::mapping::resolve::{Resolved, resolve};
 use crate::compile::mapping::roles::StageRoles;
 use crate::compile::mapping::streams::streams;
 use crate::compile::physical::flows::Unrouted;
@@ -20,7 +20,7 @@ use crate::compile::physical::route::{Negotiation, Router};
 use crate::cost::{StageWork, TileTables, chain};
 use crate::index::Id;
 use crate::program::{
-    Buffer, BufferRole, BufferSpec, Cadence, Fabric, Flow, LoopOrder, Mapping, Nest, OffChip, PcuId, Piece, Resource,
+    Buffer, BufferRole, BufferSpec, Fabric, Flow, LoopLevel, LoopOrder, Mapping, Nest, OffChip, PcuId, Piece, Resource,
     Section, SectionGraph, Stage, tree_over,
 };
 use crate::workload::TensorId;
@@ -48,7 +48,7 @@ pub struct BufferDraft {
     /// Purpose.
     pub role: BufferRole,
     /// How often a slot is filled.
-    pub cadence: Cadence,
+    pub level: LoopLevel,
     /// Slots.
     pub depth: u64,
     /// Bytes of one part of one slot.
@@ -65,7 +65,7 @@ pub struct StreamDraft {
     /// Written off chip (else read).
     pub writes: bool,
     /// How often a part of it moves.
-    pub cadence: Cadence,
+    pub level: LoopLevel,
     /// Address generators: (AGCU, generator in it).
     pub ags: Vec<(u32, u32)>,
 }
@@ -73,11 +73,11 @@ pub struct StreamDraft {
 /// What a fault is about; indices are into the lists of the draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Rows of a token.
-    TokenRows,
-    /// Tokens of a row block.
-    BlockTokens,
-    /// Width of a chunk.
+    /// Rows of a row tile.
+    TileRows,
+    /// Row tiles of a row block.
+    BlockTiles,
+    /// Width of a column tile.
     Width,
     /// The nest as a whole.
     Nest,
@@ -127,7 +127,7 @@ fn fault(place: Place, title: impl Into<String>, expected: impl Into<String>) ->
 }
 
 /// A section whose choices hold, before it has routes.
-pub struct Restored<'a> {
+pub struct Validated<'a> {
     chip: &'a Chip,
     fabric: &'a Fabric,
     graph: &'a SectionGraph<'a>,
@@ -135,7 +135,7 @@ pub struct Restored<'a> {
     unrouted: Unrouted,
 }
 
-impl<'a> Restored<'a> {
+impl<'a> Validated<'a> {
     /// Checks a draft of the section `graph` and works out what follows from it. `tiers` is the home of each tensor.
     ///
     /// # Errors
@@ -205,42 +205,49 @@ impl<'a> Restored<'a> {
     }
 }
 
-/// Cycles the busiest bundle works.
+/// Cycles the busiest lockstep group works.
 fn busy_cycles(placed: &Placed) -> u64 {
     let nest = &placed.nest;
     let of_stage = |(stage, work): (&Stage, &StageWork)| {
-        let chunks = if stage.cadence == Cadence::Firing { nest.chunks() } else { 1 };
-        let each = |bundle| (0..chunks).map(|chunk| work.cycles(chunk, bundle, nest.token_rows)).sum::<u64>();
-        (0..stage.mapping.bundles()).map(each).max().unwrap_or(0).saturating_mul(nest.tokens())
+        let column_tiles = if stage.level == LoopLevel::Firing { nest.column_tiles() } else { 1 };
+        let each =
+            |group| (0..column_tiles).map(|column_tile| work.cycles(column_tile, group, nest.tile_rows)).sum::<u64>();
+        (0..stage.mapping.groups()).map(each).max().unwrap_or(0).saturating_mul(nest.row_tiles())
     };
     placed.stages.iter().zip(&placed.work).map(of_stage).max().unwrap_or(1).max(1)
 }
 
 fn check_nest(graph: &SectionGraph<'_>, nest: &Nest) -> Result<(), Fault> {
-    if !(1..=graph.rows).contains(&nest.token_rows) {
-        let title = format!("a token cannot have {} of the section's {} rows", nest.token_rows, graph.rows);
-        return Err(fault(Place::TokenRows, title, format!("expected from 1 to {}", graph.rows)));
+    if !(1..=graph.rows).contains(&nest.tile_rows) {
+        let title = format!("a row tile cannot have {} of the section's {} rows", nest.tile_rows, graph.rows);
+        return Err(fault(Place::TileRows, title, format!("expected from 1 to {}", graph.rows)));
     }
-    if !(1..=nest.tokens()).contains(&nest.block_tokens) {
-        let title = format!("a row block cannot have {} of the section's {} tokens", nest.block_tokens, nest.tokens());
-        return Err(fault(Place::BlockTokens, title, format!("expected from 1 to {}", nest.tokens())));
+    if !(1..=nest.row_tiles()).contains(&nest.block_tiles) {
+        let title =
+            format!("a row block cannot have {} of the section's {} row tiles", nest.block_tiles, nest.row_tiles());
+        return Err(fault(Place::BlockTiles, title, format!("expected from 1 to {}", nest.row_tiles())));
     }
-    if let Some(cut) = nest.chunking {
+    if let Some(cut) = nest.tiled_axis {
         let axis = &graph.axes[cut.axis];
         let whole = cut.width == cut.extent || cut.width.is_multiple_of(axis.grain);
         if !(1..=cut.extent).contains(&cut.width) || !whole {
-            let title = format!("a chunk cannot be {} of {} elements wide", cut.width, cut.extent);
+            let title = format!("a column tile cannot be {} of {} elements wide", cut.width, cut.extent);
             let expected =
                 format!("expected at most {}, in multiples of {} (blocks of a mask)", cut.extent, axis.grain);
             return Err(fault(Place::Width, title, expected));
         }
-    } else if nest.order == LoopOrder::TokenOuter {
-        return Err(fault(Place::Nest, "the order `token_outer` needs a cut", "expected `cut`, or `chunk_outer`"));
+    } else if nest.order == LoopOrder::RowTileOuter {
+        return Err(fault(
+            Place::Nest,
+            "the order `row_tile_outer` needs a cut",
+            "expected `cut`, or `column_tile_outer`",
+        ));
     }
     if StageRoles::new(graph, nest).is_one_pass() {
         return Ok(());
     }
-    let title = "the pipeline would stop: behind a stage that accumulates over chunks, another works along the cut";
+    let title =
+        "the pipeline would stop: behind a stage that accumulates over column tiles, another works along the cut";
     Err(fault(Place::Nest, title, "expected another axis, or no cut"))
 }
 
@@ -266,15 +273,15 @@ fn check_mapping(
     let most = chip.pcus();
     let pcus = match mapping {
         Mapping::Gemm(m) if is_gemm => {
-            let bases = TileTables::new(chip, graph, nest.chunking);
-            from_one("share", m.share, most)?;
+            let bases = TileTables::new(chip, graph, nest.tiled_axis);
+            from_one("share", m.multicast_width, most)?;
             from_one("pn", m.pn, most)?;
             let divides_pn = |what: &str, found: u64| {
                 let refusal = || (format!("`{what}` is {found}"), format!("expected a divisor of `pn`, {}", m.pn));
                 if m.pn.is_multiple_of(found) { Ok(()) } else { Err(refusal()) }
             };
-            divides_pn("share", m.share)?;
-            if m.pk > 1 && !graph.may_split_k(nest.chunking, stage) {
+            divides_pn("share", m.multicast_width)?;
+            if m.pk > 1 && !graph.may_split_k(nest.tiled_axis, stage) {
                 let why = "expected 1: K is split over PCUs in plain GEMMs, where it is not cut over time";
                 return Err((format!("`pk` is {}", m.pk), why.into()));
             }
@@ -283,31 +290,31 @@ fn check_mapping(
                 exactly("streams", m.streams, 1)?;
             }
             if let Some(form) = graph.form(stage).filter(|_| graph.stages[stage].sums.is_none()) {
-                exactly("share", m.share, m.pn)?;
+                exactly("share", m.multicast_width, m.pn)?;
                 from_one("streams", m.streams, form.b_heads)?;
                 divides_pn("streams", m.streams)?;
             }
             from_one("pm", m.pm, most)?;
             if graph.stages[stage].sums.is_some() {
-                exactly("share", m.share, m.pn)?;
+                exactly("share", m.multicast_width, m.pn)?;
                 from_one("streams", m.streams, graph.form(stage).map_or(1, |form| form.heads))?;
                 divides_pn("streams", m.streams)?;
             }
-            let Some((row_tiles, bundles)) = bases.most_splits(stage, m, nest) else {
+            let Some((row_splits, groups)) = bases.most_splits(stage, m, nest) else {
                 return Err(("a PCU lacks the data type".into(), "cannot be computed on this chip".into()));
             };
-            from_one("pm", m.pm, row_tiles)?;
-            from_one("pn", m.pn, bundles.saturating_mul(m.share))?;
+            from_one("pm", m.pm, row_splits)?;
+            from_one("pn", m.pn, groups.saturating_mul(m.multicast_width))?;
             mapping.pcus()
         }
         Mapping::Simd(m) if !is_gemm => {
             let kind = graph.kind(stage);
             exactly("chain", m.chain, chain(chip, kind))?;
             exactly("passes", m.passes, kind.passes())?;
-            from_one("pm", m.pm, nest.token_rows)?;
+            from_one("pm", m.pm, nest.tile_rows)?;
             let output = graph.stages[stage].output;
             let lanes = chip.pcu.lanes.get(&graph.stage_dtype(stage)).copied().unwrap_or(1);
-            let width = match nest.chunking {
+            let width = match nest.tiled_axis {
                 Some(cut) if graph.column_axis(output) == Some(cut.axis) => cut.width,
                 _ => graph.workload.tensors[output].columns,
             };
@@ -345,15 +352,15 @@ fn check_pcus(chip: &Chip, draft: &Draft) -> Result<(), Fault> {
 
 /// The buffers that the nest and mappings ask for, with the depths of the draft, and what follows from nest and mappings
 /// with what stays on chip.
-fn check_buffers(chip: &Chip, graph: &SectionGraph<'_>, draft: &Draft) -> Result<(Exact, Vec<BufferSpec>), Fault> {
-    // Which tensors stay on chip shows in the cadences.
+fn check_buffers(chip: &Chip, graph: &SectionGraph<'_>, draft: &Draft) -> Result<(Resolved, Vec<BufferSpec>), Fault> {
+    // Which tensors stay on chip shows in the loop levels.
     let alike = |specs: &[BufferSpec]| {
-        let same = |(a, b): &(&BufferSpec, &BufferDraft)| a.role == b.role && a.cadence == b.cadence;
+        let same = |(a, b): &(&BufferSpec, &BufferDraft)| a.role == b.role && a.level == b.level;
         specs.iter().zip(&draft.buffers).take_while(same).count()
     };
     let choices = [(true, false), (true, true), (false, false), (false, true)];
-    let kept = Residency { inputs: true, weights: true, ahead: Ahead::Full, recompute: false };
-    let mut exact = exact(chip, graph, &draft.nest, kept, &draft.mappings);
+    let kept = Residency { inputs: true, weights: true, latency_slots: LatencySlots::Full, recompute: false };
+    let mut exact = resolve(chip, graph, &draft.nest, kept, &draft.mappings);
     let again = exact.roles.recomputing(graph, &draft.nest);
     let mut best = Vec::new();
     let mut best_roles = None;
@@ -362,7 +369,7 @@ fn check_buffers(chip: &Chip, graph: &SectionGraph<'_>, draft: &Draft) -> Result
         for (inputs, weights) in choices {
             // Depths are the draft's.
             let residency = Residency { inputs, weights, recompute, ..kept };
-            let specs = buffers(chip, graph, &draft.nest, roles, residency, &draft.mappings, &exact.extents);
+            let specs = buffers(chip, graph, &draft.nest, roles, residency, &draft.mappings, &exact.footprint);
             if best.is_empty() || alike(&specs) > alike(&best) {
                 (best, best_roles) = (specs, Some(roles.clone()));
             }
@@ -375,27 +382,28 @@ fn check_buffers(chip: &Chip, graph: &SectionGraph<'_>, draft: &Draft) -> Result
             let title = "another buffer stands here than the nest and the mappings ask for";
             let name = |role: &BufferRole| match *role {
                 BufferRole::Operand { .. } => "an operand",
-                BufferRole::Home { .. } => "a home",
+                BufferRole::Resident { .. } => "a home",
                 BufferRole::Weight { .. } => "a weight",
-                BufferRole::Partial { .. } | BufferRole::Relay { .. } => "partial sums",
-                BufferRole::Store { .. } => "a store",
+                BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums",
+                BufferRole::Output { .. } => "a store",
             };
-            let BufferSpec { role, cadence, .. } = &best[same];
-            if let BufferRole::Relay { slice, stage } = role {
+            let BufferSpec { role, level, .. } = &best[same];
+            if let BufferRole::PartialFifo { slice, stage } = role {
                 let stage = &graph.workload.operators[graph.stages[*stage].main].name;
-                let expected = format!("expected a relay of `{stage}` with `k_slice = {slice}`, cadence {cadence:?}");
+                let expected =
+                    format!("expected a partial-sum FIFO of `{stage}` with `k_slice = {slice}`, loop level {level:?}");
                 return Err(fault(Place::Buffer(same), title, expected));
             }
             let (BufferRole::Operand { stage, tensor }
-            | BufferRole::Home { stage, tensor }
+            | BufferRole::Resident { stage, tensor }
             | BufferRole::Weight { stage, tensor }
-            | BufferRole::Store { stage, tensor }) = *role
+            | BufferRole::Output { stage, tensor }) = *role
             else {
                 return Err(fault(Place::Buffer(same), title, "expected the partial sums of its stage"));
             };
             let stage = &graph.workload.operators[graph.stages[stage].main].name;
             let tensor = &graph.workload.tensors[tensor].name;
-            let expected = format!("expected {} of `{stage}` for `{tensor}`, cadence {cadence:?}", name(role));
+            let expected = format!("expected {} of `{stage}` for `{tensor}`, loop level {level:?}", name(role));
             return Err(fault(Place::Buffer(same), title, expected));
         }
         let title = format!("the section has {found} buffers, its nest and mappings ask for {}", best.len());
@@ -474,10 +482,10 @@ fn check_streams(
     let mut list = Vec::with_capacity(wanted.len());
     for (s, (stream, draft)) in wanted.into_iter().zip(&draft.streams).enumerate() {
         let name = |t: TensorId| &graph.workload.tensors[t].name;
-        if (stream.tensor, stream.writes, stream.cadence) != (draft.tensor, draft.writes, draft.cadence) {
+        if (stream.tensor, stream.writes, stream.level) != (draft.tensor, draft.writes, draft.level) {
             let title = "another stream stands here than the buffers ask for";
             let verb = if stream.writes { "write" } else { "read" };
-            let expected = format!("expected a {verb} of `{}`, cadence {:?}", name(stream.tensor), stream.cadence);
+            let expected = format!("expected a {verb} of `{}`, loop level {:?}", name(stream.tensor), stream.level);
             return Err(fault(Place::Stream(s), title, expected));
         }
         if draft.ags.is_empty() {

@@ -1,4 +1,4 @@
-//! One firing of a bundle of PCUs: operands over their feeds, sums, results over their flows.
+//! One firing of a lockstep group of PCUs: operands over their feeds, sums, results over their flows.
 
 use std::ops::Range;
 
@@ -19,37 +19,30 @@ use super::wires::Unit;
 
 impl Machine<'_> {
     /// Feeds, computes, and sends results or partial sums.
-    pub(super) fn bundle(
-        &mut self,
-        actor: usize,
-        stage: usize,
-        bundle: u64,
-        at: Step,
-        emits: bool,
-    ) -> Result<(), Fault> {
+    pub(super) fn group(&mut self, actor: usize, stage: usize, group: u64, at: Step, emits: bool) -> Result<(), Fault> {
         let s = &self.section.stages[stage];
-        self.feed(actor, bundle, at);
-        let first_chunk = !continues(s, bundle, &self.layout.nest, at);
-        if !first_chunk {
+        self.feed(actor, group, at);
+        let first_column_tile = !continues(s, group, &self.layout.nest, at);
+        if !first_column_tile {
             self.read_partials(actor, at, emits)?;
         }
-        let (pm, wide) = (s.mapping.pm(), s.bundle_width());
+        let (pm, wide) = (s.mapping.pm(), s.group_width());
         let chain = if let Mapping::Simd(m) = s.mapping { m.chain } else { 1 };
         let mut made = Vec::new();
         for (i, q) in (0..pm).flat_map(|i| (0..wide).map(move |q| (i, q))) {
             // A chain's results leave from its last PCU.
-            let pcu = s.pcu(bundle, i, q * chain + chain - 1);
+            let pcu = s.pcu(group, i, q * chain + chain - 1);
             let sums = match s.mapping {
                 Mapping::Gemm(_) if s.spec.sums.is_some() => {
-                    self.add_up(actor, stage, (i, q), pcu, at, !first_chunk)?
+                    self.add_up(actor, stage, (i, q), pcu, at, !first_column_tile)?
                 }
-                Mapping::Gemm(_) => self.gemm(actor, stage, (bundle, i, q), pcu, at, first_chunk)?,
+                Mapping::Gemm(_) => self.gemm(actor, stage, (group, i, q), pcu, at, first_column_tile)?,
                 Mapping::Simd(_) => self.simd(actor, stage, (i, q), pcu, at)?,
             };
             made.push((pcu, sums));
         }
         for offset in 0..pm * wide * chain {
-            let pcu = s.pcus[(bundle * pm * wide * chain + offset) as usize];
+            let pcu = s.pcus[(group * pm * wide * chain + offset) as usize];
             self.inbox[pcu.index()].clear();
         }
         match (emits, s.spec.sums) {
@@ -60,7 +53,7 @@ impl Machine<'_> {
     }
 
     /// Operands from PMUs to PCUs, and along chains of PCUs.
-    fn feed(&mut self, actor: usize, bundle: u64, at: Step) {
+    fn feed(&mut self, actor: usize, group: u64, at: Step) {
         for n in 0..self.actors[actor].feeds.len() {
             let f = self.actors[actor].feeds[n];
             let Some(end) = self.section.flows[f].reads else { continue };
@@ -69,7 +62,7 @@ impl Machine<'_> {
             let buffer = &self.section.buffers[end.buffer];
             let windows = self.layout.held(buffer, at, end.slice);
             let taken = columns.as_ref().filter(|_| windows.is_none());
-            let Some(mut block) = self.take(f, bundle, end, at, taken) else { continue };
+            let Some(mut block) = self.take(f, group, end, at, taken) else { continue };
             if let Some(windows) = windows {
                 let whole = windows.expanded(&block, self.beside(buffer));
                 let held = whole.column as u64..(whole.column + whole.values.columns) as u64;
@@ -103,7 +96,7 @@ impl Machine<'_> {
         if self.layout.graph.kind(stage) == OperatorKind::MaxPool { f64::NEG_INFINITY } else { 0.0 }
     }
 
-    /// A PCU of a chain hands on what it has to the next.
+    /// A PCU of a chain forwards what it has to the next.
     fn pass_on(&mut self, flow: usize) {
         let Some(Unit::Pcu(from)) = self.traces[flow].source else { return };
         let held = self.inbox[from.index()].clone();
@@ -125,10 +118,10 @@ impl Machine<'_> {
         Some(self.part_of(stage, tensor, at, position / m.chain % m.pn))
     }
 
-    /// Columns of a tensor that a SIMD pipeline takes or makes, counted from the chunk's first.
+    /// Columns of a tensor that a SIMD pipeline takes or makes, counted from the column tile's first.
     fn part_of(&self, stage: usize, tensor: TensorId, at: Step, slice: u64) -> Range<u64> {
-        let columns = self.layout.columns(tensor, at.chunk);
-        self.layout.work[stage].part_of(columns.end - columns.start, at.chunk, slice)
+        let columns = self.layout.columns(tensor, at.column_tile);
+        self.layout.work[stage].part_of(columns.end - columns.start, at.column_tile, slice)
     }
 
     /// One operand of a PCU, put together from what arrived.
@@ -159,26 +152,27 @@ impl Machine<'_> {
         &self,
         actor: usize,
         stage: usize,
-        (bundle, i, q): (u64, u64, u64),
+        (group, i, q): (u64, u64, u64),
         pcu: PcuId,
         at: Step,
-        first_chunk: bool,
+        first_column_tile: bool,
     ) -> Result<Made, Fault> {
         let s = &self.section.stages[stage];
-        let rows = self.layout.work[stage].slice_rows(self.layout.nest.rows_of(at.token), i);
-        let slice = bundle * s.bundle_width() + q;
-        let (Some(weight), Some(index)) = (s.spec.weight, self.layout.weight_index(stage, at.chunk, slice)) else {
+        let rows = self.layout.work[stage].slice_rows(self.layout.nest.rows_of(at.row_tile), i);
+        let slice = group * s.group_width() + q;
+        let (Some(weight), Some(index)) = (s.spec.weight, self.layout.weight_index(stage, at.column_tile, slice))
+        else {
             return Ok(Made { rows, columns: Vec::new(), values: Vec::new() });
         };
         let count = rows.end - rows.start;
         let input = s.spec.activations[0];
-        let stream = q * s.mapping.streams() / s.bundle_width();
-        let width = self.layout.columns_given(stage, at.chunk, stream + s.mapping.k_slice(bundle));
+        let stream = q * s.mapping.streams() / s.group_width();
+        let width = self.layout.columns_given(stage, at.column_tile, stream + s.mapping.k_slice(group));
         let quoted = |tensor| format!("`{}`", self.tensor_name(tensor));
         let shape = (count, width.end - width.start);
         let activations = self.operand(actor, pcu, Operand::Activation(0), shape, &quoted(input))?;
         let weights = self.operand(actor, pcu, Operand::Weights, (1, index.values as u64), &quoted(weight))?;
-        let partials = if first_chunk {
+        let partials = if first_column_tile {
             None
         } else {
             let name = format!("partial sums of {}", quoted(s.spec.output));
@@ -187,7 +181,7 @@ impl Machine<'_> {
         let dtype = self.layout.graph.stage_dtype(stage);
         let operator = &self.layout.workload.operators[s.spec.main];
         let form = self.layout.graph.form(stage);
-        let first_row = self.layout.first_row(at.token) + rows.start;
+        let first_row = self.layout.first_row(at.row_tile) + rows.start;
         let causal = form.and_then(|form| Some((Causal::of(operator, &form)?, form.m)));
         let keeps = causal.map(|(causal, m)| {
             move |axis, row: usize, other| causal.axis != axis || causal.keeps((first_row + row as u64) % m, other)
@@ -209,7 +203,7 @@ impl Machine<'_> {
     fn simd(&self, actor: usize, stage: usize, (i, j): (u64, u64), pcu: PcuId, at: Step) -> Result<Made, Fault> {
         let s = &self.section.stages[stage];
         let work = &self.layout.work[stage];
-        let rows = work.slice_rows(self.layout.nest.rows_of(at.token), i);
+        let rows = work.slice_rows(self.layout.nest.rows_of(at.row_tile), i);
         let columns = self.part_of(stage, s.spec.output, at, j);
         let mut operands = Vec::new();
         for (n, &tensor) in s.spec.activations.iter().enumerate() {
@@ -218,9 +212,9 @@ impl Machine<'_> {
             let name = format!("`{}`", self.tensor_name(tensor));
             operands.push(self.operand(actor, pcu, Operand::Activation(n), shape, &name)?);
         }
-        let first = self.layout.columns(s.spec.output, at.chunk).start;
+        let first = self.layout.columns(s.spec.output, at.column_tile).start;
         let run = first + columns.start..first + columns.end;
-        let place = (self.layout.first_row(at.token) + rows.start, run.start);
+        let place = (self.layout.first_row(at.row_tile) + rows.start, run.start);
         let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
         let values = vec![compute::simd(self.layout.workload, &s.spec, &operands, place, argument)];
         Ok(Made { rows, columns: Vec::from([run]), values })
@@ -230,7 +224,7 @@ impl Machine<'_> {
     fn emit(&mut self, actor: usize, stage: usize, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
         let spec = &self.section.stages[stage].spec;
         let is_gemm = spec.weight.is_some();
-        let first_row = self.layout.first_row(at.token);
+        let first_row = self.layout.first_row(at.row_tile);
         let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
         let finish = |made: &Made, column: u64, m: &Matrix| {
             let place = (first_row + made.rows.start, column, m.columns);
@@ -255,7 +249,7 @@ impl Machine<'_> {
             let (taken, width) = self.layout.extent(buffer, at, end.slice);
             let span = part_columns(buffer, end, width.end - width.start);
             // Columns count from the first of the slice.
-            let first = self.layout.columns(spec.output, at.chunk).start + width.start;
+            let first = self.layout.columns(spec.output, at.column_tile).start + width.start;
             for (_, made, values) in results.iter().filter(|(pcu, ..)| *pcu == source) {
                 let rows = made.rows.start.max(taken.start)..made.rows.end.min(taken.end);
                 if rows.is_empty() {
@@ -285,7 +279,7 @@ impl Machine<'_> {
         at: Step,
         results: &[(PcuId, &Made, Vec<Matrix>)],
     ) -> Result<(), Fault> {
-        let first_row = self.layout.first_row(at.token) as usize;
+        let first_row = self.layout.first_row(at.row_tile) as usize;
         let mut outside = None;
         for (pcu, made, values) in results {
             for (run, values) in made.columns.iter().zip(values) {
@@ -314,7 +308,7 @@ impl Machine<'_> {
 
     /// The piece and ring of partial sums behind a flow's end.
     fn partial_piece(&self, end: FlowEnd) -> usize {
-        debug_assert!(matches!(self.section.buffers[end.buffer].spec.role, BufferRole::Partial { .. }));
+        debug_assert!(matches!(self.section.buffers[end.buffer].spec.role, BufferRole::PartialSums { .. }));
         end.slice as usize
     }
 
@@ -325,7 +319,7 @@ impl Machine<'_> {
             let f = self.actors[actor].partial_reads[n];
             let Some(end) = self.section.flows[f].reads else { continue };
             let buffer = &self.section.buffers[end.buffer];
-            if matches!(buffer.spec.role, BufferRole::Relay { .. }) {
+            if matches!(buffer.spec.role, BufferRole::PartialFifo { .. }) {
                 if let Some(block) = self.take(f, 0, end, at, None) {
                     self.hand_over(f, Operand::Partials, block);
                 }
@@ -364,7 +358,7 @@ impl Machine<'_> {
             let f = self.actors[actor].partial_writes[n];
             let Some(end) = self.section.flows[f].writes else { continue };
             let buffer = &self.section.buffers[end.buffer];
-            if matches!(buffer.spec.role, BufferRole::Relay { .. }) {
+            if matches!(buffer.spec.role, BufferRole::PartialFifo { .. }) {
                 let made = made.iter().find(|(pcu, _)| self.traces[f].source == Some(Unit::Pcu(*pcu)));
                 if let Some((_, made)) = made {
                     self.deliver(actor, f, end, at, &made.in_line())?;

@@ -6,10 +6,10 @@ use super::array::SystolicShape;
 
 /// Sizes of a GEMM stage's parts that its buffers follow (all zero but `row_grain` for SIMD stages).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct StageExtents {
-    /// Token rows of one output tile.
+pub struct StageFootprint {
+    /// Rows of a row tile of one output tile.
     pub row_grain: u64,
-    /// Most weight bytes (values and metadata) that one column of PCUs holds of one chunk.
+    /// Most weight bytes (values and metadata) that one column of PCUs holds of one column tile.
     pub weight_slot_bytes: u64,
     /// Most output columns of one PCU; of a stage that adds up over rows, most elements of its result.
     pub columns_per_pcu: u64,
@@ -23,18 +23,18 @@ pub struct StageExtents {
     pub relay_cycles: u64,
 }
 
-impl StageExtents {
-    /// Extents of a GEMM stage from its work table (`[chunk][bundle]`).
+impl StageFootprint {
+    /// Extents of a GEMM stage from its work table (`[column_tile][group]`).
     pub fn of_gemm(
         graph: &SectionGraph<'_>,
         stage: usize,
         shape: &SystolicShape,
-        share: u64,
+        multicast_width: u64,
         work: &[Vec<PassWork>],
     ) -> Self {
         let most = |f: &dyn Fn(&PassWork) -> u64| work.iter().flatten().map(f).max().unwrap_or(0);
-        let columns = |w: &PassWork| w.columns.div_ceil(share);
-        // Columns of a bundle are dealt evenly: some of its PCUs have one more than others.
+        let columns = |w: &PassWork| w.columns.div_ceil(multicast_width);
+        // Columns of a lockstep group are dealt evenly: some of its PCUs have one more than others.
         let stored = most(&|w| {
             let all = u128::from(w.stored) * u128::from(columns(w));
             all.div_ceil(u128::from(w.columns.max(1))) as u64
@@ -54,7 +54,7 @@ impl StageExtents {
     }
 }
 
-/// Bytes of `stored` values of a stage's weight and of their share of the metadata.
+/// Bytes of `stored` values of a stage's weight and of their multicast_width of the metadata.
 pub fn weight_slot_bytes(graph: &SectionGraph<'_>, stage: usize, stored: u64) -> u64 {
     graph.stages[stage].weight.map_or(0, |w| {
         let tensor = &graph.workload.tensors[w];
