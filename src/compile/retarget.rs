@@ -175,13 +175,13 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
 /// As many column tiles of the same axis, as far as blocks of masks allow; the last as short or whole as it was.
 fn chunks(graph: &SectionGraph<'_>, of: TiledAxis) -> Option<TiledAxis> {
     let axis = graph.axes.get(of.axis)?;
-    let count = of.extent.div_ceil(of.width);
+    let count = of.extent.div_ceil(of.tile);
     let even = axis.extent.div_ceil(count).next_multiple_of(axis.grain);
-    let was_ragged = !of.extent.is_multiple_of(of.width);
+    let was_ragged = !of.extent.is_multiple_of(of.tile);
     let widths = || (even..axis.extent).step_by(axis.grain as usize).take(8).chain([even]);
     let equal = |&width: &u64| axis.extent.is_multiple_of(width) != was_ragged && axis.extent.div_ceil(width) == count;
     let width = widths().find(equal).unwrap_or(even).min(axis.extent);
-    Some(TiledAxis { axis: of.axis, extent: axis.extent, width })
+    Some(TiledAxis { axis: of.axis, extent: axis.extent, tile: width })
 }
 
 fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) -> Option<Vec<Mapping>> {

@@ -229,9 +229,9 @@ fn check_nest(graph: &SectionGraph<'_>, nest: &Nest) -> Result<(), Fault> {
     }
     if let Some(cut) = nest.tiled_axis {
         let axis = &graph.axes[cut.axis];
-        let whole = cut.width == cut.extent || cut.width.is_multiple_of(axis.grain);
-        if !(1..=cut.extent).contains(&cut.width) || !whole {
-            let title = format!("a column tile cannot be {} of {} elements wide", cut.width, cut.extent);
+        let whole = cut.tile == cut.extent || cut.tile.is_multiple_of(axis.grain);
+        if !(1..=cut.extent).contains(&cut.tile) || !whole {
+            let title = format!("a column tile cannot be {} of {} elements wide", cut.tile, cut.extent);
             let expected =
                 format!("expected at most {}, in multiples of {} (blocks of a mask)", cut.extent, axis.grain);
             return Err(fault(Place::Width, title, expected));
@@ -315,7 +315,7 @@ fn check_mapping(
             let output = graph.stages[stage].output;
             let lanes = chip.pcu.lanes.get(&graph.stage_dtype(stage)).copied().unwrap_or(1);
             let width = match nest.tiled_axis {
-                Some(cut) if graph.column_axis(output) == Some(cut.axis) => cut.width,
+                Some(cut) if graph.column_axis(output) == Some(cut.axis) => cut.tile,
                 _ => graph.workload.tensors[output].columns,
             };
             from_one("pn", m.pn, if kind.is_row_wise() { 1 } else { width.div_ceil(lanes) })?;

@@ -181,7 +181,7 @@ impl Reducer {
 
 fn range(cut: Option<TiledAxis>, column_tile: u64, extent: u64) -> Range<u64> {
     match cut {
-        Some(cut) => (column_tile * cut.width).min(extent)..((column_tile + 1) * cut.width).min(extent),
+        Some(cut) => (column_tile * cut.tile).min(extent)..((column_tile + 1) * cut.tile).min(extent),
         None => 0..extent,
     }
 }
@@ -200,7 +200,7 @@ pub fn reducer_work(
     tiled_axis: Option<TiledAxis>,
     tile_rows: u64,
 ) -> Vec<Vec<PassWork>> {
-    let column_tiles = tiled_axis.filter(|_| reducer.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.width));
+    let column_tiles = tiled_axis.filter(|_| reducer.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.tile));
     (0..column_tiles).map(|column_tile| vec![reducer.work(shape, column_tile, tile_rows)]).collect()
 }
 

@@ -82,8 +82,8 @@ impl<'a> TileTables<'a> {
         let tensor = &self.graph.workload.tensors[weight];
         let (n, k) = (0..tensor.columns, 0..tensor.rows);
         let Some(cut) = self.tiled_axis else { return (vec![(n, k)], true) };
-        let column_tiles = cut.extent.div_ceil(cut.width);
-        let range = |c: u64| c * cut.width..cut.extent.min((c + 1) * cut.width);
+        let column_tiles = cut.extent.div_ceil(cut.tile);
+        let range = |c: u64| c * cut.tile..cut.extent.min((c + 1) * cut.tile);
         if self.graph.row_axis(weight) == Some(cut.axis) {
             ((0..column_tiles).map(|c| (n.clone(), range(c))).collect(), true)
         } else if self.graph.column_axis(weight) == Some(cut.axis) {

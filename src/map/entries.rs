@@ -118,23 +118,23 @@ pub struct NestEntry {
     pub block_tiles: u64,
     /// Row blocks.
     pub blocks: u64,
-    /// The axis cut into column tiles.
+    /// The tiled axis.
     pub tiled_axis: Option<TiledAxisEntry>,
     /// `column_tile_outer` or `row_tile_outer`: which of the inner loops is outermost within a row block.
     pub order: &'static str,
 }
 
-/// The cut of an axis.
+/// A tiled axis.
 #[derive(Debug, Clone, Serialize)]
 pub struct TiledAxisEntry {
-    /// Tensors of the section whose columns are cut.
+    /// Tensors of the section whose columns are tiled.
     pub columns_of: Vec<String>,
-    /// Tensors whose rows are cut.
+    /// Tensors whose rows are tiled.
     pub rows_of: Vec<String>,
     /// Length of the axis.
     pub extent: u64,
     /// Elements of a column tile.
-    pub width: u64,
+    pub tile: u64,
     /// Column tiles.
     pub column_tiles: u64,
 }
@@ -209,7 +209,7 @@ pub enum MappingEntry {
 /// A buffer in its PMUs.
 #[derive(Debug, Clone, Serialize)]
 pub struct BufferEntry {
-    /// `operand`, `home`, `weight`, `partial`, `store` or `relay`.
+    /// `operand`, `resident`, `weight`, `partial_sums`, `output` or `partial_fifo`.
     pub role: &'static str,
     /// Tensor (of partial sums, the one they become).
     pub tensor: String,

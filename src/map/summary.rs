@@ -85,7 +85,7 @@ impl Summarizer<'_> {
                 columns_of: along(&|tensor| graph.column_axis(tensor)),
                 rows_of: along(&|tensor| graph.row_axis(tensor)),
                 extent: cut.extent,
-                width: cut.width,
+                tile: cut.tile,
                 column_tiles: nest.column_tiles(),
             }
         });
@@ -131,11 +131,11 @@ impl Summarizer<'_> {
         let spec = &buffer.spec;
         let (role, tensor, stage) = match spec.role {
             BufferRole::Operand { stage, tensor } => ("operand", tensor, stage),
-            BufferRole::Resident { stage, tensor } => ("home", tensor, stage),
+            BufferRole::Resident { stage, tensor } => ("resident", tensor, stage),
             BufferRole::Weight { stage, tensor } => ("weight", tensor, stage),
-            BufferRole::PartialSums { stage } => ("partial", section.stages[stage].spec.output, stage),
-            BufferRole::PartialFifo { stage, .. } => ("relay", section.stages[stage].spec.output, stage),
-            BufferRole::Output { tensor, stage } => ("store", tensor, stage),
+            BufferRole::PartialSums { stage } => ("partial_sums", section.stages[stage].spec.output, stage),
+            BufferRole::PartialFifo { stage, .. } => ("partial_fifo", section.stages[stage].spec.output, stage),
+            BufferRole::Output { tensor, stage } => ("output", tensor, stage),
         };
         let part = |part: &Part| PartEntry { pmu: site(self.chip.grid.pmus[part.pmu.index()]), banks: part.banks };
         let pieces: Vec<Vec<PartEntry>> =
@@ -237,9 +237,9 @@ fn direction(direction: Direction) -> &'static str {
 fn level(level: LoopLevel) -> &'static str {
     match level {
         LoopLevel::Firing => "firing",
-        LoopLevel::RowTile => "token",
+        LoopLevel::RowTile => "row_tile",
         LoopLevel::BlockColumn => "block_column",
-        LoopLevel::Column => "chunk",
+        LoopLevel::Column => "column",
         LoopLevel::Once => "once",
     }
 }

@@ -24,7 +24,7 @@ pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
         rows: nest.rows,
         tile_rows: nest.tile_rows,
         block_tiles: nest.block_tiles,
-        columns: nest.tiled_axis.map(|cut| (cut.extent, cut.width)),
+        columns: nest.tiled_axis.map(|cut| (cut.extent, cut.tile)),
         order: match nest.order {
             LoopOrder::ColumnTileOuter => Order::ColumnOuter,
             LoopOrder::RowTileOuter => Order::RowOuter,

@@ -20,7 +20,7 @@ pub struct TiledAxis {
     /// Length of the axis.
     pub extent: u64,
     /// Elements of a column tile (the last may be shorter).
-    pub width: u64,
+    pub tile: u64,
 }
 
 /// How often something happens in the nest.
@@ -78,12 +78,12 @@ impl Nest {
 
     /// Column tiles of the cut axis (one without a cut).
     pub fn column_tiles(&self) -> u64 {
-        self.tiled_axis.map_or(1, |c| c.extent.div_ceil(c.width))
+        self.tiled_axis.map_or(1, |c| c.extent.div_ceil(c.tile))
     }
 
     /// Elements of the cut axis in a column tile; `None` without a cut.
     pub fn column_range(&self, column_tile: u64) -> Option<Range<u64>> {
-        self.tiled_axis.map(|c| column_tile * c.width..(c.extent.min((column_tile + 1) * c.width)))
+        self.tiled_axis.map(|c| column_tile * c.tile..(c.extent.min((column_tile + 1) * c.tile)))
     }
 
     /// Rows of a row tile.
@@ -181,7 +181,7 @@ mod tests {
         #[test]
         fn ordinal_inverts_step(rows in 1u64..200, tm in 1u64..50, bt in 1u64..8, extent in 1u64..60, width in 1u64..60, outer: bool) {
             let order = if outer { LoopOrder::ColumnTileOuter } else { LoopOrder::RowTileOuter };
-            let nest = Nest { rows, tile_rows: tm, block_tiles: bt, tiled_axis: Some(TiledAxis { axis: 0, extent, width }), order };
+            let nest = Nest { rows, tile_rows: tm, block_tiles: bt, tiled_axis: Some(TiledAxis { axis: 0, extent, tile: width }), order };
             let mut rows_seen = 0;
             for n in 0..nest.count(LoopLevel::Firing) {
                 let step = nest.step(LoopLevel::Firing, n);

@@ -89,7 +89,7 @@ fn nest(nest: &NestEntry) -> String {
     let mut text = format!(
         "{} rows = {} of {} rows, in {}",
         whole(nest.rows),
-        counted(nest.row_tiles, "token"),
+        counted(nest.row_tiles, "row tile"),
         whole(nest.tile_rows),
         counted(nest.blocks, "row block"),
     );
@@ -104,8 +104,8 @@ fn nest(nest: &NestEntry) -> String {
             }
             let cut = format!(
                 "; {} of {} of the {} {}",
-                counted(cut.column_tiles, "chunk"),
-                whole(cut.width),
+                counted(cut.column_tiles, "column tile"),
+                whole(cut.tile),
                 whole(cut.extent),
                 cut_tensors.join(" = ")
             );
@@ -159,11 +159,9 @@ fn stages(section: &Section) -> String {
             within(&stage.pcus.iter().copied()),
         ];
         if ran {
-            let multicast_width = |of: Option<f64>| of.map_or_else(String::new, percent);
+            let text = |share: Option<f64>| share.map_or_else(String::new, percent);
             let time = stage.time;
-            row.extend(
-                [time.map(|t| t.busy), time.and_then(|t| t.starved), time.and_then(|t| t.stalled)].map(multicast_width),
-            );
+            row.extend([time.map(|t| t.busy), time.and_then(|t| t.starved), time.and_then(|t| t.stalled)].map(text));
         }
         table.add_row(row);
     }
@@ -177,9 +175,9 @@ fn how(stage: &StageEntry) -> String {
         MappingEntry::Gemm { pn, multicast_width, rows_on_lanes, .. } => {
             parts.push(if rows_on_lanes { "rows on lanes" } else { "columns on lanes" }.to_owned());
             parts.push(match multicast_width {
-                1 => "no sharing".to_owned(),
-                multicast_width if multicast_width == pn => "all multicast_width".to_owned(),
-                multicast_width => format!("{multicast_width} multicast_width"),
+                1 => "no multicast".to_owned(),
+                multicast_width if multicast_width == pn => "one multicast".to_owned(),
+                multicast_width => format!("multicast to {multicast_width}"),
             });
         }
         MappingEntry::Simd { chain, .. } => {
@@ -350,7 +348,7 @@ mod tests {
         (nest.blocks, nest.row_tiles, nest.block_tiles) = (1, 12, 12);
         assert_eq!(loops(&nest), "for each of 12 row tiles");
         let cut =
-            crate::map::TiledAxisEntry { columns_of: vec![], rows_of: vec![], extent: 9, width: 4, column_tiles: 3 };
+            crate::map::TiledAxisEntry { columns_of: vec![], rows_of: vec![], extent: 9, tile: 4, column_tiles: 3 };
         (nest.blocks, nest.block_tiles, nest.tiled_axis, nest.order) = (2, 6, Some(cut), "row_tile_outer");
         assert_eq!(loops(&nest), "for each of 2 row blocks > for each of 6 row tiles > for each of 3 column tiles");
         nest.order = "column_tile_outer";

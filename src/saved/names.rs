@@ -89,11 +89,11 @@ pub fn parts<'f>(fabric: &Fabric, flow: &'f Flow) -> (Resource, Vec<Resource>, &
 pub fn role(role: &BufferRole) -> &'static str {
     match role {
         BufferRole::Operand { .. } => "operand",
-        BufferRole::Resident { .. } => "home",
+        BufferRole::Resident { .. } => "resident",
         BufferRole::Weight { .. } => "weight",
-        BufferRole::PartialSums { .. } => "partial",
-        BufferRole::PartialFifo { .. } => "relay",
-        BufferRole::Output { .. } => "store",
+        BufferRole::PartialSums { .. } => "partial_sums",
+        BufferRole::PartialFifo { .. } => "partial_fifo",
+        BufferRole::Output { .. } => "output",
     }
 }
 
@@ -101,7 +101,7 @@ pub fn role(role: &BufferRole) -> &'static str {
 pub const RELAY: usize = 5;
 
 /// Roles, in the words of a file.
-pub const ROLES: [&str; 6] = ["operand", "home", "weight", "partial", "store", "relay"];
+pub const ROLES: [&str; 6] = ["operand", "resident", "weight", "partial_sums", "output", "partial_fifo"];
 
 /// The operator a stage is called by.
 pub fn stage<'w>(workload: &'w Workload, stage: &Stage) -> &'w str {

@@ -84,7 +84,7 @@ fn owner(source: &Source, what: &str, spec: &OwnerSpec, name: &str, mark: &str) 
     if spec.fingerprint.get_ref() != mark {
         let title = format!("the configuration is for another {what} `{name}`: some field or override differs");
         let help =
-            format!("give the {what}, `--set` and `--seed` it was saved with, or compile anew with --save-config");
+            format!("give the {what}, `--set` and `--seed` it was saved with, or compile again with --save-config");
         return Err(source.error(spec.fingerprint.span(), title, format!("this one has {mark}")).with_help(help));
     }
     Ok(())
@@ -238,7 +238,7 @@ impl Reader<'_> {
     /// An error about routes that do not fit the units any more.
     fn stale(&self, span: Range<usize>, title: String, label: String) -> Diagnostic {
         self.error(span, title, label)
-            .with_help("leave out the section's table `network`, and every flow is routed anew")
+            .with_help("leave out the section's table `network`, and every flow is routed by the compiler")
     }
 
     fn links(&self, route: &RouteSpec) -> Result<Vec<u32>, Diagnostic> {
@@ -282,28 +282,27 @@ impl Reader<'_> {
         let orders = [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter];
         let order = orders
             [self.source.keyword("runs.sections.nest.order", &spec.order, &["column_tile_outer", "row_tile_outer"])?];
-        let tiled_axis = match &spec.cut {
+        let tiled_axis = match &spec.tiled_axis {
             None => None,
             Some(cut) => {
                 let axis = match (&cut.get_ref().columns_of, &cut.get_ref().rows_of) {
-                    (Some(name), None) => (name, graph.column_axis(self.tensor("cut.columns_of", name)?)),
-                    (None, Some(name)) => (name, graph.row_axis(self.tensor("cut.rows_of", name)?)),
+                    (Some(name), None) => (name, graph.column_axis(self.tensor("tiled_axis.columns_of", name)?)),
+                    (None, Some(name)) => (name, graph.row_axis(self.tensor("tiled_axis.rows_of", name)?)),
                     _ => {
-                        let title = "a cut is along the columns of a tensor or along the rows of a weight";
+                        let title = "a tiled axis is along the columns of a tensor or along the rows of a weight";
                         return Err(self.error(cut.span(), title, "expected `columns_of` or `rows_of`"));
                     }
                 };
                 let (name, Some(axis)) = axis else {
-                    let title = format!("the section cannot be cut along `{}`", axis.0.get_ref());
+                    let title = format!("the section has no axis along `{}` that can be tiled", axis.0.get_ref());
                     return Err(self.error(axis.0.span(), title, "an operator needs it whole, or none has it"));
                 };
                 debug_assert!(axis < graph.axes.len(), "{name:?}");
-                let width = count("cut.width", &cut.get_ref().width)?;
-                Some(TiledAxis { axis, extent: graph.axes[axis].extent, width })
+                let tile = count("tiled_axis.tile", &cut.get_ref().tile)?;
+                Some(TiledAxis { axis, extent: graph.axes[axis].extent, tile })
             }
         };
-        let (tile_rows, block_tiles) =
-            (count("token_rows", &spec.tile_rows)?, count("block_tokens", &spec.block_tiles)?);
+        let (tile_rows, block_tiles) = (count("tile_rows", &spec.tile_rows)?, count("block_tiles", &spec.block_tiles)?);
         Ok(Nest { rows: graph.rows, tile_rows, block_tiles, tiled_axis, order })
     }
 
@@ -321,7 +320,7 @@ impl Reader<'_> {
 
     fn level(&self, field: &str, word: &Spanned<String>) -> Result<LoopLevel, Diagnostic> {
         let known = [LoopLevel::Firing, LoopLevel::RowTile, LoopLevel::BlockColumn, LoopLevel::Column, LoopLevel::Once];
-        let words = ["firing", "token", "block_column", "chunk", "once"];
+        let words = ["firing", "row_tile", "block_column", "column", "once"];
         self.source.keyword(field, word, &words).map(|index| known[index])
     }
 
@@ -333,7 +332,7 @@ impl Reader<'_> {
         let role = self.source.keyword("runs.sections.buffers.role", &spec.role, &names::ROLES)?;
         if let Some(slice) = spec.k_slice.as_ref().filter(|_| role != RELAY) {
             let title = "only a partial-sum FIFO has a `k_slice`";
-            return Err(self.error(slice.span(), title, "leave it out, or make it `role = \"relay\"`"));
+            return Err(self.error(slice.span(), title, "leave it out, or make it `role = \"partial_fifo\"`"));
         }
         let role = match role {
             0 => BufferRole::Operand { stage, tensor },
@@ -416,7 +415,7 @@ fn span_of(spec: &SectionSpec, place: Place) -> Option<Range<usize>> {
     match place {
         Place::TileRows => Some(nest.tile_rows.span()),
         Place::BlockTiles => Some(nest.block_tiles.span()),
-        Place::Width => nest.cut.as_ref().map(|cut| cut.get_ref().width.span()),
+        Place::Width => nest.tiled_axis.as_ref().map(|cut| cut.get_ref().tile.span()),
         Place::Nest => Some(spec.nest.span()),
         Place::Mapping(s) => stage(s).map(|stage| stage.mapping.span()),
         Place::Pcus(s) => stage(s).map(|stage| stage.pcus.span()),

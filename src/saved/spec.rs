@@ -55,16 +55,16 @@ pub(super) struct NestSpec {
     pub(super) tile_rows: Spanned<Count>,
     pub(super) block_tiles: Spanned<Count>,
     pub(super) order: Spanned<String>,
-    pub(super) cut: Option<Spanned<Table<CutSpec>>>,
+    pub(super) tiled_axis: Option<Spanned<Table<TiledAxisSpec>>>,
 }
 
-/// `cut` of a nest.
+/// `tiled_axis` of a nest.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CutSpec {
+pub(super) struct TiledAxisSpec {
     pub(super) columns_of: Option<Spanned<String>>,
     pub(super) rows_of: Option<Spanned<String>>,
-    pub(super) width: Spanned<Count>,
+    pub(super) tile: Spanned<Count>,
 }
 
 /// `[[runs.sections.stages]]`

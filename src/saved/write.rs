@@ -100,8 +100,9 @@ impl Writer<'_> {
         let Nest { tile_rows, block_tiles, order, tiled_axis, .. } = &section.nest;
         let cut = tiled_axis.and_then(|cut| {
             let graph = SectionGraph::new(self.workload, &section.operators, section.operators.len() > 1)?;
-            let along =
-                |side: &str, tensor| format!(", cut = {{ {side} = {}, width = {} }}", self.tensor(tensor), cut.width);
+            let along = |side: &str, tensor| {
+                format!(", tiled_axis = {{ {side} = {}, tile = {} }}", self.tensor(tensor), cut.tile)
+            };
             let mut ids = self.workload.tensors.ids();
             let columns = ids.find(|&tensor| graph.column_axis(tensor) == Some(cut.axis));
             let rows = || self.workload.tensors.ids().find(|&tensor| graph.row_axis(tensor) == Some(cut.axis));
@@ -109,7 +110,7 @@ impl Writer<'_> {
         });
         let order = inline(order);
         let cut = cut.unwrap_or_default();
-        format!("{{ token_rows = {tile_rows}, block_tokens = {block_tiles}, order = {order}{cut} }}")
+        format!("{{ tile_rows = {tile_rows}, block_tiles = {block_tiles}, order = {order}{cut} }}")
     }
 
     fn stage(&mut self, stage: &Stage) {

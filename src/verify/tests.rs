@@ -338,8 +338,8 @@ fn a_dropped_last_k_tile_is_caught() {
     }
     // The last column tile of a cut K never comes.
     let verdict = dense(Mode::Fused).with(|section| {
-        let Some(cut) = section.nest.tiled_axis.as_mut().filter(|cut| cut.extent > cut.width) else { return false };
-        cut.extent = (cut.extent.div_ceil(cut.width) - 1) * cut.width;
+        let Some(cut) = section.nest.tiled_axis.as_mut().filter(|cut| cut.extent > cut.tile) else { return false };
+        cut.extent = (cut.extent.div_ceil(cut.tile) - 1) * cut.tile;
         true
     });
     caught(&verdict.expect("the dense case is cut"));

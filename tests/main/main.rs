@@ -13,6 +13,7 @@ mod fidelity;
 mod golden;
 mod gpu;
 mod import_graph;
+mod language;
 mod laws;
 mod models;
 mod numbers;

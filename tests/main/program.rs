@@ -29,7 +29,7 @@ proptest! {
         } else {
             (LoopOrder::RowTileOuter, Order::RowOuter)
         };
-        let tiled_axis = columns.map(|(extent, width)| TiledAxis { axis: 0, extent, width });
+        let tiled_axis = columns.map(|(extent, width)| TiledAxis { axis: 0, extent, tile: width });
         let nest = Nest { rows, tile_rows: tile_rows, block_tiles: block_tiles, tiled_axis, order: loop_order };
         let mut flow = Dataflow::default();
         let loops = BlockNest { rows, tile_rows, block_tiles, columns, order }.add_to(&mut flow.loops);

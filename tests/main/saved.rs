@@ -178,7 +178,7 @@ fn edited_configurations_are_refused_with_their_place() {
     let memory = text[text.find("pmu = [").unwrap() + 6..].split(", banks").next().unwrap();
     place.spoilt("pcus = ", &first, memory, &["there is no PCU at", saved]);
     // Sizes that contradict the nest or the chip.
-    place.spoilt("nest = ", "token_rows = ", "token_rows = 9", &["a token cannot have", saved]);
+    place.spoilt("nest = ", "tile_rows = ", "tile_rows = 9", &["a row tile cannot have", saved]);
     place.spoilt("slot_bytes", "slot_bytes = ", "slot_bytes = 1", &["the nest and the mapping make it", saved]);
     place.spoilt("depth = ", "depth = ", "depth = 99", &["banks for", saved]);
     place.spoilt("pieces", "banks = ", "banks = 99", &["banks left", saved]);
@@ -200,7 +200,7 @@ fn edited_configurations_are_refused_with_their_place() {
     );
     place.spoilt("routes = ", " 0", " 7", &["expected", saved]);
     place.spoilt("routes = ", "from = \"pmu ", "from = \"pmu 9", &["leave out", "network", saved]);
-    let rows = of("token_rows = ");
+    let rows = of("tile_rows = ");
     assert!(rows.parse::<u64>().is_ok(), "{rows}");
 }
 

@@ -40,7 +40,7 @@ fn compiled(chip: &Chip, workload: &Workload) -> Configuration {
     list.remove(0).configuration
 }
 
-/// The configuration with K whole over time, in tokens of `token_rows`, and another mapping.
+/// The configuration with K whole over time, in row tiles of `tile_rows`, and another mapping.
 fn with(
     chip: &Chip,
     workload: &Workload,
@@ -147,7 +147,7 @@ fn a_split_is_saved_and_what_cannot_be_is_refused() {
         *m = GemmMapping { rows_on_lanes: true, pm: 1, pn: 1, pk: 3, multicast_width: 1, aligned: false, ..*m };
     });
     let text = saved::to_toml(&chip, &workload, [&found]);
-    assert!(text.contains("role = \"relay\"") && text.contains("k_slice = 0"), "{text}");
+    assert!(text.contains("role = \"partial_fifo\"") && text.contains("k_slice = 0"), "{text}");
     let read = |text: &str| saved::parse("saved.toml", text, &chip, &workload, &[Mode::Kbk]);
     let again = read(&text).unwrap_or_else(|error| panic!("{}", error.render(false)));
     assert_eq!(format!("{:?}", again[0]), format!("{found:?}"));
@@ -157,7 +157,7 @@ fn a_split_is_saved_and_what_cannot_be_is_refused() {
         ("streams = 1", "streams = 0", "`streams` is 0"),
         ("pm = 1", "pm = 9223372036854775807", "`pm` is 9223372036854775807"),
         ("k_slice = 0", "", "a relay has no `k_slice`"),
-        ("role = \"operand\"", "k_slice = 1\nrole = \"operand\"", "only a relay has a `k_slice`"),
+        ("role = \"operand\"", "k_slice = 1\nrole = \"operand\"", "only a partial-sum FIFO has a `k_slice`"),
         ("k_slice = 0", "k_slice = 77", "expected a relay of `gemm` with `k_slice = 0`"),
     ] {
         let edited = text.replacen(from, to, 1);

@@ -118,9 +118,9 @@ impl<'a> StageBases<'a> {
         let Some(weight) = spec.weight.filter(|_| self.graph.form(stage).is_none()) else { return Arc::default() };
         let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(weight) == Some(cut.axis) {
-                Some((CutOf::Rows, cut.width))
+                Some((CutOf::Rows, cut.tile))
             } else if self.graph.column_axis(weight) == Some(cut.axis) {
-                Some((CutOf::Columns, cut.width))
+                Some((CutOf::Columns, cut.tile))
             } else {
                 None
             }
@@ -148,7 +148,7 @@ impl<'a> StageBases<'a> {
         let spec = &self.graph.stages[stage];
         let duty_factor = duty_factor(nest, roles, stage, spec.weight.is_none() && spec.sums.is_none());
         let walked = self.tiled_axis().filter(|_| roles.level[stage] == LoopLevel::Firing);
-        let cut = walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.width));
+        let cut = walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile));
         let rows = (self.graph.rows, nest.tile_rows);
         let key = (spec.main, spec.tail.len(), spec.sums.is_some(), rows, duty_factor, cut, turned);
         let known = cache.mappings.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -164,9 +164,9 @@ impl<'a> StageBases<'a> {
         let output = self.graph.stages[stage].output;
         let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(output) == Some(cut.axis) {
-                Some((CutOf::Rows, cut.width))
+                Some((CutOf::Rows, cut.tile))
             } else if self.graph.column_axis(output) == Some(cut.axis) {
-                Some((CutOf::Columns, cut.width))
+                Some((CutOf::Columns, cut.tile))
             } else {
                 None
             }

@@ -42,7 +42,7 @@ impl Sizer<'_> {
     /// Columns of a tensor in a (whole) column tile.
     fn width(&self, tensor: TensorId) -> u64 {
         match self.nest.tiled_axis {
-            Some(c) if self.graph.column_axis(tensor) == Some(c.axis) => c.width,
+            Some(c) if self.graph.column_axis(tensor) == Some(c.axis) => c.tile,
             _ => self.graph.workload.tensors[tensor].columns,
         }
     }

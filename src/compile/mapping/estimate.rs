@@ -210,8 +210,8 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
     let run = match nest.tiled_axis {
         _ if tensor.view.is_some_and(|view| view.transposed) && !stream.weight => nest.tile_rows * tensor.dtype.bytes(),
         _ if stream.weight => payload.div_ceil(nest.count(stream.level)),
-        Some(cut) if graph.column_axis(stream.tensor) == Some(cut.axis) && cut.width < tensor.columns => {
-            cut.width * tensor.dtype.bytes()
+        Some(cut) if graph.column_axis(stream.tensor) == Some(cut.axis) && cut.tile < tensor.columns => {
+            cut.tile * tensor.dtype.bytes()
         }
         _ => nest.tile_rows * row_bytes,
     };

@@ -46,7 +46,7 @@ pub fn sums_bases(
         let alone = |mapping| Reducer::new(graph, tiled_axis, tile_rows, stage, &mapping, &shape);
         let Some(whole) = alone(one) else { continue };
         let (row_splits, column_splits) = whole.most_splits();
-        let column_tiles = tiled_axis.filter(|_| whole.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.width));
+        let column_tiles = tiled_axis.filter(|_| whole.is_cut()).map_or(1, |cut| cut.extent.div_ceil(cut.tile));
         for streams in useful_splits(heads, most) {
             for each in useful_splits(column_splits / heads, most / streams) {
                 let pn = streams * each;

@@ -20,7 +20,7 @@ pub(super) fn simd_mappings(
     let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return Vec::new() };
     let columns = graph.simd_columns(stage);
     let (width, column_tiles) = match (nest.tiled_axis, roles.level[stage]) {
-        (Some(cut), LoopLevel::Firing) => (cut.width, nest.column_tiles()),
+        (Some(cut), LoopLevel::Firing) => (cut.tile, nest.column_tiles()),
         _ => (columns, 1),
     };
     // A function that needs more PCUs than an operator is given still gets one pipeline, if the chip has room.

@@ -83,7 +83,7 @@ fn cuts_next_to(search: &Search<'_>, choice: &Choice) -> Vec<(Option<TiledAxis>,
     };
     let of_axis: Vec<TiledAxis> = all.iter().copied().filter(|c| c.axis == cut.axis).collect();
     // Widths fall.
-    let at = of_axis.partition_point(|c| c.width > cut.width);
+    let at = of_axis.partition_point(|c| c.tile > cut.tile);
     list.extend(at.checked_sub(1).and_then(|before| of_axis.get(before)).map(|&c| (Some(c), false)));
     let next = if of_axis.get(at) == Some(&cut) { at + 1 } else { at };
     list.extend(of_axis.get(next).map(|&c| (Some(c), false)));

@@ -27,7 +27,7 @@ pub fn tiled_axes(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<
         for &count in counts {
             let width = axis.extent.div_ceil(count).next_multiple_of(grain);
             if width < last {
-                list.push(Some(TiledAxis { axis: index, extent: axis.extent, width }));
+                list.push(Some(TiledAxis { axis: index, extent: axis.extent, tile: width }));
                 last = width;
             }
         }

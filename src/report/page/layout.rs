@@ -303,7 +303,7 @@ mod tests {
             cycles: 10,
             repeat: 1,
             stages: vec![StageLayout { name: "a".to_owned(), pcus: vec![0], units: Vec::new() }],
-            buffers: vec![BufferLayout { role: "home".into(), tensor: "x".into(), stage: 0, parts: vec![[1, 2]] }],
+            buffers: vec![BufferLayout { role: "resident".into(), tensor: "x".into(), stage: 0, parts: vec![[1, 2]] }],
             loads: vec![LinkLoads::default(), LinkLoads { flits: 5, stages: vec![0] }],
             links: "01000000".to_owned(),
         };
