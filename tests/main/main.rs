@@ -32,3 +32,4 @@ mod steady;
 mod study;
 mod sums;
 mod validate;
+mod verifier;
