@@ -157,7 +157,8 @@ fn scattered(
     let fabric = Fabric::new(chip);
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1).ok_or("no pipeline")?;
     let restored = Validated::new(chip, &fabric, &graph, &configuration.tiers, draft);
-    Ok(restored.map_err(|fault| format!("{}: {}", fault.title, fault.expected))?.route())
+    let section = restored.and_then(Validated::route);
+    Ok(section.map_err(|fault| format!("{}: {}", fault.title, fault.expected))?)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

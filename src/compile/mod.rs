@@ -12,6 +12,7 @@
 //! 8. `remarks`: what a user should know about the mapping.
 //!
 //! A configuration that breaks a capacity cannot come out, because banks, ports and generators are taken from what is left.
+//! In debug builds the verifier of programs ([`crate::program::verifier`]) says so after every pass that makes sections.
 
 mod compiled;
 mod mapping;
@@ -23,6 +24,7 @@ mod remarks;
 mod retarget;
 mod search;
 mod validate;
+mod verified;
 
 pub use compiled::Compiled;
 pub use mapping::bases::BaseCache;
@@ -30,4 +32,4 @@ pub use passes::{compile, compile_measured, compile_with, exhaust, simulate_meas
 pub use retarget::{retargeted, retargeted_section};
 pub use search::context::Effort;
 pub use search::exhaustive::Exhausted;
-pub use validate::{BufferDraft, Draft, Fault, Place, StreamDraft, Validated};
+pub use validate::{BufferDraft, Draft, StreamDraft, Validated};

@@ -17,6 +17,7 @@ use super::physical::route::Negotiation;
 use super::search::context::{Effort, SearchContext};
 use super::search::exhaustive::{self, Exhausted};
 use super::search::partition::{Chosen, Spans, Wanted};
+use super::verified::after_all;
 use super::{prefetch, remarks};
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]). The
@@ -55,6 +56,7 @@ pub fn compile_with(
     let fabric = Fabric::new(chip);
     for measured in &mut compiled {
         prefetch::prefetch_weights(chip, workload, &fabric, measured);
+        after_all("prefetch", chip, workload, &fabric, &measured.configuration);
     }
     Ok(compiled)
 }
@@ -134,6 +136,7 @@ fn compile_modes(
             notes.extend(tier_remarks(chip, workload, &tiers));
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
+        after_all("partition", chip, workload, &fabric, &configuration);
         compiled.push(Compiled { configuration, runs: measured, clear });
     }
     Ok(compiled)

@@ -10,6 +10,7 @@ use crate::compile::mapping::resolve::{Resolved, resolve};
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::assemble;
 use crate::compile::physical::route::Negotiation;
+use crate::compile::verified::after_all;
 use crate::cost::{StageWork, TileTables};
 use crate::diagnostics::Diagnostic;
 use crate::program::{
@@ -30,7 +31,9 @@ pub fn retargeted(chip: &Chip, workload: &Workload, of: &Configuration) -> Resul
             .map_err(|why| format!("section `{}`: {why}", section.name))
     };
     let sections = of.sections.iter().map(like).collect::<Result<Vec<_>, _>>()?;
-    Ok(Configuration { mode: of.mode, sections, tiers, notes: Vec::new() })
+    let configuration = Configuration { mode: of.mode, sections, tiers, notes: Vec::new() };
+    after_all("retarget", chip, workload, &fabric, &configuration);
+    Ok(configuration)
 }
 
 fn retarget_section(

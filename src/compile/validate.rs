@@ -1,27 +1,23 @@
 //! From choices somebody wrote down to a section: everything that follows from them is worked out again, and what
 //! contradicts them, or the chip, is refused.
 //!
-//! Checked: the nest (its rows, row tiles and cut, and that it can run as one pass); mappings against their stages; PCUs
-//! (as many as the mapping takes, none twice); buffers (those the nest and mappings ask for, of that size, in pieces
-//! that hold them, banks and ports that the PMUs have); streams and generators (none twice); routes (links that
-//! exist, joined up from the source to every sink).
-
-use std::collections::BTreeMap;
+//! What can be seen in the program alone, the verifier checks ([`crate::program::verifier`]). Checked here is what only
+//! the compiler knows: how far a stage can be split, which buffers of which size the nest and the mappings ask for, and
+//! which streams the buffers ask for.
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::residency::{LatencySlots, Residency};
 use crate::compile::mapping::resolve::{Resolved, resolve};
-use crate::compile::mapping::roles::StageRoles;
 use crate::compile::mapping::streams::streams;
 use crate::compile::physical::flows::Unrouted;
 use crate::compile::physical::placed::{Placed, stages};
 use crate::compile::physical::route::{Negotiation, Router};
-use crate::cost::{StageWork, TileTables, chain};
-use crate::index::Id;
+use crate::cost::{StageWork, TileTables};
+use crate::program::verifier::{Banks, Fault, Generators, Pcus, Place, Verifier, from_one};
 use crate::program::{
-    Buffer, BufferRole, BufferSpec, Fabric, Flow, LoopLevel, LoopOrder, Mapping, Nest, OffChip, PcuId, Piece, Resource,
-    Section, SectionGraph, Stage, tree_over,
+    Buffer, BufferRole, BufferSpec, Fabric, Flow, GemmMapping, LoopLevel, Mapping, Nest, OffChip, PcuId, Piece,
+    Resource, Section, SectionGraph, Stage, Tree, tree_over,
 };
 use crate::workload::TensorId;
 
@@ -70,67 +66,9 @@ pub struct StreamDraft {
     pub ags: Vec<(u32, u32)>,
 }
 
-/// What a fault is about; indices are into the lists of the draft.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Rows of a row tile.
-    TileRows,
-    /// Row tiles of a row block.
-    BlockTiles,
-    /// Width of a column tile.
-    Width,
-    /// The nest as a whole.
-    Nest,
-    /// Mapping of a stage.
-    Mapping(usize),
-    /// The list of a stage's PCUs.
-    Pcus(usize),
-    /// A PCU of a stage.
-    Pcu(usize, usize),
-    /// The list of buffers.
-    Buffers,
-    /// A buffer.
-    Buffer(usize),
-    /// Slots of a buffer.
-    Depth(usize),
-    /// Bytes of a buffer's slot.
-    SlotBytes(usize),
-    /// Pieces of a buffer.
-    Pieces(usize),
-    /// A part of a piece of a buffer.
-    Part(usize, usize, usize),
-    /// The list of streams.
-    Streams,
-    /// A stream.
-    Stream(usize),
-    /// A generator of a stream.
-    Generator(usize, usize),
-    /// A route.
-    Route(usize),
-    /// A link of a route.
-    Link(usize, usize),
-}
-
-/// A choice that cannot be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// Where.
-    pub place: Place,
-    /// What is wrong.
-    pub title: String,
-    /// What was expected there.
-    pub expected: String,
-}
-
-fn fault(place: Place, title: impl Into<String>, expected: impl Into<String>) -> Fault {
-    Fault { place, title: title.into(), expected: expected.into() }
-}
-
 /// A section whose choices hold, before it has routes.
 pub struct Validated<'a> {
-    chip: &'a Chip,
-    fabric: &'a Fabric,
-    graph: &'a SectionGraph<'a>,
+    verifier: Verifier<'a>,
     placed: Placed,
     unrouted: Unrouted,
 }
@@ -144,17 +82,24 @@ impl<'a> Validated<'a> {
         chip: &'a Chip,
         fabric: &'a Fabric,
         graph: &'a SectionGraph<'a>,
-        tiers: &[TierId],
+        tiers: &'a [TierId],
         draft: Draft,
     ) -> Result<Self, Fault> {
-        check_nest(graph, &draft.nest)?;
+        let verifier = Verifier { chip, fabric, graph, tiers };
+        verifier.nest(&draft.nest)?;
         for (stage, mapping) in draft.mappings.iter().enumerate() {
-            check_mapping(chip, graph, &draft.nest, stage, mapping)
-                .map_err(|(title, expected)| fault(Place::Mapping(stage), title, expected))?;
+            verifier.mapping(&draft.nest, stage, mapping)?;
+            if let Mapping::Gemm(mapping) = mapping {
+                check_splits(&verifier, &draft.nest, stage, mapping)?;
+            }
+            verifier.has_pcus(stage, mapping)?;
         }
-        check_pcus(chip, &draft)?;
-        let (exact, specs) = check_buffers(chip, graph, &draft)?;
-        let streams = check_streams(chip, graph, &draft, &specs, tiers)?;
+        let mut taken = Pcus::new(&verifier);
+        for (stage, (pcus, mapping)) in draft.pcus.iter().zip(&draft.mappings).enumerate() {
+            taken.take(stage, pcus, mapping.pcus())?;
+        }
+        let (exact, specs) = check_buffers(&verifier, &draft)?;
+        let streams = check_streams(&verifier, &draft, &specs)?;
         let nest = draft.nest;
         let work: Vec<StageWork> = draft
             .mappings
@@ -168,7 +113,7 @@ impl<'a> Validated<'a> {
         let placed = Placed { nest, stages, work, buffers, streams, estimated_cycles: draft.estimated_cycles };
         let busy_cycles = busy_cycles(&placed);
         let unrouted = placed.flows(chip, fabric, graph, busy_cycles);
-        Ok(Self { chip, fabric, graph, placed, unrouted })
+        Ok(Self { verifier, placed, unrouted })
     }
 
     /// The flows that want routes: of each, the source port and then the sinks'.
@@ -177,31 +122,39 @@ impl<'a> Validated<'a> {
     }
 
     /// The section, routed by the compiler.
-    pub fn route(self) -> Section {
-        let trees = Router::new(self.chip, self.fabric).route_all(&self.unrouted.requests, Negotiation::WHOLE);
-        let (flows, _) = self.unrouted.with_trees(self.chip, self.fabric, trees);
-        self.placed.section(self.chip, self.graph, flows)
+    ///
+    /// # Errors
+    /// The first check of the verifier that the section fails.
+    pub fn route(self) -> Result<Section, Fault> {
+        let Verifier { chip, fabric, .. } = self.verifier;
+        let trees = Router::new(chip, fabric).route_all(&self.unrouted.requests, Negotiation::WHOLE);
+        self.verified(trees)
     }
 
     /// The section over these links, a list for every flow.
     ///
     /// # Errors
-    /// The first link that leads nowhere, or sink that is not reached.
+    /// The first link that leads nowhere, sink that is not reached, or check of the verifier that the section fails.
     pub fn over(self, links: &[Vec<Resource>]) -> Result<Section, Fault> {
+        let Verifier { chip, fabric, .. } = self.verifier;
         let mut trees = Vec::with_capacity(links.len());
         for (r, links) in links.iter().take(self.unrouted.requests.len()).enumerate() {
             let request = self.unrouted.requests.get(r);
-            let tree =
-                tree_over(self.chip, self.fabric, request.source, request.sinks, links).map_err(
-                    |broken| match broken.link {
-                        Some(link) => fault(Place::Link(r, link), broken.title, broken.expected),
-                        None => fault(Place::Route(r), broken.title, broken.expected),
-                    },
-                )?;
+            let tree = tree_over(chip, fabric, request.source, request.sinks, links).map_err(|broken| {
+                let place = broken.link.map_or(Place::Route(r), |link| Place::Link(r, link));
+                Fault::new(place, broken.title, broken.expected)
+            })?;
             trees.push(tree);
         }
-        let (flows, _) = self.unrouted.with_trees(self.chip, self.fabric, trees);
-        Ok(self.placed.section(self.chip, self.graph, flows))
+        self.verified(trees)
+    }
+
+    fn verified(self, trees: Vec<Tree>) -> Result<Section, Fault> {
+        let Verifier { chip, fabric, graph, .. } = self.verifier;
+        let (flows, _) = self.unrouted.with_trees(chip, fabric, trees);
+        let section = self.placed.section(chip, graph, flows);
+        self.verifier.section(&section)?;
+        Ok(section)
     }
 }
 
@@ -217,142 +170,21 @@ fn busy_cycles(placed: &Placed) -> u64 {
     placed.stages.iter().zip(&placed.work).map(of_stage).max().unwrap_or(1).max(1)
 }
 
-fn check_nest(graph: &SectionGraph<'_>, nest: &Nest) -> Result<(), Fault> {
-    if !(1..=graph.rows).contains(&nest.tile_rows) {
-        let title = format!("a row tile cannot have {} of the section's {} rows", nest.tile_rows, graph.rows);
-        return Err(fault(Place::TileRows, title, format!("expected from 1 to {}", graph.rows)));
-    }
-    if !(1..=nest.row_tiles()).contains(&nest.block_tiles) {
-        let title =
-            format!("a row block cannot have {} of the section's {} row tiles", nest.block_tiles, nest.row_tiles());
-        return Err(fault(Place::BlockTiles, title, format!("expected from 1 to {}", nest.row_tiles())));
-    }
-    if let Some(cut) = nest.tiled_axis {
-        let axis = &graph.axes[cut.axis];
-        let whole = cut.tile == cut.extent || cut.tile.is_multiple_of(axis.grain);
-        if !(1..=cut.extent).contains(&cut.tile) || !whole {
-            let title = format!("a column tile cannot be {} of {} elements wide", cut.tile, cut.extent);
-            let expected =
-                format!("expected at most {}, in multiples of {} (blocks of a mask)", cut.extent, axis.grain);
-            return Err(fault(Place::Width, title, expected));
-        }
-    } else if nest.order == LoopOrder::RowTileOuter {
-        return Err(fault(
-            Place::Nest,
-            "the order `row_tile_outer` needs a cut",
-            "expected `cut`, or `column_tile_outer`",
-        ));
-    }
-    if StageRoles::new(graph, nest).is_one_pass() {
-        return Ok(());
-    }
-    let title =
-        "the pipeline would stop: behind a stage that accumulates over column tiles, another works along the cut";
-    Err(fault(Place::Nest, title, "expected another axis, or no cut"))
-}
-
-/// What is wrong, and what was expected.
-type Refusal = (String, String);
-
-fn check_mapping(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    nest: &Nest,
-    stage: usize,
-    mapping: &Mapping,
-) -> Result<(), Refusal> {
-    let is_gemm = graph.is_gemm(stage);
-    let from_one = |what: &str, found: u64, most: u64| {
-        let refusal = || (format!("`{what}` is {found}"), format!("expected from 1 to {most} for this stage and nest"));
-        if (1..=most).contains(&found) { Ok(()) } else { Err(refusal()) }
+/// Whether a GEMM has as many row tiles and column tiles as it is split into.
+fn check_splits(verifier: &Verifier<'_>, nest: &Nest, stage: usize, m: &GemmMapping) -> Result<(), Fault> {
+    let refused = |(title, expected): (String, String)| Fault::new(Place::Mapping(stage), title, expected);
+    let tables = TileTables::new(verifier.chip, verifier.graph, nest.tiled_axis);
+    let Some((row_splits, groups)) = tables.most_splits(stage, m, nest) else {
+        return Err(refused(("a PCU lacks the data type".into(), "cannot be computed on this chip".into())));
     };
-    let exactly = |what: &str, found: u64, must: u64| {
-        let refusal = || (format!("`{what}` is {found}"), format!("expected {must} for this function"));
-        if found == must { Ok(()) } else { Err(refusal()) }
-    };
-    let most = chip.pcus();
-    let pcus = match mapping {
-        Mapping::Gemm(m) if is_gemm => {
-            let bases = TileTables::new(chip, graph, nest.tiled_axis);
-            from_one("share", m.multicast_width, most)?;
-            from_one("pn", m.pn, most)?;
-            let divides_pn = |what: &str, found: u64| {
-                let refusal = || (format!("`{what}` is {found}"), format!("expected a divisor of `pn`, {}", m.pn));
-                if m.pn.is_multiple_of(found) { Ok(()) } else { Err(refusal()) }
-            };
-            divides_pn("share", m.multicast_width)?;
-            if m.pk > 1 && !graph.may_split_k(nest.tiled_axis, stage) {
-                let why = "expected 1: K is split over PCUs in plain GEMMs, where it is not cut over time";
-                return Err((format!("`pk` is {}", m.pk), why.into()));
-            }
-            from_one("pk", m.pk, graph.most_k_slices(stage).min(most))?;
-            if graph.stages[stage].sums.is_none() && graph.form(stage).is_none() {
-                exactly("streams", m.streams, 1)?;
-            }
-            if let Some(form) = graph.form(stage).filter(|_| graph.stages[stage].sums.is_none()) {
-                exactly("share", m.multicast_width, m.pn)?;
-                from_one("streams", m.streams, form.b_heads)?;
-                divides_pn("streams", m.streams)?;
-            }
-            from_one("pm", m.pm, most)?;
-            if graph.stages[stage].sums.is_some() {
-                exactly("share", m.multicast_width, m.pn)?;
-                from_one("streams", m.streams, graph.form(stage).map_or(1, |form| form.heads))?;
-                divides_pn("streams", m.streams)?;
-            }
-            let Some((row_splits, groups)) = bases.most_splits(stage, m, nest) else {
-                return Err(("a PCU lacks the data type".into(), "cannot be computed on this chip".into()));
-            };
-            from_one("pm", m.pm, row_splits)?;
-            from_one("pn", m.pn, groups.saturating_mul(m.multicast_width))?;
-            mapping.pcus()
-        }
-        Mapping::Simd(m) if !is_gemm => {
-            let kind = graph.kind(stage);
-            exactly("chain", m.chain, chain(chip, kind))?;
-            exactly("passes", m.passes, kind.passes())?;
-            from_one("pm", m.pm, nest.tile_rows)?;
-            let output = graph.stages[stage].output;
-            let lanes = chip.pcu.lanes.get(&graph.stage_dtype(stage)).copied().unwrap_or(1);
-            let width = match nest.tiled_axis {
-                Some(cut) if graph.column_axis(output) == Some(cut.axis) => cut.tile,
-                _ => graph.workload.tensors[output].columns,
-            };
-            from_one("pn", m.pn, if kind.is_row_wise() { 1 } else { width.div_ceil(lanes) })?;
-            m.pm.saturating_mul(m.pn).saturating_mul(m.chain)
-        }
-        _ => {
-            let kind = if is_gemm { "gemm" } else { "simd" };
-            return Err(("the mapping is of another kind than the stage".into(), format!("expected `{kind}`")));
-        }
-    };
-    if pcus > most {
-        return Err((format!("the mapping takes {pcus} PCUs"), format!("{} has {most}", chip.name)));
-    }
-    Ok(())
-}
-
-fn check_pcus(chip: &Chip, draft: &Draft) -> Result<(), Fault> {
-    let mut taken: Vec<bool> = vec![false; chip.grid.pcus.len()];
-    for (s, (pcus, mapping)) in draft.pcus.iter().zip(&draft.mappings).enumerate() {
-        if pcus.len() as u64 != mapping.pcus() {
-            let title = format!("the stage has {} PCUs, its mapping takes {}", pcus.len(), mapping.pcus());
-            return Err(fault(Place::Pcus(s), title, format!("expected {}", mapping.pcus())));
-        }
-        for (i, pcu) in pcus.iter().enumerate() {
-            if std::mem::replace(&mut taken[pcu.index()], true) {
-                let at = chip.grid.pcus[pcu.index()];
-                let title = format!("the PCU at [{}, {}] is given twice", at.x, at.y);
-                return Err(fault(Place::Pcu(s, i), title, "expected a PCU that no stage has yet"));
-            }
-        }
-    }
-    Ok(())
+    from_one("pm", m.pm, row_splits).map_err(refused)?;
+    from_one("pn", m.pn, groups.saturating_mul(m.multicast_width)).map_err(refused)
 }
 
 /// The buffers that the nest and mappings ask for, with the depths of the draft, and what follows from nest and mappings
 /// with what stays on chip.
-fn check_buffers(chip: &Chip, graph: &SectionGraph<'_>, draft: &Draft) -> Result<(Resolved, Vec<BufferSpec>), Fault> {
+fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, Vec<BufferSpec>), Fault> {
+    let Verifier { chip, graph, .. } = *verifier;
     // Which tensors stay on chip shows in the loop levels.
     let alike = |specs: &[BufferSpec]| {
         let same = |(a, b): &(&BufferSpec, &BufferDraft)| a.role == b.role && a.level == b.level;
@@ -392,119 +224,59 @@ fn check_buffers(chip: &Chip, graph: &SectionGraph<'_>, draft: &Draft) -> Result
                 let stage = &graph.workload.operators[graph.stages[*stage].main].name;
                 let expected =
                     format!("expected a partial-sum FIFO of `{stage}` with `k_slice = {slice}`, loop level {level:?}");
-                return Err(fault(Place::Buffer(same), title, expected));
+                return Err(Fault::new(Place::Buffer(same), title, expected));
             }
             let (BufferRole::Operand { stage, tensor }
             | BufferRole::Resident { stage, tensor }
             | BufferRole::Weight { stage, tensor }
             | BufferRole::Output { stage, tensor }) = *role
             else {
-                return Err(fault(Place::Buffer(same), title, "expected the partial sums of its stage"));
+                return Err(Fault::new(Place::Buffer(same), title, "expected the partial sums of its stage"));
             };
             let stage = &graph.workload.operators[graph.stages[stage].main].name;
             let tensor = &graph.workload.tensors[tensor].name;
             let expected = format!("expected {} of `{stage}` for `{tensor}`, loop level {level:?}", name(role));
-            return Err(fault(Place::Buffer(same), title, expected));
+            return Err(Fault::new(Place::Buffer(same), title, expected));
         }
         let title = format!("the section has {found} buffers, its nest and mappings ask for {}", best.len());
-        return Err(fault(Place::Buffers, title, format!("expected {}", best.len())));
+        return Err(Fault::new(Place::Buffers, title, format!("expected {}", best.len())));
     }
-    let mut free = vec![chip.pmu.banks; chip.grid.pmus.len()];
+    let mut banks = Banks::new(verifier);
     for (b, (spec, draft)) in best.iter_mut().zip(&draft.buffers).enumerate() {
         if draft.slot_bytes != spec.slot_bytes {
             let title =
                 format!("a slot of {} B, the nest and the mapping make it {} B", draft.slot_bytes, spec.slot_bytes);
-            return Err(fault(Place::SlotBytes(b), title, format!("expected {}", spec.slot_bytes)));
-        }
-        if draft.depth == 0 {
-            return Err(fault(Place::Depth(b), "a buffer without slots", "expected at least 1"));
+            return Err(Fault::new(Place::SlotBytes(b), title, format!("expected {}", spec.slot_bytes)));
         }
         spec.depth = draft.depth;
-        check_pieces(chip, b, spec, &draft.pieces, &mut free)?;
+        banks.take(b, spec, &draft.pieces)?;
     }
     Ok((exact, best))
 }
 
-fn check_pieces(
-    chip: &Chip,
-    buffer: usize,
-    spec: &BufferSpec,
-    pieces: &[Piece],
-    free: &mut [u64],
-) -> Result<(), Fault> {
-    if pieces.len() as u64 != spec.slices * spec.copies {
-        let title = format!("the buffer has {} pieces", pieces.len());
-        let expected = format!("expected {} slices in {} copies", spec.slices, spec.copies);
-        return Err(fault(Place::Pieces(buffer), title, expected));
-    }
-    let needed = spec.banks(chip);
-    for (p, piece) in pieces.iter().enumerate() {
-        let banks = piece.parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.banks));
-        if banks < needed {
-            let title = format!("piece {p} has {banks} banks for {} slots of {} B", spec.depth, spec.slot_bytes);
-            let expected = format!("expected {needed} banks of {} B", chip.pmu.bank_bytes());
-            return Err(fault(Place::Part(buffer, p, 0), title, expected));
-        }
-        for (k, part) in piece.parts.iter().enumerate() {
-            let place = Place::Part(buffer, p, k);
-            let at = chip.grid.pmus[part.pmu.index()];
-            let left = &mut free[part.pmu.index()];
-            if part.banks == 0 || part.banks > *left {
-                let title = format!("the PMU at [{}, {}] has no {} banks left", at.x, at.y, part.banks);
-                let expected = format!("{left} of its {} banks are free", chip.pmu.banks);
-                return Err(fault(place, title, expected));
-            }
-            *left -= part.banks;
-            if part.read_port >= chip.pmu.read_ports || part.write_port >= chip.pmu.write_ports {
-                let title = format!("no such port: read {}, write {}", part.read_port, part.write_port);
-                let (reads, writes) = (chip.pmu.read_ports, chip.pmu.write_ports);
-                let expected = format!("a PMU has read ports 0 to {}, write ports 0 to {}", reads - 1, writes - 1);
-                return Err(fault(place, title, expected));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_streams(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    draft: &Draft,
-    specs: &[BufferSpec],
-    tiers: &[TierId],
-) -> Result<Vec<OffChip>, Fault> {
-    let wanted = streams(graph, &draft.nest, specs);
+/// The streams that the buffers ask for, with the generators of the draft.
+fn check_streams(verifier: &Verifier<'_>, draft: &Draft, specs: &[BufferSpec]) -> Result<Vec<OffChip>, Fault> {
+    let wanted = streams(verifier.graph, &draft.nest, specs);
     if wanted.len() != draft.streams.len() {
         let title = format!("the section has {} streams, its buffers ask for {}", draft.streams.len(), wanted.len());
-        return Err(fault(Place::Streams, title, format!("expected {}", wanted.len())));
+        return Err(Fault::new(Place::Streams, title, format!("expected {}", wanted.len())));
     }
-    let mut taken: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+    let mut taken = Generators::new(verifier);
     let mut list = Vec::with_capacity(wanted.len());
     for (s, (stream, draft)) in wanted.into_iter().zip(&draft.streams).enumerate() {
-        let name = |t: TensorId| &graph.workload.tensors[t].name;
         if (stream.tensor, stream.writes, stream.level) != (draft.tensor, draft.writes, draft.level) {
             let title = "another stream stands here than the buffers ask for";
             let verb = if stream.writes { "write" } else { "read" };
-            let expected = format!("expected a {verb} of `{}`, loop level {:?}", name(stream.tensor), stream.level);
-            return Err(fault(Place::Stream(s), title, expected));
+            let name = verifier.tensor(stream.tensor);
+            let expected = format!("expected a {verb} of `{name}`, loop level {:?}", stream.level);
+            return Err(Fault::new(Place::Stream(s), title, expected));
         }
-        if draft.ags.is_empty() {
-            return Err(fault(Place::Stream(s), "a stream without a generator", "expected at least one"));
-        }
-        for (g, &ag) in draft.ags.iter().enumerate() {
-            if let Some(other) = taken.insert(ag, s) {
-                let at = chip.grid.agcus[ag.0 as usize].site;
-                let title = format!("generator {} of the AGCU at [{}, {}] is given twice", ag.1, at.x, at.y);
-                let expected = format!("the stream of `{}` has it", name(draft_tensor(draft, &list, other)));
-                return Err(fault(Place::Generator(s, g), title, expected));
-            }
-        }
-        list.push(OffChip { stream, tier: tiers[stream.tensor.index()], ags: draft.ags.clone() });
+        taken.take(s, stream.tensor, &draft.ags)?;
+        let Some(tier) = verifier.home(stream.tensor) else {
+            let title = format!("the tensor `{}` has no tier", verifier.tensor(stream.tensor));
+            return Err(Fault::new(Place::Stream(s), title, "expected one"));
+        };
+        list.push(OffChip { stream, tier, ags: draft.ags.clone() });
     }
     Ok(list)
-}
-
-/// Tensor of stream `index`, which is in `done` or is `current`.
-fn draft_tensor(current: &StreamDraft, done: &[OffChip], index: usize) -> TensorId {
-    done.get(index).map_or(current.tensor, |off_chip| off_chip.stream.tensor)
 }

@@ -64,9 +64,8 @@ impl<'a> Amounts<'a> {
                 Mapping::Simd(m) => StageAmounts::Simd(Rc::new(SimdAmounts::new(chip, &graph, &nest, s, (stage, m))?)),
             });
         }
-        let slots = |off_chip: &OffChip| match off_chip.stream.weight {
-            true => weight_slots(&graph, &nest, off_chip),
-            false => Vec::new(),
+        let slots = |off_chip: &OffChip| {
+            if off_chip.stream.weight { weight_slots(&graph, &nest, off_chip) } else { Vec::new() }
         };
         let weight_slots = section.streams.iter().map(slots).collect();
         Some(Self { chip, graph, section, processes: ProcessGraph::new(section), nest, stages, weight_slots })

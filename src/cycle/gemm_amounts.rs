@@ -3,8 +3,11 @@
 //! Counted from the output tiles of the program and the mask of the weight, by the definitions of DESIGN §3 and of
 //! `docs/timing-model.md` (GEMM stages); nothing is shared with `cost`.
 
+use std::ops::Range;
+
 use crate::arch::Chip;
-use crate::program::{Amount, GemmMapping, Nest, SectionGraph, Stage, Style};
+use crate::program::{Amount, GemmMapping, Nest, OutputTile, SectionGraph, Stage, Style};
+use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 
 use super::stored;
@@ -77,6 +80,26 @@ struct RowPass {
     columns_of_pcu: u64,
 }
 
+impl RowPass {
+    /// The pass of a group that does `tiles` over the weight rows `k`.
+    fn new(
+        shape: &ArrayShape,
+        mapping: &GemmMapping,
+        mask: Option<&BlockMask>,
+        tiles: &[OutputTile],
+        k: &Range<u64>,
+    ) -> Self {
+        let depth = |tile: &OutputTile| stored::depth(mask, &(tile.start..tile.start + tile.columns), k);
+        let depths: Vec<u64> = tiles.iter().map(depth).collect();
+        Self {
+            activation_flits: depths.iter().map(|&depth| shape.activations.flits(depth)).sum(),
+            weight_flits: depths.iter().map(|&depth| shape.weights.flits(depth)).sum(),
+            columns_of_pcu: tiles.iter().map(|tile| tile.columns).sum::<u64>().div_ceil(mapping.multicast_width),
+            depths,
+        }
+    }
+}
+
 /// What the firings of a GEMM stage work through and move.
 #[derive(Debug)]
 pub(super) struct GemmAmounts {
@@ -112,21 +135,10 @@ impl GemmAmounts {
             return None;
         }
         let mask = graph.mask(index);
-        let of_column_tile = |(column_tile, groups): (u64, &Vec<Vec<_>>)| {
+        let of_column_tile = |(column_tile, groups): (u64, &Vec<Vec<OutputTile>>)| {
             let (_, k) = stored::part_of_weight(graph, nest, weight, column_tile);
-            let of_group = |(group, tiles): (u64, &Vec<crate::program::OutputTile>)| {
-                let k = stored::rows_of_group(mask, mapping, &k, group);
-                let columns: u64 = tiles.iter().map(|tile| tile.columns).sum();
-                let depth = |tile: &crate::program::OutputTile| {
-                    stored::depth(mask, &(tile.start..tile.start + tile.columns), &k)
-                };
-                let depths: Vec<u64> = tiles.iter().map(depth).collect();
-                RowPass {
-                    activation_flits: depths.iter().map(|&depth| shape.activations.flits(depth)).sum(),
-                    weight_flits: depths.iter().map(|&depth| shape.weights.flits(depth)).sum(),
-                    columns_of_pcu: columns.div_ceil(mapping.multicast_width),
-                    depths,
-                }
+            let of_group = |(group, tiles): (u64, &Vec<OutputTile>)| {
+                RowPass::new(&shape, mapping, mask, tiles, &stored::rows_of_group(mask, mapping, &k, group))
             };
             (0..).zip(groups).map(of_group).collect()
         };

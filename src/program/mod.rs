@@ -1,7 +1,7 @@
 //! The program contract: what a compiled section is, for whoever compiles, runs, checks or draws it.
 //!
 //! A [`Configuration`] is everything that a simulator needs to know, and nothing that it has to decide. This module knows
-//! nothing of searches or engines.
+//! nothing of searches or engines. [`verifier`] lists what must hold of it.
 
 mod buffer;
 mod configuration;
@@ -19,6 +19,7 @@ mod stage;
 mod stream;
 mod tiers;
 mod tree;
+pub mod verifier;
 
 pub use buffer::{Buffer, BufferRole, BufferSpec, Part, Piece};
 pub use configuration::{Configuration, Prefetch, Section};

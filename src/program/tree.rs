@@ -17,8 +17,8 @@ pub struct Tree {
 struct Reached {
     /// Cycles to the farthest sink that is reached.
     depth_cycles: u64,
-    /// Sites in the order they are reached, with the cycles to each.
-    sites: Vec<(Coordinate, u64)>,
+    /// Sites that are reached.
+    sites: rustc_hash::FxHashSet<Coordinate>,
 }
 
 /// Follows `links` from the source of a request, nearest sites first.
@@ -47,7 +47,7 @@ fn walk(chip: &Chip, fabric: &Fabric, source: Coordinate, sinks: &[Coordinate], 
             }
         }
     }
-    Reached { depth_cycles, sites }
+    Reached { depth_cycles, sites: seen }
 }
 
 /// Why links are no tree.
@@ -69,7 +69,7 @@ pub fn tree_over(
     links: &[Resource],
 ) -> Result<Tree, Broken> {
     let reached = walk(chip, fabric, source, sinks, links);
-    let reaches = |at: Coordinate| reached.sites.iter().any(|&(site, _)| site == at);
+    let reaches = |at: Coordinate| reached.sites.contains(&at);
     let mut seen = rustc_hash::FxHashSet::default();
     let mut ends = rustc_hash::FxHashSet::default();
     ends.insert(source);

@@ -6,11 +6,12 @@ use std::path::Path;
 use toml::Spanned;
 
 use crate::arch::{Chip, Coordinate, TierId};
-use crate::compile::{BufferDraft, Draft, Fault, Place, StreamDraft, Validated};
+use crate::compile::{BufferDraft, Draft, StreamDraft, Validated};
 use crate::diagnostics::Diagnostic;
 use crate::index::Id;
 use crate::input::{Root, Source};
 use crate::mode::Mode;
+use crate::program::verifier::{self, Fault, Place};
 use crate::program::{
     BufferRole, Configuration, Fabric, LoopLevel, LoopOrder, Nest, Part, PcuId, Piece, PmuId, Section, SectionGraph,
     TiledAxis,
@@ -119,7 +120,12 @@ impl Reader<'_> {
             let title = format!("no section runs the operator `{}`", missing.name);
             return Err(self.error(spec.sections.span(), title, "expected every operator once"));
         }
-        Ok(Configuration { mode, sections, tiers, notes: spec.notes.clone() })
+        let configuration = Configuration { mode, sections, tiers, notes: spec.notes.clone() };
+        // Each section is verified where it is restored.
+        match verifier::of_all(self.chip, self.workload, &configuration).into_iter().next() {
+            Some(found) => Err(self.error(spec.sections.span(), found.fault.title, found.fault.expected)),
+            None => Ok(configuration),
+        }
     }
 
     /// The home of every tensor; each tier must hold what it is given.
@@ -192,7 +198,9 @@ impl Reader<'_> {
         let draft = self.draft(spec, &graph)?;
         let restored =
             Validated::new(self.chip, self.fabric, &graph, tiers, draft).map_err(|fault| self.refusal(spec, fault))?;
-        let Some(network) = &spec.network else { return Ok(restored.route()) };
+        let Some(network) = &spec.network else {
+            return restored.route().map_err(|fault| self.refusal(spec, fault));
+        };
         let context = FlowContext {
             mains: graph.stages.iter().map(|stage| stage.main).collect(),
             tensors: spec
@@ -418,6 +426,8 @@ fn span_of(spec: &SectionSpec, place: Place) -> Option<Range<usize>> {
         Place::Width => nest.tiled_axis.as_ref().map(|cut| cut.get_ref().tile.span()),
         Place::Nest => Some(spec.nest.span()),
         Place::Mapping(s) => stage(s).map(|stage| stage.mapping.span()),
+        Place::Section => None,
+        Place::Stage(s) => stage(s).map(|stage| stage.operators.span()),
         Place::Pcus(s) => stage(s).map(|stage| stage.pcus.span()),
         Place::Pcu(s, i) => stage(s)?.pcus.get_ref().get(i).map(Spanned::span),
         Place::Buffers => Some(spec.buffers.span()),

@@ -38,7 +38,7 @@ fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, com
     let Some(amounts) = amounts_of(chip, workload, section) else { return };
     let about = format!("{} of {about}", section.name);
     assert_eq!(Some(&amounts.flow_flits), flow_flits(chip, workload, section).as_ref(), "flits of flows, {about}");
-    let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1).unwrap();
+    let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1).expect("a pipeline");
     for (stream, slots) in amounts.slot_bytes.iter().enumerate() {
         for (n, &bytes) in (0..).zip(slots) {
             let at = section.nest.step(section.streams[stream].stream.level, n);
@@ -66,10 +66,10 @@ fn depths(
 ) {
     let stage = &section.stages[s];
     let tables = TileTables::new(chip, graph, section.nest.tiled_axis);
-    let shape = tables.styled(s, mapping).unwrap();
+    let shape = tables.styled(s, mapping).expect("a chip with the data type");
     let (width, rows) = (shape.column_grain * mapping.multicast_width, shape.row_grain * mapping.pm);
     let table = tables.table(s, width, mapping.aligned, mapping.style, mapping.pk, rows);
-    let k_rows = graph.workload.tensors[stage.spec.weight.unwrap()].rows;
+    let k_rows = graph.workload.tensors[stage.spec.weight.expect("a weight")].rows;
     assert_eq!(amounts.depths[s].len(), stage.work.len(), "chunks, {about}");
     for (column_tile, groups) in stage.tiles.iter().enumerate() {
         // Of every slice of K, the tiles that its groups do.

@@ -8,8 +8,8 @@ use super::import_graph::ImportGraph;
 /// Longest file.
 const MOST_LINES: usize = 700;
 
-/// Rooms in the way of the data, each with the rooms it may import. No room imports one below it in this list.
-const ROOMS: [(&str, &[&str]); 24] = [
+/// Modules lowest first, each with the modules it may import. No module imports one below it in this list.
+const MODULES: [(&str, &[&str]); 24] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -98,7 +98,7 @@ const ROOMS: [(&str, &[&str]); 24] = [
 struct File {
     /// Below `src`, with `/`.
     path: String,
-    room: String,
+    module: String,
     text: String,
     lines: usize,
 }
@@ -133,8 +133,8 @@ fn read(source: &Path, path: &Path) -> File {
     let tests_only = matches!(parts[parts.len() - 1].as_str(), "tests.rs" | "fixture.rs");
     let code = if tests_only { "" } else { text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default() };
     let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-    let room = parts[0].trim_end_matches(".rs").to_owned();
-    File { path: parts.join("/"), room, text: code.join("\n"), lines }
+    let module = parts[0].trim_end_matches(".rs").to_owned();
+    File { path: parts.join("/"), module, text: code.join("\n"), lines }
 }
 
 /// First names behind each `crate::` of a text; of a list in braces, all of them.
@@ -174,32 +174,32 @@ fn imports_are_found() {
 }
 
 #[test]
-fn rooms_import_only_what_stands_before_them() {
-    let allowed: BTreeMap<&str, &[&str]> = ROOMS.into_iter().collect();
-    for (at, (room, imports)) in ROOMS.iter().enumerate() {
-        let before: Vec<&str> = ROOMS[..at].iter().map(|(name, _)| *name).collect();
-        assert!(imports.iter().all(|import| before.contains(import)), "{room} imports a room behind it");
+fn modules_import_only_lower_modules() {
+    let allowed: BTreeMap<&str, &[&str]> = MODULES.into_iter().collect();
+    for (at, (module, imports)) in MODULES.iter().enumerate() {
+        let before: Vec<&str> = MODULES[..at].iter().map(|(name, _)| *name).collect();
+        assert!(imports.iter().all(|import| before.contains(import)), "{module} imports a module behind it");
     }
     for file in files() {
-        if matches!(file.room.as_str(), "lib" | "main") {
+        if matches!(file.module.as_str(), "lib" | "main") {
             continue;
         }
-        let Some(allowed) = allowed.get(file.room.as_str()) else {
-            panic!("src/{}: room `{}` is not in ROOMS", file.path, file.room);
+        let Some(allowed) = allowed.get(file.module.as_str()) else {
+            panic!("src/{}: module `{}` is not in MODULES", file.path, file.module);
         };
         for import in imported(&file.text) {
             // The macro of `index` stands at the root.
             let import = if import == "id_type" { "index".to_owned() } else { import };
             assert!(
-                import == file.room || allowed.contains(&import.as_str()),
-                "src/{}: room `{}` must not import `{import}`",
+                import == file.module || allowed.contains(&import.as_str()),
+                "src/{}: module `{}` must not import `{import}`",
                 file.path,
-                file.room
+                file.module
             );
         }
-        // `super` must not lead out of a room.
+        // `super` must not lead out of a module.
         let depth = file.path.split('/').count() - usize::from(file.path.ends_with("/mod.rs"));
-        assert!(!file.text.contains(&"super::".repeat(depth)), "src/{}: `super` leaves the room", file.path);
+        assert!(!file.text.contains(&"super::".repeat(depth)), "src/{}: `super` leaves the module", file.path);
     }
 }
 
@@ -213,7 +213,7 @@ fn no_file_is_long() {
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let files = files();
-    let sources = files.iter().filter(|file| file.room != "main" && !is_for_tests(file));
+    let sources = files.iter().filter(|file| file.module != "main" && !is_for_tests(file));
     let graph = ImportGraph::new(sources.map(|file| (file.path.as_str(), file.text.as_str())));
     let circles = graph.circles().into_iter();
     let found: Vec<String> = circles.map(|circle| circle.imports).collect();
@@ -226,17 +226,17 @@ fn the_module_graph_is_the_one_that_is_drawn() {
     for file in files().into_iter().filter(|file| !is_for_tests(file)) {
         // The macro of `index` stands at the root.
         let names = imported(&file.text).into_iter().map(|name| if name == "id_type" { "index".into() } else { name });
-        let own = file.room.clone();
-        found.entry(file.room).or_default().extend(names.filter(|name| *name != own));
+        let own = file.module.clone();
+        found.entry(file.module).or_default().extend(names.filter(|name| *name != own));
     }
     let mut differences = Vec::new();
-    for (module, allowed) in ROOMS {
+    for (module, allowed) in MODULES {
         let allowed: BTreeSet<String> = allowed.iter().map(|&name| name.to_owned()).collect();
         let not_allowed = found[module].difference(&allowed).map(|name| format!("`{module}` imports `{name}`"));
         let not_used = allowed.difference(&found[module]).map(|name| format!("`{module}` does not import `{name}`"));
         differences.extend(not_allowed.chain(not_used));
     }
-    assert!(differences.is_empty(), "ROOMS is not what src has:\n{}", differences.join("\n"));
+    assert!(differences.is_empty(), "MODULES is not what src has:\n{}", differences.join("\n"));
 }
 
 /// Whether a file belongs to a module of tests.
@@ -278,13 +278,13 @@ fn only_the_command_line_prints() {
 
 #[test]
 fn an_engine_counts_in_whole_numbers_and_on_one_thread() {
-    for file in files().iter().filter(|file| file.room == "cycle") {
+    for file in files().iter().filter(|file| file.module == "cycle") {
         let word = ["rayon", "thread::", "use rand", "f64", "f32"].into_iter().find(|word| file.text.contains(word));
         assert_eq!(word, None, "src/{}", file.path);
     }
     let engine =
         ["sim/event.rs", "sim/network.rs", "sim/memory.rs", "sim/buffer.rs", "cost/transfer.rs", "cost/time.rs"];
-    for file in files().iter().filter(|file| file.room == "sim" || engine.contains(&file.path.as_str())) {
+    for file in files().iter().filter(|file| file.module == "sim" || engine.contains(&file.path.as_str())) {
         let word = ["rayon", "thread::", "rand::"].into_iter().find(|word| file.text.contains(word));
         assert_eq!(word, None, "src/{}", file.path);
         let counts = engine.contains(&file.path.as_str());
@@ -293,10 +293,10 @@ fn an_engine_counts_in_whole_numbers_and_on_one_thread() {
 }
 
 #[test]
-fn the_map_names_every_room_and_no_test_that_is_gone() {
+fn the_map_names_every_module_and_no_test_that_is_gone() {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).expect("the map");
-    for (room, _) in ROOMS {
-        assert!(text.contains(&format!("`{room}")), "ARCHITECTURE.md does not name `{room}`");
+    for (module, _) in MODULES {
+        assert!(text.contains(&format!("`{module}")), "ARCHITECTURE.md does not name `{module}`");
     }
     // Names of tests and files that the map promises.
     let own = include_str!("architecture.rs");

@@ -33,3 +33,4 @@ mod steady;
 mod study;
 mod sums;
 mod validate;
+mod verifier;

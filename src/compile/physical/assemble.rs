@@ -3,7 +3,9 @@
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::mapping::streams::streams;
+use crate::compile::verified::after_pass;
 use crate::cost::StageWork;
+use crate::program::verifier::Verifier;
 use crate::program::{Fabric, Section, SectionGraph};
 
 use super::anneal::anneal;
@@ -41,7 +43,9 @@ pub fn assemble(
     taken: &[u64],
 ) -> Result<(Section, f64), Unplaced> {
     let (placed, unrouted) = place(chip, fabric, graph, plan, tiers, taken)?;
-    Ok(placed.routed(chip, fabric, graph, unrouted, negotiation))
+    let (section, fullest) = placed.routed(chip, fabric, graph, unrouted, negotiation);
+    after_pass("place and route", &Verifier { chip, fabric, graph, tiers }, &section);
+    Ok((section, fullest))
 }
 
 /// Places a plan once more, anneals its places and routes it; `None` where annealing moves nothing.
@@ -56,7 +60,9 @@ pub fn assemble_annealed(
     let (mut placed, unrouted) = place(chip, fabric, graph, plan, tiers, &[]).ok()?;
     anneal(chip, fabric, &mut placed, &unrouted).then(|| {
         let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
-        placed.routed(chip, fabric, graph, unrouted, negotiation)
+        let (section, fullest) = placed.routed(chip, fabric, graph, unrouted, negotiation);
+        after_pass("anneal", &Verifier { chip, fabric, graph, tiers }, &section);
+        (section, fullest)
     })
 }
 

@@ -1,0 +1,111 @@
+//! Checks of work: every output column, and every stored element of a weight, is in the tiles of one lockstep group.
+
+use crate::program::configuration::Section;
+use crate::program::mapping::{GemmMapping, Mapping, PassWork};
+use crate::program::nest::Nest;
+use crate::program::stage::Stage;
+
+use super::context::Verifier;
+use super::fault::{Fault, Place};
+
+/// Work of every stage.
+pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+    for (s, stage) in section.stages.iter().enumerate() {
+        match &stage.mapping {
+            Mapping::Simd(_) if stage.work.is_empty() => {}
+            Mapping::Simd(_) => {
+                let title = format!("`{}` has a table of tiles", verifier.stage(s));
+                return Err(Fault::new(Place::Stage(s), title, "expected none for a function"));
+            }
+            Mapping::Gemm(m) => gemm(verifier, &section.nest, (s, stage), m)?,
+        }
+    }
+    Ok(())
+}
+
+fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (usize, &Stage), m: &GemmMapping) -> Result<(), Fault> {
+    let fail = |title: String, expected: String| {
+        Err(Fault::new(Place::Stage(s), format!("`{}` {title}", verifier.stage(s)), expected))
+    };
+    let wanted = Wanted::new(verifier, nest, s);
+    if stage.work.len() as u64 != wanted.column_tiles {
+        return fail(
+            format!("has work for {} column tiles", stage.work.len()),
+            format!("expected {}", wanted.column_tiles),
+        );
+    }
+    let of_a_slice = m.k_slice_groups().max(1) as usize;
+    for (column_tile, groups) in (0..).zip(&stage.work) {
+        if groups.len() as u64 != stage.mapping.groups() {
+            let expected = format!("expected {}", stage.mapping.groups());
+            return fail(
+                format!("has work for {} lockstep groups in column tile {column_tile}", groups.len()),
+                expected,
+            );
+        }
+        let columns = wanted.columns(verifier, nest, column_tile);
+        for (slice, groups) in groups.chunks(of_a_slice).enumerate() {
+            let found: u64 = groups.iter().map(|work| work.columns).sum();
+            if found != columns {
+                let title = format!("computes {found} columns in column tile {column_tile}, slice {slice} of K");
+                return fail(title, format!("expected every one of {columns}, once"));
+            }
+            if let Some(group) = groups.iter().position(|work| (work.columns == 0) != (work.tiles == 0)) {
+                let PassWork { columns, tiles, .. } = groups[group];
+                let title = format!(
+                    "has {columns} columns in {tiles} tiles of lockstep group {group}, column tile {column_tile}"
+                );
+                return fail(title, "expected tiles exactly where there are columns".to_owned());
+            }
+        }
+    }
+    let stored: u64 = stage.work.iter().flatten().map(|work| work.stored).sum();
+    if stored != wanted.stored {
+        return fail(format!("meets {stored} elements of its weight"), format!("expected all {}, once", wanted.stored));
+    }
+    Ok(())
+}
+
+/// What the tiles of a stage must add up to.
+struct Wanted {
+    stage: usize,
+    /// Column tiles that the work differs in.
+    column_tiles: u64,
+    /// Elements of the weight that tiles meet in all of them.
+    stored: u64,
+}
+
+impl Wanted {
+    fn new(verifier: &Verifier<'_>, nest: &Nest, stage: usize) -> Self {
+        let (graph, spec) = (verifier.graph, &verifier.graph.stages[stage]);
+        let tensors = &graph.workload.tensors;
+        let counted = |is_cut: bool| if is_cut { nest.column_tiles() } else { 1 };
+        match (graph.form(stage), spec.weight) {
+            (form, None) => {
+                // A sum over rows: of X^T, whose rows are the result's, and of dY.
+                let footprint = |operand: usize| spec.activations.get(operand).map_or(0, |&t| tensors[t].columns);
+                let (rows, columns, heads) =
+                    form.map_or((footprint(0), footprint(1), 1), |form| (form.m, form.n, form.heads));
+                let rows_of_instance = form.map_or(1, |form| (graph.rows / form.instances.max(1)).max(1));
+                let group = form.map_or(1, |form| (form.k / rows_of_instance).max(1));
+                let is_cut = spec.activations.iter().take(2).any(|&tensor| verifier.cuts_columns(nest, tensor));
+                Self { stage, column_tiles: counted(is_cut), stored: rows * columns * heads * group }
+            }
+            (Some(form), Some(_)) => Self { stage, column_tiles: 1, stored: form.b_heads * form.n * form.k },
+            (None, Some(weight)) => {
+                let is_cut = verifier.cuts_columns(nest, weight) || verifier.cuts_rows(nest, weight);
+                Self { stage, column_tiles: counted(is_cut), stored: tensors[weight].stored_elements() }
+            }
+        }
+    }
+
+    /// Output columns in a column tile.
+    fn columns(&self, verifier: &Verifier<'_>, nest: &Nest, column_tile: u64) -> u64 {
+        let spec = &verifier.graph.stages[self.stage];
+        match (verifier.graph.form(self.stage), spec.weight) {
+            (Some(form), _) => form.heads * form.n,
+            (None, Some(weight)) => verifier.columns(nest, weight, column_tile),
+            (None, None) => spec.activations.get(1).map_or(0, |&dy| verifier.columns(nest, dy, column_tile)),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Checks of what a slot holds: the bytes of a row tile, of a weight's column tile, of all partial sums.
+
+use crate::program::buffer::{BufferRole, BufferSpec};
+use crate::program::configuration::Section;
+use crate::program::nest::{LoopLevel, LoopOrder, Nest};
+
+use super::context::Verifier;
+use super::fault::{Fault, Place};
+
+/// Bytes of a partial sum: fp32.
+const SUM_BYTES: u64 = 4;
+
+/// The slices of every slot hold all that comes into it, whole weights and row tiles alike.
+pub fn slots(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+    for (b, buffer) in section.buffers.iter().enumerate() {
+        let spec = &buffer.spec;
+        let (slots, needed) = bytes(verifier, section, spec);
+        let held = spec.slices.saturating_mul(spec.slot_bytes).saturating_mul(slots);
+        if held < needed {
+            let title = format!("{slots} slots of {} slices of {} B hold {held} B", spec.slices, spec.slot_bytes);
+            let expected = format!("expected {needed} B: {:?}", spec.role);
+            return Err(Fault::new(Place::SlotBytes(b), title, expected));
+        }
+    }
+    Ok(())
+}
+
+/// How many slots hold different parts of the same thing, and its bytes: all column tiles of a weight; else one slot.
+fn bytes(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (u64, u64) {
+    let (nest, graph) = (&section.nest, verifier.graph);
+    let of_rows = |tensor| {
+        let columns = verifier.columns(nest, tensor, 0);
+        let of = &graph.workload.tensors[tensor];
+        of.elements_to_hold(nest.tile_rows, columns).saturating_mul(of.dtype.bytes())
+    };
+    match spec.role {
+        BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => (1, of_rows(tensor)),
+        BufferRole::Weight { stage, tensor } => {
+            let slots = match spec.level {
+                LoopLevel::BlockColumn if verifier.has_own_weights(stage) => nest.blocks(),
+                LoopLevel::BlockColumn | LoopLevel::Column => nest.column_tiles(),
+                _ => 1,
+            };
+            (slots, graph.workload.tensors[tensor].stored_bytes())
+        }
+        BufferRole::PartialSums { stage } if section.stages[stage].spec.sums.is_some() => {
+            (1, result_elements(verifier, nest, stage).saturating_mul(SUM_BYTES))
+        }
+        BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
+            let output = graph.workload.operators[verifier.main(stage)].output;
+            let columns = verifier.columns(nest, output, 0);
+            (1, nest.tile_rows.saturating_mul(columns).saturating_mul(SUM_BYTES))
+        }
+        BufferRole::Output { stage, tensor } if section.stages[stage].spec.sums.is_some() => {
+            (1, result_elements(verifier, nest, stage).saturating_mul(graph.dtype(tensor).bytes()))
+        }
+        BufferRole::Output { tensor, .. } => {
+            let row_bytes = verifier.columns(nest, tensor, 0).saturating_mul(graph.dtype(tensor).bytes());
+            (1, nest.tile_rows.saturating_mul(row_bytes))
+        }
+    }
+}
+
+/// Elements of the result of a stage that adds up over rows: of one column tile, and of one sequence.
+fn result_elements(verifier: &Verifier<'_>, nest: &Nest, stage: usize) -> u64 {
+    let output = verifier.graph.stages[stage].output;
+    let tensor = &verifier.graph.workload.tensors[output];
+    let instances = verifier.graph.form(stage).map_or(1, |form| form.instances.max(1));
+    let (mut rows, mut columns) = (tensor.rows / instances, tensor.columns);
+    if let Some(cut) = nest.tiled_axis {
+        if verifier.cuts_rows(nest, output) {
+            rows = rows.min(cut.tile);
+        } else if verifier.cuts_columns(nest, output) {
+            columns = columns.min(cut.tile);
+        }
+    }
+    rows.saturating_mul(columns)
+}
+
+/// Buffers of partial sums keep those of all row tiles, or column tiles, that are under way at once.
+pub fn partial_sums(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+    let nest = &section.nest;
+    for (b, buffer) in section.buffers.iter().enumerate() {
+        let BufferRole::PartialSums { stage: s } = buffer.spec.role else { continue };
+        let stage = &section.stages[s];
+        let least = match stage.spec.sums {
+            Some(sums) => sums.depth(nest, stage.level == LoopLevel::Firing),
+            None if nest.order == LoopOrder::ColumnTileOuter => nest.block_tiles.min(nest.row_tiles()),
+            None => 1,
+        };
+        if buffer.spec.depth < least {
+            let name = verifier.stage(s);
+            let title = format!("{} slots for the partial sums of `{name}`", buffer.spec.depth);
+            return Err(Fault::new(
+                Place::Depth(b),
+                title,
+                format!("expected at least {least}: as many are under way"),
+            ));
+        }
+    }
+    Ok(())
+}

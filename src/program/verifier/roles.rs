@@ -1,0 +1,49 @@
+//! The part of each stage in a nest, derived from the operators alone, to be compared with what the compiler says.
+
+use crate::program::graph::SectionGraph;
+use crate::program::nest::Nest;
+
+/// What a nest makes of the stages of a section.
+#[derive(Debug, Clone)]
+pub struct Roles {
+    /// The stage has the cut axis along its operand or its result.
+    pub along: Vec<bool>,
+    /// The cut axis is the stage's K: it accumulates over column tiles.
+    pub k_cut: Vec<bool>,
+    /// The cut axis is the columns of the stage's result.
+    pub n_cut: Vec<bool>,
+    /// The stage comes after an accumulating one: it runs in the last column tile.
+    pub late: Vec<bool>,
+}
+
+impl Roles {
+    /// Roles of every stage.
+    pub fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
+        let axis = nest.tiled_axis.map(|cut| cut.axis);
+        let on_axis = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
+        let count = graph.stages.len();
+        let mut roles = Self {
+            along: vec![false; count],
+            k_cut: vec![false; count],
+            n_cut: vec![false; count],
+            late: vec![false; count],
+        };
+        for (s, spec) in graph.stages.iter().enumerate() {
+            // Elementwise operands share their axis; of a row reduction, X and dY have one each.
+            let operands = if spec.sums.is_some() { 2 } else { 1 };
+            let input = spec.activations.iter().take(operands).any(|&tensor| on_axis(tensor));
+            roles.k_cut[s] = spec.weight.is_some() && input;
+            roles.n_cut[s] = on_axis(spec.output);
+            roles.along[s] = input || roles.n_cut[s];
+            let producers = spec.activations.iter().filter_map(|&tensor| graph.producer(tensor)).filter(|&p| p < s);
+            roles.late[s] = producers.into_iter().any(|p| roles.late[p] || roles.k_cut[p]);
+        }
+        roles
+    }
+
+    /// Whether no stage along the cut comes after an accumulating one: such a stage would need the first column tile of
+    /// its other operands again after the last has passed, and the pipeline would stop.
+    pub fn is_one_pass(&self) -> bool {
+        self.late.iter().zip(&self.along).all(|(late, along)| !late || !along)
+    }
+}
