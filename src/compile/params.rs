@@ -20,7 +20,7 @@ pub struct Params {
     pub estimate: EstimateParams,
     /// Placement of PCUs and buffers.
     pub placement: PlacementParams,
-    /// Routing by negotiated congestion (PathFinder, McMurchie and Ebeling, FPGA 1995).
+    /// Routing by negotiated congestion (`PathFinder`, `McMurchie` and Ebeling, FPGA 1995).
     pub routing: RoutingParams,
     /// Prefetch of the next section's weights.
     pub prefetch: PrefetchParams,
@@ -207,7 +207,7 @@ pub struct PlacementParams {
     pub accepted_moves: f64,
 }
 
-/// Routing by negotiated congestion (PathFinder, McMurchie and Ebeling, FPGA 1995).
+/// Routing by negotiated congestion (`PathFinder`, `McMurchie` and Ebeling, FPGA 1995).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoutingParams {
     /// Share of a flow's burst rate beyond its mean that links are kept free for.

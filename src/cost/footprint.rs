@@ -54,7 +54,7 @@ impl StageFootprint {
     }
 }
 
-/// Bytes of `stored` values of a stage's weight and of their multicast_width of the metadata.
+/// Bytes of `stored` values of a stage's weight and of their share of the metadata.
 pub fn weight_slot_bytes(graph: &SectionGraph<'_>, stage: usize, stored: u64) -> u64 {
     graph.stages[stage].weight.map_or(0, |w| {
         let tensor = &graph.workload.tensors[w];

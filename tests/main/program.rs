@@ -30,7 +30,7 @@ proptest! {
             (LoopOrder::RowTileOuter, Order::RowOuter)
         };
         let tiled_axis = columns.map(|(extent, width)| TiledAxis { axis: 0, extent, tile: width });
-        let nest = Nest { rows, tile_rows: tile_rows, block_tiles: block_tiles, tiled_axis, order: loop_order };
+        let nest = Nest { rows, tile_rows, block_tiles, tiled_axis, order: loop_order };
         let mut flow = Dataflow::default();
         let loops = BlockNest { rows, tile_rows, block_tiles, columns, order }.add_to(&mut flow.loops);
         let once = Vec::new();
@@ -96,7 +96,7 @@ fn sections(pairs: usize) -> Vec<Section> {
 
 #[test]
 fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
-    for section in sections(24) {
+    for section in sections(12) {
         let processes = program::ProcessGraph::new(&section);
         let flow = lowered(&section, &processes);
         let violations = check(&flow);
@@ -105,7 +105,7 @@ fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
         for (p, process) in processes.list.iter().enumerate() {
             let id = ProcessId::from_index(p);
             assert_eq!(graph.firings(id), process.firings);
-            for n in 0..process.firings.min(3_000) {
+            for n in 0..process.firings.min(600) {
                 let (at, step) = (graph.point(id, n), processes.point(p, n));
                 for (port, input) in process.inputs.iter().enumerate() {
                     let (reader, slot) = (PortRef { process: id, port }, processes.slot(input.buffer, step));

@@ -261,7 +261,7 @@ pub fn estimate(
                 // What is added up over rows leaves with the last of them.
                 LoopLevel::BlockColumn => late_sums[tier.index()] += bytes / nest.blocks(),
                 LoopLevel::Column if cut_outside && nest.blocks() == 1 => {
-                    late_sums[tier.index()] += bytes / nest.column_tiles()
+                    late_sums[tier.index()] += bytes / nest.column_tiles();
                 }
                 LoopLevel::Column | LoopLevel::Once => late_sums[tier.index()] += bytes,
                 _ => {}

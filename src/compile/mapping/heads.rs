@@ -29,7 +29,7 @@ pub fn heads_mappings(
     let last_rows = graph.rows % nest.tile_rows;
     for rows_on_lanes in [false, true] {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
-        // Heads that multicast_width keys and values go to one stream: what they multicast_width is on chip once.
+        // Heads that share keys and values go to one stream: what they share is on chip once.
         for streams in useful_splits(form.b_heads, chip.pcus()) {
             for each in useful_splits(form.n.div_ceil(shape.column_grain), chip.pcus() / streams) {
                 let pn = streams * each;

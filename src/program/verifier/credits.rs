@@ -106,23 +106,23 @@ fn stuck(verifier: &Verifier<'_>, section: &Section, run: &Run<'_>, actors: &[Ac
         }
     }
     let who = run.waiting().map_or_else(String::new, |process| name(verifier, section, process));
-    match best {
-        Some((least, buffer)) => {
-            let held = match section.buffers[buffer].spec.role {
-                BufferRole::Operand { tensor, .. }
-                | BufferRole::Resident { tensor, .. }
-                | BufferRole::Weight { tensor, .. }
-                | BufferRole::Output { tensor, .. } => format!("`{}`", verifier.tensor(tensor)),
-                BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums".to_owned(),
-            };
-            let title = format!("the pipeline would stop: {who} waits, {} slots for {held} are full", depths[buffer]);
-            Fault::new(Place::Depth(buffer), title, format!("expected at least {least}"))
-        }
-        None => {
-            let title = format!("the pipeline would stop: {who} waits for ever");
-            Fault::new(Place::Buffers, title, "expected buffers that are filled and emptied in the order of the nest")
-        }
-    }
+    let Some((least, buffer)) = best else {
+        let title = format!("the pipeline would stop: {who} waits for ever");
+        return Fault::new(
+            Place::Buffers,
+            title,
+            "expected buffers that are filled and emptied in the order of the nest",
+        );
+    };
+    let held = match section.buffers[buffer].spec.role {
+        BufferRole::Operand { tensor, .. }
+        | BufferRole::Resident { tensor, .. }
+        | BufferRole::Weight { tensor, .. }
+        | BufferRole::Output { tensor, .. } => format!("`{}`", verifier.tensor(tensor)),
+        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums".to_owned(),
+    };
+    let title = format!("the pipeline would stop: {who} waits, {} slots for {held} are full", depths[buffer]);
+    Fault::new(Place::Depth(buffer), title, format!("expected at least {least}"))
 }
 
 fn name(verifier: &Verifier<'_>, section: &Section, process: Process) -> String {
