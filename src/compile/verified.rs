@@ -1,4 +1,5 @@
-//! The verifier after every pass that makes sections: in debug builds only, and then a failing check is a bug.
+//! The verifier after the passes that make sections: in debug builds only, and then a failing check is a bug. Of the
+//! mappings that the search tries, those that it chooses are checked, with the partition.
 
 use crate::arch::Chip;
 use crate::program::verifier::{Verifier, Violation, violations};

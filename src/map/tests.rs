@@ -125,19 +125,30 @@ fn keys_stand_in_the_agreed_order() {
     assert_eq!(broken(2, "{"), ["schema", "arch", "workload", "mode", "sections", "notes"]);
     let section = ["name", "operators", "bound", "nest", "stages", "buffers", "streams", "network", "links", "routes"];
     assert_eq!(broken(6, "    {\n      \"name\""), section);
-    let nest = ["rows", "token_rows", "tokens", "block_tokens", "blocks", "chunking", "order"];
+    let nest = ["rows", "tile_rows", "row_tiles", "block_tiles", "blocks", "tiled_axis", "order"];
     assert_eq!(broken(8, "\"nest\": {"), nest);
     let line = |list: &str| {
         let after = json.find(&format!("\"{list}\": [\n")).unwrap();
         json[after..].lines().nth(1).unwrap().trim().to_owned()
     };
-    let stage =
-        ["operators", "mapping", "kind", "pm", "pn", "pk", "share", "rows_on_lanes", "aligned", "style", "cadence"];
+    let stage = [
+        "operators",
+        "mapping",
+        "kind",
+        "pm",
+        "pn",
+        "pk",
+        "multicast_width",
+        "rows_on_lanes",
+        "aligned",
+        "style",
+        "level",
+    ];
     assert_eq!(keys(&line("stages"))[..11], stage);
     assert!(keys(&line("stages")).ends_with(&["k_cut".to_owned(), "n_cut".to_owned(), "pcus".to_owned()]));
-    let buffer = ["role", "tensor", "stage", "cadence", "depth", "slices", "copies", "slot_bytes", "pmus", "banks"];
+    let buffer = ["role", "tensor", "stage", "level", "depth", "slices", "copies", "slot_bytes", "pmus", "banks"];
     assert_eq!(keys(&line("buffers"))[..10], buffer);
-    let stream = ["tensor", "direction", "tier", "cadence", "passes", "bytes", "generators"];
+    let stream = ["tensor", "direction", "tier", "level", "passes", "bytes", "generators"];
     assert_eq!(keys(&line("streams"))[..7], stream);
     assert_eq!(keys(&line("links")), ["from", "direction", "lane", "flits"]);
     assert_eq!(keys(&line("routes"))[0], "kind");

@@ -176,8 +176,8 @@ fn how(stage: &StageEntry) -> String {
             parts.push(if rows_on_lanes { "rows on lanes" } else { "columns on lanes" }.to_owned());
             parts.push(match multicast_width {
                 1 => "no multicast".to_owned(),
-                multicast_width if multicast_width == pn => "one multicast".to_owned(),
-                multicast_width => format!("multicast to {multicast_width}"),
+                multicast_width if multicast_width == pn => "1 multicast".to_owned(),
+                multicast_width => format!("multicast x{multicast_width}"),
             });
         }
         MappingEntry::Simd { chain, .. } => {
@@ -199,8 +199,9 @@ fn how(stage: &StageEntry) -> String {
 /// A loop level in words.
 fn each(level: &str) -> &str {
     match level {
-        "firing" => "column tile, row tile",
-        "block_column" => "block, column tile",
+        "row_tile" => "row tile",
+        "block_column" => "block column",
+        "column" => "column tile",
         other => other,
     }
 }

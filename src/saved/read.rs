@@ -366,7 +366,7 @@ impl Reader<'_> {
         let most = 1 << 60;
         Ok(BufferDraft {
             role,
-            level: self.level("runs.sections.buffers.loop level", &spec.level)?,
+            level: self.level("runs.sections.buffers.level", &spec.level)?,
             depth: self.source.count("runs.sections.buffers.depth", &spec.depth, 1..=1 << 40)?,
             slot_bytes: self.source.count("runs.sections.buffers.slot_bytes", &spec.slot_bytes, 0..=most)?,
             pieces: pieces.collect::<Result<_, Diagnostic>>()?,
@@ -400,7 +400,7 @@ impl Reader<'_> {
         Ok(StreamDraft {
             tensor: self.tensor(&format!("{field}.tensor"), &spec.tensor)?,
             writes: self.source.keyword(&format!("{field}.direction"), &spec.direction, &["read", "write"])? == 1,
-            level: self.level(&format!("{field}.loop level"), &spec.level)?,
+            level: self.level(&format!("{field}.level"), &spec.level)?,
             ags,
         })
     }

@@ -139,7 +139,7 @@ impl Writer<'_> {
             self.line(format_args!("k_slice = {slice}"));
         }
         self.line(format_args!(
-            "loop level = {}\ndepth = {}\nslot_bytes = {}",
+            "level = {}\ndepth = {}\nslot_bytes = {}",
             inline(&spec.level),
             spec.depth,
             spec.slot_bytes
@@ -166,7 +166,7 @@ impl Writer<'_> {
         let generators: Vec<String> = off_chip.ags.iter().map(generator).collect();
         let tensor = self.tensor(stream.tensor);
         self.line(format_args!("\n[[runs.sections.streams]]\ntensor = {tensor}\ndirection = \"{direction}\""));
-        self.line(format_args!("loop level = {}\ngenerators = [{}]", inline(&stream.level), generators.join(", ")));
+        self.line(format_args!("level = {}\ngenerators = [{}]", inline(&stream.level), generators.join(", ")));
     }
 
     /// A line a flow: ports for the reader and as a check, links to edit.

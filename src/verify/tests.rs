@@ -404,7 +404,10 @@ fn a_buffer_one_row_tile_too_shallow_is_caught() {
         })
     });
     let fault = caught(&verdict.expect("the streamed case has partial sums"));
-    assert!(fault.contains("before their last read") && fault.contains("token") && fault.contains("step"), "{fault}");
+    assert!(
+        fault.contains("before their last read") && fault.contains("row tile") && fault.contains("step"),
+        "{fault}"
+    );
     // Activations of a row block that every column tile reads again.
     let verdict = streamed().with(|section| {
         let nest = section.nest;

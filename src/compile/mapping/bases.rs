@@ -279,7 +279,10 @@ impl<'a> StageBases<'a> {
         let least_k = ranges.iter().map(|(_, k)| k.end - k.start).min().unwrap_or(0);
         let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
         let is_sparse = self.graph.mask(stage).is_some();
-        for pk in PARAMS.mapping.k_splits.into_iter().filter(|pk| least_k / pk >= shape.tile_cycles(0).max(1)) {
+        // Every slice has a block of the mask, and is no shorter than its partial sums take.
+        let most = self.graph.most_k_slices(stage);
+        let is_long = |pk: &u64| *pk <= most && least_k / pk >= shape.tile_cycles(0).max(1);
+        for pk in PARAMS.mapping.k_splits.into_iter().filter(is_long) {
             for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator() / pk) {
                 if !is_sparse {
                     bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk), ranges));

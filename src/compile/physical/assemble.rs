@@ -43,9 +43,7 @@ pub fn assemble(
     taken: &[u64],
 ) -> Result<(Section, f64), Unplaced> {
     let (placed, unrouted) = place(chip, fabric, graph, plan, tiers, taken)?;
-    let (section, fullest) = placed.routed(chip, fabric, graph, unrouted, negotiation);
-    after_pass("place and route", &Verifier { chip, fabric, graph, tiers }, &section);
-    Ok((section, fullest))
+    Ok(placed.routed(chip, fabric, graph, unrouted, negotiation))
 }
 
 /// Places a plan once more, anneals its places and routes it; `None` where annealing moves nothing.

@@ -1,7 +1,9 @@
 //! Checks of work: every output column, and every stored element of a weight, is in the tiles of one lockstep group.
 
+use std::ops::Range;
+
 use crate::program::configuration::Section;
-use crate::program::mapping::{GemmMapping, Mapping, PassWork};
+use crate::program::mapping::{GemmMapping, Mapping, OutputTile, PassWork};
 use crate::program::nest::Nest;
 use crate::program::stage::Stage;
 
@@ -50,6 +52,11 @@ fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (usize, &Stage), m: &G
                 let title = format!("computes {found} columns in column tile {column_tile}, slice {slice} of K");
                 return fail(title, format!("expected every one of {columns}, once"));
             }
+            if let Some(column) = uncovered(stage, column_tile, slice * of_a_slice..(slice + 1) * of_a_slice) {
+                let title =
+                    format!("computes column {column} not once in column tile {column_tile}, slice {slice} of K");
+                return fail(title, "expected every column in one output tile of one lockstep group".to_owned());
+            }
             if let Some(group) = groups.iter().position(|work| (work.columns == 0) != (work.tiles == 0)) {
                 let PassWork { columns, tiles, .. } = groups[group];
                 let title = format!(
@@ -64,6 +71,15 @@ fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (usize, &Stage), m: &G
         return fail(format!("meets {stored} elements of its weight"), format!("expected all {}, once", wanted.stored));
     }
     Ok(())
+}
+
+/// The first column that the output tiles of some lockstep groups leave out, or have twice.
+fn uncovered(stage: &Stage, column_tile: u64, groups: Range<usize>) -> Option<u64> {
+    let lists = stage.tiles.get(column_tile as usize)?.get(groups)?;
+    let mut tiles: Vec<OutputTile> = lists.iter().flatten().copied().collect();
+    tiles.sort_unstable_by_key(|tile| tile.start);
+    let ends = tiles.iter().map(|tile| tile.start + tile.columns);
+    ends.zip(tiles.iter().skip(1)).find(|(end, next)| *end != next.start).map(|(end, next)| end.min(next.start))
 }
 
 /// What the tiles of a stage must add up to.

@@ -9,7 +9,7 @@ use super::super::graph::{Carried, Dataflow};
 use super::super::ids::BufferId;
 use super::super::loops::Axis;
 use super::super::process_graph::ProcessGraph;
-use super::{Check, EXECUTED_FIRINGS, LISTED_FIRINGS, Violations};
+use super::violation::{Check, EXECUTED_FIRINGS, LISTED_FIRINGS, Violations};
 
 /// Every producer contributes to every slot, and some consumer reads it.
 pub(super) fn coverage(dataflow: &Dataflow, graph: &ProcessGraph, violations: &mut Violations) {

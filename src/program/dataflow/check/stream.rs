@@ -8,7 +8,7 @@ use super::super::graph::{Dataflow, ProcessKind};
 use super::super::loops::Axis;
 use super::super::process_graph::ProcessGraph;
 use super::super::streams::{Coverage, Stream};
-use super::{Check, LISTED_FIRINGS, Violations};
+use super::violation::{Check, LISTED_FIRINGS, Violations};
 
 /// A box of elements for each firing of a pass: a start and an end in each dimension.
 type Boxes<'a> = Vec<&'a [(u64, u64)]>;

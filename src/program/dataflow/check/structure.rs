@@ -7,7 +7,7 @@ use super::super::domain::{Domain, DomainError};
 use super::super::graph::{Dataflow, Port, Process, ProcessKind};
 use super::super::ids::{BufferId, LoopId};
 use super::super::loops::{Axis, Bound, Loop};
-use super::{Check, Violations};
+use super::violation::{Check, Violations};
 
 /// Adds what is wrong with the tables.
 pub(super) fn check(dataflow: &Dataflow, violations: &mut Violations) {
