@@ -227,8 +227,8 @@ fn buffers(section: &Section) -> String {
         let stage = section.stages.get(buffer.stage).map(|stage| stage.operators.join("+")).unwrap_or_default();
         table.add_row(vec![
             buffer.role.to_owned(),
-            shorten(&stage, 13),
-            shorten(&buffer.tensor, 13),
+            shorten(&stage, 11),
+            shorten(&buffer.tensor, 12),
             each(buffer.level).to_owned(),
             whole(buffer.depth),
             format!("{} x {}", buffer.copies, buffer.slices),

@@ -156,9 +156,9 @@ fn a_split_is_saved_and_what_cannot_be_is_refused() {
         ("pk = 3", "pk = 5000", "`pk` is 5000"),
         ("streams = 1", "streams = 0", "`streams` is 0"),
         ("pm = 1", "pm = 9223372036854775807", "`pm` is 9223372036854775807"),
-        ("k_slice = 0", "", "a relay has no `k_slice`"),
+        ("k_slice = 0", "", "a partial-sum FIFO has no `k_slice`"),
         ("role = \"operand\"", "k_slice = 1\nrole = \"operand\"", "only a partial-sum FIFO has a `k_slice`"),
-        ("k_slice = 0", "k_slice = 77", "expected a relay of `gemm` with `k_slice = 0`"),
+        ("k_slice = 0", "k_slice = 77", "expected a partial-sum FIFO of `gemm` with `k_slice = 0`"),
     ] {
         let edited = text.replacen(from, to, 1);
         assert_ne!(edited, text);
