@@ -332,10 +332,10 @@ fn work_that_misses_a_column_is_refused() {
     good.refuses("coverage", |s| s.stages[1].work[0][0].tiles = 0);
     good.refuses("coverage", |s| _ = s.stages[0].work.pop());
     good.refuses("coverage", |s| _ = s.stages[0].work[0].pop());
-    // A column that two tiles have, and so another that none has.
+    // Columns that two tiles have, and others that none has.
     good.refuses("coverage", |s| {
         let mut tiles = s.stages[0].tiles.to_vec();
-        tiles[0][0][1].start -= 1;
+        tiles[0][0][0].start += 1;
         s.stages[0].tiles = tiles.into();
     });
     let good = Good::with_softmax();

@@ -52,7 +52,9 @@ fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (usize, &Stage), m: &G
                 let title = format!("computes {found} columns in column tile {column_tile}, slice {slice} of K");
                 return fail(title, format!("expected every one of {columns}, once"));
             }
-            if let Some(column) = uncovered(stage, column_tile, slice * of_a_slice..(slice + 1) * of_a_slice) {
+            let first = wanted.first_column(verifier, nest, column_tile);
+            let groups_of_slice = slice * of_a_slice..(slice + 1) * of_a_slice;
+            if let Some(column) = uncovered(stage, column_tile, groups_of_slice, first..first + columns) {
                 let title =
                     format!("computes column {column} not once in column tile {column_tile}, slice {slice} of K");
                 return fail(title, "expected every column in one output tile of one lockstep group".to_owned());
@@ -73,13 +75,19 @@ fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (usize, &Stage), m: &G
     Ok(())
 }
 
-/// The first column that the output tiles of some lockstep groups leave out, or have twice.
-fn uncovered(stage: &Stage, column_tile: u64, groups: Range<usize>) -> Option<u64> {
+/// The first of `columns` that the output tiles of some lockstep groups leave out, or have twice.
+fn uncovered(stage: &Stage, column_tile: u64, groups: Range<usize>, columns: Range<u64>) -> Option<u64> {
     let lists = stage.tiles.get(column_tile as usize)?.get(groups)?;
     let mut tiles: Vec<OutputTile> = lists.iter().flatten().copied().collect();
     tiles.sort_unstable_by_key(|tile| tile.start);
-    let ends = tiles.iter().map(|tile| tile.start + tile.columns);
-    ends.zip(tiles.iter().skip(1)).find(|(end, next)| *end != next.start).map(|(end, next)| end.min(next.start))
+    let mut covered = columns.start;
+    for tile in tiles {
+        if tile.start != covered {
+            return Some(tile.start.min(covered));
+        }
+        covered += tile.columns;
+    }
+    (covered != columns.end).then_some(covered.min(columns.end))
 }
 
 /// What the tiles of a stage must add up to.
@@ -113,6 +121,12 @@ impl Wanted {
                 Self { stage, column_tiles: counted(is_cut), stored: tensors[weight].stored_elements() }
             }
         }
+    }
+
+    /// First output column of a column tile, of a weight whose columns are tiled.
+    fn first_column(&self, verifier: &Verifier<'_>, nest: &Nest, column_tile: u64) -> u64 {
+        let weight = verifier.graph.stages[self.stage].weight.filter(|&weight| verifier.cuts_columns(nest, weight));
+        weight.and_then(|_| nest.column_range(column_tile)).map_or(0, |range| range.start)
     }
 
     /// Output columns in a column tile.
