@@ -50,6 +50,7 @@ fn command(arguments: &[OsString]) -> ExitCode {
             return u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
         }
     };
+    panics::if_a_test_asks();
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

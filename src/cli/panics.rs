@@ -32,6 +32,14 @@ pub(super) fn reported(arguments: &[OsString], stderr: &mut impl Write, work: im
     })
 }
 
+/// Panics if `RDUSIM_TEST_PANIC` is set in a debug build, so that tests can see how a bug ends.
+pub(super) fn if_a_test_asks() {
+    #[cfg(debug_assertions)]
+    if let Some(reason) = std::env::var_os("RDUSIM_TEST_PANIC") {
+        panic!("{}", reason.to_string_lossy());
+    }
+}
+
 /// What is known of a panic.
 #[derive(Debug)]
 struct Panic {

@@ -140,7 +140,8 @@ impl Wires {
         for (flow, tree) in trees.iter().enumerate() {
             let base = wires.fifos.len() as u32;
             wires.first.push(wires.branches.len() as u32);
-            wires.branch(fabric, &mut server_of, flow, From::Source, To::Fifo(base), tree.source, hop);
+            let server = wires.server(fabric, &mut server_of, tree.source);
+            wires.branch(flow, From::Source, To::Fifo(base), server, hop);
             for _ in &tree.nodes {
                 wires.fifos.push(Fifo {
                     pushed: 0,
@@ -166,7 +167,8 @@ impl Wires {
                         wires.sinks.push(Sink { flow, resource, is_unit, delivered: 0, taken: 0, depth, branch });
                         To::Sink(wires.sinks.len() as u32 - 1)
                     };
-                    wires.branch(fabric, &mut server_of, flow, from, to, leave.resource, leave.cycles);
+                    let server = wires.server(fabric, &mut server_of, leave.resource);
+                    wires.branch(flow, from, to, server, leave.cycles);
                 }
                 wires.fifos[base as usize + node].branches = (first, wires.branches.len() as u32);
             }
@@ -174,17 +176,8 @@ impl Wires {
         wires
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the fields of a branch")]
-    fn branch(
-        &mut self,
-        fabric: &Fabric,
-        server_of: &mut [u32],
-        flow: usize,
-        from: From,
-        to: To,
-        resource: Resource,
-        cycles: u64,
-    ) {
+    /// The server of a resource, added if `server_of` knows none yet.
+    fn server(&mut self, fabric: &Fabric, server_of: &mut [u32], resource: Resource) -> u32 {
         let known = &mut server_of[resource as usize];
         if *known == u32::MAX {
             *known = self.servers.len() as u32;
@@ -199,8 +192,12 @@ impl Wires {
             });
             self.wake_at.push(NEVER);
         }
-        self.servers[*known as usize].users.push(self.branches.len() as u32);
-        self.branches.push(Branch { flow: flow as u32, from, to, server: *known, sent: 0, event: 0, cycles });
+        *known
+    }
+
+    fn branch(&mut self, flow: usize, from: From, to: To, server: u32, cycles: u64) {
+        self.servers[server as usize].users.push(self.branches.len() as u32);
+        self.branches.push(Branch { flow: flow as u32, from, to, server, sent: 0, event: 0, cycles });
     }
 
     /// Flits that a flow's source has sent.

@@ -42,13 +42,6 @@ pub fn worth_a_split(cycles: u64) -> u64 {
 pub struct StageCandidates(Arc<[Candidate]>);
 
 impl StageCandidates {
-    /// Those of `all` that no other beats in both PCUs and cycles; of equals the first.
-    pub fn pareto(all: impl IntoIterator<Item = Candidate>) -> Self {
-        let mut front = Front::default();
-        all.into_iter().for_each(|candidate| front.offer(&candidate));
-        front.finish()
-    }
-
     /// The cheapest candidate that needs at most `cycles`.
     fn cheapest(&self, cycles: u64) -> Option<&Candidate> {
         self.0.get(self.0.partition_point(|c| c.cycles > cycles))
@@ -164,10 +157,12 @@ mod tests {
             stages in prop::collection::vec(prop::collection::vec((1u64..9, 1u64..50), 1..6), 1..4),
             pcus in 1u64..20,
         ) {
-            let sets: Vec<_> = stages
-                .iter()
-                .map(|s| StageCandidates::pareto(s.iter().map(|&(p, c)| candidate(p, c))))
-                .collect();
+            let front = |stage: &Vec<(u64, u64)>| {
+                let mut front = Front::default();
+                for &(pcus, cycles) in stage { front.offer(&candidate(pcus, cycles)); }
+                front.finish()
+            };
+            let sets: Vec<_> = stages.iter().map(front).collect();
             let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
             let mut best = None;
             let mut index = vec![0; stages.len()];

@@ -146,7 +146,7 @@ impl<'a> StageBases<'a> {
     ) -> StageCandidates {
         let cache = self.cache;
         let spec = &self.graph.stages[stage];
-        let duty_factor = duty_factor(nest, roles, stage, spec.weight.is_none() && spec.sums.is_none());
+        let duty_factor = duty_factor(self.graph, nest, roles, stage);
         let walked = self.tiled_axis().filter(|_| roles.level[stage] == LoopLevel::Firing);
         let cut = walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile));
         let rows = (self.graph.rows, nest.tile_rows);

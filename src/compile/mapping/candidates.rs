@@ -1,83 +1,44 @@
 //! The ways to map each stage of a section for one cut of its axes.
 
-use crate::arch::Chip;
-use crate::program::{GemmMapping, LoopOrder, Mapping, Nest, SectionGraph};
+use crate::program::{GemmMapping, LoopOrder, Mapping};
 
 use super::allocate::{Candidate, Front, StageCandidates, useful_splits};
-use super::bases::{Base, StageBases, Wanted};
+use super::bases::{Base, Wanted};
 use super::heads::heads_mappings;
-use super::roles::{StageRoles, duty_factor};
 use super::row_reduction::SumsBase;
 use super::simd::simd_mappings;
+use super::stage_context::StageContext;
 
 /// The useful mappings of one stage in a nest.
-pub fn stage_candidates(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    bases: &StageBases<'_>,
-    nest: &Nest,
-    roles: &StageRoles,
-    stage: usize,
-    wanted: Wanted,
-) -> StageCandidates {
-    if graph.stages[stage].weight.is_some() && graph.form(stage).is_none() {
+pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidates {
+    let work_out = || {
         let mut front = Front::default();
-        let offer = |candidate: Candidate| front.offer(&candidate);
-        gemm_mappings(chip, graph, bases, nest, roles, stage, wanted, offer);
-        return front.finish();
+        stage_mappings(at, wanted, &mut |candidate| front.offer(candidate));
+        front.finish()
+    };
+    // GEMMs with a weight have their splits in the cache already.
+    if at.graph.stages[at.stage].weight.is_some() && at.graph.form(at.stage).is_none() {
+        return work_out();
     }
-    bases.known(stage, (nest, roles), wanted.turned, || {
-        if let Some(form) = graph.form(stage).filter(|_| graph.stages[stage].weight.is_some()) {
-            let mut front = Front::default();
-            let offer = |candidate: Candidate| front.offer(&candidate);
-            heads_mappings(chip, graph, bases, nest, roles, stage, &form, offer);
-            return front.finish();
-        }
-        StageCandidates::pareto(stage_mappings(chip, graph, bases, nest, roles, stage, wanted))
-    })
+    at.bases.known(at.stage, (at.nest, at.roles), wanted.turned, work_out)
 }
 
-/// As [`stage_candidates`], with those that others beat.
-pub fn stage_mappings(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    bases: &StageBases<'_>,
-    nest: &Nest,
-    roles: &StageRoles,
-    stage: usize,
-    wanted: Wanted,
-) -> Vec<Candidate> {
-    if graph.stages[stage].sums.is_some() {
-        return reducer_mappings(graph, bases, nest, roles, stage, wanted.turned);
+/// Offers the mappings of one stage in a nest, those that others beat too.
+pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl FnMut(&Candidate)) {
+    let spec = &at.graph.stages[at.stage];
+    match (at.graph.form(at.stage), spec.weight) {
+        _ if spec.sums.is_some() => reducer_mappings(at, wanted.turned, offer),
+        (Some(form), Some(_)) => heads_mappings(at, &form, offer),
+        (None, Some(_)) => gemm_mappings(at, wanted, offer),
+        (_, None) => simd_mappings(at, offer),
     }
-    if graph.stages[stage].weight.is_none() {
-        return simd_mappings(chip, graph, nest, roles, stage);
-    }
-    if let Some(form) = graph.form(stage) {
-        let mut list = Vec::new();
-        heads_mappings(chip, graph, bases, nest, roles, stage, &form, |candidate| list.push(candidate));
-        return list;
-    }
-    let mut list = Vec::new();
-    gemm_mappings(chip, graph, bases, nest, roles, stage, wanted, |candidate| list.push(candidate));
-    list
 }
 
 /// Offers the mappings of a GEMM stage with one weight.
-#[expect(clippy::too_many_arguments, reason = "what a stage is, what is wanted, and who is told")]
-fn gemm_mappings(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    bases: &StageBases<'_>,
-    nest: &Nest,
-    roles: &StageRoles,
-    stage: usize,
-    wanted: Wanted,
-    mut offer: impl FnMut(Candidate),
-) {
-    let duty_factor = duty_factor(nest, roles, stage, false);
-    let full_row_tiles = graph.rows / nest.tile_rows;
-    let last_rows = graph.rows % nest.tile_rows;
+fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl FnMut(&Candidate)) {
+    let &StageContext { chip, bases, nest, stage, .. } = at;
+    let duty_factor = at.duty_factor();
+    let (full_row_tiles, last_rows) = at.row_tiles();
     for rows_on_lanes in [false, true].into_iter().filter(|&way| wanted.turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
         let of_shape: Vec<&Base> = bases
@@ -98,7 +59,7 @@ fn gemm_mappings(
                     if nest.order == LoopOrder::ColumnTileOuter { base.in_step_cycles } else { base.free_cycles };
                 let Base { rows_on_lanes, pn, pk, multicast_width, aligned, style, .. } = **base;
                 let mapping = GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, streams: 1, aligned, style };
-                offer(Candidate {
+                offer(&Candidate {
                     pcus,
                     cycles: each.saturating_mul(passes).saturating_mul(duty_factor),
                     duty_factor,
@@ -110,17 +71,11 @@ fn gemm_mappings(
     }
 }
 
-/// The useful mappings of a stage that adds up; with `turned`, only with rows of its result along the lanes, or across.
-pub fn reducer_mappings(
-    graph: &SectionGraph<'_>,
-    bases: &StageBases<'_>,
-    nest: &Nest,
-    roles: &StageRoles,
-    stage: usize,
-    turned: Option<bool>,
-) -> Vec<Candidate> {
-    let duty_factor = duty_factor(nest, roles, stage, false);
-    let (full, last) = (graph.rows / nest.tile_rows, graph.rows % nest.tile_rows);
+/// Offers the mappings of a stage that adds up; with `turned`, only with rows of its result along the lanes, or across.
+fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut impl FnMut(&Candidate)) {
+    let &StageContext { graph, bases, nest, stage, .. } = at;
+    let duty_factor = at.duty_factor();
+    let (full, last) = at.row_tiles();
     let rows = (graph.rows / graph.form(stage).map_or(1, |form| form.instances)).max(1);
     let group = graph.form(stage).map_or(1, |form| (form.k / rows).max(1));
     // Cycles of one tile over all row tiles.
@@ -140,5 +95,5 @@ pub fn reducer_mappings(
             footprint: base.footprint,
         })
     };
-    bases.sums(stage, nest.tile_rows).iter().filter(wanted).filter_map(candidate).collect()
+    bases.sums(stage, nest.tile_rows).iter().filter(wanted).filter_map(candidate).for_each(|c| offer(&c));
 }

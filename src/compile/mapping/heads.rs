@@ -3,30 +3,18 @@
 //! PCU columns are dealt to heads. `streams` heads are worked on at a time, each on `pn / streams` columns that take
 //! that head's part of the activations; the heads left come after one another. All columns run in lockstep.
 
-use crate::arch::Chip;
 use crate::cost::{heads_footprint, heads_work};
-use crate::program::{GemmMapping, Mapping, Nest, SectionGraph, Style};
+use crate::program::{GemmMapping, Mapping, Style};
 use crate::workload::GemmForm;
 
 use super::allocate::{Candidate, useful_splits};
-use super::bases::StageBases;
-use super::roles::{StageRoles, duty_factor};
+use super::stage_context::StageContext;
 
-/// Offers the useful mappings of a stage with heads.
-#[expect(clippy::too_many_arguments, reason = "what a stage is, and who is told")]
-pub fn heads_mappings(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    bases: &StageBases<'_>,
-    nest: &Nest,
-    roles: &StageRoles,
-    stage: usize,
-    form: &GemmForm,
-    mut offer: impl FnMut(Candidate),
-) {
-    let duty_factor = duty_factor(nest, roles, stage, false);
-    let full_row_tiles = graph.rows / nest.tile_rows;
-    let last_rows = graph.rows % nest.tile_rows;
+/// Offers the mappings of a stage with heads.
+pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut impl FnMut(&Candidate)) {
+    let &StageContext { chip, graph, bases, nest, stage, .. } = at;
+    let duty_factor = at.duty_factor();
+    let (full_row_tiles, last_rows) = at.row_tiles();
     for rows_on_lanes in [false, true] {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
         // Heads that share keys and values go to one stream: what they share is on chip once.
@@ -49,7 +37,7 @@ pub fn heads_mappings(
                 for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
                     let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
-                    offer(Candidate {
+                    offer(&Candidate {
                         pcus: pm * pn,
                         cycles: work.cycles.saturating_mul(passes).saturating_mul(duty_factor),
                         duty_factor,

@@ -13,4 +13,5 @@ pub mod resolve;
 pub mod roles;
 pub mod row_reduction;
 pub mod simd;
+pub mod stage_context;
 pub mod streams;

@@ -121,7 +121,9 @@ impl StageRoles {
 
 /// With column tiles outermost, a stage off the cut works during the first column tile or the last only, while the others work
 /// in all. A GEMM behind an accumulating stage is left out: it overlaps with the next row block instead.
-pub fn duty_factor(nest: &Nest, roles: &StageRoles, stage: usize, simd: bool) -> u64 {
+pub fn duty_factor(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, stage: usize) -> u64 {
+    let spec = &graph.stages[stage];
+    let simd = spec.weight.is_none() && spec.sums.is_none();
     let off_cut = roles.level[stage] == LoopLevel::RowTile && nest.order == LoopOrder::ColumnTileOuter;
     if off_cut && (simd || !roles.is_late(stage)) { nest.column_tiles() } else { 1 }
 }

@@ -1,23 +1,17 @@
 //! The ways to map a stage of elementwise or row functions.
 
-use crate::arch::Chip;
 use crate::cost::{StageFootprint, chain};
-use crate::program::{LoopLevel, Mapping, Nest, SectionGraph, SimdMapping};
+use crate::program::{LoopLevel, Mapping, SimdMapping};
 
 use super::allocate::{Candidate, useful_splits};
-use super::roles::{StageRoles, duty_factor};
+use super::stage_context::StageContext;
 
-/// Useful mappings of a SIMD stage: rows and columns (or heads) over pipelines of as many PCUs as its function needs.
-pub(super) fn simd_mappings(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    nest: &Nest,
-    roles: &StageRoles,
-    stage: usize,
-) -> Vec<Candidate> {
+/// Offers the mappings of a SIMD stage: rows and columns (or heads) over pipelines of as many PCUs as its function needs.
+pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl FnMut(&Candidate)) {
+    let &StageContext { chip, graph, nest, roles, stage, .. } = at;
     let kind = graph.kind(stage);
     let (chain, passes) = (chain(chip, kind), kind.passes());
-    let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return Vec::new() };
+    let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return };
     let columns = graph.simd_columns(stage);
     let (width, column_tiles) = match (nest.tiled_axis, roles.level[stage]) {
         (Some(cut), LoopLevel::Firing) => (cut.tile, nest.column_tiles()),
@@ -30,8 +24,7 @@ pub(super) fn simd_mappings(
     } else {
         useful_splits(width.div_ceil(lanes), most.min(64))
     };
-    let duty_factor = duty_factor(nest, roles, stage, true);
-    let mut list = Vec::new();
+    let duty_factor = at.duty_factor();
     for pm in useful_splits(nest.tile_rows, most) {
         for &pn in &column_splits {
             if pm * pn > most {
@@ -40,7 +33,7 @@ pub(super) fn simd_mappings(
             let per_column_tile = width.div_ceil(pn).div_ceil(lanes) * passes;
             let mapping = SimdMapping { pm, pn, chain, passes };
             let rows = nest.row_tiles().saturating_mul(nest.tile_rows.div_ceil(pm));
-            list.push(Candidate {
+            offer(&Candidate {
                 pcus: pm * pn * chain,
                 cycles: rows.saturating_mul(per_column_tile * column_tiles * duty_factor),
                 duty_factor,
@@ -49,5 +42,4 @@ pub(super) fn simd_mappings(
             });
         }
     }
-    list
 }

@@ -4,6 +4,7 @@ use crate::compile::mapping::allocate::{Candidate, useful_splits};
 use crate::compile::mapping::bases::Wanted;
 use crate::compile::mapping::candidates::stage_mappings;
 use crate::compile::mapping::roles::StageRoles;
+use crate::compile::mapping::stage_context::StageContext;
 use crate::compile::physical::assemble::assemble;
 use crate::compile::physical::route::Negotiation;
 use crate::cost::least_memory_cycles;
@@ -99,7 +100,12 @@ impl Every<'_> {
             return Some(());
         }
         let bases = self.search.bases(tiled_axis);
-        let of_stage = |s| stage_mappings(chip, graph, &bases, &nest, &roles, s, Wanted::ALL);
+        let of_stage = |stage| {
+            let at = StageContext { chip, graph, bases: &bases, nest: &nest, roles: &roles, stage };
+            let mut list = Vec::new();
+            stage_mappings(&at, Wanted::ALL, &mut |candidate| list.push(*candidate));
+            list
+        };
         let stages: Vec<Vec<Candidate>> = (0..graph.stages.len()).map(of_stage).collect();
         self.allocations(&nest, &roles, &stages, &mut Vec::new(), chip.pcus())
     }

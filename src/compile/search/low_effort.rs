@@ -8,7 +8,7 @@ use crate::program::{LoopOrder, TiledAxis};
 
 use crate::compile::params::PARAMS;
 
-use super::space::{Allotment, Found, KAxis, Kept, Search};
+use super::space::{Allotment, Found, KAxis, Kept, Search, Tiling};
 
 /// How close a look is.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +112,7 @@ impl<'a> Look<'a> {
         let Some(&tile_rows) = row_tiles.get(place.1) else { return };
         let (kept, mut best) = (&mut self.kept, u64::MAX);
         for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
-            self.search.choices(bases, tile_rows, order, allotments, k, &mut self.found, |choice| {
+            self.search.choices(bases, Tiling { tile_rows, order, k }, allotments, &mut self.found, |choice| {
                 best = best.min(choice.estimate.score);
                 kept.offer(&choice);
             });

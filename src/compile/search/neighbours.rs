@@ -4,7 +4,7 @@ use crate::compile::params::PARAMS;
 use crate::program::{LoopOrder, TiledAxis};
 
 use super::nests::cuts;
-use super::space::{Allotment, Choice, Found, KAxis, Search};
+use super::space::{Allotment, Choice, Found, KAxis, Search, Tiling};
 
 /// Choices next to `choice`, the most promising first: the next row tile sizes and column tile widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
@@ -41,7 +41,7 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
         for k in [KAxis::Whole, KAxis::Split] {
             for &tile_rows in &wanted {
                 for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
-                    search.choices(&bases, tile_rows, order, &allotments, k, &mut found, |near| {
+                    search.choices(&bases, Tiling { tile_rows, order, k }, &allotments, &mut found, |near| {
                         let near = Choice { covers: choice.covers, ..near };
                         if !list.contains(&near) {
                             list.push(near);

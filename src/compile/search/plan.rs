@@ -13,7 +13,7 @@ use crate::units::Dtype;
 use super::context::Effort;
 use super::low_effort;
 use super::nests::tiled_axes;
-use super::space::{Allotment, Choice, Found, KAxis, Kept, Search};
+use super::space::{Allotment, Choice, Found, KAxis, Kept, Search, Tiling};
 
 /// Why no plan was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Search<'_> {
             for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
                 let allotments = [Allotment::ALL, Allotment::EAGER];
                 let offer = |choice| kept.offer(&choice);
-                self.choices(&bases, tile_rows, order, &allotments, k, &mut found, offer);
+                self.choices(&bases, Tiling { tile_rows, order, k }, &allotments, &mut found, offer);
             }
         }
         kept.least_banks = found.least_banks;

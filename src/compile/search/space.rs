@@ -12,6 +12,7 @@ use crate::compile::mapping::plan::{SectionPlan, deepen};
 use crate::compile::mapping::residency::{LatencySlots, Residency};
 use crate::compile::mapping::resolve::{Resolved, resolve};
 use crate::compile::mapping::roles::StageRoles;
+use crate::compile::mapping::stage_context::StageContext;
 use crate::compile::params::PARAMS;
 use crate::cost::{StageFootprint, least_memory_cycles};
 use crate::program::{BufferSpec, LoopOrder, Mapping, Nest, SectionGraph, StageSpec, TiledAxis};
@@ -119,6 +120,17 @@ pub enum KAxis {
     Split,
 }
 
+/// How a section is tiled under a cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Tiling {
+    /// Rows of a row tile.
+    pub tile_rows: u64,
+    /// Which tiles are outermost.
+    pub order: LoopOrder,
+    /// What may be done with the K of its GEMMs.
+    pub k: KAxis,
+}
+
 /// What choices have shown so far.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
@@ -170,14 +182,11 @@ impl Search<'_> {
 
     /// Every choice for a nest's cut, row tile size and order that fits. With K split over PCUs, those whose slowest stage is
     /// so much faster than any `found` so far that their partial sums are worth it.
-    #[expect(clippy::too_many_arguments, reason = "what a nest is, what is tried in it, and who is told")]
     pub fn choices(
         &self,
         bases: &StageBases<'_>,
-        tile_rows: u64,
-        order: LoopOrder,
+        Tiling { tile_rows, order, k }: Tiling,
         allotments: &[Allotment],
-        k: KAxis,
         found: &mut Found,
         mut offer: impl FnMut(Choice),
     ) {
@@ -200,24 +209,16 @@ impl Search<'_> {
         }
         // Half the time the section's tensors need off chip: faster stages would only wait.
         let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
+        let at = |stage| StageContext { chip, graph, bases, nest: &nest, roles: &roles, stage };
         for private in [true, false] {
             let wanted = Wanted { private, split, turned: None };
-            let stages: Vec<StageCandidates> = (0..graph.stages.len())
-                .map(|s| stage_candidates(chip, graph, bases, &nest, &roles, s, wanted))
-                .collect();
+            let stages: Vec<StageCandidates> =
+                (0..graph.stages.len()).map(|stage| stage_candidates(&at(stage), wanted)).collect();
             let mut before: Vec<Vec<Candidate>> = Vec::new();
             for allotment in allotments {
                 let turned = allotment.turned.map(|(stage, turn)| {
                     let mut stages = stages.clone();
-                    stages[stage] = stage_candidates(
-                        chip,
-                        graph,
-                        bases,
-                        &nest,
-                        &roles,
-                        stage,
-                        Wanted { turned: Some(turn), ..wanted },
-                    );
+                    stages[stage] = stage_candidates(&at(stage), Wanted { turned: Some(turn), ..wanted });
                     stages
                 });
                 let stages = turned.as_ref().unwrap_or(&stages);

@@ -1,0 +1,36 @@
+//! A stage in a loop nest: what its mappings are worked out from.
+
+use crate::arch::Chip;
+use crate::program::{Nest, SectionGraph};
+
+use super::bases::StageBases;
+use super::roles::{StageRoles, duty_factor};
+
+/// A stage of a section, in a loop nest, on a chip.
+#[derive(Debug, Clone, Copy)]
+pub struct StageContext<'a> {
+    /// Chip.
+    pub chip: &'a Chip,
+    /// Section.
+    pub graph: &'a SectionGraph<'a>,
+    /// Column splits of the section's GEMMs under the nest's cut.
+    pub bases: &'a StageBases<'a>,
+    /// Loop nest.
+    pub nest: &'a Nest,
+    /// Part that each stage takes in it.
+    pub roles: &'a StageRoles,
+    /// Index of the stage.
+    pub stage: usize,
+}
+
+impl StageContext<'_> {
+    /// The stage works in one of this many column tiles only.
+    pub fn duty_factor(&self) -> u64 {
+        duty_factor(self.graph, self.nest, self.roles, self.stage)
+    }
+
+    /// Row tiles of full height, and the rows of the short one after them, 0 without.
+    pub fn row_tiles(&self) -> (u64, u64) {
+        (self.graph.rows / self.nest.tile_rows, self.graph.rows % self.nest.tile_rows)
+    }
+}
