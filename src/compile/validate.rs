@@ -10,9 +10,10 @@ use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::residency::{LatencySlots, Residency};
 use crate::compile::mapping::resolve::{Resolved, resolve};
 use crate::compile::mapping::streams::streams;
-use crate::compile::physical::flows::Unrouted;
+use crate::compile::physical::flows::FlowBuilder;
 use crate::compile::physical::placed::{Placed, stages};
 use crate::compile::physical::route::{Negotiation, Router};
+use crate::compile::physical::unrouted::Unrouted;
 use crate::cost::{StageWork, TileTables};
 use crate::program::verifier::{Banks, Fault, Generators, Pcus, Place, Verifier, from_one};
 use crate::program::{
@@ -112,7 +113,7 @@ impl<'a> Validated<'a> {
         let buffers = buffers.map(|(spec, draft)| Buffer { spec, pieces: draft.pieces }).collect();
         let placed = Placed { nest, stages, work, buffers, streams, estimated_cycles: draft.estimated_cycles };
         let busy_cycles = busy_cycles(&placed);
-        let unrouted = placed.flows(chip, fabric, graph, busy_cycles);
+        let unrouted = FlowBuilder::new(chip, fabric, graph, &placed, busy_cycles).build();
         Ok(Self { verifier, placed, unrouted })
     }
 

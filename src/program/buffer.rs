@@ -101,6 +101,12 @@ impl Buffer {
     }
 }
 
+/// The resident buffer that an operand buffer is copied from.
+pub fn resident_of(buffers: &[Buffer], operand: usize) -> Option<usize> {
+    let BufferRole::Operand { stage, tensor } = buffers[operand].spec.role else { return None };
+    buffers.iter().position(|buffer| buffer.spec.role == BufferRole::Resident { stage, tensor })
+}
+
 /// A piece of a buffer: banks of one PMU or of several.
 #[derive(Debug, Clone, Default)]
 pub struct Piece {

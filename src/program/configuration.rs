@@ -7,7 +7,7 @@ use crate::index::Id;
 use crate::mode::Mode;
 use crate::workload::{OperatorId, TensorId, Workload};
 
-use super::buffer::{Buffer, BufferRole};
+use super::buffer::{Buffer, BufferRole, resident_of};
 use super::flow::Flow;
 use super::nest::Nest;
 use super::stage::Stage;
@@ -101,25 +101,12 @@ pub struct Prefetch {
 impl Section {
     /// The resident buffer that an operand buffer is copied from.
     pub fn home_of(&self, operand: usize) -> Option<usize> {
-        let BufferRole::Operand { stage, tensor } = self.buffers[operand].spec.role else { return None };
-        self.buffers.iter().position(|buffer| buffer.spec.role == BufferRole::Resident { stage, tensor })
+        resident_of(&self.buffers, operand)
     }
 
     /// Whether an off-chip stream fills or drains a buffer.
     pub fn is_end(&self, stream: usize, buffer: usize) -> bool {
-        let (stream, spec) = (&self.streams[stream].stream, &self.buffers[buffer].spec);
-        match spec.role {
-            BufferRole::Output { tensor, .. } => stream.writes && tensor == stream.tensor,
-            BufferRole::Weight { tensor, .. } => stream.weight && tensor == stream.tensor && spec.level == stream.level,
-            BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => {
-                !stream.writes
-                    && !stream.weight
-                    && tensor == stream.tensor
-                    && spec.level == stream.level
-                    && self.home_of(buffer).is_none()
-            }
-            BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
-        }
+        self.streams[stream].stream.is_end(&self.buffers, buffer)
     }
 
     /// Whether a buffer takes partial sums from one slice of K to the next.

@@ -21,7 +21,7 @@ mod tiers;
 mod tree;
 pub mod verifier;
 
-pub use buffer::{Buffer, BufferRole, BufferSpec, Part, Piece};
+pub use buffer::{Buffer, BufferRole, BufferSpec, Part, Piece, resident_of};
 pub use configuration::{Configuration, Prefetch, Section};
 pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind, beyond};
 pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};

@@ -3,6 +3,7 @@
 use crate::arch::TierId;
 use crate::workload::TensorId;
 
+use super::buffer::{Buffer, BufferRole, resident_of};
 use super::nest::LoopLevel;
 
 /// An off-chip stream of a section.
@@ -20,6 +21,26 @@ pub struct Stream {
     pub tensor_bytes: u64,
     /// Passes over the tensor.
     pub passes: u64,
+}
+
+impl Stream {
+    /// Whether it fills or drains a buffer: the one that takes what the tier delivers, as often as it does. A copy of a
+    /// resident buffer is filled from there.
+    pub fn is_end(&self, buffers: &[Buffer], index: usize) -> bool {
+        let spec = &buffers[index].spec;
+        match spec.role {
+            BufferRole::Output { tensor, .. } => self.writes && tensor == self.tensor,
+            BufferRole::Weight { tensor, .. } => self.weight && tensor == self.tensor && spec.level == self.level,
+            BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => {
+                !self.writes
+                    && !self.weight
+                    && tensor == self.tensor
+                    && spec.level == self.level
+                    && resident_of(buffers, index).is_none()
+            }
+            BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
+        }
+    }
 }
 
 /// An off-chip stream with its address generators.

@@ -299,7 +299,11 @@ impl TierServer {
                 channel.waiting.push(Reverse(part));
                 match channel.serving {
                     Some(service) if part < service.part => self.interrupt(c, service, now),
-                    None if channel.scheduled.is_none() => self.schedule(c, now),
+                    // What is asked for in the past is served behind what the channel has served since.
+                    None if channel.scheduled.is_none() => {
+                        let at = now.max(channel.free_at);
+                        self.schedule(c, at);
+                    }
                     _ => {}
                 }
             }
@@ -531,6 +535,18 @@ mod tests {
             told.iter().filter(|t| t.1 == 0 && !t.3).map(|t| (t.0, t.2)).collect::<Vec<_>>(),
             [(6144 + 100, 0), (6144 + 101, 1)]
         );
+    }
+
+    #[test]
+    fn a_channel_serves_no_two_things_at_a_time() {
+        let mut tier = server();
+        tier.request(transfer(0, 0, 0, 1024), 0);
+        assert_eq!(run(&mut tier), [(484, 0, 0, true), (6244, 0, 0, false)]);
+        // What becomes known late was asked for while the channel was busy: it comes behind what has been served since.
+        tier.request(transfer(1, 1, 0, 6 * 1024), 3000);
+        let told = run(&mut tier);
+        assert_eq!(told.iter().find(|t| !t.3), Some(&(2 * 6144 + 100, 1, 0, false)));
+        assert_eq!(tier.free_at(), 2 * 6144);
     }
 
     #[test]

@@ -9,6 +9,9 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rdusim::arch::{self, Chip};
 use rdusim::workload::{self, Workload};
 
+#[path = "random/wide.rs"]
+pub mod wide;
+
 /// A chip file's values. Shrinks towards a small, plain chip.
 #[derive(Clone)]
 pub struct ChipValues {
@@ -32,6 +35,7 @@ pub struct ChipValues {
     flit_bytes: u64,
     links: u64,
     hop_cycles: u64,
+    fifo_flits: u64,
     ag_bytes: u64,
     /// Memory tiers, in order.
     pub tiers: Vec<TierValues>,
@@ -47,6 +51,10 @@ pub struct TierValues {
     latency_ns: u64,
     burst: u64,
     bursts_a_stripe: u64,
+    /// Lost when a channel turns between reading and writing, ...
+    turnaround_ns: u64,
+    /// ... and before an access that does not follow its last.
+    non_sequential_ns: u64,
     /// Capacity.
     pub capacity: u64,
 }
@@ -80,8 +88,8 @@ port_bytes = {port_bytes}
 flit_bytes = {flit}
 links_per_direction = {links}
 hop_cycles = {hop}
-fifo_depth_flits = 16
-max_packet_flits = 8
+fifo_depth_flits = {fifo}
+max_packet_flits = {packet}
 [launch]
 orchestration = "software"
 program_bytes_per_unit = 256
@@ -116,10 +124,12 @@ static_w = 10
             flit = self.flit_bytes,
             links = self.links,
             hop = self.hop_cycles,
+            fifo = self.fifo_flits,
+            packet = self.fifo_flits.min(8),
             launch = self.launch_us,
         );
         for (index, tier) in self.tiers.iter().enumerate() {
-            let TierValues { channels, gb_per_s, latency_ns, burst, bursts_a_stripe, capacity } = tier;
+            let TierValues { channels, gb_per_s, latency_ns, burst, bursts_a_stripe, capacity, .. } = tier;
             let interleave = burst * bursts_a_stripe;
             let _ = write!(
                 text,
@@ -127,6 +137,10 @@ static_w = 10
                  latency_ns = {latency_ns}\nburst_bytes = {burst}\ninterleave_bytes = {interleave}\n\
                  capacity_bytes = {capacity}\npj_per_bit = 10\n"
             );
+            let penalties = [("turnaround_ns", tier.turnaround_ns), ("non_sequential_ns", tier.non_sequential_ns)];
+            for (field, ns) in penalties.into_iter().filter(|&(_, ns)| ns > 0) {
+                let _ = writeln!(text, "{field} = {ns}");
+            }
         }
         text
     }
@@ -182,6 +196,8 @@ fn tiers() -> impl Strategy<Value = Vec<TierValues>> {
             latency_ns,
             burst,
             bursts_a_stripe,
+            turnaround_ns: 0,
+            non_sequential_ns: 0,
             capacity,
         });
     prop::collection::vec(tier, 1..=2).prop_map(|mut tiers| {
@@ -233,6 +249,7 @@ pub fn chips() -> impl Strategy<Value = ChipValues> {
             flit_bytes: network.0,
             links: network.1,
             hop_cycles: network.2,
+            fifo_flits: 16,
             ag_bytes: edges.2,
             tiers,
             launch_us: rest.1,

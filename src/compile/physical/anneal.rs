@@ -13,8 +13,8 @@ use crate::compile::params::PARAMS;
 use crate::index::Id;
 use crate::program::{Fabric, PcuId, PmuId, Port};
 
-use super::flows::Unrouted;
 use super::placed::Placed;
+use super::unrouted::Unrouted;
 
 /// A flow as annealing sees it.
 #[derive(Debug, Clone, Copy)]

@@ -9,11 +9,12 @@ use crate::program::verifier::Verifier;
 use crate::program::{Fabric, Section, SectionGraph};
 
 use super::anneal::anneal;
-use super::flows::Unrouted;
+use super::flows::FlowBuilder;
 use super::generators;
 use super::place::{place_buffers, place_pcus};
 use super::placed::{Placed, stages};
 use super::route::Negotiation;
+use super::unrouted::Unrouted;
 
 /// Why a plan cannot be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub fn assemble_annealed(
 ) -> Option<(Section, f64)> {
     let (mut placed, unrouted) = place(chip, fabric, graph, plan, tiers, &[]).ok()?;
     anneal(chip, fabric, &mut placed, &unrouted).then(|| {
-        let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
+        let unrouted = FlowBuilder::new(chip, fabric, graph, &placed, plan.estimate.link_cycles(chip)).build();
         let (section, fullest) = placed.routed(chip, fabric, graph, unrouted, negotiation);
         after_pass("anneal", &Verifier { chip, fabric, graph, tiers }, &section);
         (section, fullest)
@@ -84,6 +85,6 @@ fn place(
     let wanted = streams.len() as u64;
     let streams = generators::give(chip, plan, &streams, tiers).ok_or(Unplaced::Generators { streams: wanted })?;
     let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
-    let unrouted = placed.flows(chip, fabric, graph, plan.estimate.link_cycles(chip));
+    let unrouted = FlowBuilder::new(chip, fabric, graph, &placed, plan.estimate.link_cycles(chip)).build();
     Ok((placed, unrouted))
 }

@@ -7,3 +7,4 @@ pub mod generators;
 pub mod place;
 pub mod placed;
 pub mod route;
+pub mod unrouted;

@@ -8,8 +8,8 @@ use crate::program::{
     Buffer, Fabric, Flow, Mapping, Nest, OffChip, PassWork, PcuId, Section, SectionGraph, Stage, StageSpec, TileLists,
 };
 
-use super::flows::{FlowBuilder, Unrouted};
 use super::route::{Negotiation, Router};
+use super::unrouted::Unrouted;
 
 /// Stages with what follows from the nest, on their PCUs.
 pub fn stages(
@@ -51,12 +51,6 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Every stream as a flow between ports; `busy_cycles` is the time in which links move what they move.
-    pub fn flows(&self, chip: &Chip, fabric: &Fabric, graph: &SectionGraph<'_>, busy_cycles: u64) -> Unrouted {
-        let (stages, work, buffers, streams) = (&self.stages, &self.work, &self.buffers, &self.streams);
-        FlowBuilder::new(chip, graph, &self.nest, fabric, stages, work, buffers, streams, busy_cycles).build()
-    }
-
     /// The section with a route for each flow; and its fullest link's or port's share of the time in which its busiest
     /// stage works.
     pub fn routed(

@@ -1,0 +1,42 @@
+//! Flows with their ports, which want links.
+
+use crate::arch::Chip;
+use crate::program::{Fabric, Flow, Tree};
+
+use super::route::Requests;
+
+/// Flows with their ports, but without links.
+pub struct Unrouted {
+    /// The flows; each route holds the source port and then the sinks'.
+    pub flows: Vec<Flow>,
+    /// Where each begins and ends, and what it moves a cycle at its busiest.
+    pub requests: Requests,
+    /// Flits a cycle of each, over the whole section.
+    pub(super) mean_rates: Vec<f64>,
+}
+
+impl Unrouted {
+    /// Flits a cycle of each flow, over the whole section.
+    pub fn mean_rates(&self) -> &[f64] {
+        &self.mean_rates
+    }
+
+    /// The flows over the links of `trees`, and the fullest link's or port's share of the time in which the busiest
+    /// stage works.
+    pub fn with_trees(mut self, chip: &Chip, fabric: &Fabric, trees: Vec<Tree>) -> (Vec<Flow>, f64) {
+        for (flow, tree) in self.flows.iter_mut().zip(trees) {
+            flow.links = tree.links.len() as u64;
+            // The unit's own switch is a hop too.
+            flow.hop_cycles = tree.hop_cycles + chip.network.hop_cycles;
+            flow.route.extend(tree.links);
+        }
+        let mut load = vec![0.0; fabric.count()];
+        for (flow, rate) in self.flows.iter().zip(&self.mean_rates) {
+            for &resource in &flow.route {
+                load[resource as usize] += rate * fabric.cycles_per_flit(resource) as f64;
+            }
+        }
+        let fullest = load.into_iter().fold(0.0, f64::max);
+        (self.flows, fullest)
+    }
+}
