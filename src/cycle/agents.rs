@@ -45,6 +45,8 @@ pub(super) struct Fill {
     pub(super) got: u64,
     pub(super) need: u64,
     pub(super) total: u64,
+    /// Of partial sums that stay with their stage, the readers.
+    pub(super) sums_read_by: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

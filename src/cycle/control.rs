@@ -33,6 +33,8 @@ pub(super) struct Control {
     store_of: Vec<Option<usize>>,
     woken_agents: Vec<usize>,
     woken_readers: Vec<usize>,
+    /// Whether each reader is among them.
+    is_woken: Vec<bool>,
     pub(super) orders: Vec<Order>,
     /// Readers, fills and stores that are not through.
     pub(super) open: usize,
@@ -63,12 +65,14 @@ impl Control {
             store_of: vec![None; section.streams.len()],
             woken_agents: Vec::new(),
             woken_readers: Vec::new(),
+            is_woken: Vec::new(),
             orders: Vec::new(),
             open: 0,
         };
         control.add_agents(amounts);
         control.add_fills(amounts, wires);
         control.add_readers(amounts);
+        control.is_woken = vec![false; control.readers.len()];
         control.woken_agents = (0..control.agents.len()).collect();
         control
     }
@@ -108,7 +112,17 @@ impl Control {
                 self.buffers[buffer].fills.push(fill);
             }
             let flow = sink.flow as usize;
-            self.fills.push(Fill { flow, target, slice, slot: 0, slots, got: 0, need: 0, total: 0 });
+            self.fills.push(Fill {
+                flow,
+                target,
+                slice,
+                slot: 0,
+                slots,
+                got: 0,
+                need: 0,
+                total: 0,
+                sums_read_by: Vec::new(),
+            });
             self.open += 1;
             self.next_slot(amounts, fill);
         }
@@ -153,6 +167,9 @@ impl Control {
                 matches!(role, BufferRole::PartialSums { .. }).then(|| self.sums_read_by(amounts, index)).flatten();
             if sums.is_none() {
                 self.buffers[end.buffer].readers.push(reader);
+            } else {
+                let writes = |fill: &&mut Fill| amounts.section.flows[fill.flow].writes == Some(end);
+                self.fills.iter_mut().filter(writes).for_each(|fill| fill.sums_read_by.push(reader));
             }
             self.reader_of[index] = Some(reader);
             self.agents[agent].readers.push(reader);
@@ -225,9 +242,12 @@ impl Control {
                     if let ProcessKind::Load { stream } | ProcessKind::Store { stream } = self.agents[agent].kind {
                         self.orders.push(Order::Begin { stream, slot });
                     }
-                    self.woken_readers.extend_from_slice(&self.agents[agent].readers);
+                    for reader in 0..self.agents[agent].readers.len() {
+                        self.wake(self.agents[agent].readers[reader]);
+                    }
                 }
             } else if let Some(reader) = self.woken_readers.pop() {
+                self.is_woken[reader] = false;
                 changed |= self.refill(amounts, wires, reader, now);
             } else {
                 return changed;
@@ -346,6 +366,13 @@ impl Control {
     /// A flow's source has sent all it was given.
     pub(super) fn sent(&mut self, flow: usize) {
         if let Some(reader) = self.reader_of[flow] {
+            self.wake(reader);
+        }
+    }
+
+    /// A reader is to be looked at.
+    fn wake(&mut self, reader: usize) {
+        if !std::mem::replace(&mut self.is_woken[reader], true) {
             self.woken_readers.push(reader);
         }
     }
@@ -363,14 +390,10 @@ impl Control {
         }
         match target {
             Target::Stream(stream) => self.offer(stream, slot),
-            Target::Sums(buffer) => {
-                let end = amounts.section.flows[self.fills[fill].flow].writes;
-                let reads = |r: &usize| {
-                    let flow = &amounts.section.flows[self.readers[*r].flow];
-                    flow.reads == end && end.is_some_and(|end| end.buffer == buffer)
-                };
-                let readers = (0..self.readers.len()).filter(|r| self.readers[*r].sums.is_some() && reads(r));
-                self.woken_readers.extend(readers);
+            Target::Sums(_) => {
+                for reader in 0..self.fills[fill].sums_read_by.len() {
+                    self.wake(self.fills[fill].sums_read_by[reader]);
+                }
             }
             Target::Buffer(buffer) => {
                 let slots = &self.buffers[buffer];
@@ -381,9 +404,14 @@ impl Control {
                         self.woken_agents.extend_from_slice(&self.buffers[buffer].consumers);
                     }
                 }
-                let slots = &self.buffers[buffer];
-                let streaming = slots.readers.iter().filter(|&&r| self.readers[r].streamed.is_some());
-                self.woken_readers.extend(streaming);
+                // Of a slot that is not full, only those who read the same slice have more to read.
+                let slice = self.fills[fill].slice;
+                for reader in 0..self.buffers[buffer].readers.len() {
+                    let reader = self.buffers[buffer].readers[reader];
+                    if self.readers[reader].streamed.is_some_and(|(_, of)| got == need || of == slice) {
+                        self.wake(reader);
+                    }
+                }
             }
         }
     }

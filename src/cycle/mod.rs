@@ -5,6 +5,7 @@
 //! engine and none with `cost`: it counts the depths of tiles, flits and bytes itself, from the output tiles of the program,
 //! shapes and masks.
 
+mod agenda;
 mod agents;
 mod amounts;
 mod array;

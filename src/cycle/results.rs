@@ -33,10 +33,7 @@ impl Results {
     /// Puts out the results up to `part / whole` of the firing; `false` and nothing if an output FIFO of `depth` flits
     /// has no room.
     pub(super) fn put(&self, wires: &mut Wires, (part, whole): (u64, u64), depth: u64, now: u64) -> bool {
-        let upto = |i: usize| {
-            let flits = u128::from(self.of_firing[i]) * u128::from(part) / u128::from(whole.max(1));
-            self.before[i] + flits as u64
-        };
+        let upto = |i: usize| self.before[i] + part_of(self.of_firing[i], (part, whole)).0;
         for (i, &flow) in self.flows.iter().enumerate() {
             let (total, given, sent) = (upto(i), wires.ready(flow), wires.sent(flow));
             // More flits at once than the FIFO holds go through an empty one.
@@ -77,9 +74,8 @@ impl Operand {
     }
 
     /// Flits of all firings up to `part / whole` of this one.
-    fn upto(&self, (part, whole): (u64, u64)) -> u64 {
-        let flits = (u128::from(self.of_firing) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
-        self.before + flits as u64
+    fn upto(&self, part: (u64, u64)) -> u64 {
+        self.before + part_of(self.of_firing, part).1
     }
 
     /// Whether all flits up to `part / whole` of this firing are here.
@@ -91,4 +87,17 @@ impl Operand {
     pub(super) fn take(&self, wires: &mut Wires, part: (u64, u64), now: u64) {
         wires.take(self.sink, self.upto(part), now);
     }
+}
+
+/// `part / whole` of so many flits, rounded down and up. Most numbers are small enough to be spared a division of 128 bits.
+fn part_of(flits: u64, (part, whole): (u64, u64)) -> (u64, u64) {
+    if flits == whole && whole > 0 {
+        return (part, part);
+    }
+    let whole = whole.max(1);
+    if let Some(product) = flits.checked_mul(part) {
+        return (product / whole, product.div_ceil(whole));
+    }
+    let (product, whole) = (u128::from(flits) * u128::from(part), u128::from(whole));
+    ((product / whole) as u64, product.div_ceil(whole) as u64)
 }

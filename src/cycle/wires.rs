@@ -7,6 +7,7 @@
 
 use crate::program::{Fabric, Resource};
 
+use super::agenda::Agenda;
 use super::tree::Tree;
 
 /// A time that has not been fixed yet.
@@ -19,14 +20,42 @@ struct Fifo {
     pushed: u64,
     /// Flits that all branches have taken.
     freed: u64,
-    /// When flit n arrives, at n mod depth.
-    arrives: Box<[u64]>,
-    /// When flit n left, at n mod depth.
-    left: Box<[u64]>,
+    /// Its row of [`Times`].
+    row: usize,
     /// Its branches: first, behind the last.
     branches: (u32, u32),
     /// The branch that fills it.
     filled_by: u32,
+}
+
+/// Times of the latest flits of every FIFO: a row each, as long as the depth rounded up to a power of two.
+#[derive(Debug)]
+struct Times {
+    depth: u64,
+    mask: u64,
+    /// When flit n arrives, at n in the row.
+    arrives: Vec<u64>,
+    /// When flit n left, likewise.
+    left: Vec<u64>,
+}
+
+impl Times {
+    fn new(depth: u64) -> Self {
+        Self { depth, mask: depth.next_power_of_two() - 1, arrives: Vec::new(), left: Vec::new() }
+    }
+
+    /// Adds a row; its number.
+    fn add(&mut self) -> usize {
+        let row = self.arrives.len();
+        let end = row + self.mask as usize + 1;
+        self.arrives.resize(end, 0);
+        self.left.resize(end, 0);
+        row
+    }
+
+    fn at(&self, row: usize, n: u64) -> usize {
+        row + (n & self.mask) as usize
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -94,9 +123,10 @@ pub(super) struct Wires {
     packet: u64,
     branches: Vec<Branch>,
     fifos: Vec<Fifo>,
+    times: Times,
     servers: Vec<Server>,
     /// When a server has something to look at.
-    wake_at: Vec<u64>,
+    agenda: Agenda,
     /// Flits that each flow's source has given it.
     ready: Vec<u64>,
     /// Branch of each flow out of its source.
@@ -127,8 +157,9 @@ impl Wires {
             packet,
             branches: Vec::new(),
             fifos: Vec::new(),
+            times: Times::new(depth),
             servers: Vec::new(),
-            wake_at: Vec::new(),
+            agenda: Agenda::default(),
             ready: vec![0; trees.len()],
             first: Vec::new(),
             ends,
@@ -143,11 +174,11 @@ impl Wires {
             let server = wires.server(fabric, &mut server_of, tree.source);
             wires.branch(flow, From::Source, To::Fifo(base), server, hop);
             for _ in &tree.nodes {
+                let row = wires.times.add();
                 wires.fifos.push(Fifo {
                     pushed: 0,
                     freed: 0,
-                    arrives: vec![0; depth as usize].into(),
-                    left: vec![0; depth as usize].into(),
+                    row,
                     branches: (0, 0),
                     filled_by: wires.branches.len() as u32 - 1,
                 });
@@ -173,6 +204,7 @@ impl Wires {
                 wires.fifos[base as usize + node].branches = (first, wires.branches.len() as u32);
             }
         }
+        wires.agenda = Agenda::new(wires.servers.len());
         wires
     }
 
@@ -190,7 +222,6 @@ impl Wires {
                 free_at: 0,
                 flits: 0,
             });
-            self.wake_at.push(NEVER);
         }
         *known
     }
@@ -214,8 +245,7 @@ impl Wires {
     pub(super) fn give(&mut self, flow: usize, total: u64, now: u64) {
         if total > self.ready[flow] {
             self.ready[flow] = total;
-            let server = self.branches[self.first[flow] as usize].server as usize;
-            self.wake_at[server] = self.wake_at[server].min(now);
+            self.wake(self.first[flow], now);
         }
     }
 
@@ -224,14 +254,14 @@ impl Wires {
         let sink = &mut self.sinks[sink];
         if total > sink.taken {
             sink.taken = total;
-            let server = self.branches[sink.branch as usize].server as usize;
-            self.wake_at[server] = self.wake_at[server].min(now);
+            let branch = sink.branch;
+            self.wake(branch, now);
         }
     }
 
     /// When something next may move.
     pub(super) fn next_at(&self) -> u64 {
-        self.wake_at.iter().copied().min().unwrap_or(NEVER)
+        self.agenda.next().unwrap_or(NEVER)
     }
 
     /// When a branch can send its next flit, as far as that is known: `NEVER` until something else moves.
@@ -250,17 +280,17 @@ impl Wires {
                 if n >= fifo.pushed {
                     return NEVER;
                 }
-                fifo.arrives[(n % fifo.arrives.len() as u64) as usize]
+                self.times.arrives[self.times.at(fifo.row, n)]
             }
         };
         let room = match branch.to {
             To::Fifo(f) => {
                 let fifo = &self.fifos[f as usize];
-                let depth = fifo.left.len() as u64;
+                let depth = self.times.depth;
                 if n < depth {
                     0
                 } else if n - depth < fifo.freed {
-                    fifo.left[((n - depth) % depth) as usize] + branch.cycles
+                    self.times.left[self.times.at(fifo.row, n - depth)] + branch.cycles
                 } else {
                     return NEVER;
                 }
@@ -282,10 +312,9 @@ impl Wires {
         self.delivered.clear();
         self.injected.clear();
         let mut moved = false;
-        for s in 0..self.servers.len() {
-            if self.wake_at[s] <= now {
-                moved |= self.serve(s, now);
-            }
+        self.agenda.begin(now);
+        while let Some(server) = self.agenda.pop() {
+            moved |= self.serve(server as usize, now);
         }
         moved
     }
@@ -293,7 +322,7 @@ impl Wires {
     fn serve(&mut self, s: usize, now: u64) -> bool {
         let server = &self.servers[s];
         if server.free_at > now {
-            self.wake_at[s] = server.free_at;
+            self.agenda.add(s as u32, server.free_at);
             return false;
         }
         let users = server.users.len();
@@ -312,7 +341,9 @@ impl Wires {
             earliest = earliest.min(at);
         }
         let Some(user) = chosen else {
-            self.wake_at[s] = earliest;
+            if earliest < NEVER {
+                self.agenda.add(s as u32, earliest);
+            }
             return false;
         };
         let packet = self.packet;
@@ -329,15 +360,14 @@ impl Wires {
         }
         server.flits += 1;
         server.free_at = now + server.cycles_per_flit;
-        self.wake_at[s] = server.free_at;
-        let branch = server.users[user];
+        let (free_at, branch) = (server.free_at, server.users[user]);
+        self.agenda.add(s as u32, free_at);
         self.send(branch as usize, now);
         true
     }
 
     fn wake(&mut self, branch: u32, at: u64) {
-        let server = self.branches[branch as usize].server as usize;
-        self.wake_at[server] = self.wake_at[server].min(at);
+        self.agenda.add(self.branches[branch as usize].server, at);
     }
 
     fn send(&mut self, b: usize, now: u64) {
@@ -352,8 +382,9 @@ impl Wires {
                 let taken = (first..last).map(|b| self.branches[b as usize].sent).min().unwrap_or(0);
                 let fifo = &mut self.fifos[f as usize];
                 if taken > fifo.freed {
-                    let depth = fifo.left.len() as u64;
-                    fifo.left[(fifo.freed % depth) as usize] = now;
+                    // Earlier flits that the others had not taken leave with it.
+                    let at = self.times.at(fifo.row, fifo.freed);
+                    self.times.left[at] = now;
                     fifo.freed = taken;
                     let back = fifo.filled_by;
                     let cycles = self.branches[back as usize].cycles;
@@ -364,8 +395,8 @@ impl Wires {
         match to {
             To::Fifo(f) => {
                 let fifo = &mut self.fifos[f as usize];
-                let depth = fifo.arrives.len() as u64;
-                fifo.arrives[(n % depth) as usize] = now + cycles;
+                let at = self.times.at(fifo.row, n);
+                self.times.arrives[at] = now + cycles;
                 fifo.pushed += 1;
                 let (first, last) = fifo.branches;
                 for next in first..last {
