@@ -198,6 +198,8 @@ impl<'a> Actors<'a> {
             (actor.partial_reads, partial_reads),
             (actor.partial_writes, partial_writes),
         ];
+        // Links of a chain of PCUs come one after the other, behind the operands of its first.
+        let (mut chain_hops, mut longest_chain) = (0, 0);
         for (volley, flows) in volleys.into_iter().take(actor.volleys()) {
             self.volleys[volley].flows.clone_from(flows);
             for flow in flows.iter().map(|&f| &self.section.flows[f]) {
@@ -222,10 +224,18 @@ impl<'a> Actors<'a> {
                     FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => {
                         actor.result_hops = actor.result_hops.max(hops);
                     }
-                    _ => actor.feed_hops = actor.feed_hops.max(hops),
+                    FlowKind::Feed { .. } if !flow.from_pmu => {
+                        chain_hops += hops;
+                        longest_chain = longest_chain.max(chain_hops);
+                    }
+                    _ => {
+                        chain_hops = 0;
+                        actor.feed_hops = actor.feed_hops.max(hops);
+                    }
                 }
             }
         }
+        actor.feed_hops += longest_chain;
     }
 
     /// Sums up what comes through each port of each lockstep group.

@@ -343,7 +343,8 @@ impl<'a> Engine<'a> {
         let free_at =
             operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(actor.free_at, Ticks::max);
         let delay = free_at - actor.free_at;
-        let begin = now.max(free_at).max(self.sums_from(actor, at));
+        let sums_from = self.sums_from(actor, at);
+        let begin = now.max(free_at).max(sums_from);
         let mut end = begin + cycles(occupied);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
@@ -364,7 +365,15 @@ impl<'a> Engine<'a> {
         let amounts =
             [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, rows));
         let pace = cycles(occupied) - idle;
-        let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at + delay));
+        let volleys = [self.actors[index].feed, self.actors[index].weights];
+        let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
+        // Operands run ahead of the sums that the work begins from as far as FIFOs on their route hold them.
+        let fed_at = [0, 1].map(|kind| {
+            let (flits, least) = lengths[kind];
+            let held = least * actor.holds[kind].min(flits) / flits.max(1);
+            let behind_sums = if sums_from > now { sums_from.saturating_sub(held) } else { 0 };
+            now.max(actor.fed_at[kind] + delay).max(behind_sums)
+        });
         // With one set of accumulators the last tile drains when its operands have come.
         let fed_by = [
             self.network.send(actor.feed, amounts[0], now, (fed_at[0], pace)),
@@ -387,8 +396,6 @@ impl<'a> Engine<'a> {
             }
         }
         // Operands leave the PMUs before they are worked on: FIFOs on their way hold them.
-        let volleys = [self.actors[index].feed, self.actors[index].weights];
-        let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
         let passes = |parts: &[u64; 2]| {
             let flits = [0, 1].map(|kind| (amounts[kind] * parts[kind] + GRAIN / 2) / GRAIN);
             self.input_fifo.passes(flits, tiles, idle)
@@ -626,10 +633,12 @@ impl<'a> Engine<'a> {
             }
             let hops = self.actors[index].feed_hops;
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            let parts = self.network.fewest(self.actors[index].feed, self.flits_of(payload));
-            // The last stripes come from all channels at once, and leave one after the other.
+            // The last stripes come from all channels at once, and leave one after the other: readers have that part of the
+            // slot still before them when its last byte comes.
             let tier = &self.tiers[self.section.streams[stream].tier.index()];
             let at_once = self.flits_of(tier.at_once_bytes(payload));
+            let fewest = self.network.fewest(self.actors[index].feed, self.flits_of(payload));
+            let parts = fewest.min(self.flits_of(payload) / at_once.max(1)).max(1);
             let through = through.max(now + self.network.longest(self.actors[index].feed, at_once).1);
             let filled = Filled { first: first_at + hops, last: through + hops, parts };
             for o in 0..self.actors[index].outputs.len() {

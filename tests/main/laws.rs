@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use crate::random::wide::wide_pair;
 use crate::random::{ChipValues, GraphValues, chips, graphs};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -213,4 +214,32 @@ fn more_of_a_resource_never_raises_the_bound() {
         }
         Ok(())
     });
+}
+
+/// Over wide ranges of every field: no run ends before its bound, and no memory moves more than its rate allows.
+#[test]
+fn no_run_is_faster_than_its_resources() {
+    const SEED: u64 = 3;
+    let mut sections = 0;
+    for number in 0..48 {
+        let (family, chip, graph) = wide_pair(SEED, number);
+        let about = format!("wide pair {number} of seed {SEED} ({family}){chip:?}{graph:?}");
+        let (chip, workload) = (chip.chip(), graph.workload());
+        let Ok(configurations) = compile_measured(&chip, &workload, &MODES) else { continue };
+        for measured in &configurations {
+            let [bound, event] = [Fidelity::Bound, Fidelity::Event]
+                .map(|fidelity| simulate(&chip, &workload, &measured.configuration, fidelity));
+            assert_eq!(event.stop, StopReason::Drained, "{about}");
+            assert!(event.bound_cycles <= bound.cycles, "{about}");
+            for (bound, event) in bound.sections.iter().zip(&event.sections) {
+                let (name, cycles) = (&event.name, event.cycles);
+                assert!(bound.cycles <= cycles, "{name}: bound {}, event {cycles} of {about}", bound.cycles);
+                for (tier, busy) in &event.busy.tiers {
+                    assert!(*busy <= cycles - event.launch_cycles, "{name}: {tier} busy for {busy} of {about}");
+                }
+                sections += 1;
+            }
+        }
+    }
+    assert!(sections > 100, "only {sections} sections");
 }
