@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 /// Cycles of a turn of the wheel.
 const TURN: u64 = 64;
 
-/// Servers by the cycle in which they want to be looked at.
+/// Servers by the cycle in which they are due.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     /// Words of a bit set.
@@ -20,7 +20,7 @@ pub(super) struct Agenda {
     used: u64,
     far: BinaryHeap<Reverse<(u64, u32)>>,
     now: u64,
-    /// Word of the present cycle's set that is looked at.
+    /// Word of the present cycle's set at hand.
     word: usize,
 }
 
@@ -31,7 +31,7 @@ impl Agenda {
         Self { words, sets: vec![0; words * TURN as usize], ..Self::default() }
     }
 
-    /// A server wants to be looked at in a cycle, at once if that has passed.
+    /// A server is due in a cycle, at once if that has passed.
     pub(super) fn add(&mut self, server: u32, at: u64) {
         let at = at.max(self.now);
         if at - self.now >= TURN {
@@ -43,7 +43,7 @@ impl Agenda {
         self.sets[turn as usize * self.words + server as usize / 64] |= 1 << (server % 64);
     }
 
-    /// The next cycle that somebody wants to be looked at in.
+    /// The next cycle in which a server is due.
     pub(super) fn next(&self) -> Option<u64> {
         let near = self.used.rotate_right((self.now % TURN) as u32);
         let near = (near != 0).then(|| self.now + u64::from(near.trailing_zeros()));
@@ -51,7 +51,7 @@ impl Agenda {
         near.into_iter().chain(far).min()
     }
 
-    /// A cycle begins: none that anybody wants to be looked at in has been left out.
+    /// A cycle begins: none in which a server is due has been left out.
     pub(super) fn begin(&mut self, now: u64) {
         debug_assert!(self.next().is_none_or(|next| next >= now), "cycle {:?} is left out at {now}", self.next());
         (self.now, self.word) = (now, 0);

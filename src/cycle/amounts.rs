@@ -102,12 +102,21 @@ impl<'a> Amounts<'a> {
             FlowKind::Copy { .. } => (LoopLevel::Firing, false),
         };
         let mut moved = 0;
-        let events = (0..self.nest.count(level)).map(|n| self.flits(flow, self.step(level, n, late)));
+        let first = match flow.kind {
+            FlowKind::Fill { stream, .. } => self.first_slot(stream),
+            _ => 0,
+        };
+        let events = (first..self.nest.count(level)).map(|n| self.flits(flow, self.step(level, n, late)));
         let ends = events.filter(|&flits| flits > 0).map(|flits| {
             moved += flits;
             moved
         });
         ends.collect()
+    }
+
+    /// The first slot of a stream that this section moves: the section before has loaded what comes before it.
+    pub(super) fn first_slot(&self, stream: usize) -> u64 {
+        u64::from(self.section.prefetched.contains(&stream))
     }
 
     /// Flits that a flow moves in the event at a step.

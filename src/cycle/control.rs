@@ -88,7 +88,11 @@ impl Control {
             let whole = process.inputs.iter().filter(|input| input.streamed == Streamed::Not);
             let whole = whole.map(|input| input.buffer).collect();
             let (outputs, readers) = (process.outputs.clone(), Vec::new());
-            self.agents.push(Agent { kind: process.kind, count: process.firings, enabled: 0, whole, outputs, readers });
+            let enabled = match process.kind {
+                ProcessKind::Load { stream } => amounts.first_slot(stream),
+                _ => 0,
+            };
+            self.agents.push(Agent { kind: process.kind, count: process.firings, enabled, whole, outputs, readers });
         }
     }
 
@@ -106,17 +110,22 @@ impl Control {
                 (_, None) => continue,
             };
             let slots = amounts.nest.count(level);
+            let slot = match flow.kind {
+                FlowKind::Fill { stream, .. } => amounts.first_slot(stream),
+                _ => 0,
+            };
             let fill = self.fills.len();
             self.fill_of[index] = Some(fill);
             if let Target::Buffer(buffer) = target {
                 self.buffers[buffer].fills.push(fill);
+                self.buffers[buffer].filled = slot;
             }
             let flow = sink.flow as usize;
             self.fills.push(Fill {
                 flow,
                 target,
                 slice,
-                slot: 0,
+                slot,
                 slots,
                 got: 0,
                 need: 0,
@@ -370,7 +379,7 @@ impl Control {
         }
     }
 
-    /// A reader is to be looked at.
+    /// A reader is woken.
     fn wake(&mut self, reader: usize) {
         if !std::mem::replace(&mut self.is_woken[reader], true) {
             self.woken_readers.push(reader);

@@ -75,17 +75,20 @@ impl<'a> Machine<'a> {
         let control = Control::new(&amounts, &wires);
         let tiers =
             (0..chip.memory.len()).map(|t| Tier::new(chip, TierId::from_index(t), section.streams.len())).collect();
-        let streams = (0..section.streams.len()).map(|stream| {
-            let of = |kind| matches!(kind, FlowKind::Fill { stream: s, .. } if s == stream);
-            let flows: Vec<usize> = (0..section.flows.len()).filter(|&f| of(section.flows[f].kind)).collect();
-            let before = vec![0; flows.len()];
-            let (under_way, written) = (VecDeque::new(), BTreeSet::new());
-            Stream { flows, before, under_way, first: 0, begun: 0, written, payload: 0, moved: 0 }
-        });
+        let streams: Vec<Stream> = (0..section.streams.len())
+            .map(|stream| {
+                let of = |kind| matches!(kind, FlowKind::Fill { stream: s, .. } if s == stream);
+                let flows: Vec<usize> = (0..section.flows.len()).filter(|&f| of(section.flows[f].kind)).collect();
+                let before = vec![0; flows.len()];
+                let (under_way, written) = (VecDeque::new(), BTreeSet::new());
+                let first = amounts.first_slot(stream);
+                Stream { flows, before, under_way, first, begun: first, written, payload: 0, moved: 0 }
+            })
+            .collect();
         let mut machine = Self {
             unit_of_sink: vec![None; wires.sinks.len()],
             unit_of_flow: vec![None; section.flows.len()],
-            streams: streams.collect(),
+            streams,
             amounts,
             wires,
             control,
@@ -96,6 +99,12 @@ impl<'a> Machine<'a> {
             end: 0,
         };
         machine.add_units(&ports)?;
+        for &stream in &section.prefetched {
+            let off_chip = &section.streams[stream];
+            let (_, moved) =
+                machine.amounts.stream_bytes(stream, machine.amounts.step(off_chip.stream.level, 0, false));
+            machine.tiers[off_chip.tier.index()].pass(stream, moved);
+        }
         Some(machine)
     }
 

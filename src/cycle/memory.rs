@@ -101,6 +101,11 @@ impl Tier {
         if ahead == 0 { from } else { (stripe + ahead) * self.interleave }
     }
 
+    /// The first `bytes` of a stream have been loaded before.
+    pub(super) fn pass(&mut self, stream: usize, bytes: u64) {
+        self.address[stream] += bytes;
+    }
+
     /// Asks for the next `bytes` of a stream. Of a write (`here` = 0) nothing can be served before it is there.
     pub(super) fn ask(&mut self, key: Key, bytes: u64, here: u64) {
         let start = self.address[key.1];

@@ -65,8 +65,8 @@ fn check_kinds(workload: &Workload, configuration: &Configuration) -> Result<(),
     let mut stages = configuration.sections.iter().flat_map(|section| &section.stages);
     let gathered =
         stages.find(|stage| gathers(&stage.mapping)).map(|stage| (stage.spec.main, "as it gathers its rows"));
-    let of_a_model = workload.first_of_a_model().map(|op| (op, "as it has heads, blocks or vectors, or is trained"));
-    let Some((op, why)) = of_a_model.or(gathered) else { return Ok(()) };
+    let beyond = workload.first_not_plain().map(|op| (op, "as it has heads, windows, views or indices, or is trained"));
+    let Some((op, why)) = beyond.or(gathered) else { return Ok(()) };
     let operator = &workload.operators[op];
     let diagnostic =
         Diagnostic::new(format!("`--fidelity cycle` cannot simulate operator `{}` yet, {why}", operator.name))

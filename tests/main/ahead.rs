@@ -6,7 +6,7 @@ use rdusim::arch::{self, Chip};
 use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, Outcome, StopReason};
-use rdusim::sim::{simulate, simulate_unskipped};
+use rdusim::sim::{check_size, simulate, simulate_unskipped};
 use rdusim::workload::{self, Workload};
 
 fn chip(name: &str) -> Chip {
@@ -89,5 +89,36 @@ fn kernels_load_nothing_ahead_and_neither_does_a_section_whose_memory_is_busy() 
         for (busy, _) in run.tier_busy_cycles.iter().zip(rate) {
             assert!(*busy <= run.cycles, "{}: {} of {}", section.name, busy, run.cycles);
         }
+    }
+}
+
+/// A norm with gains before the two GEMMs, in layers that repeat: the reference model runs them, and begins behind what
+/// the section before has loaded.
+#[test]
+fn the_reference_model_begins_behind_what_was_loaded_before() {
+    let text = "schema = 1\nname = \"layers\"\ndtype = \"bf16\"\n\
+         [[blocks]]\nname = \"layer\"\nrepeat = 4\n\
+         [[tensors]]\nname = \"x\"\nshape = [1024, 128]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"gain\"\nshape = [1, 128]\nrole = \"weight\"\n\
+         [[tensors]]\nname = \"w_up\"\nshape = [128, 512]\nrole = \"weight\"\n\
+         [[tensors]]\nname = \"w_down\"\nshape = [512, 128]\nrole = \"weight\"\n\
+         [[operators]]\nname = \"norm\"\nkind = \"rms_norm\"\nblock = \"layer\"\ninputs = [\"x\"]\n\
+         vectors = [\"gain\"]\noutput = \"n\"\n\
+         [[operators]]\nname = \"up\"\nkind = \"gemm\"\nblock = \"layer\"\ninputs = [\"n\", \"w_up\"]\noutput = \"h\"\n\
+         [[operators]]\nname = \"act\"\nkind = \"gelu\"\nblock = \"layer\"\ninputs = [\"h\"]\noutput = \"a\"\n\
+         [[operators]]\nname = \"down\"\nkind = \"gemm\"\nblock = \"layer\"\ninputs = [\"a\", \"w_down\"]\noutput = \"y\"\n\
+         [[sections]]\noperators = [\"norm\", \"up\"]\n[[sections]]\noperators = [\"act\", \"down\"]\n";
+    let (chip, workload) = (chip("plasticine"), workload::parse("layers", text, &[], 0).expect("a graph"));
+    let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+    let configuration = &measured.configuration;
+    assert!(!configuration.sections[1].prefetched.is_empty(), "nothing is loaded before");
+    check_size(&chip, &workload, configuration).expect("the reference model runs it");
+    let [event, cycle] =
+        [Fidelity::Event, Fidelity::Cycle].map(|fidelity| simulate(&chip, &workload, configuration, fidelity));
+    assert_eq!(cycle.stop, StopReason::Drained);
+    assert_eq!(event.traffic(), cycle.traffic());
+    for (event, cycle) in event.sections.iter().zip(&cycle.sections) {
+        let error = event.cycles as f64 / cycle.cycles as f64 - 1.0;
+        assert!(error.abs() < 0.02, "{}: {} against {}", event.name, event.cycles, cycle.cycles);
     }
 }
