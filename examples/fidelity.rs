@@ -70,22 +70,12 @@ struct Case {
     error: f64,
 }
 
-/// Kernel by kernel over fused at both fidelities, launches excluded.
-#[derive(Debug, Clone, serde::Serialize)]
-struct Ratio {
-    pair: usize,
-    family: &'static str,
-    mode: &'static str,
-    event: f64,
-    cycle: f64,
-    error: f64,
-}
-
 /// What is known of a pair.
 #[derive(Debug, Default)]
 struct Pair {
     cases: Vec<Case>,
-    ratio: Option<Ratio>,
+    /// Error of the ratio of kernel by kernel to fused, launches excluded.
+    ratio_error: Option<f64>,
     /// Configurations that the reference model refuses.
     refused: usize,
 }
@@ -136,8 +126,7 @@ fn run(campaign: Campaign, seed: u64, number: usize) -> Pair {
         && fused.1 >= MEDIUM
     {
         let [event, cycle] = [kbk.0 as f64 / fused.0.max(1) as f64, kbk.1 as f64 / fused.1 as f64];
-        let error = event / cycle - 1.0;
-        of_pair.ratio = Some(Ratio { pair: number, family, mode: "kbk / fused", event, cycle, error });
+        of_pair.ratio_error = Some(event / cycle - 1.0);
     }
     of_pair
 }
@@ -172,31 +161,14 @@ fn below_bound(campaign: Campaign, seed: u64, number: usize) -> (usize, Vec<Stri
     (sections, lines)
 }
 
-/// What statistics are made of.
-trait Erring {
-    fn error(&self) -> f64;
-}
-
-impl Erring for Case {
-    fn error(&self) -> f64 {
-        self.error
-    }
-}
-
-impl Erring for Ratio {
-    fn error(&self) -> f64 {
-        self.error
-    }
-}
-
-/// One row of statistics: of a name's cases, how many, and median, 95th and 99.5th percentile and worst of the absolute
-/// error.
-fn row<E: Erring>(name: &str, cases: &[&E]) -> String {
-    let mut errors: Vec<f64> = cases.iter().map(|case| case.error().abs()).collect();
+/// One row of statistics: of a name's signed errors, how many, then median, 95th and 99.5th percentile and worst of their
+/// absolute values, and their mean.
+fn row(name: &str, signed: &[f64]) -> String {
+    let mut errors: Vec<f64> = signed.iter().map(|error| error.abs()).collect();
     errors.sort_by(f64::total_cmp);
     let Some(worst) = errors.last() else { return format!("| {name} | 0 | | | | | |\n") };
     let at = |share: f64| errors[((errors.len() as f64 * share).ceil() as usize).clamp(1, errors.len()) - 1];
-    let mean = cases.iter().map(|case| case.error()).sum::<f64>() / cases.len() as f64;
+    let mean = signed.iter().sum::<f64>() / signed.len() as f64;
     format!(
         "| {name} | {} | {:.2} % | {:.2} % | {:.2} % | {:.2} % | {:+.2} % |\n",
         errors.len(),
@@ -208,10 +180,14 @@ fn row<E: Erring>(name: &str, cases: &[&E]) -> String {
     )
 }
 
+fn errors(cases: &[&Case]) -> Vec<f64> {
+    cases.iter().map(|case| case.error).collect()
+}
+
 /// The statistics as Markdown; `arguments` are those that make them again.
 fn statistics(campaign: Campaign, arguments: &str, pairs: usize, list: &[Pair]) -> String {
     let cases: Vec<&Case> = list.iter().flat_map(|pair| &pair.cases).collect();
-    let ratios: Vec<&Ratio> = list.iter().filter_map(|pair| pair.ratio.as_ref()).collect();
+    let ratios: Vec<f64> = list.iter().filter_map(|pair| pair.ratio_error).collect();
     let refused: usize = list.iter().map(|pair| pair.refused).sum();
     let (long, rest): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.cycle_cycles >= LONG);
     let (medium, short): (Vec<&Case>, Vec<&Case>) = rest.into_iter().partition(|case| case.cycle_cycles >= MEDIUM);
@@ -223,22 +199,22 @@ fn statistics(campaign: Campaign, arguments: &str, pairs: usize, list: &[Pair]) 
         cases.len(),
         campaign.word
     );
-    text += &row("**at least 5,000 cycles**", &long);
-    text += &row("**1,000 to 5,000 cycles**", &medium);
-    text += &row("below 1,000 cycles", &short);
+    text += &row("**at least 5,000 cycles**", &errors(&long));
+    text += &row("**1,000 to 5,000 cycles**", &errors(&medium));
+    text += &row("below 1,000 cycles", &errors(&short));
     text += &row("**kbk / fused, 1,000 cycles fused**", &ratios);
     for family in (campaign.families)() {
         let of: Vec<&Case> = long.iter().copied().filter(|case| case.family == family).collect();
-        text += &row(family, &of);
+        text += &row(family, &errors(&of));
     }
     let bounds: BTreeSet<&str> =
         long.iter().map(|case| case.bound_by.split(':').next().unwrap_or(&case.bound_by)).collect();
     for bound in bounds {
         let of: Vec<&Case> = long.iter().copied().filter(|case| case.bound_by.starts_with(bound)).collect();
-        text += &row(&format!("bound by {bound}"), &of);
+        text += &row(&format!("bound by {bound}"), &errors(&of));
     }
     let split: Vec<&Case> = long.iter().copied().filter(|case| case.k_slices > 1).collect();
-    text += &row("K split over PCUs", &split);
+    text += &row("K split over PCUs", &errors(&split));
     for (title, mut worst) in [("at least 5,000 cycles", long), ("1,000 to 5,000 cycles", medium)] {
         worst.sort_by(|a, b| b.error.abs().total_cmp(&a.error.abs()));
         let _ = write!(

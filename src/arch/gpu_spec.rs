@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::check::{dtype, memory};
@@ -20,8 +21,9 @@ use crate::input::{Count, Real, Source, Table};
 #[serde(deny_unknown_fields)]
 pub(super) struct GpuSpec {
     schema: Spanned<Count>,
-    #[expect(dead_code, reason = "read before, to choose this kind of file")]
-    kind: Spanned<String>,
+    /// Has been read before, to choose this kind of file.
+    #[serde(rename = "kind")]
+    _kind: IgnoredAny,
     name: Spanned<String>,
     clock_ghz: Spanned<Real>,
     sm: Table<SmSpec>,

@@ -5,7 +5,6 @@
 //! engine and none with `cost`: it counts the depths of tiles, flits and bytes itself, from the output tiles of the program,
 //! shapes and masks.
 
-mod agenda;
 mod agents;
 mod amounts;
 mod array;
@@ -19,6 +18,7 @@ mod section_amounts;
 mod simd;
 mod simd_amounts;
 mod stored;
+mod timing_wheel;
 mod tree;
 mod wires;
 

@@ -7,7 +7,7 @@
 
 use crate::program::{Fabric, Resource};
 
-use super::agenda::Agenda;
+use super::timing_wheel::TimingWheel;
 use super::tree::Tree;
 
 /// A time that has not been fixed yet.
@@ -125,8 +125,8 @@ pub(super) struct Wires {
     fifos: Vec<Fifo>,
     times: Times,
     servers: Vec<Server>,
-    /// When a server has something to look at.
-    agenda: Agenda,
+    /// When each server may have a flit to move.
+    wheel: TimingWheel,
     /// Flits that each flow's source has given it.
     ready: Vec<u64>,
     /// Branch of each flow out of its source.
@@ -159,7 +159,7 @@ impl Wires {
             fifos: Vec::new(),
             times: Times::new(depth),
             servers: Vec::new(),
-            agenda: Agenda::default(),
+            wheel: TimingWheel::default(),
             ready: vec![0; trees.len()],
             first: Vec::new(),
             ends,
@@ -204,7 +204,7 @@ impl Wires {
                 wires.fifos[base as usize + node].branches = (first, wires.branches.len() as u32);
             }
         }
-        wires.agenda = Agenda::new(wires.servers.len());
+        wires.wheel = TimingWheel::new(wires.servers.len());
         wires
     }
 
@@ -261,7 +261,7 @@ impl Wires {
 
     /// When something next may move.
     pub(super) fn next_at(&self) -> u64 {
-        self.agenda.next().unwrap_or(NEVER)
+        self.wheel.next().unwrap_or(NEVER)
     }
 
     /// When a branch can send its next flit, as far as that is known: `NEVER` until something else moves.
@@ -312,8 +312,8 @@ impl Wires {
         self.delivered.clear();
         self.injected.clear();
         let mut moved = false;
-        self.agenda.begin(now);
-        while let Some(server) = self.agenda.pop() {
+        self.wheel.begin(now);
+        while let Some(server) = self.wheel.pop() {
             moved |= self.serve(server as usize, now);
         }
         moved
@@ -322,7 +322,7 @@ impl Wires {
     fn serve(&mut self, s: usize, now: u64) -> bool {
         let server = &self.servers[s];
         if server.free_at > now {
-            self.agenda.add(s as u32, server.free_at);
+            self.wheel.add(s as u32, server.free_at);
             return false;
         }
         let users = server.users.len();
@@ -342,7 +342,7 @@ impl Wires {
         }
         let Some(user) = chosen else {
             if earliest < NEVER {
-                self.agenda.add(s as u32, earliest);
+                self.wheel.add(s as u32, earliest);
             }
             return false;
         };
@@ -361,13 +361,13 @@ impl Wires {
         server.flits += 1;
         server.free_at = now + server.cycles_per_flit;
         let (free_at, branch) = (server.free_at, server.users[user]);
-        self.agenda.add(s as u32, free_at);
+        self.wheel.add(s as u32, free_at);
         self.send(branch as usize, now);
         true
     }
 
     fn wake(&mut self, branch: u32, at: u64) {
-        self.agenda.add(self.branches[branch as usize].server, at);
+        self.wheel.add(self.branches[branch as usize].server, at);
     }
 
     fn send(&mut self, b: usize, now: u64) {
@@ -382,7 +382,6 @@ impl Wires {
                 let taken = (first..last).map(|b| self.branches[b as usize].sent).min().unwrap_or(0);
                 let fifo = &mut self.fifos[f as usize];
                 if taken > fifo.freed {
-                    // Earlier flits that the others had not taken leave with it.
                     let at = self.times.at(fifo.row, fifo.freed);
                     self.times.left[at] = now;
                     fifo.freed = taken;

@@ -371,8 +371,7 @@ impl<'a> Engine<'a> {
         let fed_at = [0, 1].map(|kind| {
             let (flits, least) = lengths[kind];
             let held = least * actor.holds[kind].min(flits) / flits.max(1);
-            let behind_sums = if sums_from > now { sums_from.saturating_sub(held) } else { 0 };
-            now.max(actor.fed_at[kind] + delay).max(behind_sums)
+            now.max(actor.fed_at[kind] + delay).max(sums_from.saturating_sub(held))
         });
         // With one set of accumulators the last tile drains when its operands have come.
         let fed_by = [

@@ -260,13 +260,11 @@ impl Workload {
 
     /// The first operator of a model: with heads, sequences, row vectors or views, repeated, or in a training step.
     pub fn first_of_a_model(&self) -> Option<OperatorId> {
-        let is_of_a_model = |op: &Operator| {
-            !self.is_plain(op) || !op.vectors.is_empty() || op.block.is_some() || op.phase != Phase::Forward
-        };
+        let is_of_a_model = |op: &Operator| !self.is_plain(op) || !op.vectors.is_empty() || op.block.is_some();
         self.operators.iter_enumerated().find(|(_, op)| is_of_a_model(op)).map(|(id, _)| id)
     }
 
-    /// The first operator that is more than a GEMM, an elementwise function or a row function of whole matrices.
+    /// The first operator that is more than a GEMM, an elementwise function or a row function of whole matrices, forward.
     pub fn first_not_plain(&self) -> Option<OperatorId> {
         self.operators.iter_enumerated().find(|(_, op)| !self.is_plain(op)).map(|(id, _)| id)
     }
@@ -275,7 +273,7 @@ impl Workload {
         let plain = OperatorKind::Gelu..=OperatorKind::RmsNorm;
         let is_view = |&t: &TensorId| self.tensors[t].view.is_some();
         let is_shaped = op.form.is_some() || op.heads > 1 || op.inputs.iter().chain([&op.output]).any(is_view);
-        (op.kind == OperatorKind::Gemm || plain.contains(&op.kind)) && !is_shaped
+        (op.kind == OperatorKind::Gemm || plain.contains(&op.kind)) && !is_shaped && op.phase == Phase::Forward
     }
 
     /// Stored parameters of all weights, those of repeated blocks counted every time.

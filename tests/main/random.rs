@@ -161,6 +161,19 @@ impl ChipValues {
         arch::parse("random chip", &text, &[]).unwrap_or_else(|error| panic!("{}\n{text}", error.render(false)))
     }
 
+    /// The same chip with an eighth of the bandwidth, at most 8 GB/s.
+    fn with_slow_memory(mut self) -> Self {
+        self.tiers.iter_mut().for_each(|tier| tier.gb_per_s = (tier.gb_per_s / 8.0).clamp(0.5, 8.0));
+        self
+    }
+
+    /// The same chip with one link, narrow flits and few ports.
+    fn with_narrow_network(mut self) -> Self {
+        (self.links, self.flit_bytes, self.port_bytes) = (1, 16, self.port_bytes.min(32));
+        (self.pmu_ports, self.pcu_ports) = ((1, 1), (self.pcu_ports.0.min(2), 1));
+        self
+    }
+
     /// The same chip with more of one resource, and what.
     pub fn richer(&self) -> Vec<(&'static str, Self)> {
         let with = |change: &dyn Fn(&mut Self)| {
@@ -462,22 +475,13 @@ pub fn families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphValues)>
     ]);
     let masked = (widths(), sparsities()).prop_map(|(n, s)| Growth::Gemm(n, Some(s)));
     let sparse = grown(prop_oneof![4 => masked, 1 => unary()]);
-    let slow = |mut chip: ChipValues| {
-        chip.tiers.iter_mut().for_each(|tier| tier.gb_per_s = (tier.gb_per_s / 8.0).clamp(0.5, 8.0));
-        chip
-    };
-    let narrow = |mut chip: ChipValues| {
-        (chip.links, chip.flit_bytes, chip.port_bytes) = (1, 16, chip.port_bytes.min(32));
-        (chip.pmu_ports, chip.pcu_ports) = ((1, 1), (chip.pcu_ports.0.min(2), 1));
-        chip
-    };
     vec![
         ("any", (chips(), graphs()).boxed()),
         ("chains", (chips(), chains).boxed()),
         ("branches", (chips(), branches).boxed()),
         ("sparse", (chips(), sparse).boxed()),
-        ("starved memory", (chips().prop_map(slow), graphs()).boxed()),
-        ("congested links", (chips().prop_map(narrow), graphs()).boxed()),
+        ("starved memory", (chips().prop_map(ChipValues::with_slow_memory), graphs()).boxed()),
+        ("congested links", (chips().prop_map(ChipValues::with_narrow_network), graphs()).boxed()),
     ]
 }
 

@@ -1,5 +1,5 @@
 //! Random pairs over wide ranges of every field that moves an engine's result: hops, FIFOs, links, channels, latencies,
-//! turnarounds, grids and data types; and a family of graphs for each kind of section.
+//! turnarounds and grids, in bf16 and fp32; and a family of graphs for each kind of section.
 //!
 //! Seeds 1 to 99 are for development. Figures are reported on seeds that were drawn afterwards.
 
@@ -8,7 +8,7 @@ use proptest::sample::select;
 
 use super::{ChipValues, GraphValues, Growth, chips, drawn, grown, sparsities, widths};
 
-/// Chips of 1 x 4 to 16 x 16 sites.
+/// Chips of 1 x 3 to 16 x 16 sites.
 fn wide_chips() -> impl Strategy<Value = ChipValues> {
     let grid = prop_oneof![
         4 => (1u64..=6, 3u64..=6),
@@ -71,15 +71,6 @@ pub fn wide_families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphVal
         GraphValues { rows, columns, dtype: "bf16", growth }
     });
     let attention = any::<bool>().prop_map(|made_here| Growth::Attention { made_here });
-    let slow = |mut chip: ChipValues| {
-        chip.tiers.iter_mut().for_each(|tier| tier.gb_per_s = (tier.gb_per_s / 8.0).clamp(0.5, 8.0));
-        chip
-    };
-    let narrow = |mut chip: ChipValues| {
-        (chip.links, chip.flit_bytes, chip.port_bytes) = (1, 16, chip.port_bytes.min(32));
-        (chip.pmu_ports, chip.pcu_ports) = ((1, 1), (chip.pcu_ports.0.min(2), 1));
-        chip
-    };
     vec![
         ("gemm", (wide_chips(), of_rows(rows(), gemm(), 2)).boxed()),
         ("split-K", (wide_chips(), deep).boxed()),
@@ -93,8 +84,8 @@ pub fn wide_families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphVal
         ("sparse", (wide_chips(), of_rows(rows(), masked(), 3)).boxed()),
         ("decode", (wide_chips(), of_rows(1u64..=4, all(), 5)).boxed()),
         ("many sections", (wide_chips(), of_rows(1u64..=64, all(), 12)).boxed()),
-        ("starved memory", (wide_chips().prop_map(slow), grown(all())).boxed()),
-        ("congested links", (wide_chips().prop_map(narrow), grown(all())).boxed()),
+        ("starved memory", (wide_chips().prop_map(ChipValues::with_slow_memory), grown(all())).boxed()),
+        ("congested links", (wide_chips().prop_map(ChipValues::with_narrow_network), grown(all())).boxed()),
         ("any", (wide_chips(), grown(all())).boxed()),
     ]
 }

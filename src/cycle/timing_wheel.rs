@@ -1,7 +1,7 @@
-//! Which servers have something to look at, and when: a timing wheel (Varghese and Lauck 1987) of bit sets.
+//! Which servers may have a flit to move, and in which cycle: a timing wheel (Varghese and Lauck 1987) of bit sets.
 //!
-//! Times are asked for in rising order, and no entry is skipped: a cycle's servers come out in the order of their numbers,
-//! each once. What is more than a turn of the wheel ahead waits in a heap.
+//! Cycles are visited in rising order, and none in which a server is due is left out. The servers of a cycle come in the
+//! order of their numbers, each once. Whatever is more than a turn of the wheel ahead waits in a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,21 +11,23 @@ const TURN: u64 = 64;
 
 /// Servers by the cycle in which they are due.
 #[derive(Debug, Default)]
-pub(super) struct Agenda {
+pub(super) struct TimingWheel {
     /// Words of a bit set.
     words: usize,
     /// A bit set for each cycle of the turn.
     sets: Vec<u64>,
     /// Which of them have a bit.
     used: u64,
+    /// Cycle and server of what is further ahead.
     far: BinaryHeap<Reverse<(u64, u32)>>,
+    /// The present cycle.
     now: u64,
-    /// Word of the present cycle's set at hand.
+    /// Word of the present cycle's set that comes next.
     word: usize,
 }
 
-impl Agenda {
-    /// An empty agenda of so many servers.
+impl TimingWheel {
+    /// An empty wheel of so many servers.
     pub(super) fn new(servers: usize) -> Self {
         let words = servers.div_ceil(64);
         Self { words, sets: vec![0; words * TURN as usize], ..Self::default() }
@@ -61,16 +63,14 @@ impl Agenda {
         }
     }
 
-    /// Another server of this cycle, the least number first; at the end, those that came behind their turn are left for
-    /// the next cycle.
+    /// Another server of this cycle, the least number first. Servers that are added meanwhile are due in later cycles.
     pub(super) fn pop(&mut self) -> Option<u32> {
         let turn = (self.now % TURN) as usize;
         if self.used & (1 << turn) == 0 {
             return None;
         }
-        let set = turn * self.words;
         while self.word < self.words {
-            let bits = &mut self.sets[set + self.word];
+            let bits = &mut self.sets[turn * self.words + self.word];
             if *bits != 0 {
                 let bit = bits.trailing_zeros();
                 *bits &= *bits - 1;
@@ -79,14 +79,6 @@ impl Agenda {
             self.word += 1;
         }
         self.used &= !(1 << turn);
-        self.now += 1;
-        for word in 0..self.words {
-            let mut bits = std::mem::take(&mut self.sets[set + word]);
-            while bits != 0 {
-                self.add(word as u32 * 64 + bits.trailing_zeros(), self.now);
-                bits &= bits - 1;
-            }
-        }
         None
     }
 }
@@ -95,35 +87,34 @@ impl Agenda {
 mod tests {
     use super::*;
 
-    fn all(agenda: &mut Agenda, now: u64) -> Vec<u32> {
-        agenda.begin(now);
-        std::iter::from_fn(|| agenda.pop()).collect()
+    fn all(wheel: &mut TimingWheel, now: u64) -> Vec<u32> {
+        wheel.begin(now);
+        std::iter::from_fn(|| wheel.pop()).collect()
     }
 
     #[test]
     fn servers_come_in_their_cycle_in_order_and_once() {
-        let mut agenda = Agenda::new(200);
+        let mut wheel = TimingWheel::new(200);
         for (server, at) in [(150, 3), (7, 3), (7, 3), (64, 0), (9, 500), (10, 67)] {
-            agenda.add(server, at);
+            wheel.add(server, at);
         }
-        assert_eq!((agenda.next(), all(&mut agenda, 0)), (Some(0), vec![64]));
-        assert_eq!((agenda.next(), all(&mut agenda, 3)), (Some(3), vec![7, 150]));
-        assert_eq!((agenda.next(), all(&mut agenda, 67)), (Some(67), vec![10]));
-        assert_eq!((agenda.next(), all(&mut agenda, 500)), (Some(500), vec![9]));
-        assert_eq!(agenda.next(), None);
+        assert_eq!((wheel.next(), all(&mut wheel, 0)), (Some(0), vec![64]));
+        assert_eq!((wheel.next(), all(&mut wheel, 3)), (Some(3), vec![7, 150]));
+        assert_eq!((wheel.next(), all(&mut wheel, 67)), (Some(67), vec![10]));
+        assert_eq!((wheel.next(), all(&mut wheel, 500)), (Some(500), vec![9]));
+        assert_eq!(wheel.next(), None);
     }
 
     #[test]
-    fn who_comes_behind_its_turn_is_left_for_the_next_cycle() {
-        let mut agenda = Agenda::new(3);
-        agenda.add(1, 5);
-        agenda.begin(5);
-        assert_eq!(agenda.pop(), Some(1));
-        agenda.add(2, 5);
-        agenda.add(0, 4);
-        assert_eq!((agenda.pop(), agenda.pop()), (Some(0), Some(2)));
-        assert_eq!(agenda.pop(), None);
-        agenda.add(1, 5);
-        assert_eq!((agenda.next(), all(&mut agenda, 6)), (Some(6), vec![1]));
+    fn what_is_added_in_a_cycle_comes_in_a_later_one() {
+        let mut wheel = TimingWheel::new(70);
+        wheel.add(1, 5);
+        wheel.begin(5);
+        assert_eq!(wheel.pop(), Some(1));
+        wheel.add(0, 6);
+        wheel.add(69, 5 + TURN);
+        assert_eq!(wheel.pop(), None);
+        assert_eq!((wheel.next(), all(&mut wheel, 6)), (Some(6), vec![0]));
+        assert_eq!((wheel.next(), all(&mut wheel, 69)), (Some(69), vec![69]));
     }
 }
