@@ -15,7 +15,7 @@ use pipeline::Pipeline;
 use rdusim::compile::compile;
 use rdusim::mode::Mode;
 use rdusim::outcome::Fidelity;
-use rdusim::program::{Configuration, Section};
+use rdusim::program::{Configuration, Nest, Section};
 use rdusim::sim::{run_section, simulate};
 
 fn main() {
@@ -58,7 +58,7 @@ fn rows_of_one_nest<const CASE: usize>(bencher: Bencher, rows: u64) {
     let case = CASES[CASE];
     let (chip, workload) = case.load();
     let mut section = fused(case);
-    section.nest.rows = rows;
+    section.change_nest(|nest| nest.rows = rows).expect("tiles have elements");
     bencher.bench(|| run_section(&chip, &workload, &section, true).map(|run| run.cycles));
 }
 
@@ -68,8 +68,8 @@ fn rows_of_short_blocks<const CASE: usize>(bencher: Bencher, rows: u64) {
     let case = CASES[CASE];
     let (chip, workload) = case.load();
     let mut section = fused(case);
-    section.nest.rows = rows;
-    section.nest.block_tiles = (100 / section.nest.tile_rows).max(1);
+    let shorten = |nest: &mut Nest| (nest.rows, nest.block_tiles) = (rows, (100 / nest.tile_rows).max(1));
+    section.change_nest(shorten).expect("tiles have elements");
     bencher.bench(|| run_section(&chip, &workload, &section, true).map(|run| run.cycles));
 }
 
@@ -78,7 +78,7 @@ fn rows_of_short_blocks<const CASE: usize>(bencher: Bencher, rows: u64) {
 fn unit_firings(bencher: Bencher, case: Case) {
     let (chip, workload) = case.load();
     let section = fused(case);
-    let firings = |stage: &rdusim::program::Stage| stage.pcus.len() as u64 * section.nest.count(stage.level);
+    let firings = |stage: &rdusim::program::Stage| stage.pcus.len() as u64 * section.schedule.count(stage.level);
     let all: u64 = section.stages.iter().map(firings).sum();
     bencher.counter(ItemsCount::new(all)).bench(|| run_section(&chip, &workload, &section, false));
 }

@@ -128,7 +128,7 @@ fn scattered(
         parts: piece.parts.iter().map(|part| Part { pmu: pmus[part.pmu.index()], ..*part }).collect(),
     };
     let draft = Draft {
-        nest: section.nest,
+        nest: section.schedule.nest(),
         mappings: section.stages.iter().map(|stage| stage.mapping).collect(),
         pcus: section.stages.iter().map(|s| s.pcus.iter().map(|pcu| pcus[pcu.index()]).collect()).collect(),
         buffers: section

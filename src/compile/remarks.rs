@@ -208,7 +208,7 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
             BufferRole::Resident { .. } | BufferRole::PartialSums { .. } => true,
             BufferRole::Operand { tensor, .. } => {
                 graph.producer(tensor).is_none()
-                    && buffer.level == LoopLevel::RowTile
+                    && buffer.level == LoopLevel::ROW_TILE
                     && buffer.depth >= plan.nest.block_tiles
             }
             BufferRole::Weight { .. } | BufferRole::Output { .. } | BufferRole::PartialFifo { .. } => false,

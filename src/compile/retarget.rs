@@ -77,9 +77,9 @@ fn section(
     }
     let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, residency, &mappings, &footprint);
     deepen(chip, graph, &mut specs);
-    let works = |s: usize| StageWork::new(chip, graph, &nest, s, mappings[s], &work[s]);
+    let works = |s: usize| StageWork::new(chip, graph, nest.tiling(), s, mappings[s], &work[s]);
     let busy = |s: usize| {
-        let column_tiles = if roles.level[s] == LoopLevel::Firing { nest.column_tiles() } else { 1 };
+        let column_tiles = if roles.level[s] == LoopLevel::FIRING { nest.column_tiles() } else { 1 };
         let stage = works(s);
         let of =
             |group| (0..column_tiles).map(|column_tile| stage.cycles(column_tile, group, nest.tile_rows)).sum::<u64>();
@@ -119,7 +119,8 @@ pub fn retargeted_section(
         }
     }
     let graph = SectionGraph::new(workload, &of.operators, of.operators.len() > 1).ok_or("no pipeline")?;
-    let splits = |(s, stage): (usize, &Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.nest.tiled_axis, s);
+    let splits =
+        |(s, stage): (usize, &Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.schedule.tiled_axis(), s);
     if other.stages.iter().enumerate().any(splits) {
         return Err("K of a stage cannot be split".to_owned());
     }
@@ -128,7 +129,7 @@ pub fn retargeted_section(
     if mappings.iter().map(Mapping::pcus).sum::<u64>() > chip.pcus() {
         return Err("it takes more PCUs than the chip has".to_owned());
     }
-    section(chip, &Fabric::new(chip), &graph, of.nest, mappings, residency(of), &tiers)
+    section(chip, &Fabric::new(chip), &graph, of.schedule.nest(), mappings, residency(of), &tiers)
         .ok_or_else(|| "it has no place on the chip".to_owned())
 }
 
@@ -137,12 +138,12 @@ fn residency(of: &Section) -> Residency {
     use crate::program::BufferRole;
     let level = |b: &Buffer| b.spec.level;
     let weights = of.buffers.iter().filter(|b| matches!(b.spec.role, BufferRole::Weight { .. }));
-    let again = weights.clone().any(|b| level(b) == LoopLevel::BlockColumn);
+    let again = weights.clone().any(|b| level(b) == LoopLevel::BLOCK_COLUMN);
     let uncut = |b: &Buffer| match b.spec.role {
         BufferRole::Operand { stage, tensor } => {
             // A cut tensor comes column tile by column tile in any case; a whole one only if it is read again.
             let read_again = of.streams.iter().any(|s| s.stream.tensor == tensor && s.stream.passes > 1);
-            of.stages[stage].spec.activations.contains(&tensor) && read_again && level(b) == LoopLevel::Firing
+            of.stages[stage].spec.activations.contains(&tensor) && read_again && level(b) == LoopLevel::FIRING
         }
         _ => false,
     };
@@ -151,26 +152,27 @@ fn residency(of: &Section) -> Residency {
 }
 
 fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
+    let was = of.schedule.nest();
     let sequences = graph.sequences();
     let rows = graph.rows / sequences;
-    let of_sequences = if sequences > 1 { of.nest.blocks() } else { 1 };
-    let row_tiles = of.nest.row_tiles().div_ceil(of_sequences).min(PARAMS.retarget.most_row_tiles);
+    let of_sequences = if sequences > 1 { was.blocks() } else { 1 };
+    let row_tiles = was.row_tiles().div_ceil(of_sequences).min(PARAMS.retarget.most_row_tiles);
     let tile_rows = if sequences > 1 {
         // Row tiles of a sequence are all equal.
         (rows.div_ceil(row_tiles)..=rows).find(|&size| rows.is_multiple_of(size))?
     } else {
         let even = rows.div_ceil(row_tiles);
-        let was_ragged = !of.nest.rows.is_multiple_of(of.nest.tile_rows);
+        let was_ragged = !was.rows.is_multiple_of(was.tile_rows);
         // As many row tiles, the last of them as short or whole as it was.
         let sizes = || (even..rows.div_ceil(row_tiles.saturating_sub(1).max(1))).chain([even]);
         sizes().find(|&size| rows.is_multiple_of(size) != was_ragged).unwrap_or(even)
     };
-    let tiled_axis = match of.nest.tiled_axis {
+    let tiled_axis = match was.tiled_axis {
         None => None,
         Some(cut) => Some(chunks(graph, cut)?),
     };
-    let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: 1, tiled_axis, order: of.nest.order };
-    let blocks = if sequences > 1 { sequences } else { of.nest.blocks().min(PARAMS.retarget.most_blocks) };
+    let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: 1, tiled_axis, order: was.order };
+    let blocks = if sequences > 1 { sequences } else { was.blocks().min(PARAMS.retarget.most_blocks) };
     nest.block_tiles = nest.row_tiles().div_ceil(blocks).max(1);
     Some(nest)
 }

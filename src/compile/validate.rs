@@ -106,7 +106,7 @@ impl<'a> Validated<'a> {
             .mappings
             .iter()
             .enumerate()
-            .map(|(s, &mapping)| StageWork::new(chip, graph, &nest, s, mapping, &exact.work[s]))
+            .map(|(s, &mapping)| StageWork::new(chip, graph, nest.tiling(), s, mapping, &exact.work[s]))
             .collect();
         let stages = stages(graph, &nest, &exact.roles, &draft.mappings, (&exact.work, &exact.tiles), draft.pcus);
         let buffers = specs.into_iter().zip(draft.buffers);
@@ -163,7 +163,7 @@ impl<'a> Validated<'a> {
 fn busy_cycles(placed: &Placed) -> u64 {
     let nest = &placed.nest;
     let of_stage = |(stage, work): (&Stage, &StageWork)| {
-        let column_tiles = if stage.level == LoopLevel::Firing { nest.column_tiles() } else { 1 };
+        let column_tiles = if stage.level == LoopLevel::FIRING { nest.column_tiles() } else { 1 };
         let each =
             |group| (0..column_tiles).map(|column_tile| work.cycles(column_tile, group, nest.tile_rows)).sum::<u64>();
         (0..stage.mapping.groups()).map(each).max().unwrap_or(0).saturating_mul(nest.row_tiles())

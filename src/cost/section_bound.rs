@@ -3,8 +3,8 @@
 use crate::arch::Chip;
 use crate::index::Id;
 use crate::program::{
-    BufferRole, Fabric, Flow, FlowKind, LoopLevel, Nest, ResourceKind, Section, SectionGraph, Step, Sums, continues,
-    emits, shared,
+    BufferRole, Fabric, Flow, FlowKind, LoopLevel, ResourceKind, Schedule, Section, SectionGraph, Step, Sums,
+    continues, emits, shared,
 };
 use crate::units::Rate;
 use crate::workload::Workload;
@@ -22,43 +22,41 @@ struct Classes {
 }
 
 impl Classes {
-    /// Representatives of the firings of a nest, and how many firings each stands for.
-    fn of_firings(nest: &Nest) -> Self {
-        let last = nest.row_tiles() - 1;
-        let ragged = nest.is_ragged(last);
+    /// Representatives of all firings of a section, and how many firings each stands for.
+    fn of_firings(schedule: &Schedule) -> Self {
+        let tiling = schedule.tiling();
+        let last = tiling.row_tiles() - 1;
+        let ragged = tiling.is_ragged(last);
         let mut steps = Vec::new();
-        for column_tile in 0..nest.column_tiles() {
-            let full = nest.row_tiles() - u64::from(ragged);
+        for column_tile in 0..tiling.column_tiles() {
+            let full = tiling.row_tiles() - u64::from(ragged);
             if full > 0 {
                 steps.push((Step { block: 0, column_tile, row_tile: 0 }, full));
             }
             if ragged {
-                steps.push((Step { block: nest.blocks() - 1, column_tile, row_tile: last }, 1));
+                steps.push((Step { block: schedule.blocks() - 1, column_tile, row_tile: last }, 1));
             }
         }
         Self { steps }
     }
 
-    /// Those of one event a row tile.
-    fn of_row_tiles(nest: &Nest) -> Self {
-        let mut all = Self::of_firings(nest);
-        let last = nest.column_tiles() - 1;
-        all.steps.retain(|(step, _)| step.column_tile == last);
-        all
-    }
-
-    fn of(nest: &Nest, level: LoopLevel) -> Self {
+    /// Those of the points of a nest. Points that cover all row tiles of a block, or of the section, are alike.
+    fn of(schedule: &Schedule, level: LoopLevel) -> Self {
+        let column_tiles = schedule.tiling().column_tiles();
         match level {
-            LoopLevel::Firing => Self::of_firings(nest),
-            LoopLevel::RowTile => Self::of_row_tiles(nest),
-            LoopLevel::BlockColumn | LoopLevel::Column => {
-                let times = if level == LoopLevel::BlockColumn { nest.blocks() } else { 1 };
-                let steps = (0..nest.column_tiles())
-                    .map(|column_tile| (Step { block: 0, column_tile, row_tile: 0 }, times))
-                    .collect();
+            LoopLevel::FIRING => Self::of_firings(schedule),
+            LoopLevel::ROW_TILE => {
+                let mut all = Self::of_firings(schedule);
+                all.steps.retain(|(step, _)| step.column_tile + 1 == column_tiles);
+                all
+            }
+            LoopLevel::BLOCK_COLUMN | LoopLevel::COLUMN => {
+                let times = schedule.count(level) / column_tiles;
+                let steps =
+                    (0..column_tiles).map(|column_tile| (Step { block: 0, column_tile, row_tile: 0 }, times)).collect();
                 Self { steps }
             }
-            LoopLevel::Once => Self { steps: vec![(Step { block: 0, column_tile: 0, row_tile: 0 }, 1)] },
+            _ => Self { steps: vec![(Step { block: 0, column_tile: 0, row_tile: 0 }, 1)] },
         }
     }
 }
@@ -66,12 +64,13 @@ impl Classes {
 /// Bounds one section, launch excluded.
 pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<SectionRun> {
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
-    let nest = &section.nest;
+    let schedule = &section.schedule;
+    let tiling = schedule.tiling();
     let work: Vec<StageWork> = section
         .stages
         .iter()
         .enumerate()
-        .map(|(s, stage)| StageWork::new(chip, &graph, nest, s, stage.mapping, &stage.work))
+        .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
     let sent: Vec<u64> = section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect();
@@ -80,14 +79,14 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let (mut macs, mut simd_elements) = (0, vec![0; section.stages.len()]);
     for (s, stage) in section.stages.iter().enumerate() {
         let mut busy = vec![0; stage.mapping.groups() as usize];
-        for (step, times) in Classes::of(nest, stage.level).steps {
-            let rows = nest.rows_of(step.row_tile);
+        for (step, times) in Classes::of(schedule, stage.level).steps {
+            let rows = tiling.rows_of(step.row_tile);
             for (group, sum) in busy.iter_mut().enumerate() {
                 *sum += times * work[s].cycles(step.column_tile, group as u64, rows);
             }
             macs += times * work[s].stored_macs(step.column_tile, rows);
             simd_elements[s] += times * work[s].simd_elements(step.column_tile, rows);
-            if emits(stage, stage.mapping.groups() - 1, nest, step) {
+            if emits(stage, stage.mapping.groups() - 1, schedule, step) {
                 let tail = stage.spec.tail.len() as u64;
                 simd_elements[s] += times * tail * work[s].output_elements(step.column_tile, rows);
             }
@@ -98,7 +97,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let mut tier_bytes = vec![0u64; chip.memory.len()];
     for (index, off_chip) in section.streams.iter().enumerate() {
         let mut bytes = StreamBytes::default();
-        for (step, times) in Classes::of(nest, off_chip.stream.level).steps {
+        for (step, times) in Classes::of(schedule, off_chip.stream.level).steps {
             let (payload, moved) = transfer_bytes(chip, &graph, section, index, step);
             bytes.payload += times * payload;
             bytes.waste += times * (moved - payload);
@@ -145,8 +144,9 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
 pub fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) -> Option<Vec<u64>> {
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
     let stages = section.stages.iter().enumerate();
-    let work: Vec<StageWork> =
-        stages.map(|(s, stage)| StageWork::new(chip, &graph, &section.nest, s, stage.mapping, &stage.work)).collect();
+    let work: Vec<StageWork> = stages
+        .map(|(s, stage)| StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, &stage.work))
+        .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
     Some(section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect())
 }
@@ -178,7 +178,8 @@ impl Sizes<'_> {
 
     /// Flits that a share of what a flow is part of moves in the whole section.
     fn flits(&self, flow: &Flow, share: (u64, u64)) -> u64 {
-        let nest = &self.section.nest;
+        let schedule = &self.section.schedule;
+        let tiling = schedule.tiling();
         if let FlowKind::PartialRead { stage, .. } | FlowKind::PartialWrite { stage, .. } | FlowKind::Emit { stage, .. } =
             flow.kind
             && let Some(sums) = self.section.stages[stage].spec.sums
@@ -186,13 +187,13 @@ impl Sizes<'_> {
             return self.flits_of_sums(flow, share, stage, sums);
         }
         let stage_flits = |stage: usize, group: u64, wanted: &dyn Fn(Step) -> bool| {
-            let classes = Classes::of(nest, self.section.stages[stage].level);
+            let classes = Classes::of(schedule, self.section.stages[stage].level);
             classes
                 .steps
                 .iter()
                 .filter(|(step, _)| wanted(*step))
                 .map(|&(step, times)| {
-                    let rows = nest.rows_of(step.row_tile);
+                    let rows = tiling.rows_of(step.row_tile);
                     times * shared(self.work[stage].flits(flow.amount, step.column_tile, group, rows), share)
                 })
                 .sum()
@@ -200,24 +201,24 @@ impl Sizes<'_> {
         match flow.kind {
             FlowKind::Feed { stage, group } => stage_flits(stage, group, &|_| true),
             FlowKind::PartialRead { stage, group } => {
-                stage_flits(stage, group, &|step| continues(&self.section.stages[stage], group, nest, step))
+                stage_flits(stage, group, &|step| continues(&self.section.stages[stage], group, schedule, step))
             }
             FlowKind::PartialWrite { stage, group } => {
-                stage_flits(stage, group, &|step| !emits(&self.section.stages[stage], group, nest, step))
+                stage_flits(stage, group, &|step| !emits(&self.section.stages[stage], group, schedule, step))
             }
             FlowKind::Emit { stage, group } => {
-                stage_flits(stage, group, &|step| emits(&self.section.stages[stage], group, nest, step))
+                stage_flits(stage, group, &|step| emits(&self.section.stages[stage], group, schedule, step))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
-                let classes = Classes::of(nest, self.section.streams[stream].stream.level);
+                let classes = Classes::of(schedule, self.section.streams[stream].stream.level);
                 let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).0;
                 let before = self.section.prefetched.contains(&stream);
                 self.slots(share, &classes, &bytes) - if before { self.first_slot_flits(share, stream) } else { 0 }
             }
             FlowKind::Copy { home } => {
                 let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
-                let bytes = |step| slot_bytes(self.graph, nest, tensor, step);
-                self.slots(share, &Classes::of(nest, LoopLevel::Firing), &bytes)
+                let bytes = |step| slot_bytes(self.graph, tiling, tensor, step);
+                self.slots(share, &Classes::of(schedule, LoopLevel::FIRING), &bytes)
             }
         }
     }
@@ -230,14 +231,14 @@ impl Sizes<'_> {
 
     /// Flits of the sums over row tiles that a flow reads, writes or leaves: alike in all row tiles.
     fn flits_of_sums(&self, flow: &Flow, share: (u64, u64), stage: usize, sums: Sums) -> u64 {
-        let nest = &self.section.nest;
-        let along_cut = self.section.stages[stage].level == LoopLevel::Firing;
-        let completions = sums.completions(nest);
+        let tiling = self.section.schedule.tiling();
+        let along_cut = self.section.stages[stage].level == LoopLevel::FIRING;
+        let completions = sums.completions(&self.section.schedule);
         let times =
-            if matches!(flow.kind, FlowKind::Emit { .. }) { completions } else { nest.row_tiles() - completions };
-        let of_column_tile = |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, nest.tile_rows);
+            if matches!(flow.kind, FlowKind::Emit { .. }) { completions } else { tiling.row_tiles() - completions };
+        let of_column_tile = |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, tiling.tile_rows);
         let column_tiles =
-            if along_cut { 0..nest.column_tiles() } else { nest.column_tiles() - 1..nest.column_tiles() };
+            if along_cut { 0..tiling.column_tiles() } else { tiling.column_tiles() - 1..tiling.column_tiles() };
         column_tiles.map(|column_tile| times * shared(of_column_tile(column_tile), share)).sum()
     }
 

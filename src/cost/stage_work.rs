@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, Mapping, Nest, PassWork, SectionGraph};
+use crate::program::{Amount, Mapping, PassWork, SectionGraph, Tiling};
 use crate::units::Dtype;
 
 use super::array::SystolicShape;
@@ -15,7 +15,7 @@ pub struct StageWork {
     mapping: Mapping,
     shape: Option<SystolicShape>,
     work: Vec<Vec<PassWork>>,
-    nest: Nest,
+    tiling: Tiling,
     along_cut: bool,
     /// Of a stage that adds up over rows, its part of the result.
     reducer: Option<Reducer>,
@@ -39,21 +39,23 @@ impl StageWork {
     pub fn new(
         chip: &Chip,
         graph: &SectionGraph<'_>,
-        nest: &Nest,
+        tiling: Tiling,
         index: usize,
         mapping: Mapping,
         work: &[Vec<PassWork>],
     ) -> Self {
         let spec = &graph.stages[index];
         let dtype: Dtype = graph.stage_dtype(index);
-        let partials = graph.is_k_cut(nest.tiled_axis, index) || spec.sums.is_some() || mapping.pk() > 1;
+        let partials = graph.is_k_cut(tiling.tiled_axis, index) || spec.sums.is_some() || mapping.pk() > 1;
         let shape = match &mapping {
             Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials)
                 .map(|shape| shape.in_style(chip, dtype, m.style)),
             Mapping::Simd(_) => None,
         };
         let reducer = match (&mapping, &shape) {
-            (Mapping::Gemm(m), Some(shape)) => Reducer::new(graph, nest.tiled_axis, nest.tile_rows, index, m, shape),
+            (Mapping::Gemm(m), Some(shape)) => {
+                Reducer::new(graph, tiling.tiled_axis, tiling.tile_rows, index, m, shape)
+            }
             _ => None,
         };
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
@@ -61,8 +63,8 @@ impl StageWork {
             mapping,
             shape,
             work: work.to_vec(),
-            nest: *nest,
-            along_cut: nest.tiled_axis.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
+            tiling,
+            along_cut: tiling.tiled_axis.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
             reducer,
             columns: if graph.is_gemm(index) {
                 graph.workload.tensors[spec.output].columns
@@ -93,7 +95,7 @@ impl StageWork {
 
     /// Output columns in a column tile.
     pub fn width(&self, column_tile: u64) -> u64 {
-        match self.nest.column_range(column_tile) {
+        match self.tiling.column_range(column_tile) {
             Some(range) if self.along_cut => range.end - range.start,
             _ => self.columns,
         }
@@ -275,7 +277,7 @@ impl StageWork {
     }
 
     fn worst_rate(&self, flits: impl Fn(u64, u64) -> u64) -> f64 {
-        let rows = self.nest.tile_rows;
+        let rows = self.tiling.tile_rows;
         let mut worst: f64 = 0.0;
         for column_tile in 0..self.work.len().max(1) as u64 {
             for group in 0..self.mapping.groups() {
@@ -289,17 +291,17 @@ impl StageWork {
     /// Flits a cycle of one slice's activation stream while the stage runs (SIMD: of all PCUs on the slice).
     pub fn activation_rate(&self) -> f64 {
         let streams = if let Mapping::Simd(m) = &self.mapping { m.pn as f64 } else { 1.0 };
-        self.worst_rate(|c, b| self.activation_flits(c, b, self.nest.tile_rows)) * streams
+        self.worst_rate(|c, b| self.activation_flits(c, b, self.tiling.tile_rows)) * streams
     }
 
     /// Flits a cycle of one PCU column's weight stream.
     pub fn weight_rate(&self) -> f64 {
-        self.worst_rate(|c, b| self.weight_flits(c, b, self.nest.tile_rows))
+        self.worst_rate(|c, b| self.weight_flits(c, b, self.tiling.tile_rows))
     }
 
     /// Flits a cycle of one PCU's partial sums, each way.
     pub fn partial_rate(&self) -> f64 {
-        self.worst_rate(|c, b| self.partial_flits(c, b, self.nest.tile_rows))
+        self.worst_rate(|c, b| self.partial_flits(c, b, self.tiling.tile_rows))
     }
 
     /// Flits one event of a flow that feeds or leaves this stage moves, before the flow's share.

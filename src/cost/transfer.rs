@@ -15,15 +15,16 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
         let payload = weight_bytes(graph, section, stream, at);
         return (payload, payload.next_multiple_of(burst));
     }
-    let payload = slot_bytes(graph, &section.nest, off_chip.stream.tensor, at);
-    if let Some((rows, columns)) = reduced_extent(graph, &section.nest, off_chip.stream.tensor, at) {
+    let tiling = section.schedule.tiling();
+    let payload = slot_bytes(graph, tiling, off_chip.stream.tensor, at);
+    if let Some((rows, columns)) = reduced_extent(graph, tiling, off_chip.stream.tensor, at) {
         // Whole rows are one run, parts of them a run each.
         let (rows, width) = (rows.end - rows.start, columns.end - columns.start);
         let part = width < tensor.columns;
         let (runs, run) = if part { (rows, payload / rows.max(1)) } else { (1, payload) };
         return (payload, runs * run.next_multiple_of(burst));
     }
-    let rows = section.nest.rows_of(at.row_tile);
+    let rows = tiling.rows_of(at.row_tile);
     let run = payload / rows;
     // A cut row-major tensor moves in runs of a column tile's columns, whole bursts each; else a row tile is one run.
     let moved = if tensor.view.is_some_and(|view| view.transposed) {
@@ -40,7 +41,7 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
 
 /// The same of the first slot of a stream.
 pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize) -> (u64, u64) {
-    transfer_bytes(chip, graph, section, stream, section.nest.step(section.streams[stream].stream.level, 0))
+    transfer_bytes(chip, graph, section, stream, section.schedule.step(section.streams[stream].stream.level, 0))
 }
 
 /// Stored bytes of one slot of a weight stream: its share of values and metadata, exact over all slots.
@@ -49,11 +50,11 @@ fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: usize, at: 
     let total = graph.workload.tensors[wanted.tensor].stored_bytes();
     let whole = |s: usize| section.stages[s].spec.weight == Some(wanted.tensor);
     let form = (0..section.stages.len()).find(|&s| whole(s)).and_then(|s| graph.form(s));
-    if let Some(form) = form.filter(|_| wanted.level == LoopLevel::BlockColumn) {
+    if let Some(form) = form.filter(|_| wanted.level == LoopLevel::BLOCK_COLUMN) {
         return total / form.instances;
     }
     let stage = section.stages.iter().find(|s| s.spec.weight == Some(wanted.tensor));
-    let Some(stage) = stage.filter(|_| wanted.level != LoopLevel::Once) else { return total };
+    let Some(stage) = stage.filter(|_| wanted.level != LoopLevel::ONCE) else { return total };
     let stored = |column_tile: &Vec<PassWork>| column_tile.iter().map(|w| w.stored).sum::<u64>();
     let all: u64 = stage.work.iter().map(stored).sum();
     let before: u64 = stage.work[..at.column_tile as usize].iter().map(stored).sum();

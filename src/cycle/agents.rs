@@ -90,7 +90,7 @@ pub(super) fn first_reading(
         FlowKind::PartialRead { .. } => return all * got / need,
         _ => return all,
     };
-    let rows = amounts.nest.rows_of(at.row_tile);
+    let rows = amounts.tiling.rows_of(at.row_tile);
     match &amounts.stages[stage] {
         // Weights are read once a row pass, in the order they come.
         StageAmounts::Gemm(work) => all / work.row_passes(rows).max(1) * got / need,

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use crate::arch::Chip;
 use crate::program::{
-    Amount, BufferRole, Flow, FlowKind, LoopLevel, Mapping, Nest, OffChip, ProcessGraph, Section, SectionGraph, Step,
-    continues, emits, shared,
+    Amount, BufferRole, Flow, FlowKind, LoopLevel, Mapping, OffChip, ProcessGraph, Schedule, Section, SectionGraph,
+    Step, Tiling, continues, emits, shared,
 };
 use crate::workload::TensorId;
 
@@ -45,8 +45,10 @@ pub(super) struct Amounts<'a> {
     pub(super) section: &'a Section,
     /// Who fires, and what each firing needs.
     pub(super) processes: ProcessGraph,
-    /// The loop nest.
-    pub(super) nest: Nest,
+    /// The loops, and the nests over them.
+    pub(super) schedule: &'a Schedule,
+    /// How firings cut rows and columns.
+    pub(super) tiling: Tiling,
     /// What the firings of every stage move.
     pub(super) stages: Vec<StageAmounts>,
     /// Bytes of the slots of every stream of a weight, column tile by column tile; empty for other streams.
@@ -56,33 +58,26 @@ pub(super) struct Amounts<'a> {
 impl<'a> Amounts<'a> {
     /// Those of a section; `None` if the reference model does not run one of its stages.
     pub(super) fn new(chip: &'a Chip, graph: SectionGraph<'a>, section: &'a Section) -> Option<Self> {
-        let nest = section.nest;
+        let tiling = section.schedule.tiling();
         let mut stages = Vec::with_capacity(section.stages.len());
         for (s, stage) in section.stages.iter().enumerate() {
             stages.push(match &stage.mapping {
-                Mapping::Gemm(m) => StageAmounts::Gemm(Rc::new(GemmAmounts::new(chip, &graph, &nest, s, (stage, m))?)),
-                Mapping::Simd(m) => StageAmounts::Simd(Rc::new(SimdAmounts::new(chip, &graph, &nest, s, (stage, m))?)),
+                Mapping::Gemm(m) => StageAmounts::Gemm(Rc::new(GemmAmounts::new(chip, &graph, tiling, s, (stage, m))?)),
+                Mapping::Simd(m) => StageAmounts::Simd(Rc::new(SimdAmounts::new(chip, &graph, tiling, s, (stage, m))?)),
             });
         }
         let slots = |off_chip: &OffChip| {
-            if off_chip.stream.weight { weight_slots(&graph, &nest, off_chip) } else { Vec::new() }
+            if off_chip.stream.weight { weight_slots(&graph, tiling, off_chip) } else { Vec::new() }
         };
         let weight_slots = section.streams.iter().map(slots).collect();
-        Some(Self { chip, graph, section, processes: ProcessGraph::new(section), nest, stages, weight_slots })
+        let (processes, schedule) = (ProcessGraph::new(section), &*section.schedule);
+        Some(Self { chip, graph, section, processes, schedule, tiling, stages, weight_slots })
     }
 
-    /// The `n`-th step of a loop level; if `late`, its last. What happens once a row tile in a stage or leaves it happens in the
-    /// last column tile, what is added up over row tiles is complete with the last.
+    /// Where the `n`-th point of a nest begins; if `late`, where it is complete.
     pub(super) fn step(&self, level: LoopLevel, n: u64, late: bool) -> Step {
-        let (step, nest) = (self.nest.step(level, n), &self.nest);
-        let (column_tile, end) = (nest.column_tiles() - 1, nest.row_tiles() - 1);
-        match level {
-            LoopLevel::RowTile if late => Step { column_tile, ..step },
-            LoopLevel::BlockColumn if late => Step { row_tile: nest.block_range(step.block).end - 1, ..step },
-            LoopLevel::Column if late => Step { block: nest.blocks() - 1, row_tile: end, ..step },
-            LoopLevel::Once if late => Step { block: nest.blocks() - 1, column_tile, row_tile: end },
-            _ => step,
-        }
+        let step = self.schedule.step(level, n);
+        if late { self.schedule.complete(level, step) } else { step }
     }
 
     /// Where the `n`-th firing of a stage stands.
@@ -99,14 +94,14 @@ impl<'a> Amounts<'a> {
             | FlowKind::PartialWrite { stage, .. } => (self.section.stages[stage].level, true),
             FlowKind::Fill { stream, .. } => (self.section.streams[stream].stream.level, false),
             FlowKind::Drain { stream } => (self.section.streams[stream].stream.level, true),
-            FlowKind::Copy { .. } => (LoopLevel::Firing, false),
+            FlowKind::Copy { .. } => (LoopLevel::FIRING, false),
         };
         let mut moved = 0;
         let first = match flow.kind {
             FlowKind::Fill { stream, .. } => self.first_slot(stream),
             _ => 0,
         };
-        let events = (first..self.nest.count(level)).map(|n| self.flits(flow, self.step(level, n, late)));
+        let events = (first..self.schedule.count(level)).map(|n| self.flits(flow, self.step(level, n, late)));
         let ends = events.filter(|&flits| flits > 0).map(|flits| {
             moved += flits;
             moved
@@ -123,13 +118,15 @@ impl<'a> Amounts<'a> {
     pub(super) fn flits(&self, flow: &Flow, at: Step) -> u64 {
         let flit = self.chip.network.flit_bytes;
         let of_stage = |stage: usize, group: u64| {
-            self.stages[stage].flits(flow.amount, at.column_tile, group, self.nest.rows_of(at.row_tile))
+            self.stages[stage].flits(flow.amount, at.column_tile, group, self.tiling.rows_of(at.row_tile))
         };
-        let emits_here = |stage: usize, group| emits(&self.section.stages[stage], group, &self.nest, at);
+        let emits_here = |stage: usize, group| emits(&self.section.stages[stage], group, self.schedule, at);
         let all = match flow.kind {
             FlowKind::Feed { stage, group } => of_stage(stage, group),
             FlowKind::Emit { stage, group } if emits_here(stage, group) => of_stage(stage, group),
-            FlowKind::PartialRead { stage, group } if continues(&self.section.stages[stage], group, &self.nest, at) => {
+            FlowKind::PartialRead { stage, group }
+                if continues(&self.section.stages[stage], group, self.schedule, at) =>
+            {
                 of_stage(stage, group)
             }
             FlowKind::PartialWrite { stage, group } if !emits_here(stage, group) => of_stage(stage, group),
@@ -147,7 +144,7 @@ impl<'a> Amounts<'a> {
 
     /// Columns of an activation tensor that a column tile has.
     fn columns(&self, tensor: TensorId, column_tile: u64) -> u64 {
-        match (self.nest.tiled_axis, self.nest.column_range(column_tile)) {
+        match (self.tiling.tiled_axis, self.tiling.column_range(column_tile)) {
             (Some(cut), Some(range)) if self.graph.column_axis(tensor) == Some(cut.axis) => range.end - range.start,
             _ => self.graph.workload.tensors[tensor].columns,
         }
@@ -155,7 +152,7 @@ impl<'a> Amounts<'a> {
 
     /// Bytes of a slot of activations: a row tile of the columns of a column tile.
     fn slot_bytes(&self, tensor: TensorId, at: Step) -> u64 {
-        self.nest.rows_of(at.row_tile) * self.columns(tensor, at.column_tile) * self.graph.dtype(tensor).bytes()
+        self.tiling.rows_of(at.row_tile) * self.columns(tensor, at.column_tile) * self.graph.dtype(tensor).bytes()
     }
 
     /// Payload of a stream's slot, and the bytes of the bursts that hold it.
@@ -170,25 +167,25 @@ impl<'a> Amounts<'a> {
         let payload = self.slot_bytes(tensor, at);
         // Whole rows lie one behind the other; of a part of the columns every row is a run of its own.
         let is_whole = self.columns(tensor, at.column_tile) == self.graph.workload.tensors[tensor].columns;
-        let runs = if is_whole { 1 } else { self.nest.rows_of(at.row_tile) };
+        let runs = if is_whole { 1 } else { self.tiling.rows_of(at.row_tile) };
         (payload, runs * (payload / runs).next_multiple_of(burst))
     }
 }
 
 /// Stored bytes (values and metadata) of a weight that each slot of its stream brings: all at once, or column tile by column tile, each
 /// column tile its share by stored elements, rounded so that all column tiles together are the whole.
-fn weight_slots(graph: &SectionGraph<'_>, nest: &Nest, off_chip: &OffChip) -> Vec<u64> {
+fn weight_slots(graph: &SectionGraph<'_>, tiling: Tiling, off_chip: &OffChip) -> Vec<u64> {
     let weight = off_chip.stream.tensor;
     let tensor = &graph.workload.tensors[weight];
     let bytes = tensor.stored_bytes();
-    if off_chip.stream.level == LoopLevel::Once {
+    if off_chip.stream.level == LoopLevel::ONCE {
         return vec![bytes];
     }
     let elements = |column_tile| {
-        let (columns, k) = stored::part_of_weight(graph, nest, weight, column_tile);
+        let (columns, k) = stored::part_of_weight(graph, tiling, weight, column_tile);
         stored::stored_elements(tensor.mask.as_deref(), &columns, &k)
     };
-    let elements: Vec<u64> = (0..stored::column_tiles_of_weight(graph, nest, weight)).map(elements).collect();
+    let elements: Vec<u64> = (0..stored::column_tiles_of_weight(graph, tiling, weight)).map(elements).collect();
     let all = u128::from(elements.iter().sum::<u64>().max(1));
     let (mut upto, mut before) = (0, 0);
     let slots = elements.into_iter().map(|elements| {

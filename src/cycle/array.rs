@@ -98,7 +98,7 @@ impl Array {
         let mut array = Self {
             stage,
             group,
-            firings: amounts.nest.count(placed.level),
+            firings: amounts.schedule.count(placed.level),
             work: Rc::clone(work),
             sets: chip.pcu.accumulator_sets as usize,
             depth: chip.network.fifo_depth_flits,
@@ -128,7 +128,7 @@ impl Array {
     }
 
     fn tiles(&self, amounts: &Amounts<'_>, at: Step) -> u64 {
-        self.work.tiles(at.column_tile, self.group, amounts.nest.rows_of(at.row_tile))
+        self.work.tiles(at.column_tile, self.group, amounts.tiling.rows_of(at.row_tile))
     }
 
     /// Begins the firing that `issue` names, if there is one.
@@ -139,7 +139,7 @@ impl Array {
         let at = amounts.stage_step(self.stage, self.issue.firing);
         self.issue = Cursor { tile: 0, tiles: self.tiles(amounts, at), at, ..self.issue };
         (self.k, self.row_flits, self.column_flits) = (0, 0, 0);
-        let rows = amounts.nest.rows_of(at.row_tile);
+        let rows = amounts.tiling.rows_of(at.row_tile);
         self.row_flits_of_firing = self.work.flits(Amount::Activations, at.column_tile, self.group, rows);
         self.column_flits_of_firing = self.work.flits(Amount::Weights, at.column_tile, self.group, rows);
         self.activations.iter_mut().chain(&mut self.weights).for_each(|operand| operand.open(amounts, at));
@@ -200,7 +200,7 @@ impl Array {
     fn load_sums(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         let sets = self.sets as u64;
         while !self.sums.is_empty() && self.load.firing < self.firings && self.loaded < self.issued + sets {
-            let from_sums = continues(&amounts.section.stages[self.stage], self.group, &amounts.nest, self.load.at);
+            let from_sums = continues(&amounts.section.stages[self.stage], self.group, amounts.schedule, self.load.at);
             if from_sums {
                 if self.loaded >= sets {
                     // The set drains to the memories while the next sums come.
@@ -272,7 +272,7 @@ impl Array {
     /// The last k-step of a tile has been issued by `end`.
     fn complete(&mut self, amounts: &Amounts<'_>, depth: u64, end: u64) {
         let stage = &amounts.section.stages[self.stage];
-        let emits = emits(stage, self.group, &amounts.nest, self.issue.at);
+        let emits = emits(stage, self.group, amounts.schedule, self.issue.at);
         let (vectors, cycles) = if emits {
             (self.work.shape.stages, self.work.shape.tail_cycles.max(1))
         } else {

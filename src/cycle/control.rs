@@ -109,7 +109,7 @@ impl Control {
                 (_, Some(end)) => (Target::Buffer(end.buffer), end.slice, self.buffers[end.buffer].level),
                 (_, None) => continue,
             };
-            let slots = amounts.nest.count(level);
+            let slots = amounts.schedule.count(level);
             let slot = match flow.kind {
                 FlowKind::Fill { stream, .. } => amounts.first_slot(stream),
                 _ => 0,
@@ -273,8 +273,10 @@ impl Control {
             if !amounts.processes.continues(kind, at) {
                 return 0;
             }
-            let before = amounts.processes.sums_before(stage, at);
-            let written = amounts.nest.ordinal(amounts.section.stages[stage].level, before) as usize;
+            let written = amounts
+                .processes
+                .sums_before(stage, at)
+                .map_or(0, |before| amounts.schedule.ordinal(amounts.section.stages[stage].level, before) as usize);
             let first = written.checked_sub(1).map_or(0, |n| upto[n]);
             return self.fills[*fill].total.saturating_sub(first).min(reader.of_firing);
         }

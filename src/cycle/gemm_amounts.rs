@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, GemmMapping, Nest, OutputTile, SectionGraph, Stage, Style};
+use crate::program::{Amount, GemmMapping, OutputTile, SectionGraph, Stage, Style, Tiling};
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 
@@ -119,7 +119,7 @@ impl GemmAmounts {
     pub(super) fn new(
         chip: &Chip,
         graph: &SectionGraph<'_>,
-        nest: &Nest,
+        tiling: Tiling,
         index: usize,
         (stage, mapping): (&Stage, &GemmMapping),
     ) -> Option<Self> {
@@ -131,12 +131,12 @@ impl GemmAmounts {
         let dtype = graph.stage_dtype(index);
         let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, stage.spec.tail.len() as u64)?;
         let fits = stage.tiles.iter().all(|groups| groups.len() as u64 == stage.mapping.groups());
-        if !fits || stage.tiles.len() as u64 != stored::column_tiles_of_weight(graph, nest, weight) {
+        if !fits || stage.tiles.len() as u64 != stored::column_tiles_of_weight(graph, tiling, weight) {
             return None;
         }
         let mask = graph.mask(index);
         let of_column_tile = |(column_tile, groups): (u64, &Vec<Vec<OutputTile>>)| {
-            let (_, k) = stored::part_of_weight(graph, nest, weight, column_tile);
+            let (_, k) = stored::part_of_weight(graph, tiling, weight, column_tile);
             let of_group = |(group, tiles): (u64, &Vec<OutputTile>)| {
                 RowPass::new(&shape, mapping, mask, tiles, &stored::rows_of_group(mask, mapping, &k, group))
             };

@@ -273,7 +273,7 @@ impl<'a> Machine<'a> {
     fn key(&self, stream: usize, slot: u64) -> Key {
         let off_chip = &self.amounts.section.streams[stream].stream;
         let at = self.amounts.step(off_chip.level, slot, off_chip.writes);
-        (self.amounts.nest.ordinal(LoopLevel::Firing, at), stream, slot)
+        (self.amounts.schedule.ordinal(LoopLevel::FIRING, at), stream, slot)
     }
 
     fn give_orders(&mut self) {
@@ -371,7 +371,7 @@ impl<'a> Machine<'a> {
                 Unit::Array(u) => (u.stage, u.firing()),
                 Unit::Pipeline(u) => (u.stage, u.firing()),
             };
-            let count = self.amounts.nest.count(section.stages[stage].level);
+            let count = self.amounts.schedule.count(section.stages[stage].level);
             if firing < count {
                 let line = format!("a PCU of `{}` is at firing {firing} of {count}", self.stage_name(stage));
                 if !lines.contains(&line) {

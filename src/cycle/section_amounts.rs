@@ -25,8 +25,8 @@ pub fn amounts_of(chip: &Chip, workload: &Workload, section: &Section) -> Option
     let flow_flits = section.flows.iter().map(|flow| amounts.ends(flow).last().copied().unwrap_or(0)).collect();
     let slots = |stream: usize| {
         let level = section.streams[stream].stream.level;
-        let slots = 0..section.nest.count(level);
-        slots.map(|n| amounts.stream_bytes(stream, section.nest.step(level, n))).collect()
+        let slots = 0..section.schedule.count(level);
+        slots.map(|n| amounts.stream_bytes(stream, section.schedule.step(level, n))).collect()
     };
     let depths = |stage: &StageAmounts| match stage {
         StageAmounts::Gemm(gemm) => gemm.depths(),

@@ -63,7 +63,7 @@ impl Pipeline {
         let StageAmounts::Simd(work) = &amounts.stages[stage] else { return None };
         let mut pipeline = Self {
             stage,
-            firings: amounts.nest.count(placed.level),
+            firings: amounts.schedule.count(placed.level),
             stages: amounts.chip.pcu.stages,
             depth: amounts.chip.network.fifo_depth_flits,
             work: Rc::clone(work),
@@ -84,7 +84,7 @@ impl Pipeline {
     fn vectors_at(&self, amounts: &Amounts<'_>, at: Step) -> Vectors {
         let (of_row, all) = (
             self.work.vectors_of_row(at.column_tile),
-            self.work.vectors_read(at.column_tile, amounts.nest.rows_of(at.row_tile)),
+            self.work.vectors_read(at.column_tile, amounts.tiling.rows_of(at.row_tile)),
         );
         Vectors { of_row: of_row.max(1), passes: self.work.passes, all }
     }

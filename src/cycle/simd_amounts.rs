@@ -3,7 +3,7 @@
 //! Counted by the definitions of `docs/timing-model.md` (SIMD stages); nothing is shared with `cost`.
 
 use crate::arch::Chip;
-use crate::program::{Amount, Nest, SectionGraph, SimdMapping, Stage};
+use crate::program::{Amount, SectionGraph, SimdMapping, Stage, Tiling};
 
 /// What the firings of a SIMD stage work through and move.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl SimdAmounts {
     pub(super) fn new(
         chip: &Chip,
         graph: &SectionGraph<'_>,
-        nest: &Nest,
+        tiling: Tiling,
         index: usize,
         (stage, mapping): (&Stage, &SimdMapping),
     ) -> Option<Self> {
@@ -37,14 +37,14 @@ impl SimdAmounts {
         }
         let dtype = graph.stage_dtype(index);
         let lanes = *chip.pcu.lanes.get(&dtype)?;
-        let is_cut = nest.tiled_axis.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
-        let columns_of = |column_tile| match nest.column_range(column_tile) {
+        let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
+        let columns_of = |column_tile| match tiling.column_range(column_tile) {
             Some(range) if is_cut => range.end - range.start,
             _ => output.columns,
         };
         // A function of a whole row is not dealt to column slices.
         let slices = if operator.kind.is_row_wise() { 1 } else { mapping.pn };
-        let column_tiles = if is_cut { nest.column_tiles() } else { 1 };
+        let column_tiles = if is_cut { tiling.column_tiles() } else { 1 };
         Some(Self {
             passes: mapping.passes,
             pm: mapping.pm,

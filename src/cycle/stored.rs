@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::program::{GemmMapping, Nest, SectionGraph, k_slice};
+use crate::program::{GemmMapping, SectionGraph, Tiling, k_slice};
 use crate::sparsity::BlockMask;
 use crate::workload::TensorId;
 
@@ -46,12 +46,12 @@ fn overlap(range: &Range<u64>, at: u64, size: u64) -> u64 {
 /// all along the other.
 pub(super) fn part_of_weight(
     graph: &SectionGraph<'_>,
-    nest: &Nest,
+    tiling: Tiling,
     weight: TensorId,
     column_tile: u64,
 ) -> (Range<u64>, Range<u64>) {
     let tensor = &graph.workload.tensors[weight];
-    let part = |axis: Option<usize>, extent: u64| match (nest.tiled_axis, nest.column_range(column_tile)) {
+    let part = |axis: Option<usize>, extent: u64| match (tiling.tiled_axis, tiling.column_range(column_tile)) {
         (Some(cut), Some(range)) if axis == Some(cut.axis) => range,
         _ => 0..extent,
     };
@@ -59,9 +59,9 @@ pub(super) fn part_of_weight(
 }
 
 /// Column tiles that a weight has: one if no axis of it is cut.
-pub(super) fn column_tiles_of_weight(graph: &SectionGraph<'_>, nest: &Nest, weight: TensorId) -> u64 {
+pub(super) fn column_tiles_of_weight(graph: &SectionGraph<'_>, tiling: Tiling, weight: TensorId) -> u64 {
     let axes = [graph.column_axis(weight), graph.row_axis(weight)];
-    if nest.tiled_axis.is_some_and(|cut| axes.contains(&Some(cut.axis))) { nest.column_tiles() } else { 1 }
+    if tiling.tiled_axis.is_some_and(|cut| axes.contains(&Some(cut.axis))) { tiling.column_tiles() } else { 1 }
 }
 
 /// Weight rows, among the rows `k` of a column tile, that a lockstep group works on: its slice of K.

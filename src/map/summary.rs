@@ -6,8 +6,8 @@ use crate::arch::{Chip, Coordinate};
 use crate::cost::{SectionLoad, section_load};
 use crate::index::Id;
 use crate::program::{
-    self, Buffer, BufferRole, Configuration, Direction, Fabric, Flow, FlowKind, LoopLevel, LoopOrder, Mapping, OffChip,
-    Part, Resource, SectionGraph, Stage,
+    self, Buffer, BufferRole, Configuration, Direction, Fabric, Flow, FlowKind, LoopOrder, Mapping, OffChip, Part,
+    Resource, SectionGraph, Stage,
 };
 use crate::workload::{OperatorId, TensorId, Workload};
 
@@ -76,7 +76,7 @@ impl Summarizer<'_> {
     }
 
     fn nest(&self, section: &program::Section, graph: &SectionGraph<'_>) -> NestEntry {
-        let nest = &section.nest;
+        let nest = section.schedule.nest();
         let tiled_axis = nest.tiled_axis.map(|cut| {
             let along = |axis: &dyn Fn(TensorId) -> Option<usize>| {
                 self.workload.tensors.ids().filter(|&t| axis(t) == Some(cut.axis)).map(|t| self.tensor(t)).collect()
@@ -119,7 +119,7 @@ impl Summarizer<'_> {
                 },
                 Mapping::Simd(m) => MappingEntry::Simd { pm: m.pm, pn: m.pn, chain: m.chain, passes: m.passes },
             },
-            level: level(stage.level),
+            level: stage.level.name(),
             k_cut: stage.k_cut,
             n_cut: stage.n_cut,
             pcus: stage.pcus.iter().map(|pcu| site(self.chip.grid.pcus[pcu.index()])).collect(),
@@ -146,7 +146,7 @@ impl Summarizer<'_> {
             tensor: self.tensor(tensor),
             stage,
             k_slice: if let BufferRole::PartialFifo { slice, .. } = spec.role { Some(slice) } else { None },
-            level: level(spec.level),
+            level: spec.level.name(),
             depth: spec.depth,
             slices: spec.slices,
             copies: spec.copies,
@@ -168,7 +168,7 @@ impl Summarizer<'_> {
             tensor: self.tensor(stream.tensor),
             direction: if stream.writes { "write" } else { "read" },
             tier: self.chip.memory[off_chip.tier].name.clone(),
-            level: level(stream.level),
+            level: stream.level.name(),
             passes: stream.passes,
             bytes: stream.tensor_bytes.saturating_mul(stream.passes),
             generators: off_chip.ags.iter().map(generator).collect(),
@@ -231,15 +231,5 @@ fn direction(direction: Direction) -> &'static str {
         Direction::West => "west",
         Direction::South => "south",
         Direction::North => "north",
-    }
-}
-
-fn level(level: LoopLevel) -> &'static str {
-    match level {
-        LoopLevel::Firing => "firing",
-        LoopLevel::RowTile => "row_tile",
-        LoopLevel::BlockColumn => "block_column",
-        LoopLevel::Column => "column",
-        LoopLevel::Once => "once",
     }
 }

@@ -1,6 +1,7 @@
 //! The compiled result: everything the simulator needs to know, and nothing it has to decide.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
@@ -8,8 +9,10 @@ use crate::mode::Mode;
 use crate::workload::{OperatorId, TensorId, Workload};
 
 use super::buffer::{Buffer, BufferRole, resident_of};
+use super::dataflow::DomainError;
 use super::flow::Flow;
 use super::nest::Nest;
+use super::schedule::Schedule;
 use super::stage::Stage;
 use super::stream::OffChip;
 
@@ -33,8 +36,8 @@ pub struct Section {
     pub name: String,
     /// Operators, in topological order.
     pub operators: Vec<OperatorId>,
-    /// Loop nest.
-    pub nest: Nest,
+    /// Loops, and the nests that stages, streams and buffers walk.
+    pub schedule: Arc<Schedule>,
     /// Stages, in topological order.
     pub stages: Vec<Stage>,
     /// Buffers in PMUs.
@@ -65,6 +68,17 @@ impl Section {
             banks[part.pmu.index()] += part.banks;
         }
         banks
+    }
+
+    /// Gives it the schedule of its nest after a change.
+    ///
+    /// # Errors
+    /// The nest has a tile or block of 0 elements; the section is as before.
+    pub fn change_nest(&mut self, change: impl FnOnce(&mut Nest)) -> Result<(), DomainError> {
+        let mut nest = self.schedule.nest();
+        change(&mut nest);
+        self.schedule = Arc::new(Schedule::of(&nest)?);
+        Ok(())
     }
 
     /// Whether it runs behind another every time.

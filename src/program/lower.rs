@@ -1,7 +1,6 @@
-//! A section's nest and levels as a [`Dataflow`]: the general form of its schedule.
+//! A section as a [`Dataflow`]: its loops and nests with its processes and buffers.
 //!
-//! Row blocks, column tiles and row tiles become loops; each [`LoopLevel`] names the nest of a process or of the slots of a
-//! buffer. Processes are those of the section's [`ProcessGraph`], in the same order. A stage that accumulates fills its
+//! Each [`LoopLevel`] names the nest of a process or of the slots of a buffer. Processes are those of the section's [`ProcessGraph`], in the same order. A stage that accumulates fills its
 //! partial sums, slot by slot, with its last contribution to each; what leaves them is a process of its own, listed
 //! behind the others, that copies complete sums into the stage's outputs.
 
@@ -9,29 +8,13 @@ use crate::index::{Id, IndexVec};
 
 use super::buffer::BufferRole;
 use super::configuration::Section;
-use super::dataflow::{
-    Access, Axis, BlockLoops, BlockNest, Buffer, BufferId, Dataflow, Dim, Loop, LoopId, Order, Process, ProcessKind,
-    Stream,
-};
-use super::nest::{LoopLevel, LoopOrder};
+use super::dataflow::{Access, Axis, Buffer, BufferId, Dataflow, Dim, LoopId, Process, ProcessKind, Stream};
+use super::nest::LoopLevel;
 use super::processes::{self, ProcessGraph};
 
 /// The dataflow of a section whose processes are `processes`.
 pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
-    let mut loops: IndexVec<LoopId, Loop> = IndexVec::new();
-    let nest = &section.nest;
-    let block_loops = BlockNest {
-        rows: nest.rows,
-        tile_rows: nest.tile_rows,
-        block_tiles: nest.block_tiles,
-        columns: nest.tiled_axis.map(|cut| (cut.extent, cut.tile)),
-        order: match nest.order {
-            LoopOrder::ColumnTileOuter => Order::ColumnOuter,
-            LoopOrder::RowTileOuter => Order::RowOuter,
-        },
-    }
-    .add_to(&mut loops);
-    let lowering = Lowering { section, processes, loops: block_loops };
+    let lowering = Lowering { section, processes };
     let buffers = (0..section.buffers.len()).map(|b| lowering.buffer(b)).collect();
     let mut list: IndexVec<_, Process> = processes.list.iter().map(|process| lowering.process(process)).collect();
     for (b, buffer) in section.buffers.iter().enumerate() {
@@ -39,25 +22,18 @@ pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
             list.push(lowering.emission(stage, b));
         }
     }
-    Dataflow { loops, processes: list, buffers, carried: Vec::new() }
+    Dataflow { loops: section.schedule.loops().clone(), processes: list, buffers, carried: Vec::new() }
 }
 
 struct Lowering<'a> {
     section: &'a Section,
     processes: &'a ProcessGraph,
-    loops: BlockLoops,
 }
 
 impl Lowering<'_> {
-    /// The nest of what happens at a level.
+    /// The loops of a nest.
     fn nest(&self, level: LoopLevel) -> &[LoopId] {
-        match level {
-            LoopLevel::Firing => &self.loops.firing,
-            LoopLevel::RowTile => &self.loops.row_tile,
-            LoopLevel::BlockColumn => &self.loops.block_column,
-            LoopLevel::Column => &self.loops.columns,
-            LoopLevel::Once => &[],
-        }
+        self.section.schedule.loops_of(level)
     }
 
     fn buffer(&self, index: usize) -> Buffer {
@@ -129,26 +105,26 @@ impl Lowering<'_> {
     /// A stream's walk over its tensor, in elements of the nest's axes: a dimension for each that selects part of it.
     fn stream(&self, index: usize) -> Stream {
         let stream = &self.section.streams[index].stream;
-        let nest = &self.section.nest;
-        let rows = Dim::along(Axis::Row, nest.rows);
-        let columns = nest.tiled_axis.map(|cut| Dim::along(Axis::Column, cut.extent));
+        let tiling = self.section.schedule.tiling();
+        let rows = Dim::along(Axis::Row, tiling.rows);
+        let columns = tiling.tiled_axis.map(|cut| Dim::along(Axis::Column, cut.extent));
         // What is read again in every column tile does not have the tiled axis.
-        let is_reread = stream.level == LoopLevel::Firing && stream.passes > 1;
+        let is_reread = stream.level == LoopLevel::FIRING && stream.passes > 1;
         let mut shape = Vec::new();
         match stream.level {
-            LoopLevel::Firing => {
+            LoopLevel::FIRING => {
                 shape.push(rows);
                 shape.extend(columns.filter(|_| !is_reread));
             }
-            LoopLevel::RowTile => shape.push(rows),
-            LoopLevel::BlockColumn => {
+            LoopLevel::ROW_TILE => shape.push(rows),
+            LoopLevel::BLOCK_COLUMN => {
                 // Weights or results of a sequence, or weights that every row block reads again.
                 let of_sequence = stream.writes || stream.passes == 1;
                 shape.extend(of_sequence.then_some(rows));
                 shape.extend(columns);
             }
-            LoopLevel::Column => shape.extend(columns),
-            LoopLevel::Once => {}
+            LoopLevel::COLUMN => shape.extend(columns),
+            _ => {}
         }
         if shape.is_empty() {
             shape.push(Dim::whole(1));

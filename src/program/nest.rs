@@ -1,4 +1,4 @@
-//! The loop nest of a section: blocks of rows, column tiles of one axis, row tiles.
+//! The sizes of a section's loop nest (blocks of rows, column tiles of one axis, row tiles), from which its schedule is made.
 
 use std::ops::Range;
 
@@ -23,23 +23,79 @@ pub struct TiledAxis {
     pub tile: u64,
 }
 
-/// How often something happens in the nest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LoopLevel {
-    /// Once for each (block, column tile, row tile).
-    Firing,
+/// A nest of a section's schedule: something happens once at each of its points. The five that a [`Nest`] makes have names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LoopLevel(u8);
+
+impl LoopLevel {
+    /// Once for each (block, column tile, row tile): all firings, in the order in which they fall due.
+    pub const FIRING: Self = Self(0);
     /// Once for each (block, row tile).
-    RowTile,
+    pub const ROW_TILE: Self = Self(1);
     /// Once for each (block, column tile).
-    BlockColumn,
+    pub const BLOCK_COLUMN: Self = Self(2);
     /// Once for each column tile in the whole section.
-    Column,
+    pub const COLUMN: Self = Self(3);
     /// Once in the section.
-    Once,
+    pub const ONCE: Self = Self(4);
+
+    /// Its position among the nests of the schedule.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        ["firing", "row_tile", "block_column", "column", "once"].get(self.index()).copied().unwrap_or("own")
+    }
 }
 
-/// The loop nest all stages of a section walk in step.
+impl serde::Serialize for LoopLevel {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// How the firings of a section cut its rows and one axis of its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tiling {
+    /// Rows of the section's activations.
+    pub rows: u64,
+    /// Rows of a row tile (the last may have fewer).
+    pub tile_rows: u64,
+    /// The axis cut into column tiles, if any.
+    pub tiled_axis: Option<TiledAxis>,
+}
+
+impl Tiling {
+    /// Row tiles of the section.
+    pub fn row_tiles(&self) -> u64 {
+        self.rows.div_ceil(self.tile_rows)
+    }
+
+    /// Column tiles of the cut axis (one without a cut).
+    pub fn column_tiles(&self) -> u64 {
+        self.tiled_axis.map_or(1, |c| c.extent.div_ceil(c.tile))
+    }
+
+    /// Elements of the cut axis in a column tile; `None` without a cut.
+    pub fn column_range(&self, column_tile: u64) -> Option<Range<u64>> {
+        self.tiled_axis.map(|c| column_tile * c.tile..(c.extent.min((column_tile + 1) * c.tile)))
+    }
+
+    /// Rows of a row tile.
+    #[inline]
+    pub fn rows_of(&self, row_tile: u64) -> u64 {
+        self.tile_rows.min(self.rows - row_tile * self.tile_rows)
+    }
+
+    /// Whether a row tile is the short last one.
+    pub fn is_ragged(&self, row_tile: u64) -> bool {
+        self.rows_of(row_tile) != self.tile_rows
+    }
+}
+
+/// A loop nest that all stages of a section walk in step, by its sizes. [`super::Schedule::of`] makes it loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Nest {
     /// Rows of the section's activations.
@@ -66,9 +122,14 @@ pub struct Step {
 }
 
 impl Nest {
+    /// Its rows, row tiles and column tiles.
+    pub fn tiling(&self) -> Tiling {
+        Tiling { rows: self.rows, tile_rows: self.tile_rows, tiled_axis: self.tiled_axis }
+    }
+
     /// Row tiles of the section.
     pub fn row_tiles(&self) -> u64 {
-        self.rows.div_ceil(self.tile_rows)
+        self.tiling().row_tiles()
     }
 
     /// Row blocks.
@@ -78,127 +139,22 @@ impl Nest {
 
     /// Column tiles of the cut axis (one without a cut).
     pub fn column_tiles(&self) -> u64 {
-        self.tiled_axis.map_or(1, |c| c.extent.div_ceil(c.tile))
+        self.tiling().column_tiles()
     }
 
     /// Elements of the cut axis in a column tile; `None` without a cut.
     pub fn column_range(&self, column_tile: u64) -> Option<Range<u64>> {
-        self.tiled_axis.map(|c| column_tile * c.tile..(c.extent.min((column_tile + 1) * c.tile)))
+        self.tiling().column_range(column_tile)
     }
 
-    /// Rows of a row tile.
-    pub fn rows_of(&self, row_tile: u64) -> u64 {
-        self.tile_rows.min(self.rows - row_tile * self.tile_rows)
-    }
-
-    /// Whether a row tile is the short last one.
-    pub fn is_ragged(&self, row_tile: u64) -> bool {
-        self.rows_of(row_tile) != self.tile_rows
-    }
-
-    /// Row tiles of a block: the first, and how many.
-    pub fn block_range(&self, block: u64) -> Range<u64> {
-        block * self.block_tiles..self.row_tiles().min((block + 1) * self.block_tiles)
-    }
-
-    /// Number of events of a loop level in the section.
+    /// Number of points of one of its nests.
     pub fn count(&self, level: LoopLevel) -> u64 {
         match level {
-            LoopLevel::Firing => self.row_tiles() * self.column_tiles(),
-            LoopLevel::RowTile => self.row_tiles(),
-            LoopLevel::BlockColumn => self.blocks() * self.column_tiles(),
-            LoopLevel::Column => self.column_tiles(),
-            LoopLevel::Once => 1,
-        }
-    }
-
-    /// The step at which event `n` of a loop level happens (the first, where it lasts several); `n` is below
-    /// [`Self::count`].
-    pub fn step(&self, level: LoopLevel, n: u64) -> Step {
-        debug_assert!(n < self.count(level), "event {n} of {}, {level:?}, in {self:?}", self.count(level));
-        let column_tiles = self.column_tiles();
-        match level {
-            LoopLevel::Firing => {
-                let block = n / (self.block_tiles * column_tiles);
-                let row_tiles = self.block_range(block);
-                let within = n - block * self.block_tiles * column_tiles;
-                let in_block = row_tiles.end - row_tiles.start;
-                let (column_tile, row_tile) = match self.order {
-                    LoopOrder::ColumnTileOuter => (within / in_block, within % in_block),
-                    LoopOrder::RowTileOuter => (within % column_tiles, within / column_tiles),
-                };
-                Step { block, column_tile, row_tile: row_tiles.start + row_tile }
-            }
-            LoopLevel::RowTile => Step { block: n / self.block_tiles, column_tile: 0, row_tile: n },
-            LoopLevel::BlockColumn => {
-                let block = n / column_tiles;
-                Step { block, column_tile: n % column_tiles, row_tile: block * self.block_tiles }
-            }
-            LoopLevel::Column => Step { block: 0, column_tile: n, row_tile: 0 },
-            LoopLevel::Once => Step { block: 0, column_tile: 0, row_tile: 0 },
-        }
-    }
-
-    /// The event of a loop level that covers a step: the inverse of [`Self::step`].
-    pub fn ordinal(&self, level: LoopLevel, at: Step) -> u64 {
-        let column_tiles = self.column_tiles();
-        match level {
-            LoopLevel::Firing => match self.order {
-                LoopOrder::ColumnTileOuter => {
-                    let row_tiles = self.block_range(at.block);
-                    let within = at.column_tile * (row_tiles.end - row_tiles.start) + at.row_tile - row_tiles.start;
-                    at.block * self.block_tiles * column_tiles + within
-                }
-                LoopOrder::RowTileOuter => at.row_tile * column_tiles + at.column_tile,
-            },
-            LoopLevel::RowTile => at.row_tile,
-            LoopLevel::BlockColumn => at.block * column_tiles + at.column_tile,
-            LoopLevel::Column => at.column_tile,
-            LoopLevel::Once => 0,
-        }
-    }
-
-    /// Whether the firing at `at` is the last that uses its event of `level`.
-    pub fn is_last_use(&self, level: LoopLevel, at: Step) -> bool {
-        let last_column_tile = || at.column_tile + 1 == self.column_tiles();
-        let last_row_tile = || at.row_tile + 1 == self.block_range(at.block).end;
-        match level {
-            LoopLevel::Firing => true,
-            LoopLevel::RowTile => last_column_tile(),
-            LoopLevel::BlockColumn => last_row_tile(),
-            LoopLevel::Column => last_row_tile() && at.block + 1 == self.blocks(),
-            LoopLevel::Once => last_row_tile() && last_column_tile() && at.block + 1 == self.blocks(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn ordinal_inverts_step(rows in 1u64..200, tm in 1u64..50, bt in 1u64..8, extent in 1u64..60, width in 1u64..60, outer: bool) {
-            let order = if outer { LoopOrder::ColumnTileOuter } else { LoopOrder::RowTileOuter };
-            let nest = Nest { rows, tile_rows: tm, block_tiles: bt, tiled_axis: Some(TiledAxis { axis: 0, extent, tile: width }), order };
-            let mut rows_seen = 0;
-            for n in 0..nest.count(LoopLevel::Firing) {
-                let step = nest.step(LoopLevel::Firing, n);
-                prop_assert_eq!(nest.ordinal(LoopLevel::Firing, step), n);
-                rows_seen += nest.rows_of(step.row_tile);
-            }
-            prop_assert_eq!(rows_seen, rows * nest.column_tiles());
-            for level in [LoopLevel::RowTile, LoopLevel::BlockColumn, LoopLevel::Column, LoopLevel::Once] {
-                let mut last_uses = 0;
-                for n in 0..nest.count(level) {
-                    prop_assert_eq!(nest.ordinal(level, nest.step(level, n)), n);
-                }
-                for n in 0..nest.count(LoopLevel::Firing) {
-                    last_uses += u64::from(nest.is_last_use(level, nest.step(LoopLevel::Firing, n)));
-                }
-                prop_assert_eq!(last_uses, nest.count(level));
-            }
+            LoopLevel::FIRING => self.row_tiles() * self.column_tiles(),
+            LoopLevel::ROW_TILE => self.row_tiles(),
+            LoopLevel::BLOCK_COLUMN => self.blocks() * self.column_tiles(),
+            LoopLevel::COLUMN => self.column_tiles(),
+            _ => 1,
         }
     }
 }

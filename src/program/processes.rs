@@ -2,11 +2,13 @@
 //!
 //! A *process* is a lockstep group of PCUs, the copies of a resident buffer, or an off-chip stream. It fires once at each
 //! point of its own nest, in order, like a process of the section's [`Dataflow`](super::dataflow::Dataflow), from which
-//! [`super::lower`] derives the same answers in general form. Here they follow from the section's nest in closed form, as
-//! engines ask for them at every firing; a test compares the two.
+//! [`super::lower`] derives the same answers in general form. Here they follow from the section's
+//! [`Schedule`], as engines ask for them at every firing; a test compares the two.
 //!
 //! Built once for a section. Engines keep their own timing and state; where a firing stands, which slots it uses, and
 //! when it produces or forwards sums, they ask here.
+
+use std::sync::Arc;
 
 use crate::workload::TensorId;
 
@@ -14,8 +16,8 @@ use super::buffer::BufferRole;
 use super::configuration::Section;
 use super::flow::{Amount, FlowKind};
 use super::mapping::Mapping;
-use super::nest::{LoopLevel, Nest, Step};
-use super::row_reduction::Sums;
+use super::nest::{LoopLevel, Step};
+use super::schedule::Schedule;
 use super::stage::Stage;
 
 /// What a process is.
@@ -115,16 +117,15 @@ pub struct Process {
 /// When a stage's lockstep groups begin from sums, produce results, or forward sums.
 #[derive(Debug, Clone, Copy)]
 struct StageRule {
-    k_cut: bool,
-    sums: Option<Sums>,
+    level: LoopLevel,
+    results: LoopLevel,
     mapping: Mapping,
 }
 
 /// Processes of a section, and who fills and reads each buffer.
 #[derive(Debug, Clone)]
 pub struct ProcessGraph {
-    nest: Nest,
-    column_tiles: u64,
+    schedule: Arc<Schedule>,
     levels: Vec<LoopLevel>,
     rules: Vec<StageRule>,
     /// Processes: lockstep groups stage by stage, copies, streams.
@@ -142,10 +143,10 @@ pub struct ProcessGraph {
 impl ProcessGraph {
     /// The process graph of a section.
     pub fn new(section: &Section) -> Self {
-        let rule = |stage: &Stage| StageRule { k_cut: stage.k_cut, sums: stage.spec.sums, mapping: stage.mapping };
+        let rule =
+            |stage: &Stage| StageRule { level: stage.level, results: stage.result_level(), mapping: stage.mapping };
         let mut graph = Self {
-            nest: section.nest,
-            column_tiles: section.nest.column_tiles(),
+            schedule: Arc::clone(&section.schedule),
             levels: section.buffers.iter().map(|buffer| buffer.spec.level).collect(),
             rules: section.stages.iter().map(rule).collect(),
             list: Vec::new(),
@@ -169,7 +170,7 @@ impl ProcessGraph {
         for &output in &outputs {
             self.producers[output].push(index);
         }
-        let (firings, flows) = (self.nest.count(level), ProcessFlows::default());
+        let (firings, flows) = (self.schedule.count(level), ProcessFlows::default());
         self.list.push(Process { kind, level, firings, inputs, outputs, flows });
     }
 
@@ -201,7 +202,7 @@ impl ProcessGraph {
         for operand in 0..section.buffers.len() {
             if let Some(home) = section.home_of(operand) {
                 let inputs = vec![Input::whole(home)];
-                self.add(ProcessKind::Copy { home, operand }, LoopLevel::Firing, inputs, vec![operand]);
+                self.add(ProcessKind::Copy { home, operand }, LoopLevel::FIRING, inputs, vec![operand]);
             }
         }
     }
@@ -254,66 +255,58 @@ impl ProcessGraph {
         }
     }
 
-    /// Where firing `n` of a process stands in the nest. Stages that run once a row tile stand in the last column tile.
+    /// The loops, and the nests that processes and buffers walk.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Where firing `n` of a process stands: a stage at the last of the firings that one of its own covers, all else at the
+    /// first.
     #[inline]
     pub fn point(&self, process: usize, n: u64) -> Step {
         let Process { kind, level, .. } = self.list[process];
-        let step = self.nest.step(level, n);
+        let step = self.schedule.step(level, n);
         match kind {
-            ProcessKind::Group { .. } if level == LoopLevel::RowTile => {
-                Step { column_tile: self.column_tiles - 1, ..step }
-            }
+            ProcessKind::Group { .. } => self.schedule.complete(level, step),
             _ => step,
         }
     }
 
-    /// Where what a store writes in the firing at `at` is complete: whole row tiles in the last column tile, sums over row tiles with
-    /// the last.
+    /// Where what a store writes in the firing at `at` is complete: at the last of the firings that fill it.
     pub fn complete_point(&self, level: LoopLevel, at: Step) -> Step {
-        let nest = &self.nest;
-        let (last, end) = (self.column_tiles - 1, nest.row_tiles() - 1);
-        match level {
-            LoopLevel::Firing => at,
-            LoopLevel::RowTile => Step { column_tile: last, ..at },
-            LoopLevel::BlockColumn => Step { row_tile: nest.block_range(at.block).end - 1, ..at },
-            LoopLevel::Column => Step { block: nest.blocks() - 1, row_tile: end, ..at },
-            LoopLevel::Once => Step { block: nest.blocks() - 1, column_tile: last, row_tile: end },
-        }
+        self.schedule.complete(level, at)
     }
 
-    /// The number of the nest's firing at a point: what is due first has the least.
+    /// The number of a step among all firings: what is due first has the least.
     #[inline]
     pub fn rank(&self, at: Step) -> u64 {
-        self.nest.ordinal(LoopLevel::Firing, at)
+        self.schedule.ordinal(LoopLevel::FIRING, at)
     }
 
     /// The slot of a buffer that the firing at a point uses.
     #[inline]
     pub fn slot(&self, buffer: usize, at: Step) -> u64 {
-        self.nest.ordinal(self.levels[buffer], at)
+        self.schedule.ordinal(self.levels[buffer], at)
     }
 
     /// Slots that pass through a buffer.
     pub fn slots(&self, buffer: usize) -> u64 {
-        self.nest.count(self.levels[buffer])
+        self.schedule.count(self.levels[buffer])
     }
 
     /// Whether the firing at a point is the last that uses its slot of a buffer.
     #[inline]
     pub fn is_last_use(&self, buffer: usize, at: Step) -> bool {
-        self.nest.is_last_use(self.levels[buffer], at)
+        self.schedule.is_last_use(self.levels[buffer], at)
     }
 
-    /// Whether a firing at a point emits results: every firing, or in the last column tile where the stage accumulates, or with
-    /// the last row that it adds up. Of slices of K the last does. Streams and copies always do.
+    /// Whether a firing at a point emits results: every firing, or the last of those that add up to a result. Of slices of K
+    /// the last does. Streams and copies always do.
     #[inline]
     pub fn emits(&self, kind: ProcessKind, at: Step) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return true };
         let rule = &self.rules[stage];
-        match rule.sums {
-            Some(sums) => sums.ends(&self.nest, at).1,
-            None => (!rule.k_cut || at.column_tile + 1 == self.column_tiles) && !rule.mapping.forwards_sums(group),
-        }
+        self.schedule.ends(rule.level, rule.results, at).1 && !rule.mapping.forwards_sums(group)
     }
 
     /// Whether it forwards partial sums to the next slice of K.
@@ -333,22 +326,13 @@ impl ProcessGraph {
     pub fn continues(&self, kind: ProcessKind, at: Step) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return false };
         let rule = &self.rules[stage];
-        match rule.sums {
-            Some(sums) => !sums.ends(&self.nest, at).0,
-            None => (rule.k_cut && at.column_tile > 0) || rule.mapping.k_slice(group) > 0,
-        }
+        !self.schedule.ends(rule.level, rule.results, at).0 || rule.mapping.k_slice(group) > 0
     }
 
-    /// Where the sums that the firing at `at` continues were left, if its own stage left them: one column tile, or one row tile of
-    /// a row reduction, before.
-    pub fn sums_before(&self, stage: usize, at: Step) -> Step {
-        match self.rules[stage].sums {
-            Some(_) => {
-                let row_tile = at.row_tile - 1;
-                Step { block: row_tile / self.nest.block_tiles, row_tile, ..at }
-            }
-            None => Step { column_tile: at.column_tile - 1, ..at },
-        }
+    /// The firing of a stage that left the sums which its firing at `at` continues; `None` if it begins them.
+    pub fn sums_before(&self, stage: usize, at: Step) -> Option<Step> {
+        let rule = &self.rules[stage];
+        self.schedule.before(rule.level, rule.results, at)
     }
 }
 

@@ -5,7 +5,8 @@
 use crate::index::Id;
 use crate::workload::{OperatorId, OperatorKind, TensorId, Workload};
 
-use super::nest::{LoopLevel, LoopOrder, Nest, Step};
+use super::nest::{LoopLevel, LoopOrder, Nest};
+use super::schedule::Schedule;
 
 /// The rows that a stage adds up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,24 +21,15 @@ impl Sums {
     /// How often a result is complete, for a stage along the cut or off it.
     pub fn level(self, along_cut: bool) -> LoopLevel {
         match self {
-            Self::Block => LoopLevel::BlockColumn,
-            Self::Section if along_cut => LoopLevel::Column,
-            Self::Section => LoopLevel::Once,
+            Self::Block => LoopLevel::BLOCK_COLUMN,
+            Self::Section if along_cut => LoopLevel::COLUMN,
+            Self::Section => LoopLevel::ONCE,
         }
     }
 
-    /// Whether a row tile is the first that is added up, and whether it is the last.
-    pub fn ends(self, nest: &Nest, at: Step) -> (bool, bool) {
-        let rows = match self {
-            Self::Section => 0..nest.row_tiles(),
-            Self::Block => nest.block_range(at.block),
-        };
-        (at.row_tile == rows.start, at.row_tile + 1 == rows.end)
-    }
-
     /// Results that are complete in the course of the section, for every column tile.
-    pub fn completions(self, nest: &Nest) -> u64 {
-        if self == Self::Block { nest.blocks() } else { 1 }
+    pub fn completions(self, schedule: &Schedule) -> u64 {
+        if self == Self::Block { schedule.blocks() } else { 1 }
     }
 
     /// Slots that hold the sums under way.

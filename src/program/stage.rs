@@ -3,7 +3,8 @@
 use super::graph::StageSpec;
 use super::ids::PcuId;
 use super::mapping::{Mapping, PassWork, TileLists};
-use super::nest::{LoopLevel, Nest, Step};
+use super::nest::{LoopLevel, Step};
+use super::schedule::Schedule;
 
 /// A stage on its units.
 #[derive(Debug, Clone)]
@@ -12,7 +13,7 @@ pub struct Stage {
     pub spec: StageSpec,
     /// How it lies on its units.
     pub mapping: Mapping,
-    /// `Firing` if it runs once a column tile and row tile, `RowTile` if once a row tile.
+    /// Its nest: of all firings, or of row tiles.
     pub level: LoopLevel,
     /// Its K axis is cut: it accumulates over column tiles, and emits in the last.
     pub k_cut: bool,
@@ -38,6 +39,15 @@ impl Stage {
         self.pcus[((group * pm + i) * wide + q) as usize]
     }
 
+    /// The nest of its results: its own, or that of the sums over several of its firings.
+    pub fn result_level(&self) -> LoopLevel {
+        match self.spec.sums {
+            Some(sums) => sums.level(self.level == LoopLevel::FIRING),
+            None if self.k_cut => LoopLevel::ROW_TILE,
+            None => self.level,
+        }
+    }
+
     /// Columns of PCUs in a lockstep group.
     pub fn group_width(&self) -> u64 {
         match &self.mapping {
@@ -47,19 +57,13 @@ impl Stage {
     }
 }
 
-/// Whether a lockstep group emits at a step: every firing, or in the last column tile when its stage accumulates, or with the last row
-/// that it adds up. Of slices of K the last does.
-pub fn emits(stage: &Stage, group: u64, nest: &Nest, at: Step) -> bool {
-    match stage.spec.sums {
-        Some(sums) => sums.ends(nest, at).1,
-        None => (!stage.k_cut || at.column_tile + 1 == nest.column_tiles()) && !stage.mapping.forwards_sums(group),
-    }
+/// Whether a lockstep group emits at a step: every firing, or the last of those that add up to a result. Of slices of K the
+/// last does.
+pub fn emits(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
+    schedule.ends(stage.level, stage.result_level(), at).1 && !stage.mapping.forwards_sums(group)
 }
 
 /// Whether a lockstep group starts at a step from the sums of an earlier one, or of the slice of K before.
-pub fn continues(stage: &Stage, group: u64, nest: &Nest, at: Step) -> bool {
-    match stage.spec.sums {
-        Some(sums) => !sums.ends(nest, at).0,
-        None => (stage.k_cut && at.column_tile > 0) || stage.mapping.k_slice(group) > 0,
-    }
+pub fn continues(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
+    !schedule.ends(stage.level, stage.result_level(), at).0 || stage.mapping.k_slice(group) > 0
 }

@@ -327,7 +327,8 @@ impl Reader<'_> {
     }
 
     fn level(&self, field: &str, word: &Spanned<String>) -> Result<LoopLevel, Diagnostic> {
-        let known = [LoopLevel::Firing, LoopLevel::RowTile, LoopLevel::BlockColumn, LoopLevel::Column, LoopLevel::Once];
+        let known =
+            [LoopLevel::FIRING, LoopLevel::ROW_TILE, LoopLevel::BLOCK_COLUMN, LoopLevel::COLUMN, LoopLevel::ONCE];
         let words = ["firing", "row_tile", "block_column", "column", "once"];
         self.source.keyword(field, word, &words).map(|index| known[index])
     }

@@ -97,7 +97,7 @@ impl Writer<'_> {
     }
 
     fn nest(&self, section: &Section) -> String {
-        let Nest { tile_rows, block_tiles, order, tiled_axis, .. } = &section.nest;
+        let Nest { tile_rows, block_tiles, order, tiled_axis, .. } = section.schedule.nest();
         let cut = tiled_axis.and_then(|cut| {
             let graph = SectionGraph::new(self.workload, &section.operators, section.operators.len() > 1)?;
             let along = |side: &str, tensor| {
@@ -108,7 +108,7 @@ impl Writer<'_> {
             let rows = || self.workload.tensors.ids().find(|&tensor| graph.row_axis(tensor) == Some(cut.axis));
             columns.map(|t| along("columns_of", t)).or_else(|| rows().map(|t| along("rows_of", t)))
         });
-        let order = inline(order);
+        let order = inline(&order);
         let cut = cut.unwrap_or_default();
         format!("{{ tile_rows = {tile_rows}, block_tiles = {block_tiles}, order = {order}{cut} }}")
     }

@@ -232,7 +232,7 @@ fn bound_by(chip: &Chip, run: &SectionRun, launch_cycles: u64) -> BoundBy {
 
 /// One line on a stage's mapping.
 fn describe(section: &Section, stage: &Stage) -> String {
-    let nest = &section.nest;
+    let tiling = section.schedule.tiling();
     let shape = match &stage.mapping {
         Mapping::Gemm(m) => {
             let along = if m.rows_on_lanes { "rows on lanes" } else { "columns on lanes" };
@@ -247,11 +247,11 @@ fn describe(section: &Section, stage: &Stage) -> String {
         Mapping::Simd(m) if m.chain > 1 => format!("{} x {} PCUs, chains of {}", m.pm, m.pn, m.chain),
         Mapping::Simd(m) => format!("{} x {} PCUs, SIMD", m.pm, m.pn),
     };
-    let row_tiles = format!("{} row tiles of {} rows", nest.row_tiles(), nest.tile_rows);
-    let column_tiles = if nest.column_tiles() > 1 && stage.level == crate::program::LoopLevel::Firing {
+    let row_tiles = format!("{} row tiles of {} rows", tiling.row_tiles(), tiling.tile_rows);
+    let column_tiles = if tiling.column_tiles() > 1 && stage.level == crate::program::LoopLevel::FIRING {
         format!(
             ", {} column tiles{}",
-            nest.column_tiles(),
+            tiling.column_tiles(),
             if stage.recomputed { ", computed anew in each" } else { "" }
         )
     } else {

@@ -82,7 +82,7 @@ pub fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section
             trial.buffers[buffer].spec.depth = depth;
             super::event::run(chip, workload, fabric, &trial, LIMITS).is_some_and(|run| run.stopped.is_none())
         };
-        let (mut fails, mut frees) = (depth, section.nest.count(level).min(DEEPEST));
+        let (mut fails, mut frees) = (depth, section.schedule.count(level).min(DEEPEST));
         if frees > depth && drains(frees) {
             while frees - fails > 1 {
                 let middle = fails + (frees - fails) / 2;

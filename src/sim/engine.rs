@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::cost::{StageWork, StreamBytes, Ticks};
-use crate::program::{Nest, ProcessGraph, Section, SectionGraph};
+use crate::program::{ProcessGraph, Section, SectionGraph, Tiling};
 
 use super::actors::Actor;
 use super::buffer::BufferState;
@@ -33,7 +33,7 @@ pub struct Engine<'a> {
     pub(super) chip: &'a Chip,
     pub(super) graph: SectionGraph<'a>,
     pub(super) section: &'a Section,
-    pub(super) nest: Nest,
+    pub(super) tiling: Tiling,
     pub(super) work: Vec<StageWork>,
     pub(super) actors: Vec<Actor>,
     pub(super) buffers: Vec<BufferState>,

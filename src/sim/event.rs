@@ -80,12 +80,12 @@ impl<'a> Engine<'a> {
         plan: &'a Actors<'a>,
     ) -> Option<Self> {
         let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
-        let nest = section.nest;
+        let (schedule, tiling) = (&section.schedule, section.schedule.tiling());
         let work: Vec<StageWork> = section
             .stages
             .iter()
             .enumerate()
-            .map(|(s, stage)| StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work))
+            .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
             .collect();
         let streams = section.streams.len();
         let writes: Vec<bool> = section.streams.iter().map(|off_chip| off_chip.stream.writes).collect();
@@ -101,12 +101,12 @@ impl<'a> Engine<'a> {
         let slot_flits = |kind: FlowKind| {
             let bytes = match kind {
                 FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
-                    let first = nest.step(section.streams[stream].stream.level, 0);
+                    let first = schedule.step(section.streams[stream].stream.level, 0);
                     transfer_bytes(chip, &graph, section, stream, first).0
                 }
                 FlowKind::Copy { home } => match section.buffers[home].spec.role {
                     BufferRole::Resident { tensor, .. } => {
-                        slot_bytes(&graph, &nest, tensor, nest.step(LoopLevel::Firing, 0))
+                        slot_bytes(&graph, tiling, tensor, schedule.step(LoopLevel::FIRING, 0))
                     }
                     _ => 0,
                 },
@@ -129,7 +129,7 @@ impl<'a> Engine<'a> {
             chip,
             graph,
             section,
-            nest,
+            tiling,
             work,
             actors: list.clone(),
             buffers,
@@ -250,7 +250,7 @@ impl<'a> Engine<'a> {
     /// How long a firing of a lockstep group takes by itself: its work, and its operands at their ports. Others take no time.
     pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
         let ProcessKind::Group { stage, group } = actor.kind else { return 0 };
-        let (work, rows) = (&self.work[stage], self.nest.rows_of(at.row_tile));
+        let (work, rows) = (&self.work[stage], self.tiling.rows_of(at.row_tile));
         let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.column_tile, group, rows)).1;
         let fed = fed(actor.feed, Amount::Activations).max(fed(actor.weights, Amount::Weights));
         fed.max(cycles(work.cycles(at.column_tile, group, rows)))
@@ -258,7 +258,7 @@ impl<'a> Engine<'a> {
 
     fn longest_firing(&self) -> Ticks {
         // The first row tile has the most rows.
-        let steps = (0..self.nest.column_tiles()).map(|column_tile| Step { block: 0, column_tile, row_tile: 0 });
+        let steps = (0..self.tiling.column_tiles()).map(|column_tile| Step { block: 0, column_tile, row_tile: 0 });
         let lengths = steps.flat_map(|at| self.actors.iter().map(move |actor| self.length(actor, at)));
         lengths.max().unwrap_or(0)
     }
@@ -331,7 +331,7 @@ impl<'a> Engine<'a> {
     fn start_group(&mut self, index: usize, stage: usize, group: u64, now: Ticks) {
         let actor = &self.actors[index];
         let at = self.step(index);
-        let rows = self.nest.rows_of(at.row_tile);
+        let rows = self.tiling.rows_of(at.row_tile);
         let work = &self.work[stage];
         let occupied = work.cycles(at.column_tile, group, rows);
         let tiles = work.tiles(at.column_tile, group, rows).max(1);
@@ -482,7 +482,7 @@ impl<'a> Engine<'a> {
     fn emit(&mut self, index: usize, now: Ticks) {
         let ProcessKind::Group { stage, group } = self.actors[index].kind else { return };
         let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].firing.take() else { return };
-        let rows = self.nest.rows_of(at.row_tile);
+        let rows = self.tiling.rows_of(at.row_tile);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
         let (volley, amount) = if emits {
@@ -541,7 +541,7 @@ impl<'a> Engine<'a> {
     fn start_copy(&mut self, index: usize, home: usize, operand: usize, now: Ticks) {
         let at = self.step(index);
         let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return };
-        let flits = self.flits_of(slot_bytes(&self.graph, &self.nest, tensor, at));
+        let flits = self.flits_of(slot_bytes(&self.graph, self.tiling, tensor, at));
         let through = self.network.send(self.actors[index].feed, flits, now, (now, 0));
         self.record(index, now, through);
         let actor = &mut self.actors[index];

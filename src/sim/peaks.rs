@@ -156,11 +156,11 @@ fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(
 
 /// Peak over the firings of a lockstep group. Results leave after the first tile, in the rest of the firing.
 fn of_firings(section: &Section, work: &StageWork, flow: &Flow, group: u64, amount: Amount, results: bool) -> u64 {
-    let nest = &section.nest;
-    let (full, last) = (nest.tile_rows.min(nest.rows), nest.rows_of(nest.row_tiles() - 1));
+    let tiling = section.schedule.tiling();
+    let (full, last) = (tiling.tile_rows.min(tiling.rows), tiling.rows_of(tiling.row_tiles() - 1));
     let all_rows = if full == last { &[full][..] } else { &[full, last] };
     let mut most = 0;
-    for column_tile in (0..nest.column_tiles()).filter(|&column_tile| !work.is_as_before(column_tile, group)) {
+    for column_tile in (0..tiling.column_tiles()).filter(|&column_tile| !work.is_as_before(column_tile, group)) {
         for &rows in all_rows {
             let cycles = work.cycles(column_tile, group, rows);
             let tile = cycles.div_ceil(work.tiles(column_tile, group, rows).max(1)) + 1;

@@ -37,6 +37,6 @@ impl Engine<'_> {
 
     /// Groups of rows that whoever fills an input makes one after the other.
     pub(super) fn row_groups(&self, input: &Input, at: Step) -> u64 {
-        input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.nest.rows_of(at.row_tile)))
+        input.made_by.map_or(u64::MAX, |stage| self.work[stage].passes(self.tiling.rows_of(at.row_tile)))
     }
 }

@@ -12,19 +12,11 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use crate::cost::{Ticks, transfer_bytes};
-use crate::program::{LoopLevel, LoopOrder, Nest, ProcessKind, Step, Sums};
+use crate::program::{LoopLevel, ProcessKind, Schedule, Step};
 
 use super::clock::Clock;
 use super::engine::Engine;
 use super::state::Progress;
-
-/// The loop whose iterations are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loop {
-    RowTile,
-    Column,
-    Block,
-}
 
 /// A state that was met.
 #[derive(Debug)]
@@ -46,7 +38,7 @@ struct Snapshots {
 /// of 1 KiB stripes again after up to 96.
 const REMEMBERED: usize = 200;
 
-/// Looks for periods, and skips them.
+/// Looks for periods, and skips them. Loops are named by their position in the walk of all firings.
 #[derive(Debug)]
 pub(super) struct Steady {
     /// The actor whose firings are the points of comparison.
@@ -55,28 +47,38 @@ pub(super) struct Steady {
     reach: Ticks,
     /// The first of the column tiles in a row that are like each column tile.
     alike: Vec<u64>,
-    /// What stages add up over: the first and the last of it are like no other.
-    sums: Vec<Sums>,
-    snapshots_of: [Snapshots; 3],
-    /// Block and column tile of the latest look.
-    place: (u64, u64),
+    /// Loops over which some stage adds up: their first iteration is like no other.
+    summed: Vec<bool>,
+    /// The innermost loop that is compared: column tiles are if there are row tiles within.
+    innermost: usize,
+    /// States by loop.
+    snapshots_of: Vec<Snapshots>,
+    /// Iterations of the latest look.
+    place: Vec<u64>,
     words: Vec<u64>,
 }
 
 impl Steady {
-    /// Looks from the last stage that walks the whole nest.
+    /// Looks from the last stage that walks all loops.
     pub(super) fn new(engine: &Engine<'_>) -> Option<Self> {
         let is_first = |index: &usize| matches!(engine.actors[*index].kind, ProcessKind::Group { group: 0, .. });
         let groups: Vec<usize> = (0..engine.actors.len()).filter(is_first).collect();
-        let walks_all = |index: &&usize| engine.actors[**index].level == LoopLevel::Firing;
+        let walks_all = |index: &&usize| engine.actors[**index].level == LoopLevel::FIRING;
         let reference = *groups.iter().rev().find(walks_all).or(groups.last())?;
+        let schedule = engine.processes.schedule();
+        let depth = schedule.depth();
+        let is_summed = |level: usize| {
+            let walks = |of| schedule.is_walked(of, level);
+            engine.section.stages.iter().any(|stage| walks(stage.level) && !walks(stage.result_level()))
+        };
         Some(Self {
             reference,
             reach: reach(engine),
             alike: equal_column_tiles(engine),
-            sums: engine.section.stages.iter().filter_map(|stage| stage.spec.sums).collect(),
-            snapshots_of: Default::default(),
-            place: (0, 0),
+            summed: (0..depth).map(is_summed).collect(),
+            innermost: depth - 1 - usize::from(schedule.is_over_columns(depth - 1)),
+            snapshots_of: (0..depth).map(|_| Snapshots::default()).collect(),
+            place: vec![0; depth],
             words: Vec::new(),
         })
     }
@@ -89,26 +91,32 @@ impl Steady {
     /// Compares the state before the reference's firing at `now` with earlier ones, and skips what will repeat. Returns
     /// the time from which the run goes on.
     pub(super) fn look(&mut self, engine: &mut Engine<'_>, now: Ticks) -> Ticks {
-        let nest = engine.nest;
+        let schedule = engine.processes.schedule();
         let actor = &engine.actors[self.reference];
-        let at = nest.step(actor.level, actor.next);
-        if at.block != self.place.0 {
-            self.snapshots_of[Loop::Column as usize] = Snapshots::default();
+        let at = schedule.step(actor.level, actor.next);
+        let mut is_elsewhere = false;
+        for level in 0..=self.innermost {
+            if is_elsewhere {
+                self.snapshots_of[level] = Snapshots::default();
+            }
+            let iteration = schedule.iteration(level, at);
+            is_elsewhere |= iteration != self.place[level];
+            self.place[level] = iteration;
         }
-        if at.block != self.place.0 || nest.order == LoopOrder::ColumnTileOuter && at.column_tile != self.place.1 {
-            self.snapshots_of[Loop::RowTile as usize] = Snapshots::default();
+        let level = schedule.begins(at);
+        // Too near the end of the loop to skip anything.
+        if level > self.innermost || self.place[level] + 2 >= schedule.trips(level, at) {
+            return now;
         }
-        self.place = (at.block, at.column_tile);
-        let Some(level) = level(&nest, at) else { return now };
         let clock = Clock { now, reach: self.reach };
         // Most row tiles end here: what actors do, which is soon written, never was before.
-        if level == Loop::RowTile && !self.is_known_fingerprint(engine, clock) {
+        if level == self.innermost && !self.is_known_fingerprint(engine, clock) {
             return now;
         }
         self.words.clear();
         engine.write_state(clock, self.reference, &mut self.words);
         let hash = hash_of(&self.words);
-        let known = &self.snapshots_of[level as usize];
+        let known = &self.snapshots_of[level];
         let same = |snapshot: &&Snapshot| snapshot.hash == hash && snapshot.words == self.words;
         for snapshot in known.snapshots.iter().rev().filter(same) {
             let times = self.periods(engine, &snapshot.progress, clock, level);
@@ -117,12 +125,12 @@ impl Steady {
                 if let Some(recorder) = &mut engine.recorder {
                     recorder.repeat(times, now, later);
                 }
-                self.snapshots_of[level as usize] = Snapshots::default();
+                self.snapshots_of[level] = Snapshots::default();
                 return later;
             }
         }
         let progress = engine.progress(now, self.reference);
-        let known = &mut self.snapshots_of[level as usize];
+        let known = &mut self.snapshots_of[level];
         if known.snapshots.len() == REMEMBERED {
             known.snapshots.pop_front();
         }
@@ -135,7 +143,7 @@ impl Steady {
         self.words.clear();
         engine.write_actors(clock, &mut self.words);
         let hash = hash_of(&self.words);
-        let fingerprints = &mut self.snapshots_of[Loop::RowTile as usize].fingerprints;
+        let fingerprints = &mut self.snapshots_of[self.innermost].fingerprints;
         let known = fingerprints.contains(&hash);
         if fingerprints.len() == REMEMBERED {
             fingerprints.pop_front();
@@ -145,20 +153,17 @@ impl Steady {
     }
 
     /// How often what happened since `before`, when the state was the same, will happen again before the nest changes.
-    fn periods(&self, engine: &Engine<'_>, before: &Progress, clock: Clock, level: Loop) -> u64 {
-        let nest = &engine.nest;
+    fn periods(&self, engine: &Engine<'_>, before: &Progress, clock: Clock, level: usize) -> u64 {
+        let schedule = engine.processes.schedule();
         let reference = &engine.actors[self.reference];
-        let from = nest.step(reference.level, before.next[self.reference]);
-        let to = nest.step(reference.level, reference.next);
-        let by = match level {
-            Loop::RowTile => to.row_tile - from.row_tile,
-            Loop::Column => to.column_tile - from.column_tile,
-            Loop::Block => to.block - from.block,
-        };
-        if by == 0 || to.block != from.block && level != Loop::Block {
+        let from = schedule.step(reference.level, before.next[self.reference]);
+        let to = schedule.step(reference.level, reference.next);
+        let is_near = schedule.is_same_around(LoopLevel::FIRING, level, from, to);
+        let by = schedule.iteration(level, to).saturating_sub(schedule.iteration(level, from));
+        if by == 0 || !is_near {
             return 0;
         }
-        let moved = |of| by * iteration(nest, level, to.block, of);
+        let moved = |of| by * schedule.points_in(of, level, to);
         let mut still = Vec::with_capacity(engine.buffers.len());
         for (b, (buffer, before)) in engine.buffers.iter().zip(&before.passed).enumerate() {
             let passed = buffer.passed();
@@ -187,12 +192,15 @@ impl Steady {
                 if actor.next >= actor.count || actor.free_at != free_at + time {
                     return 0;
                 }
-                let (from, to) = (nest.step(actor.level, before), nest.step(actor.level, actor.next));
-                times = times.min(self.alike(nest, level, actor.level, from, to, by));
+                let (from, to) = (schedule.step(actor.level, before), schedule.step(actor.level, actor.next));
+                if !schedule.is_same_around(actor.level, level, from, to) {
+                    return 0;
+                }
+                times = times.min(self.alike(schedule, level, from, to) / by);
                 for input in actor.inputs.iter().filter(|input| still[input.buffer]) {
                     // Its slots must be there already.
                     let of = engine.section.buffers[input.buffer].spec.level;
-                    let (ordinal, filled) = (nest.ordinal(of, to), engine.buffers[input.buffer].passed().0);
+                    let (ordinal, filled) = (schedule.ordinal(of, to), engine.buffers[input.buffer].passed().0);
                     let step = moved(of);
                     if ordinal >= filled {
                         return 0;
@@ -206,61 +214,18 @@ impl Steady {
         if times == u64::MAX { 0 } else { times }
     }
 
-    /// How many times `by` iterations an actor that went `from` one place `to` another can go on before it comes to an
-    /// iteration of another kind.
-    fn alike(&self, nest: &Nest, level: Loop, of: LoopLevel, from: Step, to: Step, by: u64) -> u64 {
-        if level == Loop::Block {
-            if from.block == 0 && self.sums.contains(&Sums::Section) {
-                return 0;
-            }
-            return (nest.blocks() - 1).saturating_sub(to.block + 1) / by;
-        }
-        if from.block != to.block {
-            return 0;
-        }
-        if level == Loop::Column {
+    /// How many more iterations of a loop are like those that an actor went through `from` one place `to` another.
+    fn alike(&self, schedule: &Schedule, level: usize, from: Step, to: Step) -> u64 {
+        if schedule.is_over_columns(level) {
             let first = self.alike[from.column_tile as usize];
             let last = self.alike.iter().rposition(|&other| other == first).unwrap_or(0) as u64;
-            return if to.column_tile > last { 0 } else { (last - to.column_tile) / by };
+            return last.saturating_sub(to.column_tile);
         }
-        if nest.order == LoopOrder::ColumnTileOuter && of == LoopLevel::Firing && from.column_tile != to.column_tile {
+        if self.summed[level] && schedule.iteration(level, from) == 0 {
             return 0;
         }
-        if from.row_tile == nest.block_range(from.block).start && !self.sums.is_empty() {
-            return 0;
-        }
-        // The last row tile may be short, and gives back what the loop has used.
-        (nest.block_range(to.block).end - 1).saturating_sub(to.row_tile + 1) / by
-    }
-}
-
-/// The loop of which a firing at `at` begins an iteration.
-fn level(nest: &Nest, at: Step) -> Option<Loop> {
-    let row_tiles = nest.block_range(at.block);
-    if at.column_tile == 0 && at.row_tile == row_tiles.start {
-        return Some(if nest.blocks() > 1 { Loop::Block } else { Loop::RowTile });
-    }
-    match nest.order {
-        LoopOrder::ColumnTileOuter if at.row_tile == row_tiles.start => Some(Loop::Column),
-        // Too near the end of the loop to skip anything.
-        _ if at.row_tile + 2 >= row_tiles.end => None,
-        LoopOrder::ColumnTileOuter => Some(Loop::RowTile),
-        LoopOrder::RowTileOuter => (at.column_tile == 0).then_some(Loop::RowTile),
-    }
-}
-
-/// Events of a of in one iteration of a loop.
-fn iteration(nest: &Nest, level: Loop, block: u64, of: LoopLevel) -> u64 {
-    let row_tiles = nest.block_range(block);
-    let (row_tiles, column_tiles) = (row_tiles.end - row_tiles.start, nest.column_tiles());
-    match (of, level) {
-        (LoopLevel::Firing, Loop::RowTile) if nest.order == LoopOrder::RowTileOuter => column_tiles,
-        (LoopLevel::Firing, Loop::Column) | (LoopLevel::RowTile, Loop::Block) => row_tiles,
-        (LoopLevel::Firing, Loop::Block) => row_tiles * column_tiles,
-        (LoopLevel::BlockColumn, Loop::Block) => column_tiles,
-        (LoopLevel::Firing | LoopLevel::RowTile, Loop::RowTile)
-        | (LoopLevel::BlockColumn | LoopLevel::Column, Loop::Column) => 1,
-        _ => 0,
+        // The last may be short, and gives back what the loop has used.
+        (schedule.trips(level, to) - 1).saturating_sub(schedule.iteration(level, to) + 1)
     }
 }
 
@@ -272,9 +237,9 @@ fn reach(engine: &Engine<'_>) -> Ticks {
 /// For each column tile the first of those before it in a row that are like it, in every stage and stream. The first and the
 /// last are like no other: partial sums begin and end there.
 fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
-    let nest = &engine.nest;
-    let column_tiles = nest.column_tiles();
-    let width = |column_tile| nest.column_range(column_tile).map(|range| range.end - range.start);
+    let tiling = engine.tiling;
+    let column_tiles = tiling.column_tiles();
+    let width = |column_tile| tiling.column_range(column_tile).map(|range| range.end - range.start);
     let bytes = |stream: usize, column_tile: u64| {
         let at = Step { block: 0, column_tile, row_tile: 0 };
         transfer_bytes(engine.chip, &engine.graph, engine.section, stream, at)

@@ -51,12 +51,12 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
     let stages = section.stages.iter().enumerate();
     let groups =
         stages.flat_map(|(stage, s)| (0..s.mapping.groups()).map(move |group| (Kind::Group { stage, group }, s.level)));
-    let copies = homes.into_iter().map(|home| (Kind::Copy { home }, LoopLevel::Firing));
+    let copies = homes.into_iter().map(|home| (Kind::Copy { home }, LoopLevel::FIRING));
     for (kind, level) in loads.chain(copies).chain(groups).chain(stores) {
         list.push(Actor {
             kind,
             level,
-            count: section.nest.count(level),
+            count: section.schedule.count(level),
             next: 0,
             inputs: Vec::new(),
             outputs: Vec::new(),

@@ -22,7 +22,7 @@ impl Machine<'_> {
     pub(super) fn group(&mut self, actor: usize, stage: usize, group: u64, at: Step, emits: bool) -> Result<(), Fault> {
         let s = &self.section.stages[stage];
         self.feed(actor, group, at);
-        let first_column_tile = !continues(s, group, &self.layout.nest, at);
+        let first_column_tile = !continues(s, group, self.layout.schedule, at);
         if !first_column_tile {
             self.read_partials(actor, at, emits)?;
         }
@@ -158,7 +158,7 @@ impl Machine<'_> {
         first_column_tile: bool,
     ) -> Result<Made, Fault> {
         let s = &self.section.stages[stage];
-        let rows = self.layout.work[stage].slice_rows(self.layout.nest.rows_of(at.row_tile), i);
+        let rows = self.layout.work[stage].slice_rows(self.layout.tiling.rows_of(at.row_tile), i);
         let slice = group * s.group_width() + q;
         let (Some(weight), Some(index)) = (s.spec.weight, self.layout.weight_index(stage, at.column_tile, slice))
         else {
@@ -203,7 +203,7 @@ impl Machine<'_> {
     fn simd(&self, actor: usize, stage: usize, (i, j): (u64, u64), pcu: PcuId, at: Step) -> Result<Made, Fault> {
         let s = &self.section.stages[stage];
         let work = &self.layout.work[stage];
-        let rows = work.slice_rows(self.layout.nest.rows_of(at.row_tile), i);
+        let rows = work.slice_rows(self.layout.tiling.rows_of(at.row_tile), i);
         let columns = self.part_of(stage, s.spec.output, at, j);
         let mut operands = Vec::new();
         for (n, &tensor) in s.spec.activations.iter().enumerate() {

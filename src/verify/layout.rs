@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::arch::Chip;
 use crate::cost::{Reducer, StageWork, SystolicShape, Tile, TileTables};
 use crate::index::Id;
-use crate::program::{Buffer, BufferRole, LoopLevel, Mapping, Nest, Section, SectionGraph, Step, k_slice};
+use crate::program::{Buffer, BufferRole, LoopLevel, Mapping, Schedule, Section, SectionGraph, Step, Tiling, k_slice};
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
@@ -24,7 +24,8 @@ pub(super) struct Layout<'a> {
     pub(super) workload: &'a Workload,
     pub(super) section: &'a Section,
     pub(super) graph: SectionGraph<'a>,
-    pub(super) nest: Nest,
+    pub(super) schedule: &'a Schedule,
+    pub(super) tiling: Tiling,
     pub(super) work: Vec<StageWork>,
     /// Index of each GEMM stage's weight: `[stage][column_tile][group * share + q]`.
     index: Vec<Vec<Vec<SlotIndex>>>,
@@ -46,12 +47,13 @@ impl<'a> Layout<'a> {
         let Some(graph) = SectionGraph::new(workload, &section.operators, section.operators.len() > 1) else {
             return Err((0, "its operators are no pipeline over common rows".to_owned()));
         };
-        let nest = section.nest;
+        let (schedule, tiling) = (&*section.schedule, section.schedule.tiling());
         let work = |(s, stage): (usize, &crate::program::Stage)| {
-            StageWork::new(chip, &graph, &nest, s, stage.mapping, &stage.work)
+            StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work)
         };
         let work: Vec<StageWork> = section.stages.iter().enumerate().map(work).collect();
-        let mut layout = Self { workload, section, graph, nest, work, index: Vec::new(), held: RefCell::default() };
+        let (index, held) = (Vec::new(), RefCell::default());
+        let mut layout = Self { workload, section, graph, schedule, tiling, work, index, held };
         for stage in 0..section.stages.len() {
             let index = layout.stage_index(chip, stage).map_err(|why| (stage, why))?;
             layout.index.push(index);
@@ -80,14 +82,14 @@ impl<'a> Layout<'a> {
         let tensor = &self.workload.tensors[weight];
         let kept = Kept::new(tensor.mask.as_deref());
         let cut = self
-            .nest
+            .tiling
             .tiled_axis
             .filter(|cut| [self.graph.row_axis(weight), self.graph.column_axis(weight)].contains(&Some(cut.axis)));
-        let (count, found) = (cut.map_or(1, |_| self.nest.column_tiles()), s.tiles.len() as u64);
+        let (count, found) = (cut.map_or(1, |_| self.tiling.column_tiles()), s.tiles.len() as u64);
         if found != count {
             return Err(format!("its output tiles are for {found} column tiles, its weight has {count}"));
         }
-        let shape = TileTables::new(chip, &self.graph, self.nest.tiled_axis).styled(stage, m);
+        let shape = TileTables::new(chip, &self.graph, self.tiling.tiled_axis).styled(stage, m);
         let shape = shape.filter(|_| self.graph.sampled(stage).is_none());
         let mut index = Vec::with_capacity(s.tiles.len());
         for (column_tile, groups) in s.tiles.iter().enumerate() {
@@ -137,12 +139,12 @@ impl<'a> Layout<'a> {
 
     /// Whether the cut runs along a tensor's columns.
     fn is_cut(&self, tensor: TensorId) -> bool {
-        self.nest.tiled_axis.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis))
+        self.tiling.tiled_axis.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis))
     }
 
     /// Columns of a tensor that a column tile uses.
     pub(super) fn columns(&self, tensor: TensorId, column_tile: u64) -> Range<u64> {
-        match self.nest.column_range(column_tile) {
+        match self.tiling.column_range(column_tile) {
             Some(range) if self.is_cut(tensor) => range,
             _ => 0..self.workload.tensors[tensor].columns,
         }
@@ -152,7 +154,7 @@ impl<'a> Layout<'a> {
     pub(super) fn k_rows(&self, stage: usize, column_tile: u64, group: u64) -> Range<u64> {
         let s = &self.section.stages[stage];
         let Some(weight) = s.spec.weight else { return 0..0 };
-        let all = match (self.nest.column_range(column_tile), self.nest.tiled_axis) {
+        let all = match (self.tiling.column_range(column_tile), self.tiling.tiled_axis) {
             (Some(range), Some(cut)) if self.graph.row_axis(weight) == Some(cut.axis) => range,
             _ => 0..self.workload.tensors[weight].rows,
         };
@@ -167,7 +169,7 @@ impl<'a> Layout<'a> {
 
     /// First row of a row tile.
     pub(super) fn first_row(&self, row_tile: u64) -> u64 {
-        row_tile * self.nest.tile_rows
+        row_tile * self.tiling.tile_rows
     }
 
     /// Columns of A that PCUs of a stage are given in a column tile, counted from the column tile's first: those of a stream of heads,
@@ -234,7 +236,7 @@ impl<'a> Layout<'a> {
     }
 
     fn rows_and_columns(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, Range<u64>) {
-        let rows = self.nest.rows_of(at.row_tile);
+        let rows = self.tiling.rows_of(at.row_tile);
         let whole = |tensor| {
             let columns = self.columns(tensor, at.column_tile);
             0..columns.end - columns.start
@@ -305,18 +307,18 @@ impl<'a> Layout<'a> {
 
     /// Where slot `ordinal` of a buffer stands in the nest.
     pub(super) fn slot_step(&self, buffer: &Buffer, ordinal: u64) -> Step {
-        self.nest.step(buffer.spec.level, ordinal)
+        self.schedule.step(buffer.spec.level, ordinal)
     }
 
     /// A slot for a message.
     pub(super) fn slot_name(&self, buffer: &Buffer, ordinal: u64) -> String {
         let at = self.slot_step(buffer, ordinal);
         match buffer.spec.level {
-            LoopLevel::Firing => format!("row tile {}, column tile {}", at.row_tile, at.column_tile),
-            LoopLevel::RowTile => format!("row tile {}", at.row_tile),
-            LoopLevel::BlockColumn => format!("row block {}, column tile {}", at.block, at.column_tile),
-            LoopLevel::Column => format!("column tile {}", at.column_tile),
-            LoopLevel::Once => "the whole weight".to_owned(),
+            LoopLevel::FIRING => format!("row tile {}, column tile {}", at.row_tile, at.column_tile),
+            LoopLevel::ROW_TILE => format!("row tile {}", at.row_tile),
+            LoopLevel::BLOCK_COLUMN => format!("row block {}, column tile {}", at.block, at.column_tile),
+            LoopLevel::COLUMN => format!("column tile {}", at.column_tile),
+            _ => "the whole weight".to_owned(),
         }
     }
 

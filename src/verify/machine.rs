@@ -2,7 +2,7 @@
 
 use crate::arch::Chip;
 use crate::index::Id;
-use crate::program::{BufferRole, LoopLevel, Section, Step, emits};
+use crate::program::{BufferRole, Section, Step, emits};
 use crate::workload::{TensorId, Workload};
 
 use super::actors::{Actor, Kind, actors};
@@ -76,7 +76,8 @@ impl<'a> Machine<'a> {
             what,
         })?;
         let actors = actors(section);
-        let ring = |b: usize| Ring::new(chip, &section.buffers[b], section.nest.count(section.buffers[b].spec.level));
+        let ring =
+            |b: usize| Ring::new(chip, &section.buffers[b], section.schedule.count(section.buffers[b].spec.level));
         let mut rings: Vec<Ring> = (0..section.buffers.len()).map(ring).collect();
         for actor in &actors {
             actor.inputs.iter().for_each(|&b| rings[b].readers += 1);
@@ -152,27 +153,25 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Where an actor's next firing stands in the nest. Stages that run once a row tile stand in the last column tile.
+    /// Where an actor's next firing stands: a stage at the last of the firings that one of its own covers.
     pub(super) fn at(&self, actor: usize) -> Step {
         let actor = &self.actors[actor];
-        let step = self.layout.nest.step(actor.level, actor.next);
+        let step = self.layout.schedule.step(actor.level, actor.next);
         match actor.kind {
-            Kind::Group { .. } if actor.level == LoopLevel::RowTile => {
-                Step { column_tile: self.layout.nest.column_tiles() - 1, ..step }
-            }
+            Kind::Group { .. } => self.layout.schedule.complete(actor.level, step),
             _ => step,
         }
     }
 
     /// The slot of a buffer that a firing uses.
     pub(super) fn slot(&self, buffer: usize, at: Step) -> u64 {
-        self.layout.nest.ordinal(self.section.buffers[buffer].spec.level, at)
+        self.layout.schedule.ordinal(self.section.buffers[buffer].spec.level, at)
     }
 
     /// Whether results leave in a firing.
     pub(super) fn emits(&self, actor: usize, at: Step) -> bool {
         match self.actors[actor].kind {
-            Kind::Group { stage, group } => emits(&self.section.stages[stage], group, &self.layout.nest, at),
+            Kind::Group { stage, group } => emits(&self.section.stages[stage], group, self.layout.schedule, at),
             _ => true,
         }
     }
@@ -223,7 +222,7 @@ impl<'a> Machine<'a> {
             let level = self.section.buffers[buffer].spec.level;
             // A store stands where its slot does; the others may use a slot for many firings.
             let is_store = matches!(self.actors[index].kind, Kind::Store { .. });
-            if is_store || self.layout.nest.is_last_use(level, at) {
+            if is_store || self.layout.schedule.is_last_use(level, at) {
                 let slot = self.slot(buffer, at);
                 self.rings[buffer].release(slot);
             }
@@ -331,7 +330,7 @@ impl<'a> Machine<'a> {
                 section: self.section.name.as_str().into(),
                 stage: self.layout.stage_name(stage).into(),
                 unit: "".into(),
-                row_tile: Some(row as u64 / self.layout.nest.tile_rows),
+                row_tile: Some(row as u64 / self.layout.tiling.tile_rows),
                 step: self.step,
                 cycle: None,
                 firing: None,

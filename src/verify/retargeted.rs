@@ -44,9 +44,9 @@ impl Retargeting {
         let pcus = |section: &crate::program::Section| section.stages.iter().map(|s| s.pcus.len() as u64).sum();
         let of = |(full, small): (&crate::program::Section, &crate::program::Section)| RetargetedSection {
             section: full.name.clone(),
-            row_tiles: [full.nest.row_tiles(), small.nest.row_tiles()],
-            blocks: [full.nest.blocks(), small.nest.blocks()],
-            column_tiles: [full.nest.column_tiles(), small.nest.column_tiles()],
+            row_tiles: [full.schedule.tiling().row_tiles(), small.schedule.tiling().row_tiles()],
+            blocks: [full.schedule.blocks(), small.schedule.blocks()],
+            column_tiles: [full.schedule.tiling().column_tiles(), small.schedule.tiling().column_tiles()],
             pcus: [pcus(full), pcus(small)],
         };
         let sections = full.sections.iter().zip(&small.sections).map(of).collect();

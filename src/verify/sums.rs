@@ -33,7 +33,7 @@ impl Machine<'_> {
         let Some(reducer) = self.layout.work[stage].reducer() else {
             return Ok(Made { rows: 0..0, columns: Vec::new(), values: Vec::new() });
         };
-        let count = self.layout.nest.rows_of(at.row_tile);
+        let count = self.layout.tiling.rows_of(at.row_tile);
         let x = self.taken(actor, pcu, (stage, 0), reducer, (i, q), at)?;
         let dy = self.taken(actor, pcu, (stage, 1), reducer, (i, q), at)?;
         let (rows, columns, heads) =
@@ -91,7 +91,7 @@ impl Machine<'_> {
         at: Step,
     ) -> Result<Matrix, Fault> {
         let tensor: TensorId = self.section.stages[stage].spec.activations[operand];
-        let rows = self.layout.nest.rows_of(at.row_tile) as usize;
+        let rows = self.layout.tiling.rows_of(at.row_tile) as usize;
         let mut matrix = Matrix::unwritten(rows, reducer.width(at.column_tile, operand) as usize);
         let kind = if operand == 0 { Operand::Activation(0) } else { Operand::Weights };
         for incoming in self.inbox[pcu.index()].iter().filter(|incoming| incoming.operand == kind) {

@@ -13,7 +13,7 @@ use crate::mode::Mode;
 use crate::model::{Architecture, Options, Phase, preset, write};
 use crate::program::{
     Amount, Buffer, BufferRole, Configuration, Flow, FlowKind, GemmMapping, LoopLevel, LoopOrder, Mapping, Nest,
-    OutputTile, Resource, Stage, Step, Style,
+    OutputTile, Resource, Stage, Step, Style, TiledAxis,
 };
 use crate::sparsity::BlockMask;
 use crate::workload::{self, CausalAxis, OperatorKind};
@@ -146,7 +146,9 @@ fn split(of: Case) -> Case {
     let mut case = of;
     for section in &mut case.configuration.sections {
         let (tile_rows, order) = (20, LoopOrder::ColumnTileOuter);
-        section.nest = Nest { tile_rows, block_tiles: 5, tiled_axis: None, order, ..section.nest };
+        section
+            .change_nest(|nest| *nest = Nest { tile_rows, block_tiles: 5, tiled_axis: None, order, ..*nest })
+            .unwrap();
         *section = retargeted_section(&case.chip, &case.workload, section, |m| {
             *m = GemmMapping { rows_on_lanes: false, pm: 2, pn: 4, pk: 3, multicast_width: 2, aligned: false, ..*m };
         })
@@ -182,7 +184,7 @@ fn without_a_fault_every_case_passes() {
     // The cases have what the faults below need.
     let sections: Vec<Section> = all().into_iter().flat_map(|case| case.configuration.sections).collect();
     assert!(sections.iter().any(|s| s.stages.iter().any(|s| s.k_cut)), "no cut K");
-    assert!(sections.iter().any(|s| s.nest.rows % s.nest.tile_rows != 0), "no short row tile");
+    assert!(sections.iter().any(|s| s.schedule.nest().rows % s.schedule.nest().tile_rows != 0), "no short row tile");
     let shares = |s: &Stage| matches!(s.mapping, Mapping::Gemm(m) if m.multicast_width > 1);
     assert!(sections.iter().any(|s| s.stages.iter().any(shares)), "no multicast");
 }
@@ -338,9 +340,9 @@ fn a_dropped_last_k_tile_is_caught() {
     }
     // The last column tile of a cut K never comes.
     let verdict = dense(Mode::Fused).with(|section| {
-        let Some(cut) = section.nest.tiled_axis.as_mut().filter(|cut| cut.extent > cut.tile) else { return false };
-        cut.extent = (cut.extent.div_ceil(cut.tile) - 1) * cut.tile;
-        true
+        let Some(cut) = section.schedule.tiled_axis().filter(|cut| cut.extent > cut.tile) else { return false };
+        let extent = (cut.extent.div_ceil(cut.tile) - 1) * cut.tile;
+        section.change_nest(|nest| nest.tiled_axis = Some(TiledAxis { extent, ..cut })).is_ok()
     });
     caught(&verdict.expect("the dense case is cut"));
     // A slice of K does not get the sums of the slice before.
@@ -396,10 +398,11 @@ fn a_shifted_mask_is_caught() {
 fn a_buffer_one_row_tile_too_shallow_is_caught() {
     // Partial sums of a row block live side by side.
     let verdict = streamed().with(|section| {
+        let nest = section.schedule.nest();
         let partial = |b: &&mut Buffer| matches!(b.spec.role, BufferRole::PartialSums { .. }) && b.spec.depth >= 2;
         let buffer = section.buffers.iter_mut().find(partial);
         buffer.is_some_and(|buffer| {
-            buffer.spec.depth = section.nest.block_tiles.min(buffer.spec.depth) - 1;
+            buffer.spec.depth = nest.block_tiles.min(buffer.spec.depth) - 1;
             true
         })
     });
@@ -410,10 +413,10 @@ fn a_buffer_one_row_tile_too_shallow_is_caught() {
     );
     // Activations of a row block that every column tile reads again.
     let verdict = streamed().with(|section| {
-        let nest = section.nest;
+        let nest = section.schedule.nest();
         let held = |b: &&mut Buffer| {
             let activations = matches!(b.spec.role, BufferRole::Operand { .. } | BufferRole::Resident { .. });
-            activations && b.spec.level == LoopLevel::RowTile && b.spec.depth >= nest.block_tiles
+            activations && b.spec.level == LoopLevel::ROW_TILE && b.spec.depth >= nest.block_tiles
         };
         let again = nest.column_tiles() > 1 && nest.block_tiles > 1;
         section.buffers.iter_mut().find(held).filter(|_| again).is_some_and(|buffer| {
@@ -429,7 +432,7 @@ fn a_buffer_one_row_tile_too_shallow_is_caught() {
     for case in all() {
         let bank_bytes = case.chip.pmu.bank_bytes();
         let verdict = case.with(|section| {
-            let nest = section.nest;
+            let nest = section.schedule.nest();
             section.buffers.iter_mut().any(|buffer| {
                 let holds = buffer.pieces.iter().map(|piece| {
                     piece.parts.iter().map(|part| part.banks).sum::<u64>() * bank_bytes / buffer.spec.slot_bytes.max(1)
@@ -502,8 +505,8 @@ fn heads_that_are_left_out_are_caught() {
     assert!(caught(&verdict.expect("a stage has streams of heads")).contains("never arrived"));
     // Both sequences meet the keys of the first.
     let verdict = attention(Mode::Fused).with(|section| {
-        let blocks = section.nest.blocks();
-        section.nest.block_tiles *= blocks;
+        let blocks = section.schedule.blocks();
+        section.change_nest(|nest| nest.block_tiles *= blocks).unwrap();
         blocks > 1
     });
     caught(&verdict.expect("sequences are row blocks"));
@@ -575,5 +578,5 @@ fn a_slot_is_not_given_away_before_its_last_read() {
     ring.release(0);
     assert!(ring.has_credit(depth) && ring.claim(depth, Vec::new) == Ok(()));
     let at = Step { block: 0, column_tile: 0, row_tile: 0 };
-    assert_eq!(section.nest.ordinal(LoopLevel::RowTile, at), 0);
+    assert_eq!(section.schedule.ordinal(LoopLevel::ROW_TILE, at), 0);
 }

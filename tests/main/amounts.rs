@@ -41,7 +41,7 @@ fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, com
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1).expect("a pipeline");
     for (stream, slots) in amounts.slot_bytes.iter().enumerate() {
         for (n, &bytes) in (0..).zip(slots) {
-            let at = section.nest.step(section.streams[stream].stream.level, n);
+            let at = section.schedule.step(section.streams[stream].stream.level, n);
             let expected = transfer_bytes(chip, &graph, section, stream, at);
             assert_eq!(bytes, expected, "slot {n} of stream {stream}, {about}");
         }
@@ -65,7 +65,7 @@ fn depths(
     compared: &mut Compared,
 ) {
     let stage = &section.stages[s];
-    let tables = TileTables::new(chip, graph, section.nest.tiled_axis);
+    let tables = TileTables::new(chip, graph, section.schedule.tiled_axis());
     let shape = tables.styled(s, mapping).expect("a chip with the data type");
     let (width, rows) = (shape.column_grain * mapping.multicast_width, shape.row_grain * mapping.pm);
     let table = tables.table(s, width, mapping.aligned, mapping.style, mapping.pk, rows);

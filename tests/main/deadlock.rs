@@ -17,7 +17,7 @@ fn a_buffer_that_is_too_short_is_named_with_the_depth_it_needs() {
     let mut configuration = compile(&chip, &workload, Mode::Fused).expect("it fits");
     let section = &mut configuration.sections[0];
     // Every chunk needs all tokens of `x` again, and the first few leave no room for the rest.
-    let tokens = section.nest.block_tiles;
+    let tokens = section.schedule.nest().block_tiles;
     let x = workload.tensors.iter_enumerated().find(|(_, tensor)| tensor.name == "x").expect("an input `x`").0;
     let holds_x = |b: &&mut Buffer| match b.spec.role {
         BufferRole::Resident { tensor, .. } | BufferRole::Operand { tensor, .. } => {

@@ -10,13 +10,13 @@ use rdusim::program::dataflow::{
     Access, BlockNest, Buffer, Dataflow, LoopId, Order, Point, PortRef, Process, ProcessGraph, ProcessKind,
 };
 use rdusim::program::dataflow::{ProcessId, check};
-use rdusim::program::{self, BufferRole, LoopLevel, LoopOrder, Nest, Section, TiledAxis, lowered};
+use rdusim::program::{self, BufferRole, LoopLevel, LoopOrder, Nest, Schedule, Section, TiledAxis, lowered};
 use rdusim::verify::firing_rules;
 
 use crate::random::pair;
 
 const LEVELS: [LoopLevel; 5] =
-    [LoopLevel::Firing, LoopLevel::RowTile, LoopLevel::BlockColumn, LoopLevel::Column, LoopLevel::Once];
+    [LoopLevel::FIRING, LoopLevel::ROW_TILE, LoopLevel::BLOCK_COLUMN, LoopLevel::COLUMN, LoopLevel::ONCE];
 
 proptest! {
     #[test]
@@ -31,6 +31,7 @@ proptest! {
         };
         let tiled_axis = columns.map(|(extent, width)| TiledAxis { axis: 0, extent, tile: width });
         let nest = Nest { rows, tile_rows, block_tiles, tiled_axis, order: loop_order };
+        let schedule = Schedule::of(&nest).expect("tiles have elements");
         let mut flow = Dataflow::default();
         let loops = BlockNest { rows, tile_rows, block_tiles, columns, order }.add_to(&mut flow.loops);
         let once = Vec::new();
@@ -53,7 +54,7 @@ proptest! {
                 position(slot_loops, Some(loops.row)),
             );
             for n in 0..slots.count() {
-                let (at, step) = (slots.point(n), nest.step(level, n));
+                let (at, step) = (slots.point(n), schedule.step(level, n));
                 let index = |level: Option<usize>, at: &Point| level.map_or(0, |level| at.get(level));
                 prop_assert_eq!(index(block, &at), step.block);
                 prop_assert_eq!(index(column, &at), step.column_tile);
@@ -61,22 +62,22 @@ proptest! {
                     prop_assert_eq!(step.block * block_tiles + at.get(row), step.row_tile);
                     let range = slots.range(row, &at);
                     prop_assert_eq!(range.start, step.row_tile * tile_rows);
-                    prop_assert_eq!(range.end - range.start, nest.rows_of(step.row_tile));
+                    prop_assert_eq!(range.end - range.start, nest.tiling().rows_of(step.row_tile));
                 }
                 if let Some(column) = column {
                     prop_assert_eq!(Some(slots.range(column, &at)), nest.column_range(step.column_tile));
                 }
-                prop_assert_eq!(slots.ordinal(&at), nest.ordinal(level, step));
+                prop_assert_eq!(slots.ordinal(&at), schedule.ordinal(level, step));
             }
             // The slot of a firing, and the firing that uses it last.
             let reader = PortRef { process, port };
             for n in 0..graph.firings(process) {
-                let step = nest.step(LoopLevel::Firing, n);
-                let slot = nest.ordinal(level, step);
+                let step = schedule.step(LoopLevel::FIRING, n);
+                let slot = schedule.ordinal(level, step);
                 prop_assert_eq!(graph.read_slots(reader, &graph.point(process, n)), vec![slot]);
                 prop_assert!(graph.needed(reader, n, &graph.point(process, n)) > slot);
                 prop_assert!(graph.released(reader, n) <= slot);
-                prop_assert_eq!(graph.released(reader, n + 1) > slot, nest.is_last_use(level, step));
+                prop_assert_eq!(graph.released(reader, n + 1) > slot, schedule.is_last_use(level, step));
             }
         }
     }

@@ -50,9 +50,11 @@ fn with(
 ) -> Configuration {
     let mut other = of.clone();
     for section in &mut other.sections {
-        let tokens = section.nest.rows.div_ceil(tile_rows);
+        let tokens = section.schedule.tiling().rows.div_ceil(tile_rows);
         let order = LoopOrder::ColumnTileOuter;
-        section.nest = Nest { tile_rows, block_tiles: tokens, tiled_axis: None, order, ..section.nest };
+        let one_block =
+            |nest: &mut Nest| *nest = Nest { tile_rows, block_tiles: tokens, tiled_axis: None, order, ..*nest };
+        section.change_nest(one_block).expect("tiles have elements");
         *section = retargeted_section(chip, workload, section, change).unwrap_or_else(|why| panic!("{why}"));
     }
     other

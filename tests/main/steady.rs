@@ -37,12 +37,14 @@ fn skipped_periods_leave_every_count_as_it_was() {
             let Ok(configuration) = compile(&chip, &workload, mode) else { continue };
             for (section, (cut, block, rows)) in configuration.sections.iter().flat_map(|s| NESTS.map(|n| (s, n))) {
                 let mut section = section.clone();
-                let nest = &mut section.nest;
-                nest.tile_rows = (nest.tile_rows / cut).max(1);
-                nest.rows = (nest.rows * rows).min(MOST_ROWS).min(nest.tile_rows * 1_000);
-                nest.block_tiles = block.min(nest.block_tiles);
+                let changed = section.change_nest(|nest| {
+                    nest.tile_rows = (nest.tile_rows / cut).max(1);
+                    nest.rows = (nest.rows * rows).min(MOST_ROWS).min(nest.tile_rows * 1_000);
+                    nest.block_tiles = block.min(nest.block_tiles);
+                });
+                prop_assert_eq!(changed, Ok(()));
                 let [(fast, few), (slow, many)] = runs(&chip, &workload, &section);
-                prop_assert_eq!(&fast, &slow, "{} {:?}", &section.name, &section.nest);
+                prop_assert_eq!(&fast, &slow, "{} {:?}", &section.name, section.schedule.nest());
                 prop_assert!(few <= many);
                 ran.set(ran.get() + 1);
                 skipped.set(skipped.get() + u64::from(few < many));
@@ -79,7 +81,7 @@ fn rows_of_one_nest_cost_hardly_more_events() {
         let configuration = compile(&chip, &ffn, Mode::Fused).unwrap_or_else(|error| panic!("{}", error.render(false)));
         let mut section = configuration.sections[0].clone();
         let mut events = |rows: u64| {
-            section.nest.rows = rows;
+            section.change_nest(|nest| nest.rows = rows).expect("tiles have elements");
             run_section(&chip, &ffn, &section, true).map_or(u64::MAX, |run| run.events)
         };
         let (few, many) = (events(1 << 16), events(1 << 21));

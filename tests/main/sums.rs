@@ -97,7 +97,7 @@ fn chip(sets: &[&str]) -> arch::Chip {
 /// What stages of a configuration add up, and their sections' loop orders and blocks.
 fn sums(configuration: &Configuration) -> Vec<(Sums, LoopLevel, LoopOrder, bool)> {
     let of = |section: &rdusim::program::Section| {
-        let nest = section.nest;
+        let nest = section.schedule.nest();
         let stages = section.stages.iter();
         let found = stages.filter_map(|s| Some((s.spec.sums?, s.level, nest.order, nest.blocks() > 1)));
         found.collect::<Vec<_>>()

@@ -9,8 +9,8 @@ use rdusim::index::Id;
 use rdusim::mode::Mode;
 use rdusim::program::verifier::{Verifier, violations};
 use rdusim::program::{
-    Buffer, BufferRole, Configuration, Fabric, FlowKind, GemmMapping, LoopLevel, LoopOrder, Mapping, PcuId, PmuId,
-    Section, SectionGraph, SimdMapping,
+    Buffer, BufferRole, Configuration, Fabric, FlowKind, GemmMapping, LoopLevel, Mapping, Nest, PcuId, PmuId, Section,
+    SectionGraph, SimdMapping,
 };
 use rdusim::workload::{self, Workload};
 
@@ -120,6 +120,15 @@ impl Good {
         assert!(found.contains(&check), "`{check}` does not fail, but {found:?}");
     }
 
+    /// The same of its nest, which has no schedule at all where tiles are empty.
+    #[track_caller]
+    fn refuses_nest(&self, spoil: impl Fn(&mut Nest)) {
+        let mut section = self.configuration.sections[0].clone();
+        if section.change_nest(&spoil).is_ok() {
+            self.refuses("nest", |section| section.change_nest(&spoil).expect("tiles have elements"));
+        }
+    }
+
     /// The same over the whole configuration.
     #[track_caller]
     fn refuses_whole(&self, check: &str, spoil: impl Fn(&mut Configuration)) {
@@ -165,16 +174,15 @@ fn simd(s: &mut Section) -> &mut SimdMapping {
 #[test]
 fn nests_that_cannot_be_are_refused() {
     let good = Good::feed_forward();
-    good.refuses("nest", |s| s.nest.rows += 1);
-    good.refuses("nest", |s| s.nest.tile_rows = 0);
-    good.refuses("nest", |s| s.nest.tile_rows = s.nest.rows + 1);
-    good.refuses("nest", |s| s.nest.block_tiles = 0);
-    good.refuses("nest", |s| s.nest.block_tiles = s.nest.row_tiles() + 1);
-    good.refuses("nest", |s| s.nest.tiled_axis.as_mut().expect("a cut").tile = 0);
-    good.refuses("nest", |s| s.nest.tiled_axis.as_mut().expect("a cut").extent += 1);
-    good.refuses("nest", |s| s.nest.tiled_axis.as_mut().expect("a cut").axis = 99);
-    good.refuses("nest", |s| (s.nest.tiled_axis, s.nest.order) = (None, LoopOrder::RowTileOuter));
-    good.refuses("stages", |s| s.stages[0].level = LoopLevel::RowTile);
+    good.refuses_nest(|nest| nest.rows += 1);
+    good.refuses_nest(|nest| nest.tile_rows = 0);
+    good.refuses_nest(|nest| nest.tile_rows = nest.rows + 1);
+    good.refuses_nest(|nest| nest.block_tiles = 0);
+    good.refuses_nest(|nest| nest.block_tiles = nest.row_tiles() + 1);
+    good.refuses_nest(|nest| nest.tiled_axis.as_mut().expect("a cut").tile = 0);
+    good.refuses_nest(|nest| nest.tiled_axis.as_mut().expect("a cut").extent += 1);
+    good.refuses_nest(|nest| nest.tiled_axis.as_mut().expect("a cut").axis = 99);
+    good.refuses("stages", |s| s.stages[0].level = LoopLevel::ROW_TILE);
     good.refuses("stages", |s| s.stages[0].n_cut ^= true);
     good.refuses("stages", |s| s.stages[1].k_cut ^= true);
     good.refuses("stages", |s| s.stages[0].recomputed = true);
@@ -209,8 +217,8 @@ fn buffers_that_cannot_be_are_refused() {
     good.refuses("roles", |s| s.buffers.push(s.buffers[0].clone()));
     good.refuses("roles", |s| buffer(s, is_weight).spec.slices += 1);
     good.refuses("roles", |s| s.buffers[0].spec.role = BufferRole::PartialSums { stage: 99 });
-    good.refuses("cadences", |s| buffer(s, is_operand).spec.level = LoopLevel::Once);
-    good.refuses("cadences", |s| buffer(s, is_weight).spec.level = LoopLevel::RowTile);
+    good.refuses("cadences", |s| buffer(s, is_operand).spec.level = LoopLevel::ONCE);
+    good.refuses("cadences", |s| buffer(s, is_weight).spec.level = LoopLevel::ROW_TILE);
     good.refuses("banks", |s| buffer(s, is_weight).spec.depth = 0);
     good.refuses("banks", |s| buffer(s, is_weight).spec.depth = 1 << 40);
     good.refuses("banks", |s| _ = buffer(s, is_weight).pieces.pop());
@@ -235,7 +243,7 @@ fn buffers_that_cannot_be_are_refused() {
 fn streams_that_cannot_be_are_refused() {
     let good = Good::feed_forward();
     good.refuses("ends", |s| _ = s.streams.pop());
-    good.refuses("ends", |s| s.streams[0].stream.level = LoopLevel::Once);
+    good.refuses("ends", |s| s.streams[0].stream.level = LoopLevel::ONCE);
     good.refuses("ends", |s| {
         let mut other = s.streams[0].clone();
         // A generator that nobody has yet.
@@ -345,7 +353,7 @@ fn work_that_misses_a_column_is_refused() {
 #[test]
 fn buffers_in_which_the_pipeline_would_stop_are_refused() {
     let good = Good::feed_forward();
-    let row_tiles = good.configuration.sections[0].nest.block_tiles;
+    let row_tiles = good.configuration.sections[0].schedule.nest().block_tiles;
     let of_block = |s: &Section| s.buffers.iter().position(|b| !is_partial(&b.spec.role) && b.spec.depth == row_tiles);
     let b = of_block(&good.configuration.sections[0]).expect("an operand stays on chip");
     good.refuses("credits", |s| {

@@ -147,7 +147,7 @@ impl<'a> StageBases<'a> {
         let cache = self.cache;
         let spec = &self.graph.stages[stage];
         let duty_factor = duty_factor(self.graph, nest, roles, stage);
-        let walked = self.tiled_axis().filter(|_| roles.level[stage] == LoopLevel::Firing);
+        let walked = self.tiled_axis().filter(|_| roles.level[stage] == LoopLevel::FIRING);
         let cut = walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile));
         let rows = (self.graph.rows, nest.tile_rows);
         let key = (spec.main, spec.tail.len(), spec.sums.is_some(), rows, duty_factor, cut, turned);

@@ -124,13 +124,13 @@ impl Sizer<'_> {
             }
             let mut level = self.roles.tensor_level(graph, nest, tensor);
             if self.roles.holds_block(graph, nest, stage, tensor) {
-                if external && !self.residency.inputs && self.roles.level[stage] == LoopLevel::Firing {
-                    level = LoopLevel::Firing;
+                if external && !self.residency.inputs && self.roles.level[stage] == LoopLevel::FIRING {
+                    level = LoopLevel::FIRING;
                 } else if copies > 1 {
                     let role = BufferRole::Resident { stage, tensor };
                     let depth = self.block_depth();
                     self.list.push(BufferSpec { role, level, depth, slices, copies: 1, slot_bytes, spread: 1 });
-                    level = LoopLevel::Firing;
+                    level = LoopLevel::FIRING;
                 } else {
                     depth = self.block_depth();
                 }
@@ -142,7 +142,7 @@ impl Sizer<'_> {
 
     fn weights(&mut self, stage: usize, mapping: &Mapping, footprint: &StageFootprint) {
         if let (Some(sums), Mapping::Gemm(m)) = (self.graph.stages[stage].sums, mapping) {
-            let along_cut = self.roles.level[stage] == LoopLevel::Firing;
+            let along_cut = self.roles.level[stage] == LoopLevel::FIRING;
             self.list.push(BufferSpec {
                 role: BufferRole::PartialSums { stage },
                 level: sums.level(along_cut),
@@ -163,13 +163,13 @@ impl Sizer<'_> {
             _ if own => {
                 let slot = footprint.weight_slot_bytes.saturating_mul(m.pn * m.pk);
                 (
-                    LoopLevel::BlockColumn,
+                    LoopLevel::BLOCK_COLUMN,
                     (2 + self.residency.latency_slots.of(slots_in_flight(self.chip, slot))).min(nest.blocks()),
                 )
             }
-            (true, false) => (LoopLevel::BlockColumn, 2.min(nest.count(LoopLevel::BlockColumn))),
-            (true, true) => (LoopLevel::Column, nest.column_tiles()),
-            (false, _) => (LoopLevel::Once, 1),
+            (true, false) => (LoopLevel::BLOCK_COLUMN, 2.min(nest.count(LoopLevel::BLOCK_COLUMN))),
+            (true, true) => (LoopLevel::COLUMN, nest.column_tiles()),
+            (false, _) => (LoopLevel::ONCE, 1),
         };
         let part = BufferSpec {
             role: BufferRole::Weight { stage, tensor },
@@ -195,7 +195,7 @@ impl Sizer<'_> {
             let depth = if nest.order == LoopOrder::ColumnTileOuter { self.block_depth() } else { 2 };
             self.list.push(BufferSpec {
                 role: BufferRole::PartialSums { stage },
-                level: LoopLevel::RowTile,
+                level: LoopLevel::ROW_TILE,
                 depth,
                 slices: m.pm * m.pn,
                 slot_bytes: self.slice_rows(m.pm, footprint) * footprint.columns_per_pcu * 4,
@@ -211,7 +211,7 @@ impl Sizer<'_> {
         }
         if let (Some(sums), Mapping::Gemm(m)) = (self.graph.stages[stage].sums, mapping) {
             // Every PCU's part beside its sums.
-            let level = sums.level(self.roles.level[stage] == LoopLevel::Firing);
+            let level = sums.level(self.roles.level[stage] == LoopLevel::FIRING);
             let most = if self.residency.latency_slots == LatencySlots::Full { 2 } else { 1 };
             self.list.push(BufferSpec {
                 role: BufferRole::Output { tensor, stage },

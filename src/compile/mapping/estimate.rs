@@ -257,13 +257,13 @@ pub fn estimate(
         if stream.writes {
             writes = writes.saturating_add(bytes);
             match stream.level {
-                LoopLevel::RowTile if cut_outside => late_writes += bytes / nest.blocks(),
+                LoopLevel::ROW_TILE if cut_outside => late_writes += bytes / nest.blocks(),
                 // What is added up over rows leaves with the last of them.
-                LoopLevel::BlockColumn => late_sums[tier.index()] += bytes / nest.blocks(),
-                LoopLevel::Column if cut_outside && nest.blocks() == 1 => {
+                LoopLevel::BLOCK_COLUMN => late_sums[tier.index()] += bytes / nest.blocks(),
+                LoopLevel::COLUMN if cut_outside && nest.blocks() == 1 => {
                     late_sums[tier.index()] += bytes / nest.column_tiles();
                 }
-                LoopLevel::Column | LoopLevel::Once => late_sums[tier.index()] += bytes,
+                LoopLevel::COLUMN | LoopLevel::ONCE => late_sums[tier.index()] += bytes,
                 _ => {}
             }
             continue;
@@ -271,7 +271,7 @@ pub fn estimate(
         reads = reads.saturating_add(bytes);
         if stream.weight {
             weights = weights.saturating_add(bytes);
-        } else if stream.level == LoopLevel::RowTile {
+        } else if stream.level == LoopLevel::ROW_TILE {
             first_block += stream.tensor_bytes / nest.blocks();
         }
     }
@@ -281,7 +281,7 @@ pub fn estimate(
         bytes.iter().enumerate().map(time).fold(0.0, f64::max)
     };
     let memory = slowest_tier(&per_tier);
-    let firings = nest.count(LoopLevel::Firing) as f64;
+    let firings = nest.count(LoopLevel::FIRING) as f64;
     let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
     // A row tile passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
     // row tile.
@@ -327,7 +327,7 @@ pub fn estimate(
     let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
     Estimate {
         least_cycles: chip.launch_cycles().saturating_add(work.max(memory.min(1e18) as u64)),
-        firings: nest.count(LoopLevel::Firing),
+        firings: nest.count(LoopLevel::FIRING),
         parts: (compute.min(1e18) as u64, off_chip.min(1e18) as u64),
         cycles: cycles.min(1e18) as u64,
         score: score.min(1e18) as u64,

@@ -39,7 +39,7 @@ impl StageRoles {
             roles.k_cut.push(is_gemm && input_cut);
             roles.n_cut.push(along(stage.output));
             let touches = input_cut || along(stage.output);
-            roles.level.push(if touches { LoopLevel::Firing } else { LoopLevel::RowTile });
+            roles.level.push(if touches { LoopLevel::FIRING } else { LoopLevel::ROW_TILE });
             let late = stage.activations.iter().any(|&tensor| {
                 graph.producer(tensor).is_some_and(|p| roles.late.get(p).copied().unwrap_or(false) || roles.k_cut[p])
             });
@@ -61,12 +61,12 @@ impl StageRoles {
             let is_wanted_in_column_tiles = || {
                 let mut readers =
                     graph.stages.iter().zip(&roles.level).filter(|(r, _)| r.activations.contains(&spec.output));
-                readers.clone().next().is_some() && readers.all(|(_, &level)| level == LoopLevel::Firing)
+                readers.clone().next().is_some() && readers.all(|(_, &level)| level == LoopLevel::FIRING)
             };
-            let makes_once = self.level[s] == LoopLevel::RowTile && !self.late[s] && spec.sums.is_none();
+            let makes_once = self.level[s] == LoopLevel::ROW_TILE && !self.late[s] && spec.sums.is_none();
             if makes_once && !graph.leaves_section(spec.output) && is_wanted_in_column_tiles() {
                 roles.recomputed[s] = true;
-                roles.level[s] = LoopLevel::Firing;
+                roles.level[s] = LoopLevel::FIRING;
             }
         }
         roles.recomputed.contains(&true).then_some(roles)
@@ -86,15 +86,15 @@ impl StageRoles {
     /// Whether no stage along the cut axis comes after an accumulating one. Such a stage would want the first column tile of
     /// its other operands again when their last has passed (`y = f(x) + x` with `x` cut), and the pipeline would stop.
     pub fn is_one_pass(&self) -> bool {
-        self.late.iter().zip(&self.level).all(|(late, level)| !late || *level != LoopLevel::Firing)
+        self.late.iter().zip(&self.level).all(|(late, level)| !late || *level != LoopLevel::FIRING)
     }
 
     /// Slot loop level of a tensor that stages produce or consume.
     pub fn tensor_level(&self, graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> LoopLevel {
         match nest.tiled_axis {
-            Some(c) if graph.column_axis(tensor) == Some(c.axis) => LoopLevel::Firing,
-            _ if graph.producer(tensor).is_some_and(|producer| self.recomputed[producer]) => LoopLevel::Firing,
-            _ => LoopLevel::RowTile,
+            Some(c) if graph.column_axis(tensor) == Some(c.axis) => LoopLevel::FIRING,
+            _ if graph.producer(tensor).is_some_and(|producer| self.recomputed[producer]) => LoopLevel::FIRING,
+            _ => LoopLevel::ROW_TILE,
         }
     }
 
@@ -103,10 +103,10 @@ impl StageRoles {
         if nest.order == LoopOrder::RowTileOuter || nest.column_tiles() == 1 {
             return false;
         }
-        if self.tensor_level(graph, nest, tensor) == LoopLevel::Firing {
+        if self.tensor_level(graph, nest, tensor) == LoopLevel::FIRING {
             return false;
         }
-        if self.level[stage] == LoopLevel::Firing {
+        if self.level[stage] == LoopLevel::FIRING {
             return true;
         }
         match graph.producer(tensor) {
@@ -124,6 +124,6 @@ impl StageRoles {
 pub fn duty_factor(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, stage: usize) -> u64 {
     let spec = &graph.stages[stage];
     let simd = spec.weight.is_none() && spec.sums.is_none();
-    let off_cut = roles.level[stage] == LoopLevel::RowTile && nest.order == LoopOrder::ColumnTileOuter;
+    let off_cut = roles.level[stage] == LoopLevel::ROW_TILE && nest.order == LoopOrder::ColumnTileOuter;
     if off_cut && (simd || !roles.is_late(stage)) { nest.column_tiles() } else { 1 }
 }

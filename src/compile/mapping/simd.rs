@@ -14,7 +14,7 @@ pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl FnMut(&Candi
     let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return };
     let columns = graph.simd_columns(stage);
     let (width, column_tiles) = match (nest.tiled_axis, roles.level[stage]) {
-        (Some(cut), LoopLevel::Firing) => (cut.tile, nest.column_tiles()),
+        (Some(cut), LoopLevel::FIRING) => (cut.tile, nest.column_tiles()),
         _ => (columns, 1),
     };
     // A function that needs more PCUs than an operator is given still gets one pipeline, if the chip has room.

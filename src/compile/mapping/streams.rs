@@ -15,13 +15,13 @@ pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) ->
                     continue;
                 }
                 let cut = nest.tiled_axis.is_some_and(|c| graph.column_axis(tensor) == Some(c.axis));
-                let passes = if buffer.level == LoopLevel::Firing && !cut { nest.column_tiles() } else { 1 };
+                let passes = if buffer.level == LoopLevel::FIRING && !cut { nest.column_tiles() } else { 1 };
                 let tensor_bytes = workload.tensors[tensor].dense_bytes();
                 Stream { tensor, level: buffer.level, writes: false, weight: false, tensor_bytes, passes }
             }
             BufferRole::Weight { tensor, .. } => {
                 let own = matches!(buffer.role, BufferRole::Weight { stage, .. } if graph.form(stage).is_some());
-                let passes = if buffer.level == LoopLevel::BlockColumn && !own { nest.blocks() } else { 1 };
+                let passes = if buffer.level == LoopLevel::BLOCK_COLUMN && !own { nest.blocks() } else { 1 };
                 let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, level: buffer.level, writes: false, weight: true, tensor_bytes, passes }
             }

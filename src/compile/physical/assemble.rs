@@ -75,7 +75,7 @@ fn place(
     taken: &[u64],
 ) -> Result<(Placed, Unrouted), Unplaced> {
     let work: Vec<StageWork> = (0..graph.stages.len())
-        .map(|s| StageWork::new(chip, graph, &plan.nest, s, plan.mappings[s], &plan.work[s]))
+        .map(|s| StageWork::new(chip, graph, plan.nest.tiling(), s, plan.mappings[s], &plan.work[s]))
         .collect();
     let of_stages = (&plan.work[..], &plan.tiles[..]);
     let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, of_stages, place_pcus(chip, &work));

@@ -329,7 +329,7 @@ pub fn place_buffers(
         BufferRole::Output { .. } => (3, b),
         BufferRole::Resident { .. } => (4, b),
     });
-    let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(LoopLevel::Firing) as f64).max(1.0);
+    let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(LoopLevel::FIRING) as f64).max(1.0);
     let mut held: Option<Vec<u64>> = None;
     for index in order {
         let spec = buffers[index].spec;

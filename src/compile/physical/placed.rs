@@ -5,7 +5,8 @@ use crate::compile::mapping::roles::StageRoles;
 use crate::cost::StageWork;
 use crate::index::Id;
 use crate::program::{
-    Buffer, Fabric, Flow, Mapping, Nest, OffChip, PassWork, PcuId, Section, SectionGraph, Stage, StageSpec, TileLists,
+    Buffer, Fabric, Flow, Mapping, Nest, OffChip, PassWork, PcuId, Schedule, Section, SectionGraph, Stage, StageSpec,
+    TileLists,
 };
 
 use super::route::{Negotiation, Router};
@@ -85,7 +86,7 @@ impl Placed {
         Section {
             name,
             operators: graph.operators.clone(),
-            nest: self.nest,
+            schedule: Schedule::of(&self.nest).expect("a nest that was planned or verified has no empty tiles").into(),
             stages: self.stages,
             buffers: self.buffers,
             streams: self.streams,

@@ -219,7 +219,7 @@ impl<'a> Renaming<'a> {
     /// The section of the twin.
     pub fn section(&self, section: &Section) -> Section {
         let mut section = section.clone();
-        self.nest(&mut section.nest);
+        section.change_nest(|nest| self.nest(nest)).expect("the twin has the same tiles");
         section.operators.iter_mut().for_each(|op| *op = self.operator(*op));
         let names: Vec<&str> =
             section.operators.iter().map(|&op| self.to.workload.operators[op].name.as_str()).collect();

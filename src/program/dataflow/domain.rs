@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::index::IndexVec;
 
 use super::ids::LoopId;
-use super::loops::{Axis, Loop};
+use super::loops::{Axis, Bound, Loop};
 use super::series::{Series, Sums};
 
 /// Most loops of a nest.
@@ -21,7 +21,7 @@ pub const MAX_DEPTH: usize = 8;
 /// A point of a domain: an iteration index for each of its loops, outermost first; 0 beyond the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Point {
-    index: [u32; MAX_DEPTH],
+    index: [u64; MAX_DEPTH],
 }
 
 impl Point {
@@ -37,13 +37,13 @@ impl Point {
     /// Iteration index of the loop at `level`.
     #[inline]
     pub fn get(&self, level: usize) -> u64 {
-        u64::from(self.index[level])
+        self.index[level]
     }
 
     /// Sets the iteration index of the loop at `level`.
     #[inline]
     pub fn set(&mut self, level: usize, i: u64) {
-        self.index[level] = i as u32;
+        self.index[level] = i;
     }
 }
 
@@ -62,8 +62,6 @@ pub enum DomainError {
     BoundNotOuter(LoopId),
     /// A table that has fewer ranges than its outer loop has iterations.
     ShortTable(LoopId),
-    /// A loop of 2^32 or more iterations.
-    TooManyIterations(LoopId),
 }
 
 impl fmt::Display for DomainError {
@@ -75,7 +73,6 @@ impl fmt::Display for DomainError {
             Self::EmptyTile(id) => write!(f, "{id:?} has a tile of 0 elements"),
             Self::BoundNotOuter(id) => write!(f, "the loop that bounds {id:?} does not stand before it"),
             Self::ShortTable(id) => write!(f, "{id:?} has fewer ranges than its outer loop has iterations"),
-            Self::TooManyIterations(id) => write!(f, "{id:?} has 2^32 iterations or more"),
         }
     }
 }
@@ -86,13 +83,11 @@ impl std::error::Error for DomainError {}
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Level {
     id: LoopId,
-    axis: Axis,
-    tile: u64,
     /// Level of the loop its bounds follow.
     outer: Option<usize>,
-    /// First element, one past the last, and iterations, by the iteration index of `outer`.
-    start: Series,
-    end: Series,
+    /// The loop, which says which elements it walks.
+    nested: Loop,
+    /// Iterations, by the iteration index of `outer`.
     trips: Series,
     /// Largest trip count.
     most_trips: u64,
@@ -111,6 +106,28 @@ impl Level {
     #[inline]
     fn outer_index(&self, point: &Point) -> u64 {
         self.outer.map_or(0, |level| point.get(level))
+    }
+}
+
+/// Iterations of a loop by the iteration index of its outer loop, which has `outer_trips`. Tiles of an outer tile are
+/// counted once, as all but the last have as many.
+fn trips(nested: &Loop, outer_trips: u64) -> Series {
+    let trips = |i: u64| {
+        let elements = nested.elements(i);
+        (elements.end - elements.start).div_ceil(nested.tile)
+    };
+    match &nested.bound {
+        Bound::Full => Series::constant(trips(0)),
+        Bound::Affine { start, end, .. }
+            if start.step == end.step
+                && start.step >= 0
+                && start.offset >= 0
+                && outer_trips > 1
+                && end.at(outer_trips - 2) <= nested.extent =>
+        {
+            Series::Uniform { value: trips(0), last: outer_trips - 1, at_last: trips(outer_trips - 1) }
+        }
+        Bound::Affine { .. } | Bound::Table { .. } => Series::by(outer_trips, trips),
     }
 }
 
@@ -134,9 +151,9 @@ impl Domain {
             let level = Self::level(table, id, &levels)?;
             levels.push(level);
         }
-        let has_empty = levels.iter().any(|level| match (&level.trips, level.outer) {
-            (series, Some(outer)) => (0..levels[outer].most_trips).any(|i| series.at(i) == 0),
-            (series, None) => series.at(0) == 0,
+        let has_empty = levels.iter().any(|level| {
+            let outer_trips = level.outer.map_or(1, |outer| levels[outer].most_trips);
+            outer_trips > 0 && level.trips.range(outer_trips).0 == 0
         });
         let count = Self::weigh(&mut levels);
         Ok(Self { levels, count, has_empty })
@@ -157,59 +174,37 @@ impl Domain {
             }
         };
         let outer_trips = outer.map_or(1, |level| before[level].most_trips);
-        if let super::loops::Bound::Table { ranges, .. } = &nested.bound
+        if let Bound::Table { ranges, .. } = &nested.bound
             && (ranges.len() as u64) < outer_trips
         {
             return Err(DomainError::ShortTable(id));
         }
-        let elements: Vec<Range<u64>> = (0..outer_trips).map(|i| nested.elements(i)).collect();
-        let trips: Vec<u64> = elements.iter().map(|range| (range.end - range.start).div_ceil(nested.tile)).collect();
-        let most_trips = trips.iter().copied().max().unwrap_or(0);
-        if most_trips > u64::from(u32::MAX) {
-            return Err(DomainError::TooManyIterations(id));
-        }
-        Ok(Level {
-            id,
-            axis: nested.axis,
-            tile: nested.tile,
-            outer,
-            start: Series::new(elements.iter().map(|range| range.start).collect()),
-            end: Series::new(elements.iter().map(|range| range.end).collect()),
-            trips: Series::new(trips),
-            most_trips,
-            factors: Vec::new(),
-            own: Sums::Table(Vec::new()),
-        })
+        let trips = trips(nested, outer_trips);
+        let most_trips = if outer_trips == 0 { 0 } else { trips.range(outer_trips).1 };
+        let (nested, own) = (nested.clone(), Sums::Table(Vec::new()));
+        Ok(Level { id, nested, outer, trips, most_trips, factors: Vec::new(), own })
     }
 
     /// Sets the factors and sums of every level, innermost first, and returns the number of points.
     fn weigh(levels: &mut [Level]) -> u64 {
         // Points below one iteration of the current level: `scale` times a factor by the index of each level.
         let mut scale = 1u64;
-        let mut factors: Vec<Option<Vec<u64>>> = vec![None; levels.len()];
+        let mut factors: Vec<Option<Series>> = vec![None; levels.len()];
         for l in (0..levels.len()).rev() {
-            let own = factors[l].take();
-            let of = |i: u64| own.as_ref().map_or(1, |values| values[i as usize]).saturating_mul(scale);
-            let sums = Sums::new((0..levels[l].most_trips).map(of));
-            levels[l].factors = factors[..l]
-                .iter()
-                .enumerate()
-                .filter_map(|(k, values)| values.as_ref().map(|values| (k, Series::new(values.clone()))))
-                .collect();
+            let own = factors[l].take().unwrap_or_else(|| Series::constant(1));
+            let sums = Sums::of(&own, scale, levels[l].most_trips);
+            let of_outer = factors[..l].iter().enumerate();
+            levels[l].factors = of_outer.filter_map(|(k, series)| Some((k, series.clone()?))).collect();
             match levels[l].outer {
                 None => scale = sums.before(levels[l].trips.at(0)),
                 Some(outer) => {
                     scale = 1;
                     let most = levels[outer].most_trips;
-                    let below: Vec<u64> = (0..most).map(|i| sums.before(levels[l].trips.at(i))).collect();
-                    match &mut factors[outer] {
-                        Some(values) => {
-                            for (value, below) in values.iter_mut().zip(below) {
-                                *value = value.saturating_mul(below);
-                            }
-                        }
-                        empty => *empty = Some(below),
-                    }
+                    let below = levels[l].trips.map(most, |trips| sums.before(trips));
+                    factors[outer] = Some(match &factors[outer] {
+                        Some(series) => series.times(&below, most),
+                        None => below,
+                    });
                 }
             }
             levels[l].own = sums;
@@ -239,7 +234,7 @@ impl Domain {
 
     /// The axis of the loop at `level`.
     pub fn axis(&self, level: usize) -> Axis {
-        self.levels[level].axis
+        self.levels[level].nested.axis
     }
 
     /// The level of a loop.
@@ -249,7 +244,7 @@ impl Domain {
 
     /// The innermost level that walks `axis`.
     pub fn innermost(&self, axis: Axis) -> Option<usize> {
-        self.levels.iter().rposition(|level| level.axis == axis)
+        self.levels.iter().rposition(|level| level.nested.axis == axis)
     }
 
     /// The point numbered `n`, which must be below [`Self::count`].
@@ -316,8 +311,9 @@ impl Domain {
         let i = point.get(level);
         let level = &self.levels[level];
         let outer = level.outer_index(point);
-        let start = level.start.at(outer) + i * level.tile;
-        start..level.end.at(outer).min(start + level.tile)
+        let (elements, tile) = (level.nested.elements(outer), level.nested.tile);
+        let start = elements.start + i * tile;
+        start..elements.end.min(start + tile)
     }
 
     /// Whether the loop at `level` is in its last iteration.
@@ -352,12 +348,12 @@ impl Domain {
     pub fn iterations_over(&self, level: usize, point: &Point, elements: &Range<u64>) -> Range<u64> {
         let level = &self.levels[level];
         let outer = level.outer_index(point);
-        let (start, end) = (level.start.at(outer), level.end.at(outer));
+        let Range { start, end } = level.nested.elements(outer);
         let (from, to) = (elements.start.max(start), elements.end.min(end));
         if from >= to {
             return 0..0;
         }
-        (from - start) / level.tile..(to - start).div_ceil(level.tile)
+        (from - start) / level.nested.tile..(to - start).div_ceil(level.nested.tile)
     }
 
     /// The different numbers of elements that an iteration of the loop at `level` may cover, largest first.
@@ -365,11 +361,11 @@ impl Domain {
         let level = &self.levels[level];
         let mut lengths = Vec::new();
         for outer in 0..level.outer.map_or(1, |outer| self.levels[outer].most_trips) {
-            let elements = level.end.at(outer) - level.start.at(outer);
-            let last = elements - level.trips.at(outer).saturating_sub(1) * level.tile;
+            let (elements, tile) = (level.nested.elements(outer), level.nested.tile);
+            let last = elements.end - elements.start - level.trips.at(outer).saturating_sub(1) * tile;
             lengths.push(last);
             if level.trips.at(outer) > 1 {
-                lengths.push(level.tile);
+                lengths.push(tile);
             }
         }
         lengths.sort_unstable_by(|a, b| b.cmp(a));

@@ -45,6 +45,48 @@ impl Series {
         }
     }
 
+    /// The numbers of `count` iterations.
+    pub(super) fn by(count: u64, value: impl Fn(u64) -> u64) -> Self {
+        Self::new((0..count).map(value).collect())
+    }
+
+    /// The same function of each of the numbers of `count` iterations.
+    pub(super) fn map(&self, count: u64, of: impl Fn(u64) -> u64) -> Self {
+        match self {
+            Self::Uniform { value, last, at_last } => {
+                Self::Uniform { value: of(*value), last: *last, at_last: of(*at_last) }
+            }
+            Self::Table(values) => Self::new(values[..count as usize].iter().map(|&value| of(value)).collect()),
+        }
+    }
+
+    /// The products of the numbers of `count` iterations.
+    pub(super) fn times(&self, other: &Self, count: u64) -> Self {
+        match (self, other) {
+            (Self::Uniform { value: a, last, at_last: c }, Self::Uniform { value: b, last: of, at_last: d })
+                if last == of =>
+            {
+                Self::Uniform { value: a.saturating_mul(*b), last: *last, at_last: c.saturating_mul(*d) }
+            }
+            _ => Self::by(count, |i| self.at(i).saturating_mul(other.at(i))),
+        }
+    }
+
+    /// Least and largest number of `count` iterations, of which there is one.
+    pub(super) fn range(&self, count: u64) -> (u64, u64) {
+        match self {
+            Self::Uniform { value, last, at_last } => {
+                let of = |i: u64| if i < count { Some(if i == *last { *at_last } else { *value }) } else { None };
+                let (first, last) = (of(0).unwrap_or(*value), of(*last).unwrap_or(*value));
+                (first.min(last), first.max(last))
+            }
+            Self::Table(values) => {
+                let values = &values[..count as usize];
+                (values.iter().copied().min().unwrap_or(0), values.iter().copied().max().unwrap_or(0))
+            }
+        }
+    }
+
     /// The value, if it is the same in every iteration.
     pub(super) fn as_constant(&self) -> Option<u64> {
         match self {
@@ -89,6 +131,21 @@ impl Sums {
         } else {
             Self::Table(sums)
         }
+    }
+
+    /// Running sums of `scale` times the numbers of `count` iterations.
+    pub(super) fn of(series: &Series, scale: u64, count: u64) -> Self {
+        if let Series::Uniform { value, last, at_last } = series {
+            let (each, at_last) = (value.saturating_mul(scale), at_last.saturating_mul(scale));
+            if *last >= count && each > 0 {
+                return Self::Uniform { each, iterations: count, total: each.saturating_mul(count) };
+            }
+            if last.checked_add(1) == Some(count) && *last > 0 && each > 0 && at_last <= each {
+                let total = each.saturating_mul(*last).saturating_add(at_last);
+                return Self::Uniform { each, iterations: count, total };
+            }
+        }
+        Self::new((0..count).map(|i| series.at(i).saturating_mul(scale)))
     }
 
     /// Sum over the iterations before `i`.

@@ -96,11 +96,11 @@ pub fn levels(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 
 /// How often a buffer may be filled: in one way, or in another.
 fn cadences_of(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (LoopLevel, Option<LoopLevel>) {
-    let nest = &section.nest;
+    let nest = &section.schedule.nest();
     let of_tensor = |tensor| {
         let producer = verifier.graph.producer(tensor);
         let is_anew = producer.is_some_and(|p| section.stages[p].recomputed);
-        if verifier.cuts_columns(nest, tensor) || is_anew { LoopLevel::Firing } else { LoopLevel::RowTile }
+        if verifier.cuts_columns(nest, tensor) || is_anew { LoopLevel::FIRING } else { LoopLevel::ROW_TILE }
     };
     let stage = &section.stages[stage_of(&spec.role)];
     match spec.role {
@@ -108,30 +108,30 @@ fn cadences_of(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) ->
             let has_home = section.buffers.iter().any(|b| b.spec.role == BufferRole::Resident { stage: s, tensor });
             let is_external = verifier.graph.producer(tensor).is_none();
             if has_home {
-                return (LoopLevel::Firing, None);
+                return (LoopLevel::FIRING, None);
             }
             // What is off the cut may be read anew for every column tile.
-            let is_read_again = is_external && Verifier::repeats_rows(nest) && stage.level == LoopLevel::Firing;
-            (of_tensor(tensor), is_read_again.then_some(LoopLevel::Firing))
+            let is_read_again = is_external && Verifier::repeats_rows(nest) && stage.level == LoopLevel::FIRING;
+            (of_tensor(tensor), is_read_again.then_some(LoopLevel::FIRING))
         }
         BufferRole::Resident { tensor, .. } => (of_tensor(tensor), None),
         BufferRole::Output { tensor, .. } => match stage.spec.sums {
-            Some(sums) => (sums.level(stage.level == LoopLevel::Firing), None),
+            Some(sums) => (sums.level(stage.level == LoopLevel::FIRING), None),
             None => (of_tensor(tensor), None),
         },
         BufferRole::Weight { stage: s, tensor } => {
             let is_cut = verifier.cuts_columns(nest, tensor) || verifier.cuts_rows(nest, tensor);
             match (verifier.has_own_weights(s), is_cut) {
-                (true, _) => (LoopLevel::BlockColumn, None),
-                (false, false) => (LoopLevel::Once, None),
+                (true, _) => (LoopLevel::BLOCK_COLUMN, None),
+                (false, false) => (LoopLevel::ONCE, None),
                 (false, true) => {
-                    (LoopLevel::Column, (nest.order == LoopOrder::ColumnTileOuter).then_some(LoopLevel::BlockColumn))
+                    (LoopLevel::COLUMN, (nest.order == LoopOrder::ColumnTileOuter).then_some(LoopLevel::BLOCK_COLUMN))
                 }
             }
         }
         BufferRole::PartialSums { .. } => match stage.spec.sums {
-            Some(sums) => (sums.level(stage.level == LoopLevel::Firing), None),
-            None => (LoopLevel::RowTile, None),
+            Some(sums) => (sums.level(stage.level == LoopLevel::FIRING), None),
+            None => (LoopLevel::ROW_TILE, None),
         },
         BufferRole::PartialFifo { .. } => (stage.level, None),
     }

@@ -68,8 +68,8 @@ impl Verifier<'_> {
     /// again for every column tile; a tiled weight that does not stay is read again for every row block.
     pub fn passes(&self, nest: &Nest, tensor: TensorId, level: LoopLevel, own_weight: Option<bool>) -> u64 {
         match own_weight {
-            None if level == LoopLevel::Firing && !self.cuts_columns(nest, tensor) => nest.column_tiles(),
-            Some(false) if level == LoopLevel::BlockColumn => nest.blocks(),
+            None if level == LoopLevel::FIRING && !self.cuts_columns(nest, tensor) => nest.column_tiles(),
+            Some(false) if level == LoopLevel::BLOCK_COLUMN => nest.blocks(),
             _ => 1,
         }
     }

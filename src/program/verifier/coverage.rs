@@ -19,7 +19,7 @@ pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
                 let title = format!("`{}` has a table of tiles", verifier.stage(s));
                 return Err(Fault::new(Place::Stage(s), title, "expected none for a function"));
             }
-            Mapping::Gemm(m) => gemm(verifier, &section.nest, (s, stage), m)?,
+            Mapping::Gemm(m) => gemm(verifier, &section.schedule.nest(), (s, stage), m)?,
         }
     }
     Ok(())

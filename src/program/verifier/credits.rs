@@ -8,7 +8,8 @@
 use crate::program::buffer::BufferRole;
 use crate::program::configuration::Section;
 use crate::program::flow::FlowKind;
-use crate::program::nest::{LoopLevel, Nest, Step};
+use crate::program::nest::{LoopLevel, Step};
+use crate::program::schedule::Schedule;
 use crate::program::stage::{Stage, emits};
 
 use super::context::Verifier;
@@ -92,7 +93,7 @@ fn stuck(verifier: &Verifier<'_>, section: &Section, run: &Run<'_>, actors: &[Ac
     };
     let mut best: Option<(u64, usize)> = None;
     for buffer in run.full() {
-        let slots = section.nest.count(section.buffers[buffer].spec.level).min(DEEPEST);
+        let slots = section.schedule.count(section.buffers[buffer].spec.level).min(DEEPEST);
         let (mut fails, mut frees) = (depths[buffer], slots);
         if frees <= fails || !goes_on(buffer, frees) {
             continue;
@@ -139,7 +140,7 @@ fn name(verifier: &Verifier<'_>, section: &Section, process: Process) -> String 
 fn actors(section: &Section) -> Vec<Actor> {
     let mut actors: Vec<Actor> = Vec::new();
     let mut add = |process, level| {
-        let count = section.nest.count(level);
+        let count = section.schedule.count(level);
         actors.push(Actor { process, level, count, next: 0, inputs: Vec::new(), outputs: Vec::new() });
         actors.len() - 1
     };
@@ -160,7 +161,7 @@ fn actors(section: &Section) -> Vec<Actor> {
         .enumerate()
         .map(|(home, buffer)| {
             matches!(buffer.spec.role, BufferRole::Resident { .. })
-                .then(|| add(Process::Copy { home }, LoopLevel::Firing))
+                .then(|| add(Process::Copy { home }, LoopLevel::FIRING))
         })
         .collect();
     let streams: Vec<usize> = section
@@ -216,7 +217,7 @@ enum Ended {
 /// An execution of a section by counting.
 struct Run<'a> {
     section: &'a Section,
-    nest: &'a Nest,
+    schedule: &'a Schedule,
     actors: Vec<Actor>,
     depths: &'a [u64],
     /// Slots of each buffer that all who fill it have filled, and that all who empty it have freed.
@@ -237,7 +238,7 @@ impl<'a> Run<'a> {
         }
         Self {
             section,
-            nest: &section.nest,
+            schedule: &section.schedule,
             actors: actors.to_vec(),
             depths,
             filled: vec![0; count],
@@ -272,19 +273,12 @@ impl<'a> Run<'a> {
         self.section.buffers[buffer].spec.level
     }
 
-    /// Where an actor's next firing stands. What runs once a row tile stands in the last column tile; what is written off
-    /// chip is complete at the last step of its loop level.
+    /// Where an actor's next firing stands: stages and stores at the last of the firings that one of theirs covers.
     fn step(&self, actor: &Actor) -> Step {
-        let (nest, step) = (self.nest, self.nest.step(actor.level, actor.next));
-        let (column_tile, row_tile) = (nest.column_tiles() - 1, nest.row_tiles() - 1);
-        match (actor.process, actor.level) {
-            (Process::Stage { .. } | Process::Store { .. }, LoopLevel::RowTile) => Step { column_tile, ..step },
-            (Process::Store { .. }, LoopLevel::BlockColumn) => {
-                Step { row_tile: nest.block_range(step.block).end - 1, ..step }
-            }
-            (Process::Store { .. }, LoopLevel::Column) => Step { block: nest.blocks() - 1, row_tile, ..step },
-            (Process::Store { .. }, LoopLevel::Once) => Step { block: nest.blocks() - 1, column_tile, row_tile },
-            _ => step,
+        let step = self.schedule.step(actor.level, actor.next);
+        match actor.process {
+            Process::Stage { .. } | Process::Store { .. } => self.schedule.complete(actor.level, step),
+            Process::Copy { .. } | Process::Load { .. } => step,
         }
     }
 
@@ -293,7 +287,7 @@ impl<'a> Run<'a> {
         let Process::Stage { stage, slice } = actor.process else { return true };
         let stage: &Stage = &self.section.stages[stage];
         let group = slice * (stage.mapping.groups() / stage.mapping.pk());
-        stage.mapping.forwards_sums(group) || emits(stage, group, self.nest, at)
+        stage.mapping.forwards_sums(group) || emits(stage, group, self.schedule, at)
     }
 
     fn can_fire(&self, index: usize) -> bool {
@@ -302,7 +296,7 @@ impl<'a> Run<'a> {
             return false;
         }
         let at = self.step(actor);
-        let slot = |buffer: usize| self.nest.ordinal(self.level(buffer), at);
+        let slot = |buffer: usize| self.schedule.ordinal(self.level(buffer), at);
         actor.inputs.iter().all(|port| slot(port.buffer) < self.filled[port.buffer])
             && (!self.produces(actor, at)
                 || actor.outputs.iter().all(|port| self.has_room(port.buffer, slot(port.buffer))))
@@ -322,7 +316,7 @@ impl<'a> Run<'a> {
                 break;
             }
             let Port { buffer, passed } = self.actors[index].outputs[o];
-            if self.nest.ordinal(self.level(buffer), at) != passed {
+            if self.schedule.ordinal(self.level(buffer), at) != passed {
                 return Some(buffer);
             }
             self.actors[index].outputs[o].passed += 1;
@@ -330,7 +324,7 @@ impl<'a> Run<'a> {
         }
         for i in 0..self.actors[index].inputs.len() {
             let Port { buffer, .. } = self.actors[index].inputs[i];
-            if self.nest.is_last_use(self.level(buffer), at) {
+            if self.schedule.is_last_use(self.level(buffer), at) {
                 self.actors[index].inputs[i].passed += 1;
                 self.freed[buffer] = self.passed(buffer, false);
             }
@@ -354,7 +348,7 @@ impl<'a> Run<'a> {
         let mut full = Vec::new();
         for actor in self.actors.iter().filter(|actor| actor.next < actor.count) {
             let at = self.step(actor);
-            let has_room = |buffer| self.has_room(buffer, self.nest.ordinal(self.level(buffer), at));
+            let has_room = |buffer| self.has_room(buffer, self.schedule.ordinal(self.level(buffer), at));
             let produces = self.produces(actor, at);
             full.extend(actor.outputs.iter().map(|port| port.buffer).filter(|&b| produces && !has_room(b)));
         }

@@ -123,7 +123,7 @@ fn chain(chip: &Chip, kind: OperatorKind) -> u64 {
 /// Every stage's mapping.
 pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (s, stage) in section.stages.iter().enumerate() {
-        verifier.mapping(&section.nest, s, &stage.mapping)?;
+        verifier.mapping(&section.schedule.nest(), s, &stage.mapping)?;
         verifier.has_pcus(s, &stage.mapping)?;
     }
     Ok(())

@@ -67,7 +67,7 @@ impl Verifier<'_> {
 
 /// The nest of a section.
 pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    verifier.nest(&section.nest)
+    verifier.nest(&section.schedule.nest())
 }
 
 /// Every stage is the one its operators make, and its loop levels are those of the nest.
@@ -80,7 +80,7 @@ pub fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
         let title = "the section's stages are not those that its operators make";
         return Err(Fault::new(Place::Section, title, format!("expected {} stages", graph.stages.len())));
     }
-    let roles = Roles::new(graph, &section.nest);
+    let roles = Roles::new(graph, &section.schedule.nest());
     for (s, stage) in section.stages.iter().enumerate() {
         let name = verifier.stage(s);
         if stage.recomputed && !may_recompute(verifier, section, &roles, s) {
@@ -89,12 +89,12 @@ pub fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
             return Err(Fault::new(Place::Stage(s), title, expected));
         }
         let is_firing = roles.along[s] || stage.recomputed;
-        let expected = if is_firing { LoopLevel::Firing } else { LoopLevel::RowTile };
+        let expected = if is_firing { LoopLevel::FIRING } else { LoopLevel::ROW_TILE };
         if stage.level != expected {
             let title = format!("`{name}` runs once a {:?}", stage.level);
             return Err(Fault::new(Place::Stage(s), title, format!("expected {expected:?} under this cut")));
         }
-        let cuts = (roles.k_cut[s] && section.nest.column_tiles() > 1, roles.n_cut[s]);
+        let cuts = (roles.k_cut[s] && section.schedule.tiling().column_tiles() > 1, roles.n_cut[s]);
         if (stage.k_cut, stage.n_cut) != cuts {
             let title = format!("`{name}` says that its K, its columns are cut: {}, {}", stage.k_cut, stage.n_cut);
             return Err(Fault::new(Place::Stage(s), title, format!("expected {}, {}", cuts.0, cuts.1)));
@@ -108,11 +108,11 @@ fn may_recompute(verifier: &Verifier<'_>, section: &Section, roles: &Roles, s: u
     let spec = &verifier.graph.stages[s];
     let takes = |stage: &&Stage| stage.spec.activations.contains(&spec.output);
     let mut takers = section.stages.iter().filter(takes).peekable();
-    Verifier::repeats_rows(&section.nest)
+    Verifier::repeats_rows(&section.schedule.nest())
         && !roles.along[s]
         && !roles.late[s]
         && spec.sums.is_none()
         && !verifier.graph.leaves_section(spec.output)
         && takers.peek().is_some()
-        && takers.all(|stage| stage.level == LoopLevel::Firing)
+        && takers.all(|stage| stage.level == LoopLevel::FIRING)
 }

@@ -27,7 +27,7 @@ pub fn slots(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 
 /// How many slots hold different parts of the same thing, and its bytes: all column tiles of a weight; else one slot.
 fn bytes(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (u64, u64) {
-    let (nest, graph) = (&section.nest, verifier.graph);
+    let (nest, graph) = (&section.schedule.nest(), verifier.graph);
     let of_rows = |tensor| {
         let columns = verifier.columns(nest, tensor, 0);
         let of = &graph.workload.tensors[tensor];
@@ -37,8 +37,8 @@ fn bytes(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (u64,
         BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => (1, of_rows(tensor)),
         BufferRole::Weight { stage, tensor } => {
             let slots = match spec.level {
-                LoopLevel::BlockColumn if verifier.has_own_weights(stage) => nest.blocks(),
-                LoopLevel::BlockColumn | LoopLevel::Column => nest.column_tiles(),
+                LoopLevel::BLOCK_COLUMN if verifier.has_own_weights(stage) => nest.blocks(),
+                LoopLevel::BLOCK_COLUMN | LoopLevel::COLUMN => nest.column_tiles(),
                 _ => 1,
             };
             (slots, graph.workload.tensors[tensor].stored_bytes())
@@ -79,12 +79,12 @@ fn result_elements(verifier: &Verifier<'_>, nest: &Nest, stage: usize) -> u64 {
 
 /// Buffers of partial sums keep those of all row tiles, or column tiles, that are under way at once.
 pub fn partial_sums(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    let nest = &section.nest;
+    let nest = &section.schedule.nest();
     for (b, buffer) in section.buffers.iter().enumerate() {
         let BufferRole::PartialSums { stage: s } = buffer.spec.role else { continue };
         let stage = &section.stages[s];
         let least = match stage.spec.sums {
-            Some(sums) => sums.depth(nest, stage.level == LoopLevel::Firing),
+            Some(sums) => sums.depth(nest, stage.level == LoopLevel::FIRING),
             None if nest.order == LoopOrder::ColumnTileOuter => nest.block_tiles.min(nest.row_tiles()),
             None => 1,
         };

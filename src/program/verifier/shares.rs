@@ -208,7 +208,7 @@ impl Sums<'_> {
 
     /// Whether a column slice of a function has columns of an operand, in full column tiles or in the short last one.
     fn has_columns(&self, stage: usize, tensor: TensorId, pn: u64, slice: u64) -> bool {
-        let (nest, graph) = (&self.section.nest, self.verifier.graph);
+        let (nest, graph) = (&self.section.schedule.nest(), self.verifier.graph);
         let output = graph.stages[stage].output;
         let width = |column_tile| match nest.column_range(column_tile) {
             Some(range) if self.verifier.cuts_columns(nest, output) => range.end - range.start,

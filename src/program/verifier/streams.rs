@@ -96,7 +96,11 @@ pub fn bytes(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
         let tensor = &verifier.graph.workload.tensors[stream.tensor];
         let is_activation = !end.writes && !end.weight;
         let bytes = if is_activation { tensor.dense_bytes() } else { tensor.stored_bytes() };
-        let passes = if end.writes { 1 } else { verifier.passes(&section.nest, end.tensor, end.level, end.own_weight) };
+        let passes = if end.writes {
+            1
+        } else {
+            verifier.passes(&section.schedule.nest(), end.tensor, end.level, end.own_weight)
+        };
         if (stream.tensor_bytes, stream.passes) != (bytes, passes) {
             let title = format!("`{}` moves {} B {} times", tensor.name, stream.tensor_bytes, stream.passes);
             return Err(Fault::new(Place::Stream(s), title, format!("expected {bytes} B {passes} times")));

@@ -23,7 +23,7 @@ fn layers() -> Case {
 /// The stage of a section that adds up, if there is one on several PCUs over several row tiles.
 fn sums(section: &Section) -> Option<usize> {
     let adds = |s: &Stage| s.spec.sums.is_some() && s.pcus.len() > 1;
-    section.stages.iter().position(adds).filter(|_| section.nest.row_tiles() > 1)
+    section.stages.iter().position(adds).filter(|_| section.schedule.tiling().row_tiles() > 1)
 }
 
 #[test]

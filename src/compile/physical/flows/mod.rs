@@ -12,7 +12,7 @@ use crate::cost::slot_bytes;
 use crate::index::Id;
 use crate::program::{
     Amount, BufferRole, Fabric, Flow, FlowEnd, FlowKind, LoopLevel, Part, PcuId, Resource, ResourceKind, SectionGraph,
-    shared,
+    Step, shared,
 };
 
 use super::placed::Placed;
@@ -122,8 +122,8 @@ impl<'a> FlowBuilder<'a> {
             | FlowKind::PartialWrite { stage, group } => {
                 let emits = matches!(kind, FlowKind::Emit { .. });
                 let level = match self.placed.stages[stage].spec.sums.filter(|_| emits) {
-                    Some(sums) => sums.level(self.placed.stages[stage].level == LoopLevel::Firing),
-                    None if emits && self.placed.stages[stage].k_cut => LoopLevel::RowTile,
+                    Some(sums) => sums.level(self.placed.stages[stage].level == LoopLevel::FIRING),
+                    None if emits && self.placed.stages[stage].k_cut => LoopLevel::ROW_TILE,
                     None => self.placed.stages[stage].level,
                 };
                 (self.placed.work[stage].flits(amount, 0, group, rows), nest.count(level))
@@ -135,8 +135,9 @@ impl<'a> FlowBuilder<'a> {
             }
             FlowKind::Copy { home } => {
                 let BufferRole::Resident { tensor, .. } = self.placed.buffers[home].spec.role else { return 0.0 };
-                let bytes = slot_bytes(self.graph, nest, tensor, nest.step(LoopLevel::Firing, 0));
-                (bytes.div_ceil(flit), nest.count(LoopLevel::Firing))
+                let bytes =
+                    slot_bytes(self.graph, nest.tiling(), tensor, Step { block: 0, column_tile: 0, row_tile: 0 });
+                (bytes.div_ceil(flit), nest.count(LoopLevel::FIRING))
             }
         };
         shared(each, share) as f64 * events as f64

@@ -51,7 +51,7 @@ impl FlowBuilder<'_> {
             BufferRole::Operand { stage, .. } | BufferRole::Resident { stage, .. } => stage,
             _ => stage,
         };
-        let last = self.placed.nest.rows_of(self.placed.nest.row_tiles() - 1);
+        let last = self.placed.nest.tiling().rows_of(self.placed.nest.row_tiles() - 1);
         [self.placed.nest.tile_rows, last].into_iter().find_map(|rows| {
             let made = self.placed.work[stage].slice_rows(rows, i);
             let taken = self.placed.work[taker].slice_rows(rows, slice);
