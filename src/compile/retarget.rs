@@ -14,7 +14,7 @@ use crate::compile::verified::after_all;
 use crate::cost::{StageWork, TileTables};
 use crate::diagnostics::Diagnostic;
 use crate::program::{
-    Buffer, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, Section, SectionGraph,
+    Buffer, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, RowTile, Section, SectionGraph,
     SimdMapping, Stage, TiledAxis, home_tiers,
 };
 use crate::workload::Workload;
@@ -81,8 +81,11 @@ fn section(
     let busy = |s: usize| {
         let column_tiles = if roles.level[s] == LoopLevel::FIRING { nest.column_tiles() } else { 1 };
         let stage = works(s);
-        let of =
-            |group| (0..column_tiles).map(|column_tile| stage.cycles(column_tile, group, nest.tile_rows)).sum::<u64>();
+        let of = |group| {
+            (0..column_tiles)
+                .map(|column_tile| stage.cycles(column_tile, group, RowTile::mean(nest.tile_rows)))
+                .sum::<u64>()
+        };
         (0..mappings[s].groups()).map(of).max().unwrap_or(0).saturating_mul(nest.row_tiles())
     };
     let busy_cycles = (0..mappings.len()).map(busy).max().unwrap_or(1).max(1);

@@ -18,7 +18,7 @@ use crate::cost::{StageWork, TileTables};
 use crate::program::verifier::{Banks, Fault, Generators, Pcus, Place, Verifier, from_one};
 use crate::program::{
     Buffer, BufferRole, BufferSpec, Fabric, Flow, GemmMapping, LoopLevel, Mapping, Nest, OffChip, PcuId, Piece,
-    Resource, Section, SectionGraph, Stage, Tree, tree_over,
+    Resource, RowTile, Section, SectionGraph, Stage, Tree, tree_over,
 };
 use crate::workload::TensorId;
 
@@ -164,8 +164,11 @@ fn busy_cycles(placed: &Placed) -> u64 {
     let nest = &placed.nest;
     let of_stage = |(stage, work): (&Stage, &StageWork)| {
         let column_tiles = if stage.level == LoopLevel::FIRING { nest.column_tiles() } else { 1 };
-        let each =
-            |group| (0..column_tiles).map(|column_tile| work.cycles(column_tile, group, nest.tile_rows)).sum::<u64>();
+        let each = |group| {
+            (0..column_tiles)
+                .map(|column_tile| work.cycles(column_tile, group, RowTile::mean(nest.tile_rows)))
+                .sum::<u64>()
+        };
         (0..stage.mapping.groups()).map(each).max().unwrap_or(0).saturating_mul(nest.row_tiles())
     };
     placed.stages.iter().zip(&placed.work).map(of_stage).max().unwrap_or(1).max(1)

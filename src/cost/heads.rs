@@ -6,16 +6,35 @@ use crate::workload::{CausalAxis, GemmForm};
 use super::array::SystolicShape;
 use super::footprint::{StageFootprint, weight_slot_bytes};
 
-/// Work of one row pass: column tiles and depth of a mean row tile, all heads.
+/// Work of one row pass over a mean row tile, all heads.
 pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, tile_rows: u64) -> PassWork {
-    let width = shape.column_grain * (mapping.pn / mapping.streams);
+    let grain = match form.causal {
+        Some(CausalAxis::Columns) => width(shape, mapping),
+        _ => 1,
+    };
+    work_of_extent(form, shape, mapping, form.mean_causal_extent(tile_rows, grain))
+}
+
+/// Work of one row pass over each row tile of a sequence of causal attention: a row tile works on the keys up to its last
+/// row. Empty where all row tiles are alike.
+pub fn causal_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, tile_rows: u64) -> Vec<PassWork> {
+    let tiles = if form.causal.is_some() { form.m.div_ceil(tile_rows) } else { 0 };
+    (0..tiles).map(|tile| work_of_extent(form, shape, mapping, form.causal_extent(tile, tile_rows))).collect()
+}
+
+/// Columns of an output tile on all PCUs of a stream.
+fn width(shape: &SystolicShape, mapping: &GemmMapping) -> u64 {
+    shape.column_grain * (mapping.pn / mapping.streams)
+}
+
+fn work_of_extent(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, extent: u64) -> PassWork {
     let (columns, k) = match form.causal {
         None => (form.n, form.k),
-        Some(CausalAxis::Columns) => (form.mean_causal_extent(tile_rows, width), form.k),
-        Some(CausalAxis::Depth) => (form.n, form.mean_causal_extent(tile_rows, 1)),
+        Some(CausalAxis::Columns) => (extent, form.k),
+        Some(CausalAxis::Depth) => (form.n, extent),
     };
     let heads = form.heads_of_stream(mapping.streams, 0);
-    let tiles = (heads.end - heads.start) * columns.div_ceil(width);
+    let tiles = (heads.end - heads.start) * columns.div_ceil(width(shape, mapping));
     PassWork {
         cycles: tiles * shape.tile_cycles(k),
         tiles,
@@ -36,7 +55,7 @@ pub fn heads_footprint(
     mapping: &GemmMapping,
 ) -> StageFootprint {
     let each = mapping.pn / mapping.streams;
-    let width = shape.column_grain * each;
+    let width = width(shape, mapping);
     // Every tile of a head is dealt evenly to the stream's columns of PCUs.
     let of_a_head = form.n / width * shape.column_grain + (form.n % width).div_ceil(each);
     let heads = form.heads_of_stream(mapping.streams, 0);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::program::{GemmMapping, PassWork, SectionGraph, TiledAxis};
+use crate::program::{GemmMapping, PassWork, RowTile, SectionGraph, TiledAxis};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::array::SystolicShape;
@@ -19,8 +19,9 @@ pub struct Reducer {
     /// Cut along the rows, or the columns.
     row_cut: Option<TiledAxis>,
     column_cut: Option<TiledAxis>,
-    /// Rows that a mean row tile of causal attention adds to.
-    reached: Option<u64>,
+    /// Of causal attention, the queries by the keys that they see: a row tile adds to the rows of those alone.
+    causal: Option<GemmForm>,
+    tile_rows: u64,
     mapping: GemmMapping,
     row_grain: u64,
     column_grain: u64,
@@ -48,7 +49,8 @@ impl Reducer {
             group: 1,
             row_cut: along(graph.column_axis(x)),
             column_cut: along(graph.column_axis(dy)),
-            reached: None,
+            causal: None,
+            tile_rows,
             mapping: *mapping,
             row_grain: shape.row_grain,
             column_grain: shape.column_grain,
@@ -58,8 +60,7 @@ impl Reducer {
             (reducer.m, reducer.n, reducer.heads, reducer.group) = (form.m, form.n, form.heads, (form.k / rows).max(1));
             // Row slices of PCUs go on in step: the first has keys in every row tile.
             if form.causal.is_some() && mapping.pm == 1 {
-                let pairs = GemmForm { m: rows, n: form.m, causal: Some(CausalAxis::Columns), ..form };
-                reducer.reached = Some(pairs.mean_causal_extent(tile_rows, shape.row_grain));
+                reducer.causal = Some(GemmForm { m: rows, n: form.m, causal: Some(CausalAxis::Columns), ..form });
             }
         }
         Some(reducer)
@@ -127,10 +128,21 @@ impl Reducer {
         self.heads * self.group * (of_head.end - of_head.start)
     }
 
+    /// Row tiles of a sequence, if they differ: those of causal attention.
+    pub fn different_row_tiles(&self) -> u64 {
+        self.causal.map_or(1, |queries| queries.m.div_ceil(self.tile_rows))
+    }
+
     /// Row passes of the busiest PCU in a row tile of a column tile.
-    pub fn passes(&self, column_tile: u64) -> u64 {
-        let rows = self.rows(column_tile);
-        let rows = self.reached.unwrap_or(rows.end - rows.start);
+    pub fn passes(&self, column_tile: u64, tile: RowTile) -> u64 {
+        let rows = match (self.causal, tile.index) {
+            (Some(queries), Some(index)) => queries.causal_extent(index % self.different_row_tiles(), self.tile_rows),
+            (Some(queries), None) => queries.mean_causal_extent(self.tile_rows, self.row_grain),
+            (None, _) => {
+                let rows = self.rows(column_tile);
+                rows.end - rows.start
+            }
+        };
         rows.div_ceil(self.row_grain).div_ceil(self.mapping.pm)
     }
 

@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::index::Id;
 use crate::program::{
-    BufferRole, Fabric, Flow, FlowKind, LoopLevel, ResourceKind, Schedule, Section, SectionGraph, Step, Sums,
+    BufferRole, Fabric, Flow, FlowKind, LoopLevel, ResourceKind, RowTile, Schedule, Section, SectionGraph, Step, Sums,
     continues, emits, shared,
 };
 use crate::units::Rate;
@@ -16,37 +16,43 @@ use super::time::{TICKS_PER_CYCLE, to_cycles};
 use super::transfer::{first_slot_bytes, transfer_bytes};
 use super::usage::Usage;
 
-/// Steps that stand for all others: every column tile, with the first row tile and, if it is shorter, the last.
+/// Steps that stand for all others: every column tile, with the row tiles that differ.
 struct Classes {
     steps: Vec<(Step, u64)>,
 }
 
 impl Classes {
-    /// Representatives of all firings of a section, and how many firings each stands for.
-    fn of_firings(schedule: &Schedule) -> Self {
+    /// Representatives of all firings of a section, and how many firings each stands for. Its first `different` row tiles
+    /// stand for all but a shorter last one.
+    fn of_firings(schedule: &Schedule, different: u64) -> Self {
         let tiling = schedule.tiling();
         let last = tiling.row_tiles() - 1;
         let ragged = tiling.is_ragged(last);
+        let different = different.min(tiling.row_tiles());
         let mut steps = Vec::new();
         for column_tile in 0..tiling.column_tiles() {
-            let full = tiling.row_tiles() - u64::from(ragged);
-            if full > 0 {
-                steps.push((Step { block: 0, column_tile, row_tile: 0 }, full));
+            for row_tile in 0..different {
+                // Row tiles `different` apart are alike.
+                let like_it = (tiling.row_tiles() - row_tile).div_ceil(different);
+                let full = like_it - u64::from(ragged && (last - row_tile).is_multiple_of(different));
+                if full > 0 {
+                    steps.push((schedule.at(column_tile, row_tile), full));
+                }
             }
             if ragged {
-                steps.push((Step { block: schedule.blocks() - 1, column_tile, row_tile: last }, 1));
+                steps.push((schedule.at(column_tile, last), 1));
             }
         }
         Self { steps }
     }
 
     /// Those of the points of a nest. Points that cover all row tiles of a block, or of the section, are alike.
-    fn of(schedule: &Schedule, level: LoopLevel) -> Self {
+    fn of(schedule: &Schedule, level: LoopLevel, different: u64) -> Self {
         let column_tiles = schedule.tiling().column_tiles();
         match level {
-            LoopLevel::FIRING => Self::of_firings(schedule),
+            LoopLevel::FIRING => Self::of_firings(schedule, different),
             LoopLevel::ROW_TILE => {
-                let mut all = Self::of_firings(schedule);
+                let mut all = Self::of_firings(schedule, different);
                 all.steps.retain(|(step, _)| step.column_tile + 1 == column_tiles);
                 all
             }
@@ -79,10 +85,10 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let (mut macs, mut simd_elements) = (0, vec![0; section.stages.len()]);
     for (s, stage) in section.stages.iter().enumerate() {
         let mut busy = vec![0; stage.mapping.groups() as usize];
-        for (step, times) in Classes::of(schedule, stage.level).steps {
+        for (step, times) in Classes::of(schedule, stage.level, work[s].different_row_tiles()).steps {
             let rows = tiling.rows_of(step.row_tile);
             for (group, sum) in busy.iter_mut().enumerate() {
-                *sum += times * work[s].cycles(step.column_tile, group as u64, rows);
+                *sum += times * work[s].cycles(step.column_tile, group as u64, tiling.row_tile(step.row_tile));
             }
             macs += times * work[s].stored_macs(step.column_tile, rows);
             simd_elements[s] += times * work[s].simd_elements(step.column_tile, rows);
@@ -97,7 +103,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let mut tier_bytes = vec![0u64; chip.memory.len()];
     for (index, off_chip) in section.streams.iter().enumerate() {
         let mut bytes = StreamBytes::default();
-        for (step, times) in Classes::of(schedule, off_chip.stream.level).steps {
+        for (step, times) in Classes::of(schedule, off_chip.stream.level, 1).steps {
             let (payload, moved) = transfer_bytes(chip, &graph, section, index, step);
             bytes.payload += times * payload;
             bytes.waste += times * (moved - payload);
@@ -183,18 +189,22 @@ impl Sizes<'_> {
         if let FlowKind::PartialRead { stage, .. } | FlowKind::PartialWrite { stage, .. } | FlowKind::Emit { stage, .. } =
             flow.kind
             && let Some(sums) = self.section.stages[stage].spec.sums
+            && self.work[stage].different_row_tiles() == 1
         {
             return self.flits_of_sums(flow, share, stage, sums);
         }
         let stage_flits = |stage: usize, group: u64, wanted: &dyn Fn(Step) -> bool| {
-            let classes = Classes::of(schedule, self.section.stages[stage].level);
+            let different = self.work[stage].different_row_tiles();
+            let classes = Classes::of(schedule, self.section.stages[stage].level, different);
             classes
                 .steps
                 .iter()
                 .filter(|(step, _)| wanted(*step))
                 .map(|&(step, times)| {
-                    let rows = tiling.rows_of(step.row_tile);
-                    times * shared(self.work[stage].flits(flow.amount, step.column_tile, group, rows), share)
+                    let tile = tiling.row_tile(step.row_tile);
+                    let is_read = matches!(flow.kind, FlowKind::PartialRead { .. });
+                    let tile = if is_read { self.work[stage].sums_before(tile) } else { tile };
+                    times * shared(self.work[stage].flits(flow.amount, step.column_tile, group, tile), share)
                 })
                 .sum()
         };
@@ -210,7 +220,7 @@ impl Sizes<'_> {
                 stage_flits(stage, group, &|step| emits(&self.section.stages[stage], group, schedule, step))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
-                let classes = Classes::of(schedule, self.section.streams[stream].stream.level);
+                let classes = Classes::of(schedule, self.section.streams[stream].stream.level, 1);
                 let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).0;
                 let before = self.section.prefetched.contains(&stream);
                 self.slots(share, &classes, &bytes) - if before { self.first_slot_flits(share, stream) } else { 0 }
@@ -218,7 +228,7 @@ impl Sizes<'_> {
             FlowKind::Copy { home } => {
                 let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
                 let bytes = |step| slot_bytes(self.graph, tiling, tensor, step);
-                self.slots(share, &Classes::of(schedule, LoopLevel::FIRING), &bytes)
+                self.slots(share, &Classes::of(schedule, LoopLevel::FIRING, 1), &bytes)
             }
         }
     }
@@ -236,7 +246,8 @@ impl Sizes<'_> {
         let completions = sums.completions(&self.section.schedule);
         let times =
             if matches!(flow.kind, FlowKind::Emit { .. }) { completions } else { tiling.row_tiles() - completions };
-        let of_column_tile = |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, tiling.tile_rows);
+        let of_column_tile =
+            |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, RowTile::mean(tiling.tile_rows));
         let column_tiles =
             if along_cut { 0..tiling.column_tiles() } else { tiling.column_tiles() - 1..tiling.column_tiles() };
         column_tiles.map(|column_tile| times * shared(of_column_tile(column_tile), share)).sum()

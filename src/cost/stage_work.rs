@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, Mapping, PassWork, SectionGraph, Tiling};
+use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, Tiling};
 use crate::units::Dtype;
 
 use super::array::SystolicShape;
+use super::heads::causal_work;
 use super::reducer::Reducer;
 
 /// Costs of one stage, in the units of the chip it was made for.
@@ -15,6 +16,8 @@ pub struct StageWork {
     mapping: Mapping,
     shape: Option<SystolicShape>,
     work: Vec<Vec<PassWork>>,
+    /// Of causal attention, the work of each row tile of a sequence.
+    causal: Vec<PassWork>,
     tiling: Tiling,
     along_cut: bool,
     /// Of a stage that adds up over rows, its part of the result.
@@ -58,11 +61,18 @@ impl StageWork {
             }
             _ => None,
         };
+        let causal = match (&mapping, &shape, graph.form(index)) {
+            (Mapping::Gemm(m), Some(shape), Some(form)) if reducer.is_none() => {
+                causal_work(&form, shape, m, tiling.tile_rows)
+            }
+            _ => Vec::new(),
+        };
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
         Self {
             mapping,
             shape,
             work: work.to_vec(),
+            causal,
             tiling,
             along_cut: tiling.tiled_axis.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
             reducer,
@@ -107,6 +117,27 @@ impl StageWork {
         column_tile.and_then(|groups| groups.get(group as usize)).copied().unwrap_or_default()
     }
 
+    /// Work of a lockstep group in a column tile and a row tile.
+    fn pass_of(&self, column_tile: u64, group: u64, tile: RowTile) -> PassWork {
+        match tile.index {
+            Some(index) if !self.causal.is_empty() => self.causal[index as usize % self.causal.len()],
+            _ => self.pass(column_tile, group),
+        }
+    }
+
+    /// Row tiles, from the first of the section on, that stand for all others: the first, or those of a sequence of causal
+    /// attention, which differ.
+    pub fn different_row_tiles(&self) -> u64 {
+        let of_reducer = self.reducer.as_ref().map_or(1, Reducer::different_row_tiles);
+        of_reducer.max(self.causal.len() as u64)
+    }
+
+    /// The row tile whose firing left the sums that the one on `tile` begins from, where their number differs.
+    pub fn sums_before(&self, tile: RowTile) -> RowTile {
+        let differ = self.different_row_tiles() > 1;
+        RowTile { index: tile.index.map(|index| if differ { index.saturating_sub(1) } else { index }), ..tile }
+    }
+
     /// Row tiles one PCU does of a row tile (SIMD: rows).
     pub fn passes(&self, rows: u64) -> u64 {
         match (&self.shape, &self.mapping) {
@@ -118,15 +149,15 @@ impl StageWork {
     /// Whether firings of a lockstep group in a column tile cost what they cost in the column tile before.
     pub fn is_as_before(&self, column_tile: u64, group: u64) -> bool {
         let Some(before) = column_tile.checked_sub(1) else { return false };
-        let passes = |column_tile| self.reducer.as_ref().map(|reducer| reducer.passes(column_tile));
+        let passes = |column_tile| self.reducer.as_ref().map(|reducer| reducer.passes(column_tile, RowTile::mean(0)));
         self.width(column_tile) == self.width(before)
             && self.pass(column_tile, group) == self.pass(before, group)
             && passes(column_tile) == passes(before)
     }
 
     /// Row passes of a firing. A stage that adds up over rows passes over those of its result.
-    fn row_passes(&self, column_tile: u64, rows: u64) -> u64 {
-        self.reducer.as_ref().map_or_else(|| self.passes(rows), |reducer| reducer.passes(column_tile))
+    fn row_passes(&self, column_tile: u64, tile: RowTile) -> u64 {
+        self.reducer.as_ref().map_or_else(|| self.passes(tile.rows), |reducer| reducer.passes(column_tile, tile))
     }
 
     /// k-steps of every tile of a row tile, where the row tile tells.
@@ -159,15 +190,17 @@ impl StageWork {
     }
 
     /// Cycles a lockstep group is occupied by a firing.
-    pub fn cycles(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
+    pub fn cycles(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         match &self.mapping {
             Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
                 (Some(reducer), Some(shape)) => {
-                    reducer.passes(column_tile) * reducer.tiles(column_tile) * shape.tile_cycles(reducer.depth(rows))
+                    reducer.passes(column_tile, tile)
+                        * reducer.tiles(column_tile)
+                        * shape.tile_cycles(reducer.depth(tile.rows))
                 }
-                _ => self.passes(rows) * self.pass(column_tile, group).cycles,
+                _ => self.passes(tile.rows) * self.pass_of(column_tile, group, tile).cycles,
             },
-            Mapping::Simd(m) => self.vectors(column_tile, rows) * m.passes,
+            Mapping::Simd(m) => self.vectors(column_tile, tile.rows) * m.passes,
         }
     }
 
@@ -183,11 +216,11 @@ impl StageWork {
     }
 
     /// Tiles of a lockstep group's firing: results leave after each (SIMD: after each row).
-    pub fn tiles(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
+    pub fn tiles(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         match &self.mapping {
-            Mapping::Gemm(_) => self.row_passes(column_tile, rows) * self.pass(column_tile, group).tiles,
-            Mapping::Simd(m) if m.passes > 1 => self.passes(rows),
-            Mapping::Simd(_) => self.vectors(column_tile, rows),
+            Mapping::Gemm(_) => self.row_passes(column_tile, tile) * self.pass_of(column_tile, group, tile).tiles,
+            Mapping::Simd(m) if m.passes > 1 => self.passes(tile.rows),
+            Mapping::Simd(_) => self.vectors(column_tile, tile.rows),
         }
     }
 
@@ -231,21 +264,24 @@ impl StageWork {
     }
 
     /// Flits of one PCU's first operand stream in a firing.
-    fn activation_flits(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
+    fn activation_flits(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         match (&self.mapping, &self.shape) {
             (Mapping::Gemm(_), _) => {
-                let of_pass = self.of_reducer(column_tile, rows, SystolicShape::a_flits);
-                self.row_passes(column_tile, rows) * of_pass.unwrap_or_else(|| self.pass(column_tile, group).a_flits)
+                let of_pass = self.of_reducer(column_tile, tile.rows, SystolicShape::a_flits);
+                self.row_passes(column_tile, tile)
+                    * of_pass.unwrap_or_else(|| self.pass_of(column_tile, group, tile).a_flits)
             }
             (Mapping::Simd(m), _) => {
-                self.vectors(column_tile, rows) * m.passes * (self.lanes * self.element_bytes).div_ceil(self.flit_bytes)
+                self.vectors(column_tile, tile.rows)
+                    * m.passes
+                    * (self.lanes * self.element_bytes).div_ceil(self.flit_bytes)
             }
         }
     }
 
-    fn weight_flits(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
-        let of_pass = self.of_reducer(column_tile, rows, SystolicShape::w_flits);
-        self.row_passes(column_tile, rows) * of_pass.unwrap_or_else(|| self.pass(column_tile, group).w_flits)
+    fn weight_flits(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
+        let of_pass = self.of_reducer(column_tile, tile.rows, SystolicShape::w_flits);
+        self.row_passes(column_tile, tile) * of_pass.unwrap_or_else(|| self.pass_of(column_tile, group, tile).w_flits)
     }
 
     /// Flits of an operand in a row pass of a stage whose depth is the row tile's rows.
@@ -254,30 +290,27 @@ impl StageWork {
         Some(reducer.tiles(column_tile) * flits(shape, reducer.depth(rows)))
     }
 
-    fn partial_flits(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
+    fn partial_flits(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         let each = self.shape.map_or(0, |s| s.partial_flits);
-        self.row_passes(column_tile, rows) * self.pass(column_tile, group).tiles * each
+        self.row_passes(column_tile, tile) * self.pass_of(column_tile, group, tile).tiles * each
     }
 
     /// Bytes one PCU of a lockstep group emits in a firing.
-    fn result_bytes(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
+    fn result_bytes(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         if let Some(reducer) = &self.reducer {
             return reducer.sums(column_tile) * self.result_bytes;
         }
-        match (&self.mapping, &self.shape) {
-            (Mapping::Gemm(m), Some(shape)) => {
-                let rows = (self.passes(rows) * shape.row_grain).min(rows);
-                rows * self.pass(column_tile, group).columns.div_ceil(m.multicast_width) * self.result_bytes
-            }
-            (mapping, _) => {
-                let pn = if let Mapping::Simd(m) = mapping { m.pn } else { 1 };
-                self.passes(rows) * self.width(column_tile).min(self.result_columns).div_ceil(pn) * self.result_bytes
-            }
+        if let (Mapping::Gemm(m), Some(shape)) = (&self.mapping, &self.shape) {
+            let rows = (self.passes(tile.rows) * shape.row_grain).min(tile.rows);
+            return rows * self.pass(column_tile, group).columns.div_ceil(m.multicast_width) * self.result_bytes;
         }
+        // The first slice has the most columns: whole heads where the function takes them whole.
+        let columns = self.part_of(self.width(column_tile).min(self.result_columns), column_tile, 0);
+        self.passes(tile.rows) * (columns.end - columns.start) * self.result_bytes
     }
 
     fn worst_rate(&self, flits: impl Fn(u64, u64) -> u64) -> f64 {
-        let rows = self.tiling.tile_rows;
+        let rows = RowTile::mean(self.tiling.tile_rows);
         let mut worst: f64 = 0.0;
         for column_tile in 0..self.work.len().max(1) as u64 {
             for group in 0..self.mapping.groups() {
@@ -291,26 +324,26 @@ impl StageWork {
     /// Flits a cycle of one slice's activation stream while the stage runs (SIMD: of all PCUs on the slice).
     pub fn activation_rate(&self) -> f64 {
         let streams = if let Mapping::Simd(m) = &self.mapping { m.pn as f64 } else { 1.0 };
-        self.worst_rate(|c, b| self.activation_flits(c, b, self.tiling.tile_rows)) * streams
+        self.worst_rate(|c, b| self.activation_flits(c, b, RowTile::mean(self.tiling.tile_rows))) * streams
     }
 
     /// Flits a cycle of one PCU column's weight stream.
     pub fn weight_rate(&self) -> f64 {
-        self.worst_rate(|c, b| self.weight_flits(c, b, self.tiling.tile_rows))
+        self.worst_rate(|c, b| self.weight_flits(c, b, RowTile::mean(self.tiling.tile_rows)))
     }
 
     /// Flits a cycle of one PCU's partial sums, each way.
     pub fn partial_rate(&self) -> f64 {
-        self.worst_rate(|c, b| self.partial_flits(c, b, self.tiling.tile_rows))
+        self.worst_rate(|c, b| self.partial_flits(c, b, RowTile::mean(self.tiling.tile_rows)))
     }
 
     /// Flits one event of a flow that feeds or leaves this stage moves, before the flow's share.
-    pub fn flits(&self, amount: Amount, column_tile: u64, group: u64, rows: u64) -> u64 {
+    pub fn flits(&self, amount: Amount, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         match amount {
-            Amount::Activations => self.activation_flits(column_tile, group, rows),
-            Amount::Weights => self.weight_flits(column_tile, group, rows),
-            Amount::Partials => self.partial_flits(column_tile, group, rows),
-            Amount::ResultBytes => self.result_bytes(column_tile, group, rows).div_ceil(self.flit_bytes),
+            Amount::Activations => self.activation_flits(column_tile, group, tile),
+            Amount::Weights => self.weight_flits(column_tile, group, tile),
+            Amount::Partials => self.partial_flits(column_tile, group, tile),
+            Amount::ResultBytes => self.result_bytes(column_tile, group, tile).div_ceil(self.flit_bytes),
             Amount::SlotBytes => 0,
         }
     }

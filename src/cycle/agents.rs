@@ -93,7 +93,7 @@ pub(super) fn first_reading(
     let rows = amounts.tiling.rows_of(at.row_tile);
     match &amounts.stages[stage] {
         // Weights are read once a row pass, in the order they come.
-        StageAmounts::Gemm(work) => all / work.row_passes(rows).max(1) * got / need,
+        StageAmounts::Gemm(work) => all / work.row_passes(at, rows).max(1) * got / need,
         StageAmounts::Simd(work) if work.passes == 1 => all * got / need,
         StageAmounts::Simd(work) => {
             // Each row is read several times, the first time as it comes. A GEMM produces whole groups of rows.
@@ -102,7 +102,7 @@ pub(super) fn first_reading(
             if let Some(Agent { kind: ProcessKind::Group { stage: from, .. }, .. }) = filled_by
                 && let StageAmounts::Gemm(from) = &amounts.stages[*from]
             {
-                let groups = from.row_passes(rows).max(1);
+                let groups = from.row_passes(at, rows).max(1);
                 return lines * (groups * got / need) / groups * per_line;
             }
             let whole = lines * got / need;

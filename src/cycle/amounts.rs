@@ -27,10 +27,10 @@ pub(super) enum StageAmounts {
 
 impl StageAmounts {
     /// Flits that a firing on a row tile of `rows` moves.
-    fn flits(&self, amount: Amount, column_tile: u64, group: u64, rows: u64) -> u64 {
+    fn flits(&self, amount: Amount, at: Step, group: u64, rows: u64) -> u64 {
         match self {
-            Self::Gemm(gemm) => gemm.flits(amount, column_tile, group, rows),
-            Self::Simd(simd) => simd.flits(amount, column_tile, rows),
+            Self::Gemm(gemm) => gemm.flits(amount, at, group, rows),
+            Self::Simd(simd) => simd.flits(amount, at.column_tile, rows),
         }
     }
 }
@@ -58,6 +58,10 @@ pub(super) struct Amounts<'a> {
 impl<'a> Amounts<'a> {
     /// Those of a section; `None` if the reference model does not run one of its stages.
     pub(super) fn new(chip: &'a Chip, graph: SectionGraph<'a>, section: &'a Section) -> Option<Self> {
+        let workload = graph.workload;
+        if !section.operators.iter().all(|&op| workload.is_on_whole_tensors(&workload.operators[op])) {
+            return None;
+        }
         let tiling = section.schedule.tiling();
         let mut stages = Vec::with_capacity(section.stages.len());
         for (s, stage) in section.stages.iter().enumerate() {
@@ -117,9 +121,10 @@ impl<'a> Amounts<'a> {
     /// Flits that a flow moves in the event at a step.
     pub(super) fn flits(&self, flow: &Flow, at: Step) -> u64 {
         let flit = self.chip.network.flit_bytes;
-        let of_stage = |stage: usize, group: u64| {
-            self.stages[stage].flits(flow.amount, at.column_tile, group, self.tiling.rows_of(at.row_tile))
+        let of_firing = |stage: usize, group: u64, at: Step| {
+            self.stages[stage].flits(flow.amount, at, group, self.tiling.rows_of(at.row_tile))
         };
+        let of_stage = |stage: usize, group: u64| of_firing(stage, group, at);
         let emits_here = |stage: usize, group| emits(&self.section.stages[stage], group, self.schedule, at);
         let all = match flow.kind {
             FlowKind::Feed { stage, group } => of_stage(stage, group),
@@ -127,7 +132,9 @@ impl<'a> Amounts<'a> {
             FlowKind::PartialRead { stage, group }
                 if continues(&self.section.stages[stage], group, self.schedule, at) =>
             {
-                of_stage(stage, group)
+                // What its own stage has left before, or what the slice of K before leaves now.
+                let before = self.processes.sums_before(stage, at).unwrap_or(at);
+                of_firing(stage, group, before)
             }
             FlowKind::PartialWrite { stage, group } if !emits_here(stage, group) => of_stage(stage, group),
             FlowKind::Emit { .. } | FlowKind::PartialRead { .. } | FlowKind::PartialWrite { .. } => 0,
@@ -150,8 +157,29 @@ impl<'a> Amounts<'a> {
         }
     }
 
-    /// Bytes of a slot of activations: a row tile of the columns of a column tile.
+    /// Rows and columns of the part of a result that is added up over rows and complete at a step; `None` of other tensors.
+    fn sum_extent(&self, tensor: TensorId, at: Step) -> Option<(u64, u64)> {
+        let stage = self.graph.reducer(tensor)?;
+        let of = &self.graph.workload.tensors[tensor];
+        let part = |axis: Option<usize>, whole: u64| match (
+            self.tiling.tiled_axis,
+            self.tiling.column_range(at.column_tile),
+        ) {
+            (Some(cut), Some(range)) if axis == Some(cut.axis) => range.end - range.start,
+            _ => whole,
+        };
+        let rows = match self.graph.form(stage) {
+            Some(form) if form.instances > 1 => form.m,
+            _ => part(self.graph.row_axis(tensor), of.rows),
+        };
+        Some((rows, part(self.graph.column_axis(tensor), of.columns)))
+    }
+
+    /// Bytes of a slot of activations: a row tile of the columns of a column tile, or a part of a sum.
     fn slot_bytes(&self, tensor: TensorId, at: Step) -> u64 {
+        if let Some((rows, columns)) = self.sum_extent(tensor, at) {
+            return rows * columns * self.graph.dtype(tensor).bytes();
+        }
         self.tiling.rows_of(at.row_tile) * self.columns(tensor, at.column_tile) * self.graph.dtype(tensor).bytes()
     }
 
@@ -166,8 +194,16 @@ impl<'a> Amounts<'a> {
         let tensor = off_chip.stream.tensor;
         let payload = self.slot_bytes(tensor, at);
         // Whole rows lie one behind the other; of a part of the columns every row is a run of its own.
-        let is_whole = self.columns(tensor, at.column_tile) == self.graph.workload.tensors[tensor].columns;
-        let runs = if is_whole { 1 } else { self.tiling.rows_of(at.row_tile) };
+        let of = &self.graph.workload.tensors[tensor];
+        let (rows, columns) = self
+            .sum_extent(tensor, at)
+            .unwrap_or_else(|| (self.tiling.rows_of(at.row_tile), self.columns(tensor, at.column_tile)));
+        let runs = match of.view {
+            // Columns are the rows of the tensor as it lies.
+            Some(view) if view.transposed => columns,
+            _ if columns == of.columns => 1,
+            _ => rows,
+        };
         (payload, runs * (payload / runs).next_multiple_of(burst))
     }
 }
@@ -180,6 +216,11 @@ fn weight_slots(graph: &SectionGraph<'_>, tiling: Tiling, off_chip: &OffChip) ->
     let bytes = tensor.stored_bytes();
     if off_chip.stream.level == LoopLevel::ONCE {
         return vec![bytes];
+    }
+    let mut readers = (0..graph.stages.len()).filter(|&s| graph.stages[s].weight == Some(weight));
+    if let Some(form) = readers.find_map(|s| graph.form(s)) {
+        // Every sequence has its own.
+        return vec![bytes / form.instances];
     }
     let elements = |column_tile| {
         let (columns, k) = stored::part_of_weight(graph, tiling, weight, column_tile);

@@ -128,7 +128,7 @@ impl Array {
     }
 
     fn tiles(&self, amounts: &Amounts<'_>, at: Step) -> u64 {
-        self.work.tiles(at.column_tile, self.group, amounts.tiling.rows_of(at.row_tile))
+        self.work.tiles(at, self.group, amounts.tiling.rows_of(at.row_tile))
     }
 
     /// Begins the firing that `issue` names, if there is one.
@@ -140,8 +140,8 @@ impl Array {
         self.issue = Cursor { tile: 0, tiles: self.tiles(amounts, at), at, ..self.issue };
         (self.k, self.row_flits, self.column_flits) = (0, 0, 0);
         let rows = amounts.tiling.rows_of(at.row_tile);
-        self.row_flits_of_firing = self.work.flits(Amount::Activations, at.column_tile, self.group, rows);
-        self.column_flits_of_firing = self.work.flits(Amount::Weights, at.column_tile, self.group, rows);
+        self.row_flits_of_firing = self.work.flits(Amount::Activations, at, self.group, rows);
+        self.column_flits_of_firing = self.work.flits(Amount::Weights, at, self.group, rows);
         self.activations.iter_mut().chain(&mut self.weights).for_each(|operand| operand.open(amounts, at));
     }
 
@@ -249,7 +249,8 @@ impl Array {
         if self.k == 0 && !(free && loaded) {
             return false;
         }
-        let depth = self.work.depth(self.issue.at.column_tile, self.group, self.issue.tile);
+        let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
+        let depth = self.work.depth(self.issue.at, self.group, rows, self.issue.tile);
         if depth == 0 {
             self.complete(amounts, depth, self.clock);
             return true;

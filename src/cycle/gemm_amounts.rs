@@ -3,14 +3,17 @@
 //! Counted from the output tiles of the program and the mask of the weight, by the definitions of DESIGN §3 and of
 //! `docs/timing-model.md` (GEMM stages); nothing is shared with `cost`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, GemmMapping, OutputTile, SectionGraph, Stage, Style, Tiling};
+use crate::program::{Amount, GemmMapping, OutputTile, SectionGraph, Stage, Step, Style, Tiling};
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
+use crate::workload::{CausalAxis, GemmForm};
 
 use super::stored;
+use super::sum_amounts::SumAmounts;
 
 /// How many k-steps of an operand a flit holds, or flits a k-step takes. A flit holds whole k-steps.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +42,8 @@ pub(super) struct ArrayShape {
     pub(super) stages: u64,
     /// Activation rows of an output tile.
     tile_rows: u64,
+    /// Columns of an output tile on one PCU.
+    tile_columns: u64,
     /// The side of an output tile along the activations, k-step by k-step.
     pub(super) activations: Packing,
     /// The side along the weight columns.
@@ -50,6 +55,16 @@ pub(super) struct ArrayShape {
 }
 
 impl ArrayShape {
+    /// Activation rows of an output tile (of a result that is added up: its rows).
+    pub(super) fn tile_rows(&self) -> u64 {
+        self.tile_rows
+    }
+
+    /// Columns of an output tile on one PCU.
+    pub(super) fn tile_columns(&self) -> u64 {
+        self.tile_columns
+    }
+
     /// The array of a stage that computes in `dtype`, with `tail` functions in its tail; `None` if the chip lacks the type.
     fn new(chip: &Chip, dtype: Dtype, rows_on_lanes: bool, tail: u64) -> Option<Self> {
         let (lanes, stages) = (*chip.pcu.lanes.get(&dtype)?, chip.pcu.stages);
@@ -59,6 +74,7 @@ impl ArrayShape {
             lanes,
             stages,
             tile_rows: rows,
+            tile_columns: columns,
             activations: Packing::new(rows * dtype.bytes(), flit_bytes),
             weights: Packing::new(columns * dtype.bytes(), flit_bytes),
             partial_flits: (rows * columns * Dtype::Fp32.bytes()).div_ceil(flit_bytes),
@@ -69,14 +85,16 @@ impl ArrayShape {
 
 /// What a lockstep group does in one pass over the rows of an output tile.
 #[derive(Debug, Clone)]
-struct RowPass {
-    /// k-steps of each output tile, in the order they are done.
+pub(super) struct RowPass {
+    /// Output tiles.
+    tiles: u64,
+    /// k-steps of each output tile, in the order they are done; one number if all are as deep.
     depths: Vec<u64>,
     /// Flits of the activations that one row slice takes.
     activation_flits: u64,
     /// Flits of the weights that one column of PCUs takes.
     weight_flits: u64,
-    /// Most result columns that one PCU has.
+    /// Most result columns that one PCU has, or elements of a result that is added up.
     columns_of_pcu: u64,
 }
 
@@ -95,9 +113,48 @@ impl RowPass {
             activation_flits: depths.iter().map(|&depth| shape.activations.flits(depth)).sum(),
             weight_flits: depths.iter().map(|&depth| shape.weights.flits(depth)).sum(),
             columns_of_pcu: tiles.iter().map(|tile| tile.columns).sum::<u64>().div_ceil(mapping.multicast_width),
+            tiles: tiles.len() as u64,
             depths,
         }
     }
+
+    /// The pass over a row tile of a GEMM with heads whose last row sees `seen` of the causal axis: the output tiles of every
+    /// head that a stream brings, one head after the other.
+    fn of_heads(shape: &ArrayShape, mapping: &GemmMapping, form: &GemmForm, seen: u64) -> Self {
+        let (columns, depth) = match form.causal {
+            None => (form.n, form.k),
+            Some(CausalAxis::Columns) => (form.n.min(seen), form.k),
+            Some(CausalAxis::Depth) => (form.n, form.k.min(seen)),
+        };
+        // Heads that share a head of B are on one stream; the first stream has the most.
+        let heads = form.b_heads.div_ceil(mapping.streams) * (form.heads / form.b_heads);
+        let columns_of_tile = shape.tile_columns * (mapping.pn / mapping.streams);
+        let columns_of_pcu = (form.heads * form.n).div_ceil(mapping.multicast_width);
+        Self::alike(shape, heads * columns.div_ceil(columns_of_tile), depth, columns_of_pcu)
+    }
+
+    /// A pass of `tiles` output tiles of the same depth.
+    pub(super) fn alike(shape: &ArrayShape, tiles: u64, depth: u64, columns_of_pcu: u64) -> Self {
+        let (activation_flits, weight_flits) = (shape.activations.flits(depth), shape.weights.flits(depth));
+        Self {
+            tiles,
+            depths: vec![depth],
+            activation_flits: tiles * activation_flits,
+            weight_flits: tiles * weight_flits,
+            columns_of_pcu,
+        }
+    }
+}
+
+/// The row passes of a stage.
+#[derive(Debug)]
+enum Passes {
+    /// Of output tiles that follow from the weight: `[column_tile][group]`; one column tile if the weight is not cut.
+    ByColumnTile(Vec<Vec<RowPass>>),
+    /// Of heads, by row tile of a sequence.
+    ByRowTile(Vec<RowPass>),
+    /// Over a result that is added up over rows.
+    Sums(SumAmounts),
 }
 
 /// What the firings of a GEMM stage work through and move.
@@ -109,13 +166,11 @@ pub(super) struct GemmAmounts {
     pm: u64,
     flit_bytes: u64,
     result_bytes: u64,
-    /// `[column_tile][group]`; one column tile if the weight is not cut.
-    passes: Vec<Vec<RowPass>>,
+    passes: Passes,
 }
 
 impl GemmAmounts {
-    /// Counts them; `None` for what the reference model does not run (heads, row reductions, gathered or sampled operands),
-    /// or if the output tiles do not fit the nest.
+    /// Counts them; `None` for what the reference model does not run (gathered or sampled operands), or if the output tiles do not fit the nest.
     pub(super) fn new(
         chip: &Chip,
         graph: &SectionGraph<'_>,
@@ -123,73 +178,111 @@ impl GemmAmounts {
         index: usize,
         (stage, mapping): (&Stage, &GemmMapping),
     ) -> Option<Self> {
-        let weight = stage.spec.weight?;
-        let is_plain = graph.form(index).is_none() && graph.sampled(index).is_none() && stage.spec.sums.is_none();
-        if !is_plain || mapping.style != Style::Skip {
+        if graph.sampled(index).is_some() || mapping.style != Style::Skip {
             return None;
         }
         let dtype = graph.stage_dtype(index);
         let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, stage.spec.tail.len() as u64)?;
-        let fits = stage.tiles.iter().all(|groups| groups.len() as u64 == stage.mapping.groups());
-        if !fits || stage.tiles.len() as u64 != stored::column_tiles_of_weight(graph, tiling, weight) {
-            return None;
-        }
-        let mask = graph.mask(index);
-        let of_column_tile = |(column_tile, groups): (u64, &Vec<Vec<OutputTile>>)| {
-            let (_, k) = stored::part_of_weight(graph, tiling, weight, column_tile);
-            let of_group = |(group, tiles): (u64, &Vec<OutputTile>)| {
-                RowPass::new(&shape, mapping, mask, tiles, &stored::rows_of_group(mask, mapping, &k, group))
-            };
-            (0..).zip(groups).map(of_group).collect()
+        let passes = match graph.form(index) {
+            _ if stage.spec.sums.is_some() => Passes::Sums(SumAmounts::new(graph, tiling, index, mapping)?),
+            Some(form) => Passes::ByRowTile(row_tiles_of_heads(&shape, tiling, &form, mapping)),
+            None => Passes::ByColumnTile(column_tiles(graph, tiling, index, &shape, (stage, mapping))?),
         };
-        Some(Self {
-            shape,
-            pm: mapping.pm,
-            flit_bytes: chip.network.flit_bytes,
-            result_bytes: graph.dtype(stage.spec.output).bytes(),
-            passes: (0..).zip(stage.tiles.iter()).map(of_column_tile).collect(),
-        })
+        let (flit_bytes, result_bytes) = (chip.network.flit_bytes, graph.dtype(stage.spec.output).bytes());
+        Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, passes })
     }
 
-    fn row_pass(&self, column_tile: u64, group: u64) -> &RowPass {
-        // A stage whose weight is not cut does the same in all column tiles.
-        let column_tile = (column_tile as usize).min(self.passes.len() - 1);
-        &self.passes[column_tile][group as usize]
+    /// The pass of a group over a row tile of `rows`.
+    fn row_pass(&self, at: Step, group: u64, rows: u64) -> Cow<'_, RowPass> {
+        match &self.passes {
+            // A stage whose weight is not cut does the same in all column tiles.
+            Passes::ByColumnTile(passes) => {
+                Cow::Borrowed(&passes[(at.column_tile as usize).min(passes.len() - 1)][group as usize])
+            }
+            Passes::ByRowTile(passes) => Cow::Borrowed(&passes[at.row_tile as usize % passes.len()]),
+            Passes::Sums(sums) => Cow::Owned(sums.row_pass(&self.shape, at, rows)),
+        }
     }
 
     /// Passes of a firing over a row tile of `rows`: the output tiles of a column that the first row slice has.
-    pub(super) fn row_passes(&self, rows: u64) -> u64 {
-        rows.div_ceil(self.shape.tile_rows).div_ceil(self.pm)
+    pub(super) fn row_passes(&self, at: Step, rows: u64) -> u64 {
+        match &self.passes {
+            Passes::Sums(sums) => sums.row_passes(&self.shape, at),
+            _ => rows.div_ceil(self.shape.tile_rows).div_ceil(self.pm),
+        }
     }
 
     /// Output tiles of a firing.
-    pub(super) fn tiles(&self, column_tile: u64, group: u64, rows: u64) -> u64 {
-        self.row_passes(rows) * self.row_pass(column_tile, group).depths.len() as u64
+    pub(super) fn tiles(&self, at: Step, group: u64, rows: u64) -> u64 {
+        self.row_passes(at, rows) * self.row_pass(at, group, rows).tiles
     }
 
-    /// k-steps of output tile `tile` of a firing.
-    pub(super) fn depth(&self, column_tile: u64, group: u64, tile: u64) -> u64 {
-        let depths = &self.row_pass(column_tile, group).depths;
-        depths[(tile % depths.len() as u64) as usize]
+    /// k-steps of output tile `tile` of a firing over a row tile of `rows`.
+    pub(super) fn depth(&self, at: Step, group: u64, rows: u64, tile: u64) -> u64 {
+        let pass = self.row_pass(at, group, rows);
+        pass.depths[(tile % pass.depths.len() as u64) as usize]
     }
 
-    /// Depths of the output tiles of a row pass: `[column_tile][group][tile]`.
+    /// Depths of the output tiles of a row pass: `[column_tile][group][tile]`; none of heads and sums.
     pub(super) fn depths(&self) -> Vec<Vec<Vec<u64>>> {
-        self.passes.iter().map(|groups| groups.iter().map(|pass| pass.depths.clone()).collect()).collect()
+        let Passes::ByColumnTile(passes) = &self.passes else { return Vec::new() };
+        passes.iter().map(|groups| groups.iter().map(|pass| pass.depths.clone()).collect()).collect()
     }
 
     /// Flits that a firing moves.
-    pub(super) fn flits(&self, amount: Amount, column_tile: u64, group: u64, rows: u64) -> u64 {
-        let pass = self.row_pass(column_tile, group);
+    pub(super) fn flits(&self, amount: Amount, at: Step, group: u64, rows: u64) -> u64 {
+        let (pass, row_passes) = (self.row_pass(at, group, rows), self.row_passes(at, rows));
         match amount {
-            Amount::Activations => self.row_passes(rows) * pass.activation_flits,
-            Amount::Weights => self.row_passes(rows) * pass.weight_flits,
-            Amount::Partials => self.tiles(column_tile, group, rows) * self.shape.partial_flits,
+            Amount::Activations => row_passes * pass.activation_flits,
+            Amount::Weights => row_passes * pass.weight_flits,
+            Amount::Partials => row_passes * pass.tiles * self.shape.partial_flits,
+            Amount::ResultBytes if matches!(self.passes, Passes::Sums(_)) => {
+                (pass.columns_of_pcu * self.result_bytes).div_ceil(self.flit_bytes)
+            }
             Amount::ResultBytes => {
-                let rows = rows.min(self.row_passes(rows) * self.shape.tile_rows);
+                let rows = rows.min(row_passes * self.shape.tile_rows);
                 (rows * pass.columns_of_pcu * self.result_bytes).div_ceil(self.flit_bytes)
             }
             Amount::SlotBytes => 0,
         }
     }
+}
+
+/// The row passes of every column tile and lockstep group; `None` if the output tiles do not fit the nest.
+fn column_tiles(
+    graph: &SectionGraph<'_>,
+    tiling: Tiling,
+    index: usize,
+    shape: &ArrayShape,
+    (stage, mapping): (&Stage, &GemmMapping),
+) -> Option<Vec<Vec<RowPass>>> {
+    let weight = stage.spec.weight?;
+    let fits = stage.tiles.iter().all(|groups| groups.len() as u64 == stage.mapping.groups());
+    if !fits || stage.tiles.len() as u64 != stored::column_tiles_of_weight(graph, tiling, weight) {
+        return None;
+    }
+    let mask = graph.mask(index);
+    let of_column_tile = |(column_tile, groups): (u64, &Vec<Vec<OutputTile>>)| {
+        let (_, k) = stored::part_of_weight(graph, tiling, weight, column_tile);
+        let of_group = |(group, tiles): (u64, &Vec<OutputTile>)| {
+            RowPass::new(shape, mapping, mask, tiles, &stored::rows_of_group(mask, mapping, &k, group))
+        };
+        (0..).zip(groups).map(of_group).collect()
+    };
+    Some((0..).zip(stage.tiles.iter()).map(of_column_tile).collect())
+}
+
+/// The row passes of a GEMM with heads, by row tile of a sequence: with causal attention a row tile works on the keys up to
+/// its last row. Without it all row tiles are alike.
+fn row_tiles_of_heads(shape: &ArrayShape, tiling: Tiling, form: &GemmForm, mapping: &GemmMapping) -> Vec<RowPass> {
+    let keys = match form.causal {
+        None => return vec![RowPass::of_heads(shape, mapping, form, 0)],
+        Some(CausalAxis::Columns) => form.n,
+        Some(CausalAxis::Depth) => form.k,
+    };
+    // The rows are the last of the keys, or the first of them if they are more.
+    let before = keys.saturating_sub(form.m);
+    let last_row = |row_tile: u64| (form.m).min((row_tile + 1) * tiling.tile_rows);
+    let pass = |row_tile| RowPass::of_heads(shape, mapping, form, (before + last_row(row_tile)).min(keys));
+    (0..form.m.div_ceil(tiling.tile_rows)).map(pass).collect()
 }

@@ -18,6 +18,7 @@ mod section_amounts;
 mod simd;
 mod simd_amounts;
 mod stored;
+mod sum_amounts;
 mod timing_wheel;
 mod tree;
 mod wires;
@@ -42,8 +43,8 @@ pub fn units(section: &Section) -> u64 {
 }
 
 /// Runs a section for at most `most_cycles`; `None` if it is no pipeline or a route no tree, which a compiled
-/// configuration does not come to, or if it has a stage of a kind that the model does not run: heads, row reductions, or
-/// operands that are gathered or sampled.
+/// configuration does not come to, or if it has a stage of a kind that the model does not run: operands that are gathered or
+/// sampled, windows, or results of another width.
 pub fn run_section(
     chip: &Chip,
     workload: &Workload,

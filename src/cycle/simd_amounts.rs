@@ -17,12 +17,13 @@ pub(super) struct SimdAmounts {
     flits_of_vector: u64,
     flit_bytes: u64,
     result_bytes: u64,
-    /// Columns of the first, widest column slice, column tile by column tile; one column tile if the columns are not cut.
-    columns: Vec<u64>,
+    /// Columns that the first, widest column slice reads, and those of its result, column tile by column tile; one column
+    /// tile if the columns are not cut.
+    columns: Vec<(u64, u64)>,
 }
 
 impl SimdAmounts {
-    /// Counts them; `None` for what the reference model does not run: heads, and results of another width.
+    /// Counts them; `None` if the chip lacks the data type.
     pub(super) fn new(
         chip: &Chip,
         graph: &SectionGraph<'_>,
@@ -32,18 +33,20 @@ impl SimdAmounts {
     ) -> Option<Self> {
         let operator = &graph.workload.operators[stage.spec.main];
         let output = &graph.workload.tensors[stage.spec.output];
-        if operator.heads > 1 || graph.simd_columns(index) != output.columns {
-            return None;
-        }
         let dtype = graph.stage_dtype(index);
         let lanes = *chip.pcu.lanes.get(&dtype)?;
         let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
         let columns_of = |column_tile| match tiling.column_range(column_tile) {
             Some(range) if is_cut => range.end - range.start,
-            _ => output.columns,
+            _ => graph.simd_columns(index),
         };
-        // A function of a whole row is not dealt to column slices.
-        let slices = if operator.kind.is_row_wise() { 1 } else { mapping.pn };
+        // Slices take whole groups of columns: a row, or its heads, of a function that needs them whole.
+        let groups = if operator.kind.is_row_wise() { Some(operator.heads.max(1)) } else { None };
+        let of_slice = |width: u64, columns: u64| {
+            let groups = groups.unwrap_or(width).max(1);
+            columns.min(groups.div_ceil(mapping.pn) * columns.div_ceil(groups))
+        };
+        let read_and_made = |width: u64| (of_slice(width, width), of_slice(width, width.min(output.columns)));
         let column_tiles = if is_cut { tiling.column_tiles() } else { 1 };
         Some(Self {
             passes: mapping.passes,
@@ -52,11 +55,11 @@ impl SimdAmounts {
             flits_of_vector: (lanes * dtype.bytes()).div_ceil(chip.network.flit_bytes),
             flit_bytes: chip.network.flit_bytes,
             result_bytes: output.dtype.bytes(),
-            columns: (0..column_tiles).map(|column_tile| columns_of(column_tile).div_ceil(slices)).collect(),
+            columns: (0..column_tiles).map(|column_tile| read_and_made(columns_of(column_tile))).collect(),
         })
     }
 
-    fn columns(&self, column_tile: u64) -> u64 {
+    fn columns(&self, column_tile: u64) -> (u64, u64) {
         self.columns[(column_tile as usize).min(self.columns.len() - 1)]
     }
 
@@ -67,7 +70,7 @@ impl SimdAmounts {
 
     /// Vectors of a row.
     pub(super) fn vectors_of_row(&self, column_tile: u64) -> u64 {
-        self.columns(column_tile).div_ceil(self.lanes)
+        self.columns(column_tile).0.div_ceil(self.lanes)
     }
 
     /// Vectors that a firing reads of each operand, those that are read again counted again.
@@ -80,7 +83,7 @@ impl SimdAmounts {
         match amount {
             Amount::Activations => self.vectors_read(column_tile, rows) * self.flits_of_vector,
             Amount::ResultBytes => {
-                (self.rows_of_slice(rows) * self.columns(column_tile) * self.result_bytes).div_ceil(self.flit_bytes)
+                (self.rows_of_slice(rows) * self.columns(column_tile).1 * self.result_bytes).div_ceil(self.flit_bytes)
             }
             Amount::Weights | Amount::Partials | Amount::SlotBytes => 0,
         }

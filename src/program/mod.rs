@@ -30,7 +30,7 @@ pub use graph::{Axis, SectionGraph, StageSpec};
 pub use ids::{PcuId, PmuId};
 pub use lower::dataflow as lowered;
 pub use mapping::{GemmMapping, Mapping, OutputTile, PassWork, SimdMapping, Style, TileLists, k_slice};
-pub use nest::{LoopLevel, LoopOrder, Nest, Step, TiledAxis, Tiling};
+pub use nest::{LoopLevel, LoopOrder, Nest, RowTile, Step, TiledAxis, Tiling};
 pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
 pub use row_reduction::{Sums, tied_columns};
 pub use schedule::Schedule;

@@ -67,7 +67,29 @@ pub struct Tiling {
     pub tiled_axis: Option<TiledAxis>,
 }
 
+/// A row tile, as far as work depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowTile {
+    /// Rows in it.
+    pub rows: u64,
+    /// Its number in the section; `None` for one of mean work.
+    pub index: Option<u64>,
+}
+
+impl RowTile {
+    /// A row tile of `rows` rows and mean work.
+    pub fn mean(rows: u64) -> Self {
+        Self { rows, index: None }
+    }
+}
+
 impl Tiling {
+    /// The row tile with a number.
+    #[inline]
+    pub fn row_tile(&self, index: u64) -> RowTile {
+        RowTile { rows: self.rows_of(index), index: Some(index) }
+    }
+
     /// Row tiles of the section.
     pub fn row_tiles(&self) -> u64 {
         self.rows.div_ceil(self.tile_rows)

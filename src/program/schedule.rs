@@ -121,6 +121,11 @@ impl Schedule {
         self.tiling.row_tiles().div_ceil(self.block_tiles)
     }
 
+    /// The firing of a column tile and a row tile.
+    pub fn at(&self, column_tile: u64, row_tile: u64) -> Step {
+        Step { block: row_tile / self.block_tiles, column_tile, row_tile }
+    }
+
     /// Number of points of a nest.
     pub fn count(&self, level: LoopLevel) -> u64 {
         self.walk(level).domain.count()
@@ -213,11 +218,10 @@ impl Schedule {
     pub fn before(&self, of: LoopLevel, within: LoopLevel, at: Step) -> Option<Step> {
         let (due, walked) = (self.due(), &self.walk(of).others);
         let mut point = self.point(due, at);
-        let mut over: Vec<usize> = self.walk(within).others.clone();
-        over.retain(|other| !walked.contains(other));
-        let innermost = over.iter().rposition(|&other| point.get(other) > 0)?;
-        point.set(over[innermost], point.get(over[innermost]) - 1);
-        for &inner in &over[innermost + 1..] {
+        let over = || self.walk(within).others.iter().copied().filter(|other| !walked.contains(other));
+        let innermost = over().rfind(|&other| point.get(other) > 0)?;
+        point.set(innermost, point.get(innermost) - 1);
+        for inner in over().filter(|&other| other > innermost) {
             point.set(inner, due.domain.trips(inner, &point) - 1);
         }
         let mut step = at;
@@ -262,6 +266,15 @@ impl Schedule {
     /// Whether a loop of the walk of all firings runs over the column tiles.
     pub fn is_over_columns(&self, level: usize) -> bool {
         self.due().coordinates[level] == Coordinate::Column
+    }
+
+    /// Row tiles in an iteration of a loop of the walk of all firings; `None` of a loop over column tiles.
+    pub fn row_tiles_of(&self, level: usize) -> Option<u64> {
+        match self.due().coordinates[level] {
+            Coordinate::Block => Some(self.block_tiles),
+            Coordinate::Row => Some(1),
+            Coordinate::Column => None,
+        }
     }
 
     /// Points of a nest in one iteration of a loop of the walk of all firings, at a step of that iteration; 0 if the nest

@@ -250,17 +250,26 @@ impl<'a> Engine<'a> {
     /// How long a firing of a lockstep group takes by itself: its work, and its operands at their ports. Others take no time.
     pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
         let ProcessKind::Group { stage, group } = actor.kind else { return 0 };
-        let (work, rows) = (&self.work[stage], self.tiling.rows_of(at.row_tile));
-        let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.column_tile, group, rows)).1;
+        let (work, tile) = (&self.work[stage], self.tiling.row_tile(at.row_tile));
+        let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.column_tile, group, tile)).1;
         let fed = fed(actor.feed, Amount::Activations).max(fed(actor.weights, Amount::Weights));
-        fed.max(cycles(work.cycles(at.column_tile, group, rows)))
+        fed.max(cycles(work.cycles(at.column_tile, group, tile)))
     }
 
     fn longest_firing(&self) -> Ticks {
-        // The first row tile has the most rows.
-        let steps = (0..self.tiling.column_tiles()).map(|column_tile| Step { block: 0, column_tile, row_tile: 0 });
-        let lengths = steps.flat_map(|at| self.actors.iter().map(move |actor| self.length(actor, at)));
-        lengths.max().unwrap_or(0)
+        // The first row tile has the most rows, and stands for all others where they do not differ.
+        let steps = |actor: &Actor| {
+            let different = match actor.kind {
+                ProcessKind::Group { stage, .. } => self.work[stage].different_row_tiles(),
+                _ => 1,
+            };
+            let row_tiles = 0..different.min(self.tiling.row_tiles());
+            row_tiles
+                .flat_map(|row_tile| (0..self.tiling.column_tiles()).map(move |column_tile| (column_tile, row_tile)))
+        };
+        let schedule = self.processes.schedule();
+        let longest = |actor| steps(actor).map(|(c, r)| self.length(actor, schedule.at(c, r))).max().unwrap_or(0);
+        self.actors.iter().map(longest).max().unwrap_or(0)
     }
 
     /// Schedules an actor's next firing if everything it waits for has a time. A firing that could have begun before
@@ -331,10 +340,11 @@ impl<'a> Engine<'a> {
     fn start_group(&mut self, index: usize, stage: usize, group: u64, now: Ticks) {
         let actor = &self.actors[index];
         let at = self.step(index);
-        let rows = self.tiling.rows_of(at.row_tile);
+        let row_tile = self.tiling.row_tile(at.row_tile);
+        let rows = row_tile.rows;
         let work = &self.work[stage];
-        let occupied = work.cycles(at.column_tile, group, rows);
-        let tiles = work.tiles(at.column_tile, group, rows).max(1);
+        let occupied = work.cycles(at.column_tile, group, row_tile);
+        let tiles = work.tiles(at.column_tile, group, row_tile).max(1);
         let tile = cycles(occupied).div_ceil(tiles);
         let idle = cycles(work.idle_cycles().min(occupied));
         let continues = self.processes.continues(actor.kind, at);
@@ -363,7 +373,7 @@ impl<'a> Engine<'a> {
             }
         }
         let amounts =
-            [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, rows));
+            [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
         let pace = cycles(occupied) - idle;
         let volleys = [self.actors[index].feed, self.actors[index].weights];
         let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
@@ -380,7 +390,7 @@ impl<'a> Engine<'a> {
         ];
         end = end.max(fed_by[0].max(fed_by[1]) + idle);
         if continues {
-            let sums = work.flits(Amount::Partials, at.column_tile, group, rows);
+            let sums = work.flits(Amount::Partials, at.column_tile, group, work.sums_before(row_tile));
             end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, pace)));
         }
         // One operand makes way for the other.
@@ -482,7 +492,7 @@ impl<'a> Engine<'a> {
     fn emit(&mut self, index: usize, now: Ticks) {
         let ProcessKind::Group { stage, group } = self.actors[index].kind else { return };
         let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].firing.take() else { return };
-        let rows = self.tiling.rows_of(at.row_tile);
+        let row_tile = self.tiling.row_tile(at.row_tile);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
         let (volley, amount) = if emits {
@@ -490,7 +500,7 @@ impl<'a> Engine<'a> {
         } else {
             (self.actors[index].partial_writes, Amount::Partials)
         };
-        let flits = work.flits(amount, at.column_tile, group, rows);
+        let flits = work.flits(amount, at.column_tile, group, row_tile);
         let skew = cycles(work.skew_cycles());
         // The vectors of a tile leave while the next tile is worked on.
         let window = match work.mapping() {

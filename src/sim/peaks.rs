@@ -157,15 +157,16 @@ fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(
 /// Peak over the firings of a lockstep group. Results leave after the first tile, in the rest of the firing.
 fn of_firings(section: &Section, work: &StageWork, flow: &Flow, group: u64, amount: Amount, results: bool) -> u64 {
     let tiling = section.schedule.tiling();
-    let (full, last) = (tiling.tile_rows.min(tiling.rows), tiling.rows_of(tiling.row_tiles() - 1));
-    let all_rows = if full == last { &[full][..] } else { &[full, last] };
+    let last = tiling.row_tiles() - 1;
+    let different = 0..work.different_row_tiles().min(last + 1);
+    let tiles = || different.clone().chain(tiling.is_ragged(last).then_some(last)).map(|tile| tiling.row_tile(tile));
     let mut most = 0;
     for column_tile in (0..tiling.column_tiles()).filter(|&column_tile| !work.is_as_before(column_tile, group)) {
-        for &rows in all_rows {
-            let cycles = work.cycles(column_tile, group, rows);
-            let tile = cycles.div_ceil(work.tiles(column_tile, group, rows).max(1)) + 1;
+        for row_tile in tiles() {
+            let cycles = work.cycles(column_tile, group, row_tile);
+            let tile = cycles.div_ceil(work.tiles(column_tile, group, row_tile).max(1)) + 1;
             let pace = if results { cycles.saturating_sub(tile) } else { cycles };
-            let flits = shared(work.flits(amount, column_tile, group, rows), flow.share);
+            let flits = shared(work.flits(amount, column_tile, group, row_tile), flow.share);
             most = most.max(if pace == 0 { flits.min(1) * WHOLE } else { (flits * WHOLE).div_ceil(pace) });
         }
     }

@@ -65,7 +65,9 @@ fn check_kinds(workload: &Workload, configuration: &Configuration) -> Result<(),
     let mut stages = configuration.sections.iter().flat_map(|section| &section.stages);
     let gathered =
         stages.find(|stage| gathers(&stage.mapping)).map(|stage| (stage.spec.main, "as it gathers its rows"));
-    let beyond = workload.first_not_plain().map(|op| (op, "as it has heads, windows, views or indices, or is trained"));
+    let beyond = workload.operators.iter_enumerated().find(|(_, op)| !workload.is_on_whole_tensors(op));
+    let beyond =
+        beyond.map(|(op, _)| (op, "as it reads windows or parts, is a step of Adam, or makes something sparse"));
     let Some((op, why)) = beyond.or(gathered) else { return Ok(()) };
     let operator = &workload.operators[op];
     let diagnostic =

@@ -11,7 +11,7 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use crate::cost::{Ticks, transfer_bytes};
+use crate::cost::{StageWork, Ticks, transfer_bytes};
 use crate::program::{LoopLevel, ProcessKind, Schedule, Step};
 
 use super::clock::Clock;
@@ -49,6 +49,8 @@ pub(super) struct Steady {
     alike: Vec<u64>,
     /// Loops over which some stage adds up: their first iteration is like no other.
     summed: Vec<bool>,
+    /// Loops whose iterations do different work: those over row tiles of causal attention.
+    varied: Vec<bool>,
     /// The innermost loop that is compared: column tiles are if there are row tiles within.
     innermost: usize,
     /// States by loop.
@@ -71,11 +73,15 @@ impl Steady {
             let walks = |of| schedule.is_walked(of, level);
             engine.section.stages.iter().any(|stage| walks(stage.level) && !walks(stage.result_level()))
         };
+        let different = engine.work.iter().map(StageWork::different_row_tiles).max().unwrap_or(1);
+        let is_varied =
+            |level: usize| schedule.row_tiles_of(level).is_some_and(|tiles| !tiles.is_multiple_of(different));
         Some(Self {
             reference,
             reach: reach(engine),
             alike: equal_column_tiles(engine),
             summed: (0..depth).map(is_summed).collect(),
+            varied: (0..depth).map(is_varied).collect(),
             innermost: depth - 1 - usize::from(schedule.is_over_columns(depth - 1)),
             snapshots_of: (0..depth).map(|_| Snapshots::default()).collect(),
             place: vec![0; depth],
@@ -105,7 +111,7 @@ impl Steady {
         }
         let level = schedule.begins(at);
         // Too near the end of the loop to skip anything.
-        if level > self.innermost || self.place[level] + 2 >= schedule.trips(level, at) {
+        if level > self.innermost || self.varied[level] || self.place[level] + 2 >= schedule.trips(level, at) {
             return now;
         }
         let clock = Clock { now, reach: self.reach };

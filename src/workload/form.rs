@@ -135,6 +135,17 @@ impl GemmForm {
         self.instances * self.heads * each
     }
 
+    /// The extent of the causal axis that a row tile of `rows` rows covers: what its last row sees. All of it where causality
+    /// leaves nothing out.
+    pub fn causal_extent(&self, tile: u64, rows: u64) -> u64 {
+        let full = match self.causal {
+            Some(CausalAxis::Columns) => self.n,
+            Some(CausalAxis::Depth) | None => self.k,
+        };
+        let before = full.saturating_sub(self.m);
+        full.min(before + self.m.min((tile + 1).saturating_mul(rows)))
+    }
+
     /// The mean extent of the causal axis that a token of `rows` rows covers, rounded up to `grain`; all tokens alike.
     pub fn mean_causal_extent(&self, rows: u64, grain: u64) -> u64 {
         let full = match self.causal {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::random::pair;
+use crate::sums;
 use rdusim::arch::Chip;
 use rdusim::compile::{compile, retargeted_section};
 use rdusim::cost::{TileTables, flow_flits, transfer_bytes};
@@ -48,7 +49,11 @@ fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, com
     }
     compared.sections += 1;
     for (s, stage) in section.stages.iter().enumerate() {
-        if let Mapping::Gemm(mapping) = &stage.mapping {
+        // Tiles of heads and of sums over rows are all as deep.
+        let has_tiles = graph.form(s).is_none() && stage.spec.sums.is_none();
+        if let Mapping::Gemm(mapping) = &stage.mapping
+            && has_tiles
+        {
             depths(chip, &graph, section, (s, mapping), &amounts, &about, compared);
         }
     }
@@ -124,4 +129,31 @@ fn the_reference_model_counts_what_the_search_counts() {
     let Compared { sections, tiles, skipping } = compared;
     println!("{sections} sections, {tiles} tiles, {skipping} of them skip rows");
     assert!(sections > 4 * PAIRS && tiles > 100 * PAIRS && skipping > 10 * PAIRS, "{compared:?}");
+}
+
+#[test]
+fn heads_and_sums_over_rows_are_counted_alike() {
+    let mut compared = Compared::default();
+    let chip = sums::chip(&[]);
+    for (case, shape) in [(1u64, 12u64, 5u64), (2, 9, 4), (3, 16, 8), (1, 40, 3)].into_iter().enumerate() {
+        let (heads, kv_heads) = [(1, 1), (2, 1), (4, 2), (3, 3)][case];
+        for causal in [false, true] {
+            let trained = sums::attention(shape, (heads, kv_heads), causal, false);
+            for mode in [Mode::Kbk, Mode::Fused] {
+                let configuration = compile(&chip, &trained, mode).expect("a mapping");
+                for section in &configuration.sections {
+                    let about = format!("attention {shape:?}, {heads} heads, causal {causal}");
+                    compare(&chip, &trained, section, &about, &mut compared);
+                }
+            }
+        }
+    }
+    for shape in [(50, 40, 30), (130, 33, 17)] {
+        let trained = sums::layers(shape, false);
+        let configuration = compile(&chip, &trained, Mode::Fused).expect("a mapping");
+        for section in &configuration.sections {
+            compare(&chip, &trained, section, &format!("layers {shape:?}"), &mut compared);
+        }
+    }
+    assert!(compared.sections > 100, "{compared:?}");
 }

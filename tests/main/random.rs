@@ -283,6 +283,8 @@ enum Growth {
     Gated(u64),
     /// Scores against keys, softmax, and a mix of values: GEMMs whose second operands are activations.
     Attention { made_here: bool },
+    /// Attention of so many heads, and heads of keys, of so many columns, in this many sequences if they divide the rows.
+    Heads { heads: (u64, u64), columns: u64, sequences: u64, causal: bool },
     /// Two GEMMs with one weight, which keeps the columns.
     Tied,
     /// The tensor is also wanted off chip.
@@ -413,6 +415,20 @@ impl Builder {
                 let shares = self.operator("softmax", &[&scores], self.rows);
                 let values = if *made_here { last.0.clone() } else { self.given("input", (self.rows, last.1), None) };
                 self.operator("gemm", &[&shares, &values], last.1);
+            }
+            &Growth::Heads { heads: (heads, kv_heads), columns, sequences, causal } => {
+                let batch = if self.rows.is_multiple_of(sequences) { sequences } else { 1 };
+                let options = format!("batch = {batch}\nheads = {heads}\nkv_heads = {kv_heads}\ncausal = {causal}\n");
+                let query = self.gemm(&last, heads * columns, None);
+                let keys = self.given("input", (self.rows, kv_heads * columns), None);
+                let seen = heads * (self.rows / batch);
+                let scores = self.operator("gemm", &[&query, &keys], seen);
+                let _ = write!(self.operators, "transpose_b = true\n{options}");
+                let shares = self.operator("softmax", &[&scores], seen);
+                let _ = writeln!(self.operators, "heads = {heads}");
+                let values = self.given("input", (self.rows, kv_heads * columns), None);
+                self.operator("gemm", &[&shares, &values], heads * columns);
+                self.operators += &options;
             }
             Growth::Tied => {
                 let weight = self.given("weight", (last.1, last.1), None);

@@ -4,7 +4,7 @@
 
 use crate::arch::Chip;
 use crate::cost::{Reducer, StageFootprint, SystolicShape, reducer_footprint};
-use crate::program::{GemmMapping, SectionGraph, Style, TiledAxis};
+use crate::program::{GemmMapping, RowTile, SectionGraph, Style, TiledAxis};
 
 use super::allocate::useful_splits;
 
@@ -53,7 +53,9 @@ pub fn sums_bases(
                 for pm in useful_splits(row_splits, most / pn) {
                     let mapping = GemmMapping { pm, pn, multicast_width: pn, streams, ..one };
                     let Some(reducer) = alone(mapping) else { continue };
-                    let of = |column_tile| reducer.passes(column_tile) * reducer.tiles(column_tile);
+                    let of = |column_tile| {
+                        reducer.passes(column_tile, RowTile::mean(tile_rows)) * reducer.tiles(column_tile)
+                    };
                     // All column tiles but the last are alike.
                     let tiles = of(0).saturating_mul(column_tiles - 1).saturating_add(of(column_tiles - 1));
                     let slot = &mut least[(pm * pn) as usize];

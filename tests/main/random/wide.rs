@@ -70,7 +70,11 @@ pub fn wide_families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphVal
         let growth = vec![Growth::Gemm(n, None)];
         GraphValues { rows, columns, dtype: "bf16", growth }
     });
-    let attention = any::<bool>().prop_map(|made_here| Growth::Attention { made_here });
+    let plain = any::<bool>().prop_map(|made_here| Growth::Attention { made_here });
+    let shapes = (select(vec![(1u64, 1u64), (2, 2), (4, 2), (4, 4), (6, 3), (8, 1)]), select(vec![8u64, 16, 32, 64]));
+    let heads = (shapes, select(vec![1u64, 1, 2, 4]), any::<bool>())
+        .prop_map(|((heads, columns), sequences, causal)| Growth::Heads { heads, columns, sequences, causal });
+    let attention = prop_oneof![1 => plain, 2 => heads];
     vec![
         ("gemm", (wide_chips(), of_rows(rows(), gemm(), 2)).boxed()),
         ("split-K", (wide_chips(), deep).boxed()),

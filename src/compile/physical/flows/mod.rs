@@ -11,8 +11,8 @@ use crate::compile::params::PARAMS;
 use crate::cost::slot_bytes;
 use crate::index::Id;
 use crate::program::{
-    Amount, BufferRole, Fabric, Flow, FlowEnd, FlowKind, LoopLevel, Part, PcuId, Resource, ResourceKind, SectionGraph,
-    Step, shared,
+    Amount, BufferRole, Fabric, Flow, FlowEnd, FlowKind, LoopLevel, Part, PcuId, Resource, ResourceKind, RowTile,
+    SectionGraph, Step, shared,
 };
 
 use super::placed::Placed;
@@ -113,7 +113,7 @@ impl<'a> FlowBuilder<'a> {
     /// Flits a flow moves in the whole section, to weigh its links by.
     fn section_flits(&self, kind: FlowKind, amount: Amount, share: (u64, u64)) -> f64 {
         let nest = &self.placed.nest;
-        let rows = nest.tile_rows;
+        let rows = RowTile::mean(nest.tile_rows);
         let flit = self.chip.network.flit_bytes;
         let (each, events) = match kind {
             FlowKind::Feed { stage, group }
