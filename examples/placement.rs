@@ -15,10 +15,10 @@ use rand_pcg::Pcg64Mcg;
 use rdusim::arch::{self, Chip, Coordinate};
 use rdusim::compile::{BufferDraft, Draft, StreamDraft, Validated, compile_measured};
 use rdusim::cost::section_load;
-use rdusim::index::Id;
+use rdusim::index::{Id, IndexVec};
 use rdusim::mode::Mode;
 use rdusim::outcome::Fidelity;
-use rdusim::program::{Configuration, Fabric, Part, PcuId, Piece, PmuId, Port, Section, SectionGraph};
+use rdusim::program::{Configuration, Fabric, FlowId, Part, PcuId, Piece, PmuId, Port, Section, SectionGraph};
 use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
 
@@ -51,7 +51,7 @@ fn site(chip: &Chip, port: Port) -> Coordinate {
 
 /// The least flits over the fullest link, for these places: of one flow, which goes one way; out of a switch and into
 /// one, over its links; and across the grid at any column or row, once for each flow with an end on either side.
-fn least_fullest(chip: &Chip, fabric: &Fabric, section: &Section, flits: &[u64]) -> u64 {
+fn least_fullest(chip: &Chip, fabric: &Fabric, section: &Section, flits: &IndexVec<FlowId, u64>) -> u64 {
     let lanes = u64::from(fabric.lanes());
     let (columns, rows) = (chip.grid.columns, chip.grid.rows);
     let (mut out, mut into) = (BTreeMap::<Coordinate, u64>::new(), BTreeMap::<Coordinate, u64>::new());

@@ -10,7 +10,7 @@ use crate::compile::params::PARAMS;
 use crate::cost::{SectionRun, first_slot_bytes};
 use crate::index::Id;
 use crate::mode::Mode;
-use crate::program::{BufferRole, Fabric, FlowKind, Prefetch, Section, SectionGraph, shared};
+use crate::program::{BufferId, BufferRole, Fabric, FlowKind, Prefetch, Section, SectionGraph, StreamId, shared};
 use crate::sim::{Measurement, measure};
 use crate::units::ByteSize;
 use crate::workload::Workload;
@@ -93,7 +93,7 @@ fn find(
     let mut section = next.clone();
     let mut loads = Vec::new();
     let mut banks = before.taken_banks(chip);
-    for stream in 0..next.streams.len() {
+    for stream in next.streams.ids() {
         let Some(load) = load_of(chip, workload, &graph, (before, next), stream) else { continue };
         let mut with = banks.clone();
         let filled = add_banks(&mut with, next, stream);
@@ -123,7 +123,7 @@ fn load_of(
     workload: &Workload,
     graph: &SectionGraph<'_>,
     (before, next): (&Section, &Section),
-    stream: usize,
+    stream: StreamId,
 ) -> Option<Prefetch> {
     let off_chip = &next.streams[stream];
     let tensor = off_chip.stream.tensor;
@@ -161,10 +161,10 @@ fn load_of(
 }
 
 /// Adds the banks of the first slot of a stream of a section; how many.
-fn add_banks(banks: &mut [u64], section: &Section, stream: usize) -> u64 {
-    let is_filled = |flow: &crate::program::Flow, index: usize| matches!(flow.kind, FlowKind::Fill { stream: of, buffer } if of == stream && buffer == index);
+fn add_banks(banks: &mut [u64], section: &Section, stream: StreamId) -> u64 {
+    let is_filled = |flow: &crate::program::Flow, index: BufferId| matches!(flow.kind, FlowKind::Fill { stream: of, buffer } if of == stream && buffer == index);
     let mut added = 0;
-    for (index, buffer) in section.buffers.iter().enumerate() {
+    for (index, buffer) in section.buffers.iter_enumerated() {
         if !section.flows.iter().any(|flow| is_filled(flow, index)) {
             continue;
         }

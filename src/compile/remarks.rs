@@ -8,7 +8,8 @@ use crate::compile::physical::assemble::Unplaced;
 use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, Whole};
 use crate::compile::search::plan::NoPlan;
 use crate::diagnostics::{Diagnostic, Origin};
-use crate::program::{BufferRole, BufferSpec, LoopLevel, Mapping, PassWork, Section, SectionGraph, Stream};
+use crate::index::IndexVec;
+use crate::program::{BufferRole, BufferSpec, LoopLevel, Mapping, PassWork, Section, SectionGraph, Stream, StreamId};
 use crate::units::{ByteSize, MIB};
 use crate::workload::{OperatorId, PinnedSection, Workload};
 
@@ -117,7 +118,7 @@ pub fn unplaceable(chip: &Chip, workload: &Workload, (operator, why): (OperatorI
 
 /// Sentences on tensors that a section moves more than once, and why.
 pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Vec<String> {
-    let repeated: Vec<Stream> =
+    let repeated: IndexVec<StreamId, Stream> =
         streams(graph, &plan.nest, &plan.buffers).into_iter().filter(|s| s.passes > 1).collect();
     let workload = graph.workload;
     let names: Vec<&str> = graph.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
@@ -154,7 +155,7 @@ const AS_DENSE: f64 = 0.97;
 /// A sentence on every sparse weight that is worked through as if it were dense.
 fn sparse_as_dense(graph: &SectionGraph<'_>, plan: &SectionPlan, section: &str) -> Vec<String> {
     let mut notes = Vec::new();
-    for (stage, mapping) in plan.mappings.iter().enumerate() {
+    for (stage, mapping) in plan.mappings.iter_enumerated() {
         let (Some(mask), Some(weight), Mapping::Gemm(m)) = (graph.mask(stage), graph.stages[stage].weight, mapping)
         else {
             continue;

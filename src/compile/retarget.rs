@@ -13,9 +13,10 @@ use crate::compile::physical::route::Negotiation;
 use crate::compile::verified::after_all;
 use crate::cost::{StageWork, TileTables};
 use crate::diagnostics::Diagnostic;
+use crate::index::IndexVec;
 use crate::program::{
-    Buffer, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, RowTile, Section, SectionGraph,
-    SimdMapping, Stage, TiledAxis, home_tiers,
+    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, RowTile, Section,
+    SectionGraph, SimdMapping, Stage, StageId, TiledAxis, home_tiers,
 };
 use crate::workload::Workload;
 
@@ -67,7 +68,7 @@ fn section(
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
     nest: Nest,
-    mappings: Vec<Mapping>,
+    mappings: IndexVec<StageId, Mapping>,
     residency: Residency,
     tiers: &[TierId],
 ) -> Option<Section> {
@@ -75,10 +76,11 @@ fn section(
     if !roles.is_one_pass() {
         return None;
     }
-    let mut specs: Vec<BufferSpec> = buffers(chip, graph, &nest, &roles, residency, &mappings, &footprint);
+    let mut specs: IndexVec<BufferId, BufferSpec> =
+        buffers(chip, graph, &nest, &roles, residency, &mappings, &footprint);
     deepen(chip, graph, &mut specs);
-    let works = |s: usize| StageWork::new(chip, graph, nest.tiling(), s, mappings[s], &work[s]);
-    let busy = |s: usize| {
+    let works = |s: StageId| StageWork::new(chip, graph, nest.tiling(), s, mappings[s], &work[s]);
+    let busy = |s: StageId| {
         let column_tiles = if roles.level[s] == LoopLevel::FIRING { nest.column_tiles() } else { 1 };
         let stage = works(s);
         let of = |group| {
@@ -88,7 +90,7 @@ fn section(
         };
         (0..mappings[s].groups()).map(of).max().unwrap_or(0).saturating_mul(nest.row_tiles())
     };
-    let busy_cycles = (0..mappings.len()).map(busy).max().unwrap_or(1).max(1);
+    let busy_cycles = mappings.ids().map(busy).max().unwrap_or(1).max(1);
     let cycles = busy_cycles + chip.launch_cycles();
     let estimate = Estimate::of_work(cycles, busy_cycles);
     let plan = SectionPlan {
@@ -123,11 +125,11 @@ pub fn retargeted_section(
     }
     let graph = SectionGraph::new(workload, &of.operators, of.operators.len() > 1).ok_or("no pipeline")?;
     let splits =
-        |(s, stage): (usize, &Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.schedule.tiled_axis(), s);
-    if other.stages.iter().enumerate().any(splits) {
+        |(s, stage): (StageId, &Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.schedule.tiled_axis(), s);
+    if other.stages.iter_enumerated().any(splits) {
         return Err("K of a stage cannot be split".to_owned());
     }
-    let mappings: Vec<Mapping> = other.stages.iter().map(|stage| stage.mapping).collect();
+    let mappings: IndexVec<StageId, Mapping> = other.stages.iter().map(|stage| stage.mapping).collect();
     let chip = &*of.chip(chip, workload);
     if mappings.iter().map(Mapping::pcus).sum::<u64>() > chip.pcus() {
         return Err("it takes more PCUs than the chip has".to_owned());
@@ -192,9 +194,9 @@ fn chunks(graph: &SectionGraph<'_>, of: TiledAxis) -> Option<TiledAxis> {
     Some(TiledAxis { axis: of.axis, extent: axis.extent, tile: width })
 }
 
-fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) -> Option<Vec<Mapping>> {
+fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) -> Option<IndexVec<StageId, Mapping>> {
     let bases = TileTables::new(chip, graph, nest.tiled_axis);
-    let like = |(s, stage): (usize, &Stage)| match stage.mapping {
+    let like = |(s, stage): (StageId, &Stage)| match stage.mapping {
         Mapping::Gemm(m) => {
             let shape = bases.shape(s, m.rows_on_lanes)?;
             if graph.stages[s].sums.is_some() {
@@ -239,5 +241,5 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
             Some(Mapping::Simd(SimdMapping { pm: m.pm.min(nest.tile_rows), pn: m.pn.min(most), ..m }))
         }
     };
-    of.stages.iter().enumerate().map(like).collect()
+    of.stages.iter_enumerated().map(like).collect()
 }

@@ -15,10 +15,11 @@ use crate::compile::physical::placed::{Placed, stages};
 use crate::compile::physical::route::{Negotiation, Router};
 use crate::compile::physical::unrouted::Unrouted;
 use crate::cost::{StageWork, TileTables};
+use crate::index::{Id, IndexVec};
 use crate::program::verifier::{Banks, Fault, Generators, Pcus, Place, Verifier, from_one};
 use crate::program::{
-    Buffer, BufferRole, BufferSpec, Fabric, Flow, GemmMapping, LoopLevel, Mapping, Nest, OffChip, PcuId, Piece,
-    Resource, RowTile, Section, SectionGraph, Stage, Tree, tree_over,
+    Buffer, BufferId, BufferRole, BufferSpec, Fabric, Flow, FlowId, GemmMapping, LoopLevel, Mapping, Nest, OffChip,
+    PcuId, Piece, Resource, RowTile, Section, SectionGraph, Stage, StageId, StreamId, Tree, tree_over,
 };
 use crate::workload::TensorId;
 
@@ -28,13 +29,13 @@ pub struct Draft {
     /// Loop nest.
     pub nest: Nest,
     /// Mapping of each stage.
-    pub mappings: Vec<Mapping>,
+    pub mappings: IndexVec<StageId, Mapping>,
     /// PCUs of each stage, in the order of [`Stage::pcu`].
-    pub pcus: Vec<Vec<PcuId>>,
+    pub pcus: IndexVec<StageId, Vec<PcuId>>,
     /// Buffers, in the compiler's order.
-    pub buffers: Vec<BufferDraft>,
+    pub buffers: IndexVec<BufferId, BufferDraft>,
     /// Streams, in the compiler's order.
-    pub streams: Vec<StreamDraft>,
+    pub streams: IndexVec<StreamId, StreamDraft>,
     /// Cycles expected, launch included.
     pub estimated_cycles: u64,
 }
@@ -88,7 +89,7 @@ impl<'a> Validated<'a> {
     ) -> Result<Self, Fault> {
         let verifier = Verifier { chip, fabric, graph, tiers };
         verifier.nest(&draft.nest)?;
-        for (stage, mapping) in draft.mappings.iter().enumerate() {
+        for (stage, mapping) in draft.mappings.iter_enumerated() {
             verifier.mapping(&draft.nest, stage, mapping)?;
             if let Mapping::Gemm(mapping) = mapping {
                 check_splits(&verifier, &draft.nest, stage, mapping)?;
@@ -96,19 +97,18 @@ impl<'a> Validated<'a> {
             verifier.has_pcus(stage, mapping)?;
         }
         let mut taken = Pcus::new(&verifier);
-        for (stage, (pcus, mapping)) in draft.pcus.iter().zip(&draft.mappings).enumerate() {
+        for ((stage, pcus), mapping) in draft.pcus.iter_enumerated().zip(&draft.mappings) {
             taken.take(stage, pcus, mapping.pcus())?;
         }
         let (exact, specs) = check_buffers(&verifier, &draft)?;
         let streams = check_streams(&verifier, &draft, &specs)?;
         let nest = draft.nest;
-        let work: Vec<StageWork> = draft
+        let work: IndexVec<StageId, StageWork> = draft
             .mappings
-            .iter()
-            .enumerate()
+            .iter_enumerated()
             .map(|(s, &mapping)| StageWork::new(chip, graph, nest.tiling(), s, mapping, &exact.work[s]))
             .collect();
-        let stages = stages(graph, &nest, &exact.roles, &draft.mappings, (&exact.work, &exact.tiles), draft.pcus);
+        let stages = stages(graph, &nest, &exact.roles, &draft.mappings, &exact.work, &exact.tiles, draft.pcus);
         let buffers = specs.into_iter().zip(draft.buffers);
         let buffers = buffers.map(|(spec, draft)| Buffer { spec, pieces: draft.pieces }).collect();
         let placed = Placed { nest, stages, work, buffers, streams, estimated_cycles: draft.estimated_cycles };
@@ -118,7 +118,7 @@ impl<'a> Validated<'a> {
     }
 
     /// The flows that want routes: of each, the source port and then the sinks'.
-    pub fn flows(&self) -> &[Flow] {
+    pub fn flows(&self) -> &IndexVec<FlowId, Flow> {
         &self.unrouted.flows
     }
 
@@ -136,11 +136,11 @@ impl<'a> Validated<'a> {
     ///
     /// # Errors
     /// The first link that leads nowhere, sink that is not reached, or check of the verifier that the section fails.
-    pub fn over(self, links: &[Vec<Resource>]) -> Result<Section, Fault> {
+    pub fn over(self, links: &IndexVec<FlowId, Vec<Resource>>) -> Result<Section, Fault> {
         let Verifier { chip, fabric, .. } = self.verifier;
         let mut trees = Vec::with_capacity(links.len());
-        for (r, links) in links.iter().take(self.unrouted.requests.len()).enumerate() {
-            let request = self.unrouted.requests.get(r);
+        for (r, links) in links.iter_enumerated().take(self.unrouted.requests.len()) {
+            let request = self.unrouted.requests.get(r.index());
             let tree = tree_over(chip, fabric, request.source, request.sinks, links).map_err(|broken| {
                 let place = broken.link.map_or(Place::Route(r), |link| Place::Link(r, link));
                 Fault::new(place, broken.title, broken.expected)
@@ -175,7 +175,7 @@ fn busy_cycles(placed: &Placed) -> u64 {
 }
 
 /// Whether a GEMM has as many row tiles and column tiles as it is split into.
-fn check_splits(verifier: &Verifier<'_>, nest: &Nest, stage: usize, m: &GemmMapping) -> Result<(), Fault> {
+fn check_splits(verifier: &Verifier<'_>, nest: &Nest, stage: StageId, m: &GemmMapping) -> Result<(), Fault> {
     let refused = |(title, expected): (String, String)| Fault::new(Place::Mapping(stage), title, expected);
     let tables = TileTables::new(verifier.chip, verifier.graph, nest.tiled_axis);
     let Some((row_splits, groups)) = tables.most_splits(stage, m, nest) else {
@@ -187,10 +187,10 @@ fn check_splits(verifier: &Verifier<'_>, nest: &Nest, stage: usize, m: &GemmMapp
 
 /// The buffers that the nest and mappings ask for, with the depths of the draft, and what follows from nest and mappings
 /// with what stays on chip.
-fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, Vec<BufferSpec>), Fault> {
+fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, IndexVec<BufferId, BufferSpec>), Fault> {
     let Verifier { chip, graph, .. } = *verifier;
     // Which tensors stay on chip shows in the loop levels.
-    let alike = |specs: &[BufferSpec]| {
+    let alike = |specs: &IndexVec<BufferId, BufferSpec>| {
         let same = |(a, b): &(&BufferSpec, &BufferDraft)| a.role == b.role && a.level == b.level;
         specs.iter().zip(&draft.buffers).take_while(same).count()
     };
@@ -198,7 +198,7 @@ fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, Ve
     let kept = Residency { inputs: true, weights: true, latency_slots: LatencySlots::Full, recompute: false };
     let mut exact = resolve(chip, graph, &draft.nest, kept, &draft.mappings);
     let again = exact.roles.recomputing(graph, &draft.nest);
-    let mut best = Vec::new();
+    let mut best = IndexVec::new();
     let mut best_roles = None;
     for (recompute, roles) in [(false, Some(&exact.roles)), (true, again.as_ref())] {
         let Some(roles) = roles else { continue };
@@ -223,6 +223,7 @@ fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, Ve
                 BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums",
                 BufferRole::Output { .. } => "a store",
             };
+            let same = BufferId::from_index(same);
             let BufferSpec { role, level, .. } = &best[same];
             if let BufferRole::PartialFifo { slice, stage } = role {
                 let stage = &graph.workload.operators[graph.stages[*stage].main].name;
@@ -246,7 +247,7 @@ fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, Ve
         return Err(Fault::new(Place::Buffers, title, format!("expected {}", best.len())));
     }
     let mut banks = Banks::new(verifier);
-    for (b, (spec, draft)) in best.iter_mut().zip(&draft.buffers).enumerate() {
+    for (spec, (b, draft)) in best.iter_mut().zip(draft.buffers.iter_enumerated()) {
         if draft.slot_bytes != spec.slot_bytes {
             let title =
                 format!("a slot of {} B, the nest and the mapping make it {} B", draft.slot_bytes, spec.slot_bytes);
@@ -259,15 +260,19 @@ fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, Ve
 }
 
 /// The streams that the buffers ask for, with the generators of the draft.
-fn check_streams(verifier: &Verifier<'_>, draft: &Draft, specs: &[BufferSpec]) -> Result<Vec<OffChip>, Fault> {
+fn check_streams(
+    verifier: &Verifier<'_>,
+    draft: &Draft,
+    specs: &IndexVec<BufferId, BufferSpec>,
+) -> Result<IndexVec<StreamId, OffChip>, Fault> {
     let wanted = streams(verifier.graph, &draft.nest, specs);
     if wanted.len() != draft.streams.len() {
         let title = format!("the section has {} streams, its buffers ask for {}", draft.streams.len(), wanted.len());
         return Err(Fault::new(Place::Streams, title, format!("expected {}", wanted.len())));
     }
     let mut taken = Generators::new(verifier);
-    let mut list = Vec::with_capacity(wanted.len());
-    for (s, (stream, draft)) in wanted.into_iter().zip(&draft.streams).enumerate() {
+    let mut list = IndexVec::new();
+    for (stream, (s, draft)) in wanted.into_iter().zip(draft.streams.iter_enumerated()) {
         if (stream.tensor, stream.writes, stream.level) != (draft.tensor, draft.writes, draft.level) {
             let title = "another stream stands here than the buffers ask for";
             let verb = if stream.writes { "write" } else { "read" };

@@ -1,6 +1,8 @@
 //! What one section did, in raw counts: the result of every fidelity.
 
 use super::usage::Usage;
+use crate::index::IndexVec;
+use crate::program::{StageId, StreamId};
 
 /// Bytes an off-chip stream moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,15 +30,15 @@ pub struct SectionRun {
     /// Cycles from the first request to the last byte.
     pub cycles: u64,
     /// Cycles each lockstep group of each stage worked.
-    pub busy_cycles: Vec<Vec<u64>>,
+    pub busy_cycles: IndexVec<StageId, Vec<u64>>,
     /// What they waited for; empty where no time passed.
-    pub waits: Vec<Vec<Waits>>,
+    pub waits: IndexVec<StageId, Vec<Waits>>,
     /// MACs on stored elements.
     pub macs: u64,
     /// Element operations of SIMD stages and tails, by stage.
-    pub simd_elements: Vec<u64>,
+    pub simd_elements: IndexVec<StageId, u64>,
     /// Bytes of each stream.
-    pub streams: Vec<StreamBytes>,
+    pub streams: IndexVec<StreamId, StreamBytes>,
     /// Busy cycles of each tier.
     pub tier_busy_cycles: Vec<u64>,
     /// What went over links and ports.

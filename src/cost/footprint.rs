@@ -1,6 +1,6 @@
 //! Sizes of a GEMM stage's parts, from its work table.
 
-use crate::program::{PassWork, SectionGraph};
+use crate::program::{PassWork, SectionGraph, StageId};
 
 use super::array::SystolicShape;
 
@@ -27,7 +27,7 @@ impl StageFootprint {
     /// Extents of a GEMM stage from its work table (`[column_tile][group]`).
     pub fn of_gemm(
         graph: &SectionGraph<'_>,
-        stage: usize,
+        stage: StageId,
         shape: &SystolicShape,
         multicast_width: u64,
         work: &[Vec<PassWork>],
@@ -55,7 +55,7 @@ impl StageFootprint {
 }
 
 /// Bytes of `stored` values of a stage's weight and of their share of the metadata.
-pub fn weight_slot_bytes(graph: &SectionGraph<'_>, stage: usize, stored: u64) -> u64 {
+pub fn weight_slot_bytes(graph: &SectionGraph<'_>, stage: StageId, stored: u64) -> u64 {
     graph.stages[stage].weight.map_or(0, |w| {
         let tensor = &graph.workload.tensors[w];
         let values = stored * tensor.dtype.bytes();

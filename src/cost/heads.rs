@@ -1,6 +1,6 @@
 //! Work of a GEMM with heads: one small product for every head, side by side in a row of the activations.
 
-use crate::program::{GemmMapping, PassWork, SectionGraph};
+use crate::program::{GemmMapping, PassWork, SectionGraph, StageId};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::array::SystolicShape;
@@ -49,7 +49,7 @@ fn work_of_extent(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping,
 /// B those of the heads it shares.
 pub fn heads_footprint(
     graph: &SectionGraph<'_>,
-    stage: usize,
+    stage: StageId,
     form: &GemmForm,
     shape: &SystolicShape,
     mapping: &GemmMapping,

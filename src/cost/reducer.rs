@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::program::{GemmMapping, PassWork, RowTile, SectionGraph, TiledAxis};
+use crate::program::{GemmMapping, PassWork, RowTile, SectionGraph, StageId, TiledAxis};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::array::SystolicShape;
@@ -33,7 +33,7 @@ impl Reducer {
         graph: &SectionGraph<'_>,
         tiled_axis: Option<TiledAxis>,
         tile_rows: u64,
-        stage: usize,
+        stage: StageId,
         mapping: &GemmMapping,
         shape: &SystolicShape,
     ) -> Option<Self> {

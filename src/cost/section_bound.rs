@@ -1,10 +1,10 @@
 //! The `bound` fidelity: the closed form of a configuration, a lower bound of what the event engine finds.
 
 use crate::arch::Chip;
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::program::{
-    BufferRole, Fabric, Flow, FlowKind, LoopLevel, ResourceKind, RowTile, Schedule, Section, SectionGraph, Step, Sums,
-    continues, emits, shared,
+    BufferRole, Fabric, Flow, FlowId, FlowKind, LoopLevel, ResourceKind, RowTile, Schedule, Section, SectionGraph,
+    StageId, Step, StreamId, Sums, continues, emits, shared,
 };
 use crate::units::Rate;
 use crate::workload::Workload;
@@ -72,18 +72,17 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
     let schedule = &section.schedule;
     let tiling = schedule.tiling();
-    let work: Vec<StageWork> = section
+    let work: IndexVec<StageId, StageWork> = section
         .stages
-        .iter()
-        .enumerate()
+        .iter_enumerated()
         .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
-    let sent: Vec<u64> = section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect();
+    let sent: IndexVec<FlowId, u64> = section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect();
     let usage = Usage::new(fabric, &section.flows, &sent);
-    let mut busy_cycles = Vec::new();
-    let (mut macs, mut simd_elements) = (0, vec![0; section.stages.len()]);
-    for (s, stage) in section.stages.iter().enumerate() {
+    let mut busy_cycles = IndexVec::new();
+    let (mut macs, mut simd_elements) = (0, IndexVec::filled(section.stages.len(), 0));
+    for (s, stage) in section.stages.iter_enumerated() {
         let mut busy = vec![0; stage.mapping.groups() as usize];
         for (step, times) in Classes::of(schedule, stage.level, work[s].different_row_tiles()).steps {
             let rows = tiling.rows_of(step.row_tile);
@@ -99,9 +98,9 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         }
         busy_cycles.push(busy);
     }
-    let mut streams = Vec::new();
+    let mut streams = IndexVec::new();
     let mut tier_bytes = vec![0u64; chip.memory.len()];
-    for (index, off_chip) in section.streams.iter().enumerate() {
+    for (index, off_chip) in section.streams.iter_enumerated() {
         let mut bytes = StreamBytes::default();
         for (step, times) in Classes::of(schedule, off_chip.stream.level, 1).steps {
             let (payload, moved) = transfer_bytes(chip, &graph, section, index, step);
@@ -136,7 +135,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         stopped: None,
         cycles: compute.max(memory).max(wires),
         busy_cycles,
-        waits: Vec::new(),
+        waits: IndexVec::new(),
         macs,
         simd_elements,
         streams,
@@ -147,10 +146,10 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
 }
 
 /// Flits that every flow of a section moves, in the order of its flows.
-pub fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) -> Option<Vec<u64>> {
+pub fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) -> Option<IndexVec<FlowId, u64>> {
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
-    let stages = section.stages.iter().enumerate();
-    let work: Vec<StageWork> = stages
+    let stages = section.stages.iter_enumerated();
+    let work: IndexVec<StageId, StageWork> = stages
         .map(|(s, stage)| StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, &stage.work))
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
@@ -162,7 +161,7 @@ pub fn transfer_flits<'f>(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     section: &Section,
-    work: &[StageWork],
+    work: &IndexVec<StageId, StageWork>,
     flows: impl Iterator<Item = Option<&'f Flow>>,
 ) -> Vec<u64> {
     let sizes = Sizes { chip, graph, section, work };
@@ -173,7 +172,7 @@ struct Sizes<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     section: &'a Section,
-    work: &'a [StageWork],
+    work: &'a IndexVec<StageId, StageWork>,
 }
 
 impl Sizes<'_> {
@@ -193,7 +192,7 @@ impl Sizes<'_> {
         {
             return self.flits_of_sums(flow, share, stage, sums);
         }
-        let stage_flits = |stage: usize, group: u64, wanted: &dyn Fn(Step) -> bool| {
+        let stage_flits = |stage: StageId, group: u64, wanted: &dyn Fn(Step) -> bool| {
             let different = self.work[stage].different_row_tiles();
             let classes = Classes::of(schedule, self.section.stages[stage].level, different);
             classes
@@ -234,13 +233,13 @@ impl Sizes<'_> {
     }
 
     /// Flits of a share of the first slot of a stream.
-    fn first_slot_flits(&self, share: (u64, u64), stream: usize) -> u64 {
+    fn first_slot_flits(&self, share: (u64, u64), stream: StreamId) -> u64 {
         let (payload, _) = first_slot_bytes(self.chip, self.graph, self.section, stream);
         shared(payload.div_ceil(self.chip.network.flit_bytes), share)
     }
 
     /// Flits of the sums over row tiles that a flow reads, writes or leaves: alike in all row tiles.
-    fn flits_of_sums(&self, flow: &Flow, share: (u64, u64), stage: usize, sums: Sums) -> u64 {
+    fn flits_of_sums(&self, flow: &Flow, share: (u64, u64), stage: StageId, sums: Sums) -> u64 {
         let tiling = self.section.schedule.tiling();
         let along_cut = self.section.stages[stage].level == LoopLevel::FIRING;
         let completions = sums.completions(&self.section.schedule);

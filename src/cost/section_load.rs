@@ -1,7 +1,8 @@
 //! What a configured section asks of the network, in closed form: no time passes.
 
 use crate::arch::Chip;
-use crate::program::{Fabric, Section};
+use crate::index::IndexVec;
+use crate::program::{Fabric, FlowId, Section};
 use crate::workload::Workload;
 
 use super::section_bound::{bound_section, flow_flits};
@@ -10,7 +11,7 @@ use super::section_bound::{bound_section, flow_flits};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionLoad {
     /// Flits of every flow, in the order of the section's flows.
-    pub flow_flits: Vec<u64>,
+    pub flow_flits: IndexVec<FlowId, u64>,
     /// Flits over every link and port, in the fabric's numbering.
     pub resource_flits: Vec<u64>,
     /// Cycles at the `bound` fidelity, launch excluded.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, Tiling};
+use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, StageId, Tiling};
 use crate::units::Dtype;
 
 use super::array::SystolicShape;
@@ -43,7 +43,7 @@ impl StageWork {
         chip: &Chip,
         graph: &SectionGraph<'_>,
         tiling: Tiling,
-        index: usize,
+        index: StageId,
         mapping: Mapping,
         work: &[Vec<PassWork>],
     ) -> Self {

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::program::{GemmMapping, Nest, OutputTile, PassWork, SectionGraph, Style, TileLists, TiledAxis, k_slice};
+use crate::program::{
+    GemmMapping, Nest, OutputTile, PassWork, SectionGraph, StageId, Style, TileLists, TiledAxis, k_slice,
+};
 
 use super::array::SystolicShape;
 use super::assignment::{Assignment, TileTable, assign, pass_work};
@@ -28,7 +30,7 @@ pub type WeightRange = (Range<u64>, Range<u64>);
 
 /// Stage, width of a tile, whether tiles are aligned, how they are worked through, slices of K, and rows of a pass where
 /// that counts.
-type TableKey = (usize, u64, bool, Style, u64, u64);
+type TableKey = (StageId, u64, bool, Style, u64, u64);
 
 /// Column tiles of every GEMM stage of a section under one cut of its axes, worked out when they are asked for.
 #[derive(Debug)]
@@ -58,26 +60,26 @@ impl<'a> TileTables<'a> {
     }
 
     /// The array shape of a GEMM stage; `None` if the chip lacks the data type.
-    pub fn shape(&self, stage: usize, rows_on_lanes: bool) -> Option<SystolicShape> {
+    pub fn shape(&self, stage: StageId, rows_on_lanes: bool) -> Option<SystolicShape> {
         self.shape_of(stage, rows_on_lanes, 1)
     }
 
     /// The same for a stage with `pk` slices of K.
-    pub fn shape_of(&self, stage: usize, rows_on_lanes: bool, pk: u64) -> Option<SystolicShape> {
+    pub fn shape_of(&self, stage: StageId, rows_on_lanes: bool, pk: u64) -> Option<SystolicShape> {
         let tail = self.graph.stages[stage].tail.len() as u64;
         let partials = self.graph.is_k_cut(self.tiled_axis, stage) || self.graph.stages[stage].sums.is_some() || pk > 1;
         SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
     }
 
     /// The same under a mapping.
-    pub fn styled(&self, stage: usize, mapping: &GemmMapping) -> Option<SystolicShape> {
+    pub fn styled(&self, stage: StageId, mapping: &GemmMapping) -> Option<SystolicShape> {
         let dtype = self.graph.stage_dtype(stage);
         let shape = self.shape_of(stage, mapping.rows_on_lanes, mapping.pk);
         shape.map(|shape| shape.in_style(self.chip, dtype, mapping.style))
     }
 
     /// Columns and K rows of a stage's weight in each column tile, and whether columns repeat.
-    pub fn column_tile_ranges(&self, stage: usize) -> (Vec<WeightRange>, bool) {
+    pub fn column_tile_ranges(&self, stage: StageId) -> (Vec<WeightRange>, bool) {
         let Some(weight) = self.graph.stages[stage].weight else { return (Vec::new(), true) };
         let tensor = &self.graph.workload.tensors[weight];
         let (n, k) = (0..tensor.columns, 0..tensor.rows);
@@ -94,13 +96,13 @@ impl<'a> TileTables<'a> {
     }
 
     /// Tiles of a stage under a mapping: a list for each slice of K in each column tile.
-    fn table_of(&self, stage: usize, shape: &SystolicShape, mapping: &GemmMapping) -> Rc<TileTable> {
+    fn table_of(&self, stage: StageId, shape: &SystolicShape, mapping: &GemmMapping) -> Rc<TileTable> {
         let GemmMapping { pm, pk, multicast_width, aligned, style, .. } = *mapping;
         self.table(stage, shape.column_grain * multicast_width, aligned, style, pk, shape.row_grain * pm)
     }
 
     /// Tiles of a stage, a list for each of `pk` slices of K in each column tile; a pass of all row slices has `rows` rows.
-    pub fn table(&self, stage: usize, width: u64, aligned: bool, style: Style, pk: u64, rows: u64) -> Rc<TileTable> {
+    pub fn table(&self, stage: StageId, width: u64, aligned: bool, style: Style, pk: u64, rows: u64) -> Rc<TileTable> {
         let sampled = self.graph.sampled(stage);
         let key = (stage, width, aligned, style, pk, if sampled.is_some() { rows } else { 0 });
         if let Some(table) = self.tables.borrow().get(&key) {
@@ -125,7 +127,7 @@ impl<'a> TileTables<'a> {
     }
 
     /// Tiles of a stage under a mapping, and which lockstep group does which.
-    fn assigned(&self, stage: usize, mapping: &GemmMapping) -> Option<(SystolicShape, Rc<TileTable>, Assignment)> {
+    fn assigned(&self, stage: StageId, mapping: &GemmMapping) -> Option<(SystolicShape, Rc<TileTable>, Assignment)> {
         let shape = self.styled(stage, mapping)?;
         let table = self.table_of(stage, &shape, mapping);
         let assignment = dealt(&table, &shape, mapping);
@@ -135,7 +137,7 @@ impl<'a> TileTables<'a> {
     /// Sizes that follow from the exact work of a mapping.
     pub fn footprint(
         &self,
-        stage: usize,
+        stage: StageId,
         mapping: &GemmMapping,
         work: &[Vec<PassWork>],
         tiles: &TileLists,
@@ -177,7 +179,7 @@ impl<'a> TileTables<'a> {
 
     /// Exact work of a GEMM stage, `[column_tile][group]` (a stage that the cut does not touch has one column tile). Row tiles of
     /// `tile_rows` matter to causal attention only.
-    pub fn work(&self, stage: usize, mapping: &GemmMapping, tile_rows: u64) -> Vec<Vec<PassWork>> {
+    pub fn work(&self, stage: StageId, mapping: &GemmMapping, tile_rows: u64) -> Vec<Vec<PassWork>> {
         if let Some(work) = self.undealt_work(stage, mapping, tile_rows) {
             return work;
         }
@@ -188,7 +190,7 @@ impl<'a> TileTables<'a> {
     /// Exact work of a GEMM stage, and the output tiles that make it.
     pub fn work_and_tiles(
         &self,
-        stage: usize,
+        stage: StageId,
         mapping: &GemmMapping,
         tile_rows: u64,
     ) -> (Vec<Vec<PassWork>>, TileLists) {
@@ -207,7 +209,7 @@ impl<'a> TileTables<'a> {
     }
 
     /// Work of a stage whose columns are not dealt to lockstep groups: row reductions, heads; `None` of any other.
-    fn undealt_work(&self, stage: usize, mapping: &GemmMapping, tile_rows: u64) -> Option<Vec<Vec<PassWork>>> {
+    fn undealt_work(&self, stage: StageId, mapping: &GemmMapping, tile_rows: u64) -> Option<Vec<Vec<PassWork>>> {
         if self.graph.stages[stage].sums.is_none() && self.graph.form(stage).is_none() {
             return None;
         }
@@ -221,7 +223,7 @@ impl<'a> TileTables<'a> {
 
     /// Most useful `pm` and lockstep groups of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks
     /// the data type.
-    pub fn most_splits(&self, stage: usize, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
+    pub fn most_splits(&self, stage: StageId, mapping: &GemmMapping, nest: &Nest) -> Option<(u64, u64)> {
         let shape = self.shape(stage, mapping.rows_on_lanes)?;
         if self.graph.stages[stage].sums.is_some() {
             let one = GemmMapping { pm: 1, pn: 1, pk: 1, multicast_width: 1, streams: 1, ..*mapping };

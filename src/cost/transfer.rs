@@ -1,12 +1,18 @@
 //! Bytes of the transfers of an off-chip stream.
 
 use crate::arch::Chip;
-use crate::program::{LoopLevel, PassWork, Section, SectionGraph, Step};
+use crate::program::{LoopLevel, PassWork, Section, SectionGraph, Stage, Step, StreamId};
 
 use super::slots::{reduced_extent, slot_bytes};
 
 /// Payload and moved bytes (whole bursts) of the slot of a stream at a step.
-pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize, at: Step) -> (u64, u64) {
+pub fn transfer_bytes(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    section: &Section,
+    stream: StreamId,
+    at: Step,
+) -> (u64, u64) {
     let off_chip = &section.streams[stream];
     let burst = chip.memory[off_chip.tier].burst_bytes;
     let tensor = &graph.workload.tensors[off_chip.stream.tensor];
@@ -40,20 +46,20 @@ pub fn transfer_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, 
 }
 
 /// The same of the first slot of a stream.
-pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: usize) -> (u64, u64) {
+pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: StreamId) -> (u64, u64) {
     transfer_bytes(chip, graph, section, stream, section.schedule.step(section.streams[stream].stream.level, 0))
 }
 
 /// Stored bytes of one slot of a weight stream: its share of values and metadata, exact over all slots.
-fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: usize, at: Step) -> u64 {
+fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Step) -> u64 {
     let wanted = &section.streams[stream].stream;
     let total = graph.workload.tensors[wanted.tensor].stored_bytes();
-    let whole = |s: usize| section.stages[s].spec.weight == Some(wanted.tensor);
-    let form = (0..section.stages.len()).find(|&s| whole(s)).and_then(|s| graph.form(s));
+    let whole = |stage: &Stage| stage.spec.weight == Some(wanted.tensor);
+    let form = section.stages.position(whole).and_then(|s| graph.form(s));
     if let Some(form) = form.filter(|_| wanted.level == LoopLevel::BLOCK_COLUMN) {
         return total / form.instances;
     }
-    let stage = section.stages.iter().find(|s| s.spec.weight == Some(wanted.tensor));
+    let stage = section.stages.iter().find(|stage| whole(stage));
     let Some(stage) = stage.filter(|_| wanted.level != LoopLevel::ONCE) else { return total };
     let stored = |column_tile: &Vec<PassWork>| column_tile.iter().map(|w| w.stored).sum::<u64>();
     let all: u64 = stage.work.iter().map(stored).sum();

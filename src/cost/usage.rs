@@ -1,6 +1,7 @@
 //! What flows moved, and how busy that kept every link and port.
 
-use crate::program::{Fabric, Flow, ResourceKind};
+use crate::index::IndexVec;
+use crate::program::{Fabric, Flow, FlowId, ResourceKind};
 
 use super::time::{Ticks, cycles};
 
@@ -38,7 +39,7 @@ pub struct Usage {
 
 impl Usage {
     /// Adds up what each flow has `sent`, in flits.
-    pub fn new(fabric: &Fabric, flows: &[Flow], sent: &[u64]) -> Self {
+    pub fn new(fabric: &Fabric, flows: &IndexVec<FlowId, Flow>, sent: &IndexVec<FlowId, u64>) -> Self {
         let mut usage = Self { counts: FlitCounts::default(), resource_flits: vec![0; fabric.count()], busy: [0; 4] };
         for (flow, &sent) in flows.iter().zip(sent) {
             usage.counts.add(flow, sent);

@@ -1,6 +1,6 @@
 //! What the control keeps of every agent, of the flows it reads and fills, and of the slots of buffers.
 
-use crate::program::{FlowKind, LoopLevel, ProcessKind, Step};
+use crate::program::{BufferId, FlowId, FlowKind, LoopLevel, ProcessKind, Step, StreamId};
 
 use super::amounts::{Amounts, StageAmounts};
 
@@ -12,22 +12,22 @@ pub(super) struct Agent {
     /// Firings it may begin.
     pub(super) enabled: u64,
     /// Buffers whose slots must be filled before it begins.
-    pub(super) whole: Vec<usize>,
-    pub(super) outputs: Vec<usize>,
+    pub(super) whole: Vec<BufferId>,
+    pub(super) outputs: Vec<BufferId>,
     pub(super) readers: Vec<usize>,
 }
 
 /// A flow out of PMUs.
 #[derive(Debug)]
 pub(super) struct Reader {
-    pub(super) flow: usize,
+    pub(super) flow: FlowId,
     pub(super) agent: usize,
     /// The firing it sends now, its flits, and those of the firings before.
     pub(super) firing: u64,
     pub(super) of_firing: u64,
     pub(super) before: u64,
     /// Buffer and slice that are read as they fill.
-    pub(super) streamed: Option<(usize, u64)>,
+    pub(super) streamed: Option<(BufferId, u64)>,
     /// Slots of its buffer it is done with.
     pub(super) released: u64,
     /// Of partial sums, the fill that writes them, and its flits up to each firing.
@@ -37,7 +37,7 @@ pub(super) struct Reader {
 /// A way into a buffer, or into an address generator.
 #[derive(Debug)]
 pub(super) struct Fill {
-    pub(super) flow: usize,
+    pub(super) flow: FlowId,
     pub(super) target: Target,
     pub(super) slice: u64,
     pub(super) slot: u64,
@@ -51,9 +51,9 @@ pub(super) struct Fill {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    Buffer(usize),
-    Sums(usize),
-    Stream(usize),
+    Buffer(BufferId),
+    Sums(BufferId),
+    Stream(StreamId),
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(super) struct Slots {
 /// Of the `all` flits that a flow reads in a firing, those that can be read when `part` of the slot is there.
 pub(super) fn first_reading(
     amounts: &Amounts<'_>,
-    flow: usize,
+    flow: FlowId,
     at: Step,
     all: u64,
     (got, need): (u64, u64),

@@ -6,9 +6,10 @@
 use std::rc::Rc;
 
 use crate::arch::Chip;
+use crate::index::IndexVec;
 use crate::program::{
     Amount, BufferRole, Flow, FlowKind, LoopLevel, Mapping, OffChip, ProcessGraph, Schedule, Section, SectionGraph,
-    Step, Tiling, continues, emits, shared,
+    StageId, Step, StreamId, Tiling, continues, emits, shared,
 };
 use crate::workload::TensorId;
 
@@ -50,9 +51,9 @@ pub(super) struct Amounts<'a> {
     /// How firings cut rows and columns.
     pub(super) tiling: Tiling,
     /// What the firings of every stage move.
-    pub(super) stages: Vec<StageAmounts>,
+    pub(super) stages: IndexVec<StageId, StageAmounts>,
     /// Bytes of the slots of every stream of a weight, column tile by column tile; empty for other streams.
-    weight_slots: Vec<Vec<u64>>,
+    weight_slots: IndexVec<StreamId, Vec<u64>>,
 }
 
 impl<'a> Amounts<'a> {
@@ -63,8 +64,8 @@ impl<'a> Amounts<'a> {
             return None;
         }
         let tiling = section.schedule.tiling();
-        let mut stages = Vec::with_capacity(section.stages.len());
-        for (s, stage) in section.stages.iter().enumerate() {
+        let mut stages = IndexVec::new();
+        for (s, stage) in section.stages.iter_enumerated() {
             stages.push(match &stage.mapping {
                 Mapping::Gemm(m) => StageAmounts::Gemm(Rc::new(GemmAmounts::new(chip, &graph, tiling, s, (stage, m))?)),
                 Mapping::Simd(m) => StageAmounts::Simd(Rc::new(SimdAmounts::new(chip, &graph, tiling, s, (stage, m))?)),
@@ -85,7 +86,7 @@ impl<'a> Amounts<'a> {
     }
 
     /// Where the `n`-th firing of a stage stands.
-    pub(super) fn stage_step(&self, stage: usize, n: u64) -> Step {
+    pub(super) fn stage_step(&self, stage: StageId, n: u64) -> Step {
         self.step(self.section.stages[stage].level, n, true)
     }
 
@@ -114,18 +115,18 @@ impl<'a> Amounts<'a> {
     }
 
     /// The first slot of a stream that this section moves: the section before has loaded what comes before it.
-    pub(super) fn first_slot(&self, stream: usize) -> u64 {
+    pub(super) fn first_slot(&self, stream: StreamId) -> u64 {
         u64::from(self.section.prefetched.contains(&stream))
     }
 
     /// Flits that a flow moves in the event at a step.
     pub(super) fn flits(&self, flow: &Flow, at: Step) -> u64 {
         let flit = self.chip.network.flit_bytes;
-        let of_firing = |stage: usize, group: u64, at: Step| {
+        let of_firing = |stage: StageId, group: u64, at: Step| {
             self.stages[stage].flits(flow.amount, at, group, self.tiling.rows_of(at.row_tile))
         };
-        let of_stage = |stage: usize, group: u64| of_firing(stage, group, at);
-        let emits_here = |stage: usize, group| emits(&self.section.stages[stage], group, self.schedule, at);
+        let of_stage = |stage: StageId, group: u64| of_firing(stage, group, at);
+        let emits_here = |stage: StageId, group| emits(&self.section.stages[stage], group, self.schedule, at);
         let all = match flow.kind {
             FlowKind::Feed { stage, group } => of_stage(stage, group),
             FlowKind::Emit { stage, group } if emits_here(stage, group) => of_stage(stage, group),
@@ -184,7 +185,7 @@ impl<'a> Amounts<'a> {
     }
 
     /// Payload of a stream's slot, and the bytes of the bursts that hold it.
-    pub(super) fn stream_bytes(&self, stream: usize, at: Step) -> (u64, u64) {
+    pub(super) fn stream_bytes(&self, stream: StreamId, at: Step) -> (u64, u64) {
         let off_chip = &self.section.streams[stream];
         let burst = self.chip.memory[off_chip.tier].burst_bytes;
         if let Some(&last) = self.weight_slots[stream].last() {
@@ -217,7 +218,7 @@ fn weight_slots(graph: &SectionGraph<'_>, tiling: Tiling, off_chip: &OffChip) ->
     if off_chip.stream.level == LoopLevel::ONCE {
         return vec![bytes];
     }
-    let mut readers = (0..graph.stages.len()).filter(|&s| graph.stages[s].weight == Some(weight));
+    let mut readers = graph.stages.ids().filter(|&s| graph.stages[s].weight == Some(weight));
     if let Some(form) = readers.find_map(|s| graph.form(s)) {
         // Every sequence has its own.
         return vec![bytes / form.instances];

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::program::{Amount, Step, continues, emits};
+use crate::program::{Amount, FlowId, StageId, Step, continues, emits};
 
 use super::amounts::{Amounts, StageAmounts};
 use super::gemm_amounts::GemmAmounts;
@@ -41,7 +41,7 @@ struct Cursor {
 /// One PCU of a GEMM stage.
 #[derive(Debug)]
 pub(super) struct Array {
-    pub(super) stage: usize,
+    pub(super) stage: StageId,
     group: u64,
     firings: u64,
     work: Rc<GemmAmounts>,
@@ -87,9 +87,9 @@ impl Array {
     /// The PCU of a stage's lockstep group that takes and produces over these flows.
     pub(super) fn new(
         amounts: &Amounts<'_>,
-        (stage, group): (usize, u64),
+        (stage, group): (StageId, u64),
         [activations, weights, sums]: [Vec<Operand>; 3],
-        [results, partials]: [Vec<usize>; 2],
+        [results, partials]: [Vec<FlowId>; 2],
     ) -> Option<Self> {
         let chip = amounts.chip;
         let placed = &amounts.section.stages[stage];

@@ -5,7 +5,8 @@
 //! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
 //! data. A slot is free again when its readers have sent their last flit of it.
 
-use crate::program::{BufferRole, FlowKind, Mapping, ProcessKind, Step, Streamed};
+use crate::index::{Id, IndexVec};
+use crate::program::{BufferId, BufferRole, FlowId, FlowKind, Mapping, ProcessKind, Step, StreamId, Streamed};
 
 use super::agents::{Agent, Fill, Reader, Slots, Target, first_reading};
 use super::amounts::Amounts;
@@ -15,9 +16,9 @@ use super::wires::Wires;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Order {
     /// A stream may move its next slot.
-    Begin { stream: usize, slot: u64 },
+    Begin { stream: StreamId, slot: u64 },
     /// Part of a slot that is written has come to the address generators: of so many flits, the scarcest.
-    Offer { stream: usize, slot: u64, got: u64, need: u64 },
+    Offer { stream: StreamId, slot: u64, got: u64, need: u64 },
 }
 
 /// Row tiles and credits of a section.
@@ -26,11 +27,11 @@ pub(super) struct Control {
     pub(super) agents: Vec<Agent>,
     readers: Vec<Reader>,
     fills: Vec<Fill>,
-    buffers: Vec<Slots>,
+    buffers: IndexVec<BufferId, Slots>,
     /// By sink and by flow.
     fill_of: Vec<Option<usize>>,
-    reader_of: Vec<Option<usize>>,
-    store_of: Vec<Option<usize>>,
+    reader_of: IndexVec<FlowId, Option<usize>>,
+    store_of: IndexVec<StreamId, Option<usize>>,
     woken_agents: Vec<usize>,
     woken_readers: Vec<usize>,
     /// Whether each reader is among them.
@@ -44,7 +45,7 @@ impl Control {
     /// The state before the first cycle.
     pub(super) fn new(amounts: &Amounts<'_>, wires: &Wires) -> Self {
         let section = amounts.section;
-        let buffers = section.buffers.iter().enumerate().map(|(index, buffer)| Slots {
+        let buffers = section.buffers.iter_enumerated().map(|(index, buffer)| Slots {
             level: buffer.spec.level,
             depth: buffer.spec.depth,
             filled: 0,
@@ -61,8 +62,8 @@ impl Control {
             fills: Vec::new(),
             buffers: buffers.collect(),
             fill_of: vec![None; wires.sinks.len()],
-            reader_of: vec![None; section.flows.len()],
-            store_of: vec![None; section.streams.len()],
+            reader_of: IndexVec::filled(section.flows.len(), None),
+            store_of: IndexVec::filled(section.streams.len(), None),
             woken_agents: Vec::new(),
             woken_readers: Vec::new(),
             is_woken: Vec::new(),
@@ -98,7 +99,8 @@ impl Control {
 
     fn add_fills(&mut self, amounts: &Amounts<'_>, wires: &Wires) {
         for (index, sink) in wires.sinks.iter().enumerate().filter(|(_, sink)| sink.is_unit) {
-            let flow = &amounts.section.flows[sink.flow as usize];
+            let id = FlowId::from_index(sink.flow as usize);
+            let flow = &amounts.section.flows[id];
             let (target, slice, level) = match (flow.kind, flow.writes) {
                 (FlowKind::Drain { stream }, _) => {
                     (Target::Stream(stream), 0, amounts.section.streams[stream].stream.level)
@@ -120,9 +122,8 @@ impl Control {
                 self.buffers[buffer].fills.push(fill);
                 self.buffers[buffer].filled = slot;
             }
-            let flow = sink.flow as usize;
             self.fills.push(Fill {
-                flow,
+                flow: id,
                 target,
                 slice,
                 slot,
@@ -161,7 +162,7 @@ impl Control {
 
     fn add_readers(&mut self, amounts: &Amounts<'_>) {
         let section = amounts.section;
-        for (index, flow) in section.flows.iter().enumerate() {
+        for (index, flow) in section.flows.iter_enumerated() {
             let Some(end) = flow.reads else { continue };
             let agent = amounts.processes.of_flow[index];
             let reader = self.readers.len();
@@ -198,7 +199,7 @@ impl Control {
     }
 
     /// The fill that writes the sums a flow reads, and its flits up to each firing.
-    fn sums_read_by(&self, amounts: &Amounts<'_>, reading: usize) -> Option<(usize, Vec<u64>)> {
+    fn sums_read_by(&self, amounts: &Amounts<'_>, reading: FlowId) -> Option<(usize, Vec<u64>)> {
         let flows = &amounts.section.flows;
         let fill = self.fills.iter().position(|fill| {
             matches!(fill.target, Target::Sums(_)) && flows[fill.flow].writes == flows[reading].reads
@@ -224,12 +225,12 @@ impl Control {
     }
 
     /// The buffers an agent's next firing waits for: filled slots, room.
-    fn waits_for(&self, amounts: &Amounts<'_>, agent: usize) -> (Vec<usize>, Vec<usize>) {
+    fn waits_for(&self, amounts: &Amounts<'_>, agent: usize) -> (Vec<BufferId>, Vec<BufferId>) {
         let a = &self.agents[agent];
         let at = self.step(amounts, agent, a.enabled);
-        let slot = |b: usize| amounts.processes.slot(b, at);
-        let empty = |&b: &usize| self.buffers[b].filled <= slot(b);
-        let full = |&b: &usize| slot(b) >= self.buffers[b].released + self.buffers[b].depth;
+        let slot = |b: BufferId| amounts.processes.slot(b, at);
+        let empty = |&b: &BufferId| self.buffers[b].filled <= slot(b);
+        let full = |&b: &BufferId| slot(b) >= self.buffers[b].released + self.buffers[b].depth;
         let unfilled = a.whole.iter().copied().filter(empty).collect();
         let produces = amounts.processes.produces(a.kind, at);
         (unfilled, a.outputs.iter().copied().filter(|b| produces && full(b)).collect())
@@ -351,7 +352,7 @@ impl Control {
         self.release(end.buffer, released);
     }
 
-    fn release(&mut self, buffer: usize, released: u64) {
+    fn release(&mut self, buffer: BufferId, released: u64) {
         let slots = &mut self.buffers[buffer];
         if released > slots.released {
             slots.released = released;
@@ -360,9 +361,9 @@ impl Control {
     }
 
     /// A memory write is through: so many slots of a stream are.
-    pub(super) fn stored(&mut self, amounts: &Amounts<'_>, stream: usize, slots: u64) {
+    pub(super) fn stored(&mut self, amounts: &Amounts<'_>, stream: StreamId, slots: u64) {
         let tensor = amounts.section.streams[stream].stream.tensor;
-        for (b, buffer) in amounts.section.buffers.iter().enumerate() {
+        for (b, buffer) in amounts.section.buffers.iter_enumerated() {
             if matches!(buffer.spec.role, BufferRole::Output { tensor: t, .. } if t == tensor) {
                 self.release(b, slots);
             }
@@ -375,7 +376,7 @@ impl Control {
     }
 
     /// A flow's source has sent all it was given.
-    pub(super) fn sent(&mut self, flow: usize) {
+    pub(super) fn sent(&mut self, flow: FlowId) {
         if let Some(reader) = self.reader_of[flow] {
             self.wake(reader);
         }
@@ -428,7 +429,7 @@ impl Control {
     }
 
     /// Tells the memory how much of a slot has come to its address generators.
-    fn offer(&mut self, stream: usize, slot: u64) {
+    fn offer(&mut self, stream: StreamId, slot: u64) {
         let mut least = (1, 1);
         for fill in self.fills.iter().filter(|fill| fill.target == Target::Stream(stream) && fill.slot <= slot) {
             let part = if fill.slot == slot { (fill.got, fill.need) } else { (0, 1) };
@@ -440,7 +441,7 @@ impl Control {
     }
 
     /// Sums up who cannot go on: agent, firing, buffers whose slots it waits for, buffers whose room.
-    pub(super) fn blocked(&self, amounts: &Amounts<'_>) -> Vec<(usize, Vec<usize>, Vec<usize>)> {
+    pub(super) fn blocked(&self, amounts: &Amounts<'_>) -> Vec<(usize, Vec<BufferId>, Vec<BufferId>)> {
         let open = (0..self.agents.len()).filter(|&a| self.agents[a].enabled < self.agents[a].count);
         open.map(|agent| {
             let (unfilled, full) = self.waits_for(amounts, agent);
@@ -450,7 +451,7 @@ impl Control {
     }
 
     /// Slots of a buffer that are held: filled and not given back.
-    pub(super) fn held(&self, buffer: usize) -> u64 {
+    pub(super) fn held(&self, buffer: BufferId) -> u64 {
         self.buffers[buffer].filled - self.buffers[buffer].released.min(self.buffers[buffer].filled)
     }
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, GemmMapping, OutputTile, SectionGraph, Stage, Step, Style, Tiling};
+use crate::program::{Amount, GemmMapping, OutputTile, SectionGraph, Stage, StageId, Step, Style, Tiling};
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, GemmForm};
@@ -175,7 +175,7 @@ impl GemmAmounts {
         chip: &Chip,
         graph: &SectionGraph<'_>,
         tiling: Tiling,
-        index: usize,
+        index: StageId,
         (stage, mapping): (&Stage, &GemmMapping),
     ) -> Option<Self> {
         if graph.sampled(index).is_some() || mapping.style != Style::Skip {
@@ -252,7 +252,7 @@ impl GemmAmounts {
 fn column_tiles(
     graph: &SectionGraph<'_>,
     tiling: Tiling,
-    index: usize,
+    index: StageId,
     shape: &ArrayShape,
     (stage, mapping): (&Stage, &GemmMapping),
 ) -> Option<Vec<Vec<RowPass>>> {

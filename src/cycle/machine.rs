@@ -3,8 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::arch::{Chip, TierId};
-use crate::index::Id;
-use crate::program::{Fabric, FlowKind, LoopLevel, Mapping, PcuId, ProcessKind, Section, SectionGraph};
+use crate::index::{Id, IndexVec};
+use crate::program::{
+    BufferId, Fabric, FlowId, FlowKind, LoopLevel, Mapping, PcuId, ProcessKind, Section, SectionGraph, StageId,
+    StreamId,
+};
 use crate::workload::Workload;
 
 use super::amounts::Amounts;
@@ -25,7 +28,7 @@ enum Unit {
 
 /// An off-chip stream between its memory and its flows.
 struct Stream {
-    flows: Vec<usize>,
+    flows: Vec<FlowId>,
     /// Flits of each flow of the slots before.
     before: Vec<u64>,
     /// Slots under way, in order: bytes there, of how many.
@@ -48,9 +51,9 @@ pub(super) struct Machine<'a> {
     awake: Vec<bool>,
     /// Of every sink and of every flow's source, the unit.
     unit_of_sink: Vec<Option<usize>>,
-    unit_of_flow: Vec<Option<usize>>,
+    unit_of_flow: IndexVec<FlowId, Option<usize>>,
     tiers: Vec<Tier>,
-    streams: Vec<Stream>,
+    streams: IndexVec<StreamId, Stream>,
     progress: Vec<Progress>,
     end: u64,
 }
@@ -75,10 +78,12 @@ impl<'a> Machine<'a> {
         let control = Control::new(&amounts, &wires);
         let tiers =
             (0..chip.memory.len()).map(|t| Tier::new(chip, TierId::from_index(t), section.streams.len())).collect();
-        let streams: Vec<Stream> = (0..section.streams.len())
+        let streams: IndexVec<StreamId, Stream> = section
+            .streams
+            .ids()
             .map(|stream| {
                 let of = |kind| matches!(kind, FlowKind::Fill { stream: s, .. } if s == stream);
-                let flows: Vec<usize> = (0..section.flows.len()).filter(|&f| of(section.flows[f].kind)).collect();
+                let flows: Vec<FlowId> = section.flows.ids().filter(|&f| of(section.flows[f].kind)).collect();
                 let before = vec![0; flows.len()];
                 let (under_way, written) = (VecDeque::new(), BTreeSet::new());
                 let first = amounts.first_slot(stream);
@@ -87,7 +92,7 @@ impl<'a> Machine<'a> {
             .collect();
         let mut machine = Self {
             unit_of_sink: vec![None; wires.sinks.len()],
-            unit_of_flow: vec![None; section.flows.len()],
+            unit_of_flow: IndexVec::filled(section.flows.len(), None),
             streams,
             amounts,
             wires,
@@ -110,7 +115,7 @@ impl<'a> Machine<'a> {
 
     fn add_units(&mut self, ports: &Ports) -> Option<()> {
         let section = self.amounts.section;
-        for (s, stage) in section.stages.iter().enumerate() {
+        for (s, stage) in section.stages.iter_enumerated() {
             let (pm, wide) = (stage.mapping.pm(), stage.group_width());
             for group in 0..stage.mapping.groups() {
                 for i in 0..pm {
@@ -135,24 +140,24 @@ impl<'a> Machine<'a> {
     }
 
     /// Flows that come out at a PCU, with their sinks, and that begin at it.
-    fn flows_of(&mut self, ports: &Ports, pcu: PcuId) -> (Vec<Operand>, Vec<usize>) {
+    fn flows_of(&mut self, ports: &Ports, pcu: PcuId) -> (Vec<Operand>, Vec<FlowId>) {
         let unit = Some(self.units.len());
         let mut into = Vec::new();
         for (index, sink) in self.wires.sinks.iter().enumerate() {
             if ports.pcu(sink.resource) == Some(pcu) {
                 self.unit_of_sink[index] = unit;
-                into.push(Operand::new(sink.flow as usize, index));
+                into.push(Operand::new(FlowId::from_index(sink.flow as usize), index));
             }
         }
         let flows = &self.amounts.section.flows;
-        let out: Vec<usize> = (0..flows.len()).filter(|&f| ports.pcu(flows[f].route[0]) == Some(pcu)).collect();
+        let out: Vec<FlowId> = flows.ids().filter(|&f| ports.pcu(flows[f].route[0]) == Some(pcu)).collect();
         for &flow in &out {
             self.unit_of_flow[flow] = unit;
         }
         (into, out)
     }
 
-    fn add_array(&mut self, ports: &Ports, place: (usize, u64), pcu: PcuId) -> Option<()> {
+    fn add_array(&mut self, ports: &Ports, place: (StageId, u64), pcu: PcuId) -> Option<()> {
         use crate::program::Amount;
         let (into, out) = self.flows_of(ports, pcu);
         let flows = &self.amounts.section.flows;
@@ -164,14 +169,14 @@ impl<'a> Machine<'a> {
                 _ => sums.push(operand),
             }
         }
-        let (partials, results): (Vec<usize>, Vec<usize>) =
+        let (partials, results): (Vec<FlowId>, Vec<FlowId>) =
             out.into_iter().partition(|&flow| flows[flow].amount == Amount::Partials);
         let array = Array::new(&self.amounts, place, [rows, columns, sums], [results, partials])?;
         self.units.push(Unit::Array(array));
         Some(())
     }
 
-    fn add_pipeline(&mut self, ports: &Ports, stage: usize, pcu: PcuId, passes_on: bool) -> Option<()> {
+    fn add_pipeline(&mut self, ports: &Ports, stage: StageId, pcu: PcuId, passes_on: bool) -> Option<()> {
         let (into, out) = self.flows_of(ports, pcu);
         self.units.push(Unit::Pipeline(Pipeline::new(&self.amounts, stage, into, out, passes_on)?));
         Some(())
@@ -270,7 +275,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn key(&self, stream: usize, slot: u64) -> Key {
+    fn key(&self, stream: StreamId, slot: u64) -> Key {
         let off_chip = &self.amounts.section.streams[stream].stream;
         let at = self.amounts.step(off_chip.level, slot, off_chip.writes);
         (self.amounts.schedule.ordinal(LoopLevel::FIRING, at), stream, slot)
@@ -317,7 +322,7 @@ impl<'a> Machine<'a> {
             }
         }
         for i in 0..self.wires.injected.len() {
-            let flow = self.wires.injected[i] as usize;
+            let flow = FlowId::from_index(self.wires.injected[i] as usize);
             match self.unit_of_flow[flow] {
                 Some(unit) => self.awake[unit] = true,
                 None if self.wires.sent(flow) == self.wires.ready(flow) => self.control.sent(flow),
@@ -329,7 +334,7 @@ impl<'a> Machine<'a> {
     fn blocked(&self) -> Vec<String> {
         let workload = self.amounts.graph.workload;
         let section = self.amounts.section;
-        let tensor = |buffer: usize| {
+        let tensor = |buffer: BufferId| {
             use crate::program::BufferRole;
             match section.buffers[buffer].spec.role {
                 BufferRole::Operand { tensor, .. }
@@ -382,7 +387,7 @@ impl<'a> Machine<'a> {
         lines
     }
 
-    fn stage_name(&self, stage: usize) -> &str {
+    fn stage_name(&self, stage: StageId) -> &str {
         &self.amounts.graph.workload.operators[self.amounts.section.stages[stage].spec.main].name
     }
 
@@ -391,7 +396,7 @@ impl<'a> Machine<'a> {
         CycleRun {
             ended,
             cycles: self.end,
-            flits: (0..section.flows.len()).map(|flow| self.wires.sent(flow)).collect(),
+            flits: section.flows.ids().map(|flow| self.wires.sent(flow)).collect(),
             loads: self.wires.loads().collect(),
             streams: self.streams.iter().map(|s| (s.payload, s.moved - s.payload)).collect(),
             tier_bytes: self.tiers.iter().map(|t| t.bytes).collect(),

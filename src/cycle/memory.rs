@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::arch::{Chip, Penalties, TierId};
+use crate::index::IndexVec;
+use crate::program::StreamId;
 use crate::units::Rate;
 
 /// A slot of a stream at a tier, in the order of service: urgency, stream, slot.
-pub(super) type Key = (u64, usize, u64);
+pub(super) type Key = (u64, StreamId, u64);
 
 #[derive(Debug)]
 struct Transfer {
@@ -37,7 +39,7 @@ pub(super) struct Progress {
 #[derive(Debug, Clone, Copy, Default)]
 struct Habit {
     /// Stream and address that would go on where it is.
-    open: Option<(usize, u64)>,
+    open: Option<(StreamId, u64)>,
     /// Writes that have come to the batch under way.
     batch_bytes: u64,
     /// Reads between that and the batch before.
@@ -62,7 +64,7 @@ pub(super) struct Tier {
     /// Accesses under way: when they are there, transfer, channel, first address behind.
     under_way: BinaryHeap<Reverse<(u64, Key, usize, u64)>>,
     /// Next address of each stream.
-    address: Vec<u64>,
+    address: IndexVec<StreamId, u64>,
     /// Whether a channel may find something to do.
     stirred: bool,
     /// Bytes served.
@@ -102,7 +104,7 @@ impl Tier {
     }
 
     /// The first `bytes` of a stream have been loaded before.
-    pub(super) fn pass(&mut self, stream: usize, bytes: u64) {
+    pub(super) fn pass(&mut self, stream: StreamId, bytes: u64) {
         self.address[stream] += bytes;
     }
 

@@ -1,6 +1,6 @@
 //! What leaves a PCU: the output FIFOs of its flows.
 
-use crate::program::Step;
+use crate::program::{FlowId, Step};
 
 use super::amounts::Amounts;
 use super::wires::Wires;
@@ -8,7 +8,7 @@ use super::wires::Wires;
 /// Flows out of one port of a PCU that carry the results of the same firings.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    flows: Vec<usize>,
+    flows: Vec<FlowId>,
     /// Flits of the firings before.
     before: Vec<u64>,
     /// Flits of the firing whose results come now.
@@ -17,7 +17,7 @@ pub(super) struct Results {
 
 impl Results {
     /// Results that leave over `flows`.
-    pub(super) fn new(flows: Vec<usize>) -> Self {
+    pub(super) fn new(flows: Vec<FlowId>) -> Self {
         let none = vec![0; flows.len()];
         Self { flows, before: none.clone(), of_firing: none }
     }
@@ -52,7 +52,7 @@ impl Results {
 #[derive(Debug)]
 pub(super) struct Operand {
     /// The flow.
-    pub(super) flow: usize,
+    pub(super) flow: FlowId,
     /// Where it comes out.
     pub(super) sink: usize,
     /// Flits of the firings before.
@@ -63,7 +63,7 @@ pub(super) struct Operand {
 
 impl Operand {
     /// An operand that comes over `flow` at `sink`.
-    pub(super) fn new(flow: usize, sink: usize) -> Self {
+    pub(super) fn new(flow: FlowId, sink: usize) -> Self {
         Self { flow, sink, before: 0, of_firing: 0 }
     }
 

@@ -1,6 +1,7 @@
 //! What a run of a section has counted, and why it ended.
 
-use crate::program::Resource;
+use crate::index::IndexVec;
+use crate::program::{FlowId, Resource, StreamId};
 
 /// What a section did, launch excluded.
 #[derive(Debug)]
@@ -10,11 +11,11 @@ pub struct CycleRun {
     /// Cycles from the first request to the last byte.
     pub cycles: u64,
     /// Flits that each flow has moved.
-    pub flits: Vec<u64>,
+    pub flits: IndexVec<FlowId, u64>,
     /// Flits that went over each link and port.
     pub loads: Vec<(Resource, u64)>,
     /// Payload and other bytes of each off-chip stream.
-    pub streams: Vec<(u64, u64)>,
+    pub streams: IndexVec<StreamId, (u64, u64)>,
     /// Bytes that each memory tier has served.
     pub tier_bytes: Vec<u64>,
 }

@@ -1,7 +1,8 @@
 //! The amounts of the reference model, to be compared with those of `cost`.
 
 use crate::arch::Chip;
-use crate::program::{Section, SectionGraph};
+use crate::index::IndexVec;
+use crate::program::{FlowId, Section, SectionGraph, StageId, StreamId};
 use crate::workload::Workload;
 
 use super::amounts::{Amounts, StageAmounts};
@@ -10,11 +11,11 @@ use super::amounts::{Amounts, StageAmounts};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionAmounts {
     /// Flits that each flow moves in all its events.
-    pub flow_flits: Vec<u64>,
+    pub flow_flits: IndexVec<FlowId, u64>,
     /// Payload of each slot of each off-chip stream, and the bytes of the bursts that hold it: `[stream][slot]`.
-    pub slot_bytes: Vec<Vec<(u64, u64)>>,
+    pub slot_bytes: IndexVec<StreamId, Vec<(u64, u64)>>,
     /// k-steps of the output tiles of a row pass of each GEMM stage: `[stage][column_tile][group][tile]`; empty for SIMD stages.
-    pub depths: Vec<Vec<Vec<Vec<u64>>>>,
+    pub depths: IndexVec<StageId, Vec<Vec<Vec<u64>>>>,
 }
 
 /// Amounts of a section on the chip as the section finds it ([`Section::chip`]); `None` where
@@ -23,7 +24,7 @@ pub fn amounts_of(chip: &Chip, workload: &Workload, section: &Section) -> Option
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
     let amounts = Amounts::new(chip, graph, section)?;
     let flow_flits = section.flows.iter().map(|flow| amounts.ends(flow).last().copied().unwrap_or(0)).collect();
-    let slots = |stream: usize| {
+    let slots = |stream: StreamId| {
         let level = section.streams[stream].stream.level;
         let slots = 0..section.schedule.count(level);
         slots.map(|n| amounts.stream_bytes(stream, section.schedule.step(level, n))).collect()
@@ -34,7 +35,7 @@ pub fn amounts_of(chip: &Chip, workload: &Workload, section: &Section) -> Option
     };
     Some(SectionAmounts {
         flow_flits,
-        slot_bytes: (0..section.streams.len()).map(slots).collect(),
+        slot_bytes: section.streams.ids().map(slots).collect(),
         depths: amounts.stages.iter().map(depths).collect(),
     })
 }

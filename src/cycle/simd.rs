@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::program::Step;
+use crate::program::{FlowId, StageId, Step};
 
 use super::amounts::{Amounts, StageAmounts};
 use super::array::Did;
@@ -31,7 +31,7 @@ impl Vectors {
 /// One PCU of a SIMD stage.
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    pub(super) stage: usize,
+    pub(super) stage: StageId,
     firings: u64,
     stages: u64,
     depth: u64,
@@ -54,9 +54,9 @@ impl Pipeline {
     /// The PCU of a stage that takes and produces over these flows; with `passes_on` to the next of its chain.
     pub(super) fn new(
         amounts: &Amounts<'_>,
-        stage: usize,
+        stage: StageId,
         operands: Vec<Operand>,
-        results: Vec<usize>,
+        results: Vec<FlowId>,
         passes_on: bool,
     ) -> Option<Self> {
         let placed = &amounts.section.stages[stage];

@@ -3,7 +3,7 @@
 //! Counted by the definitions of `docs/timing-model.md` (SIMD stages); nothing is shared with `cost`.
 
 use crate::arch::Chip;
-use crate::program::{Amount, SectionGraph, SimdMapping, Stage, Tiling};
+use crate::program::{Amount, SectionGraph, SimdMapping, Stage, StageId, Tiling};
 
 /// What the firings of a SIMD stage work through and move.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl SimdAmounts {
         chip: &Chip,
         graph: &SectionGraph<'_>,
         tiling: Tiling,
-        index: usize,
+        index: StageId,
         (stage, mapping): (&Stage, &SimdMapping),
     ) -> Option<Self> {
         let operator = &graph.workload.operators[stage.spec.main];

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::program::{GemmMapping, SectionGraph, Step, TiledAxis, Tiling};
+use crate::program::{GemmMapping, SectionGraph, StageId, Step, TiledAxis, Tiling};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::gemm_amounts::{ArrayShape, RowPass};
@@ -29,7 +29,7 @@ pub(super) struct SumAmounts {
 
 impl SumAmounts {
     /// Those of a stage; `None` if it does not have two operands.
-    pub(super) fn new(graph: &SectionGraph<'_>, tiling: Tiling, index: usize, mapping: &GemmMapping) -> Option<Self> {
+    pub(super) fn new(graph: &SectionGraph<'_>, tiling: Tiling, index: StageId, mapping: &GemmMapping) -> Option<Self> {
         let &[x, dy] = graph.stages[index].activations.as_slice() else { return None };
         let tensors = &graph.workload.tensors;
         let cut = |tensor| tiling.tiled_axis.filter(|cut| graph.column_axis(tensor) == Some(cut.axis));

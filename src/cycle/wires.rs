@@ -5,7 +5,8 @@
 //! in turn, at most a packet each; a packet holds flits of one event only. A credit needs as long back as its flit
 //! needed.
 
-use crate::program::{Fabric, Resource};
+use crate::index::Id;
+use crate::program::{Fabric, FlowId, Resource};
 
 use super::timing_wheel::TimingWheel;
 use super::tree::Tree;
@@ -232,17 +233,18 @@ impl Wires {
     }
 
     /// Flits that a flow's source has sent.
-    pub(super) fn sent(&self, flow: usize) -> u64 {
-        self.branches[self.first[flow] as usize].sent
+    pub(super) fn sent(&self, flow: FlowId) -> u64 {
+        self.branches[self.first[flow.index()] as usize].sent
     }
 
     /// Flits that a flow's source has given.
-    pub(super) fn ready(&self, flow: usize) -> u64 {
-        self.ready[flow]
+    pub(super) fn ready(&self, flow: FlowId) -> u64 {
+        self.ready[flow.index()]
     }
 
     /// Gives a flow's source flits to send, up to a total.
-    pub(super) fn give(&mut self, flow: usize, total: u64, now: u64) {
+    pub(super) fn give(&mut self, flow: FlowId, total: u64, now: u64) {
+        let flow = flow.index();
         if total > self.ready[flow] {
             self.ready[flow] = total;
             self.wake(self.first[flow], now);

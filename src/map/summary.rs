@@ -144,7 +144,7 @@ impl Summarizer<'_> {
         BufferEntry {
             role,
             tensor: self.tensor(tensor),
-            stage,
+            stage: stage.index(),
             k_slice: if let BufferRole::PartialFifo { slice, .. } = spec.role { Some(slice) } else { None },
             level: spec.level.name(),
             depth: spec.depth,
@@ -217,6 +217,7 @@ impl Summarizer<'_> {
         };
         let links = flow.route.iter().filter_map(|&resource| self.fabric.link_at(resource));
         let links = links.map(|(from, towards, lane)| (from.x, from.y, direction(towards), lane)).collect();
+        let (stage, stream, buffer) = (stage.map(Id::index), stream.map(Id::index), buffer.map(Id::index));
         RouteEntry { kind, stage, stream, buffer, flits, links }
     }
 }

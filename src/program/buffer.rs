@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use crate::arch::Chip;
+use crate::index::IndexVec;
 use crate::workload::TensorId;
 
-use super::ids::PmuId;
+use super::ids::{BufferId, PmuId, StageId};
 use super::nest::LoopLevel;
 
 /// What a buffer is for.
@@ -15,33 +16,33 @@ pub enum BufferRole {
     /// Activations beside the PCUs of a stage that read them.
     Operand {
         /// Reading stage.
-        stage: usize,
+        stage: StageId,
         /// Tensor.
         tensor: TensorId,
     },
     /// One copy of activations that are used again in every column tile; copied to a stage's operand buffer when used.
     Resident {
         /// Stage it is copied to.
-        stage: usize,
+        stage: StageId,
         /// Tensor.
         tensor: TensorId,
     },
     /// Weights of a stage.
     Weight {
         /// Reading stage.
-        stage: usize,
+        stage: StageId,
         /// Tensor.
         tensor: TensorId,
     },
     /// fp32 partial sums of a stage between column tiles.
     PartialSums {
         /// Accumulating stage.
-        stage: usize,
+        stage: StageId,
     },
     /// fp32 partial sums on their way from a slice of a stage's K to the next.
     PartialFifo {
         /// Stage.
-        stage: usize,
+        stage: StageId,
         /// The slice that leaves them.
         slice: u64,
     },
@@ -50,7 +51,7 @@ pub enum BufferRole {
         /// Tensor.
         tensor: TensorId,
         /// Emitting stage.
-        stage: usize,
+        stage: StageId,
     },
 }
 
@@ -102,9 +103,9 @@ impl Buffer {
 }
 
 /// The resident buffer that an operand buffer is copied from.
-pub fn resident_of(buffers: &[Buffer], operand: usize) -> Option<usize> {
+pub fn resident_of(buffers: &IndexVec<BufferId, Buffer>, operand: BufferId) -> Option<BufferId> {
     let BufferRole::Operand { stage, tensor } = buffers[operand].spec.role else { return None };
-    buffers.iter().position(|buffer| buffer.spec.role == BufferRole::Resident { stage, tensor })
+    buffers.position(|buffer| buffer.spec.role == BufferRole::Resident { stage, tensor })
 }
 
 /// A piece of a buffer: banks of one PMU or of several.

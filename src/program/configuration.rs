@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::arch::{Chip, TierId};
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::mode::Mode;
 use crate::workload::{OperatorId, TensorId, Workload};
 
 use super::buffer::{Buffer, BufferRole, resident_of};
 use super::dataflow::DomainError;
 use super::flow::Flow;
+use super::ids::{BufferId, FlowId, StageId, StreamId};
 use super::nest::Nest;
 use super::schedule::Schedule;
 use super::stage::Stage;
@@ -39,13 +40,13 @@ pub struct Section {
     /// Loops, and the nests that stages, streams and buffers walk.
     pub schedule: Arc<Schedule>,
     /// Stages, in topological order.
-    pub stages: Vec<Stage>,
+    pub stages: IndexVec<StageId, Stage>,
     /// Buffers in PMUs.
-    pub buffers: Vec<Buffer>,
+    pub buffers: IndexVec<BufferId, Buffer>,
     /// Off-chip streams.
-    pub streams: Vec<OffChip>,
+    pub streams: IndexVec<StreamId, OffChip>,
     /// Network flows.
-    pub flows: Vec<Flow>,
+    pub flows: IndexVec<FlowId, Flow>,
     /// PMUs with something in them.
     pub pmus: u64,
     /// Bytes of the occupied banks.
@@ -55,7 +56,7 @@ pub struct Section {
     /// Cycles the compiler expected, launch included.
     pub estimated_cycles: u64,
     /// Streams of weights whose first slot is in its banks when the section begins: the one before has loaded it.
-    pub prefetched: Vec<usize>,
+    pub prefetched: Vec<StreamId>,
     /// What it loads for the section behind it while it runs.
     pub prefetches: Vec<Prefetch>,
 }
@@ -114,17 +115,17 @@ pub struct Prefetch {
 
 impl Section {
     /// The resident buffer that an operand buffer is copied from.
-    pub fn home_of(&self, operand: usize) -> Option<usize> {
+    pub fn home_of(&self, operand: BufferId) -> Option<BufferId> {
         resident_of(&self.buffers, operand)
     }
 
     /// Whether an off-chip stream fills or drains a buffer.
-    pub fn is_end(&self, stream: usize, buffer: usize) -> bool {
+    pub fn is_end(&self, stream: StreamId, buffer: BufferId) -> bool {
         self.streams[stream].stream.is_end(&self.buffers, buffer)
     }
 
     /// Whether a buffer takes partial sums from one slice of K to the next.
-    pub fn is_partial_fifo(&self, buffer: usize) -> bool {
+    pub fn is_partial_fifo(&self, buffer: BufferId) -> bool {
         matches!(self.buffers[buffer].spec.role, BufferRole::PartialFifo { .. })
     }
 

@@ -1,54 +1,55 @@
 //! Flows: static routes between ports, and how much one event of each moves.
 
 use super::fabric::Resource;
+use super::ids::{BufferId, StageId, StreamId};
 
 /// Who starts a flow, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowKind {
     /// Off-chip stream into a buffer.
     Fill {
-        /// Stream index.
-        stream: usize,
-        /// Buffer index.
-        buffer: usize,
+        /// Stream.
+        stream: StreamId,
+        /// Buffer.
+        buffer: BufferId,
     },
     /// Resident buffer into a stage's operand buffer.
     Copy {
-        /// Resident buffer index.
-        home: usize,
+        /// Resident buffer.
+        home: BufferId,
     },
     /// PMU to PCUs of a lockstep group, for the whole of a firing.
     Feed {
-        /// Stage index.
-        stage: usize,
+        /// Stage.
+        stage: StageId,
         /// Lockstep group.
         group: u64,
     },
     /// Results of a lockstep group, into a buffer.
     Emit {
-        /// Stage index.
-        stage: usize,
+        /// Stage.
+        stage: StageId,
         /// Lockstep group.
         group: u64,
     },
     /// Partial sums of a lockstep group, read before (every column tile but the first).
     PartialRead {
-        /// Stage index.
-        stage: usize,
+        /// Stage.
+        stage: StageId,
         /// Lockstep group.
         group: u64,
     },
     /// Partial sums of a lockstep group, written back (every column tile but the last).
     PartialWrite {
-        /// Stage index.
-        stage: usize,
+        /// Stage.
+        stage: StageId,
         /// Lockstep group.
         group: u64,
     },
     /// Store buffer to an off-chip stream.
     Drain {
-        /// Stream index.
-        stream: usize,
+        /// Stream.
+        stream: StreamId,
     },
 }
 
@@ -70,8 +71,8 @@ pub enum Amount {
 /// A part of a buffer that a flow reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowEnd {
-    /// Buffer index.
-    pub buffer: usize,
+    /// Buffer.
+    pub buffer: BufferId,
     /// Slice; a flow that writes a slice writes all its copies.
     pub slice: u64,
     /// Part of the slice's pieces.

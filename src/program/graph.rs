@@ -1,11 +1,12 @@
 //! The part of the operator graph that one section runs: its stages, its axes, and whether it can be one pipeline.
 
 use crate::arch::Chip;
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
+use super::ids::StageId;
 use super::nest::TiledAxis;
 use super::row_reduction::{Sums, adds_up, streamed_rows, tied_columns};
 
@@ -34,7 +35,7 @@ pub struct SectionGraph<'a> {
     /// The operators of the section, in topological order.
     pub operators: Vec<OperatorId>,
     /// Stages, in topological order.
-    pub stages: Vec<StageSpec>,
+    pub stages: IndexVec<StageId, StageSpec>,
     /// Rows that every activation has.
     pub rows: u64,
     /// Column axes that may be cut into column tiles.
@@ -113,8 +114,8 @@ impl<'a> SectionGraph<'a> {
     }
 
     /// The stage that emits a tensor.
-    pub fn producer(&self, tensor: TensorId) -> Option<usize> {
-        self.stages.iter().position(|stage| stage.output == tensor)
+    pub fn producer(&self, tensor: TensorId) -> Option<StageId> {
+        self.stages.position(|stage| stage.output == tensor)
     }
 
     /// Whether the output of a stage must also leave the chip.
@@ -128,27 +129,27 @@ impl<'a> SectionGraph<'a> {
     }
 
     /// Whether a stage is a GEMM.
-    pub fn is_gemm(&self, stage: usize) -> bool {
+    pub fn is_gemm(&self, stage: StageId) -> bool {
         self.stages[stage].weight.is_some() || self.stages[stage].sums.is_some()
     }
 
     /// The stage that makes a tensor by adding up over rows.
-    pub fn reducer(&self, tensor: TensorId) -> Option<usize> {
-        self.stages.iter().position(|stage| stage.sums.is_some() && stage.output == tensor)
+    pub fn reducer(&self, tensor: TensorId) -> Option<StageId> {
+        self.stages.position(|stage| stage.sums.is_some() && stage.output == tensor)
     }
 
     /// Shape of a stage's GEMM if it is one product for every head or sequence.
-    pub fn form(&self, stage: usize) -> Option<GemmForm> {
+    pub fn form(&self, stage: StageId) -> Option<GemmForm> {
         self.workload.operators[self.stages[stage].main].form
     }
 
     /// Groups of rows that have weights of their own in some stage.
     pub fn sequences(&self) -> u64 {
-        (0..self.stages.len()).filter_map(|s| self.form(s)).map(|form| form.instances).max().unwrap_or(1)
+        self.stages.ids().filter_map(|s| self.form(s)).map(|form| form.instances).max().unwrap_or(1)
     }
 
     /// Columns a SIMD stage works through: the wider of its operands and its result.
-    pub fn simd_columns(&self, stage: usize) -> u64 {
+    pub fn simd_columns(&self, stage: StageId) -> u64 {
         let spec = &self.stages[stage];
         let columns = |&tensor: &TensorId| self.workload.tensors[tensor].columns;
         spec.activations.iter().chain([&spec.output]).map(columns).max().unwrap_or(1)
@@ -156,7 +157,7 @@ impl<'a> SectionGraph<'a> {
 
     /// Groups of columns that a SIMD stage takes whole: heads, rows, or the elements that share a word of an optimiser's
     /// result; `None` where every column stands for itself.
-    pub fn units(&self, stage: usize) -> Option<u64> {
+    pub fn units(&self, stage: StageId) -> Option<u64> {
         let spec = &self.stages[stage];
         let operator = &self.workload.operators[spec.main];
         match operator.kind {
@@ -180,12 +181,12 @@ impl<'a> SectionGraph<'a> {
     }
 
     /// Mask of a stage's weight.
-    pub fn mask(&self, stage: usize) -> Option<&BlockMask> {
+    pub fn mask(&self, stage: StageId) -> Option<&BlockMask> {
         self.stages[stage].weight.and_then(|w| self.workload.tensors[w].mask.as_deref())
     }
 
     /// Mask of the result of a GEMM that is the gradient of a sparse weight: only what is stored of it is computed.
-    pub fn sampled(&self, stage: usize) -> Option<&BlockMask> {
+    pub fn sampled(&self, stage: StageId) -> Option<&BlockMask> {
         let spec = &self.stages[stage];
         let is_plain = spec.weight.is_some() && self.mask(stage).is_none() && self.form(stage).is_none();
         let output = &self.workload.tensors[self.workload.operators[spec.main].output];
@@ -193,7 +194,7 @@ impl<'a> SectionGraph<'a> {
     }
 
     /// Kind of a stage's main operator.
-    pub fn kind(&self, stage: usize) -> OperatorKind {
+    pub fn kind(&self, stage: StageId) -> OperatorKind {
         self.workload.operators[self.stages[stage].main].kind
     }
 
@@ -204,23 +205,23 @@ impl<'a> SectionGraph<'a> {
 
     /// Lanes of a PCU in the section's data types, at most.
     pub fn widest_lanes(&self, chip: &Chip) -> u64 {
-        let of_stage = |stage: usize| chip.pcu.lanes.get(&self.stage_dtype(stage)).copied();
-        (0..self.stages.len()).filter_map(of_stage).max().unwrap_or(1)
+        let of_stage = |stage: StageId| chip.pcu.lanes.get(&self.stage_dtype(stage)).copied();
+        self.stages.ids().filter_map(of_stage).max().unwrap_or(1)
     }
 
     /// The type a stage computes in: that of its first operand.
-    pub fn stage_dtype(&self, stage: usize) -> Dtype {
+    pub fn stage_dtype(&self, stage: StageId) -> Dtype {
         self.dtype(self.stages[stage].activations[0])
     }
 
     /// Whether a cut runs along the K axis of a GEMM stage, so that it accumulates over column tiles.
-    pub fn is_k_cut(&self, tiled_axis: Option<TiledAxis>, stage: usize) -> bool {
+    pub fn is_k_cut(&self, tiled_axis: Option<TiledAxis>, stage: StageId) -> bool {
         let spec = &self.stages[stage];
         tiled_axis.is_some_and(|c| spec.weight.is_some() && self.column_axis(spec.activations[0]) == Some(c.axis))
     }
 
     /// Whether a stage's K may be split over PCUs: that of a plain GEMM which is not cut over time.
-    pub fn may_split_k(&self, tiled_axis: Option<TiledAxis>, stage: usize) -> bool {
+    pub fn may_split_k(&self, tiled_axis: Option<TiledAxis>, stage: StageId) -> bool {
         let spec = &self.stages[stage];
         spec.weight.is_some()
             && spec.sums.is_none()
@@ -231,18 +232,18 @@ impl<'a> SectionGraph<'a> {
     }
 
     /// K rows that slices of K should be multiples of: those of a block of the weight's mask.
-    pub fn k_grain(&self, stage: usize) -> u64 {
+    pub fn k_grain(&self, stage: StageId) -> u64 {
         self.mask(stage).map_or(1, BlockMask::block_rows)
     }
 
     /// Slices that a stage's K can be split into: one for each block of rows of its weight.
-    pub fn most_k_slices(&self, stage: usize) -> u64 {
+    pub fn most_k_slices(&self, stage: StageId) -> u64 {
         let rows = |weight: TensorId| self.workload.tensors[weight].rows.div_ceil(self.k_grain(stage));
         self.stages[stage].weight.map_or(1, rows)
     }
 
     /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.
-    pub fn distance(&self, from: Option<usize>, to: usize) -> u64 {
+    pub fn distance(&self, from: Option<StageId>, to: StageId) -> u64 {
         let longest = self.stages[to]
             .activations
             .iter()
@@ -363,11 +364,11 @@ fn lcm(a: u64, b: u64) -> u64 {
 }
 
 /// Groups operators into stages; with `fold_tails`, unary functions of a GEMM's only use go into its tail.
-fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: bool) -> Vec<StageSpec> {
-    let mut stages: Vec<StageSpec> = Vec::new();
+fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: bool) -> IndexVec<StageId, StageSpec> {
+    let mut stages: IndexVec<StageId, StageSpec> = IndexVec::new();
     for &op in operators {
         let operator = &workload.operators[op];
-        let folds_into = stages.iter().position(|stage: &StageSpec| {
+        let folds_into = stages.position(|stage| {
             fold_tails
                 && operator.kind.folds_into_a_tail()
                 && stage.output == operator.inputs[0]

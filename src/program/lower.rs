@@ -4,20 +4,21 @@
 //! partial sums, slot by slot, with its last contribution to each; what leaves them is a process of its own, listed
 //! behind the others, that copies complete sums into the stage's outputs.
 
-use crate::index::{Id, IndexVec};
+use crate::index::IndexVec;
 
 use super::buffer::BufferRole;
 use super::configuration::Section;
 use super::dataflow::{Access, Axis, Buffer, BufferId, Dataflow, Dim, LoopId, Process, ProcessKind, Stream};
+use super::ids::{StageId, StreamId};
 use super::nest::LoopLevel;
 use super::processes::{self, ProcessGraph};
 
 /// The dataflow of a section whose processes are `processes`.
 pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
     let lowering = Lowering { section, processes };
-    let buffers = (0..section.buffers.len()).map(|b| lowering.buffer(b)).collect();
+    let buffers = section.buffers.ids().map(|b| lowering.buffer(b)).collect();
     let mut list: IndexVec<_, Process> = processes.list.iter().map(|process| lowering.process(process)).collect();
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         if let BufferRole::PartialSums { stage } = buffer.spec.role {
             list.push(lowering.emission(stage, b));
         }
@@ -36,7 +37,7 @@ impl Lowering<'_> {
         self.section.schedule.loops_of(level)
     }
 
-    fn buffer(&self, index: usize) -> Buffer {
+    fn buffer(&self, index: BufferId) -> Buffer {
         let spec = &self.section.buffers[index].spec;
         let mut buffer = Buffer::new(&format!("buffer {index}"), self.nest(spec.level), spec.depth);
         buffer.parts = match spec.role {
@@ -49,12 +50,12 @@ impl Lowering<'_> {
     }
 
     /// The buffer in which a stage accumulates over firings.
-    fn partial_of(&self, stage: usize) -> Option<usize> {
-        self.section.buffers.iter().position(|buffer| buffer.spec.role == BufferRole::PartialSums { stage })
+    fn partial_of(&self, stage: StageId) -> Option<BufferId> {
+        self.section.buffers.position(|buffer| buffer.spec.role == BufferRole::PartialSums { stage })
     }
 
     /// Whether a buffer is filled from sums that a stage has accumulated.
-    fn takes_sums(&self, buffer: usize) -> bool {
+    fn takes_sums(&self, buffer: BufferId) -> bool {
         self.processes.producers[buffer].iter().any(|&p| match self.processes.list[p].kind {
             processes::ProcessKind::Group { stage, .. } => self.partial_of(stage).is_some(),
             _ => false,
@@ -62,7 +63,6 @@ impl Lowering<'_> {
     }
 
     fn process(&self, process: &processes::Process) -> Process {
-        let id = BufferId::from_index;
         let (name, kind) = match process.kind {
             processes::ProcessKind::Group { stage, group } => {
                 (format!("stage {stage} group {group}"), ProcessKind::Stage)
@@ -77,33 +77,33 @@ impl Lowering<'_> {
         };
         let mut lowered = Process::new(&name, kind, self.nest(process.level));
         for input in &process.inputs {
-            lowered = lowered.reading(id(input.buffer), Access::same());
+            lowered = lowered.reading(input.buffer, Access::same());
         }
         let partial = match process.kind {
             processes::ProcessKind::Group { stage, .. } => self.partial_of(stage),
             _ => None,
         };
         match partial {
-            Some(partial) => lowered.writing(id(partial), Access::same()),
-            None => process.outputs.iter().fold(lowered, |lowered, &b| lowered.writing(id(b), Access::same())),
+            Some(partial) => lowered.writing(partial, Access::same()),
+            None => process.outputs.iter().fold(lowered, |lowered, &b| lowered.writing(b, Access::same())),
         }
     }
 
     /// What copies the complete sums of a stage into its outputs.
-    fn emission(&self, stage: usize, partial: usize) -> Process {
+    fn emission(&self, stage: StageId, partial: BufferId) -> Process {
         let of_stage = |process: &&processes::Process| matches!(process.kind, processes::ProcessKind::Group { stage: of, .. } if of == stage);
         let outputs = self.processes.list.iter().filter(of_stage).flat_map(|process| &process.outputs);
-        let mut outputs: Vec<usize> = outputs.copied().collect();
+        let mut outputs: Vec<BufferId> = outputs.copied().collect();
         outputs.sort_unstable();
         outputs.dedup();
         let level = self.section.buffers[partial].spec.level;
         let process = Process::new(&format!("results of stage {stage}"), ProcessKind::Copy, self.nest(level));
-        let process = process.reading(BufferId::from_index(partial), Access::same());
-        outputs.into_iter().fold(process, |process, b| process.writing(BufferId::from_index(b), Access::same()))
+        let process = process.reading(partial, Access::same());
+        outputs.into_iter().fold(process, |process, b| process.writing(b, Access::same()))
     }
 
     /// A stream's walk over its tensor, in elements of the nest's axes: a dimension for each that selects part of it.
-    fn stream(&self, index: usize) -> Stream {
+    fn stream(&self, index: StreamId) -> Stream {
         let stream = &self.section.streams[index].stream;
         let tiling = self.section.schedule.tiling();
         let rows = Dim::along(Axis::Row, tiling.rows);

@@ -27,7 +27,7 @@ pub use configuration::{Configuration, Prefetch, Section};
 pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind, beyond};
 pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};
 pub use graph::{Axis, SectionGraph, StageSpec};
-pub use ids::{PcuId, PmuId};
+pub use ids::{BufferId, FlowId, PcuId, PmuId, StageId, StreamId};
 pub use lower::dataflow as lowered;
 pub use mapping::{GemmMapping, Mapping, OutputTile, PassWork, SimdMapping, Style, TileLists, k_slice};
 pub use nest::{LoopLevel, LoopOrder, Nest, RowTile, Step, TiledAxis, Tiling};

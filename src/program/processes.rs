@@ -10,11 +10,13 @@
 
 use std::sync::Arc;
 
+use crate::index::IndexVec;
 use crate::workload::TensorId;
 
 use super::buffer::BufferRole;
 use super::configuration::Section;
 use super::flow::{Amount, FlowKind};
+use super::ids::{BufferId, FlowId, StageId, StreamId};
 use super::mapping::Mapping;
 use super::nest::{LoopLevel, Step};
 use super::schedule::Schedule;
@@ -25,27 +27,27 @@ use super::stage::Stage;
 pub enum ProcessKind {
     /// PCUs of a stage in lockstep.
     Group {
-        /// Stage index.
-        stage: usize,
+        /// Stage.
+        stage: StageId,
         /// Lockstep group.
         group: u64,
     },
     /// A resident buffer's copies.
     Copy {
-        /// Resident buffer index.
-        home: usize,
-        /// Operand buffer index.
-        operand: usize,
+        /// Resident buffer.
+        home: BufferId,
+        /// Operand buffer.
+        operand: BufferId,
     },
     /// An off-chip stream in.
     Load {
-        /// Stream index.
-        stream: usize,
+        /// Stream.
+        stream: StreamId,
     },
     /// An off-chip stream out.
     Store {
-        /// Stream index.
-        stream: usize,
+        /// Stream.
+        stream: StreamId,
     },
 }
 
@@ -67,17 +69,17 @@ pub enum Streamed {
 /// A buffer a process reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Input {
-    /// Buffer index.
-    pub buffer: usize,
+    /// Buffer.
+    pub buffer: BufferId,
     /// What may be worked on while it comes.
     pub streamed: Streamed,
     /// The GEMM stage that makes it, group of rows by group.
-    pub made_by: Option<usize>,
+    pub made_by: Option<StageId>,
 }
 
 impl Input {
     /// A buffer whose slots are read when they are filled.
-    fn whole(buffer: usize) -> Self {
+    fn whole(buffer: BufferId) -> Self {
         Self { buffer, streamed: Streamed::Not, made_by: None }
     }
 }
@@ -86,15 +88,15 @@ impl Input {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessFlows {
     /// Its activations; of streams and copies, all they move.
-    pub operands: Vec<usize>,
+    pub operands: Vec<FlowId>,
     /// Its weights.
-    pub weights: Vec<usize>,
+    pub weights: Vec<FlowId>,
     /// Its results.
-    pub results: Vec<usize>,
+    pub results: Vec<FlowId>,
     /// Partial sums it starts from.
-    pub partial_reads: Vec<usize>,
+    pub partial_reads: Vec<FlowId>,
     /// Partial sums it leaves.
-    pub partial_writes: Vec<usize>,
+    pub partial_writes: Vec<FlowId>,
 }
 
 /// A process of a section.
@@ -109,7 +111,7 @@ pub struct Process {
     /// Buffers it reads, but for partial sums that stay with their stage.
     pub inputs: Vec<Input>,
     /// Buffers it fills, likewise.
-    pub outputs: Vec<usize>,
+    pub outputs: Vec<BufferId>,
     /// Flows it starts.
     pub flows: ProcessFlows,
 }
@@ -126,18 +128,18 @@ struct StageRule {
 #[derive(Debug, Clone)]
 pub struct ProcessGraph {
     schedule: Arc<Schedule>,
-    levels: Vec<LoopLevel>,
-    rules: Vec<StageRule>,
+    levels: IndexVec<BufferId, LoopLevel>,
+    rules: IndexVec<StageId, StageRule>,
     /// Processes: lockstep groups stage by stage, copies, streams.
     pub list: Vec<Process>,
     /// Processes that read each buffer.
-    pub consumers: Vec<Vec<usize>>,
+    pub consumers: IndexVec<BufferId, Vec<usize>>,
     /// Processes that fill each buffer.
-    pub producers: Vec<Vec<usize>>,
+    pub producers: IndexVec<BufferId, Vec<usize>>,
     /// The process of each off-chip stream.
-    pub of_stream: Vec<usize>,
+    pub of_stream: IndexVec<StreamId, usize>,
     /// The process that starts each flow.
-    pub of_flow: Vec<usize>,
+    pub of_flow: IndexVec<FlowId, usize>,
 }
 
 impl ProcessGraph {
@@ -150,10 +152,10 @@ impl ProcessGraph {
             levels: section.buffers.iter().map(|buffer| buffer.spec.level).collect(),
             rules: section.stages.iter().map(rule).collect(),
             list: Vec::new(),
-            consumers: vec![Vec::new(); section.buffers.len()],
-            producers: vec![Vec::new(); section.buffers.len()],
-            of_stream: vec![0; section.streams.len()],
-            of_flow: Vec::with_capacity(section.flows.len()),
+            consumers: IndexVec::filled(section.buffers.len(), Vec::new()),
+            producers: IndexVec::filled(section.buffers.len(), Vec::new()),
+            of_stream: IndexVec::filled(section.streams.len(), 0),
+            of_flow: IndexVec::new(),
         };
         graph.add_groups(section);
         graph.add_copies(section);
@@ -162,7 +164,7 @@ impl ProcessGraph {
         graph
     }
 
-    fn add(&mut self, kind: ProcessKind, level: LoopLevel, inputs: Vec<Input>, outputs: Vec<usize>) {
+    fn add(&mut self, kind: ProcessKind, level: LoopLevel, inputs: Vec<Input>, outputs: Vec<BufferId>) {
         let index = self.list.len();
         for input in &inputs {
             self.consumers[input.buffer].push(index);
@@ -175,17 +177,17 @@ impl ProcessGraph {
     }
 
     fn add_groups(&mut self, section: &Section) {
-        for (s, stage) in section.stages.iter().enumerate() {
+        for (s, stage) in section.stages.iter_enumerated() {
             let inputs = stage_inputs(section, s);
-            let takes = |buffer: &usize| takes_output(section, *buffer, stage.spec.output);
-            let outputs: Vec<usize> = (0..section.buffers.len()).filter(takes).collect();
+            let takes = |buffer: &BufferId| takes_output(section, *buffer, stage.spec.output);
+            let outputs: Vec<BufferId> = section.buffers.ids().filter(takes).collect();
             for group in 0..stage.mapping.groups() {
                 let (mut inputs, mut outputs) = (inputs.clone(), outputs.clone());
                 if stage.mapping.forwards_sums(group) {
                     outputs.clear();
                 }
                 let k_slice = stage.mapping.k_slice(group);
-                for (b, buffer) in section.buffers.iter().enumerate() {
+                for (b, buffer) in section.buffers.iter_enumerated() {
                     let BufferRole::PartialFifo { stage: of, slice } = buffer.spec.role else { continue };
                     if (of, slice) == (s, k_slice) {
                         outputs.push(b);
@@ -199,7 +201,7 @@ impl ProcessGraph {
     }
 
     fn add_copies(&mut self, section: &Section) {
-        for operand in 0..section.buffers.len() {
+        for operand in section.buffers.ids() {
             if let Some(home) = section.home_of(operand) {
                 let inputs = vec![Input::whole(home)];
                 self.add(ProcessKind::Copy { home, operand }, LoopLevel::FIRING, inputs, vec![operand]);
@@ -208,9 +210,9 @@ impl ProcessGraph {
     }
 
     fn add_streams(&mut self, section: &Section) {
-        for (stream, off_chip) in section.streams.iter().enumerate() {
+        for (stream, off_chip) in section.streams.iter_enumerated() {
             let level = off_chip.stream.level;
-            let ends: Vec<usize> = (0..section.buffers.len()).filter(|&b| section.is_end(stream, b)).collect();
+            let ends: Vec<BufferId> = section.buffers.ids().filter(|&b| section.is_end(stream, b)).collect();
             self.of_stream[stream] = self.list.len();
             if off_chip.stream.writes {
                 let inputs = ends.iter().map(|&buffer| Input::whole(buffer)).collect();
@@ -222,8 +224,8 @@ impl ProcessGraph {
     }
 
     fn add_flows(&mut self, section: &Section) {
-        let mut first_group = vec![0; section.stages.len()];
-        let mut copy_of = vec![0; section.buffers.len()];
+        let mut first_group = IndexVec::filled(section.stages.len(), 0);
+        let mut copy_of = IndexVec::filled(section.buffers.len(), 0);
         for (index, process) in self.list.iter().enumerate() {
             match process.kind {
                 ProcessKind::Group { stage, group: 0 } => first_group[stage] = index,
@@ -231,7 +233,7 @@ impl ProcessGraph {
                 _ => {}
             }
         }
-        for (f, flow) in section.flows.iter().enumerate() {
+        for (f, flow) in section.flows.iter_enumerated() {
             let index = match flow.kind {
                 FlowKind::Feed { stage, group }
                 | FlowKind::PartialRead { stage, group }
@@ -285,18 +287,18 @@ impl ProcessGraph {
 
     /// The slot of a buffer that the firing at a point uses.
     #[inline]
-    pub fn slot(&self, buffer: usize, at: Step) -> u64 {
+    pub fn slot(&self, buffer: BufferId, at: Step) -> u64 {
         self.schedule.ordinal(self.levels[buffer], at)
     }
 
     /// Slots that pass through a buffer.
-    pub fn slots(&self, buffer: usize) -> u64 {
+    pub fn slots(&self, buffer: BufferId) -> u64 {
         self.schedule.count(self.levels[buffer])
     }
 
     /// Whether the firing at a point is the last that uses its slot of a buffer.
     #[inline]
-    pub fn is_last_use(&self, buffer: usize, at: Step) -> bool {
+    pub fn is_last_use(&self, buffer: BufferId, at: Step) -> bool {
         self.schedule.is_last_use(self.levels[buffer], at)
     }
 
@@ -330,17 +332,17 @@ impl ProcessGraph {
     }
 
     /// The firing of a stage that left the sums which its firing at `at` continues; `None` if it begins them.
-    pub fn sums_before(&self, stage: usize, at: Step) -> Option<Step> {
+    pub fn sums_before(&self, stage: StageId, at: Step) -> Option<Step> {
         let rule = &self.rules[stage];
         self.schedule.before(rule.level, rule.results, at)
     }
 }
 
 /// Buffers that the lockstep groups of a stage read, but for sums.
-fn stage_inputs(section: &Section, s: usize) -> Vec<Input> {
+fn stage_inputs(section: &Section, s: StageId) -> Vec<Input> {
     let stage = &section.stages[s];
     let mut inputs = Vec::new();
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         match buffer.spec.role {
             BufferRole::Operand { stage: of, tensor } if of == s => {
                 let streamed = match stage.mapping {
@@ -349,7 +351,7 @@ fn stage_inputs(section: &Section, s: usize) -> Vec<Input> {
                     Mapping::Simd(_) => Streamed::Vectors,
                 };
                 let makes = |of: &Stage| of.spec.output == tensor && matches!(of.mapping, Mapping::Gemm(_));
-                let made_by = section.stages.iter().position(makes);
+                let made_by = section.stages.position(makes);
                 inputs.push(Input { buffer: b, streamed, made_by });
             }
             BufferRole::Weight { stage: of, .. } if of == s => {
@@ -362,7 +364,7 @@ fn stage_inputs(section: &Section, s: usize) -> Vec<Input> {
 }
 
 /// Whether a buffer takes what a stage emits.
-fn takes_output(section: &Section, buffer: usize, output: TensorId) -> bool {
+fn takes_output(section: &Section, buffer: BufferId, output: TensorId) -> bool {
     match section.buffers[buffer].spec.role {
         BufferRole::Operand { tensor, .. } => tensor == output && section.home_of(buffer).is_none(),
         BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } => tensor == output,

@@ -1,9 +1,11 @@
 //! Off-chip streams: what moves between a memory tier and the section's buffers.
 
 use crate::arch::TierId;
+use crate::index::IndexVec;
 use crate::workload::TensorId;
 
 use super::buffer::{Buffer, BufferRole, resident_of};
+use super::ids::BufferId;
 use super::nest::LoopLevel;
 
 /// An off-chip stream of a section.
@@ -26,7 +28,7 @@ pub struct Stream {
 impl Stream {
     /// Whether it fills or drains a buffer: the one that takes what the tier delivers, as often as it does. A copy of a
     /// resident buffer is filled from there.
-    pub fn is_end(&self, buffers: &[Buffer], index: usize) -> bool {
+    pub fn is_end(&self, buffers: &IndexVec<BufferId, Buffer>, index: BufferId) -> bool {
         let spec = &buffers[index].spec;
         match spec.role {
             BufferRole::Output { tensor, .. } => self.writes && tensor == self.tensor,

@@ -1,8 +1,10 @@
 //! What units, links and flows are called in a file.
 
 use crate::arch::{Chip, Coordinate};
-use crate::index::Id;
-use crate::program::{BufferRole, Direction, Fabric, Flow, FlowKind, Port, Resource, ResourceKind, Stage};
+use crate::index::{Id, IndexVec};
+use crate::program::{
+    BufferRole, Direction, Fabric, Flow, FlowKind, Port, Resource, ResourceKind, Stage, StageId, StreamId,
+};
 use crate::workload::{OperatorId, TensorId, Workload};
 
 /// Directions, in the words of a file.
@@ -110,8 +112,8 @@ pub fn stage<'w>(workload: &'w Workload, stage: &Stage) -> &'w str {
 
 /// What a flow is for, such as `feed up 0`.
 pub fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
-    let tensor = |stream: usize| &workload.tensors[context.tensors[stream]].name;
-    let of = |s: usize| &workload.operators[context.mains[s]].name;
+    let tensor = |stream: StreamId| &workload.tensors[context.tensors[stream]].name;
+    let of = |stage: StageId| &workload.operators[context.mains[stage]].name;
     match flow.kind {
         FlowKind::Fill { stream, buffer } => format!("fill {} buffer {buffer}", tensor(stream)),
         FlowKind::Copy { home } => format!("copy buffer {home}"),
@@ -126,7 +128,7 @@ pub fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
 /// What flows are named after.
 pub struct FlowContext {
     /// Main operator of each stage.
-    pub mains: Vec<OperatorId>,
+    pub mains: IndexVec<StageId, OperatorId>,
     /// Tensor of each stream.
-    pub tensors: Vec<TensorId>,
+    pub tensors: IndexVec<StreamId, TensorId>,
 }

@@ -8,13 +8,13 @@ use toml::Spanned;
 use crate::arch::{Chip, Coordinate, TierId};
 use crate::compile::{BufferDraft, Draft, StreamDraft, Validated};
 use crate::diagnostics::Diagnostic;
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::input::{Root, Source};
 use crate::mode::Mode;
 use crate::program::verifier::{self, Fault, Place};
 use crate::program::{
-    BufferRole, Configuration, Fabric, LoopLevel, LoopOrder, Nest, Part, PcuId, Piece, PmuId, Section, SectionGraph,
-    TiledAxis,
+    BufferId, BufferRole, Configuration, Fabric, FlowId, LoopLevel, LoopOrder, Nest, Part, PcuId, Piece, PmuId,
+    Section, SectionGraph, StageId, StreamId, TiledAxis,
 };
 use crate::workload::{OperatorId, TensorId, Workload};
 
@@ -215,7 +215,7 @@ impl Reader<'_> {
             let title = format!("the section has {} routes, its flows are {}", routes.len(), flows.len());
             return Err(self.stale(network.routes.span(), title, format!("expected {}", flows.len())));
         }
-        let mut links = Vec::with_capacity(flows.len());
+        let mut links = IndexVec::new();
         for (flow, route) in flows.iter().zip(routes) {
             let route = route.get_ref();
             let (source, sinks, _) = names::parts(self.fabric, flow);
@@ -265,7 +265,7 @@ impl Reader<'_> {
             let title = format!("the section has {} stages, its operators make {}", stages.len(), graph.stages.len());
             return Err(self.error(spec.stages.span(), title, format!("expected {}", graph.stages.len())));
         }
-        let (mut mappings, mut pcus) = (Vec::new(), Vec::new());
+        let (mut mappings, mut pcus) = (IndexVec::new(), IndexVec::new());
         for (stage, wanted) in stages.iter().zip(&graph.stages) {
             let expected: Vec<&str> =
                 [wanted.main].iter().chain(&wanted.tail).map(|&op| self.workload.operators[op].name.as_str()).collect();
@@ -336,7 +336,7 @@ impl Reader<'_> {
     fn buffer(&self, spec: &BufferSpec, graph: &SectionGraph<'_>) -> Result<BufferDraft, Diagnostic> {
         let mains: Vec<&str> =
             graph.stages.iter().map(|stage| self.workload.operators[stage.main].name.as_str()).collect();
-        let stage = self.source.keyword("runs.sections.buffers.stage", &spec.stage, &mains)?;
+        let stage = StageId::from_index(self.source.keyword("runs.sections.buffers.stage", &spec.stage, &mains)?);
         let tensor = self.tensor("runs.sections.buffers.tensor", &spec.tensor)?;
         let role = self.source.keyword("runs.sections.buffers.role", &spec.role, &names::ROLES)?;
         if let Some(slice) = spec.k_slice.as_ref().filter(|_| role != RELAY) {
@@ -417,10 +417,10 @@ impl Reader<'_> {
 /// The bytes of the file that a place of a section stands at.
 fn span_of(spec: &SectionSpec, place: Place) -> Option<Range<usize>> {
     let nest = spec.nest.get_ref();
-    let stage = |s: usize| spec.stages.get_ref().get(s);
-    let buffer = |b: usize| spec.buffers.get_ref().get(b);
-    let stream = |s: usize| spec.streams.get_ref().get(s);
-    let route = |r: usize| spec.network.as_ref()?.routes.get_ref().get(r);
+    let stage = |s: StageId| spec.stages.get_ref().get(s.index());
+    let buffer = |b: BufferId| spec.buffers.get_ref().get(b.index());
+    let stream = |s: StreamId| spec.streams.get_ref().get(s.index());
+    let route = |r: FlowId| spec.network.as_ref()?.routes.get_ref().get(r.index());
     match place {
         Place::TileRows => Some(nest.tile_rows.span()),
         Place::BlockTiles => Some(nest.block_tiles.span()),

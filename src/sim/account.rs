@@ -8,7 +8,7 @@ use crate::index::Id;
 use crate::outcome::{
     BoundBy, Busy, EnergyJ, GroupOutcome, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
 };
-use crate::program::{Mapping, Prefetch, ResourceKind, Section, Stage};
+use crate::program::{Mapping, Prefetch, ResourceKind, Section, Stage, StageId, StreamId};
 use crate::workload::{OperatorId, Phase, Workload};
 
 /// A stage whose mean unit works less than this share of its busiest is bound by imbalance.
@@ -31,10 +31,9 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
     };
     let stages = section
         .stages
-        .iter()
+        .iter_enumerated()
         .zip(&run.busy_cycles)
-        .enumerate()
-        .map(|(index, (stage, busy))| {
+        .map(|((index, stage), busy)| {
             let mut operators = vec![stage.spec.main];
             operators.extend_from_slice(&stage.spec.tail);
             StageOutcome {
@@ -74,7 +73,7 @@ fn loads(run: &SectionRun) -> Vec<LinkLoad> {
 }
 
 /// How the lockstep groups of a stage spent the drain. Waits are rounded up to a cycle, and what is left is idle.
-fn groups(run: &SectionRun, stage: usize, (repeat, every): (u64, u64)) -> Vec<GroupOutcome> {
+fn groups(run: &SectionRun, stage: StageId, (repeat, every): (u64, u64)) -> Vec<GroupOutcome> {
     let Some(waits) = run.waits.get(stage) else { return Vec::new() };
     let of_group = |(&busy_cycles, waits): (&u64, &Waits)| {
         // A run that was stopped may have firings under way.
@@ -127,7 +126,7 @@ fn traffic(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun
             * chip.launch.program_bytes_per_unit,
         ..Traffic::default()
     };
-    let mut order: Vec<usize> = (0..section.streams.len()).collect();
+    let mut order: Vec<StreamId> = section.streams.ids().collect();
     order.sort_by_key(|&s| section.streams[s].stream.tensor);
     for s in order {
         let stream = &section.streams[s].stream;

@@ -4,8 +4,8 @@ use crate::arch::{Chip, Coordinate};
 use crate::cost::{Ticks, cycles};
 use crate::index::Id;
 use crate::program::{
-    Amount, Direction, Fabric, Flow, FlowKind, Input, LoopLevel, Mapping, Port, Process, ProcessFlows, ProcessGraph,
-    ProcessKind, Section, Step,
+    Amount, BufferId, Direction, Fabric, Flow, FlowKind, Input, LoopLevel, Mapping, Port, Process, ProcessFlows,
+    ProcessGraph, ProcessKind, Section, Step,
 };
 
 use super::apart::weight;
@@ -84,7 +84,7 @@ pub(super) struct Actor {
     /// Buffers it reads.
     pub(super) inputs: Vec<Input>,
     /// Buffers it fills.
-    pub(super) outputs: Vec<usize>,
+    pub(super) outputs: Vec<BufferId>,
     /// The volley of its activations (streams and copies: of all they move).
     pub(super) feed: usize,
     /// The volley of its weights.

@@ -2,7 +2,8 @@
 //! come in a rush, and are through before the rest.
 
 use crate::cost::Ticks;
-use crate::program::{Flow, shared};
+use crate::index::IndexVec;
+use crate::program::{Flow, FlowId, shared};
 
 use super::transfer_group::Volley;
 
@@ -38,18 +39,23 @@ impl<F: Fn(Ticks) -> u64> ByTicks<F> {
 /// How long each of a volley's flows takes of itself if the volley moves [`GRAIN`] flits: as long as where it meets most
 /// of the others, which end together there. Of volleys whose flows do not go apart, nothing. `slowest` is what a flit of
 /// each flow takes at least.
-pub fn own_ticks(flows: &[Flow], volleys: &[Volley], flit_ticks: &[Ticks], slowest: &[Ticks]) -> Vec<Vec<Ticks>> {
+pub fn own_ticks(
+    flows: &IndexVec<FlowId, Flow>,
+    volleys: &[Volley],
+    flit_ticks: &[Ticks],
+    slowest: &IndexVec<FlowId, Ticks>,
+) -> Vec<Vec<Ticks>> {
     // What a volley loads each resource with; nothing again when the next is looked at.
     let mut met: Vec<Ticks> = vec![0; flit_ticks.len()];
     let mut of_volley = |volley: &Volley| {
-        let apart: &[usize] = if volley.apart { &volley.flows } else { &[] };
+        let apart: &[FlowId] = if volley.apart { &volley.flows } else { &[] };
         for flow in apart.iter().map(|&f| &flows[f]) {
             let mut weights = ByTicks::new(|ticks| weight(flow.share, ticks));
             for &r in &flow.route {
                 met[r as usize] += weights.at(flit_ticks[r as usize]);
             }
         }
-        let of_flow = |&f: &usize| {
+        let of_flow = |&f: &FlowId| {
             let longest = flows[f].route.iter().map(|&r| met[r as usize]).max().unwrap_or(0);
             longest.max(weight(flows[f].share, slowest[f]))
         };
@@ -65,12 +71,13 @@ pub fn own_ticks(flows: &[Flow], volleys: &[Volley], flit_ticks: &[Ticks], slowe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Amount, FlowKind, Resource};
+    use crate::index::Id;
+    use crate::program::{Amount, BufferId, FlowKind, Resource};
 
     #[test]
     fn a_flow_takes_as_long_as_where_it_meets_most() {
         let flow = |share, route: &[Resource]| Flow {
-            kind: FlowKind::Copy { home: 0 },
+            kind: FlowKind::Copy { home: BufferId::from_index(0) },
             amount: Amount::SlotBytes,
             share,
             reads: None,
@@ -81,9 +88,9 @@ mod tests {
             pmu_sinks: 0,
             from_pmu: false,
         };
-        let flows = [flow((1, 2), &[0, 1]), flow((1, 4), &[1]), flow((1, 4), &[2])];
-        let volley = |apart| Volley { flows: vec![0, 1, 2], serial: true, apart, holds_flits: None };
-        let own = own_ticks(&flows, &[volley(true), volley(false), volley(true)], &[1, 1, 1], &[1, 1, 2]);
+        let flows = IndexVec::from(vec![flow((1, 2), &[0, 1]), flow((1, 4), &[1]), flow((1, 4), &[2])]);
+        let volley = |apart| Volley { flows: flows.ids().collect(), serial: true, apart, holds_flits: None };
+        let own = own_ticks(&flows, &[volley(true), volley(false), volley(true)], &[1, 1, 1], &vec![1, 1, 2].into());
         let each = vec![GRAIN * 3 / 4, GRAIN * 3 / 4, GRAIN / 2];
         assert_eq!(own, [each.clone(), Vec::new(), each]);
     }

@@ -2,7 +2,8 @@
 //! do not.
 
 use crate::cost::Ticks;
-use crate::program::{Flow, shared};
+use crate::index::IndexVec;
+use crate::program::{Flow, FlowId, shared};
 
 use super::apart::{ByTicks, GRAIN, weight};
 use super::sharing::WHOLE;
@@ -82,9 +83,9 @@ impl Contention {
     /// another has as well. A flit takes `flit_ticks` at each resource, and `slowest` at least of each flow, `own` of
     /// itself; `demand` is what is asked of each resource at most, `moved` what each volley moves in the section.
     pub fn new(
-        flows: &[Flow],
+        flows: &IndexVec<FlowId, Flow>,
         volleys: &[Volley],
-        (flit_ticks, slowest, own): (&[Ticks], &[Ticks], &[Vec<Ticks>]),
+        (flit_ticks, slowest, own): (&[Ticks], &IndexVec<FlowId, Ticks>, &[Vec<Ticks>]),
         demand: &[u64],
         moved: &[u64],
     ) -> Self {
@@ -262,11 +263,12 @@ fn fullest(mut meetings: Vec<Meeting>, volleys: usize) -> Vec<Meeting> {
 mod tests {
     use super::super::apart::own_ticks;
     use super::*;
-    use crate::program::{Amount, FlowKind, Resource};
+    use crate::index::Id;
+    use crate::program::{Amount, BufferId, FlowKind, Resource};
 
     fn flow(share: (u64, u64), route: &[Resource]) -> Flow {
         Flow {
-            kind: FlowKind::Copy { home: 0 },
+            kind: FlowKind::Copy { home: BufferId::from_index(0) },
             amount: Amount::SlotBytes,
             share,
             reads: None,
@@ -284,9 +286,11 @@ mod tests {
     }
 
     fn of_volleys(flows: &[Flow], volleys: &[&[usize]], apart: bool) -> Contention {
-        let volley = |flows: &&[usize]| Volley { flows: flows.to_vec(), serial: true, apart, holds_flits: None };
+        let flows: &IndexVec<FlowId, Flow> = &flows.iter().cloned().collect();
+        let ids = |volley: &[usize]| volley.iter().map(|&f| FlowId::from_index(f)).collect();
+        let volley = |flows: &&[usize]| Volley { flows: ids(flows), serial: true, apart, holds_flits: None };
         let volleys: Vec<Volley> = volleys.iter().map(volley).collect();
-        let ticks = (&[64; 4][..], &vec![64; flows.len()][..]);
+        let ticks = (&[64; 4][..], &IndexVec::filled(flows.len(), 64));
         let own = own_ticks(flows, &volleys, ticks.0, ticks.1);
         Contention::new(flows, &volleys, (ticks.0, ticks.1, &own), &[2 * WHOLE; 4], &vec![10; volleys.len()])
     }

@@ -2,14 +2,14 @@
 
 use crate::arch::Chip;
 use crate::cost::Limits;
-use crate::program::{BufferRole, BufferSpec, Fabric, ProcessKind, Section};
+use crate::program::{BufferId, BufferRole, BufferSpec, Fabric, ProcessKind, Section};
 use crate::workload::Workload;
 
 use super::actors::Actor;
 use super::engine::Engine;
 
 impl Engine<'_> {
-    fn tensor(&self, buffer: usize) -> &str {
+    fn tensor(&self, buffer: BufferId) -> &str {
         tensor(self.graph.workload, self.section, buffer)
     }
 
@@ -58,7 +58,7 @@ impl Engine<'_> {
     }
 }
 
-fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: usize) -> &'w str {
+fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: BufferId) -> &'w str {
     match section.buffers[buffer].spec.role {
         BufferRole::Operand { tensor, .. }
         | BufferRole::Resident { tensor, .. }
@@ -75,8 +75,8 @@ const LIMITS: Limits = Limits { events: 1_000_000, cycles: u64::MAX, skip: true 
 /// The buffer that frees a blocked section with the fewest more slots, in words; `None` if none does alone.
 pub fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<String> {
     let mut trial = section.clone();
-    let mut best: Option<(u64, usize)> = None;
-    for buffer in 0..section.buffers.len() {
+    let mut best: Option<(u64, BufferId)> = None;
+    for buffer in section.buffers.ids() {
         let BufferSpec { depth, level, .. } = section.buffers[buffer].spec;
         let mut drains = |depth: u64| {
             trial.buffers[buffer].spec.depth = depth;

@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::cost::{StageWork, StreamBytes, Ticks};
-use crate::program::{ProcessGraph, Section, SectionGraph, Tiling};
+use crate::index::IndexVec;
+use crate::program::{BufferId, ProcessGraph, Section, SectionGraph, StageId, StreamId, Tiling};
 
 use super::actors::Actor;
 use super::buffer::BufferState;
@@ -17,11 +18,11 @@ use super::trace::Recorder;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// The first byte of a transfer arrives, or else the last has: stream, slot, first.
-    Arrive(usize, u64, bool),
+    Arrive(StreamId, u64, bool),
     /// Results of an actor begin to leave.
     Emit(usize),
     /// A stream's transfer may be queued: stream, slot.
-    Issue(usize, u64),
+    Issue(StreamId, u64),
     /// A channel of a memory tier is free.
     Serve(usize, usize),
     /// An actor starts its next firing.
@@ -34,26 +35,26 @@ pub struct Engine<'a> {
     pub(super) graph: SectionGraph<'a>,
     pub(super) section: &'a Section,
     pub(super) tiling: Tiling,
-    pub(super) work: Vec<StageWork>,
+    pub(super) work: IndexVec<StageId, StageWork>,
     pub(super) actors: Vec<Actor>,
-    pub(super) buffers: Vec<BufferState>,
+    pub(super) buffers: IndexVec<BufferId, BufferState>,
     /// Who fires, and what each firing needs.
     pub(super) processes: &'a ProcessGraph,
-    pub(super) consumers: &'a [Vec<usize>],
-    pub(super) producers: &'a [Vec<usize>],
-    pub(super) stream_actor: &'a [usize],
+    pub(super) consumers: &'a IndexVec<BufferId, Vec<usize>>,
+    pub(super) producers: &'a IndexVec<BufferId, Vec<usize>>,
+    pub(super) stream_actor: &'a IndexVec<StreamId, usize>,
     /// Who sends each volley.
     pub(super) volley_actor: Vec<usize>,
     /// Transfers under way of each stream: (slot, first arrival, when its flows are through).
-    pub(super) filling: Vec<Vec<(u64, Ticks, Ticks)>>,
-    pub(super) streams: Vec<StreamBytes>,
+    pub(super) filling: IndexVec<StreamId, Vec<(u64, Ticks, Ticks)>>,
+    pub(super) streams: IndexVec<StreamId, StreamBytes>,
     pub(super) tiers: Vec<TierServer>,
     pub(super) network: Network<'a>,
     pub(super) input_fifo: InputFifo,
     pub(super) queue: BinaryHeap<Reverse<(Ticks, Event)>>,
     pub(super) end: Ticks,
     pub(super) macs: u64,
-    pub(super) simd_elements: Vec<u64>,
+    pub(super) simd_elements: IndexVec<StageId, u64>,
     pub(super) recorder: Option<Recorder>,
     /// The longest firing by itself: an event may look back so far.
     pub(super) longest: Ticks,

@@ -12,10 +12,10 @@ use crate::cost::{
     Limits, SectionRun, StageWork, Stopped, StreamBytes, TICKS_PER_CYCLE, Ticks, Waits, cycles, slot_bytes, to_cycles,
     transfer_bytes, transfer_flits,
 };
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::program::{
-    Amount, BufferRole, Fabric, FlowKind, Input, LoopLevel, Mapping, ProcessGraph, ProcessKind, Section, SectionGraph,
-    Step, Streamed,
+    Amount, BufferId, BufferRole, Fabric, FlowKind, Input, LoopLevel, Mapping, ProcessGraph, ProcessKind, Section,
+    SectionGraph, StageId, Step, StreamId, Streamed,
 };
 use crate::workload::Workload;
 
@@ -81,17 +81,18 @@ impl<'a> Engine<'a> {
     ) -> Option<Self> {
         let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
         let (schedule, tiling) = (&section.schedule, section.schedule.tiling());
-        let work: Vec<StageWork> = section
+        let work: IndexVec<StageId, StageWork> = section
             .stages
-            .iter()
-            .enumerate()
+            .iter_enumerated()
             .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
             .collect();
         let streams = section.streams.len();
-        let writes: Vec<bool> = section.streams.iter().map(|off_chip| off_chip.stream.writes).collect();
+        let writes: IndexVec<StreamId, bool> = section.streams.iter().map(|off_chip| off_chip.stream.writes).collect();
         let Actors { processes, list, volleys, .. } = plan;
         let ProcessGraph { consumers, producers, of_stream: stream_actor, .. } = processes;
-        let buffers = (0..section.buffers.len())
+        let buffers = section
+            .buffers
+            .ids()
             .map(|b| {
                 let spec = &section.buffers[b].spec;
                 let (fills, reads) = (producers[b].len() as u64, consumers[b].len() as u64);
@@ -138,15 +139,15 @@ impl<'a> Engine<'a> {
             producers,
             stream_actor,
             volley_actor,
-            filling: vec![Vec::new(); streams],
-            streams: vec![StreamBytes::default(); streams],
+            filling: IndexVec::filled(streams, Vec::new()),
+            streams: IndexVec::filled(streams, StreamBytes::default()),
             tiers: TierServer::all(chip, &writes),
             network,
             input_fifo: InputFifo::new(chip),
             queue: BinaryHeap::new(),
             end: 0,
             macs: 0,
-            simd_elements: vec![0; section.stages.len()],
+            simd_elements: IndexVec::filled(section.stages.len(), 0),
             recorder: None,
             longest: 0,
         };
@@ -219,8 +220,8 @@ impl<'a> Engine<'a> {
         let tiers_free = self.tiers.iter().map(TierServer::free_at).max().unwrap_or(0);
         // No link or port has moved more than fits into the time, however its sharing was simplified.
         let end = self.end.max(tiers_free).max(usage.most());
-        let mut busy_cycles: Vec<Vec<u64>> = vec![Vec::new(); self.section.stages.len()];
-        let mut waits: Vec<Vec<Waits>> = vec![Vec::new(); self.section.stages.len()];
+        let mut busy_cycles: IndexVec<StageId, Vec<u64>> = IndexVec::filled(self.section.stages.len(), Vec::new());
+        let mut waits: IndexVec<StageId, Vec<Waits>> = IndexVec::filled(self.section.stages.len(), Vec::new());
         for actor in &self.actors {
             if let ProcessKind::Group { stage, .. } = actor.kind {
                 busy_cycles[stage].push(actor.busy_cycles);
@@ -337,7 +338,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn start_group(&mut self, index: usize, stage: usize, group: u64, now: Ticks) {
+    fn start_group(&mut self, index: usize, stage: StageId, group: u64, now: Ticks) {
         let actor = &self.actors[index];
         let at = self.step(index);
         let row_tile = self.tiling.row_tile(at.row_tile);
@@ -479,7 +480,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Marks a slot of a buffer as filled by one producer.
-    fn fill(&mut self, buffer: usize, at: Step, filled: Filled, now: Ticks) {
+    fn fill(&mut self, buffer: BufferId, at: Step, filled: Filled, now: Ticks) {
         let slot = self.ordinal(buffer, at);
         self.end = self.end.max(filled.last);
         if self.buffers[buffer].fill(slot, filled) {
@@ -548,7 +549,7 @@ impl<'a> Engine<'a> {
         self.wake(index, now);
     }
 
-    fn start_copy(&mut self, index: usize, home: usize, operand: usize, now: Ticks) {
+    fn start_copy(&mut self, index: usize, home: BufferId, operand: BufferId, now: Ticks) {
         let at = self.step(index);
         let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, self.tiling, tensor, at));
@@ -567,7 +568,7 @@ impl<'a> Engine<'a> {
         bytes.div_ceil(self.chip.network.flit_bytes)
     }
 
-    fn issue(&mut self, stream: usize, slot: u64, now: Ticks) {
+    fn issue(&mut self, stream: StreamId, slot: u64, now: Ticks) {
         let index = self.stream_actor[stream];
         let at = self.step_of(index, slot);
         let room = self.room(&self.actors[index], at).unwrap_or(0);
@@ -585,7 +586,7 @@ impl<'a> Engine<'a> {
         self.wake(index, now);
     }
 
-    fn request(&mut self, stream: usize, slot: u64, at: Step, now: Ticks) {
+    fn request(&mut self, stream: StreamId, slot: u64, at: Step, now: Ticks) {
         let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         self.streams[stream].payload += payload;
         self.streams[stream].waste += moved - payload;
@@ -612,7 +613,7 @@ impl<'a> Engine<'a> {
         self.queue.extend(tier_server.arrivals.drain(..).map(arrival));
     }
 
-    fn arrive(&mut self, stream: usize, slot: u64, first: bool, now: Ticks) {
+    fn arrive(&mut self, stream: StreamId, slot: u64, first: bool, now: Ticks) {
         let index = self.stream_actor[stream];
         let at = self.step_of(index, slot);
         if self.section.streams[stream].stream.writes {
@@ -656,7 +657,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn start_store(&mut self, index: usize, stream: usize, now: Ticks) {
+    fn start_store(&mut self, index: usize, stream: StreamId, now: Ticks) {
         let at = self.step(index);
         let slot = self.actors[index].next;
         let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);

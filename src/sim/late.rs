@@ -2,7 +2,7 @@
 //! works on them already.
 
 use crate::cost::{Ticks, cycles};
-use crate::program::{Input, ProcessKind, Streamed};
+use crate::program::{BufferId, Input, ProcessKind, StageId, Streamed};
 
 use super::actors::Left;
 use super::engine::Engine;
@@ -71,7 +71,7 @@ impl Engine<'_> {
     }
 
     /// An actor's operands have all come at a time only.
-    fn put_off_work(&mut self, index: usize, stage: usize, until: Ticks) {
+    fn put_off_work(&mut self, index: usize, stage: StageId, until: Ticks) {
         let actor = &mut self.actors[index];
         if let Some(firing) = &mut actor.firing {
             firing.ends_at = firing.ends_at.max(until);
@@ -102,7 +102,7 @@ impl Engine<'_> {
     }
 
     /// Whoever works on a slot as it comes, or has just done so, is through later.
-    fn put_off_reader(&mut self, index: usize, buffer: usize, slot: u64, last: Ticks) {
+    fn put_off_reader(&mut self, index: usize, buffer: BufferId, slot: u64, last: Ticks) {
         let actor = &self.actors[index];
         let ProcessKind::Group { stage, .. } = actor.kind else { return };
         let streams = |streamed| matches!(streamed, Streamed::Vectors | Streamed::Rows | Streamed::Sums);

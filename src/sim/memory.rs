@@ -5,7 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::arch::{Chip, Penalties, TierId};
 use crate::cost::{TICKS_PER_CYCLE, Ticks, cycles};
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
+use crate::program::StreamId;
 use crate::units::Rate;
 
 use super::clock::Clock;
@@ -16,7 +17,7 @@ pub struct Transfer {
     /// The firing of the nest that needs it first: the order in which address generators were programmed.
     pub urgency: u64,
     /// Stream.
-    pub stream: usize,
+    pub stream: StreamId,
     /// Slot ordinal.
     pub slot: u64,
     /// Bytes moved, padding to whole bursts included.
@@ -29,7 +30,7 @@ pub struct Arrival {
     /// When.
     pub at: Ticks,
     /// Stream.
-    pub stream: usize,
+    pub stream: StreamId,
     /// Slot ordinal.
     pub slot: u64,
     /// Whether its first bytes arrive (reads) or are written, or else its last.
@@ -63,7 +64,7 @@ impl InOrder {
     }
 
     /// Tells what can be told.
-    fn tell(&mut self, stream: usize, arrivals: &mut Vec<Arrival>) {
+    fn tell(&mut self, stream: StreamId, arrivals: &mut Vec<Arrival>) {
         while let Some(&Untold { first_at: Some(first_at), end }) = self.untold.front() {
             let slot = self.first_slot;
             if !self.has_begun {
@@ -94,9 +95,9 @@ struct Part {
 }
 
 /// A transfer that is not served yet.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct UnderWay {
-    stream: usize,
+    stream: StreamId,
     slot: u64,
     /// Bytes that are still to be served; of a row that is not in use, none.
     left_bytes: u64,
@@ -123,7 +124,7 @@ struct Channel {
 #[derive(Debug, Clone, Copy, Default)]
 struct Recent {
     /// The stream that it has served last, and where on the channel that stream goes on.
-    last: Option<(usize, u64)>,
+    last: Option<(StreamId, u64)>,
     /// Bytes written since it turned.
     written: u64,
     /// Whether it has read since.
@@ -132,7 +133,7 @@ struct Recent {
 
 impl Recent {
     /// Cycles lost before a part of a stream, from `from` on, is served.
-    fn loses(&mut self, penalties: Penalties, part: (usize, u64), writes: bool) -> u64 {
+    fn loses(&mut self, penalties: Penalties, part: (StreamId, u64), writes: bool) -> u64 {
         let jumps = self.last.is_some_and(|last| last != part);
         let mut lost = if jumps { penalties.jump_cycles } else { 0 };
         if !writes {
@@ -160,14 +161,14 @@ pub struct TierServer {
     latency: Ticks,
     penalties: Penalties,
     /// Whether each stream writes.
-    writes: Vec<bool>,
+    writes: IndexVec<StreamId, bool>,
     channels: Vec<Channel>,
     under_way: Vec<UnderWay>,
     /// Rows of `under_way` that are not in use.
     unused: Vec<usize>,
     /// Next address of each stream.
-    address: Vec<u64>,
-    in_order: Vec<InOrder>,
+    address: IndexVec<StreamId, u64>,
+    in_order: IndexVec<StreamId, InOrder>,
     /// Ticks that serving has taken, all channels together.
     pub busy: Ticks,
     /// Channels that want to be looked at, and when.
@@ -178,7 +179,7 @@ pub struct TierServer {
 
 impl TierServer {
     /// An idle tier that these streams will use, of which some write.
-    pub fn new(chip: &Chip, tier: TierId, writes: Vec<bool>) -> Self {
+    pub fn new(chip: &Chip, tier: TierId, writes: IndexVec<StreamId, bool>) -> Self {
         let t = &chip.memory[tier];
         let latency = cycles(chip.tier_latency_cycles(tier));
         let grain = chip.network.flit_bytes.next_multiple_of(t.burst_bytes).min(t.interleave_bytes);
@@ -187,7 +188,13 @@ impl TierServer {
     }
 
     /// A tier that loses nothing beside its rate.
-    fn idle(rate: Rate, channels: u64, (stripe, grain): (u64, u64), latency: Ticks, writes: Vec<bool>) -> Self {
+    fn idle(
+        rate: Rate,
+        channels: u64,
+        (stripe, grain): (u64, u64),
+        latency: Ticks,
+        writes: IndexVec<StreamId, bool>,
+    ) -> Self {
         let streams = writes.len();
         let ticks = |bytes: u64| rate.ticks(bytes * channels, TICKS_PER_CYCLE);
         // As many stripes as keep what rounding adds below a 512th.
@@ -218,8 +225,8 @@ impl TierServer {
     }
 
     /// All tiers of a chip, idle.
-    pub fn all(chip: &Chip, writes: &[bool]) -> Vec<Self> {
-        (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t), writes.to_vec())).collect()
+    pub fn all(chip: &Chip, writes: &IndexVec<StreamId, bool>) -> Vec<Self> {
+        (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t), writes.clone())).collect()
     }
 
     /// When the last channel is through with what it serves.
@@ -253,7 +260,7 @@ impl TierServer {
     }
 
     /// Ticks that the last stripe of the slot of a stream that was asked for last takes, latency included.
-    pub fn last_stripe_ticks(&self, stream: usize, bytes: u64) -> Ticks {
+    pub fn last_stripe_ticks(&self, stream: StreamId, bytes: u64) -> Ticks {
         let last = self.address[stream].saturating_sub(1) % self.interleave_bytes + 1;
         self.ticks(last.min(bytes)) + self.latency
     }
@@ -266,7 +273,7 @@ impl TierServer {
     }
 
     /// The first slot of a stream, of so many bytes, has been loaded before.
-    pub fn begin_behind_first(&mut self, stream: usize, moved_bytes: u64) {
+    pub fn begin_behind_first(&mut self, stream: StreamId, moved_bytes: u64) {
         self.address[stream] += moved_bytes;
         self.in_order[stream].first_slot = 1;
     }
@@ -285,11 +292,13 @@ impl TierServer {
             in_order.tell(stream, &mut self.arrivals);
             return;
         }
+        let under_way = UnderWay { stream, slot, left_bytes: moved_bytes };
         let row = self.unused.pop().unwrap_or(self.under_way.len());
         if row == self.under_way.len() {
-            self.under_way.push(UnderWay::default());
+            self.under_way.push(under_way);
+        } else {
+            self.under_way[row] = under_way;
         }
-        self.under_way[row] = UnderWay { stream, slot, left_bytes: moved_bytes };
         for c in 0..self.channels.len() {
             let from = self.bytes_below(start, c as u64);
             let bytes = self.bytes_below(end, c as u64) - from;
@@ -404,16 +413,16 @@ impl TierServer {
 
     /// Writes down all that the rest of a run depends on: urgencies relative to `urgency`, slots to `next` of their
     /// stream, addresses within a unit over all channels.
-    pub fn write_state(&self, clock: Clock, urgency: u64, next: &dyn Fn(usize) -> u64, words: &mut Vec<u64>) {
+    pub fn write_state(&self, clock: Clock, urgency: u64, next: &dyn Fn(StreamId) -> u64, words: &mut Vec<u64>) {
         let around = self.unit_bytes * self.channels.len() as u64;
         words.extend(self.address.iter().map(|address| address % around));
         let mut rows: Vec<&UnderWay> = self.under_way.iter().filter(|row| row.left_bytes > 0).collect();
         rows.sort_unstable_by_key(|row| (row.stream, row.slot));
         words.push(rows.len() as u64);
         for &&UnderWay { stream, slot, left_bytes } in &rows {
-            words.extend([stream as u64, slot.wrapping_sub(next(stream)), left_bytes]);
+            words.extend([stream.index() as u64, slot.wrapping_sub(next(stream)), left_bytes]);
         }
-        for (stream, in_order) in self.in_order.iter().enumerate() {
+        for (stream, in_order) in self.in_order.iter_enumerated() {
             // Where nothing is under way the next slot is the stream's next, or the stream comes from another tier.
             let first = if in_order.untold.is_empty() { 0 } else { in_order.first_slot.wrapping_sub(next(stream)) };
             words.extend([first, clock.relative(in_order.latest)]);
@@ -424,13 +433,20 @@ impl TierServer {
         let part_words = |part: Part| {
             let Transfer { urgency: at, stream, slot, moved_bytes } = part.transfer;
             let slot = slot.wrapping_sub(next(stream));
-            [at.wrapping_sub(urgency), stream as u64, slot, moved_bytes, part.bytes, part.from % self.unit_bytes]
+            [
+                at.wrapping_sub(urgency),
+                stream.index() as u64,
+                slot,
+                moved_bytes,
+                part.bytes,
+                part.from % self.unit_bytes,
+            ]
         };
         for (c, channel) in self.channels.iter().enumerate().filter(|_| self.is_losing()) {
             let Recent { last, written, has_read } = channel.recent;
-            let goes_on = |(stream, at): (usize, u64)| {
+            let goes_on = |(stream, at): (StreamId, u64)| {
                 let next = self.bytes_below(self.address[stream], c as u64);
-                [stream as u64 + 1, at.wrapping_sub(next)]
+                [stream.index() as u64 + 1, at.wrapping_sub(next)]
             };
             words.extend(last.map_or([0; 2], goes_on));
             words.extend([written, u64::from(has_read)]);
@@ -454,11 +470,11 @@ impl TierServer {
     }
 
     /// Lets time pass, and the firings and slots of `step`: the state, seen from then, is the same.
-    pub fn shift(&mut self, time: Ticks, urgency: u64, slots: &dyn Fn(usize) -> u64) {
+    pub fn shift(&mut self, time: Ticks, urgency: u64, slots: &dyn Fn(StreamId) -> u64) {
         for row in self.under_way.iter_mut().filter(|row| row.left_bytes > 0) {
             row.slot += slots(row.stream);
         }
-        for (stream, in_order) in self.in_order.iter_mut().enumerate() {
+        for (stream, in_order) in self.in_order.ids().zip(self.in_order.iter_mut()) {
             in_order.first_slot += slots(stream);
             in_order.latest += time;
             for untold in &mut in_order.untold {
@@ -488,11 +504,11 @@ mod tests {
 
     /// Six channels in stripes of 1 KiB, at a byte a tick together; an access takes 100 ticks.
     fn server() -> TierServer {
-        TierServer::idle(Rate { bytes: TICKS_PER_CYCLE, cycles: 1 }, 6, (1024, 64), 100, vec![false, false])
+        TierServer::idle(Rate { bytes: TICKS_PER_CYCLE, cycles: 1 }, 6, (1024, 64), 100, IndexVec::filled(2, false))
     }
 
     fn transfer(urgency: u64, stream: usize, slot: u64, moved_bytes: u64) -> Transfer {
-        Transfer { urgency, stream, slot, moved_bytes }
+        Transfer { urgency, stream: StreamId::from_index(stream), slot, moved_bytes }
     }
 
     /// Looks at channels when they are due, until none is; what becomes known, in order: when, stream, slot, first.
@@ -503,7 +519,7 @@ mod tests {
                 tier.serve(channel, at);
             }
         }
-        let mut told: Vec<_> = tier.arrivals.drain(..).map(|a| (a.at, a.stream, a.slot, a.first)).collect();
+        let mut told: Vec<_> = tier.arrivals.drain(..).map(|a| (a.at, a.stream.index(), a.slot, a.first)).collect();
         told.sort_unstable();
         told
     }
@@ -570,7 +586,7 @@ mod tests {
     fn what_is_served_takes_the_same_however_it_is_cut() {
         // A byte takes 6 x 64 / (7 x 64) ticks, a stripe of 16 B 13.7: 32 are a unit, of 438.9.
         let rate = Rate { bytes: 7 * TICKS_PER_CYCLE, cycles: 1 };
-        let tier = TierServer::idle(rate, 6, (16, 16), 100, vec![false]);
+        let tier = TierServer::idle(rate, 6, (16, 16), 100, IndexVec::filled(1, false));
         assert_eq!((tier.ticks(16), tier.unit_bytes, tier.unit_ticks), (14, 512, 439));
         for cuts in [vec![16_384], vec![64; 256], vec![1000, 15_000, 384], vec![1; 16_384]] {
             let mut from = 0;
@@ -585,8 +601,8 @@ mod tests {
     #[test]
     fn who_turns_or_jumps_loses_time() {
         let penalties = Penalties { turn_cycles: 10, write_batch_bytes: 128, jump_cycles: 3 };
-        let (mut recent, read, write) = (Recent::default(), 0, 1);
-        let mut serve = |stream: usize, from: u64, bytes: u64| {
+        let (mut recent, read, write) = (Recent::default(), StreamId::from_index(0), StreamId::from_index(1));
+        let mut serve = |stream: StreamId, from: u64, bytes: u64| {
             let lost = recent.loses(penalties, (stream, from), stream == write);
             recent.last = Some((stream, from + bytes));
             recent.written += if stream == write { bytes } else { 0 };

@@ -2,7 +2,8 @@
 
 use crate::arch::Chip;
 use crate::cost::{Ticks, Usage, cycles};
-use crate::program::{Fabric, Flow, shared};
+use crate::index::IndexVec;
+use crate::program::{Fabric, Flow, FlowId, shared};
 
 use super::apart::own_ticks;
 use super::clock::Clock;
@@ -15,7 +16,7 @@ use super::transfer_group::Volley;
 #[derive(Debug)]
 pub struct Network<'a> {
     fabric: &'a Fabric,
-    flows: &'a [Flow],
+    flows: &'a IndexVec<FlowId, Flow>,
     volleys: &'a [Volley],
     /// Amounts each volley has moved, and how often.
     sent: Vec<Vec<(u64, u64)>>,
@@ -47,16 +48,16 @@ impl<'a> Network<'a> {
     pub fn new(
         chip: &Chip,
         fabric: &'a Fabric,
-        flows: &'a [Flow],
+        flows: &'a IndexVec<FlowId, Flow>,
         volleys: &'a [Volley],
-        peaks: &[Peak],
+        peaks: &IndexVec<FlowId, Peak>,
         moved: &[u64],
     ) -> Self {
         let resources = 0..fabric.count() as u32;
         let flit_ticks: Vec<Ticks> = resources.map(|r| cycles(fabric.cycles_per_flit(r))).collect();
         // A flit takes at least as long as at the slowest port, or as the return of a credit over the links.
         let credit = cycles(2 * chip.network.hop_cycles).div_ceil(chip.network.fifo_depth_flits);
-        let slowest: Vec<Ticks> =
+        let slowest: IndexVec<FlowId, Ticks> =
             flows.iter().map(|f| slowest_port(f, &flit_ticks).max(if f.links > 0 { credit } else { 0 })).collect();
         let own = own_ticks(flows, volleys, &flit_ticks, &slowest);
         let demand = demand(flows, volleys, peaks, &flit_ticks, &own);
@@ -196,7 +197,7 @@ impl<'a> Network<'a> {
 
     /// What all flows have moved.
     pub fn usage(&self) -> Usage {
-        let mut flits = vec![0u64; self.flows.len()];
+        let mut flits = IndexVec::filled(self.flows.len(), 0u64);
         for (volley, sent) in self.volleys.iter().zip(&self.sent) {
             // Many of its flows have the same share, one after the other.
             let mut known = ((0, 0), 0);

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use crate::arch::Chip;
 use crate::cost::{StageWork, TICKS_PER_CYCLE, Ticks};
-use crate::program::{Amount, Flow, FlowKind, Section, shared};
+use crate::index::IndexVec;
+use crate::program::{Amount, Flow, FlowId, FlowKind, Section, StageId, shared};
 
 use super::apart::{ByTicks, weight};
 use super::sharing::WHOLE;
@@ -71,9 +72,9 @@ impl Asking {
 /// What volleys ask together at most of every resource, of [`WHOLE`]: `flit_ticks` are what a flit takes it, `own` what
 /// each flow takes of itself where those of its volley go apart.
 pub fn demand(
-    flows: &[Flow],
+    flows: &IndexVec<FlowId, Flow>,
     volleys: &[Volley],
-    peaks: &[Peak],
+    peaks: &IndexVec<FlowId, Peak>,
     flit_ticks: &[Ticks],
     own: &[Vec<Ticks>],
 ) -> Vec<u64> {
@@ -115,26 +116,37 @@ pub fn demand(
 }
 
 /// Peak of every flow; `slot_flits` tells the most that a fill, a drain or a copy moves at once.
-pub fn peaks(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(FlowKind) -> u64) -> Vec<Peak> {
+pub fn peaks(
+    chip: &Chip,
+    section: &Section,
+    work: &IndexVec<StageId, StageWork>,
+    slot_flits: &dyn Fn(FlowKind) -> u64,
+) -> IndexVec<FlowId, Peak> {
     // Flows come in turns, each turn alike.
-    let mut peaks: Vec<Peak> = Vec::with_capacity(section.flows.len());
-    let mut kinds: VecDeque<usize> = VecDeque::with_capacity(LOOKED_BACK);
-    for flow in &section.flows {
+    let mut peaks: IndexVec<FlowId, Peak> = IndexVec::new();
+    let mut kinds: VecDeque<FlowId> = VecDeque::with_capacity(LOOKED_BACK);
+    for (f, flow) in section.flows.iter_enumerated() {
         let is_like = |other: &Flow| (other.kind, other.amount, other.share) == (flow.kind, flow.amount, flow.share);
         let known = kinds.iter().find(|&&kind| is_like(&section.flows[kind])).map(|&kind| peaks[kind]);
         peaks.push(known.unwrap_or_else(|| {
             if kinds.len() == LOOKED_BACK {
                 kinds.pop_back();
             }
-            kinds.push_front(peaks.len());
+            kinds.push_front(f);
             peak(chip, section, work, slot_flits, flow)
         }));
     }
     peaks
 }
 
-fn peak(chip: &Chip, section: &Section, work: &[StageWork], slot_flits: &dyn Fn(FlowKind) -> u64, flow: &Flow) -> Peak {
-    let of_firings = |stage: usize, group, amount, results| {
+fn peak(
+    chip: &Chip,
+    section: &Section,
+    work: &IndexVec<StageId, StageWork>,
+    slot_flits: &dyn Fn(FlowKind) -> u64,
+    flow: &Flow,
+) -> Peak {
+    let of_firings = |stage: StageId, group, amount, results| {
         Peak::Rate(of_firings(section, &work[stage], flow, group, amount, results).min(WHOLE))
     };
     match flow.kind {

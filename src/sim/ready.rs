@@ -1,7 +1,7 @@
 //! When what an actor waits for is there.
 
 use crate::cost::Ticks;
-use crate::program::{Input, Step, Streamed};
+use crate::program::{BufferId, Input, Step, Streamed};
 
 use super::actors::Actor;
 use super::engine::Engine;
@@ -31,7 +31,7 @@ impl Engine<'_> {
     /// When there is room for what an actor makes; `None` while that is not known.
     pub(super) fn room(&self, actor: &Actor, at: Step) -> Option<Ticks> {
         let outputs = if self.produces(actor, at) { &actor.outputs[..] } else { &[] };
-        let room = |&output: &usize| self.buffers[output].room(self.ordinal(output, at));
+        let room = |&output: &BufferId| self.buffers[output].room(self.ordinal(output, at));
         outputs.iter().try_fold(0, |latest: Ticks, output| Some(latest.max(room(output)?)))
     }
 

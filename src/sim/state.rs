@@ -4,6 +4,8 @@
 use std::cmp::Reverse;
 
 use crate::cost::{StreamBytes, Ticks};
+use crate::index::{Id, IndexVec};
+use crate::program::{BufferId, StageId, StreamId};
 
 use super::clock::Clock;
 use super::engine::{Engine, Event};
@@ -16,7 +18,7 @@ pub(super) struct Progress {
     /// Firings done by each actor.
     pub(super) next: Vec<u64>,
     /// Slots filled and released of each buffer.
-    pub(super) passed: Vec<(u64, u64)>,
+    pub(super) passed: IndexVec<BufferId, (u64, u64)>,
     /// The firing of the nest that the reference actor stands at.
     pub(super) urgency: u64,
     /// When each actor is free for its next firing.
@@ -24,8 +26,8 @@ pub(super) struct Progress {
     busy_cycles: Vec<u64>,
     waited: Vec<(Ticks, Ticks)>,
     macs: u64,
-    simd_elements: Vec<u64>,
-    streams: Vec<StreamBytes>,
+    simd_elements: IndexVec<StageId, u64>,
+    streams: IndexVec<StreamId, StreamBytes>,
     tiers_busy: Vec<Ticks>,
     sent: Vec<Vec<(u64, u64)>>,
 }
@@ -83,8 +85,8 @@ impl Engine<'_> {
         for buffer in &self.buffers {
             buffer.write_state(clock, words);
         }
-        let next = |stream: usize| self.actors[self.stream_actor[stream]].next;
-        for (stream, filling) in self.filling.iter().enumerate() {
+        let next = |stream: StreamId| self.actors[self.stream_actor[stream]].next;
+        for (stream, filling) in self.filling.iter_enumerated() {
             words.push(filling.len() as u64);
             for &(slot, first, through) in filling {
                 let slot = slot.wrapping_sub(next(stream));
@@ -100,7 +102,7 @@ impl Engine<'_> {
             // All others are written with their actor or tier.
             if let &Event::Arrive(stream, slot, first) = event {
                 let slot = slot.wrapping_sub(next(stream));
-                arrivals.push([clock.relative(*at), stream as u64, slot, u64::from(first)]);
+                arrivals.push([clock.relative(*at), stream.index() as u64, slot, u64::from(first)]);
             }
         }
         arrivals.sort_unstable();
@@ -115,14 +117,14 @@ impl Engine<'_> {
         let urgency = times * (self.urgency(reference) - before.urgency);
         let steps: Vec<u64> =
             self.actors.iter().zip(&before.next).map(|(actor, before)| times * (actor.next - before)).collect();
-        let slots = |stream: usize| steps[self.stream_actor[stream]];
+        let slots = |stream: StreamId| steps[self.stream_actor[stream]];
         for tier in &mut self.tiers {
             tier.shift(time, urgency, &slots);
         }
         for (tier, &before) in self.tiers.iter_mut().zip(&before.tiers_busy) {
             repeat(&mut tier.busy, before, times);
         }
-        for (stream, filling) in self.filling.iter_mut().enumerate() {
+        for (stream, filling) in self.filling.ids().zip(self.filling.iter_mut()) {
             for (slot, first, through) in filling {
                 *slot += slots(stream);
                 *first += time;

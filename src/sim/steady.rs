@@ -12,7 +12,8 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use crate::cost::{StageWork, Ticks, transfer_bytes};
-use crate::program::{LoopLevel, ProcessKind, Schedule, Step};
+use crate::index::IndexVec;
+use crate::program::{BufferId, LoopLevel, ProcessKind, Schedule, Step, StreamId};
 
 use super::clock::Clock;
 use super::engine::Engine;
@@ -170,8 +171,8 @@ impl Steady {
             return 0;
         }
         let moved = |of| by * schedule.points_in(of, level, to);
-        let mut still = Vec::with_capacity(engine.buffers.len());
-        for (b, (buffer, before)) in engine.buffers.iter().zip(&before.passed).enumerate() {
+        let mut still: IndexVec<BufferId, bool> = IndexVec::new();
+        for ((b, buffer), before) in engine.buffers.iter_enumerated().zip(&before.passed) {
             let passed = buffer.passed();
             let moved = moved(engine.section.buffers[b].spec.level);
             let is_still = passed == *before;
@@ -246,7 +247,7 @@ fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
     let tiling = engine.tiling;
     let column_tiles = tiling.column_tiles();
     let width = |column_tile| tiling.column_range(column_tile).map(|range| range.end - range.start);
-    let bytes = |stream: usize, column_tile: u64| {
+    let bytes = |stream: StreamId, column_tile: u64| {
         let at = Step { block: 0, column_tile, row_tile: 0 };
         transfer_bytes(engine.chip, &engine.graph, engine.section, stream, at)
     };
@@ -256,7 +257,7 @@ fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
         };
         width(a) == width(b)
             && engine.section.stages.iter().all(work)
-            && (0..engine.section.streams.len()).all(|stream| bytes(stream, a) == bytes(stream, b))
+            && engine.section.streams.ids().all(|stream| bytes(stream, a) == bytes(stream, b))
     };
     let mut alike = vec![0; column_tiles as usize];
     for column_tile in 1..column_tiles {

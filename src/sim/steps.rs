@@ -1,6 +1,6 @@
 //! Where the actors of a run stand in the loop nest, as the process graph tells.
 
-use crate::program::{ProcessKind, Step};
+use crate::program::{BufferId, ProcessKind, Step};
 
 use super::actors::Actor;
 use super::engine::Engine;
@@ -31,7 +31,7 @@ impl Engine<'_> {
         self.processes.forwards_sums(actor.kind)
     }
 
-    pub(super) fn ordinal(&self, buffer: usize, at: Step) -> u64 {
+    pub(super) fn ordinal(&self, buffer: BufferId, at: Step) -> u64 {
         self.processes.slot(buffer, at)
     }
 

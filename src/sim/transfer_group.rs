@@ -1,12 +1,13 @@
 //! Flows that one actor sends together, and what they move over a resource.
 
 use crate::cost::Ticks;
+use crate::program::FlowId;
 
 /// Flows that an actor sends together: the same stretch of time, parts of the same amount.
 #[derive(Debug, Clone)]
 pub struct Volley {
     /// The flows.
-    pub flows: Vec<usize>,
+    pub flows: Vec<FlowId>,
     /// Whether each is through before its actor sends the next.
     pub serial: bool,
     /// Whether each of its flows goes as fast as it can, whatever the others do.

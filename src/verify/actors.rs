@@ -1,18 +1,18 @@
 //! Who acts in a section: read from its flows, which say what each actor reads and fills.
 
-use crate::program::{BufferRole, FlowKind, LoopLevel, ProcessKind, Section};
+use crate::program::{BufferId, BufferRole, FlowId, FlowKind, LoopLevel, ProcessKind, Section, StageId, StreamId};
 
 /// What an actor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An off-chip stream in.
-    Load { stream: usize },
+    Load { stream: StreamId },
     /// A resident buffer's copies.
-    Copy { home: usize },
+    Copy { home: BufferId },
     /// PCUs of a stage in lockstep.
-    Group { stage: usize, group: u64 },
+    Group { stage: StageId, group: u64 },
     /// An off-chip stream out.
-    Store { stream: usize },
+    Store { stream: StreamId },
 }
 
 /// One actor, and how far it has come.
@@ -24,21 +24,21 @@ pub(super) struct Actor {
     /// Firings done.
     pub(super) next: u64,
     /// Buffers it reads, and those it fills.
-    pub(super) inputs: Vec<usize>,
-    pub(super) outputs: Vec<usize>,
+    pub(super) inputs: Vec<BufferId>,
+    pub(super) outputs: Vec<BufferId>,
     /// Flows of its operands or of its stream.
-    pub(super) feeds: Vec<usize>,
+    pub(super) feeds: Vec<FlowId>,
     /// Flows of its results.
-    pub(super) results: Vec<usize>,
+    pub(super) results: Vec<FlowId>,
     /// Flows of partial sums it starts from, and of those it leaves.
-    pub(super) partial_reads: Vec<usize>,
-    pub(super) partial_writes: Vec<usize>,
+    pub(super) partial_reads: Vec<FlowId>,
+    pub(super) partial_writes: Vec<FlowId>,
 }
 
 /// The actors of a section in the order of the data: loads, copies, stages in topological order, stores.
 pub(super) fn actors(section: &Section) -> Vec<Actor> {
     let mut list = Vec::new();
-    let streams = section.streams.iter().enumerate();
+    let streams = section.streams.iter_enumerated();
     let loads =
         streams.clone().filter(|(_, s)| !s.stream.writes).map(|(stream, s)| (Kind::Load { stream }, s.stream.level));
     let stores = streams.filter(|(_, s)| s.stream.writes).map(|(stream, s)| (Kind::Store { stream }, s.stream.level));
@@ -46,9 +46,9 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
         FlowKind::Copy { home } => Some(home),
         _ => None,
     });
-    let mut homes: Vec<usize> = homes.collect();
+    let mut homes: Vec<BufferId> = homes.collect();
     homes.dedup();
-    let stages = section.stages.iter().enumerate();
+    let stages = section.stages.iter_enumerated();
     let groups =
         stages.flat_map(|(stage, s)| (0..s.mapping.groups()).map(move |group| (Kind::Group { stage, group }, s.level)));
     let copies = homes.into_iter().map(|home| (Kind::Copy { home }, LoopLevel::FIRING));
@@ -66,7 +66,7 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
             partial_writes: Vec::new(),
         });
     }
-    for (f, flow) in section.flows.iter().enumerate() {
+    for (f, flow) in section.flows.iter_enumerated() {
         let kind = match flow.kind {
             FlowKind::Fill { stream, .. } => Kind::Load { stream },
             FlowKind::Drain { stream } => Kind::Store { stream },
@@ -84,8 +84,8 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
             _ => actor.feeds.push(f),
         }
         // Sums that stay with their stage wait for nobody.
-        let stays = |buffer: usize| matches!(section.buffers[buffer].spec.role, BufferRole::PartialSums { .. });
-        let add = |list: &mut Vec<usize>, buffer| {
+        let stays = |buffer: BufferId| matches!(section.buffers[buffer].spec.role, BufferRole::PartialSums { .. });
+        let add = |list: &mut Vec<BufferId>, buffer| {
             if !list.contains(&buffer) && !stays(buffer) {
                 list.push(buffer);
             }
@@ -108,15 +108,15 @@ pub struct FiringRule {
     /// Firings in the section.
     pub firings: u64,
     /// Buffers it reads, rising.
-    pub reads: Vec<usize>,
+    pub reads: Vec<BufferId>,
     /// Buffers it fills, rising.
-    pub writes: Vec<usize>,
+    pub writes: Vec<BufferId>,
 }
 
 /// The firing rules of a section's processes. They are derived without its
 /// [`ProcessGraph`](crate::program::ProcessGraph), so that each can be held against the other.
 pub fn firing_rules(section: &Section) -> Vec<FiringRule> {
-    let sorted = |list: &[usize]| {
+    let sorted = |list: &[BufferId]| {
         let mut list = list.to_vec();
         list.sort_unstable();
         list

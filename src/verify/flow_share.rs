@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::program::{Buffer, FlowEnd, FlowKind, Section};
+use crate::index::IndexVec;
+use crate::program::{Buffer, FlowEnd, FlowId, FlowKind, Section};
 
 /// Which of how many equal runs of its data an off-chip flow carries.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,10 +21,10 @@ impl Stripe {
 }
 
 /// Stripes of every flow: flows of one stream and one part share its elements in the order of the list.
-pub(super) fn stripes(section: &Section) -> Vec<Stripe> {
-    let mut stripes = vec![Stripe { at: 0, of: 1 }; section.flows.len()];
-    let mut seen: Vec<(FlowKind, FlowEnd, Vec<usize>)> = Vec::new();
-    for (f, flow) in section.flows.iter().enumerate() {
+pub(super) fn stripes(section: &Section) -> IndexVec<FlowId, Stripe> {
+    let mut stripes = IndexVec::filled(section.flows.len(), Stripe { at: 0, of: 1 });
+    let mut seen: Vec<(FlowKind, FlowEnd, Vec<FlowId>)> = Vec::new();
+    for (f, flow) in section.flows.iter_enumerated() {
         let (FlowKind::Fill { .. } | FlowKind::Drain { .. }, Some(end)) = (flow.kind, flow.reads.or(flow.writes))
         else {
             continue;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::index::Id;
-use crate::program::{Buffer, BufferRole, FlowEnd, Mapping, PcuId, Step, continues};
+use crate::program::{Buffer, BufferId, BufferRole, FlowEnd, FlowId, Mapping, PcuId, StageId, Step, continues};
 use crate::workload::{CausalAxis, OperatorKind, TensorId};
 
 use super::block::{self, Block, write};
@@ -19,7 +19,14 @@ use super::wires::Unit;
 
 impl Machine<'_> {
     /// Feeds, computes, and sends results or partial sums.
-    pub(super) fn group(&mut self, actor: usize, stage: usize, group: u64, at: Step, emits: bool) -> Result<(), Fault> {
+    pub(super) fn group(
+        &mut self,
+        actor: usize,
+        stage: StageId,
+        group: u64,
+        at: Step,
+        emits: bool,
+    ) -> Result<(), Fault> {
         let s = &self.section.stages[stage];
         self.feed(actor, group, at);
         let first_column_tile = !continues(s, group, self.layout.schedule, at);
@@ -97,7 +104,7 @@ impl Machine<'_> {
     }
 
     /// A PCU of a chain forwards what it has to the next.
-    fn pass_on(&mut self, flow: usize) {
+    fn pass_on(&mut self, flow: FlowId) {
         let Some(Unit::Pcu(from)) = self.traces[flow].source else { return };
         let held = self.inbox[from.index()].clone();
         for sink in &self.traces[flow].sinks {
@@ -108,9 +115,9 @@ impl Machine<'_> {
     }
 
     /// Columns of its operand that the SIMD pipeline at the end of a flow works on.
-    fn pipeline_columns(&self, flow: usize, end: FlowEnd, at: Step) -> Option<Range<u64>> {
+    fn pipeline_columns(&self, flow: FlowId, end: FlowEnd, at: Step) -> Option<Range<u64>> {
         let Some(&Some(Unit::Pcu(pcu))) = self.traces[flow].sinks.first() else { return None };
-        let stage = self.section.stages.iter().position(|s| s.pcus.contains(&pcu))?;
+        let stage = self.section.stages.position(|s| s.pcus.contains(&pcu))?;
         let s = &self.section.stages[stage];
         let Mapping::Simd(m) = s.mapping else { return None };
         let position = s.pcus.iter().position(|&p| p == pcu)? as u64;
@@ -119,7 +126,7 @@ impl Machine<'_> {
     }
 
     /// Columns of a tensor that a SIMD pipeline takes or makes, counted from the column tile's first.
-    fn part_of(&self, stage: usize, tensor: TensorId, at: Step, slice: u64) -> Range<u64> {
+    fn part_of(&self, stage: StageId, tensor: TensorId, at: Step, slice: u64) -> Range<u64> {
         let columns = self.layout.columns(tensor, at.column_tile);
         self.layout.work[stage].part_of(columns.end - columns.start, at.column_tile, slice)
     }
@@ -151,7 +158,7 @@ impl Machine<'_> {
     fn gemm(
         &self,
         actor: usize,
-        stage: usize,
+        stage: StageId,
         (group, i, q): (u64, u64, u64),
         pcu: PcuId,
         at: Step,
@@ -200,7 +207,7 @@ impl Machine<'_> {
         Ok(Made { rows, columns, values })
     }
 
-    fn simd(&self, actor: usize, stage: usize, (i, j): (u64, u64), pcu: PcuId, at: Step) -> Result<Made, Fault> {
+    fn simd(&self, actor: usize, stage: StageId, (i, j): (u64, u64), pcu: PcuId, at: Step) -> Result<Made, Fault> {
         let s = &self.section.stages[stage];
         let work = &self.layout.work[stage];
         let rows = work.slice_rows(self.layout.tiling.rows_of(at.row_tile), i);
@@ -221,7 +228,7 @@ impl Machine<'_> {
     }
 
     /// Results into every buffer that takes them; what each PCU emits is noted.
-    fn emit(&mut self, actor: usize, stage: usize, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
+    fn emit(&mut self, actor: usize, stage: StageId, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
         let spec = &self.section.stages[stage].spec;
         let is_gemm = spec.weight.is_some();
         let first_row = self.layout.first_row(at.row_tile);
@@ -275,7 +282,7 @@ impl Machine<'_> {
     fn note(
         &mut self,
         actor: usize,
-        stage: usize,
+        stage: StageId,
         at: Step,
         results: &[(PcuId, &Made, Vec<Matrix>)],
     ) -> Result<(), Fault> {
@@ -352,8 +359,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn write_partials(&mut self, actor: usize, stage: usize, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
-        let mut begun: Vec<(usize, usize)> = Vec::new();
+    fn write_partials(&mut self, actor: usize, stage: StageId, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
+        let mut begun: Vec<(BufferId, usize)> = Vec::new();
         for n in 0..self.actors[actor].partial_writes.len() {
             let f = self.actors[actor].partial_writes[n];
             let Some(end) = self.section.flows[f].writes else { continue };

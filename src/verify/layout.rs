@@ -7,8 +7,10 @@ use std::rc::Rc;
 
 use crate::arch::Chip;
 use crate::cost::{Reducer, StageWork, SystolicShape, Tile, TileTables};
-use crate::index::Id;
-use crate::program::{Buffer, BufferRole, LoopLevel, Mapping, Schedule, Section, SectionGraph, Step, Tiling, k_slice};
+use crate::index::{Id, IndexVec};
+use crate::program::{
+    Buffer, BufferRole, LoopLevel, Mapping, Schedule, Section, SectionGraph, StageId, Step, Tiling, k_slice,
+};
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
@@ -26,9 +28,9 @@ pub(super) struct Layout<'a> {
     pub(super) graph: SectionGraph<'a>,
     pub(super) schedule: &'a Schedule,
     pub(super) tiling: Tiling,
-    pub(super) work: Vec<StageWork>,
+    pub(super) work: IndexVec<StageId, StageWork>,
     /// Index of each GEMM stage's weight: `[stage][column_tile][group * share + q]`.
-    index: Vec<Vec<Vec<SlotIndex>>>,
+    index: IndexVec<StageId, Vec<Vec<SlotIndex>>>,
     /// Pixels under runs of windows, by tensor and rows.
     held: RefCell<BTreeMap<(usize, u64, u64), Rc<Held>>>,
 }
@@ -43,25 +45,25 @@ pub(super) fn part_of_sums(reducer: &Reducer, column_tile: u64, (i, q): (u64, u6
 impl<'a> Layout<'a> {
     /// # Errors
     /// The stage whose tiles are not what it was timed with, and a sentence.
-    pub(super) fn new(chip: &Chip, workload: &'a Workload, section: &'a Section) -> Result<Self, (usize, String)> {
+    pub(super) fn new(chip: &Chip, workload: &'a Workload, section: &'a Section) -> Result<Self, (StageId, String)> {
         let Some(graph) = SectionGraph::new(workload, &section.operators, section.operators.len() > 1) else {
-            return Err((0, "its operators are no pipeline over common rows".to_owned()));
+            return Err((StageId::from_index(0), "its operators are no pipeline over common rows".to_owned()));
         };
         let (schedule, tiling) = (&*section.schedule, section.schedule.tiling());
-        let work = |(s, stage): (usize, &crate::program::Stage)| {
+        let work = |(s, stage): (StageId, &crate::program::Stage)| {
             StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work)
         };
-        let work: Vec<StageWork> = section.stages.iter().enumerate().map(work).collect();
-        let (index, held) = (Vec::new(), RefCell::default());
+        let work: IndexVec<StageId, StageWork> = section.stages.iter_enumerated().map(work).collect();
+        let (index, held) = (IndexVec::new(), RefCell::default());
         let mut layout = Self { workload, section, graph, schedule, tiling, work, index, held };
-        for stage in 0..section.stages.len() {
+        for stage in section.stages.ids() {
             let index = layout.stage_index(chip, stage).map_err(|why| (stage, why))?;
             layout.index.push(index);
         }
         Ok(layout)
     }
 
-    fn stage_index(&self, chip: &Chip, stage: usize) -> Result<Vec<Vec<SlotIndex>>, String> {
+    fn stage_index(&self, chip: &Chip, stage: StageId) -> Result<Vec<Vec<SlotIndex>>, String> {
         let s = &self.section.stages[stage];
         let (Mapping::Gemm(m), Some(weight)) = (&s.mapping, s.spec.weight) else { return Ok(Vec::new()) };
         if let Some(form) = self.graph.form(stage) {
@@ -151,7 +153,7 @@ impl<'a> Layout<'a> {
     }
 
     /// K rows of its weight that a lockstep group of a stage uses in a column tile.
-    pub(super) fn k_rows(&self, stage: usize, column_tile: u64, group: u64) -> Range<u64> {
+    pub(super) fn k_rows(&self, stage: StageId, column_tile: u64, group: u64) -> Range<u64> {
         let s = &self.section.stages[stage];
         let Some(weight) = s.spec.weight else { return 0..0 };
         let all = match (self.tiling.column_range(column_tile), self.tiling.tiled_axis) {
@@ -162,7 +164,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Index of a stage's weight for PCU column `slice` in a column tile (a stage off the cut has one).
-    pub(super) fn weight_index(&self, stage: usize, column_tile: u64, slice: u64) -> Option<&SlotIndex> {
+    pub(super) fn weight_index(&self, stage: StageId, column_tile: u64, slice: u64) -> Option<&SlotIndex> {
         let column_tiles = &self.index[stage];
         column_tiles.get(column_tile as usize).or(column_tiles.last())?.get(slice as usize)
     }
@@ -174,7 +176,7 @@ impl<'a> Layout<'a> {
 
     /// Columns of A that PCUs of a stage are given in a column tile, counted from the column tile's first: those of a stream of heads,
     /// or of a slice of K.
-    pub(super) fn columns_given(&self, stage: usize, column_tile: u64, part: u64) -> Range<u64> {
+    pub(super) fn columns_given(&self, stage: StageId, column_tile: u64, part: u64) -> Range<u64> {
         let s = &self.section.stages[stage];
         let columns = self.columns(s.spec.activations[0], column_tile);
         match self.graph.form(stage) {
@@ -190,7 +192,7 @@ impl<'a> Layout<'a> {
     /// the element.
     pub(super) fn place_of_sum(
         &self,
-        stage: usize,
+        stage: StageId,
         at: Step,
         (i, q): (u64, u64),
         (row, column): (u64, u64),
@@ -325,7 +327,7 @@ impl<'a> Layout<'a> {
     /// A buffer for a message.
     pub(super) fn buffer_name(&self, buffer: &Buffer) -> String {
         let name = |tensor: TensorId| &self.workload.tensors[tensor].name;
-        let of = |stage: usize| self.stage_name(stage);
+        let of = |stage: StageId| self.stage_name(stage);
         match buffer.spec.role {
             BufferRole::Operand { stage, tensor } => format!("buffer of `{}` for `{}`", name(tensor), of(stage)),
             BufferRole::Resident { stage, tensor } => format!("home of `{}` for `{}`", name(tensor), of(stage)),
@@ -337,7 +339,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Name of a stage: its main operator's.
-    pub(super) fn stage_name(&self, stage: usize) -> &str {
+    pub(super) fn stage_name(&self, stage: StageId) -> &str {
         &self.workload.operators[self.section.stages[stage].spec.main].name
     }
 }

@@ -1,8 +1,8 @@
 //! A section on numbers: actors fire when their inputs are there and they have credits, and move tiles over flows.
 
 use crate::arch::Chip;
-use crate::index::Id;
-use crate::program::{BufferRole, Section, Step, emits};
+use crate::index::{Id, IndexVec};
+use crate::program::{BufferId, BufferRole, FlowId, Section, StageId, Step, emits};
 use crate::workload::{TensorId, Workload};
 
 use super::actors::{Actor, Kind, actors};
@@ -37,13 +37,13 @@ pub(super) struct Machine<'a> {
     pub(super) section: &'a Section,
     pub(super) wires: &'a Wires<'a>,
     pub(super) layout: Layout<'a>,
-    pub(super) traces: Vec<Trace>,
+    pub(super) traces: IndexVec<FlowId, Trace>,
     /// Which part of its data each off-chip flow carries.
-    pub(super) stripes: Vec<Stripe>,
+    pub(super) stripes: IndexVec<FlowId, Stripe>,
     pub(super) actors: Vec<Actor>,
-    pub(super) rings: Vec<Ring>,
+    pub(super) rings: IndexVec<BufferId, Ring>,
     /// Partial sums: a ring for each piece, and the column tile its sums have come to.
-    pub(super) partials: Vec<Vec<Ring>>,
+    pub(super) partials: IndexVec<BufferId, Vec<Ring>>,
     /// What has arrived at each PCU and was not used yet.
     pub(super) inbox: Vec<Vec<Incoming>>,
     /// Off-chip memory, by tensor.
@@ -51,7 +51,7 @@ pub(super) struct Machine<'a> {
     /// Tensors that the section reads in another shape than they lie off chip in, as it reads them.
     pub(super) views: Vec<Option<Matrix>>,
     /// What each stage emitted.
-    pub(super) emitted: Vec<Emitted>,
+    pub(super) emitted: IndexVec<StageId, Emitted>,
     /// Firings done.
     pub(super) step: u64,
 }
@@ -77,13 +77,13 @@ impl<'a> Machine<'a> {
         })?;
         let actors = actors(section);
         let ring =
-            |b: usize| Ring::new(chip, &section.buffers[b], section.schedule.count(section.buffers[b].spec.level));
-        let mut rings: Vec<Ring> = (0..section.buffers.len()).map(ring).collect();
+            |b: BufferId| Ring::new(chip, &section.buffers[b], section.schedule.count(section.buffers[b].spec.level));
+        let mut rings: IndexVec<BufferId, Ring> = section.buffers.ids().map(ring).collect();
         for actor in &actors {
             actor.inputs.iter().for_each(|&b| rings[b].readers += 1);
             actor.outputs.iter().for_each(|&b| rings[b].writers += 1);
         }
-        let partials = section.buffers.iter().enumerate().map(|(b, buffer)| match buffer.spec.role {
+        let partials = section.buffers.iter_enumerated().map(|(b, buffer)| match buffer.spec.role {
             BufferRole::PartialSums { .. } => {
                 let mut ring = ring(b);
                 (ring.readers, ring.writers) = (1, 1);
@@ -164,7 +164,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The slot of a buffer that a firing uses.
-    pub(super) fn slot(&self, buffer: usize, at: Step) -> u64 {
+    pub(super) fn slot(&self, buffer: BufferId, at: Step) -> u64 {
         self.layout.schedule.ordinal(self.section.buffers[buffer].spec.level, at)
     }
 
@@ -233,7 +233,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Gives a slot its place in a buffer's ring.
-    fn claim(&mut self, index: usize, buffer: usize, at: Step) -> Result<(), Fault> {
+    fn claim(&mut self, index: usize, buffer: BufferId, at: Step) -> Result<(), Fault> {
         let slot = self.slot(buffer, at);
         let (layout, b) = (&self.layout, &self.section.buffers[buffer]);
         let mut widest = 0;
@@ -299,7 +299,7 @@ impl<'a> Machine<'a> {
     fn blocked(&self, index: usize) -> Fault {
         let at = self.at(index);
         let actor = &self.actors[index];
-        let name = |b: usize| {
+        let name = |b: BufferId| {
             let buffer = &self.section.buffers[b];
             format!("{} of the {}", self.layout.slot_name(buffer, self.slot(b, at)), self.layout.buffer_name(buffer))
         };
@@ -308,7 +308,7 @@ impl<'a> Machine<'a> {
             format!("waits for {}", name(b))
         } else {
             let full = actor.outputs.iter().find(|&&b| !self.rings[b].has_credit(self.slot(b, at)));
-            let depth = |b: usize| self.rings[b].depth();
+            let depth = |b: BufferId| self.rings[b].depth();
             full.map_or(String::new(), |&b| {
                 format!("waits for room for {}, all {} slots of which are in use", name(b), depth(b))
             })
@@ -322,7 +322,7 @@ impl<'a> Machine<'a> {
 
     /// Whether everything that leaves the section is off chip as it was emitted.
     fn check_stored(&self) -> Result<(), Fault> {
-        for (stage, s) in self.section.stages.iter().enumerate() {
+        for (stage, s) in self.section.stages.iter_enumerated() {
             let emitted = &self.emitted[stage].values;
             let stored =
                 self.memory[s.spec.output.index()].as_ref().filter(|_| self.layout.graph.leaves_section(s.spec.output));

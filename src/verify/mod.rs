@@ -56,7 +56,7 @@ use wires::Wires;
 
 use crate::arch::Chip;
 use crate::index::Id;
-use crate::program::{Configuration, Section};
+use crate::program::{Configuration, Section, StageId};
 use crate::workload::{OperatorId, TensorRole, Workload};
 
 /// Runs configurations of `workload` on random numbers and compares with the reference. `seed` fixes the numbers.
@@ -82,7 +82,7 @@ struct Check<'a> {
 struct Tally<'a> {
     verdict: RunVerdict,
     /// Section and stage that made each tensor, and the PCU of every element.
-    makers: Vec<Option<(&'a Section, usize, Emitted)>>,
+    makers: Vec<Option<(&'a Section, StageId, Emitted)>>,
 }
 
 impl<'a> Check<'a> {
@@ -141,7 +141,7 @@ impl<'a> Check<'a> {
         let mut eager = start(memory)?;
         eager.run(Order::Eager)?;
         tally.verdict.firings += eager.step;
-        for (stage, (a, b)) in eager.emitted.iter().zip(&lazy.emitted).enumerate() {
+        for ((stage, a), b) in eager.emitted.iter_enumerated().zip(&lazy.emitted) {
             if a != b {
                 return Err(Fault {
                     section: section.name.as_str().into(),
@@ -155,7 +155,7 @@ impl<'a> Check<'a> {
                 });
             }
         }
-        for (stage, s) in section.stages.iter().enumerate() {
+        for (stage, s) in section.stages.iter_enumerated() {
             let want = self.stage_reference(&eager, stage);
             let names = Names {
                 tensor: eager.tensor_name(s.spec.output),
@@ -174,7 +174,7 @@ impl<'a> Check<'a> {
     }
 
     /// A stage's operators in f64 on the numbers it was given.
-    fn stage_reference(&self, machine: &Machine<'_>, stage: usize) -> Bounded {
+    fn stage_reference(&self, machine: &Machine<'_>, stage: StageId) -> Bounded {
         let spec = &machine.section.stages[stage].spec;
         let operators: Vec<OperatorId> = std::iter::once(spec.main).chain(spec.tail.iter().copied()).collect();
         let mut given: Vec<Option<Bounded>> = vec![None; self.workload.tensors.len()];
@@ -184,7 +184,7 @@ impl<'a> Check<'a> {
             let makers = read.clone().filter_map(|t| self.workload.producer(t));
             let indices = makers.filter_map(|op| self.workload.operators[op].indices);
             for tensor in read.chain(operator.vectors.iter().copied()).chain(operator.indices).chain(indices) {
-                let made_here = machine.section.stages.iter().position(|s| s.spec.output == tensor);
+                let made_here = machine.section.stages.position(|s| s.spec.output == tensor);
                 let values = made_here.map(|s| &machine.emitted[s].values).or(machine.memory[tensor.index()].as_ref());
                 given[tensor.index()] = values.cloned().map(Bounded::exact);
             }

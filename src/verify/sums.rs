@@ -2,7 +2,7 @@
 
 use crate::cost::Reducer;
 use crate::index::Id;
-use crate::program::{PcuId, Step};
+use crate::program::{PcuId, StageId, Step};
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, TensorId};
 
@@ -23,7 +23,7 @@ impl Machine<'_> {
     pub(super) fn add_up(
         &self,
         actor: usize,
-        stage: usize,
+        stage: StageId,
         (i, q): (u64, u64),
         pcu: PcuId,
         at: Step,
@@ -85,7 +85,7 @@ impl Machine<'_> {
         &self,
         actor: usize,
         pcu: PcuId,
-        (stage, operand): (usize, usize),
+        (stage, operand): (StageId, usize),
         reducer: &Reducer,
         place: (u64, u64),
         at: Step,
@@ -124,7 +124,7 @@ impl Machine<'_> {
     pub(super) fn emit_sums(
         &mut self,
         actor: usize,
-        stage: usize,
+        stage: StageId,
         at: Step,
         made: &[(PcuId, Made)],
     ) -> Result<(), Fault> {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use crate::arch;
 use crate::compile::{compile, retargeted_section};
+use crate::index::{Id, IndexVec};
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::model::{Architecture, Options, Phase, preset, write};
 use crate::program::{
-    Amount, Buffer, BufferRole, Configuration, Flow, FlowKind, GemmMapping, LoopLevel, LoopOrder, Mapping, Nest,
-    OutputTile, Resource, Stage, Step, Style, TiledAxis,
+    Amount, Buffer, BufferId, BufferRole, Configuration, Flow, FlowId, FlowKind, GemmMapping, LoopLevel, LoopOrder,
+    Mapping, Nest, OutputTile, Resource, Stage, StageId, Step, Style, TiledAxis,
 };
 use crate::sparsity::BlockMask;
 use crate::workload::{self, CausalAxis, OperatorKind};
@@ -211,16 +212,16 @@ fn kind(flow: &Flow) -> (u8, Amount) {
 fn swapped_routes_are_caught() {
     let mut swapped = Vec::new();
     for case in [dense(Mode::Kbk), dense(Mode::Fused), sparse(Mode::Fused), simd(), gathered()] {
-        let flows: Vec<Flow> = case.configuration.sections[0].flows.clone();
+        let flows = case.configuration.sections[0].flows.clone();
         let mut kinds: Vec<(u8, Amount)> = flows.iter().map(kind).collect();
         kinds.dedup();
         kinds.sort_by_key(|k| k.0);
         kinds.dedup();
         for wanted in kinds {
             // Two flows of one kind, from other units to other units.
-            let of_kind: Vec<usize> = (0..flows.len()).filter(|&f| kind(&flows[f]) == wanted).collect();
-            let other = |a: usize, b: usize| {
-                let ports = |f: usize| flows[f].route[..=sinks(&flows[f])].to_vec();
+            let of_kind: Vec<FlowId> = flows.ids().filter(|&f| kind(&flows[f]) == wanted).collect();
+            let other = |a: FlowId, b: FlowId| {
+                let ports = |f: FlowId| flows[f].route[..=sinks(&flows[f])].to_vec();
                 ports(a).iter().all(|port| !ports(b).contains(port))
             };
             let pair = of_kind.iter().flat_map(|&a| of_kind.iter().map(move |&b| (a, b))).find(|&(a, b)| other(a, b));
@@ -257,10 +258,12 @@ fn data_at_the_wrong_pcu_gives_a_wrong_number() {
     for case in all() {
         let verdict = case.with(|section| {
             let full = |f: &Flow| matches!(f.kind, FlowKind::Feed { .. }) && f.amount == Amount::Activations;
-            let list: Vec<usize> = (0..section.flows.len())
+            let list: Vec<FlowId> = section
+                .flows
+                .ids()
                 .filter(|&f| full(&section.flows[f]) && section.flows[f].reads.is_some_and(|end| end.part == 0))
                 .collect();
-            let is_other = |a: usize, b: usize| {
+            let is_other = |a: FlowId, b: FlowId| {
                 let (x, y) = (&section.flows[a], &section.flows[b]);
                 let (p, q) = (x.reads.unwrap(), y.reads.unwrap());
                 x.kind == y.kind
@@ -273,10 +276,10 @@ fn data_at_the_wrong_pcu_gives_a_wrong_number() {
             let pair = list.iter().flat_map(|&a| list.iter().map(move |&b| (a, b))).find(|&(a, b)| is_other(a, b));
             let Some((a, b)) = pair else { return false };
             // Each of the two trees serves both sites, so that only the ports decide.
-            let links = |f: usize| section.flows[f].route[1 + sinks(&section.flows[f])..].to_vec();
+            let links = |f: FlowId| section.flows[f].route[1 + sinks(&section.flows[f])..].to_vec();
             let mut joined: Vec<Resource> = links(a);
             joined.extend(links(b));
-            let ports = |f: usize| section.flows[f].route[1..=sinks(&section.flows[f])].to_vec();
+            let ports = |f: FlowId| section.flows[f].route[1..=sinks(&section.flows[f])].to_vec();
             let (ports_a, ports_b) = (ports(a), ports(b));
             for (f, ports) in [(a, ports_b), (b, ports_a)] {
                 let flow = &mut section.flows[f];
@@ -490,14 +493,14 @@ fn a_multicast_that_misses_one_pcu_is_caught() {
 fn heads_that_are_left_out_are_caught() {
     // Results for all streams of heads but the first.
     let verdict = attention(Mode::Fused).with(|section| {
-        let pm = |stage: usize| section.stages[stage].mapping.pm();
+        let pm = |stage: StageId| section.stages[stage].mapping.pm();
         let of_other_heads = |flow: &Flow| {
             flow.writes.is_some_and(|end| match section.buffers[end.buffer].spec.role {
                 BufferRole::Operand { stage, .. } => end.slice >= pm(stage),
                 _ => false,
             })
         };
-        let kept: Vec<Flow> = section.flows.iter().filter(|f| !of_other_heads(f)).cloned().collect();
+        let kept: IndexVec<FlowId, Flow> = section.flows.iter().filter(|f| !of_other_heads(f)).cloned().collect();
         let changed = kept.len() < section.flows.len();
         section.flows = kept;
         changed
@@ -566,7 +569,7 @@ fn a_fault_says_its_cycle() {
 fn a_slot_is_not_given_away_before_its_last_read() {
     let case = dense(Mode::Fused);
     let section = &case.configuration.sections[0];
-    let buffer = &section.buffers[0];
+    let buffer = &section.buffers[BufferId::from_index(0)];
     let mut ring = ring::Ring::new(&case.chip, buffer, 10);
     (ring.writers, ring.readers) = (1, 1);
     let depth = ring.depth();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::index::Id;
-use crate::program::{Amount, BufferRole, FlowEnd, Step};
+use crate::program::{Amount, BufferId, BufferRole, FlowEnd, FlowId, StageId, Step, StreamId};
 use crate::workload::TensorId;
 
 use super::block::{Block, cut, write};
@@ -17,7 +17,7 @@ use super::wires::Unit;
 
 impl Machine<'_> {
     /// The runs of columns in each row that an off-chip flow carries of a slice's part: (row, columns).
-    fn runs(&self, flow: usize, columns: &Range<u64>, rows: u64) -> Vec<(u64, Range<u64>)> {
+    fn runs(&self, flow: FlowId, columns: &Range<u64>, rows: u64) -> Vec<(u64, Range<u64>)> {
         let width = columns.end - columns.start;
         let range = self.stripes[flow].range(rows * width);
         let mut runs = Vec::new();
@@ -35,7 +35,7 @@ impl Machine<'_> {
     pub(super) fn deliver(
         &mut self,
         actor: usize,
-        flow: usize,
+        flow: FlowId,
         end: FlowEnd,
         at: Step,
         block: &Block,
@@ -69,7 +69,7 @@ impl Machine<'_> {
     /// Reads the block that a flow takes from the part at its beginning; `None` if the flow does not begin there.
     pub(super) fn take(
         &self,
-        flow: usize,
+        flow: FlowId,
         copy: u64,
         end: FlowEnd,
         at: Step,
@@ -89,10 +89,10 @@ impl Machine<'_> {
     }
 
     /// One slot of an off-chip stream into every buffer it fills.
-    pub(super) fn load(&mut self, actor: usize, stream: usize, at: Step) -> Result<(), Fault> {
+    pub(super) fn load(&mut self, actor: usize, stream: StreamId, at: Step) -> Result<(), Fault> {
         let off_chip = &self.section.streams[stream];
         let tensor = off_chip.stream.tensor;
-        let mut packed: Option<(usize, u64, Vec<f64>)> = None;
+        let mut packed: Option<(BufferId, u64, Vec<f64>)> = None;
         for n in 0..self.actors[actor].feeds.len() {
             let f = self.actors[actor].feeds[n];
             let flow = &self.section.flows[f];
@@ -130,7 +130,7 @@ impl Machine<'_> {
     }
 
     /// The stored weights of a slot of one column of PCUs, from off chip.
-    fn packed(&self, actor: usize, stage: usize, at: Step, slice: u64) -> Result<Vec<f64>, Fault> {
+    fn packed(&self, actor: usize, stage: StageId, at: Step, slice: u64) -> Result<Vec<f64>, Fault> {
         let spec = &self.section.stages[stage].spec;
         let index = self.layout.weight_index(stage, at.column_tile, slice);
         match (spec.weight, index) {
@@ -159,7 +159,7 @@ impl Machine<'_> {
     }
 
     /// One slot of a store buffer to where its generators write.
-    pub(super) fn store(&mut self, actor: usize, stream: usize, at: Step) -> Result<(), Fault> {
+    pub(super) fn store(&mut self, actor: usize, stream: StreamId, at: Step) -> Result<(), Fault> {
         let off_chip = &self.section.streams[stream];
         let id = off_chip.stream.tensor;
         let tensor = &self.layout.workload.tensors[id];
@@ -225,7 +225,7 @@ impl Machine<'_> {
     }
 
     /// What a flow from a PMU is for at a PCU.
-    pub(super) fn operand_of(&self, flow: usize) -> Operand {
+    pub(super) fn operand_of(&self, flow: FlowId) -> Operand {
         let flow = &self.section.flows[flow];
         match (flow.amount, flow.reads) {
             (Amount::Weights, _) => Operand::Weights,
@@ -242,7 +242,7 @@ impl Machine<'_> {
     }
 
     /// Hands a block to every PCU that a flow's links reach.
-    pub(super) fn hand_over(&mut self, flow: usize, operand: Operand, block: Block) {
+    pub(super) fn hand_over(&mut self, flow: FlowId, operand: Operand, block: Block) {
         let block = Rc::new(block);
         for sink in &self.traces[flow].sinks {
             if let Some(Unit::Pcu(pcu)) = sink {

@@ -1,6 +1,7 @@
 //! When a fault happens: the event engine on the same configuration says at which cycle the firing at fault begins.
 
 use crate::arch::Chip;
+use crate::index::Id;
 use crate::program::{BufferRole, Configuration, Section};
 use crate::sim::trace;
 use crate::workload::Workload;
@@ -27,15 +28,15 @@ pub(super) fn cycle(
 
 /// The event engine's number of an actor: lockstep groups by stage, then copies, then streams.
 fn track(section: &Section, kind: Kind) -> Option<usize> {
-    let groups = |stages: &[crate::program::Stage]| stages.iter().map(|s| s.mapping.groups() as usize).sum::<usize>();
+    let groups = |stages: usize| section.stages.iter().take(stages).map(|s| s.mapping.groups() as usize).sum::<usize>();
     let homes = || {
         let is_home = |b: &crate::program::Buffer| matches!(b.spec.role, BufferRole::Resident { .. });
-        section.buffers.iter().enumerate().filter(move |(_, b)| is_home(b)).map(|(b, _)| b)
+        section.buffers.iter_enumerated().filter(move |(_, b)| is_home(b)).map(|(b, _)| b)
     };
-    let all = groups(&section.stages);
+    let all = groups(section.stages.len());
     Some(match kind {
-        Kind::Group { stage, group } => groups(&section.stages[..stage]) + group as usize,
+        Kind::Group { stage, group } => groups(stage.index()) + group as usize,
         Kind::Copy { home } => all + homes().position(|b| b == home)?,
-        Kind::Load { stream } | Kind::Store { stream } => all + homes().count() + stream,
+        Kind::Load { stream } | Kind::Store { stream } => all + homes().count() + stream.index(),
     })
 }

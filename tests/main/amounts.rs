@@ -10,7 +10,7 @@ use rdusim::compile::{compile, retargeted_section};
 use rdusim::cost::{TileTables, flow_flits, transfer_bytes};
 use rdusim::cycle::{SectionAmounts, amounts_of};
 use rdusim::mode::Mode;
-use rdusim::program::{GemmMapping, Mapping, OutputTile, Section, SectionGraph};
+use rdusim::program::{GemmMapping, Mapping, OutputTile, Section, SectionGraph, StageId};
 use rdusim::workload::Workload;
 
 /// Pairs of chips and graphs of this seed.
@@ -40,7 +40,7 @@ fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, com
     let about = format!("{} of {about}", section.name);
     assert_eq!(Some(&amounts.flow_flits), flow_flits(chip, workload, section).as_ref(), "flits of flows, {about}");
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1).expect("a pipeline");
-    for (stream, slots) in amounts.slot_bytes.iter().enumerate() {
+    for (stream, slots) in amounts.slot_bytes.iter_enumerated() {
         for (n, &bytes) in (0..).zip(slots) {
             let at = section.schedule.step(section.streams[stream].stream.level, n);
             let expected = transfer_bytes(chip, &graph, section, stream, at);
@@ -48,7 +48,7 @@ fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, com
         }
     }
     compared.sections += 1;
-    for (s, stage) in section.stages.iter().enumerate() {
+    for (s, stage) in section.stages.iter_enumerated() {
         // Tiles of heads and of sums over rows are all as deep.
         let has_tiles = graph.form(s).is_none() && stage.spec.sums.is_none();
         if let Mapping::Gemm(mapping) = &stage.mapping
@@ -64,7 +64,7 @@ fn depths(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     section: &Section,
-    (s, mapping): (usize, &GemmMapping),
+    (s, mapping): (StageId, &GemmMapping),
     amounts: &SectionAmounts,
     about: &str,
     compared: &mut Compared,

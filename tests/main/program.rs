@@ -10,7 +10,7 @@ use rdusim::program::dataflow::{
     Access, BlockNest, Buffer, Dataflow, LoopId, Order, Point, PortRef, Process, ProcessGraph, ProcessKind,
 };
 use rdusim::program::dataflow::{ProcessId, check};
-use rdusim::program::{self, BufferRole, LoopLevel, LoopOrder, Nest, Schedule, Section, TiledAxis, lowered};
+use rdusim::program::{self, BufferId, BufferRole, LoopLevel, LoopOrder, Nest, Schedule, Section, TiledAxis, lowered};
 use rdusim::verify::firing_rules;
 
 use crate::random::pair;
@@ -119,7 +119,7 @@ fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
                 let (Some(written), writer) = (graph.writes(id).next(), PortRef { process: id, port: 0 }) else {
                     continue;
                 };
-                let keeps_sums = matches!(section.buffers[written.index()].spec.role, BufferRole::PartialSums { .. });
+                let keeps_sums = matches!(section.buffers[written].spec.role, BufferRole::PartialSums { .. });
                 let completes = !graph.completes(writer, n).is_empty();
                 let produces = if keeps_sums {
                     processes.emits(process.kind, step)
@@ -143,7 +143,7 @@ fn verify_reads_the_same_firing_rules_from_the_flows() {
         for process in &processes.list {
             let rule = rules.iter().find(|rule| rule.process == process.kind);
             let rule = rule.unwrap_or_else(|| panic!("{}: no rule for {:?}", section.name, process.kind));
-            let mut reads: Vec<usize> = process.inputs.iter().map(|input| input.buffer).collect();
+            let mut reads: Vec<BufferId> = process.inputs.iter().map(|input| input.buffer).collect();
             let mut writes = process.outputs.clone();
             reads.sort_unstable();
             writes.sort_unstable();

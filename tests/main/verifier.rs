@@ -9,8 +9,8 @@ use rdusim::index::Id;
 use rdusim::mode::Mode;
 use rdusim::program::verifier::{Verifier, violations};
 use rdusim::program::{
-    Buffer, BufferRole, Configuration, Fabric, FlowKind, GemmMapping, LoopLevel, Mapping, Nest, PcuId, PmuId, Section,
-    SectionGraph, SimdMapping,
+    Buffer, BufferId, BufferRole, Configuration, Fabric, FlowId, FlowKind, GemmMapping, LoopLevel, Mapping, Nest,
+    PcuId, PmuId, Section, SectionGraph, SimdMapping, StageId, StreamId,
 };
 use rdusim::workload::{self, Workload};
 
@@ -139,6 +139,22 @@ impl Good {
     }
 }
 
+fn stage_id(row: usize) -> StageId {
+    StageId::from_index(row)
+}
+
+fn buffer_id(row: usize) -> BufferId {
+    BufferId::from_index(row)
+}
+
+fn stream_id(row: usize) -> StreamId {
+    StreamId::from_index(row)
+}
+
+fn flow_id(row: usize) -> FlowId {
+    FlowId::from_index(row)
+}
+
 fn buffer(section: &mut Section, is: impl Fn(&BufferRole) -> bool) -> &mut Buffer {
     section.buffers.iter_mut().find(|buffer| is(&buffer.spec.role)).expect("such a buffer")
 }
@@ -182,12 +198,12 @@ fn nests_that_cannot_be_are_refused() {
     good.refuses_nest(|nest| nest.tiled_axis.as_mut().expect("a cut").tile = 0);
     good.refuses_nest(|nest| nest.tiled_axis.as_mut().expect("a cut").extent += 1);
     good.refuses_nest(|nest| nest.tiled_axis.as_mut().expect("a cut").axis = 99);
-    good.refuses("stages", |s| s.stages[0].level = LoopLevel::ROW_TILE);
-    good.refuses("stages", |s| s.stages[0].n_cut ^= true);
-    good.refuses("stages", |s| s.stages[1].k_cut ^= true);
-    good.refuses("stages", |s| s.stages[0].recomputed = true);
+    good.refuses("stages", |s| s.stages[stage_id(0)].level = LoopLevel::ROW_TILE);
+    good.refuses("stages", |s| s.stages[stage_id(0)].n_cut ^= true);
+    good.refuses("stages", |s| s.stages[stage_id(1)].k_cut ^= true);
+    good.refuses("stages", |s| s.stages[stage_id(0)].recomputed = true);
     good.refuses("stages", |s| _ = s.stages.pop());
-    good.refuses("stages", |s| _ = s.stages[0].spec.tail.pop());
+    good.refuses("stages", |s| _ = s.stages[stage_id(0)].spec.tail.pop());
 }
 
 #[test]
@@ -201,22 +217,22 @@ fn mappings_and_units_that_cannot_be_are_refused() {
     good.refuses("mapping", |s| simd(s).chain += 1);
     good.refuses("mapping", |s| simd(s).passes = 1);
     good.refuses("mapping", |s| simd(s).pn = 9);
-    good.refuses("mapping", |s| s.stages[0].mapping = s.stages[1].mapping);
-    good.refuses("pcus", |s| _ = s.stages[0].pcus.pop());
-    good.refuses("pcus", |s| s.stages[0].pcus[0] = s.stages[1].pcus[0]);
-    good.refuses("pcus", |s| s.stages[0].pcus[0] = PcuId::from_index(100_000));
-    good.refuses("generators", |s| s.streams[0].ags.clear());
-    good.refuses("generators", |s| s.streams[0].ags[0] = s.streams[1].ags[0]);
-    good.refuses("generators", |s| s.streams[0].ags[0] = (0, 99));
+    good.refuses("mapping", |s| s.stages[stage_id(0)].mapping = s.stages[stage_id(1)].mapping);
+    good.refuses("pcus", |s| _ = s.stages[stage_id(0)].pcus.pop());
+    good.refuses("pcus", |s| s.stages[stage_id(0)].pcus[0] = s.stages[stage_id(1)].pcus[0]);
+    good.refuses("pcus", |s| s.stages[stage_id(0)].pcus[0] = PcuId::from_index(100_000));
+    good.refuses("generators", |s| s.streams[stream_id(0)].ags.clear());
+    good.refuses("generators", |s| s.streams[stream_id(0)].ags[0] = s.streams[stream_id(1)].ags[0]);
+    good.refuses("generators", |s| s.streams[stream_id(0)].ags[0] = (0, 99));
 }
 
 #[test]
 fn buffers_that_cannot_be_are_refused() {
     let good = Good::feed_forward();
     good.refuses("roles", |s| _ = s.buffers.pop());
-    good.refuses("roles", |s| s.buffers.push(s.buffers[0].clone()));
+    good.refuses("roles", |s| _ = s.buffers.push(s.buffers[buffer_id(0)].clone()));
     good.refuses("roles", |s| buffer(s, is_weight).spec.slices += 1);
-    good.refuses("roles", |s| s.buffers[0].spec.role = BufferRole::PartialSums { stage: 99 });
+    good.refuses("roles", |s| s.buffers[buffer_id(0)].spec.role = BufferRole::PartialSums { stage: stage_id(99) });
     good.refuses("cadences", |s| buffer(s, is_operand).spec.level = LoopLevel::ONCE);
     good.refuses("cadences", |s| buffer(s, is_weight).spec.level = LoopLevel::ROW_TILE);
     good.refuses("banks", |s| buffer(s, is_weight).spec.depth = 0);
@@ -243,28 +259,28 @@ fn buffers_that_cannot_be_are_refused() {
 fn streams_that_cannot_be_are_refused() {
     let good = Good::feed_forward();
     good.refuses("ends", |s| _ = s.streams.pop());
-    good.refuses("ends", |s| s.streams[0].stream.level = LoopLevel::ONCE);
+    good.refuses("ends", |s| s.streams[stream_id(0)].stream.level = LoopLevel::ONCE);
     good.refuses("ends", |s| {
-        let mut other = s.streams[0].clone();
+        let mut other = s.streams[stream_id(0)].clone();
         // A generator that nobody has yet.
         let is_free = |ag: &(u32, u32)| !s.streams.iter().any(|stream| stream.ags.contains(ag));
         other.ags = vec![(0..99).flat_map(|agcu| (0..99).map(move |ag| (agcu, ag))).find(is_free).expect("one")];
         other.stream.writes ^= true;
         s.streams.push(other);
     });
-    good.refuses("homes", |s| s.streams[0].tier = TierId::from_index(7));
-    good.refuses("bytes", |s| s.streams[0].stream.passes += 1);
-    good.refuses("bytes", |s| s.streams[0].stream.tensor_bytes -= 1);
+    good.refuses("homes", |s| s.streams[stream_id(0)].tier = TierId::from_index(7));
+    good.refuses("bytes", |s| s.streams[stream_id(0)].stream.passes += 1);
+    good.refuses("bytes", |s| s.streams[stream_id(0)].stream.tensor_bytes -= 1);
 }
 
 #[test]
 fn routes_that_cannot_be_are_refused() {
     let good = Good::with_softmax();
     let flows = &good.configuration.sections[0].flows;
-    let long = flows.iter().position(|flow| flow.links > 2).expect("a flow over links");
-    good.refuses("resources", |s| s.flows[0].route.clear());
-    good.refuses("resources", |s| s.flows[0].links = s.flows[0].route.len() as u64);
-    good.refuses("resources", |s| s.flows[0].route[0] = 0);
+    let long = flows.position(|flow| flow.links > 2).expect("a flow over links");
+    good.refuses("resources", |s| s.flows[flow_id(0)].route.clear());
+    good.refuses("resources", |s| s.flows[flow_id(0)].links = s.flows[flow_id(0)].route.len() as u64);
+    good.refuses("resources", |s| s.flows[flow_id(0)].route[0] = 0);
     good.refuses("resources", |s| *s.flows[long].route.last_mut().expect("a link") = u32::MAX);
     good.refuses("trees", |s| {
         let flow = &mut s.flows[long];
@@ -277,23 +293,23 @@ fn routes_that_cannot_be_are_refused() {
         flow.route.push(last);
         flow.links += 1;
     });
-    good.refuses("trees", |s| s.flows[0].hop_cycles += 1);
-    good.refuses("trees", |s| s.flows[0].pmu_sinks += 1);
-    good.refuses("trees", |s| s.flows[0].from_pmu ^= true);
+    good.refuses("trees", |s| s.flows[flow_id(0)].hop_cycles += 1);
+    good.refuses("trees", |s| s.flows[flow_id(0)].pmu_sinks += 1);
+    good.refuses("trees", |s| s.flows[flow_id(0)].from_pmu ^= true);
 }
 
 #[test]
 fn flows_with_other_ends_are_refused() {
     for good in [Good::with_softmax(), Good::split_k(), Good::feed_forward()] {
         // Whatever is taken from where it belongs, the check of ends shows it.
-        let kinds: Vec<FlowKind> = good.configuration.sections[0].flows.iter().map(|flow| flow.kind).collect();
+        let flows = good.configuration.sections[0].flows.clone();
         let mut seen = Vec::new();
-        for (f, kind) in kinds.iter().enumerate() {
-            if seen.contains(&std::mem::discriminant(kind)) {
+        for (f, flow) in flows.iter_enumerated() {
+            if seen.contains(&std::mem::discriminant(&flow.kind)) {
                 continue;
             }
-            seen.push(std::mem::discriminant(kind));
-            let reads = good.configuration.sections[0].flows[f].reads.is_some();
+            seen.push(std::mem::discriminant(&flow.kind));
+            let reads = flow.reads.is_some();
             good.refuses("flow_ends", |s| {
                 let flow = &mut s.flows[f];
                 let end = if reads { &mut flow.reads } else { &mut flow.writes };
@@ -304,13 +320,13 @@ fn flows_with_other_ends_are_refused() {
             good.refuses("flow_ends", |s| {
                 let other = s
                     .flows
-                    .iter()
                     .position(|other| std::mem::discriminant(&other.kind) != std::mem::discriminant(&s.flows[f].kind));
                 s.flows[f].kind = s.flows[other.expect("another kind")].kind;
             });
         }
-        good.refuses("buffer_ends", |s| s.flows.retain(|flow| flow.writes.is_none_or(|end| end.buffer != 0)));
-        good.refuses("buffer_ends", |s| s.flows.retain(|flow| flow.reads.is_none_or(|end| end.buffer != 0)));
+        let first = buffer_id(0);
+        good.refuses("buffer_ends", |s| s.flows.retain(|flow| flow.writes.is_none_or(|end| end.buffer != first)));
+        good.refuses("buffer_ends", |s| s.flows.retain(|flow| flow.reads.is_none_or(|end| end.buffer != first)));
     }
 }
 
@@ -319,13 +335,13 @@ fn flows_that_do_not_carry_all_are_refused() {
     for good in [Good::with_softmax(), Good::split_k(), Good::feed_forward()] {
         let flows = good.configuration.sections[0].flows.clone();
         let mut seen = Vec::new();
-        for (f, flow) in flows.iter().enumerate() {
+        for (f, flow) in flows.iter_enumerated() {
             if !seen.contains(&std::mem::discriminant(&flow.kind)) {
                 seen.push(std::mem::discriminant(&flow.kind));
                 good.refuses("shares", |s| s.flows[f].share.1 *= 2);
             }
         }
-        let chained = flows.iter().position(|flow| matches!(flow.kind, FlowKind::Feed { .. }) && flow.reads.is_none());
+        let chained = flows.position(|flow| matches!(flow.kind, FlowKind::Feed { .. }) && flow.reads.is_none());
         if let Some(f) = chained {
             good.refuses("shares", |s| _ = s.flows.remove(f));
         }
@@ -335,26 +351,26 @@ fn flows_that_do_not_carry_all_are_refused() {
 #[test]
 fn work_that_misses_a_column_is_refused() {
     let good = Good::feed_forward();
-    good.refuses("coverage", |s| s.stages[0].work[0][0].columns -= 1);
-    good.refuses("coverage", |s| s.stages[0].work[0][0].stored += 1);
-    good.refuses("coverage", |s| s.stages[1].work[0][0].tiles = 0);
-    good.refuses("coverage", |s| _ = s.stages[0].work.pop());
-    good.refuses("coverage", |s| _ = s.stages[0].work[0].pop());
+    good.refuses("coverage", |s| s.stages[stage_id(0)].work[0][0].columns -= 1);
+    good.refuses("coverage", |s| s.stages[stage_id(0)].work[0][0].stored += 1);
+    good.refuses("coverage", |s| s.stages[stage_id(1)].work[0][0].tiles = 0);
+    good.refuses("coverage", |s| _ = s.stages[stage_id(0)].work.pop());
+    good.refuses("coverage", |s| _ = s.stages[stage_id(0)].work[0].pop());
     // Columns that two tiles have, and others that none has.
     good.refuses("coverage", |s| {
-        let mut tiles = s.stages[0].tiles.to_vec();
+        let mut tiles = s.stages[stage_id(0)].tiles.to_vec();
         tiles[0][0][0].start += 1;
-        s.stages[0].tiles = tiles.into();
+        s.stages[stage_id(0)].tiles = tiles.into();
     });
     let good = Good::with_softmax();
-    good.refuses("coverage", |s| s.stages[1].work = s.stages[0].work.clone());
+    good.refuses("coverage", |s| s.stages[stage_id(1)].work = s.stages[stage_id(0)].work.clone());
 }
 
 #[test]
 fn buffers_in_which_the_pipeline_would_stop_are_refused() {
     let good = Good::feed_forward();
     let row_tiles = good.configuration.sections[0].schedule.nest().block_tiles;
-    let of_block = |s: &Section| s.buffers.iter().position(|b| !is_partial(&b.spec.role) && b.spec.depth == row_tiles);
+    let of_block = |s: &Section| s.buffers.position(|b| !is_partial(&b.spec.role) && b.spec.depth == row_tiles);
     let b = of_block(&good.configuration.sections[0]).expect("an operand stays on chip");
     good.refuses("credits", |s| {
         s.buffers[b].spec.depth = row_tiles / 2;
@@ -374,7 +390,7 @@ fn configurations_that_cannot_be_are_refused() {
     good.refuses_whole("operators", |c| c.sections.push(c.sections[0].clone()));
     good.refuses_whole("tiers", |c| _ = c.tiers.pop());
     good.refuses_whole("tiers", |c| c.tiers[0] = TierId::from_index(7));
-    good.refuses_whole("loads", |c| c.sections[1].prefetched.push(0));
+    good.refuses_whole("loads", |c| c.sections[1].prefetched.push(stream_id(0)));
     good.refuses_whole("stages", |c| {
         let all = c.sections.iter().flat_map(|section| section.operators.clone()).collect();
         c.sections.truncate(1);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::compile::params::PARAMS;
 use crate::cost::StageFootprint;
-use crate::program::Mapping;
+use crate::index::IndexVec;
+use crate::program::{Mapping, StageId};
 
 /// One way to map a stage, and what it costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,7 +94,11 @@ impl Front {
 
 /// The allocation with the least slowest stage that takes at most `pcus`; exact over the candidates. No stage is made
 /// faster than `floor_cycles`. `None` when even the smallest candidates do not fit.
-pub fn allocate(stages: &[StageCandidates], pcus: u64, floor_cycles: u64) -> Option<Vec<Candidate>> {
+pub fn allocate(
+    stages: &IndexVec<StageId, StageCandidates>,
+    pcus: u64,
+    floor_cycles: u64,
+) -> Option<IndexVec<StageId, Candidate>> {
     if stages.iter().any(|stage| stage.0.is_empty()) {
         return None;
     }
@@ -162,7 +167,7 @@ mod tests {
                 for &(pcus, cycles) in stage { front.offer(&candidate(pcus, cycles)); }
                 front.finish()
             };
-            let sets: Vec<_> = stages.iter().map(front).collect();
+            let sets: IndexVec<StageId, _> = stages.iter().map(front).collect();
             let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
             let mut best = None;
             let mut index = vec![0; stages.len()];

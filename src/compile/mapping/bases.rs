@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
 use crate::cost::{MOST_COLUMNS, StageFootprint, SystolicShape, TileTables, WeightRange};
-use crate::program::{GemmMapping, LoopLevel, Nest, PassWork, SectionGraph, Style, TiledAxis};
+use crate::index::IndexVec;
+use crate::program::{GemmMapping, LoopLevel, Nest, PassWork, SectionGraph, StageId, Style, TiledAxis};
 use crate::workload::{OperatorId, TensorId};
 
 use super::allocate::{StageCandidates, useful_splits};
@@ -85,7 +86,7 @@ pub struct StageBases<'a> {
     graph: &'a SectionGraph<'a>,
     /// Column tiles, of fine masks a sample.
     pub tables: TileTables<'a>,
-    stages: Vec<Arc<Vec<Base>>>,
+    stages: IndexVec<StageId, Arc<Vec<Base>>>,
     cache: &'a BaseCache,
 }
 
@@ -98,8 +99,8 @@ impl<'a> StageBases<'a> {
         cache: &'a BaseCache,
     ) -> Self {
         let tables = TileTables::sampled(chip, graph, tiled_axis);
-        let mut bases = Self { chip, graph, tables, stages: Vec::new(), cache };
-        bases.stages = (0..graph.stages.len()).map(|s| bases.cached(s, cache)).collect();
+        let mut bases = Self { chip, graph, tables, stages: IndexVec::new(), cache };
+        bases.stages = graph.stages.ids().map(|s| bases.cached(s, cache)).collect();
         bases
     }
 
@@ -109,11 +110,11 @@ impl<'a> StageBases<'a> {
     }
 
     /// Column splits of a stage.
-    pub fn of(&self, stage: usize) -> &[Base] {
+    pub fn of(&self, stage: StageId) -> &[Base] {
         &self.stages[stage]
     }
 
-    fn cached(&self, stage: usize, cache: &BaseCache) -> Arc<Vec<Base>> {
+    fn cached(&self, stage: StageId, cache: &BaseCache) -> Arc<Vec<Base>> {
         let spec = &self.graph.stages[stage];
         let Some(weight) = spec.weight.filter(|_| self.graph.form(stage).is_none()) else { return Arc::default() };
         let cut = self.tiled_axis().and_then(|cut| {
@@ -139,7 +140,7 @@ impl<'a> StageBases<'a> {
     /// Useful mappings of a stage, worked out once for all sections it is in.
     pub fn known(
         &self,
-        stage: usize,
+        stage: StageId,
         (nest, roles): (&Nest, &StageRoles),
         turned: Option<bool>,
         work_out: impl FnOnce() -> StageCandidates,
@@ -160,7 +161,7 @@ impl<'a> StageBases<'a> {
     }
 
     /// Useful mappings of a stage that adds up over rows.
-    pub fn sums(&self, stage: usize, tile_rows: u64) -> Arc<Vec<SumsBase>> {
+    pub fn sums(&self, stage: StageId, tile_rows: u64) -> Arc<Vec<SumsBase>> {
         let output = self.graph.stages[stage].output;
         let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(output) == Some(cut.axis) {
@@ -189,7 +190,7 @@ impl<'a> StageBases<'a> {
 
     /// Whether any weight is sparse.
     pub fn has_masks(&self) -> bool {
-        (0..self.graph.stages.len()).any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some())
+        self.graph.stages.ids().any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some())
     }
 
     /// Whether K of any weight is worth splitting over PCUs.
@@ -200,7 +201,7 @@ impl<'a> StageBases<'a> {
     /// Row grains that row tiles should be multiples of.
     pub fn row_grains(&self) -> Vec<u64> {
         let mut grains: Vec<u64> = Vec::new();
-        for stage in 0..self.graph.stages.len() {
+        for stage in self.graph.stages.ids() {
             let gemm = self.graph.stages[stage].weight.is_some();
             for rows_on_lanes in [false, true] {
                 let shape = gemm.then(|| self.tables.shape(stage, rows_on_lanes)).flatten();
@@ -216,7 +217,7 @@ impl<'a> StageBases<'a> {
         grains
     }
 
-    fn of_stage(&self, stage: usize) -> Vec<Base> {
+    fn of_stage(&self, stage: StageId) -> Vec<Base> {
         if self.graph.stages[stage].weight.is_none() {
             return Vec::new();
         }
@@ -271,7 +272,7 @@ impl<'a> StageBases<'a> {
     }
 
     /// Columns of PCUs over several slices of K.
-    fn k_splits(&self, stage: usize, rows_on_lanes: bool, ranges: &[WeightRange], bases: &mut Vec<Base>) {
+    fn k_splits(&self, stage: StageId, rows_on_lanes: bool, ranges: &[WeightRange], bases: &mut Vec<Base>) {
         if !self.graph.may_split_k(self.tiled_axis(), stage) {
             return;
         }
@@ -299,7 +300,7 @@ impl<'a> StageBases<'a> {
     /// Sparse columns in lockstep groups of `multicast_width`, each skipping on its own.
     fn sparse_bases(
         &self,
-        stage: usize,
+        stage: StageId,
         shape: &SystolicShape,
         rows_on_lanes: bool,
         (multicast_width, style): (u64, Style),
@@ -348,7 +349,7 @@ impl<'a> StageBases<'a> {
     /// All columns of PCUs on one stream: one lockstep group, no assignment to search.
     fn dense_like(
         &self,
-        stage: usize,
+        stage: StageId,
         shape: &SystolicShape,
         rows_on_lanes: bool,
         (pn, pk): (u64, u64),
@@ -390,7 +391,7 @@ impl<'a> StageBases<'a> {
         self.base(stage, shape, mapping, &work)
     }
 
-    fn base(&self, stage: usize, shape: &SystolicShape, m: GemmMapping, work: &[Vec<PassWork>]) -> Base {
+    fn base(&self, stage: StageId, shape: &SystolicShape, m: GemmMapping, work: &[Vec<PassWork>]) -> Base {
         let in_step_cycles =
             work.iter().map(|column_tile| column_tile.iter().map(|w| w.cycles).max().unwrap_or(0)).sum();
         let groups = (m.k_slice_groups() * m.pk) as usize;

@@ -3,7 +3,10 @@
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
 use crate::cost::{GatherPorts, StageFootprint};
-use crate::program::{BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, Style, k_slice};
+use crate::index::IndexVec;
+use crate::program::{
+    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, StageId, Style, k_slice,
+};
 use crate::workload::TensorId;
 
 use super::residency::{LatencySlots, Residency};
@@ -16,11 +19,11 @@ pub fn buffers(
     nest: &Nest,
     roles: &StageRoles,
     residency: Residency,
-    mappings: &[Mapping],
-    footprint: &[StageFootprint],
-) -> Vec<BufferSpec> {
-    let mut sizer = Sizer { mappings, chip, graph, nest, roles, residency, list: Vec::new() };
-    for (stage, (mapping, footprint)) in mappings.iter().zip(footprint).enumerate() {
+    mappings: &IndexVec<StageId, Mapping>,
+    footprint: &IndexVec<StageId, StageFootprint>,
+) -> IndexVec<BufferId, BufferSpec> {
+    let mut sizer = Sizer { mappings, chip, graph, nest, roles, residency, list: IndexVec::new() };
+    for ((stage, mapping), footprint) in mappings.iter_enumerated().zip(footprint) {
         sizer.operands(stage, mapping, footprint);
         sizer.weights(stage, mapping, footprint);
         sizer.stores(stage, mapping, footprint);
@@ -29,13 +32,13 @@ pub fn buffers(
 }
 
 struct Sizer<'a> {
-    mappings: &'a [Mapping],
+    mappings: &'a IndexVec<StageId, Mapping>,
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     nest: &'a Nest,
     roles: &'a StageRoles,
     residency: Residency,
-    list: Vec<BufferSpec>,
+    list: IndexVec<BufferId, BufferSpec>,
 }
 
 impl Sizer<'_> {
@@ -60,12 +63,13 @@ impl Sizer<'_> {
 
     /// Slices of K, beyond the first, that a row tile passes from where a tensor is made to where `stage` takes it, in it too:
     /// so much longer it is wanted.
-    fn slices_behind(&self, tensor: TensorId, stage: usize) -> u64 {
-        let from = self.graph.producer(tensor).map_or(0, |producer| producer + 1);
-        self.mappings[from.min(stage)..=stage].iter().map(|mapping| mapping.pk() - 1).sum()
+    fn slices_behind(&self, tensor: TensorId, stage: StageId) -> u64 {
+        let producer = self.graph.producer(tensor);
+        let is_behind = |s: &StageId| *s == stage || *s < stage && producer.is_none_or(|producer| *s > producer);
+        self.mappings.ids().filter(is_behind).map(|s| self.mappings[s].pk() - 1).sum()
     }
 
-    fn operands(&mut self, stage: usize, mapping: &Mapping, footprint: &StageFootprint) {
+    fn operands(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
         let (graph, nest) = (self.graph, self.nest);
         let sums = graph.stages[stage].sums;
         for (operand, &tensor) in graph.stages[stage].activations.iter().enumerate() {
@@ -140,7 +144,7 @@ impl Sizer<'_> {
         }
     }
 
-    fn weights(&mut self, stage: usize, mapping: &Mapping, footprint: &StageFootprint) {
+    fn weights(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
         if let (Some(sums), Mapping::Gemm(m)) = (self.graph.stages[stage].sums, mapping) {
             let along_cut = self.roles.level[stage] == LoopLevel::FIRING;
             self.list.push(BufferSpec {
@@ -204,7 +208,7 @@ impl Sizer<'_> {
         }
     }
 
-    fn stores(&mut self, stage: usize, mapping: &Mapping, footprint: &StageFootprint) {
+    fn stores(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
         let tensor = self.graph.stages[stage].output;
         if !self.graph.leaves_section(tensor) {
             return;

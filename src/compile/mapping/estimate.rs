@@ -2,8 +2,10 @@
 
 use crate::arch::{Chip, TierId};
 use crate::compile::params::PARAMS;
-use crate::index::Id;
-use crate::program::{BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, Stream};
+use crate::index::{Id, IndexVec};
+use crate::program::{
+    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, StageId, Stream,
+};
 use crate::workload::TensorId;
 
 use super::allocate::Candidate;
@@ -93,12 +95,18 @@ fn walk_cycles(chip: &Chip) -> u64 {
 ///
 /// An operand piece lies farther from its PCUs the more PMUs it needs and the fuller they are; a multicast takes about
 /// two links a sink (PCUs and PMUs alternate).
-fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec], picked: &[Candidate]) -> f64 {
+fn crowding(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    buffers: &IndexVec<BufferId, BufferSpec>,
+    picked: &IndexVec<StageId, Candidate>,
+) -> f64 {
     let banks = |b: &BufferSpec| b.total_banks(chip);
     let filled = buffers.iter().map(banks).sum::<u64>() as f64 / (chip.pmus() * chip.pmu.banks) as f64;
     let sites_per_pcu = chip.grid.units.len() as f64 / chip.pcus() as f64;
     let links_per_pcu = sites_per_pcu * 4.0 * chip.network.links_per_direction as f64;
-    let stage_crowding = |(s, candidate): (usize, &Candidate)| {
+    let stage_crowding = |(s, candidate): (StageId, &Candidate)| {
         let Mapping::Gemm(m) = &candidate.mapping else { return 1.0 };
         let distance = |weights: bool| {
             let pmus = buffers
@@ -136,11 +144,11 @@ fn crowding(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, buffers: &[Buffe
             .sum();
         ((activations + weights + relayed + copies) / links / PARAMS.estimate.routable).max(1.0)
     };
-    picked.iter().enumerate().map(stage_crowding).fold(1.0, f64::max)
+    picked.iter_enumerated().map(stage_crowding).fold(1.0, f64::max)
 }
 
 /// Whether a tensor is the second operand of a stage that adds up over rows: it comes as weights do.
-fn is_second_operand(graph: &SectionGraph<'_>, stage: usize, tensor: TensorId) -> bool {
+fn is_second_operand(graph: &SectionGraph<'_>, stage: StageId, tensor: TensorId) -> bool {
     let spec = &graph.stages[stage];
     spec.sums.is_some() && spec.activations.get(1) == Some(&tensor)
 }
@@ -151,8 +159,8 @@ fn port_cycles(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     nest: &Nest,
-    buffers: &[BufferSpec],
-    picked: &[Candidate],
+    buffers: &IndexVec<BufferId, BufferSpec>,
+    picked: &IndexVec<StageId, Candidate>,
 ) -> f64 {
     let flit = chip.network.flit_bytes;
     let cycles_per_flit = flit.div_ceil(chip.pmu.port_bytes) as f64;
@@ -177,7 +185,7 @@ fn port_cycles(
             0.0
         };
         // A PCU's stream comes through one port of each PMU that has a part of it.
-        let read = |stage: usize, rate: fn(&Candidate) -> f64| match &picked[stage].mapping {
+        let read = |stage: StageId, rate: fn(&Candidate) -> f64| match &picked[stage].mapping {
             Mapping::Gemm(_) => rate(&picked[stage]) * picked[stage].cycles as f64 / pmus(buffer) as f64,
             Mapping::Simd(_) => 0.0,
         };
@@ -220,10 +228,16 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
 }
 
 /// Cycles of one firing of every stage on the longest way through the pipeline, but the slowest.
-fn passing_cycles(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, picked: &[Candidate]) -> f64 {
-    let firing = |s: usize| picked[s].cycles as f64 / nest.count(roles.level[s]).max(1) as f64;
-    let mut passed: Vec<f64> = Vec::with_capacity(picked.len());
-    for (s, spec) in graph.stages.iter().enumerate() {
+fn passing_cycles(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    roles: &StageRoles,
+    picked: &IndexVec<StageId, Candidate>,
+) -> f64 {
+    let firing = |s: StageId| picked[s].cycles as f64 / nest.count(roles.level[s]).max(1) as f64;
+    let mut passed: IndexVec<StageId, f64> = IndexVec::new();
+    for (s, spec) in graph.stages.iter_enumerated() {
         // Slices of K begin one behind the other, their sums through PMUs.
         let chain = ((picked[s].mapping.pk() - 1) * (picked[s].footprint.relay_cycles + walk_cycles(chip))) as f64;
         // Stages come behind those they read from.
@@ -231,7 +245,7 @@ fn passing_cycles(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, roles: &St
         let before = before.map(|from| passed[from]).fold(0.0, f64::max);
         passed.push(before + firing(s) + chain);
     }
-    let slowest = (0..picked.len()).max_by_key(|&s| picked[s].cycles).map_or(0.0, firing);
+    let slowest = picked.ids().max_by_key(|&s| picked[s].cycles).map_or(0.0, firing);
     (passed.into_iter().fold(0.0, f64::max) - slowest).max(0.0)
 }
 
@@ -240,9 +254,9 @@ pub fn estimate(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     nest: &Nest,
-    buffers: &[BufferSpec],
+    buffers: &IndexVec<BufferId, BufferSpec>,
     roles: &StageRoles,
-    picked: &[Candidate],
+    picked: &IndexVec<StageId, Candidate>,
     tiers: &[TierId],
 ) -> Estimate {
     let streams = streams(graph, nest, buffers);
@@ -275,7 +289,7 @@ pub fn estimate(
             first_block += stream.tensor_bytes / nest.blocks();
         }
     }
-    let rate = streams.first().map_or(1.0, |s| chip.tier_rate(tiers[s.tensor.index()]).bytes_per_cycle());
+    let rate = streams.iter().next().map_or(1.0, |s| chip.tier_rate(tiers[s.tensor.index()]).bytes_per_cycle());
     let slowest_tier = |bytes: &[u64]| {
         let time = |(t, &bytes): (usize, &u64)| bytes as f64 / chip.tier_rate(TierId::from_index(t)).bytes_per_cycle();
         bytes.iter().enumerate().map(time).fold(0.0, f64::max)
@@ -289,7 +303,7 @@ pub fn estimate(
     if cut_outside {
         // Stages behind an accumulating one get nothing before its last column tile: they overlap with the next row block.
         let most = |late: bool| {
-            let stages = picked.iter().enumerate().filter(|(s, _)| roles.is_late(*s) == late);
+            let stages = picked.iter_enumerated().filter(|(s, _)| roles.is_late(*s) == late);
             stages.map(|(_, c)| c.cycles / c.duty_factor).max().unwrap_or(0) as f64
         };
         fill += most(true).min(most(false)) / nest.blocks() as f64;

@@ -2,7 +2,8 @@
 
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
-use crate::program::{BufferRole, BufferSpec, Mapping, Nest, PassWork, SectionGraph, TileLists};
+use crate::index::IndexVec;
+use crate::program::{BufferId, BufferRole, BufferSpec, Mapping, Nest, PassWork, SectionGraph, StageId, TileLists};
 
 use super::estimate::Estimate;
 use super::roles::StageRoles;
@@ -15,13 +16,13 @@ pub struct SectionPlan {
     /// Part each stage plays in it.
     pub roles: StageRoles,
     /// Mapping of each stage.
-    pub mappings: Vec<Mapping>,
+    pub mappings: IndexVec<StageId, Mapping>,
     /// Work of each GEMM stage, `[column_tile][group]`; empty for SIMD stages.
-    pub work: Vec<Vec<Vec<PassWork>>>,
+    pub work: IndexVec<StageId, Vec<Vec<PassWork>>>,
     /// Output tiles of each stage.
-    pub tiles: Vec<TileLists>,
+    pub tiles: IndexVec<StageId, TileLists>,
     /// Buffers.
-    pub buffers: Vec<BufferSpec>,
+    pub buffers: IndexVec<BufferId, BufferSpec>,
     /// Estimated cycles and traffic.
     pub estimate: Estimate,
     /// How many times over a stream's address generators cover the rate of its tier, at most.
@@ -30,10 +31,10 @@ pub struct SectionPlan {
 
 /// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: lockstep groups whose
 /// work differs from column tile to column tile then wait less for each other.
-pub fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut [BufferSpec]) {
+pub fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut IndexVec<BufferId, BufferSpec>) {
     let most = ((chip.pmus() * chip.pmu.banks) as f64 * PARAMS.mapping.filled_banks) as u64;
     for depth in 3..=PARAMS.mapping.deepest_operand {
-        for i in 0..buffers.len() {
+        for i in buffers.ids() {
             let total: u64 = buffers.iter().map(|b| b.total_banks(chip)).sum();
             let BufferRole::Operand { stage, .. } = buffers[i].role else { continue };
             if graph.mask(stage).is_none() || buffers[i].depth >= depth {

@@ -2,7 +2,8 @@
 
 use crate::arch::Chip;
 use crate::cost::StageFootprint;
-use crate::program::{Mapping, Nest, PassWork, SectionGraph, TileLists};
+use crate::index::IndexVec;
+use crate::program::{Mapping, Nest, PassWork, SectionGraph, StageId, TileLists};
 
 use super::residency::Residency;
 use super::roles::StageRoles;
@@ -14,11 +15,11 @@ pub struct Resolved {
     /// Part each stage plays in the nest.
     pub roles: StageRoles,
     /// Work of each GEMM stage, `[column_tile][group]`; empty for SIMD stages.
-    pub work: Vec<Vec<Vec<PassWork>>>,
+    pub work: IndexVec<StageId, Vec<Vec<PassWork>>>,
     /// Output tiles of each stage.
-    pub tiles: Vec<TileLists>,
+    pub tiles: IndexVec<StageId, TileLists>,
     /// Sizes of each stage.
-    pub footprint: Vec<StageFootprint>,
+    pub footprint: IndexVec<StageId, StageFootprint>,
 }
 
 /// Works the stages of a section out in full.
@@ -27,20 +28,19 @@ pub fn resolve(
     graph: &SectionGraph<'_>,
     nest: &Nest,
     residency: Residency,
-    mappings: &[Mapping],
+    mappings: &IndexVec<StageId, Mapping>,
 ) -> Resolved {
     let bases = TileTables::new(chip, graph, nest.tiled_axis);
     let (work, tiles): (Vec<_>, Vec<_>) = mappings
-        .iter()
-        .enumerate()
+        .iter_enumerated()
         .map(|(s, mapping)| match mapping {
             Mapping::Gemm(m) => bases.work_and_tiles(s, m, nest.tile_rows),
             Mapping::Simd(_) => (Vec::new(), TileLists::default()),
         })
         .unzip();
+    let (work, tiles) = (IndexVec::from(work), IndexVec::from(tiles));
     let footprint = mappings
-        .iter()
-        .enumerate()
+        .iter_enumerated()
         .map(|(s, mapping)| match mapping {
             Mapping::Gemm(m) => bases.footprint(s, m, &work[s], &tiles[s]),
             Mapping::Simd(_) => StageFootprint::default(),

@@ -1,6 +1,7 @@
 //! The part that each stage takes in a section's loop nest.
 
-use crate::program::{LoopLevel, LoopOrder, Nest, SectionGraph};
+use crate::index::IndexVec;
+use crate::program::{LoopLevel, LoopOrder, Nest, SectionGraph, StageId};
 use crate::workload::TensorId;
 
 use super::residency::Residency;
@@ -9,15 +10,15 @@ use super::residency::Residency;
 #[derive(Debug, Clone)]
 pub struct StageRoles {
     /// `Firing` for stages along the cut axis, else `RowTile`.
-    pub level: Vec<LoopLevel>,
+    pub level: IndexVec<StageId, LoopLevel>,
     /// The stage's K is cut: it accumulates over column tiles.
-    pub k_cut: Vec<bool>,
+    pub k_cut: IndexVec<StageId, bool>,
     /// The stage's output columns are cut.
-    pub n_cut: Vec<bool>,
+    pub n_cut: IndexVec<StageId, bool>,
     /// The stage comes after an accumulating one: it runs in the last column tile.
-    late: Vec<bool>,
+    late: IndexVec<StageId, bool>,
     /// The stage is off the cut and computes the same anew in every column tile.
-    pub recomputed: Vec<bool>,
+    pub recomputed: IndexVec<StageId, bool>,
 }
 
 impl StageRoles {
@@ -26,13 +27,13 @@ impl StageRoles {
         let axis = nest.tiled_axis.map(|c| c.axis);
         let along = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
         let mut roles = Self {
-            level: vec![],
-            k_cut: vec![],
-            n_cut: vec![],
-            late: vec![],
-            recomputed: vec![false; graph.stages.len()],
+            level: IndexVec::new(),
+            k_cut: IndexVec::new(),
+            n_cut: IndexVec::new(),
+            late: IndexVec::new(),
+            recomputed: IndexVec::filled(graph.stages.len(), false),
         };
-        for (s, stage) in graph.stages.iter().enumerate() {
+        for (s, stage) in graph.stages.iter_enumerated() {
             let is_gemm = stage.weight.is_some();
             let both = stage.sums.is_some() && along(stage.activations[1]);
             let input_cut = along(stage.activations[0]) || both;
@@ -43,8 +44,8 @@ impl StageRoles {
             let late = stage.activations.iter().any(|&tensor| {
                 graph.producer(tensor).is_some_and(|p| roles.late.get(p).copied().unwrap_or(false) || roles.k_cut[p])
             });
-            roles.late.push(late);
-            debug_assert_eq!(roles.late.len(), s + 1);
+            let of = roles.late.push(late);
+            debug_assert_eq!(of, s);
         }
         roles
     }
@@ -57,7 +58,7 @@ impl StageRoles {
         }
         let mut roles = self.clone();
         // Stages come behind those they read from.
-        for (s, spec) in graph.stages.iter().enumerate().rev() {
+        for (s, spec) in graph.stages.iter_enumerated().rev() {
             let is_wanted_in_column_tiles = || {
                 let mut readers =
                     graph.stages.iter().zip(&roles.level).filter(|(r, _)| r.activations.contains(&spec.output));
@@ -69,7 +70,7 @@ impl StageRoles {
                 roles.level[s] = LoopLevel::FIRING;
             }
         }
-        roles.recomputed.contains(&true).then_some(roles)
+        roles.recomputed.iter().any(|&anew| anew).then_some(roles)
     }
 
     /// Roles of every stage of `graph` in `nest`, as what stays on chip asks for.
@@ -79,7 +80,7 @@ impl StageRoles {
     }
 
     /// Whether a stage comes after an accumulating one.
-    pub fn is_late(&self, stage: usize) -> bool {
+    pub fn is_late(&self, stage: StageId) -> bool {
         self.late[stage]
     }
 
@@ -99,7 +100,7 @@ impl StageRoles {
     }
 
     /// Whether `stage` must find every row tile of a row block of `tensor` still on chip when it comes to them.
-    pub fn holds_block(&self, graph: &SectionGraph<'_>, nest: &Nest, stage: usize, tensor: TensorId) -> bool {
+    pub fn holds_block(&self, graph: &SectionGraph<'_>, nest: &Nest, stage: StageId, tensor: TensorId) -> bool {
         if nest.order == LoopOrder::RowTileOuter || nest.column_tiles() == 1 {
             return false;
         }
@@ -121,7 +122,7 @@ impl StageRoles {
 
 /// With column tiles outermost, a stage off the cut works during the first column tile or the last only, while the others work
 /// in all. A GEMM behind an accumulating stage is left out: it overlaps with the next row block instead.
-pub fn duty_factor(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, stage: usize) -> u64 {
+pub fn duty_factor(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, stage: StageId) -> u64 {
     let spec = &graph.stages[stage];
     let simd = spec.weight.is_none() && spec.sums.is_none();
     let off_cut = roles.level[stage] == LoopLevel::ROW_TILE && nest.order == LoopOrder::ColumnTileOuter;

@@ -4,7 +4,7 @@
 
 use crate::arch::Chip;
 use crate::cost::{Reducer, StageFootprint, SystolicShape, reducer_footprint};
-use crate::program::{GemmMapping, RowTile, SectionGraph, Style, TiledAxis};
+use crate::program::{GemmMapping, RowTile, SectionGraph, StageId, Style, TiledAxis};
 
 use super::allocate::useful_splits;
 
@@ -22,7 +22,7 @@ pub fn sums_bases(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     tiled_axis: Option<TiledAxis>,
-    stage: usize,
+    stage: StageId,
     tile_rows: u64,
     shape: impl Fn(bool) -> Option<SystolicShape>,
 ) -> Vec<SumsBase> {

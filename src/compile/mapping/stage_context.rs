@@ -1,7 +1,7 @@
 //! A stage in a loop nest: what its mappings are worked out from.
 
 use crate::arch::Chip;
-use crate::program::{Nest, SectionGraph};
+use crate::program::{Nest, SectionGraph, StageId};
 
 use super::bases::StageBases;
 use super::roles::{StageRoles, duty_factor};
@@ -19,8 +19,8 @@ pub struct StageContext<'a> {
     pub nest: &'a Nest,
     /// Part that each stage takes in it.
     pub roles: &'a StageRoles,
-    /// Index of the stage.
-    pub stage: usize,
+    /// The stage.
+    pub stage: StageId,
 }
 
 impl StageContext<'_> {

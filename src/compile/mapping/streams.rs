@@ -1,10 +1,15 @@
 //! The off-chip streams that a section's buffers ask for.
 
-use crate::program::{BufferRole, BufferSpec, LoopLevel, Nest, SectionGraph, Stream};
+use crate::index::IndexVec;
+use crate::program::{BufferId, BufferRole, BufferSpec, LoopLevel, Nest, SectionGraph, Stream, StreamId};
 
 /// The off-chip streams that a list of buffers asks for: one a tensor and loop level, in order of the buffers.
-pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) -> Vec<Stream> {
-    let mut list: Vec<Stream> = Vec::new();
+pub fn streams(
+    graph: &SectionGraph<'_>,
+    nest: &Nest,
+    buffers: &IndexVec<BufferId, BufferSpec>,
+) -> IndexVec<StreamId, Stream> {
+    let mut list: IndexVec<StreamId, Stream> = IndexVec::new();
     let workload = graph.workload;
     for buffer in buffers {
         let stream = match buffer.role {
@@ -31,7 +36,7 @@ pub fn streams(graph: &SectionGraph<'_>, nest: &Nest, buffers: &[BufferSpec]) ->
             }
             BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => continue,
         };
-        if !list.contains(&stream) {
+        if !list.iter().any(|other| *other == stream) {
             list.push(stream);
         }
     }

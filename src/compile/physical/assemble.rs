@@ -5,8 +5,9 @@ use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::mapping::streams::streams;
 use crate::compile::verified::after_pass;
 use crate::cost::StageWork;
+use crate::index::IndexVec;
 use crate::program::verifier::Verifier;
-use crate::program::{Fabric, Section, SectionGraph};
+use crate::program::{Fabric, Section, SectionGraph, StageId};
 
 use super::anneal::anneal;
 use super::flows::FlowBuilder;
@@ -74,11 +75,13 @@ fn place(
     tiers: &[TierId],
     taken: &[u64],
 ) -> Result<(Placed, Unrouted), Unplaced> {
-    let work: Vec<StageWork> = (0..graph.stages.len())
+    let work: IndexVec<StageId, StageWork> = graph
+        .stages
+        .ids()
         .map(|s| StageWork::new(chip, graph, plan.nest.tiling(), s, plan.mappings[s], &plan.work[s]))
         .collect();
-    let of_stages = (&plan.work[..], &plan.tiles[..]);
-    let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, of_stages, place_pcus(chip, &work));
+    let stages =
+        stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, &plan.tiles, place_pcus(chip, &work));
     let buffers = place_buffers(chip, plan, &stages, &work, taken)
         .ok_or_else(|| Unplaced::Banks { needed: plan.buffers.iter().map(|b| b.total_banks(chip)).sum() })?;
     let streams = streams(graph, &plan.nest, &plan.buffers);

@@ -2,12 +2,17 @@
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::plan::SectionPlan;
-use crate::index::Id;
-use crate::program::{OffChip, Stream};
+use crate::index::{Id, IndexVec};
+use crate::program::{OffChip, Stream, StreamId};
 
 /// Gives every stream its address generators; `None` if there are fewer than streams. A stream's are spread over all AGCUs:
 /// it moves in bursts that no switch should bear alone.
-pub fn give(chip: &Chip, plan: &SectionPlan, streams: &[Stream], tiers: &[TierId]) -> Option<Vec<OffChip>> {
+pub fn give(
+    chip: &Chip,
+    plan: &SectionPlan,
+    streams: &IndexVec<StreamId, Stream>,
+    tiers: &[TierId],
+) -> Option<IndexVec<StreamId, OffChip>> {
     let counts = counts(chip, plan, streams, tiers)?;
     let mut generators = spread(chip).into_iter();
     let give = |(&stream, count): (&Stream, usize)| {
@@ -23,7 +28,12 @@ fn moved_bytes(stream: &Stream) -> f64 {
 
 /// Generators of each stream: one each, then by bytes until a tier's rate is covered as often as the plan has it. None gets more than a
 /// slot has flits: each would send one that is hardly filled.
-fn counts(chip: &Chip, plan: &SectionPlan, streams: &[Stream], tiers: &[TierId]) -> Option<Vec<usize>> {
+fn counts(
+    chip: &Chip,
+    plan: &SectionPlan,
+    streams: &IndexVec<StreamId, Stream>,
+    tiers: &[TierId],
+) -> Option<Vec<usize>> {
     let spare = (chip.grid.ags() as usize).checked_sub(streams.len())? as f64;
     let ag_rate = chip.ag_bytes_per_cycle.min(chip.network.flit_bytes) as f64;
     let total: f64 = streams.iter().map(moved_bytes).sum::<f64>().max(1.0);

@@ -4,12 +4,12 @@ use crate::arch::{Chip, Coordinate};
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
 use crate::cost::StageWork;
-use crate::index::Id;
-use crate::program::{Buffer, BufferRole, LoopLevel, Mapping, Part, PcuId, Piece, PmuId, Stage};
+use crate::index::{Id, IndexVec};
+use crate::program::{Buffer, BufferId, BufferRole, LoopLevel, Mapping, Part, PcuId, Piece, PmuId, Stage, StageId};
 
 /// PCUs of every stage: bands of whole columns in pipeline order, and within a band the arrangement whose operand
 /// streams need the fewest flit-hops.
-pub fn place_pcus(chip: &Chip, work: &[StageWork]) -> Vec<Vec<PcuId>> {
+pub fn place_pcus(chip: &Chip, work: &IndexVec<StageId, StageWork>) -> IndexVec<StageId, Vec<PcuId>> {
     let mut by_column: Vec<usize> = (0..chip.grid.pcus.len()).collect();
     by_column.sort_by_key(|&i| (chip.grid.pcus[i].x, chip.grid.pcus[i].y));
     let mut next = 0;
@@ -314,13 +314,14 @@ fn centre(chip: &Chip, pcus: impl Iterator<Item = PcuId>) -> (f64, f64) {
 pub fn place_buffers(
     chip: &Chip,
     plan: &SectionPlan,
-    stages: &[Stage],
-    work: &[StageWork],
+    stages: &IndexVec<StageId, Stage>,
+    work: &IndexVec<StageId, StageWork>,
     taken: &[u64],
-) -> Option<Vec<Buffer>> {
+) -> Option<IndexVec<BufferId, Buffer>> {
     let mut pool = PmuPool::new(chip);
-    let mut buffers: Vec<Buffer> = plan.buffers.iter().map(|&spec| Buffer { spec, pieces: Vec::new() }).collect();
-    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    let mut buffers: IndexVec<BufferId, Buffer> =
+        plan.buffers.iter().map(|&spec| Buffer { spec, pieces: Vec::new() }).collect();
+    let mut order: Vec<BufferId> = buffers.ids().collect();
     // Pieces tied to one PCU first: they have the least choice.
     order.sort_by_key(|&b| match buffers[b].spec.role {
         BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => (0, b),

@@ -3,10 +3,10 @@
 use crate::arch::Chip;
 use crate::compile::mapping::roles::StageRoles;
 use crate::cost::StageWork;
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::program::{
-    Buffer, Fabric, Flow, Mapping, Nest, OffChip, PassWork, PcuId, Schedule, Section, SectionGraph, Stage, StageSpec,
-    TileLists,
+    Buffer, BufferId, Fabric, Flow, FlowId, Mapping, Nest, OffChip, PassWork, PcuId, Schedule, Section, SectionGraph,
+    Stage, StageId, StageSpec, StreamId, TileLists,
 };
 
 use super::route::{Negotiation, Router};
@@ -17,11 +17,12 @@ pub fn stages(
     graph: &SectionGraph<'_>,
     nest: &Nest,
     roles: &StageRoles,
-    mappings: &[Mapping],
-    (work, tiles): (&[Vec<Vec<PassWork>>], &[TileLists]),
-    pcus: Vec<Vec<PcuId>>,
-) -> Vec<Stage> {
-    let on_units = |(s, (spec, pcus)): (usize, (&StageSpec, Vec<PcuId>))| Stage {
+    mappings: &IndexVec<StageId, Mapping>,
+    work: &IndexVec<StageId, Vec<Vec<PassWork>>>,
+    tiles: &IndexVec<StageId, TileLists>,
+    pcus: IndexVec<StageId, Vec<PcuId>>,
+) -> IndexVec<StageId, Stage> {
+    let on_units = |((s, spec), pcus): ((StageId, &StageSpec), Vec<PcuId>)| Stage {
         spec: spec.clone(),
         mapping: mappings[s],
         level: roles.level[s],
@@ -32,7 +33,7 @@ pub fn stages(
         tiles: tiles[s].clone(),
         pcus,
     };
-    graph.stages.iter().zip(pcus).enumerate().map(on_units).collect()
+    graph.stages.iter_enumerated().zip(pcus).map(on_units).collect()
 }
 
 /// A section whose units have places, before it has routes.
@@ -40,13 +41,13 @@ pub struct Placed {
     /// Loop nest.
     pub nest: Nest,
     /// Stages on their PCUs.
-    pub stages: Vec<Stage>,
+    pub stages: IndexVec<StageId, Stage>,
     /// What a firing of each stage costs.
-    pub work: Vec<StageWork>,
+    pub work: IndexVec<StageId, StageWork>,
     /// Buffers in their PMUs.
-    pub buffers: Vec<Buffer>,
+    pub buffers: IndexVec<BufferId, Buffer>,
     /// Streams with their generators.
-    pub streams: Vec<OffChip>,
+    pub streams: IndexVec<StreamId, OffChip>,
     /// Cycles expected, launch included.
     pub estimated_cycles: u64,
 }
@@ -68,7 +69,7 @@ impl Placed {
     }
 
     /// The section with its flows.
-    pub fn section(self, chip: &Chip, graph: &SectionGraph<'_>, flows: Vec<Flow>) -> Section {
+    pub fn section(self, chip: &Chip, graph: &SectionGraph<'_>, flows: IndexVec<FlowId, Flow>) -> Section {
         let mut used = vec![false; chip.grid.pmus.len()];
         let (mut banks, mut payload_bytes) = (0, 0);
         for buffer in &self.buffers {

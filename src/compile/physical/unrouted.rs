@@ -1,29 +1,30 @@
 //! Flows with their ports, which want links.
 
 use crate::arch::Chip;
-use crate::program::{Fabric, Flow, Tree};
+use crate::index::IndexVec;
+use crate::program::{Fabric, Flow, FlowId, Tree};
 
 use super::route::Requests;
 
 /// Flows with their ports, but without links.
 pub struct Unrouted {
     /// The flows; each route holds the source port and then the sinks'.
-    pub flows: Vec<Flow>,
+    pub flows: IndexVec<FlowId, Flow>,
     /// Where each begins and ends, and what it moves a cycle at its busiest.
     pub requests: Requests,
     /// Flits a cycle of each, over the whole section.
-    pub(super) mean_rates: Vec<f64>,
+    pub(super) mean_rates: IndexVec<FlowId, f64>,
 }
 
 impl Unrouted {
     /// Flits a cycle of each flow, over the whole section.
-    pub fn mean_rates(&self) -> &[f64] {
+    pub fn mean_rates(&self) -> &IndexVec<FlowId, f64> {
         &self.mean_rates
     }
 
     /// The flows over the links of `trees`, and the fullest link's or port's share of the time in which the busiest
     /// stage works.
-    pub fn with_trees(mut self, chip: &Chip, fabric: &Fabric, trees: Vec<Tree>) -> (Vec<Flow>, f64) {
+    pub fn with_trees(mut self, chip: &Chip, fabric: &Fabric, trees: Vec<Tree>) -> (IndexVec<FlowId, Flow>, f64) {
         for (flow, tree) in self.flows.iter_mut().zip(trees) {
             flow.links = tree.links.len() as u64;
             // The unit's own switch is a hop too.

@@ -10,7 +10,7 @@ use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::{Unplaced, assemble, assemble_annealed};
 use crate::compile::physical::route::Negotiation;
 use crate::cost::least_cycles;
-use crate::program::{Section, SectionGraph};
+use crate::program::{Section, SectionGraph, StageId};
 
 use super::context::Effort;
 use super::context::SearchContext;
@@ -69,14 +69,14 @@ struct TrialBudget {
 impl TrialBudget {
     /// For one of `at_once` kinds of sections. A large mask makes every look at a mapping longer.
     fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize) -> Self {
-        let is_large = |stage: usize| {
+        let is_large = |stage: StageId| {
             graph
                 .mask(stage)
                 .is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > PARAMS.evaluation.large_mask_blocks)
         };
         let budget = &PARAMS.evaluation;
         let most = match chip.pcus() {
-            _ if (0..graph.stages.len()).any(is_large) => budget.most_trials_of_a_large_mask,
+            _ if graph.stages.ids().any(is_large) => budget.most_trials_of_a_large_mask,
             pcus if pcus <= budget.few_pcus => budget.most_trials_on_few_pcus,
             _ => budget.most_trials,
         };
@@ -320,7 +320,7 @@ impl Trial<'_, '_> {
 
     /// Whether a choice could be faster than the best so far.
     fn may_win(&self, choice: &Choice) -> bool {
-        let sampled = (0..self.graph.stages.len()).any(|s| self.graph.mask(s).is_some());
+        let sampled = self.graph.stages.ids().any(|s| self.graph.mask(s).is_some());
         let least = choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 };
         self.looked.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - PARAMS.evaluation.worth_a_step))
     }

@@ -8,7 +8,8 @@ use crate::compile::mapping::stage_context::StageContext;
 use crate::compile::physical::assemble::assemble;
 use crate::compile::physical::route::Negotiation;
 use crate::cost::least_memory_cycles;
-use crate::program::{LoopOrder, Nest, SectionGraph, TiledAxis};
+use crate::index::{Id, IndexVec};
+use crate::program::{LoopOrder, Nest, SectionGraph, StageId, TiledAxis};
 use crate::sim::Measurement;
 use crate::workload::OperatorId;
 
@@ -106,8 +107,8 @@ impl Every<'_> {
             stage_mappings(&at, Wanted::ALL, &mut |candidate| list.push(*candidate));
             list
         };
-        let stages: Vec<Vec<Candidate>> = (0..graph.stages.len()).map(of_stage).collect();
-        self.allocations(&nest, &roles, &stages, &mut Vec::new(), chip.pcus())
+        let stages: IndexVec<StageId, Vec<Candidate>> = graph.stages.ids().map(of_stage).collect();
+        self.allocations(&nest, &roles, &stages, &mut IndexVec::new(), chip.pcus())
     }
 
     /// Every choice of a mapping for the stages that `picked` leaves, on `pcus` PCUs.
@@ -115,11 +116,11 @@ impl Every<'_> {
         &mut self,
         nest: &Nest,
         roles: &StageRoles,
-        stages: &[Vec<Candidate>],
-        picked: &mut Vec<Candidate>,
+        stages: &IndexVec<StageId, Vec<Candidate>>,
+        picked: &mut IndexVec<StageId, Candidate>,
         pcus: u64,
     ) -> Option<()> {
-        let Some(of_stage) = stages.get(picked.len()) else {
+        let Some(of_stage) = stages.get(StageId::from_index(picked.len())) else {
             return self.measure(nest, roles, picked);
         };
         for candidate in of_stage.iter().filter(|candidate| candidate.pcus <= pcus) {
@@ -130,7 +131,7 @@ impl Every<'_> {
         Some(())
     }
 
-    fn measure(&mut self, nest: &Nest, roles: &StageRoles, picked: &[Candidate]) -> Option<()> {
+    fn measure(&mut self, nest: &Nest, roles: &StageRoles, picked: &IndexVec<StageId, Candidate>) -> Option<()> {
         let Search { chip, graph, tiers, .. } = self.search;
         self.found.mappings += 1;
         if self.found.mappings > self.most {

@@ -9,7 +9,6 @@ use super::space::{Allotment, Choice, Found, KAxis, Search, Tiling};
 /// Choices next to `choice`, the most promising first: the next row tile sizes and column tile widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
 pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
-    let stages = search.graph.stages.len();
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
     let shares = if search.chip.pcus() <= PARAMS.evaluation.handful_of_pcus {
         &PARAMS.evaluation.pcu_sixteenths_of_a_handful[..]
@@ -17,7 +16,7 @@ pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
         &PARAMS.evaluation.pcu_sixteenths
     };
     allotments.extend(shares.iter().map(|&sixteenths| Allotment { sixteenths, ..Allotment::EAGER }));
-    for stage in (0..stages).filter(|&s| search.graph.is_gemm(s)) {
+    for stage in search.graph.stages.ids().filter(|&s| search.graph.is_gemm(s)) {
         for turn in [false, true] {
             let turned = Some((stage, turn));
             allotments.extend([Allotment::ALL, Allotment::EAGER].map(|all| Allotment { turned, ..all }));

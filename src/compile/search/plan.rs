@@ -30,7 +30,7 @@ pub enum NoPlan {
 /// best, and the best if computing, moving or starting were dearer than thought.
 pub fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
     let Search { chip, graph, .. } = *context;
-    for stage in 0..graph.stages.len() {
+    for stage in graph.stages.ids() {
         let dtype = graph.stage_dtype(stage);
         if chip.macs_per_cycle(dtype).is_none() {
             return Err(NoPlan::Dtype(dtype));
@@ -65,8 +65,7 @@ pub fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan>
         return plan(context, Effort::Full);
     }
     if least_banks == u64::MAX {
-        let least =
-            (0..graph.stages.len()).map(|s| if graph.is_gemm(s) { 1 } else { chain(chip, graph.kind(s)) }).sum();
+        let least = graph.stages.ids().map(|s| if graph.is_gemm(s) { 1 } else { chain(chip, graph.kind(s)) }).sum();
         return Err(NoPlan::Pcus(least));
     }
     Err(NoPlan::Sram(least_banks.saturating_mul(chip.pmu.bank_bytes())))

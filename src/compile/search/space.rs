@@ -15,7 +15,8 @@ use crate::compile::mapping::roles::StageRoles;
 use crate::compile::mapping::stage_context::StageContext;
 use crate::compile::params::PARAMS;
 use crate::cost::{StageFootprint, least_memory_cycles};
-use crate::program::{BufferSpec, LoopOrder, Mapping, Nest, SectionGraph, StageSpec, TiledAxis};
+use crate::index::IndexVec;
+use crate::program::{BufferId, BufferSpec, LoopOrder, Mapping, Nest, SectionGraph, StageId, StageSpec, TiledAxis};
 
 use super::nests::row_tile_sizes;
 
@@ -27,7 +28,7 @@ pub struct Choice {
     /// What stays on chip.
     pub residency: Residency,
     /// Mapping of each stage.
-    pub picked: Vec<Candidate>,
+    pub picked: IndexVec<StageId, Candidate>,
     /// Stages are as fast as PCUs allow ([`Allotment::eager`]).
     pub eager: bool,
     /// As [`SectionPlan::covers`].
@@ -55,7 +56,7 @@ impl Choice {
 
     /// Works it out in full: exact work tables, and buffers from them.
     pub fn plan(&self, chip: &Chip, graph: &SectionGraph<'_>) -> SectionPlan {
-        let mappings: Vec<Mapping> = self.picked.iter().map(|c| c.mapping).collect();
+        let mappings: IndexVec<StageId, Mapping> = self.picked.iter().map(|c| c.mapping).collect();
         let Resolved { roles, work, tiles, footprint } = resolve(chip, graph, &self.nest, self.residency, &mappings);
         let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &footprint);
         deepen(chip, graph, &mut buffers);
@@ -99,7 +100,7 @@ pub struct Allotment {
     /// Of the chip's PCUs, so many sixteenths.
     pub sixteenths: u64,
     /// A stage that must lie the one way or the other: rows along the lanes.
-    pub turned: Option<(usize, bool)>,
+    pub turned: Option<(StageId, bool)>,
     /// Stages are made as fast as PCUs allow, though memory is slower: the first and the last row tile pass sooner.
     pub eager: bool,
 }
@@ -212,9 +213,9 @@ impl Search<'_> {
         let at = |stage| StageContext { chip, graph, bases, nest: &nest, roles: &roles, stage };
         for private in [true, false] {
             let wanted = Wanted { private, split, turned: None };
-            let stages: Vec<StageCandidates> =
-                (0..graph.stages.len()).map(|stage| stage_candidates(&at(stage), wanted)).collect();
-            let mut before: Vec<Vec<Candidate>> = Vec::new();
+            let stages: IndexVec<StageId, StageCandidates> =
+                graph.stages.ids().map(|stage| stage_candidates(&at(stage), wanted)).collect();
+            let mut before: Vec<IndexVec<StageId, Candidate>> = Vec::new();
             for allotment in allotments {
                 let turned = allotment.turned.map(|(stage, turn)| {
                     let mut stages = stages.clone();
@@ -264,11 +265,11 @@ impl Search<'_> {
         &self,
         nest: Nest,
         roles: &StageRoles,
-        picked: &[Candidate],
+        picked: &IndexVec<StageId, Candidate>,
         offer: &mut impl FnMut(Choice),
     ) -> u64 {
-        let mappings: Vec<Mapping> = picked.iter().map(|c| c.mapping).collect();
-        let footprint: Vec<StageFootprint> = picked.iter().map(|c| c.footprint).collect();
+        let mappings: IndexVec<StageId, Mapping> = picked.iter().map(|c| c.mapping).collect();
+        let footprint: IndexVec<StageId, StageFootprint> = picked.iter().map(|c| c.footprint).collect();
         let choices: &[(bool, bool)] = if nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
             &[(true, false), (true, true), (false, false)]
         } else {
@@ -280,7 +281,8 @@ impl Search<'_> {
                 let duty_factor = if again { 1 } else { candidate.duty_factor };
                 Candidate { duty_factor, ..*candidate }
             };
-            let picked: Vec<Candidate> = picked.iter().zip(&again.recomputed).map(in_every_column_tile).collect();
+            let picked: IndexVec<StageId, Candidate> =
+                picked.iter().zip(&again.recomputed).map(in_every_column_tile).collect();
             (again, picked)
         });
         let mut least_banks = u64::MAX;
@@ -305,15 +307,16 @@ impl Search<'_> {
         while let Some(&residency) = wanted.get(next) {
             next += 1;
             let (roles, picked) = match &again {
-                Some((roles, picked)) if residency.recompute => (roles, &picked[..]),
+                Some((roles, picked)) if residency.recompute => (roles, picked),
                 _ => (roles, picked),
             };
             let make = |block_tiles: u64| {
                 let nest = Nest { block_tiles, ..nest };
                 (nest, buffers(self.chip, self.graph, &nest, roles, residency, &mappings, &footprint))
             };
-            let banks =
-                |list: &[BufferSpec]| list.iter().fold(0u64, |sum, b| sum.saturating_add(b.total_banks(self.chip)));
+            let banks = |list: &IndexVec<BufferId, BufferSpec>| {
+                list.iter().fold(0u64, |sum, b| sum.saturating_add(b.total_banks(self.chip)))
+            };
             let (mut nest, mut list) = make(nest.block_tiles);
             if banks(&list) > most {
                 let less = match residency.latency_slots {
@@ -347,7 +350,7 @@ impl Search<'_> {
                 let latency = |tier| self.chip.tier_latency_cycles(tier);
                 estimate = estimate.with_slots(self.chip.memory.ids().map(latency).max().unwrap_or(0), slots);
             }
-            let picked = picked.to_vec();
+            let picked = picked.clone();
             offer(Choice { nest, residency, picked, eager: false, covers: PARAMS.mapping.generator_cover, estimate });
         }
         least_banks

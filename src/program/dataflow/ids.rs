@@ -11,6 +11,6 @@ id_type! {
     ProcessId
 }
 id_type! {
-    /// A buffer between processes.
-    BufferId
+    /// A buffer between processes: of a section, a row of its buffers.
+    BufferId as a number
 }

@@ -2,6 +2,7 @@
 
 use crate::program::buffer::{BufferRole, BufferSpec};
 use crate::program::configuration::Section;
+use crate::program::ids::StageId;
 use crate::program::mapping::Mapping;
 use crate::program::nest::{LoopLevel, LoopOrder};
 use crate::program::stage::Stage;
@@ -24,7 +25,7 @@ fn cut(stage: &Stage, role: &BufferRole) -> (u64, u64) {
 }
 
 /// Stage of a buffer.
-fn stage_of(role: &BufferRole) -> usize {
+fn stage_of(role: &BufferRole) -> StageId {
     match *role {
         BufferRole::Operand { stage, .. }
         | BufferRole::Resident { stage, .. }
@@ -36,7 +37,7 @@ fn stage_of(role: &BufferRole) -> usize {
 }
 
 /// The roles of buffers that a stage needs, resident copies (which are a choice) left out.
-fn needed(verifier: &Verifier<'_>, s: usize, stage: &Stage) -> Vec<BufferRole> {
+fn needed(verifier: &Verifier<'_>, s: StageId, stage: &Stage) -> Vec<BufferRole> {
     let spec = &stage.spec;
     let mut roles: Vec<BufferRole> =
         spec.activations.iter().map(|&tensor| BufferRole::Operand { stage: s, tensor }).collect();
@@ -54,9 +55,9 @@ fn needed(verifier: &Verifier<'_>, s: usize, stage: &Stage) -> Vec<BufferRole> {
 /// Every stage has the buffers it needs once, and no others.
 pub fn roles(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let needed: Vec<BufferRole> =
-        section.stages.iter().enumerate().flat_map(|(s, stage)| needed(verifier, s, stage)).collect();
+        section.stages.iter_enumerated().flat_map(|(s, stage)| needed(verifier, s, stage)).collect();
     let mut found = rustc_hash::FxHashSet::default();
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         let role = buffer.spec.role;
         let is_home = match role {
             BufferRole::Resident { stage, tensor } => needed.contains(&BufferRole::Operand { stage, tensor }),
@@ -83,7 +84,7 @@ pub fn roles(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 
 /// Buffers are filled as often as the nest makes or reads what they hold.
 pub fn levels(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         let (first, other) = cadences_of(verifier, section, &buffer.spec);
         if buffer.spec.level != first && Some(buffer.spec.level) != other {
             let title = format!("a buffer that is filled once a {:?}: {:?}", buffer.spec.level, buffer.spec.role);

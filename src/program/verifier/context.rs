@@ -4,6 +4,7 @@ use crate::arch::{Chip, TierId};
 use crate::index::Id;
 use crate::program::fabric::Fabric;
 use crate::program::graph::SectionGraph;
+use crate::program::ids::StageId;
 use crate::program::nest::{LoopLevel, LoopOrder, Nest};
 use crate::workload::{OperatorId, TensorId};
 
@@ -27,12 +28,12 @@ impl Verifier<'_> {
     }
 
     /// Name of a stage: that of its main operator.
-    pub fn stage(&self, stage: usize) -> &str {
+    pub fn stage(&self, stage: StageId) -> &str {
         &self.graph.workload.operators[self.graph.stages[stage].main].name
     }
 
     /// The main operator of a stage.
-    pub fn main(&self, stage: usize) -> OperatorId {
+    pub fn main(&self, stage: StageId) -> OperatorId {
         self.graph.stages[stage].main
     }
 
@@ -55,7 +56,7 @@ impl Verifier<'_> {
     }
 
     /// Whether every sequence meets a weight of its own in a stage.
-    pub fn has_own_weights(&self, stage: usize) -> bool {
+    pub fn has_own_weights(&self, stage: StageId) -> bool {
         self.graph.form(stage).is_some_and(|form| form.instances > 1)
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::program::configuration::Section;
+use crate::program::ids::StageId;
 use crate::program::mapping::{GemmMapping, Mapping, OutputTile, PassWork};
 use crate::program::nest::Nest;
 use crate::program::stage::Stage;
@@ -12,7 +13,7 @@ use super::fault::{Fault, Place};
 
 /// Work of every stage.
 pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    for (s, stage) in section.stages.iter().enumerate() {
+    for (s, stage) in section.stages.iter_enumerated() {
         match &stage.mapping {
             Mapping::Simd(_) if stage.work.is_empty() => {}
             Mapping::Simd(_) => {
@@ -25,7 +26,7 @@ pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     Ok(())
 }
 
-fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (usize, &Stage), m: &GemmMapping) -> Result<(), Fault> {
+fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (StageId, &Stage), m: &GemmMapping) -> Result<(), Fault> {
     let fail = |title: String, expected: String| {
         Err(Fault::new(Place::Stage(s), format!("`{}` {title}", verifier.stage(s)), expected))
     };
@@ -92,7 +93,7 @@ fn uncovered(stage: &Stage, column_tile: u64, groups: Range<usize>, columns: Ran
 
 /// What the tiles of a stage must add up to.
 struct Wanted {
-    stage: usize,
+    stage: StageId,
     /// Column tiles that the work differs in.
     column_tiles: u64,
     /// Elements of the weight that tiles meet in all of them.
@@ -100,7 +101,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(verifier: &Verifier<'_>, nest: &Nest, stage: usize) -> Self {
+    fn new(verifier: &Verifier<'_>, nest: &Nest, stage: StageId) -> Self {
         let (graph, spec) = (verifier.graph, &verifier.graph.stages[stage]);
         let tensors = &graph.workload.tensors;
         let counted = |is_cut: bool| if is_cut { nest.column_tiles() } else { 1 };

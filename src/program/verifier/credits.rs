@@ -5,9 +5,11 @@
 //! Messerschmitt 1987). The order does not matter to whether it ends, as firing takes nothing from another process. It is
 //! followed for [`MOST_FIRINGS`] firings: slots that cannot be freed show when buffers have filled up for the first time.
 
+use crate::index::IndexVec;
 use crate::program::buffer::BufferRole;
 use crate::program::configuration::Section;
 use crate::program::flow::FlowKind;
+use crate::program::ids::{BufferId, StageId, StreamId};
 use crate::program::nest::{LoopLevel, Step};
 use crate::program::schedule::Schedule;
 use crate::program::stage::{Stage, emits};
@@ -26,19 +28,19 @@ const DEEPEST: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Process {
     /// The lockstep groups of a slice of a stage's K.
-    Stage { stage: usize, slice: u64 },
+    Stage { stage: StageId, slice: u64 },
     /// The copies of a resident buffer.
-    Copy { home: usize },
+    Copy { home: BufferId },
     /// An off-chip stream in.
-    Load { stream: usize },
+    Load { stream: StreamId },
     /// An off-chip stream out.
-    Store { stream: usize },
+    Store { stream: StreamId },
 }
 
 /// An end of a buffer at a process, and the slots that have passed it.
 #[derive(Debug, Clone, Copy)]
 struct Port {
-    buffer: usize,
+    buffer: BufferId,
     passed: u64,
 }
 
@@ -54,7 +56,7 @@ struct Actor {
 
 /// Every buffer is filled by some flow and emptied by another.
 pub fn ends(_: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    let mut ends = vec![(false, false); section.buffers.len()];
+    let mut ends: IndexVec<BufferId, _> = IndexVec::filled(section.buffers.len(), (false, false));
     for flow in &section.flows {
         if let Some(end) = flow.writes {
             ends[end.buffer].0 = true;
@@ -63,7 +65,7 @@ pub fn ends(_: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
             ends[end.buffer].1 = true;
         }
     }
-    let Some(buffer) = ends.iter().position(|&(fills, empties)| !fills || !empties) else { return Ok(()) };
+    let Some(buffer) = ends.position(|&(fills, empties)| !fills || !empties) else { return Ok(()) };
     let what = if ends[buffer].0 { "empties" } else { "fills" };
     let title = format!("no flow {what} a buffer: {:?}", section.buffers[buffer].spec.role);
     Err(Fault::new(Place::Buffer(buffer), title, "expected flows into it and out of it"))
@@ -72,7 +74,7 @@ pub fn ends(_: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 /// The section runs to its end, or to [`MOST_FIRINGS`], without a process that waits for ever.
 pub fn runs(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let actors = actors(section);
-    let depths: Vec<u64> = section.buffers.iter().map(|buffer| buffer.spec.depth).collect();
+    let depths: IndexVec<BufferId, u64> = section.buffers.iter().map(|buffer| buffer.spec.depth).collect();
     let mut run = Run::new(section, &actors, &depths);
     match run.finish() {
         Ended::Through => Ok(()),
@@ -85,13 +87,19 @@ pub fn runs(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 }
 
 /// Why a run cannot go on: the buffer that frees it with the fewest more slots, if one does alone.
-fn stuck(verifier: &Verifier<'_>, section: &Section, run: &Run<'_>, actors: &[Actor], depths: &[u64]) -> Fault {
-    let goes_on = |buffer: usize, depth: u64| {
-        let mut depths = depths.to_vec();
+fn stuck(
+    verifier: &Verifier<'_>,
+    section: &Section,
+    run: &Run<'_>,
+    actors: &[Actor],
+    depths: &IndexVec<BufferId, u64>,
+) -> Fault {
+    let goes_on = |buffer: BufferId, depth: u64| {
+        let mut depths = depths.clone();
         depths[buffer] = depth;
         matches!(Run::new(section, actors, &depths).finish(), Ended::Through)
     };
-    let mut best: Option<(u64, usize)> = None;
+    let mut best: Option<(u64, BufferId)> = None;
     for buffer in run.full() {
         let slots = section.schedule.count(section.buffers[buffer].spec.level).min(DEEPEST);
         let (mut fails, mut frees) = (depths[buffer], slots);
@@ -145,35 +153,32 @@ fn actors(section: &Section) -> Vec<Actor> {
         actors.len() - 1
     };
     // Where the processes of a stage, a resident buffer and a stream stand in the list.
-    let stages: Vec<usize> = section
+    let stages: IndexVec<StageId, usize> = section
         .stages
-        .iter()
-        .enumerate()
+        .iter_enumerated()
         .map(|(stage, of)| {
             let slices = 0..of.mapping.pk();
             let all: Vec<usize> = slices.map(|slice| add(Process::Stage { stage, slice }, of.level)).collect();
             all.first().copied().unwrap_or(0)
         })
         .collect();
-    let copies: Vec<Option<usize>> = section
+    let copies: IndexVec<BufferId, Option<usize>> = section
         .buffers
-        .iter()
-        .enumerate()
+        .iter_enumerated()
         .map(|(home, buffer)| {
             matches!(buffer.spec.role, BufferRole::Resident { .. })
                 .then(|| add(Process::Copy { home }, LoopLevel::FIRING))
         })
         .collect();
-    let streams: Vec<usize> = section
+    let streams: IndexVec<StreamId, usize> = section
         .streams
-        .iter()
-        .enumerate()
+        .iter_enumerated()
         .map(|(stream, off_chip)| {
             let process = if off_chip.stream.writes { Process::Store { stream } } else { Process::Load { stream } };
             add(process, off_chip.stream.level)
         })
         .collect();
-    let mut connect = |index: usize, buffer: usize, fills: bool| {
+    let mut connect = |index: usize, buffer: BufferId, fills: bool| {
         let actor = &mut actors[index];
         let ports = if fills { &mut actor.outputs } else { &mut actor.inputs };
         // Partial sums that stay with their group are no one else's to wait for.
@@ -211,7 +216,7 @@ enum Ended {
     /// Processes are left, and none can fire.
     Stuck,
     /// A slot was filled that is not the next.
-    OutOfOrder { buffer: usize },
+    OutOfOrder { buffer: BufferId },
 }
 
 /// An execution of a section by counting.
@@ -219,19 +224,19 @@ struct Run<'a> {
     section: &'a Section,
     schedule: &'a Schedule,
     actors: Vec<Actor>,
-    depths: &'a [u64],
+    depths: &'a IndexVec<BufferId, u64>,
     /// Slots of each buffer that all who fill it have filled, and that all who empty it have freed.
-    filled: Vec<u64>,
-    freed: Vec<u64>,
+    filled: IndexVec<BufferId, u64>,
+    freed: IndexVec<BufferId, u64>,
     /// Actors that fill each buffer, and that empty it.
-    fills: Vec<Vec<usize>>,
-    empties: Vec<Vec<usize>>,
+    fills: IndexVec<BufferId, Vec<usize>>,
+    empties: IndexVec<BufferId, Vec<usize>>,
 }
 
 impl<'a> Run<'a> {
-    fn new(section: &'a Section, actors: &[Actor], depths: &'a [u64]) -> Self {
+    fn new(section: &'a Section, actors: &[Actor], depths: &'a IndexVec<BufferId, u64>) -> Self {
         let count = section.buffers.len();
-        let (mut fills, mut empties) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+        let (mut fills, mut empties) = (IndexVec::filled(count, Vec::new()), IndexVec::filled(count, Vec::new()));
         for (a, actor) in actors.iter().enumerate() {
             actor.outputs.iter().for_each(|port| fills[port.buffer].push(a));
             actor.inputs.iter().for_each(|port| empties[port.buffer].push(a));
@@ -241,8 +246,8 @@ impl<'a> Run<'a> {
             schedule: &section.schedule,
             actors: actors.to_vec(),
             depths,
-            filled: vec![0; count],
-            freed: vec![0; count],
+            filled: IndexVec::filled(count, 0),
+            freed: IndexVec::filled(count, 0),
             fills,
             empties,
         }
@@ -269,7 +274,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn level(&self, buffer: usize) -> LoopLevel {
+    fn level(&self, buffer: BufferId) -> LoopLevel {
         self.section.buffers[buffer].spec.level
     }
 
@@ -296,18 +301,18 @@ impl<'a> Run<'a> {
             return false;
         }
         let at = self.step(actor);
-        let slot = |buffer: usize| self.schedule.ordinal(self.level(buffer), at);
+        let slot = |buffer: BufferId| self.schedule.ordinal(self.level(buffer), at);
         actor.inputs.iter().all(|port| slot(port.buffer) < self.filled[port.buffer])
             && (!self.produces(actor, at)
                 || actor.outputs.iter().all(|port| self.has_room(port.buffer, slot(port.buffer))))
     }
 
-    fn has_room(&self, buffer: usize, slot: u64) -> bool {
+    fn has_room(&self, buffer: BufferId, slot: u64) -> bool {
         slot < self.freed[buffer].saturating_add(self.depths[buffer])
     }
 
     /// Fires an actor; the buffer whose slots it fills out of order, if it does.
-    fn fire(&mut self, index: usize) -> Option<usize> {
+    fn fire(&mut self, index: usize) -> Option<BufferId> {
         let actor = &self.actors[index];
         let (at, produces) = (self.step(actor), self.produces(actor, self.step(actor)));
         self.actors[index].next += 1;
@@ -333,7 +338,7 @@ impl<'a> Run<'a> {
     }
 
     /// Slots of a buffer that all who fill it (else: empty it) are done with.
-    fn passed(&self, buffer: usize, fills: bool) -> u64 {
+    fn passed(&self, buffer: BufferId, fills: bool) -> u64 {
         let actors = if fills { &self.fills[buffer] } else { &self.empties[buffer] };
         let of = |&a: &usize| {
             let actor = &self.actors[a];
@@ -344,7 +349,7 @@ impl<'a> Run<'a> {
     }
 
     /// Buffers that an actor waits for room in.
-    fn full(&self) -> Vec<usize> {
+    fn full(&self) -> Vec<BufferId> {
         let mut full = Vec::new();
         for actor in self.actors.iter().filter(|actor| actor.next < actor.count) {
             let at = self.step(actor);

@@ -1,6 +1,9 @@
 //! What a check of the verifier says: the place, the fault, and what was expected.
 
-/// What a fault is about. Indices are into the lists of the section: stages, buffers, streams, flows.
+use crate::program::ids::{BufferId, FlowId, StageId, StreamId};
+
+/// What a fault is about. Numbers behind an id are places in the lists of what it names: PCUs of a stage, pieces of a
+/// buffer and parts of a piece, generators of a stream, links of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The section as a whole.
@@ -14,35 +17,35 @@ pub enum Place {
     /// The nest as a whole.
     Nest,
     /// A stage as a whole.
-    Stage(usize),
+    Stage(StageId),
     /// Mapping of a stage.
-    Mapping(usize),
+    Mapping(StageId),
     /// The list of a stage's PCUs.
-    Pcus(usize),
+    Pcus(StageId),
     /// A PCU of a stage.
-    Pcu(usize, usize),
+    Pcu(StageId, usize),
     /// The list of buffers.
     Buffers,
     /// A buffer.
-    Buffer(usize),
+    Buffer(BufferId),
     /// Slots of a buffer.
-    Depth(usize),
+    Depth(BufferId),
     /// Bytes of a buffer's slot.
-    SlotBytes(usize),
+    SlotBytes(BufferId),
     /// Pieces of a buffer.
-    Pieces(usize),
+    Pieces(BufferId),
     /// A part of a piece of a buffer.
-    Part(usize, usize, usize),
+    Part(BufferId, usize, usize),
     /// The list of streams.
     Streams,
     /// A stream.
-    Stream(usize),
+    Stream(StreamId),
     /// A generator of a stream.
-    Generator(usize, usize),
+    Generator(StreamId, usize),
     /// A route.
-    Route(usize),
+    Route(FlowId),
     /// A link of a route.
-    Link(usize, usize),
+    Link(FlowId, usize),
 }
 
 /// Something that a program cannot be.

@@ -5,6 +5,7 @@ use crate::program::buffer::{Buffer, BufferRole, Part};
 use crate::program::configuration::Section;
 use crate::program::fabric::{Port, Resource};
 use crate::program::flow::{Amount, Flow, FlowEnd, FlowKind};
+use crate::program::ids::{BufferId, StageId, StreamId};
 use crate::program::mapping::{GemmMapping, Mapping};
 
 use super::context::Verifier;
@@ -17,7 +18,7 @@ use super::streams::is_end;
 pub fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let positions = Positions::new(verifier.chip.grid.pcus.len(), section);
     let mut ends = Ends { verifier, section, positions, sinks: Vec::new() };
-    for (f, flow) in section.flows.iter().enumerate() {
+    for (f, flow) in section.flows.iter_enumerated() {
         ends.check(flow).map_err(|wrong| {
             let title = format!("{wrong}: {:?}", flow.kind);
             Fault::new(Place::Route(f), title, "expected the units that its buffers and its stage have")
@@ -64,7 +65,7 @@ impl Ends<'_> {
             }
             FlowKind::Drain { stream } => {
                 let end = flow.reads.filter(|_| flow.writes.is_none()).ok_or("a drain that reads no buffer")?;
-                require(stream < self.section.streams.len(), "a drain of a stream that is none")?;
+                require(self.section.streams.get(stream).is_some(), "a drain of a stream that is none")?;
                 let is_drained = is_end(self.verifier, self.section, end.buffer, stream);
                 require(is_drained && self.is_store(end.buffer), "a drain of a buffer that is no end of its stream")?;
                 let is_given = sinks.iter().all(|&sink| {
@@ -135,11 +136,11 @@ impl Ends<'_> {
         require(are_there, "a flow that does not end at the PMUs it writes")
     }
 
-    fn is_store(&self, buffer: usize) -> bool {
+    fn is_store(&self, buffer: BufferId) -> bool {
         matches!(self.section.buffers[buffer].spec.role, BufferRole::Output { .. })
     }
 
-    fn is_generator(&self, stream: usize, port: Port) -> bool {
+    fn is_generator(&self, stream: StreamId, port: Port) -> bool {
         matches!(port, Port::Ag(agcu, ag) if self.section.streams[stream].ags.contains(&(agcu, ag)))
     }
 
@@ -153,15 +154,15 @@ impl Ends<'_> {
         self.positions.of(pcu)
     }
 
-    fn fill(&self, flow: &Flow, stream: usize, buffer: usize, from: Port) -> Result<(), Wrong> {
+    fn fill(&self, flow: &Flow, stream: StreamId, buffer: BufferId, from: Port) -> Result<(), Wrong> {
         let end = flow.writes.filter(|_| flow.reads.is_none()).ok_or("a fill that writes no buffer")?;
-        require(stream < self.section.streams.len() && end.buffer == buffer, "a fill of another buffer")?;
+        require(self.section.streams.get(stream).is_some() && end.buffer == buffer, "a fill of another buffer")?;
         let is_filled = is_end(self.verifier, self.section, buffer, stream) && !self.is_store(buffer);
         require(is_filled, "a fill of a buffer that is no end of its stream")?;
         require(self.is_generator(stream, from), "a fill from a generator that its stream does not have")
     }
 
-    fn copy(&self, flow: &Flow, home: usize) -> Result<(), Wrong> {
+    fn copy(&self, flow: &Flow, home: BufferId) -> Result<(), Wrong> {
         let (Some(reads), Some(writes)) = (flow.reads, flow.writes) else { return Err("a copy without a buffer") };
         let BufferRole::Resident { stage, tensor } = self.section.buffers[reads.buffer].spec.role else {
             return Err("a copy of a buffer that is no resident copy");
@@ -172,7 +173,13 @@ impl Ends<'_> {
     }
 
     /// Operands: to the PCUs that the slice is for. Returns what such a flow counts.
-    fn feed(&self, flow: &Flow, (stage, group): (usize, u64), from: Port, sinks: &[Resource]) -> Result<Amount, Wrong> {
+    fn feed(
+        &self,
+        flow: &Flow,
+        (stage, group): (StageId, u64),
+        from: Port,
+        sinks: &[Resource],
+    ) -> Result<Amount, Wrong> {
         require(flow.writes.is_none(), "a feed that writes a buffer")?;
         let of = self.section.stages.get(stage).ok_or("a feed of a stage that is none")?;
         let at = |sink: &Resource| self.pcu_in(*sink).filter(|at| (at.stage, at.group) == (stage, group));
@@ -216,7 +223,7 @@ impl Ends<'_> {
     }
 
     /// Results: from the last PCU of a chain, of the last slice of K, into a buffer that takes the stage's output.
-    fn emit(&self, flow: &Flow, (stage, group): (usize, u64), from: Port) -> Result<(), Wrong> {
+    fn emit(&self, flow: &Flow, (stage, group): (StageId, u64), from: Port) -> Result<(), Wrong> {
         let end = flow.writes.filter(|_| flow.reads.is_none()).ok_or("results into no buffer")?;
         let of = self.section.stages.get(stage).ok_or("results of a stage that is none")?;
         let at = self.pcu_out(from).filter(|at| (at.stage, at.group) == (stage, group));
@@ -229,7 +236,7 @@ impl Ends<'_> {
     }
 
     /// Partial sums: of the PCU that the slice is for.
-    fn partial(&self, end: FlowEnd, (stage, group): (usize, u64), at: Position, reads: bool) -> Result<(), Wrong> {
+    fn partial(&self, end: FlowEnd, (stage, group): (StageId, u64), at: Position, reads: bool) -> Result<(), Wrong> {
         let of = self.section.stages.get(stage).ok_or("partial sums of a stage that is none")?;
         require((at.stage, at.group) == (stage, group), "partial sums of a PCU of another stage")?;
         let (pm, wide) = (of.mapping.pm(), of.group_width());
@@ -255,7 +262,7 @@ pub fn operand_slice(m: &GemmMapping, at: Position) -> u64 {
 }
 
 /// Whether a buffer takes the output of a stage.
-pub fn takes_output(section: &Section, buffer: usize, stage: usize) -> bool {
+pub fn takes_output(section: &Section, buffer: BufferId, stage: StageId) -> bool {
     let output = section.stages[stage].spec.output;
     match section.buffers[buffer].spec.role {
         BufferRole::Operand { stage: of, tensor } => {

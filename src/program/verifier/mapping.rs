@@ -2,6 +2,7 @@
 
 use crate::arch::Chip;
 use crate::program::configuration::Section;
+use crate::program::ids::StageId;
 use crate::program::mapping::{GemmMapping, Mapping, SimdMapping};
 use crate::program::nest::Nest;
 use crate::workload::OperatorKind;
@@ -39,7 +40,7 @@ impl Verifier<'_> {
     ///
     /// # Errors
     /// The first field that cannot be for the stage and the nest.
-    pub fn mapping(&self, nest: &Nest, stage: usize, mapping: &Mapping) -> Result<(), Fault> {
+    pub fn mapping(&self, nest: &Nest, stage: StageId, mapping: &Mapping) -> Result<(), Fault> {
         let found = match mapping {
             Mapping::Gemm(m) if self.graph.is_gemm(stage) => self.gemm(nest, stage, m),
             Mapping::Simd(m) if !self.graph.is_gemm(stage) => self.simd(nest, stage, m),
@@ -55,7 +56,7 @@ impl Verifier<'_> {
     ///
     /// # Errors
     /// How many it takes.
-    pub fn has_pcus(&self, stage: usize, mapping: &Mapping) -> Result<(), Fault> {
+    pub fn has_pcus(&self, stage: StageId, mapping: &Mapping) -> Result<(), Fault> {
         let pcus = match mapping {
             Mapping::Gemm(_) => mapping.pcus(),
             Mapping::Simd(m) => m.pm.saturating_mul(m.pn).saturating_mul(m.chain),
@@ -67,7 +68,7 @@ impl Verifier<'_> {
         Err(Fault::new(Place::Mapping(stage), format!("the mapping takes {pcus} PCUs"), expected))
     }
 
-    fn gemm(&self, nest: &Nest, stage: usize, m: &GemmMapping) -> Result<(), Refusal> {
+    fn gemm(&self, nest: &Nest, stage: StageId, m: &GemmMapping) -> Result<(), Refusal> {
         let (graph, most) = (self.graph, self.chip.pcus());
         from_one("multicast_width", m.multicast_width, most)?;
         from_one("pn", m.pn, most)?;
@@ -97,7 +98,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    fn simd(&self, nest: &Nest, stage: usize, m: &SimdMapping) -> Result<(), Refusal> {
+    fn simd(&self, nest: &Nest, stage: StageId, m: &SimdMapping) -> Result<(), Refusal> {
         let (chip, graph) = (self.chip, self.graph);
         let kind = graph.kind(stage);
         exactly("chain", m.chain, chain(chip, kind))?;
@@ -122,7 +123,7 @@ fn chain(chip: &Chip, kind: OperatorKind) -> u64 {
 
 /// Every stage's mapping.
 pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    for (s, stage) in section.stages.iter().enumerate() {
+    for (s, stage) in section.stages.iter_enumerated() {
         verifier.mapping(&section.schedule.nest(), s, &stage.mapping)?;
         verifier.has_pcus(s, &stage.mapping)?;
     }

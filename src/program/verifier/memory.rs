@@ -3,6 +3,7 @@
 use crate::index::Id;
 use crate::program::buffer::{BufferSpec, Piece};
 use crate::program::configuration::Section;
+use crate::program::ids::BufferId;
 
 use super::context::Verifier;
 use super::fault::{Fault, Place};
@@ -23,7 +24,7 @@ impl<'v> Banks<'v> {
     ///
     /// # Errors
     /// No slots, a wrong number of pieces, a piece too small for its slots, a PMU without room, a port that is none.
-    pub fn take(&mut self, buffer: usize, spec: &BufferSpec, pieces: &[Piece]) -> Result<(), Fault> {
+    pub fn take(&mut self, buffer: BufferId, spec: &BufferSpec, pieces: &[Piece]) -> Result<(), Fault> {
         let chip = self.verifier.chip;
         if spec.depth == 0 {
             return Err(Fault::new(Place::Depth(buffer), "a buffer without slots", "expected at least 1"));
@@ -69,7 +70,7 @@ impl<'v> Banks<'v> {
 /// Banks and ports of every buffer.
 pub fn banks(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut banks = Banks::new(verifier);
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         banks.take(b, &buffer.spec, &buffer.pieces)?;
     }
     Ok(())

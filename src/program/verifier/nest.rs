@@ -1,6 +1,7 @@
 //! Checks of the loop nest and of the part each stage takes in it.
 
 use crate::program::configuration::Section;
+use crate::program::ids::StageId;
 use crate::program::nest::{LoopLevel, LoopOrder, Nest};
 use crate::program::stage::Stage;
 
@@ -81,7 +82,7 @@ pub fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
         return Err(Fault::new(Place::Section, title, format!("expected {} stages", graph.stages.len())));
     }
     let roles = Roles::new(graph, &section.schedule.nest());
-    for (s, stage) in section.stages.iter().enumerate() {
+    for (s, stage) in section.stages.iter_enumerated() {
         let name = verifier.stage(s);
         if stage.recomputed && !may_recompute(verifier, section, &roles, s) {
             let title = format!("`{name}` computes the same again in every column tile, and cannot");
@@ -104,7 +105,7 @@ pub fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 }
 
 /// Whether a stage may compute its result anew in every column tile.
-fn may_recompute(verifier: &Verifier<'_>, section: &Section, roles: &Roles, s: usize) -> bool {
+fn may_recompute(verifier: &Verifier<'_>, section: &Section, roles: &Roles, s: StageId) -> bool {
     let spec = &verifier.graph.stages[s];
     let takes = |stage: &&Stage| stage.spec.activations.contains(&spec.output);
     let mut takers = section.stages.iter().filter(takes).peekable();

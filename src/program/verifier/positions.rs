@@ -2,7 +2,7 @@
 
 use crate::index::Id;
 use crate::program::configuration::Section;
-use crate::program::ids::PcuId;
+use crate::program::ids::{PcuId, StageId};
 use crate::program::mapping::Mapping;
 use crate::program::stage::Stage;
 
@@ -10,7 +10,7 @@ use crate::program::stage::Stage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// Stage.
-    pub stage: usize,
+    pub stage: StageId,
     /// Lockstep group.
     pub group: u64,
     /// Row slice.
@@ -28,7 +28,7 @@ impl Positions {
     /// Positions in a section whose PCUs are checked.
     pub fn new(pcus: usize, section: &Section) -> Self {
         let mut of = vec![None; pcus];
-        for (s, stage) in section.stages.iter().enumerate() {
+        for (s, stage) in section.stages.iter_enumerated() {
             let (pm, wide, chain) = shape(stage);
             for (index, pcu) in (0..).zip(&stage.pcus) {
                 let (rest, place) = (index / wide, index % wide);

@@ -2,6 +2,7 @@
 
 use crate::program::buffer::{BufferRole, BufferSpec};
 use crate::program::configuration::Section;
+use crate::program::ids::StageId;
 use crate::program::nest::{LoopLevel, LoopOrder, Nest};
 
 use super::context::Verifier;
@@ -12,7 +13,7 @@ const SUM_BYTES: u64 = 4;
 
 /// The slices of every slot hold all that comes into it, whole weights and row tiles alike.
 pub fn slots(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         let spec = &buffer.spec;
         let (slots, needed) = bytes(verifier, section, spec);
         let held = spec.slices.saturating_mul(spec.slot_bytes).saturating_mul(slots);
@@ -62,7 +63,7 @@ fn bytes(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (u64,
 }
 
 /// Elements of the result of a stage that adds up over rows: of one column tile, and of one sequence.
-fn result_elements(verifier: &Verifier<'_>, nest: &Nest, stage: usize) -> u64 {
+fn result_elements(verifier: &Verifier<'_>, nest: &Nest, stage: StageId) -> u64 {
     let output = verifier.graph.stages[stage].output;
     let tensor = &verifier.graph.workload.tensors[output];
     let instances = verifier.graph.form(stage).map_or(1, |form| form.instances.max(1));
@@ -80,7 +81,7 @@ fn result_elements(verifier: &Verifier<'_>, nest: &Nest, stage: usize) -> u64 {
 /// Buffers of partial sums keep those of all row tiles, or column tiles, that are under way at once.
 pub fn partial_sums(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let nest = &section.schedule.nest();
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         let BufferRole::PartialSums { stage: s } = buffer.spec.role else { continue };
         let stage = &section.stages[s];
         let least = match stage.spec.sums {

@@ -1,19 +1,21 @@
 //! The part of each stage in a nest, derived from the operators alone, to be compared with what the compiler says.
 
+use crate::index::IndexVec;
 use crate::program::graph::SectionGraph;
+use crate::program::ids::StageId;
 use crate::program::nest::Nest;
 
 /// What a nest makes of the stages of a section.
 #[derive(Debug, Clone)]
 pub struct Roles {
     /// The stage has the cut axis along its operand or its result.
-    pub along: Vec<bool>,
+    pub along: IndexVec<StageId, bool>,
     /// The cut axis is the stage's K: it accumulates over column tiles.
-    pub k_cut: Vec<bool>,
+    pub k_cut: IndexVec<StageId, bool>,
     /// The cut axis is the columns of the stage's result.
-    pub n_cut: Vec<bool>,
+    pub n_cut: IndexVec<StageId, bool>,
     /// The stage comes after an accumulating one: it runs in the last column tile.
-    pub late: Vec<bool>,
+    pub late: IndexVec<StageId, bool>,
 }
 
 impl Roles {
@@ -23,12 +25,12 @@ impl Roles {
         let on_axis = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
         let count = graph.stages.len();
         let mut roles = Self {
-            along: vec![false; count],
-            k_cut: vec![false; count],
-            n_cut: vec![false; count],
-            late: vec![false; count],
+            along: IndexVec::filled(count, false),
+            k_cut: IndexVec::filled(count, false),
+            n_cut: IndexVec::filled(count, false),
+            late: IndexVec::filled(count, false),
         };
-        for (s, spec) in graph.stages.iter().enumerate() {
+        for (s, spec) in graph.stages.iter_enumerated() {
             // Elementwise operands share their axis; of a row reduction, X and dY have one each.
             let operands = if spec.sums.is_some() { 2 } else { 1 };
             let input = spec.activations.iter().take(operands).any(|&tensor| on_axis(tensor));

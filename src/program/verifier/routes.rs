@@ -31,7 +31,7 @@ fn site(verifier: &Verifier<'_>, port: Resource) -> Option<Coordinate> {
 /// Every route is a source port, sink ports, and links, all of which the chip has.
 pub fn resources(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let (fabric, count) = (verifier.fabric, verifier.fabric.count());
-    for (f, flow) in section.flows.iter().enumerate() {
+    for (f, flow) in section.flows.iter_enumerated() {
         let Some((source, sinks, links)) = parts(flow) else {
             let title = format!("a route of {} resources, {} of them links", flow.route.len(), flow.links);
             return Err(Fault::new(Place::Route(f), title, "expected a source port and a sink port besides the links"));
@@ -54,7 +54,7 @@ pub fn resources(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault
 pub fn trees(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let (chip, fabric) = (verifier.chip, verifier.fabric);
     let mut sites = Vec::new();
-    for (f, flow) in section.flows.iter().enumerate() {
+    for (f, flow) in section.flows.iter_enumerated() {
         let Some((source, sinks, links)) = parts(flow) else { continue };
         sites.clear();
         sites.extend(sinks.iter().filter_map(|&sink| site(verifier, sink)));

@@ -4,6 +4,7 @@ use crate::arch::Chip;
 use crate::index::Id;
 use crate::program::configuration::{Configuration, Section};
 use crate::program::flow::FlowKind;
+use crate::program::ids::StreamId;
 use crate::workload::Workload;
 
 use super::fault::{Fault, Place};
@@ -63,7 +64,7 @@ pub fn tiers(chip: &Chip, workload: &Workload, configuration: &Configuration) ->
 pub fn loads(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Fault> {
     for (index, section) in configuration.sections.iter().enumerate() {
         let before = index.checked_sub(1).map(|before| &configuration.sections[before]);
-        let tensor = |&stream: &usize| {
+        let tensor = |&stream: &StreamId| {
             let off_chip = section.streams.get(stream)?;
             (off_chip.stream.weight && !off_chip.stream.writes).then_some((off_chip.stream.tensor, off_chip.tier))
         };
@@ -109,7 +110,7 @@ pub fn loads(chip: &Chip, workload: &Workload, configuration: &Configuration) ->
 
 /// Adds the banks of the first slot of what a section finds loaded.
 fn add_loaded(section: &Section, banks: &mut [u64]) {
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         let is_loaded = |kind: FlowKind| matches!(kind, FlowKind::Fill { stream, buffer } if buffer == b && section.prefetched.contains(&stream));
         if section.flows.iter().any(|flow| is_loaded(flow.kind)) {
             for part in buffer.pieces.iter().flat_map(|piece| &piece.parts) {

@@ -8,6 +8,7 @@ use crate::program::buffer::BufferRole;
 use crate::program::configuration::Section;
 use crate::program::fabric::Port;
 use crate::program::flow::{Flow, FlowKind};
+use crate::program::ids::{BufferId, StageId, StreamId};
 use crate::program::mapping::{Mapping, SimdMapping};
 use crate::program::stage::Stage;
 use crate::workload::TensorId;
@@ -25,19 +26,19 @@ const ROUNDING: f64 = 1e-6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Whole {
     /// A slice of a buffer that a stream fills or drains: stream, buffer, slice.
-    Slot(usize, usize, u64),
+    Slot(StreamId, BufferId, u64),
     /// A slice of a resident copy, in the operand buffer it is copied to: operand buffer, slice.
-    Copied(usize, u64),
+    Copied(BufferId, u64),
     /// An operand of a PCU: PCU, buffer; no buffer along a chain.
-    Operand(usize, Option<usize>),
+    Operand(usize, Option<BufferId>),
     /// Partial sums that a PCU reads: PCU, buffer.
-    Read(usize, usize),
+    Read(usize, BufferId),
     /// Partial sums that a PCU writes: PCU, buffer.
-    Written(usize, usize),
+    Written(usize, BufferId),
     /// Results of a PCU: PCU, buffer.
-    Result(usize, usize),
+    Result(usize, BufferId),
     /// Results that come into a slice of a buffer: buffer, slice.
-    Filled(usize, u64),
+    Filled(BufferId, u64),
 }
 
 /// Shares of the flows of a section, summed up.
@@ -55,7 +56,7 @@ pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     }
     sums.streams()?;
     sums.copies()?;
-    for (s, stage) in section.stages.iter().enumerate() {
+    for (s, stage) in section.stages.iter_enumerated() {
         match &stage.mapping {
             Mapping::Simd(m) => sums.simd_feeds(s, stage, m)?,
             Mapping::Gemm(_) if stage.spec.sums.is_some() => sums.reduced_feeds(s, stage)?,
@@ -104,7 +105,7 @@ impl Sums<'_> {
         sum >= 1.0 - ROUNDING && (more || sum <= 1.0 + ROUNDING)
     }
 
-    fn require(&self, whole: Whole, of: f64, more: bool, what: &str, buffer: usize) -> Result<(), Fault> {
+    fn require(&self, whole: Whole, of: f64, more: bool, what: &str, buffer: BufferId) -> Result<(), Fault> {
         if self.is_whole(whole, of, more) {
             return Ok(());
         }
@@ -114,8 +115,8 @@ impl Sums<'_> {
 
     /// Streams fill and drain every slice.
     fn streams(&self) -> Result<(), Fault> {
-        for stream in 0..self.section.streams.len() {
-            for (b, buffer) in self.section.buffers.iter().enumerate() {
+        for stream in self.section.streams.ids() {
+            for (b, buffer) in self.section.buffers.iter_enumerated() {
                 if !is_end(self.verifier, self.section, b, stream) {
                     continue;
                 }
@@ -144,17 +145,17 @@ impl Sums<'_> {
     }
 
     /// The operand buffer of a stage for a tensor.
-    fn operand(&self, stage: usize, tensor: TensorId) -> Option<usize> {
+    fn operand(&self, stage: StageId, tensor: TensorId) -> Option<BufferId> {
         let role = BufferRole::Operand { stage, tensor };
-        self.section.buffers.iter().position(|buffer| buffer.spec.role == role)
+        self.section.buffers.position(|buffer| buffer.spec.role == role)
     }
 
-    fn buffer(&self, role: BufferRole) -> Option<usize> {
-        self.section.buffers.iter().position(|buffer| buffer.spec.role == role)
+    fn buffer(&self, role: BufferRole) -> Option<BufferId> {
+        self.section.buffers.position(|buffer| buffer.spec.role == role)
     }
 
     /// Every PCU of a GEMM is fed all of its part of each operand and of the weight.
-    fn feeds(&self, s: usize, stage: &Stage) -> Result<(), Fault> {
+    fn feeds(&self, s: StageId, stage: &Stage) -> Result<(), Fault> {
         let operands = stage.spec.activations.iter().filter_map(|&tensor| self.operand(s, tensor));
         let weight = stage.spec.weight.and_then(|tensor| self.buffer(BufferRole::Weight { stage: s, tensor }));
         for buffer in operands.chain(weight) {
@@ -167,10 +168,10 @@ impl Sums<'_> {
     }
 
     /// PCUs that add up over rows are fed both operands, or have nothing to do; the first has.
-    fn reduced_feeds(&self, s: usize, stage: &Stage) -> Result<(), Fault> {
-        let buffers: Vec<usize> = stage.spec.activations.iter().filter_map(|&t| self.operand(s, t)).collect();
+    fn reduced_feeds(&self, s: StageId, stage: &Stage) -> Result<(), Fault> {
+        let buffers: Vec<BufferId> = stage.spec.activations.iter().filter_map(|&t| self.operand(s, t)).collect();
         for (i, pcu) in stage.pcus.iter().enumerate() {
-            let of = |buffer: usize| Whole::Operand(pcu.index(), Some(buffer));
+            let of = |buffer: BufferId| Whole::Operand(pcu.index(), Some(buffer));
             // A PCU beyond the last row or column of the result is fed one operand at most.
             if i > 0 && buffers.iter().any(|&buffer| self.sum(of(buffer)) < ROUNDING) {
                 continue;
@@ -183,7 +184,7 @@ impl Sums<'_> {
     }
 
     /// PCUs of a function are fed all of their columns, and what follows in a chain all that comes before.
-    fn simd_feeds(&self, s: usize, stage: &Stage, m: &SimdMapping) -> Result<(), Fault> {
+    fn simd_feeds(&self, s: StageId, stage: &Stage, m: &SimdMapping) -> Result<(), Fault> {
         for &tensor in &stage.spec.activations {
             let Some(buffer) = self.operand(s, tensor) else { continue };
             for (i, j) in (0..m.pm).flat_map(|i| (0..m.pn).map(move |j| (i, j))) {
@@ -207,7 +208,7 @@ impl Sums<'_> {
     }
 
     /// Whether a column slice of a function has columns of an operand, in full column tiles or in the short last one.
-    fn has_columns(&self, stage: usize, tensor: TensorId, pn: u64, slice: u64) -> bool {
+    fn has_columns(&self, stage: StageId, tensor: TensorId, pn: u64, slice: u64) -> bool {
         let (nest, graph) = (&self.section.schedule.nest(), self.verifier.graph);
         let output = graph.stages[stage].output;
         let width = |column_tile| match nest.column_range(column_tile) {
@@ -223,7 +224,7 @@ impl Sums<'_> {
     }
 
     /// Partial sums leave and come whole: between column tiles, and from one slice of K to the next.
-    fn partial_sums(&self, s: usize, stage: &Stage) -> Result<(), Fault> {
+    fn partial_sums(&self, s: StageId, stage: &Stage) -> Result<(), Fault> {
         let (pk, groups) = (stage.mapping.pk(), stage.mapping.groups().max(1));
         let of_group = stage.pcus.len() as u64 / groups;
         for (index, pcu) in (0..).zip(&stage.pcus) {
@@ -248,10 +249,10 @@ impl Sums<'_> {
 
     /// Every PCU with results leaves all of them in every buffer that takes the output. Row slices beyond the last row
     /// of a row tile have none.
-    fn results(&self, s: usize, stage: &Stage) -> Result<(), Fault> {
+    fn results(&self, s: StageId, stage: &Stage) -> Result<(), Fault> {
         let (pm, wide) = (stage.mapping.pm(), stage.group_width());
         let chain = if let Mapping::Simd(m) = &stage.mapping { m.chain } else { 1 };
-        let buffers = (0..self.section.buffers.len()).filter(|&b| takes_output(self.section, b, s));
+        let buffers = self.section.buffers.ids().filter(|&b| takes_output(self.section, b, s));
         for b in buffers {
             if self.sum(Whole::Filled(b, 0)) < ROUNDING {
                 let title = format!("no results of `{}` come into slice 0 of a buffer", self.verifier.stage(s));

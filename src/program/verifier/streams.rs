@@ -2,6 +2,7 @@
 
 use crate::program::buffer::{BufferRole, BufferSpec};
 use crate::program::configuration::Section;
+use crate::program::ids::{BufferId, StreamId};
 use crate::program::nest::LoopLevel;
 use crate::workload::TensorId;
 
@@ -43,7 +44,7 @@ fn end(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> Option<
 }
 
 /// Whether a buffer is an end of a stream.
-pub fn is_end(verifier: &Verifier<'_>, section: &Section, buffer: usize, stream: usize) -> bool {
+pub fn is_end(verifier: &Verifier<'_>, section: &Section, buffer: BufferId, stream: StreamId) -> bool {
     let stream = &section.streams[stream].stream;
     end(verifier, section, &section.buffers[buffer].spec).is_some_and(|end| {
         (end.tensor, end.level, end.writes, end.weight) == (stream.tensor, stream.level, stream.writes, stream.weight)
@@ -53,16 +54,16 @@ pub fn is_end(verifier: &Verifier<'_>, section: &Section, buffer: usize, stream:
 /// Every buffer with an end off chip has one stream, and every stream a buffer.
 pub fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let verb = |writes| if writes { "write" } else { "read" };
-    for (b, buffer) in section.buffers.iter().enumerate() {
+    for (b, buffer) in section.buffers.iter_enumerated() {
         let Some(End { tensor, level, writes, .. }) = end(verifier, section, &buffer.spec) else { continue };
-        let count = (0..section.streams.len()).filter(|&s| is_end(verifier, section, b, s)).count();
+        let count = section.streams.ids().filter(|&s| is_end(verifier, section, b, s)).count();
         if count != 1 {
             let title = format!("{count} streams {} `{}` for a buffer", verb(writes), verifier.tensor(tensor));
             return Err(Fault::new(Place::Streams, title, format!("expected one, loop level {level:?}")));
         }
     }
-    for (s, off_chip) in section.streams.iter().enumerate() {
-        if !(0..section.buffers.len()).any(|b| is_end(verifier, section, b, s)) {
+    for (s, off_chip) in section.streams.iter_enumerated() {
+        if !section.buffers.ids().any(|b| is_end(verifier, section, b, s)) {
             let (verb, name) = (verb(off_chip.stream.writes), verifier.tensor(off_chip.stream.tensor));
             let title = format!("a {verb} of `{name}` that no buffer is an end of");
             return Err(Fault::new(Place::Stream(s), title, "expected a buffer of this tensor and loop level"));
@@ -73,7 +74,7 @@ pub fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 
 /// Streams go to the home of their tensor.
 pub fn tiers(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    for (s, off_chip) in section.streams.iter().enumerate() {
+    for (s, off_chip) in section.streams.iter_enumerated() {
         let home = verifier.home(off_chip.stream.tensor);
         let tier = verifier.chip.memory.get(off_chip.tier);
         if tier.is_none() || home != Some(off_chip.tier) {
@@ -89,9 +90,9 @@ pub fn tiers(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 
 /// Streams move all bytes of their tensor, as often as the nest comes to them.
 pub fn bytes(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
-    for (s, off_chip) in section.streams.iter().enumerate() {
+    for (s, off_chip) in section.streams.iter_enumerated() {
         let stream = &off_chip.stream;
-        let buffer = (0..section.buffers.len()).find(|&b| is_end(verifier, section, b, s));
+        let buffer = section.buffers.ids().find(|&b| is_end(verifier, section, b, s));
         let Some(end) = buffer.and_then(|b| end(verifier, section, &section.buffers[b].spec)) else { continue };
         let tensor = &verifier.graph.workload.tensors[stream.tensor];
         let is_activation = !end.writes && !end.weight;

@@ -2,7 +2,7 @@
 
 use crate::index::Id;
 use crate::program::configuration::Section;
-use crate::program::ids::PcuId;
+use crate::program::ids::{PcuId, StageId, StreamId};
 use crate::workload::TensorId;
 
 use super::context::Verifier;
@@ -24,7 +24,7 @@ impl<'v> Pcus<'v> {
     ///
     /// # Errors
     /// A wrong count, a PCU that is not on the grid, or one that is taken.
-    pub fn take(&mut self, stage: usize, pcus: &[PcuId], needed: u64) -> Result<(), Fault> {
+    pub fn take(&mut self, stage: StageId, pcus: &[PcuId], needed: u64) -> Result<(), Fault> {
         if pcus.len() as u64 != needed {
             let title = format!("the stage has {} PCUs, its mapping takes {needed}", pcus.len());
             return Err(Fault::new(Place::Pcus(stage), title, format!("expected {needed}")));
@@ -48,7 +48,7 @@ impl<'v> Pcus<'v> {
 /// PCUs of every stage.
 pub fn pcus(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut taken = Pcus::new(verifier);
-    for (s, stage) in section.stages.iter().enumerate() {
+    for (s, stage) in section.stages.iter_enumerated() {
         taken.take(s, &stage.pcus, stage.mapping.pcus())?;
     }
     Ok(())
@@ -71,7 +71,7 @@ impl<'v> Generators<'v> {
     ///
     /// # Errors
     /// No generator, one that does not exist, or one that is taken.
-    pub fn take(&mut self, stream: usize, tensor: TensorId, ags: &[(u32, u32)]) -> Result<(), Fault> {
+    pub fn take(&mut self, stream: StreamId, tensor: TensorId, ags: &[(u32, u32)]) -> Result<(), Fault> {
         if ags.is_empty() {
             return Err(Fault::new(Place::Stream(stream), "a stream without a generator", "expected at least one"));
         }
@@ -96,7 +96,7 @@ impl<'v> Generators<'v> {
 /// Address generators of every stream.
 pub fn generators(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut taken = Generators::new(verifier);
-    for (s, off_chip) in section.streams.iter().enumerate() {
+    for (s, off_chip) in section.streams.iter_enumerated() {
         taken.take(s, off_chip.stream.tensor, &off_chip.ags)?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Faults in stages that add up over rows.
 
 use super::*;
+use crate::program::{FlowId, StageId};
 
 /// Two layers, trained, with all gradients of the backward phase in one section.
 fn layers() -> Case {
@@ -21,9 +22,9 @@ fn layers() -> Case {
 }
 
 /// The stage of a section that adds up, if there is one on several PCUs over several row tiles.
-fn sums(section: &Section) -> Option<usize> {
+fn sums(section: &Section) -> Option<StageId> {
     let adds = |s: &Stage| s.spec.sums.is_some() && s.pcus.len() > 1;
-    section.stages.iter().position(adds).filter(|_| section.schedule.tiling().row_tiles() > 1)
+    section.stages.position(adds).filter(|_| section.schedule.tiling().row_tiles() > 1)
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn sums_over_rows_are_right_and_their_faults_are_caught() {
         let verdict = case.clone().with(|section| {
             let Some(stage) = sums(section) else { return false };
             let feeds = |f: &Flow| matches!(f.kind, FlowKind::Feed { stage: of, .. } if of == stage);
-            let Some(at) = section.flows.iter().position(|f| feeds(f) && f.amount == amount) else { return false };
+            let Some(at) = section.flows.position(|f| feeds(f) && f.amount == amount) else { return false };
             section.flows.remove(at);
             true
         });
@@ -61,8 +62,8 @@ fn sums_over_rows_are_right_and_their_faults_are_caught() {
     let verdict = case.clone().with(|section| {
         let Some(stage) = sums(section) else { return false };
         let emits = |f: &Flow| matches!(f.kind, FlowKind::Emit { stage: of, .. } if of == stage);
-        let list: Vec<usize> = (0..section.flows.len()).filter(|&f| emits(&section.flows[f])).collect();
-        let other = |&&f: &&usize| section.flows[f].writes != section.flows[list[0]].writes;
+        let list: Vec<FlowId> = section.flows.ids().filter(|&f| emits(&section.flows[f])).collect();
+        let other = |&&f: &&FlowId| section.flows[f].writes != section.flows[list[0]].writes;
         let Some(&f) = list.iter().rev().find(other) else { return false };
         let ends = (section.flows[list[0]].writes, section.flows[f].writes);
         (section.flows[f].writes, section.flows[list[0]].writes) = ends;

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::program::{Amount, BufferRole, FlowEnd, FlowKind, GemmMapping, Mapping, Part, PcuId, Piece, Style};
+use crate::program::{
+    Amount, BufferId, BufferRole, FlowEnd, FlowKind, GemmMapping, Mapping, Part, PcuId, Piece, StageId, Style,
+};
 
 use super::{End, FlowBuilder, pairs};
 
@@ -11,10 +13,10 @@ const GATHER_PORTS: [u32; 2] = [0, 2];
 
 impl FlowBuilder<'_> {
     /// Operand streams of a stage: activations, weights, partial sums.
-    pub(super) fn feeds(&mut self, stage: usize) {
+    pub(super) fn feeds(&mut self, stage: StageId) {
         let s = &self.placed.stages[stage];
         let (pm, wide, groups) = (s.mapping.pm(), s.group_width(), s.mapping.groups());
-        for (index, buffer) in self.placed.buffers.iter().enumerate() {
+        for (index, buffer) in self.placed.buffers.iter_enumerated() {
             match buffer.spec.role {
                 BufferRole::Operand { stage: of, tensor } if of == stage => {
                     let operand = s.spec.activations.iter().position(|&t| t == tensor).unwrap_or(0) as u32;
@@ -78,7 +80,7 @@ impl FlowBuilder<'_> {
         &mut self,
         kind: FlowKind,
         amount: Amount,
-        (buffer, copy, slice): (usize, u64, u64),
+        (buffer, copy, slice): (BufferId, u64, u64),
         pcus: &[PcuId],
         ports: &[u32],
     ) {
@@ -97,7 +99,7 @@ impl FlowBuilder<'_> {
 
     /// The streams of an operand of a stage that adds up over rows, from the parts of its one piece: X to the rows of PCUs,
     /// by heads, dY to the columns.
-    fn feed_sums(&mut self, stage: usize, buffer: usize, operand: u32, m: &GemmMapping) {
+    fn feed_sums(&mut self, stage: StageId, buffer: BufferId, operand: u32, m: &GemmMapping) {
         let s = &self.placed.stages[stage];
         let (each, wide) = (m.pn / m.streams, m.pn);
         let groups: Vec<Vec<(u64, u64)>> = if operand == 0 {
@@ -129,7 +131,7 @@ impl FlowBuilder<'_> {
     /// in the short last one.
     fn sums_in_common(
         &self,
-        stage: usize,
+        stage: StageId,
         operand: u32,
         piece: &Piece,
         part: usize,
@@ -147,7 +149,7 @@ impl FlowBuilder<'_> {
     }
 
     /// The streams of one SIMD PCU: from the parts of its row slice that hold its columns, then along its chain.
-    fn feed_simd(&mut self, stage: usize, buffer: usize, (i, j): (u64, u64), chain: u64, operand: u32) {
+    fn feed_simd(&mut self, stage: StageId, buffer: BufferId, (i, j): (u64, u64), chain: u64, operand: u32) {
         let s = &self.placed.stages[stage];
         let piece = self.placed.buffers[buffer].piece(0, i);
         let kind = FlowKind::Feed { stage, group: 0 };
@@ -178,7 +180,7 @@ impl FlowBuilder<'_> {
     /// short last one.
     fn columns_in_common(
         &self,
-        stage: usize,
+        stage: StageId,
         role: BufferRole,
         piece: &Piece,
         part: usize,
@@ -198,7 +200,7 @@ impl FlowBuilder<'_> {
     }
 
     /// Partial sums from a piece of a buffer to a PCU of a lockstep group.
-    fn partial_read(&mut self, stage: usize, (group, pcu): (u64, PcuId), (buffer, slice): (usize, u64)) {
+    fn partial_read(&mut self, stage: StageId, (group, pcu): (u64, PcuId), (buffer, slice): (BufferId, u64)) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let into = (self.fabric.pcu_in(pcu, 2), self.pcu_site(pcu));
@@ -211,7 +213,7 @@ impl FlowBuilder<'_> {
     }
 
     /// Partial sums from a PCU of a lockstep group to a piece of a buffer.
-    fn partial_write(&mut self, stage: usize, (group, pcu): (u64, PcuId), (buffer, slice): (usize, u64)) {
+    fn partial_write(&mut self, stage: StageId, (group, pcu): (u64, PcuId), (buffer, slice): (BufferId, u64)) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let out = (self.fabric.pcu_out(pcu, 1), self.pcu_site(pcu));

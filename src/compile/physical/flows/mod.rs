@@ -9,10 +9,10 @@ mod results;
 use crate::arch::{Chip, Coordinate};
 use crate::compile::params::PARAMS;
 use crate::cost::slot_bytes;
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::program::{
-    Amount, BufferRole, Fabric, Flow, FlowEnd, FlowKind, LoopLevel, Part, PcuId, Resource, ResourceKind, RowTile,
-    SectionGraph, Step, shared,
+    Amount, BufferId, BufferRole, Fabric, Flow, FlowEnd, FlowId, FlowKind, LoopLevel, Part, PcuId, Resource,
+    ResourceKind, RowTile, SectionGraph, Step, shared,
 };
 
 use super::placed::Placed;
@@ -26,9 +26,9 @@ pub struct FlowBuilder<'a> {
     graph: &'a SectionGraph<'a>,
     placed: &'a Placed,
     busy_cycles: f64,
-    flows: Vec<Flow>,
+    flows: IndexVec<FlowId, Flow>,
     requests: Requests,
-    mean_rates: Vec<f64>,
+    mean_rates: IndexVec<FlowId, f64>,
     /// Scratch: sinks of the flow at hand.
     sinks: Vec<End>,
 }
@@ -51,19 +51,19 @@ impl<'a> FlowBuilder<'a> {
             graph,
             placed,
             busy_cycles: busy_cycles.max(1) as f64,
-            flows: Vec::new(),
+            flows: IndexVec::new(),
             requests: Requests::default(),
-            mean_rates: Vec::new(),
+            mean_rates: IndexVec::new(),
             sinks: Vec::new(),
         }
     }
 
     /// All flows, in a fixed order, still without links.
     pub fn build(mut self) -> Unrouted {
-        for stage in 0..self.placed.stages.len() {
+        for stage in self.placed.stages.ids() {
             self.feeds(stage);
         }
-        for stage in 0..self.placed.stages.len() {
+        for stage in self.placed.stages.ids() {
             self.results(stage);
         }
         self.copies();
@@ -97,8 +97,8 @@ impl<'a> FlowBuilder<'a> {
         let pmu_sinks = sinks.iter().filter(|s| is_pmu(s)).count() as u64;
         let from_pmu = is_pmu(&source);
         let (reads, writes, links, hop_cycles) = (None, None, 0, 0);
-        let at = self.flows.len();
-        self.flows.push(Flow { kind, amount, share, reads, writes, route, links, hop_cycles, pmu_sinks, from_pmu });
+        let at =
+            self.flows.push(Flow { kind, amount, share, reads, writes, route, links, hop_cycles, pmu_sinks, from_pmu });
         &mut self.flows[at]
     }
 
@@ -151,7 +151,7 @@ impl<'a> FlowBuilder<'a> {
         share: (u64, u64),
         source: End,
         reads: Option<FlowEnd>,
-        (index, slice): (usize, u64),
+        (index, slice): (BufferId, u64),
     ) {
         let buffer = &self.placed.buffers[index];
         let parts = (0..buffer.spec.copies).map(|c| buffer.piece(c, slice).parts.len()).max().unwrap_or(0);

@@ -1,16 +1,16 @@
 //! Copies of resident buffers, and off-chip streams over their address generators.
 
-use crate::program::{Amount, Buffer, BufferRole, FlowEnd, FlowKind};
+use crate::program::{Amount, Buffer, BufferId, BufferRole, FlowEnd, FlowKind, StreamId};
 
 use super::{End, FlowBuilder};
 
 impl FlowBuilder<'_> {
     /// Resident buffers into the copies beside the PCUs.
     pub(super) fn copies(&mut self) {
-        for (home, buffer) in self.placed.buffers.iter().enumerate() {
+        for (home, buffer) in self.placed.buffers.iter_enumerated() {
             let BufferRole::Resident { stage, tensor } = buffer.spec.role else { continue };
             let beside = |b: &Buffer| b.spec.role == BufferRole::Operand { stage, tensor };
-            let Some(operand) = self.placed.buffers.iter().position(beside) else { continue };
+            let Some(operand) = self.placed.buffers.position(beside) else { continue };
             for slice in 0..buffer.spec.slices {
                 let piece = buffer.piece(0, slice);
                 let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
@@ -31,13 +31,13 @@ impl FlowBuilder<'_> {
 
     /// Off-chip streams into and out of buffers, over the stream's address generators.
     pub(super) fn off_chip(&mut self) {
-        for (stream, off_chip) in self.placed.streams.iter().enumerate() {
+        for (stream, off_chip) in self.placed.streams.iter_enumerated() {
             let ags: Vec<End> = off_chip
                 .ags
                 .iter()
                 .map(|&(agcu, ag)| (self.fabric.ag(agcu, ag), self.chip.grid.agcus[agcu as usize].site))
                 .collect();
-            for (index, buffer) in self.placed.buffers.iter().enumerate() {
+            for (index, buffer) in self.placed.buffers.iter_enumerated() {
                 if !off_chip.stream.is_end(&self.placed.buffers, index) {
                     continue;
                 }
@@ -59,7 +59,7 @@ impl FlowBuilder<'_> {
         }
     }
 
-    fn drain(&mut self, stream: usize, share: (u64, u64), (buffer, slice): (usize, u64), ag: End) {
+    fn drain(&mut self, stream: StreamId, share: (u64, u64), (buffer, slice): (BufferId, u64), ag: End) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         for (index, part) in piece.parts.iter().enumerate() {

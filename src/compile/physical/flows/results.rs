@@ -1,17 +1,17 @@
 //! Results: from the PCUs of a stage into every buffer that takes its output.
 
-use crate::program::{Amount, BufferRole, FlowKind, Mapping, resident_of};
+use crate::program::{Amount, BufferRole, FlowKind, Mapping, StageId, resident_of};
 
 use super::{FlowBuilder, pairs};
 
 impl FlowBuilder<'_> {
     /// Results of a stage into every buffer that takes its output.
-    pub(super) fn results(&mut self, stage: usize) {
+    pub(super) fn results(&mut self, stage: StageId) {
         let s = &self.placed.stages[stage];
         let output = s.spec.output;
         let (pm, wide, groups) = (s.mapping.pm(), s.group_width(), s.mapping.groups());
         let chain = if let Mapping::Simd(m) = s.mapping { m.chain } else { 1 };
-        for (index, buffer) in self.placed.buffers.iter().enumerate() {
+        for (index, buffer) in self.placed.buffers.iter_enumerated() {
             let takes = match buffer.spec.role {
                 BufferRole::Operand { tensor, .. } => {
                     tensor == output && resident_of(&self.placed.buffers, index).is_none()
@@ -46,7 +46,7 @@ impl FlowBuilder<'_> {
 
     /// The share of the rows of a stage's row slice that go to a slice of a buffer; `None` without any, in full row tiles
     /// and in the short last one, whose rows are divided differently.
-    fn rows_in_common(&self, stage: usize, i: u64, role: BufferRole, slice: u64) -> Option<(u64, u64)> {
+    fn rows_in_common(&self, stage: StageId, i: u64, role: BufferRole, slice: u64) -> Option<(u64, u64)> {
         let taker = match role {
             BufferRole::Operand { stage, .. } | BufferRole::Resident { stage, .. } => stage,
             _ => stage,
