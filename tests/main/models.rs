@@ -5,7 +5,7 @@ use rdusim::compile::compile;
 use rdusim::mode::Mode;
 use rdusim::model::{Architecture, Options, PRESETS, Phase, preset, write};
 use rdusim::outcome::{Fidelity, Outcome};
-use rdusim::sim::simulate;
+use rdusim::sim::{check_size, simulate};
 use rdusim::workload::{self, OperatorKind, Workload};
 
 fn options(architecture: Architecture, phase: Phase) -> Options {
@@ -263,4 +263,40 @@ fn a_weight_that_is_stored_by_rows_is_converted_and_pays_for_it() {
     near(rows.2.by_tensor["w.columns"].off_chip_write_bytes, by_columns);
     assert_eq!(rows.2.by_tensor["w.columns"].off_chip_read_bytes, by_columns);
     assert_eq!(columns.2.by_tensor["w"].off_chip_read_bytes, by_columns);
+}
+
+/// Every section of a decoder layer, forward, decoding and in a training step, runs in the reference model: it moves the same
+/// bytes, and the event engine stays near it.
+#[test]
+fn decoder_layers_stay_near_the_reference_model() {
+    let chip = arch::load("arch/plasticine.toml".as_ref(), &[]).expect("a chip");
+    for (name, phase) in [
+        ("gpt2", Phase::Forward),
+        ("gpt2", Phase::Training),
+        ("llama2-7b", Phase::Forward),
+        ("llama2-7b", Phase::Decode),
+        ("llama2-7b", Phase::Training),
+    ] {
+        let (of_model, _) = preset(name).expect("a preset");
+        let (hidden, heads, kv_heads) = (128, 4, if name == "gpt2" { 4 } else { 2 });
+        let layer = Architecture { hidden, layers: 1, heads, kv_heads, feed_forward: 256, vocabulary: 256, ..of_model };
+        let optimizer = "sgd".to_owned();
+        let workload = graph(&Options { batch: 2, sequence: 48, context: 200, optimizer, ..options(layer, phase) });
+        for (mode, most) in [(Mode::Kbk, 0.04), (Mode::Fused, 0.02)] {
+            let configuration = compile(&chip, &workload, mode).expect("it fits");
+            check_size(&chip, &workload, &configuration).expect("every operator is one that the reference model runs");
+            let [event, cycle] =
+                [Fidelity::Event, Fidelity::Cycle].map(|f| simulate(&chip, &workload, &configuration, f));
+            let about = format!("{name}, {phase:?}, {mode:?}");
+            let mut totals = [0, 0];
+            for (event, cycle) in event.sections.iter().zip(&cycle.sections) {
+                assert_eq!(event.traffic, cycle.traffic, "{} of {about}", event.name);
+                totals[0] += event.cycles - event.launch_cycles;
+                totals[1] += cycle.cycles - cycle.launch_cycles;
+            }
+            let error = totals[0] as f64 / totals[1] as f64 - 1.0;
+            println!("{about}: {totals:?}, {:+.2} %", error * 100.0);
+            assert!(error.abs() <= most, "{about}: {totals:?}");
+        }
+    }
 }
