@@ -15,11 +15,18 @@ pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping,
     work_of_extent(form, shape, mapping, form.mean_causal_extent(tile_rows, grain))
 }
 
-/// Work of one row pass over each row tile of a sequence of causal attention: a row tile works on the keys up to its last
-/// row. Empty where all row tiles are alike.
-pub fn causal_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, tile_rows: u64) -> Vec<PassWork> {
-    let tiles = if form.causal.is_some() { form.m.div_ceil(tile_rows) } else { 0 };
-    (0..tiles).map(|tile| work_of_extent(form, shape, mapping, form.causal_extent(tile, tile_rows))).collect()
+/// Work of one row pass over row tile `tile` of a sequence of causal attention: on the keys up to its last row.
+pub(super) fn causal_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, tile: RowTileOf) -> PassWork {
+    work_of_extent(form, shape, mapping, form.causal_extent(tile.number, tile.rows))
+}
+
+/// A row tile of a sequence, by its number and the rows of a full one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowTileOf {
+    /// Its number in the sequence.
+    pub(super) number: u64,
+    /// Rows of a full row tile.
+    pub(super) rows: u64,
 }
 
 /// Columns of an output tile on all PCUs of a stream.

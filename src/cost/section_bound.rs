@@ -1,5 +1,7 @@
 //! The `bound` fidelity: the closed form of a configuration, a lower bound of what the event engine finds.
 
+use rustc_hash::FxHashMap;
+
 use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
 use crate::program::{
@@ -78,7 +80,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
-    let sent: IndexVec<FlowId, u64> = section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect();
+    let sent: IndexVec<FlowId, u64> = sizes.all_flow_flits();
     let usage = Usage::new(fabric, &section.flows, &sent);
     let mut busy_cycles = IndexVec::new();
     let (mut macs, mut simd_elements) = (0, IndexVec::filled(section.stages.len(), 0));
@@ -153,7 +155,7 @@ pub fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) -> Option
         .map(|(s, stage)| StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, &stage.work))
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
-    Some(section.flows.iter().map(|flow| sizes.flow_flits(flow)).collect())
+    Some(sizes.all_flow_flits())
 }
 
 /// Flits that the whole amount moves in a section, of which each of some flows carries its share.
@@ -176,9 +178,13 @@ struct Sizes<'a> {
 }
 
 impl Sizes<'_> {
-    /// Flits a flow moves in the whole section.
-    fn flow_flits(&self, flow: &Flow) -> u64 {
-        self.flits(flow, flow.share)
+    /// Flits that each flow moves in the whole section. Flows of one kind and share move as many.
+    fn all_flow_flits(&self) -> IndexVec<FlowId, u64> {
+        let mut known = FxHashMap::default();
+        let flits = |flow: &Flow| {
+            *known.entry((flow.kind, flow.amount, flow.share)).or_insert_with(|| self.flits(flow, flow.share))
+        };
+        self.section.flows.iter().map(flits).collect()
     }
 
     /// Flits that a share of what a flow is part of moves in the whole section.

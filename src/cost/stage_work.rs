@@ -5,9 +5,10 @@ use std::ops::Range;
 use crate::arch::Chip;
 use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, StageId, Tiling};
 use crate::units::Dtype;
+use crate::workload::GemmForm;
 
 use super::array::SystolicShape;
-use super::heads::causal_work;
+use super::heads::{RowTileOf, causal_work};
 use super::reducer::Reducer;
 
 /// Costs of one stage, in the units of the chip it was made for.
@@ -16,8 +17,8 @@ pub struct StageWork {
     mapping: Mapping,
     shape: Option<SystolicShape>,
     work: Vec<Vec<PassWork>>,
-    /// Of causal attention, the work of each row tile of a sequence.
-    causal: Vec<PassWork>,
+    /// Of causal attention, the shape of its products.
+    causal: Option<GemmForm>,
     tiling: Tiling,
     along_cut: bool,
     /// Of a stage that adds up over rows, its part of the result.
@@ -61,12 +62,7 @@ impl StageWork {
             }
             _ => None,
         };
-        let causal = match (&mapping, &shape, graph.form(index)) {
-            (Mapping::Gemm(m), Some(shape), Some(form)) if reducer.is_none() => {
-                causal_work(&form, shape, m, tiling.tile_rows)
-            }
-            _ => Vec::new(),
-        };
+        let causal = graph.form(index).filter(|form| form.causal.is_some() && reducer.is_none());
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
         Self {
             mapping,
@@ -119,8 +115,11 @@ impl StageWork {
 
     /// Work of a lockstep group in a column tile and a row tile.
     fn pass_of(&self, column_tile: u64, group: u64, tile: RowTile) -> PassWork {
-        match tile.index {
-            Some(index) if !self.causal.is_empty() => self.causal[index as usize % self.causal.len()],
+        match (tile.index, &self.causal, &self.mapping, &self.shape) {
+            (Some(index), Some(form), Mapping::Gemm(m), Some(shape)) => {
+                let number = index % self.different_row_tiles();
+                causal_work(form, shape, m, RowTileOf { number, rows: self.tiling.tile_rows })
+            }
             _ => self.pass(column_tile, group),
         }
     }
@@ -129,7 +128,7 @@ impl StageWork {
     /// attention, which differ.
     pub fn different_row_tiles(&self) -> u64 {
         let of_reducer = self.reducer.as_ref().map_or(1, Reducer::different_row_tiles);
-        of_reducer.max(self.causal.len() as u64)
+        self.causal.map_or(of_reducer, |form| form.m.div_ceil(self.tiling.tile_rows))
     }
 
     /// The row tile whose firing left the sums that the one on `tile` begins from, where their number differs.

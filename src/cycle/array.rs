@@ -65,6 +65,8 @@ pub(super) struct Array {
     issued: u64,
     drained: VecDeque<(u64, u64)>,
     load: Cursor,
+    /// Tiles of that firing that begin from sums: those that the firing before has left.
+    sums_of_load: u64,
     /// Flits loaded of the tile that is being loaded, and tiles loaded.
     loaded_flits: u64,
     loaded: u64,
@@ -117,6 +119,7 @@ impl Array {
             issued: 0,
             drained: VecDeque::new(),
             load: start,
+            sums_of_load: 0,
             loaded_flits: 0,
             loaded: 0,
             out: VecDeque::new(),
@@ -150,6 +153,8 @@ impl Array {
             let at = amounts.stage_step(self.stage, self.load.firing);
             self.load = Cursor { tile: 0, tiles: self.tiles(amounts, at), at, ..self.load };
             self.loaded_flits = 0;
+            let before = amounts.processes.sums_before(self.stage, at);
+            self.sums_of_load = before.map_or(self.load.tiles, |before| self.tiles(amounts, before));
             self.sums.iter_mut().for_each(|operand| operand.open(amounts, at));
             if self.load.tiles > 0 {
                 return;
@@ -200,7 +205,9 @@ impl Array {
     fn load_sums(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         let sets = self.sets as u64;
         while !self.sums.is_empty() && self.load.firing < self.firings && self.loaded < self.issued + sets {
-            let from_sums = continues(&amounts.section.stages[self.stage], self.group, amounts.schedule, self.load.at);
+            let stage = &amounts.section.stages[self.stage];
+            let from_sums =
+                self.load.tile < self.sums_of_load && continues(stage, self.group, amounts.schedule, self.load.at);
             if from_sums {
                 if self.loaded >= sets {
                     // The set drains to the memories while the next sums come.
@@ -210,7 +217,7 @@ impl Array {
                     }
                 }
                 let part = self.load.tile * self.work.shape.partial_flits + self.loaded_flits + 1;
-                let part = (part, self.load.tiles * self.work.shape.partial_flits);
+                let part = (part, self.sums_of_load * self.work.shape.partial_flits);
                 if !self.sums.iter().all(|operand| operand.is_here(wires, part)) {
                     return false;
                 }

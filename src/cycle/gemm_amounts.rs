@@ -219,6 +219,9 @@ impl GemmAmounts {
 
     /// k-steps of output tile `tile` of a firing over a row tile of `rows`.
     pub(super) fn depth(&self, at: Step, group: u64, rows: u64, tile: u64) -> u64 {
+        if let Passes::Sums(sums) = &self.passes {
+            return sums.depth(rows);
+        }
         let pass = self.row_pass(at, group, rows);
         pass.depths[(tile % pass.depths.len() as u64) as usize]
     }

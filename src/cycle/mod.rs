@@ -44,7 +44,7 @@ pub fn units(section: &Section) -> u64 {
 
 /// Runs a section for at most `most_cycles`; `None` if it is no pipeline or a route no tree, which a compiled
 /// configuration does not come to, or if it has a stage of a kind that the model does not run: operands that are gathered or
-/// sampled, windows, or results of another width.
+/// sampled, windows and parts, steps of Adam, or masks of anything but a GEMM's weight.
 pub fn run_section(
     chip: &Chip,
     workload: &Workload,

@@ -76,6 +76,11 @@ impl SumAmounts {
         rows.div_ceil(shape.tile_rows()).div_ceil(self.slices.0)
     }
 
+    /// k-steps of an output tile, on a row tile of `rows` rows.
+    pub(super) fn depth(&self, rows: u64) -> u64 {
+        rows * self.group
+    }
+
     /// A pass over the result's output tiles of a PCU, on a row tile of `rows` rows.
     pub(super) fn row_pass(&self, shape: &ArrayShape, at: Step, rows: u64) -> RowPass {
         let (all_rows, all_columns) = self.extent(at.column_tile);
@@ -84,6 +89,6 @@ impl SumAmounts {
         let columns = of_slice(all_columns, shape.tile_columns(), self.slices.1);
         let tiles = self.heads * columns.div_ceil(shape.tile_columns());
         let sums = of_slice(all_rows, shape.tile_rows(), self.slices.0) * columns * self.heads;
-        RowPass::alike(shape, tiles, rows * self.group, sums)
+        RowPass::alike(shape, tiles, self.depth(rows), sums)
     }
 }

@@ -4,7 +4,7 @@ use super::fabric::Resource;
 use super::ids::{BufferId, StageId, StreamId};
 
 /// Who starts a flow, and for what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FlowKind {
     /// Off-chip stream into a buffer.
     Fill {
@@ -54,7 +54,7 @@ pub enum FlowKind {
 }
 
 /// How many flits one event of a flow moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Amount {
     /// Activations of a lockstep group: its passes times the work table's activation flits.
     Activations,

@@ -77,7 +77,7 @@ impl Schedule {
         Ok(Self { tiling: nest.tiling(), block_tiles, walks, loops })
     }
 
-    /// The nest of row blocks, column tiles and row tiles that it was made of.
+    /// The nest of row blocks, column tiles and row tiles that it was made of; without column tiles in the one order there is.
     pub fn nest(&self) -> Nest {
         let Tiling { rows, tile_rows, tiled_axis } = self.tiling;
         let is_outside = |c: &&Coordinate| **c != Coordinate::Block;

@@ -258,13 +258,14 @@ impl<'a> Engine<'a> {
     }
 
     fn longest_firing(&self) -> Ticks {
-        // The first row tile has the most rows, and stands for all others where they do not differ.
+        // Of row tiles that differ, the last work on the most, and the very last may be short.
         let steps = |actor: &Actor| {
             let different = match actor.kind {
                 ProcessKind::Group { stage, .. } => self.work[stage].different_row_tiles(),
                 _ => 1,
             };
-            let row_tiles = 0..different.min(self.tiling.row_tiles());
+            let different = different.min(self.tiling.row_tiles());
+            let row_tiles = different.saturating_sub(2)..different;
             row_tiles
                 .flat_map(|row_tile| (0..self.tiling.column_tiles()).map(move |column_tile| (column_tile, row_tile)))
         };

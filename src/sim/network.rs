@@ -1,5 +1,7 @@
 //! Links and ports: one flit a cycle each, shared by the streams that cross them.
 
+use rustc_hash::FxHashMap;
+
 use crate::arch::Chip;
 use crate::cost::{Ticks, Usage, cycles};
 use crate::index::IndexVec;
@@ -20,6 +22,8 @@ pub struct Network<'a> {
     volleys: &'a [Volley],
     /// Amounts each volley has moved, and how often.
     sent: Vec<Vec<(u64, u64)>>,
+    /// Where each amount stands in that list.
+    place_of: Vec<FxHashMap<u64, usize>>,
     /// Which of its amounts each volley has moved last.
     latest: Vec<usize>,
     /// Where volleys can be in each other's way.
@@ -67,6 +71,7 @@ impl<'a> Network<'a> {
             flows,
             volleys,
             sent: vec![Vec::new(); volleys.len()],
+            place_of: vec![FxHashMap::default(); volleys.len()],
             latest: vec![0; volleys.len()],
             active: vec![Sharing::default(); contention.resources()],
             late: vec![0; volleys.len()],
@@ -161,11 +166,11 @@ impl<'a> Network<'a> {
 
     fn count(&mut self, volley: usize, amount: u64) {
         let (sent, latest) = (&mut self.sent[volley], &mut self.latest[volley]);
+        let places = &mut self.place_of[volley];
         // Most often the next is like the latest, or like what came after that before.
         let is_known = |i: &usize| sent.get(*i).is_some_and(|&(known, _)| known == amount);
         let turn = [*latest, *latest + 1, 0].into_iter().find(is_known);
-        let known = turn.or_else(|| sent.iter().position(|&(known, _)| known == amount));
-        *latest = known.unwrap_or(sent.len());
+        *latest = turn.unwrap_or_else(|| *places.entry(amount).or_insert(sent.len()));
         match sent.get_mut(*latest) {
             Some((_, times)) => *times += 1,
             None => sent.push((amount, 1)),
@@ -186,9 +191,9 @@ impl<'a> Network<'a> {
     /// Lets time pass and, `times` again, what was sent since `before`: the state, seen from then, is the same.
     pub fn shift(&mut self, before: &[Vec<(u64, u64)>], times: u64, time: Ticks) {
         for (sent, before) in self.sent.iter_mut().zip(before) {
-            for (amount, count) in sent {
-                let known = before.iter().find(|(known, _)| known == amount).map_or(0, |&(_, count)| count);
-                *count += times * (*count - known);
+            // What was sent is only ever added to: an amount keeps its place.
+            for (place, (_, count)) in sent.iter_mut().enumerate() {
+                *count += times * (*count - before.get(place).map_or(0, |&(_, count)| count));
             }
         }
         self.active.iter_mut().for_each(|active| active.shift(time));

@@ -66,8 +66,7 @@ fn check_kinds(workload: &Workload, configuration: &Configuration) -> Result<(),
     let gathered =
         stages.find(|stage| gathers(&stage.mapping)).map(|stage| (stage.spec.main, "as it gathers its rows"));
     let beyond = workload.operators.iter_enumerated().find(|(_, op)| !workload.is_on_whole_tensors(op));
-    let beyond =
-        beyond.map(|(op, _)| (op, "as it reads windows or parts, is a step of Adam, or makes something sparse"));
+    let beyond = beyond.map(|(op, _)| (op, "as it is no GEMM, function or loss of whole dense tensors"));
     let Some((op, why)) = beyond.or(gathered) else { return Ok(()) };
     let operator = &workload.operators[op];
     let diagnostic =

@@ -295,7 +295,6 @@ fn decoder_layers_stay_near_the_reference_model() {
                 totals[1] += cycle.cycles - cycle.launch_cycles;
             }
             let error = totals[0] as f64 / totals[1] as f64 - 1.0;
-            println!("{about}: {totals:?}, {:+.2} %", error * 100.0);
             assert!(error.abs() <= most, "{about}: {totals:?}");
         }
     }

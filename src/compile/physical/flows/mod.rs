@@ -121,11 +121,8 @@ impl<'a> FlowBuilder<'a> {
             | FlowKind::PartialRead { stage, group }
             | FlowKind::PartialWrite { stage, group } => {
                 let emits = matches!(kind, FlowKind::Emit { .. });
-                let level = match self.placed.stages[stage].spec.sums.filter(|_| emits) {
-                    Some(sums) => sums.level(self.placed.stages[stage].level == LoopLevel::FIRING),
-                    None if emits && self.placed.stages[stage].k_cut => LoopLevel::ROW_TILE,
-                    None => self.placed.stages[stage].level,
-                };
+                let stage_of = &self.placed.stages[stage];
+                let level = if emits { stage_of.result_level() } else { stage_of.level };
                 (self.placed.work[stage].flits(amount, 0, group, rows), nest.count(level))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
