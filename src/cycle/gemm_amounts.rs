@@ -4,147 +4,14 @@
 //! `docs/timing-model.md` (GEMM stages); nothing is shared with `cost`.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use crate::arch::Chip;
 use crate::program::{Amount, GemmMapping, OutputTile, SectionGraph, Stage, StageId, Step, Style, Tiling};
-use crate::sparsity::BlockMask;
-use crate::units::Dtype;
 use crate::workload::{CausalAxis, GemmForm};
 
+use super::row_pass::{ArrayShape, RowPass};
 use super::stored;
 use super::sum_amounts::SumAmounts;
-
-/// How many k-steps of an operand a flit holds, or flits a k-step takes. A flit holds whole k-steps.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Packing {
-    steps: u64,
-    flits: u64,
-}
-
-impl Packing {
-    fn new(bytes_of_step: u64, flit_bytes: u64) -> Self {
-        Self { steps: (flit_bytes / bytes_of_step).max(1), flits: bytes_of_step.div_ceil(flit_bytes) }
-    }
-
-    /// Flits of `k` k-steps.
-    pub(super) fn flits(self, k: u64) -> u64 {
-        k.div_ceil(self.steps) * self.flits
-    }
-}
-
-/// A PCU as an output-stationary array, for one data type and orientation.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ArrayShape {
-    /// Lanes of the data type.
-    pub(super) lanes: u64,
-    /// Stages: vectors of `lanes` results that drain from an output tile.
-    pub(super) stages: u64,
-    /// Activation rows of an output tile.
-    tile_rows: u64,
-    /// Columns of an output tile on one PCU.
-    tile_columns: u64,
-    /// The side of an output tile along the activations, k-step by k-step.
-    pub(super) activations: Packing,
-    /// The side along the weight columns.
-    pub(super) weights: Packing,
-    /// Flits of the fp32 partial sums of an output tile.
-    pub(super) partial_flits: u64,
-    /// Cycles that a vector of results takes through the tail, all of its functions one after the other.
-    pub(super) tail_cycles: u64,
-}
-
-impl ArrayShape {
-    /// Activation rows of an output tile (of a result that is added up: its rows).
-    pub(super) fn tile_rows(&self) -> u64 {
-        self.tile_rows
-    }
-
-    /// Columns of an output tile on one PCU.
-    pub(super) fn tile_columns(&self) -> u64 {
-        self.tile_columns
-    }
-
-    /// The array of a stage that computes in `dtype`, with `tail` functions in its tail; `None` if the chip lacks the type.
-    fn new(chip: &Chip, dtype: Dtype, rows_on_lanes: bool, tail: u64) -> Option<Self> {
-        let (lanes, stages) = (*chip.pcu.lanes.get(&dtype)?, chip.pcu.stages);
-        let (rows, columns) = if rows_on_lanes { (lanes, stages) } else { (stages, lanes) };
-        let flit_bytes = chip.network.flit_bytes;
-        Some(Self {
-            lanes,
-            stages,
-            tile_rows: rows,
-            tile_columns: columns,
-            activations: Packing::new(rows * dtype.bytes(), flit_bytes),
-            weights: Packing::new(columns * dtype.bytes(), flit_bytes),
-            partial_flits: (rows * columns * Dtype::Fp32.bytes()).div_ceil(flit_bytes),
-            tail_cycles: lanes.div_ceil(chip.pcu.tail_elements) * tail,
-        })
-    }
-}
-
-/// What a lockstep group does in one pass over the rows of an output tile.
-#[derive(Debug, Clone)]
-pub(super) struct RowPass {
-    /// Output tiles.
-    tiles: u64,
-    /// k-steps of each output tile, in the order they are done; one number if all are as deep.
-    depths: Vec<u64>,
-    /// Flits of the activations that one row slice takes.
-    activation_flits: u64,
-    /// Flits of the weights that one column of PCUs takes.
-    weight_flits: u64,
-    /// Most result columns that one PCU has, or elements of a result that is added up.
-    columns_of_pcu: u64,
-}
-
-impl RowPass {
-    /// The pass of a group that does `tiles` over the weight rows `k`.
-    fn new(
-        shape: &ArrayShape,
-        mapping: &GemmMapping,
-        mask: Option<&BlockMask>,
-        tiles: &[OutputTile],
-        k: &Range<u64>,
-    ) -> Self {
-        let depth = |tile: &OutputTile| stored::depth(mask, &(tile.start..tile.start + tile.columns), k);
-        let depths: Vec<u64> = tiles.iter().map(depth).collect();
-        Self {
-            activation_flits: depths.iter().map(|&depth| shape.activations.flits(depth)).sum(),
-            weight_flits: depths.iter().map(|&depth| shape.weights.flits(depth)).sum(),
-            columns_of_pcu: tiles.iter().map(|tile| tile.columns).sum::<u64>().div_ceil(mapping.multicast_width),
-            tiles: tiles.len() as u64,
-            depths,
-        }
-    }
-
-    /// The pass over a row tile of a GEMM with heads whose last row sees `seen` of the causal axis: the output tiles of every
-    /// head that a stream brings, one head after the other.
-    fn of_heads(shape: &ArrayShape, mapping: &GemmMapping, form: &GemmForm, seen: u64) -> Self {
-        let (columns, depth) = match form.causal {
-            None => (form.n, form.k),
-            Some(CausalAxis::Columns) => (form.n.min(seen), form.k),
-            Some(CausalAxis::Depth) => (form.n, form.k.min(seen)),
-        };
-        // Heads that share a head of B are on one stream; the first stream has the most.
-        let heads = form.b_heads.div_ceil(mapping.streams) * (form.heads / form.b_heads);
-        let columns_of_tile = shape.tile_columns * (mapping.pn / mapping.streams);
-        let columns_of_pcu = (form.heads * form.n).div_ceil(mapping.multicast_width);
-        Self::alike(shape, heads * columns.div_ceil(columns_of_tile), depth, columns_of_pcu)
-    }
-
-    /// A pass of `tiles` output tiles of the same depth.
-    pub(super) fn alike(shape: &ArrayShape, tiles: u64, depth: u64, columns_of_pcu: u64) -> Self {
-        let (activation_flits, weight_flits) = (shape.activations.flits(depth), shape.weights.flits(depth));
-        Self {
-            tiles,
-            depths: vec![depth],
-            activation_flits: tiles * activation_flits,
-            weight_flits: tiles * weight_flits,
-            columns_of_pcu,
-        }
-    }
-}
 
 /// The row passes of a stage.
 #[derive(Debug)]
@@ -276,7 +143,7 @@ fn column_tiles(
 }
 
 /// The row passes of a GEMM with heads, by row tile of a sequence: with causal attention a row tile works on the keys up to
-/// its last row. Without it all row tiles are alike.
+/// its last row. Without it all row tiles are equal.
 fn row_tiles_of_heads(shape: &ArrayShape, tiling: Tiling, form: &GemmForm, mapping: &GemmMapping) -> Vec<RowPass> {
     let keys = match form.causal {
         None => return vec![RowPass::of_heads(shape, mapping, form, 0)],

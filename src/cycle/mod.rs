@@ -13,6 +13,7 @@ mod gemm_amounts;
 mod machine;
 mod memory;
 mod results;
+mod row_pass;
 mod run;
 mod section_amounts;
 mod simd;

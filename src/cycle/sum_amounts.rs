@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::program::{GemmMapping, SectionGraph, StageId, Step, TiledAxis, Tiling};
 use crate::workload::{CausalAxis, GemmForm};
 
-use super::gemm_amounts::{ArrayShape, RowPass};
+use super::row_pass::{ArrayShape, RowPass};
 
 /// The product X^T dY of the columns of two operands, over row tiles that pass by.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl SumAmounts {
             Some(queries) => queries.causal_extent(at.row_tile % self.row_tiles, self.tile_rows),
             None => self.extent(at.column_tile).0,
         };
-        rows.div_ceil(shape.tile_rows()).div_ceil(self.slices.0)
+        rows.div_ceil(shape.tile_rows).div_ceil(self.slices.0)
     }
 
     /// k-steps of an output tile, on a row tile of `rows` rows.
@@ -86,9 +86,9 @@ impl SumAmounts {
         let (all_rows, all_columns) = self.extent(at.column_tile);
         let of_slice =
             |extent: u64, grain: u64, slices: u64| extent.min(extent.div_ceil(grain).div_ceil(slices) * grain);
-        let columns = of_slice(all_columns, shape.tile_columns(), self.slices.1);
-        let tiles = self.heads * columns.div_ceil(shape.tile_columns());
-        let sums = of_slice(all_rows, shape.tile_rows(), self.slices.0) * columns * self.heads;
-        RowPass::alike(shape, tiles, self.depth(rows), sums)
+        let columns = of_slice(all_columns, shape.tile_columns, self.slices.1);
+        let tiles = self.heads * columns.div_ceil(shape.tile_columns);
+        let sums = of_slice(all_rows, shape.tile_rows, self.slices.0) * columns * self.heads;
+        RowPass::of_equal_tiles(shape, tiles, self.depth(rows), sums)
     }
 }
