@@ -64,6 +64,8 @@ struct Case {
     pcus: u64,
     /// The most slices that the K of a GEMM is split into.
     k_slices: u64,
+    /// Whether FIFOs hold less than a credit round trip, so that a flow alone cannot use a whole link.
+    credit_limited: bool,
     bound_by: String,
     event_cycles: u64,
     cycle_cycles: u64,
@@ -113,6 +115,7 @@ fn run(campaign: Campaign, seed: u64, number: usize) -> Pair {
                     section: e.name.clone(),
                     pcus: e.pcus,
                     k_slices: section.stages.iter().map(|stage| stage.mapping.pk()).max().unwrap_or(1),
+                    credit_limited: chip.network.fifo_depth_flits < 2 * chip.network.hop_cycles,
                     bound_by: e.bound_by.to_string(),
                     event_cycles,
                     cycle_cycles,
@@ -203,6 +206,11 @@ fn statistics(campaign: Campaign, arguments: &str, pairs: usize, list: &[Pair]) 
     text += &row("**1,000 to 5,000 cycles**", &errors(&medium));
     text += &row("below 1,000 cycles", &errors(&short));
     text += &row("**kbk / fused, 1,000 cycles fused**", &ratios);
+    for (name, cases) in [("at least 5,000", &long), ("1,000 to 5,000", &medium)] {
+        let (limited, whole): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.credit_limited);
+        text += &row(&format!("{name}, FIFOs of a credit round trip"), &errors(&whole));
+        text += &row(&format!("{name}, shallower FIFOs"), &errors(&limited));
+    }
     for family in (campaign.families)() {
         let of: Vec<&Case> = long.iter().copied().filter(|case| case.family == family).collect();
         text += &row(family, &errors(&of));

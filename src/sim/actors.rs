@@ -4,29 +4,26 @@ use crate::arch::{Chip, Coordinate};
 use crate::cost::{Ticks, cycles};
 use crate::index::Id;
 use crate::program::{
-    Amount, BufferId, Direction, Fabric, Flow, FlowKind, Input, LoopLevel, Mapping, Port, Process, ProcessFlows,
-    ProcessGraph, ProcessKind, Section, Step,
+    Amount, BufferId, Fabric, Flow, FlowKind, Input, LoopLevel, Port, Process, ProcessFlows, ProcessGraph, ProcessKind,
+    Section, Step,
 };
 
-use super::apart::weight;
-use super::transfer_group::Volley;
+use super::network::transfer_group::TransferGroup;
 
-/// A firing that has begun and not yet emitted.
+/// A firing that has begun and has not emitted results yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Firing {
     /// Where it stands in the nest.
     pub(super) at: Step,
-    /// When it begins to emit.
-    pub(super) emits_at: Ticks,
     /// When it ends.
     pub(super) ends_at: Ticks,
-    /// How long a tile takes.
+    /// How long an output tile takes.
     pub(super) tile: Ticks,
     /// How many there are.
     pub(super) tiles: u64,
 }
 
-/// The firing of a lockstep group that was begun last.
+/// The latest firing of a lockstep group.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Latest {
     /// When it ends.
@@ -46,15 +43,6 @@ impl Latest {
     }
 }
 
-/// The results of a lockstep group that left last.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Left {
-    /// When the first did.
-    pub(super) from: Ticks,
-    /// Flits of the longest stream.
-    pub(super) flits: u64,
-}
-
 /// One actor and the firing it has come to.
 #[derive(Debug, Clone)]
 pub(super) struct Actor {
@@ -71,38 +59,31 @@ pub(super) struct Actor {
     /// Of a lockstep group: when the activations, and the weights, of the firings begun have left their PMUs, so that those of
     /// the next may follow.
     pub(super) fed_at: [Ticks; 2],
-    /// ... and when, as far as was known, they are through the last link or port.
-    pub(super) fed_by: [Ticks; 2],
-    /// Of a lockstep group: how long its next firing waits for room, its inputs being there.
-    pub(super) waits_for_room: Ticks,
+    /// Of a lockstep group: how long its next firing waits for credits after its inputs are filled.
+    pub(super) waits_for_credit: Ticks,
     /// Of a lockstep group: its latest firing.
     pub(super) latest: Latest,
-    /// Of a lockstep group: its latest results.
-    pub(super) left: Left,
     /// When its next firing begins, if it is in the queue.
     pub(super) scheduled: Option<Ticks>,
     /// Buffers it reads.
     pub(super) inputs: Vec<Input>,
     /// Buffers it fills.
     pub(super) outputs: Vec<BufferId>,
-    /// The volley of its activations (streams and copies: of all they move).
+    /// The transfer group of its activations; of streams and copies, of all they move.
     pub(super) feed: usize,
-    /// The volley of its weights.
+    /// The transfer group of its weights.
     pub(super) weights: usize,
-    /// The volley of its results.
+    /// The transfer group of its results.
     pub(super) results: usize,
-    /// The volley of partial sums it starts from.
+    /// The transfer group of the partial sums it starts from.
     pub(super) partial_reads: usize,
-    /// The volley of partial sums it leaves.
+    /// The transfer group of the partial sums it leaves.
     pub(super) partial_writes: usize,
     /// Flits of an activation stream, and of a weight stream, that FIFOs between PMU and PCU hold.
     pub(super) holds: [u64; 2],
-    /// What comes through the ports of its PCUs, each kind of port once: parts of its activations and of its weights, of
-    /// [`super::apart::GRAIN`].
-    pub(super) ports: Vec<[u64; 2]>,
-    /// Longest way of an operand.
+    /// Time of the hops of the longest route of an operand.
     pub(super) feed_hops: Ticks,
-    /// Longest way of a result.
+    /// Time of the hops of the longest route of a result.
     pub(super) result_hops: Ticks,
     /// The firing under way.
     pub(super) firing: Option<Firing>,
@@ -110,13 +91,13 @@ pub(super) struct Actor {
     pub(super) busy_cycles: u64,
     /// Time it has waited for its inputs ...
     pub(super) starved: Ticks,
-    /// ... and for room in its outputs, or for results to leave.
+    /// ... and for credits of its outputs.
     pub(super) stalled: Ticks,
 }
 
 impl Actor {
-    /// How many volleys it has, from that of its activations on.
-    pub(super) fn volleys(&self) -> usize {
+    /// How many transfer groups it has, from that of its activations on.
+    pub(super) fn transfer_groups(&self) -> usize {
         if matches!(self.kind, ProcessKind::Group { .. }) { 5 } else { 1 }
     }
 }
@@ -130,33 +111,32 @@ pub(super) struct Actors<'a> {
     pub(super) processes: ProcessGraph,
     /// Actors, one a process.
     pub(super) list: Vec<Actor>,
-    /// What actors send together.
-    pub(super) volleys: Vec<Volley>,
+    /// Their transfer groups.
+    pub(super) transfer_groups: Vec<TransferGroup>,
 }
 
 impl<'a> Actors<'a> {
     /// The actors of a section, none of which has fired.
     pub(super) fn new(chip: &'a Chip, fabric: &'a Fabric, section: &'a Section) -> Self {
         let processes = ProcessGraph::new(section);
-        let mut actors = Self { section, chip, fabric, processes, list: Vec::new(), volleys: Vec::new() };
+        let mut actors = Self { section, chip, fabric, processes, list: Vec::new(), transfer_groups: Vec::new() };
         for index in 0..actors.processes.list.len() {
             actors.add_actor(index);
         }
         for index in 0..actors.list.len() {
             actors.add_flows(index);
         }
-        actors.add_ports();
         actors
     }
 
     fn add_actor(&mut self, index: usize) {
         let Process { kind, level, firings, ref inputs, ref outputs, .. } = self.processes.list[index];
-        let volley = self.volleys.len();
+        let first = self.transfer_groups.len();
         // Streams have several transfers on their way.
         let serial = !matches!(kind, ProcessKind::Load { .. } | ProcessKind::Store { .. });
-        let volleys = if matches!(kind, ProcessKind::Group { .. }) { 5 } else { 1 };
-        let apart = matches!(kind, ProcessKind::Copy { .. } | ProcessKind::Store { .. });
-        self.volleys.resize(volley + volleys, Volley { flows: Vec::new(), serial, apart, holds_flits: None });
+        let count = if matches!(kind, ProcessKind::Group { .. }) { 5 } else { 1 };
+        let independent = matches!(kind, ProcessKind::Copy { .. } | ProcessKind::Store { .. });
+        self.transfer_groups.resize(first + count, TransferGroup { flows: Vec::new(), serial, independent });
         self.list.push(Actor {
             kind,
             level,
@@ -164,20 +144,17 @@ impl<'a> Actors<'a> {
             next: 0,
             free_at: 0,
             fed_at: [0; 2],
-            fed_by: [0; 2],
-            waits_for_room: 0,
+            waits_for_credit: 0,
             latest: Latest::default(),
-            left: Left::default(),
             scheduled: None,
             inputs: inputs.clone(),
             outputs: outputs.clone(),
-            feed: volley,
-            weights: volley + 1,
-            results: volley + 2,
-            partial_reads: volley + 3,
-            partial_writes: volley + 4,
+            feed: first,
+            weights: first + 1,
+            results: first + 2,
+            partial_reads: first + 3,
+            partial_writes: first + 4,
             holds: [u64::MAX; 2],
-            ports: Vec::new(),
             feed_hops: 0,
             result_hops: 0,
             firing: None,
@@ -191,7 +168,7 @@ impl<'a> Actors<'a> {
         let ProcessFlows { operands, weights, results, partial_reads, partial_writes } =
             &self.processes.list[index].flows;
         let actor = &mut self.list[index];
-        let volleys = [
+        let of_actor = [
             (actor.feed, operands),
             (actor.weights, weights),
             (actor.results, results),
@@ -200,22 +177,15 @@ impl<'a> Actors<'a> {
         ];
         // Links of a chain of PCUs come one after the other, behind the operands of its first.
         let (mut chain_hops, mut longest_chain) = (0, 0);
-        for (volley, flows) in volleys.into_iter().take(actor.volleys()) {
-            self.volleys[volley].flows.clone_from(flows);
+        for (group, flows) in of_actor.into_iter().take(actor.transfer_groups()) {
+            self.transfer_groups[group].flows.clone_from(flows);
             for flow in flows.iter().map(|&f| &self.section.flows[f]) {
-                if let FlowKind::Feed { stage, .. } = flow.kind {
+                if matches!(flow.kind, FlowKind::Feed { .. }) {
                     // A FIFO at every switch, and one at the PCU.
                     let depth = self.chip.network.fifo_depth_flits;
                     let kind = usize::from(flow.amount == Amount::Weights);
-                    // The fewest of all count: most are seen not to be fewer before they are counted.
-                    if (least_switches(self.chip, self.fabric, flow) + 1) * depth < actor.holds[kind] {
-                        let holds = (switches_to_nearest(self.chip, self.fabric, flow) + 1) * depth;
-                        actor.holds[kind] = actor.holds[kind].min(holds);
-                        if let Mapping::Gemm(_) = self.section.stages[stage].mapping {
-                            let known = &mut self.volleys[volley].holds_flits;
-                            *known = Some(known.map_or(holds, |known| known.min(holds)));
-                        }
-                    }
+                    let holds = (switches_to_nearest(self.chip, self.fabric, flow) + 1) * depth;
+                    actor.holds[kind] = actor.holds[kind].min(holds);
                 }
                 let hops = cycles(flow.hop_cycles);
                 match flow.kind {
@@ -237,33 +207,6 @@ impl<'a> Actors<'a> {
         }
         actor.feed_hops += longest_chain;
     }
-
-    /// Sums up what comes through each port of each lockstep group.
-    fn add_ports(&mut self) {
-        let mut parts: Vec<[u64; 2]> = vec![[0; 2]; self.fabric.count()];
-        let mut met: Vec<usize> = Vec::new();
-        for actor in self.list.iter_mut().filter(|actor| matches!(actor.kind, ProcessKind::Group { .. })) {
-            for (kind, volley) in [actor.feed, actor.weights].into_iter().enumerate() {
-                for flow in self.volleys[volley].flows.iter().map(|&f| &self.section.flows[f]) {
-                    let part = weight(flow.share, 1);
-                    let ports = &flow.route[..flow.route.len() - flow.links as usize];
-                    let is_input = |port: &&u32| matches!(self.fabric.port_at(**port), Some(Port::PcuIn(..)));
-                    for port in ports.iter().filter(is_input).map(|&port| port as usize) {
-                        if parts[port] == [0; 2] {
-                            met.push(port);
-                        }
-                        parts[port][kind] += part;
-                    }
-                }
-            }
-            for port in met.drain(..) {
-                let parts = std::mem::take(&mut parts[port]);
-                if !actor.ports.contains(&parts) {
-                    actor.ports.push(parts);
-                }
-            }
-        }
-    }
 }
 
 /// Where the unit of a port stands, if it is a PMU that is read, or a PCU.
@@ -275,50 +218,13 @@ fn site(chip: &Chip, fabric: &Fabric, port: u32) -> Option<Coordinate> {
     }
 }
 
-/// No more than [`switches_to_nearest`], told by how far the nearest stands.
-fn least_switches(chip: &Chip, fabric: &Fabric, flow: &Flow) -> u64 {
+/// Switches on the route of a flow from PMUs to the nearest of its PCUs: a flit leaves a FIFO when every branch has taken
+/// it, so that a multicast holds no more than its shortest route.
+fn switches_to_nearest(chip: &Chip, fabric: &Fabric, flow: &Flow) -> u64 {
     let ports = &flow.route[..flow.route.len() - flow.links as usize];
     let [source, sinks @ ..] = ports else { return 1 };
     let Some(from) = site(chip, fabric, *source) else { return 1 };
     let away = |to: Coordinate| u64::from(from.x.abs_diff(to.x) + from.y.abs_diff(to.y));
     let nearest = sinks.iter().filter_map(|&sink| site(chip, fabric, sink)).map(away).min();
     nearest.map_or(flow.links, |away| away.min(flow.links)) + 1
-}
-
-/// Switches on the way of a flow from PMUs to the nearest of its PCUs. A flit leaves a FIFO when every branch has taken it,
-/// so that a multicast holds no more than its shortest way.
-fn switches_to_nearest(chip: &Chip, fabric: &Fabric, flow: &Flow) -> u64 {
-    let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
-    let [source, sinks @ ..] = ports else { return 1 };
-    let mut reached: Vec<Coordinate> = site(chip, fabric, *source).into_iter().collect();
-    if sinks.len() == 1 || reached.is_empty() {
-        return flow.links + 1;
-    }
-    let sinks: Vec<Coordinate> = sinks.iter().filter_map(|&sink| site(chip, fabric, sink)).collect();
-    let mut ahead: Vec<_> = links.iter().filter_map(|&link| fabric.link_at(link)).collect();
-    for switches in 1..=flow.links {
-        if sinks.iter().any(|sink| reached.contains(sink)) {
-            return switches;
-        }
-        let mut next = Vec::new();
-        ahead.retain(|&(from, direction, _)| {
-            let is_crossed = reached.contains(&from);
-            if is_crossed {
-                next.push(neighbour(from, direction));
-            }
-            !is_crossed
-        });
-        reached = next;
-    }
-    flow.links + 1
-}
-
-/// The switch next to one.
-fn neighbour(Coordinate { x, y }: Coordinate, direction: Direction) -> Coordinate {
-    match direction {
-        Direction::East => Coordinate { x: x + 1, y },
-        Direction::West => Coordinate { x: x.wrapping_sub(1), y },
-        Direction::South => Coordinate { x, y: y + 1 },
-        Direction::North => Coordinate { x, y: y.wrapping_sub(1) },
-    }
 }

@@ -55,8 +55,8 @@ impl BufferState {
         })
     }
 
-    /// When there is room for a slot; `None` while there is not.
-    pub fn room(&self, ordinal: u64) -> Option<Ticks> {
+    /// When a slot has its credit; `None` while that is not known.
+    pub fn credit(&self, ordinal: u64) -> Option<Ticks> {
         (ordinal < self.ring.released() + self.ring.depth()).then(|| self.ring.slot(ordinal).freed)
     }
 
@@ -114,32 +114,6 @@ impl BufferState {
         complete
     }
 
-    /// A slot that was filled, and is not free again, comes later than was known; whether there is such a slot, and it does.
-    pub fn put_off(&mut self, ordinal: u64, last: Ticks) -> bool {
-        if !(self.ring.released()..self.ring.released() + self.ring.depth()).contains(&ordinal) {
-            return false;
-        }
-        let slot = self.ring.slot_mut(ordinal);
-        let is_later = slot.fills > 0 && slot.last < last;
-        if is_later {
-            slot.last = last;
-        }
-        is_later
-    }
-
-    /// A consumer that was done with a slot needs it longer than was known, if nobody has filled it again.
-    pub fn keep(&mut self, ordinal: u64, at: Ticks) {
-        let released = self.ring.released();
-        let next = if ordinal < released { ordinal + self.ring.depth() } else { ordinal };
-        if !(released..released + self.ring.depth()).contains(&next) {
-            return;
-        }
-        let slot = self.ring.slot_mut(next);
-        if next == ordinal && slot.releases > 0 || next > ordinal && slot.fills == 0 {
-            slot.freed = slot.freed.max(at);
-        }
-    }
-
     /// One consumer is done with a slot; whether the slot is now free.
     pub fn release(&mut self, ordinal: u64, at: Ticks) -> bool {
         let slot = self.ring.slot_mut(ordinal);
@@ -166,49 +140,31 @@ mod tests {
     #[test]
     fn a_slot_waits_for_all_its_producers_and_consumers() {
         let mut buffer = BufferState::new(1, 2, 2, 2);
-        assert_eq!(buffer.room(0), Some(0));
+        assert_eq!(buffer.credit(0), Some(0));
         assert!(!buffer.fill(0, at(5, 8)));
-        assert_eq!((buffer.filled(0), buffer.room(1)), (None, None));
+        assert_eq!((buffer.filled(0), buffer.credit(1)), (None, None));
         assert!(buffer.fill(0, at(3, 9)));
         assert_eq!((buffer.filled(0), buffer.held()), (Some(at(5, 9)), 1));
         assert!(!buffer.release(0, 20));
-        assert_eq!(buffer.room(1), None);
+        assert_eq!(buffer.credit(1), None);
         assert!(buffer.release(0, 15));
-        assert_eq!((buffer.room(1), buffer.held()), (Some(20), 0));
+        assert_eq!((buffer.credit(1), buffer.held()), (Some(20), 0));
     }
 
     #[test]
     fn slots_are_used_in_turn() {
         let mut buffer = BufferState::new(2, 1, 1, 4);
         assert!(buffer.fill(0, at(1, 2)) && buffer.fill(1, at(3, 4)));
-        assert_eq!((buffer.room(2), buffer.held()), (None, 2));
+        assert_eq!((buffer.credit(2), buffer.held()), (None, 2));
         assert!(buffer.release(0, 10));
-        assert_eq!((buffer.room(2), buffer.room(3)), (Some(10), None));
+        assert_eq!((buffer.credit(2), buffer.credit(3)), (Some(10), None));
         assert!(buffer.fill(2, at(12, 13)) && buffer.release(1, 14));
-        assert_eq!((buffer.filled(2), buffer.filled(3), buffer.room(3)), (Some(at(12, 13)), None, Some(14)));
-    }
-
-    #[test]
-    fn a_slot_is_kept_until_it_is_filled_again() {
-        let mut buffer = BufferState::new(2, 1, 1, 9);
-        let at = |last| Filled { first: 0, last, parts: 1 };
-        buffer.fill(0, at(5));
-        buffer.release(0, 10);
-        buffer.keep(0, 12);
-        assert_eq!(buffer.room(2), Some(12));
-        // The slot that is not released yet is not told, nor one that is taken again.
-        buffer.fill(1, at(6));
-        buffer.keep(1, 20);
-        buffer.fill(2, at(13));
-        buffer.keep(0, 30);
-        buffer.release(1, 14);
-        buffer.release(2, 15);
-        assert_eq!((buffer.room(3), buffer.room(4)), (Some(14), Some(15)));
+        assert_eq!((buffer.filled(2), buffer.filled(3), buffer.credit(3)), (Some(at(12, 13)), None, Some(14)));
     }
 
     #[test]
     fn a_buffer_has_no_more_slots_than_pass_through_it() {
         let buffer = BufferState::new(8, 1, 1, 1);
-        assert_eq!((buffer.room(0), buffer.room(1)), (Some(0), None));
+        assert_eq!((buffer.credit(0), buffer.credit(1)), (Some(0), None));
     }
 }

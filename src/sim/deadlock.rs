@@ -43,7 +43,7 @@ impl Engine<'_> {
             }
             let class = if waits.is_empty() { "stalled" } else { "starved" };
             for &output in actor.outputs.iter().filter(|_| self.produces(actor, step)) {
-                if self.buffers[output].room(self.ordinal(output, step)).is_none() {
+                if self.buffers[output].credit(self.ordinal(output, step)).is_none() {
                     let state = &self.buffers[output];
                     let depth = self.section.buffers[output].spec.depth;
                     waits.push(format!("room in `{}` ({} of {depth} slots held)", self.tensor(output), state.held()));

@@ -10,7 +10,6 @@ use crate::program::{BufferId, ProcessGraph, Section, SectionGraph, StageId, Str
 
 use super::actors::Actor;
 use super::buffer::BufferState;
-use super::fifo::InputFifo;
 use super::memory::TierServer;
 use super::network::Network;
 use super::trace::Recorder;
@@ -43,14 +42,11 @@ pub struct Engine<'a> {
     pub(super) consumers: &'a IndexVec<BufferId, Vec<usize>>,
     pub(super) producers: &'a IndexVec<BufferId, Vec<usize>>,
     pub(super) stream_actor: &'a IndexVec<StreamId, usize>,
-    /// Who sends each volley.
-    pub(super) volley_actor: Vec<usize>,
     /// Transfers under way of each stream: (slot, first arrival, when its flows are through).
     pub(super) filling: IndexVec<StreamId, Vec<(u64, Ticks, Ticks)>>,
     pub(super) streams: IndexVec<StreamId, StreamBytes>,
     pub(super) tiers: Vec<TierServer>,
     pub(super) network: Network<'a>,
-    pub(super) input_fifo: InputFifo,
     pub(super) queue: BinaryHeap<Reverse<(Ticks, Event)>>,
     pub(super) end: Ticks,
     pub(super) macs: u64,

@@ -1,8 +1,9 @@
 //! The event engine: row tiles, units, streams and links of one section in time order.
 //!
-//! Every actor (a lockstep lockstep group of PCUs, a copy between PMUs, an off-chip stream) walks the loop nest firing by
-//! firing. A firing starts when its inputs are there, its outputs have room and the actor is free; what it moves is
-//! booked on links, ports and memory tiers when it moves. `docs/timing-model.md` fixes every convention.
+//! Every actor (a lockstep group of PCUs, a copy between PMUs, an off-chip stream) walks its nest firing by firing. A firing
+//! starts when its inputs are filled, its outputs have credits and the actor is free; what it moves then enters the links,
+//! ports and memory tiers that it uses. A time that is given to a slot or a firing is never revised.
+//! `docs/timing-model.md` fixes every convention.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,17 +20,15 @@ use crate::program::{
 };
 use crate::workload::Workload;
 
-use super::actors::{Actor, Actors, Firing, Latest, Left};
-use super::apart::GRAIN;
+use super::actors::{Actor, Actors, Firing, Latest};
 use super::buffer::{BufferState, Filled};
 use super::engine::{Engine, Event};
-use super::fifo::InputFifo;
 use super::memory::{Arrival, TierServer, Transfer};
 use super::network::Network;
-use super::peaks::peaks;
+use super::network::peak_demand::peaks;
+use super::network::transfer_group::TransferGroup;
 use super::steady::Steady;
 use super::trace::{Recorder, SectionTrace};
-use super::transfer_group::Volley;
 
 /// Events after which a run is ended as too long.
 pub const MOST_EVENTS: u64 = 200_000_000;
@@ -88,7 +87,7 @@ impl<'a> Engine<'a> {
             .collect();
         let streams = section.streams.len();
         let writes: IndexVec<StreamId, bool> = section.streams.iter().map(|off_chip| off_chip.stream.writes).collect();
-        let Actors { processes, list, volleys, .. } = plan;
+        let Actors { processes, list, transfer_groups, .. } = plan;
         let ProcessGraph { consumers, producers, of_stream: stream_actor, .. } = processes;
         let buffers = section
             .buffers
@@ -115,17 +114,16 @@ impl<'a> Engine<'a> {
             };
             bytes.div_ceil(chip.network.flit_bytes)
         };
-        let first = |volley: &Volley| volley.flows.first().map(|&f| &section.flows[f]);
-        let moved = transfer_flits(chip, &graph, section, &work, volleys.iter().map(first));
-        let network =
-            Network::new(chip, fabric, &section.flows, volleys, &peaks(chip, section, &work, &slot_flits), &moved);
-        let mut volley_actor = vec![0; volleys.len()];
-        for (index, actor) in list.iter().enumerate() {
-            let volleys = [actor.feed, actor.weights, actor.results, actor.partial_reads, actor.partial_writes];
-            for volley in volleys.into_iter().take(actor.volleys()) {
-                volley_actor[volley] = index;
-            }
-        }
+        let first = |group: &TransferGroup| group.flows.first().map(|&f| &section.flows[f]);
+        let moved = transfer_flits(chip, &graph, section, &work, transfer_groups.iter().map(first));
+        let network = Network::new(
+            chip,
+            fabric,
+            &section.flows,
+            transfer_groups,
+            &peaks(chip, section, &work, &slot_flits),
+            &moved,
+        );
         let mut engine = Self {
             chip,
             graph,
@@ -138,12 +136,10 @@ impl<'a> Engine<'a> {
             consumers,
             producers,
             stream_actor,
-            volley_actor,
             filling: IndexVec::filled(streams, Vec::new()),
             streams: IndexVec::filled(streams, StreamBytes::default()),
             tiers: TierServer::all(chip, &writes),
             network,
-            input_fifo: InputFifo::new(chip),
             queue: BinaryHeap::new(),
             end: 0,
             macs: 0,
@@ -211,7 +207,6 @@ impl<'a> Engine<'a> {
                 Event::Serve(tier, channel) => self.serve(tier, channel, now),
                 Event::Arrive(stream, slot, first) => self.arrive(stream, slot, first, now),
             }
-            self.heed_slowed();
         }
         if stopped.is_none() && self.actors.iter().any(|a| a.next < a.count) {
             stopped = Some(Stopped::Deadlock(self.blocked()));
@@ -252,7 +247,7 @@ impl<'a> Engine<'a> {
     pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
         let ProcessKind::Group { stage, group } = actor.kind else { return 0 };
         let (work, tile) = (&self.work[stage], self.tiling.row_tile(at.row_tile));
-        let fed = |volley, amount| self.network.longest(volley, work.flits(amount, at.column_tile, group, tile)).1;
+        let fed = |feed, amount| self.network.longest(feed, work.flits(amount, at.column_tile, group, tile)).1;
         let fed = fed(actor.feed, Amount::Activations).max(fed(actor.weights, Amount::Weights));
         fed.max(cycles(work.cycles(at.column_tile, group, tile)))
     }
@@ -288,8 +283,8 @@ impl<'a> Engine<'a> {
         let Some(filled) = self.filled(actor, step) else { return };
         start = start.max(filled);
         let ready = start;
-        let Some(room) = self.room(actor, step) else { return };
-        start = start.max(room);
+        let Some(credit) = self.credit(actor, step) else { return };
+        start = start.max(credit);
         let stalled = start - ready;
         let event = match actor.kind {
             ProcessKind::Load { stream } => Event::Issue(stream, actor.next),
@@ -300,7 +295,7 @@ impl<'a> Engine<'a> {
         }
         let actor = &mut self.actors[index];
         if is_group {
-            actor.waits_for_room = stalled;
+            actor.waits_for_credit = stalled;
         } else {
             actor.stalled += stalled;
             actor.starved += start - actor.free_at - stalled;
@@ -310,27 +305,7 @@ impl<'a> Engine<'a> {
     }
 
     fn start(&mut self, index: usize, now: Ticks) {
-        // Whoever fills its inputs, or reads its outputs, may have been slowed since.
-        let actor = &self.actors[index];
-        let at = self.step(index);
-        let filled = self.filled(actor, at).unwrap_or(0);
-        let room = self.room(actor, at).unwrap_or(0);
-        let actor = &mut self.actors[index];
-        let start = filled.max(room);
-        if start > now {
-            let stalled = start - filled.max(now);
-            if matches!(actor.kind, ProcessKind::Group { .. }) {
-                // Lockstep groups sum up what else they wait for when they begin.
-                actor.waits_for_room += stalled;
-            } else {
-                actor.stalled += stalled;
-                actor.starved += start - now - stalled;
-            }
-            actor.scheduled = Some(start);
-            self.queue.push(Reverse((start, Event::Start(index))));
-            return;
-        }
-        actor.scheduled = None;
+        self.actors[index].scheduled = None;
         match self.actors[index].kind {
             ProcessKind::Group { stage, group } => self.start_group(index, stage, group, now),
             ProcessKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
@@ -350,13 +325,9 @@ impl<'a> Engine<'a> {
         let tile = cycles(occupied).div_ceil(tiles);
         let idle = cycles(work.idle_cycles().min(occupied));
         let continues = self.processes.continues(actor.kind, at);
-        // Operands that others have slowed keep it longer than was known when they were sent; what follows them, too.
         let operands = [actor.feed, actor.weights, actor.partial_reads];
-        let free_at =
-            operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(actor.free_at, Ticks::max);
-        let delay = free_at - actor.free_at;
         let sums_from = self.sums_from(actor, at);
-        let begin = now.max(free_at).max(sums_from);
+        let begin = now.max(actor.free_at).max(sums_from);
         let mut end = begin + cycles(occupied);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
@@ -376,27 +347,22 @@ impl<'a> Engine<'a> {
         }
         let amounts =
             [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
-        let pace = cycles(occupied) - idle;
-        let volleys = [self.actors[index].feed, self.actors[index].weights];
-        let lengths = [0, 1].map(|kind| self.network.longest(volleys[kind], amounts[kind]));
-        // Operands run ahead of the sums that the work begins from as far as FIFOs on their route hold them.
-        let fed_at = [0, 1].map(|kind| {
-            let (flits, least) = lengths[kind];
-            let held = least * actor.holds[kind].min(flits) / flits.max(1);
-            now.max(actor.fed_at[kind] + delay).max(sums_from.saturating_sub(held))
-        });
+        let nominal = cycles(occupied) - idle;
+        let feeds = [self.actors[index].feed, self.actors[index].weights];
+        let lengths = [0, 1].map(|kind| self.network.longest(feeds[kind], amounts[kind]));
+        let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
         // With one set of accumulators the last tile drains when its operands have come.
         let fed_by = [
-            self.network.send(actor.feed, amounts[0], now, (fed_at[0], pace)),
-            self.network.send(actor.weights, amounts[1], now, (fed_at[1], pace)),
+            self.network.send(actor.feed, amounts[0], now, (fed_at[0], nominal)),
+            self.network.send(actor.weights, amounts[1], now, (fed_at[1], nominal)),
         ];
         end = end.max(fed_by[0].max(fed_by[1]) + idle);
         if continues {
             let sums = work.flits(Amount::Partials, at.column_tile, group, work.sums_before(row_tile));
-            end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, pace)));
+            end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, nominal)));
         }
-        // One operand makes way for the other.
-        end = operands.map(|volley| self.network.slowed_until(volley)).into_iter().fold(end, Ticks::max);
+        // One operand delays the other.
+        end = operands.map(|group| self.network.delayed_until(group)).into_iter().fold(end, Ticks::max);
         if group == 0 {
             let last = work.mapping().groups() - 1;
             self.macs += work.stored_macs(at.column_tile, rows);
@@ -406,13 +372,8 @@ impl<'a> Engine<'a> {
                 self.simd_elements[stage] += tail * work.output_elements(at.column_tile, rows);
             }
         }
-        // Operands leave the PMUs before they are worked on: FIFOs on their way hold them.
-        let passes = |parts: &[u64; 2]| {
-            let flits = [0, 1].map(|kind| (amounts[kind] * parts[kind] + GRAIN / 2) / GRAIN);
-            self.input_fifo.passes(flits, tiles, idle)
-        };
-        end = end.max(begin + self.actors[index].ports.iter().map(passes).max().unwrap_or(0));
-        let latest = Latest { end: end - idle, occupied: pace, flits: lengths.map(|(flits, _)| flits) };
+        // Operands leave the PMUs before they are worked on: FIFOs on their routes hold them.
+        let latest = Latest { end: end - idle, occupied: nominal, flits: lengths.map(|(flits, _)| flits) };
         let actor = &self.actors[index];
         let mut left = [0, 1].map(|kind| {
             let (flits, least) = lengths[kind];
@@ -436,16 +397,15 @@ impl<'a> Engine<'a> {
         self.record(index, begin, end);
         let actor = &mut self.actors[index];
         let waited = begin - actor.free_at;
-        let stalled = actor.waits_for_room.min(waited);
+        let stalled = actor.waits_for_credit.min(waited);
         actor.stalled += stalled;
         // Operands that come later than they are worked on.
         actor.starved += waited - stalled + end - begin - cycles(occupied);
         actor.busy_cycles += occupied;
         actor.free_at = end;
         actor.fed_at = left;
-        actor.fed_by = [0, 1].map(|kind| fed_by[kind].max(self.network.slowed_until(volleys[kind])));
         actor.latest = latest;
-        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
+        actor.firing = Some(Firing { at, ends_at: end, tile: first_tile, tiles });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         // The sums of the last tile are in its accumulators when it begins.
         self.release_inputs(index, at, [left[0], left[1], end.saturating_sub(first_tile)], now);
@@ -493,11 +453,11 @@ impl<'a> Engine<'a> {
 
     fn emit(&mut self, index: usize, now: Ticks) {
         let ProcessKind::Group { stage, group } = self.actors[index].kind else { return };
-        let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].firing.take() else { return };
+        let Some(Firing { at, ends_at: end, tile, tiles }) = self.actors[index].firing.take() else { return };
         let row_tile = self.tiling.row_tile(at.row_tile);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
-        let (volley, amount) = if emits {
+        let (sent_as, amount) = if emits {
             (self.actors[index].results, Amount::ResultBytes)
         } else {
             (self.actors[index].partial_writes, Amount::Partials)
@@ -515,26 +475,19 @@ impl<'a> Engine<'a> {
         };
         // What is worked on now comes out when it has passed the array.
         let out = now + self.actors[index].feed_hops + skew;
-        let sent_by = self.network.send(volley, flits, now, (out, worked + drains - now));
+        let sent_by = self.network.send(sent_as, flits, now, (out, worked + drains - now));
         let leaves = self.network.least() / tiles;
-        // The array stops for what the output FIFO does not hold.
-        let longest = self.network.longest(volley, flits).0;
-        let of_tile = longest.div_ceil(tiles).max(1);
-        let over = of_tile.saturating_sub(self.chip.network.fifo_depth_flits);
-        let stop = leaves.saturating_sub(tile).max((leaves * over / of_tile).saturating_sub(window)) * tiles;
-        let parts = self.network.fewest(volley, flits);
+        let of_tile = self.network.longest(sent_as, flits).0.div_ceil(tiles).max(1);
+        let parts = self.network.fewest(sent_as, flits);
         let actor = &mut self.actors[index];
-        actor.stalled += stop;
-        actor.free_at = actor.free_at.max(end + stop);
-        actor.left = Left { from: out, flits: longest };
         let hops = actor.result_hops;
-        let through = sent_by.max(out - now + worked + stop + drains + leaves.saturating_sub(window));
+        let through = sent_by.max(out - now + worked + drains + leaves.saturating_sub(window));
         actor.next += 1;
         let forwards_sums = self.forwards_sums(&self.actors[index]);
         if !emits && !forwards_sums && self.next_reads_these_sums(index, at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
             let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
-                .map(|volley| self.network.longest(volley, flits / tiles).1);
+                .map(|group| self.network.longest(group, flits / tiles).1);
             let read = out + hops + of_tile[0].max(of_tile[1]).max(drains);
             self.actors[index].free_at = self.actors[index].free_at.max(read);
         }
@@ -572,17 +525,10 @@ impl<'a> Engine<'a> {
     fn issue(&mut self, stream: StreamId, slot: u64, now: Ticks) {
         let index = self.stream_actor[stream];
         let at = self.step_of(index, slot);
-        let room = self.room(&self.actors[index], at).unwrap_or(0);
         let actor = &mut self.actors[index];
-        if room > now {
-            actor.stalled += room - now;
-            actor.scheduled = Some(room);
-            self.queue.push(Reverse((room, Event::Issue(stream, slot))));
-            return;
-        }
         actor.scheduled = None;
-        self.actors[index].free_at = now;
-        self.actors[index].next += 1;
+        actor.free_at = now;
+        actor.next += 1;
         self.request(stream, slot, at, now);
         self.wake(index, now);
     }
@@ -597,16 +543,16 @@ impl<'a> Engine<'a> {
         let urgency = self.processes.rank(needed);
         let tier = self.section.streams[stream].tier.index();
         self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved }, now);
-        self.heed(tier);
+        self.take_events(tier);
     }
 
     fn serve(&mut self, tier: usize, channel: usize, now: Ticks) {
         self.tiers[tier].serve(channel, now);
-        self.heed(tier);
+        self.take_events(tier);
     }
 
-    /// Queues what a memory tier has told.
-    fn heed(&mut self, tier: usize) {
+    /// Queues the events of a memory tier.
+    fn take_events(&mut self, tier: usize) {
         let tier_server = &mut self.tiers[tier];
         let due = tier_server.due.drain(..).map(|(channel, at)| Reverse((at, Event::Serve(tier, channel))));
         self.queue.extend(due);
@@ -634,8 +580,8 @@ impl<'a> Engine<'a> {
             // Its flits follow each other as memory serves it; the first have come.
             let tier = self.section.streams[stream].tier;
             let ticks = self.chip.tier_rate(tier).ticks(payload, TICKS_PER_CYCLE);
-            let pace = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
-            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, pace));
+            let nominal = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
+            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, nominal));
             self.filling[stream].push((slot, now, through));
         } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
             let (_, first_at, through) = self.filling[stream].swap_remove(i);

@@ -27,7 +27,7 @@ impl<S: Clone + Default> Ring<S> {
     }
 
     /// Slots that may be filled before the next is released.
-    pub fn room(&self) -> u64 {
+    pub fn credit(&self) -> u64 {
         self.released + self.depth() - self.filled
     }
 

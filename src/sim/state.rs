@@ -66,14 +66,12 @@ impl Engine<'_> {
         for actor in &self.actors {
             words.push(clock.relative(actor.free_at));
             words.extend(actor.fed_at.map(|at| clock.relative(at)));
-            words.extend(actor.fed_by.map(|at| clock.relative(at)));
             words.push(clock.relative(actor.latest.end));
-            words.extend([clock.relative(actor.left.from), actor.left.flits]);
-            words.extend([actor.latest.occupied, actor.latest.flits[0], actor.latest.flits[1], actor.waits_for_room]);
+            words.extend([actor.latest.occupied, actor.latest.flits[0], actor.latest.flits[1], actor.waits_for_credit]);
             words.push(actor.scheduled.map_or(0, |at| clock.relative(at) + 1));
             words.push(u64::from(actor.next >= actor.count));
             if let Some(firing) = actor.firing {
-                words.extend([clock.relative(firing.emits_at), clock.relative(firing.ends_at), firing.tile]);
+                words.extend([clock.relative(firing.ends_at), firing.tile]);
             }
         }
     }
@@ -145,9 +143,7 @@ impl Engine<'_> {
             actor.next += step;
             actor.free_at += time;
             actor.fed_at = actor.fed_at.map(|at| at + time);
-            actor.fed_by = actor.fed_by.map(|at| at + time);
             actor.latest.end += time;
-            actor.left.from += time;
             actor.scheduled = actor.scheduled.map(|at| at + time);
             repeat(&mut actor.busy_cycles, before.busy_cycles[index], times);
             repeat(&mut actor.starved, before.waited[index].0, times);
@@ -155,7 +151,6 @@ impl Engine<'_> {
             // An actor that has done its last firing stands nowhere: only a firing under way has a place to move to.
             if let Some(mut firing) = self.actors[index].firing {
                 firing.at = self.step(index);
-                firing.emits_at += time;
                 firing.ends_at += time;
                 self.actors[index].firing = Some(firing);
             }

@@ -1,4 +1,5 @@
-//! The largest part of a link that each flow of a section ever asks for.
+//! Peak demand: the largest rate that each flow of a section ever asks of a resource. A resource whose peaks add up to no
+//! more than its capacity never delays a transfer.
 
 use std::collections::VecDeque;
 
@@ -7,92 +8,92 @@ use crate::cost::{StageWork, TICKS_PER_CYCLE, Ticks};
 use crate::index::IndexVec;
 use crate::program::{Amount, Flow, FlowId, FlowKind, Section, StageId, shared};
 
-use super::apart::{ByTicks, weight};
-use super::sharing::WHOLE;
-use super::transfer_group::Volley;
+use super::independent_flows::{OfFlitTicks, work_of};
+use super::processor_sharing::CAPACITY;
+use super::transfer_group::TransferGroup;
 
-/// Kinds of flows whose peaks are remembered.
-const LOOKED_BACK: usize = 12;
+/// Latest flows that a flow is compared with, as most have the same peak as one of these.
+const COMPARED: usize = 12;
 
-/// Fewer flits of a slot than this are taken to come in one burst.
+/// Flits of a slot below which they arrive in one burst at the full rate.
 const BURST_FLITS: u64 = 16;
 
-/// What a flow asks of a link at most.
+/// Peak demand of a flow.
 #[derive(Debug, Clone, Copy)]
 pub enum Peak {
-    /// A rate, of [`WHOLE`] a flit a cycle.
+    /// A rate; [`CAPACITY`] is a flit a cycle.
     Rate(u64),
-    /// So many flits of a slot, at this rate if they are not few.
+    /// Flits of a slot, and their rate if they are not few.
     Slot(u64, u64),
-    /// So many flits of a slot, as fast as its way lets it.
-    Rush(u64),
+    /// Flits of a slot, at the flow's own rate.
+    Burst(u64),
 }
 
-/// What fills, drains or copies of one volley ask of a resource.
+/// Demand of the fills, drains or copies of one transfer group at a resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Asked {
-    /// At their peaks, of [`WHOLE`].
+struct Demand {
+    /// Sum of their peak rates, of [`CAPACITY`].
     rate: u64,
-    /// Of a slot.
+    /// Flits of a slot.
     flits: u64,
     flows: u64,
 }
 
-/// What one volley asks of each resource that it crosses.
-struct Asking {
-    of: Vec<Asked>,
-    crossed: Vec<usize>,
+/// Demand of one transfer group at each resource that it uses.
+struct GroupDemand {
+    of: Vec<Demand>,
+    used: Vec<usize>,
 }
 
-impl Asking {
+impl GroupDemand {
     /// Adds a flow that moves so many flits of a slot, at a rate.
-    fn add(&mut self, flow: &Flow, flits: u64, mut rate: ByTicks<impl Fn(Ticks) -> u64>, flit_ticks: &[Ticks]) {
+    fn add(&mut self, flow: &Flow, flits: u64, mut rate: OfFlitTicks<impl Fn(Ticks) -> u64>, flit_ticks: &[Ticks]) {
         for r in flow.route.iter().map(|&r| r as usize) {
-            let asked = &mut self.of[r];
-            if asked.flows == 0 {
-                self.crossed.push(r);
+            let demand = &mut self.of[r];
+            if demand.flows == 0 {
+                self.used.push(r);
             }
-            asked.flows += 1;
-            asked.rate += rate.at(flit_ticks[r]);
-            asked.flits += flits;
+            demand.flows += 1;
+            demand.rate += rate.at(flit_ticks[r]);
+            demand.flits += flits;
         }
     }
 
-    /// Adds what the volley asks to `demand`, and is ready for the next.
-    fn settle(&mut self, apart: bool, demand: &mut [u64]) {
-        for r in self.crossed.drain(..) {
-            let Asked { rate, flits, flows } = std::mem::take(&mut self.of[r]);
-            // Those that have nothing but each other in their way wait for each other.
-            let is_full = flows > 1 && apart && rate + flows >= WHOLE;
-            demand[r] += if flits < BURST_FLITS || is_full { flows * WHOLE } else { rate };
+    /// Adds the group's demand to `demand`, and is empty for the next group.
+    fn settle(&mut self, independent: bool, demand: &mut [u64]) {
+        for r in self.used.drain(..) {
+            let Demand { rate, flits, flows } = std::mem::take(&mut self.of[r]);
+            // Independent flows that fill a resource compete with each other there.
+            let is_full = flows > 1 && independent && rate + flows >= CAPACITY;
+            demand[r] += if flits < BURST_FLITS || is_full { flows * CAPACITY } else { rate };
         }
     }
 }
 
-/// What volleys ask together at most of every resource, of [`WHOLE`]: `flit_ticks` are what a flit takes it, `own` what
-/// each flow takes of itself where those of its volley go apart.
+/// Sum of the peak demands at every resource, of [`CAPACITY`]. `flit_ticks` are the ticks of a flit at each resource, `own`
+/// those of [`super::independent_flows::own_ticks`].
 pub fn demand(
     flows: &IndexVec<FlowId, Flow>,
-    volleys: &[Volley],
+    groups: &[TransferGroup],
     peaks: &IndexVec<FlowId, Peak>,
     flit_ticks: &[Ticks],
     own: &[Vec<Ticks>],
 ) -> Vec<u64> {
     let mut demand = vec![0; flit_ticks.len()];
-    let mut asking = Asking { of: vec![Asked::default(); flit_ticks.len()], crossed: Vec::new() };
+    let mut of_group = GroupDemand { of: vec![Demand::default(); flit_ticks.len()], used: Vec::new() };
     let at_peak = |rate: u64| {
-        ByTicks::new(move |ticks| {
+        OfFlitTicks::new(move |ticks| {
             let rate = if ticks == TICKS_PER_CYCLE { rate } else { (rate * ticks).div_ceil(TICKS_PER_CYCLE) };
-            rate.min(WHOLE)
+            rate.min(CAPACITY)
         })
     };
-    for (volley, own) in volleys.iter().zip(own) {
-        for (i, &f) in volley.flows.iter().enumerate() {
+    for (group, own) in groups.iter().zip(own) {
+        for (i, &f) in group.flows.iter().enumerate() {
             let flow = &flows[f];
             match peaks[f] {
                 Peak::Rate(rate) => {
                     let mut rate = at_peak(rate);
-                    // Links are alike.
+                    // All links take a flit the same time.
                     let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
                     for r in ports.iter().map(|&r| r as usize) {
                         demand[r] += rate.at(flit_ticks[r]);
@@ -102,34 +103,34 @@ pub fn demand(
                         demand[r as usize] += of_links;
                     }
                 }
-                Peak::Slot(flits, rate) => asking.add(flow, flits, at_peak(rate), flit_ticks),
-                Peak::Rush(flits) => {
+                Peak::Slot(flits, rate) => of_group.add(flow, flits, at_peak(rate), flit_ticks),
+                Peak::Burst(flits) => {
                     let own = own.get(i).copied().unwrap_or(1).max(1);
-                    let rate = ByTicks::new(|ticks| weight(flow.share, ticks) * WHOLE / own);
-                    asking.add(flow, flits, rate, flit_ticks);
+                    let rate = OfFlitTicks::new(|ticks| work_of(flow.share, ticks) * CAPACITY / own);
+                    of_group.add(flow, flits, rate, flit_ticks);
                 }
             }
         }
-        asking.settle(volley.apart, &mut demand);
+        of_group.settle(group.independent, &mut demand);
     }
     demand
 }
 
-/// Peak of every flow; `slot_flits` tells the most that a fill, a drain or a copy moves at once.
+/// Peak demand of every flow; `slot_flits` are the flits of the largest slot of a fill, a drain or a copy.
 pub fn peaks(
     chip: &Chip,
     section: &Section,
     work: &IndexVec<StageId, StageWork>,
     slot_flits: &dyn Fn(FlowKind) -> u64,
 ) -> IndexVec<FlowId, Peak> {
-    // Flows come in turns, each turn alike.
+    // Most flows equal one of the latest in kind, amount and share.
     let mut peaks: IndexVec<FlowId, Peak> = IndexVec::new();
-    let mut kinds: VecDeque<FlowId> = VecDeque::with_capacity(LOOKED_BACK);
+    let mut kinds: VecDeque<FlowId> = VecDeque::with_capacity(COMPARED);
     for (f, flow) in section.flows.iter_enumerated() {
-        let is_like = |other: &Flow| (other.kind, other.amount, other.share) == (flow.kind, flow.amount, flow.share);
-        let known = kinds.iter().find(|&&kind| is_like(&section.flows[kind])).map(|&kind| peaks[kind]);
+        let is_equal = |other: &Flow| (other.kind, other.amount, other.share) == (flow.kind, flow.amount, flow.share);
+        let known = kinds.iter().find(|&&kind| is_equal(&section.flows[kind])).map(|&kind| peaks[kind]);
         peaks.push(known.unwrap_or_else(|| {
-            if kinds.len() == LOOKED_BACK {
+            if kinds.len() == COMPARED {
                 kinds.pop_back();
             }
             kinds.push_front(f);
@@ -147,21 +148,21 @@ fn peak(
     flow: &Flow,
 ) -> Peak {
     let of_firings = |stage: StageId, group, amount, results| {
-        Peak::Rate(of_firings(section, &work[stage], flow, group, amount, results).min(WHOLE))
+        Peak::Rate(of_firings(section, &work[stage], flow, group, amount, results).min(CAPACITY))
     };
     match flow.kind {
         FlowKind::Feed { stage, group } => of_firings(stage, group, flow.amount, false),
         FlowKind::PartialRead { stage, group } => of_firings(stage, group, Amount::Partials, false),
         FlowKind::PartialWrite { stage, group } => of_firings(stage, group, Amount::Partials, true),
         FlowKind::Emit { stage, group } => of_firings(stage, group, Amount::ResultBytes, true),
-        FlowKind::Copy { .. } | FlowKind::Drain { .. } => Peak::Rush(shared(slot_flits(flow.kind), flow.share)),
+        FlowKind::Copy { .. } | FlowKind::Drain { .. } => Peak::Burst(shared(slot_flits(flow.kind), flow.share)),
         FlowKind::Fill { stream, .. } => {
-            // Paced by the tier; rounding to flits is small beside a long slot.
+            // At the rate of the tier; rounding to flits is small beside a long slot.
             let all = slot_flits(flow.kind);
             let flits = shared(all, flow.share);
             let bytes = all * chip.network.flit_bytes;
             let cycles = chip.tier_rate(section.streams[stream].tier).cycles_for(bytes).max(1);
-            Peak::Slot(flits, (flits * WHOLE * 9 / 8 / cycles + 1).min(WHOLE))
+            Peak::Slot(flits, (flits * CAPACITY * 9 / 8 / cycles + 1).min(CAPACITY))
         }
     }
 }
@@ -177,9 +178,9 @@ fn of_firings(section: &Section, work: &StageWork, flow: &Flow, group: u64, amou
         for row_tile in tiles() {
             let cycles = work.cycles(column_tile, group, row_tile);
             let tile = cycles.div_ceil(work.tiles(column_tile, group, row_tile).max(1)) + 1;
-            let pace = if results { cycles.saturating_sub(tile) } else { cycles };
+            let time = if results { cycles.saturating_sub(tile) } else { cycles };
             let flits = shared(work.flits(amount, column_tile, group, row_tile), flow.share);
-            most = most.max(if pace == 0 { flits.min(1) * WHOLE } else { (flits * WHOLE).div_ceil(pace) });
+            most = most.max(if time == 0 { flits.min(1) * CAPACITY } else { (flits * CAPACITY).div_ceil(time) });
         }
     }
     most

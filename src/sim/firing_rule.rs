@@ -1,4 +1,4 @@
-//! When what an actor waits for is there.
+//! The firing rule: when the inputs of an actor are filled and its outputs have credits.
 
 use crate::cost::Ticks;
 use crate::program::{BufferId, Input, Step, Streamed};
@@ -28,11 +28,11 @@ impl Engine<'_> {
         sums.filter_map(first).map(|filled| filled.first).max().unwrap_or(0)
     }
 
-    /// When there is room for what an actor makes; `None` while that is not known.
-    pub(super) fn room(&self, actor: &Actor, at: Step) -> Option<Ticks> {
+    /// When the slots that an actor fills have their credits; `None` while that is not known.
+    pub(super) fn credit(&self, actor: &Actor, at: Step) -> Option<Ticks> {
         let outputs = if self.produces(actor, at) { &actor.outputs[..] } else { &[] };
-        let room = |&output: &BufferId| self.buffers[output].room(self.ordinal(output, at));
-        outputs.iter().try_fold(0, |latest: Ticks, output| Some(latest.max(room(output)?)))
+        let credit = |&output: &BufferId| self.buffers[output].credit(self.ordinal(output, at));
+        outputs.iter().try_fold(0, |latest: Ticks, output| Some(latest.max(credit(output)?)))
     }
 
     /// Groups of rows that whoever fills an input makes one after the other.
