@@ -3,6 +3,12 @@
 //! A resource limits nobody as long as its users fit on it at their own limits. So only *contended* resources connect
 //! activities, and a change is solved again within the connected component of contended resources around it. The rates
 //! elsewhere are those that filling the whole system would give.
+//!
+//! The rate at which a resource is full only rises while others are filled, so a rate that was computed earlier is a lower
+//! bound: resources wait in a heap by such bounds, and only one that comes to the top is computed again.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use crate::index::IndexVec;
 
@@ -35,10 +41,15 @@ struct Level {
     slack: u64,
     /// Weights of the activities that are not yet fixed.
     weight: u64,
-    /// The rate at which these would fill the resource, in units of 2^-32 a tick.
-    rate: u64,
-    /// Whether `rate` is that of another `slack` and `weight`.
+    /// Whether either has changed since its rate was computed.
     is_stale: bool,
+}
+
+impl Level {
+    /// The rate at which the activities that are not yet fixed fill the resource; `None` if there are none.
+    fn rate(&self) -> Option<Rate> {
+        self.slack.checked_div(self.weight).map(Rate::from_units)
+    }
 }
 
 /// An activity while its rate is found.
@@ -56,10 +67,12 @@ pub(super) struct Filling {
     epoch: u64,
     levels: IndexVec<ResourceId, Level>,
     marks: IndexVec<ActivityId, Mark>,
-    /// Activities of the component: those met, later those not yet fixed.
-    open: Vec<ActivityId>,
-    /// Contended resources of the component: those met, later those with users that are not yet fixed.
-    unfilled: Vec<ResourceId>,
+    /// Activities of the component.
+    met: Vec<ActivityId>,
+    /// Their limits, highest first; those behind have been passed.
+    limits: Vec<(Rate, ActivityId)>,
+    /// Contended resources of the component, with lower bounds of their rates.
+    unfilled: BinaryHeap<Reverse<(Rate, ResourceId)>>,
     /// Rates that were found.
     pub(super) rates: Vec<(ActivityId, Rate)>,
     pub(super) counters: Counters,
@@ -73,22 +86,27 @@ impl Filling {
         self.rates.clear();
         self.collect(tables, entered, left);
         self.counters.solves += 1;
-        if !self.unfilled.is_empty() {
-            self.counters.contended_solves += 1;
-            self.counters.activities += self.open.len() as u64;
-            self.counters.resources += self.unfilled.len() as u64;
+        if self.unfilled.is_empty() {
+            // Nothing is in their way.
+            self.rates.extend(self.met.iter().map(|&activity| (activity, tables.activities[activity].limit)));
+            return;
         }
-        while !self.open.is_empty() {
-            let Some((level, bottleneck)) = self.lowest() else {
-                // Nothing is in the way of those that are not yet fixed.
-                self.fix_limited(tables, Rate::MAX);
-                break;
-            };
+        self.counters.contended_solves += 1;
+        self.counters.activities += self.met.len() as u64;
+        self.counters.resources += self.unfilled.len() as u64;
+        self.limits.clear();
+        self.limits.extend(self.met.iter().map(|&activity| (tables.activities[activity].limit, activity)));
+        self.limits.sort_unstable_by(|a, b| b.cmp(a));
+        while let Some((rate, bottleneck)) = self.lowest() {
             self.counters.rounds += 1;
-            if !self.fix_limited(tables, level) {
-                self.fix_users(tables, bottleneck, level);
+            if self.fix_limited(tables, rate) {
+                // The bottleneck may have become another.
+                self.unfilled.push(Reverse((rate, bottleneck)));
+            } else {
+                self.fix_users(tables, bottleneck, rate);
             }
         }
+        self.fix_limited(tables, Rate::MAX);
     }
 
     /// Meets an activity.
@@ -96,7 +114,7 @@ impl Filling {
         let mark = &mut self.marks[activity];
         if mark.met != self.epoch && tables.activities[activity].is_active {
             mark.met = self.epoch;
-            self.open.push(activity);
+            self.met.push(activity);
         }
     }
 
@@ -108,7 +126,7 @@ impl Filling {
         while self.marks.len() < tables.activities.len() {
             self.marks.push(Mark::default());
         }
-        self.open.clear();
+        self.met.clear();
         self.unfilled.clear();
         for &activity in entered {
             self.meet(tables, activity);
@@ -119,14 +137,13 @@ impl Filling {
             }
         }
         let mut visited = 0;
-        while let Some(&activity) = self.open.get(visited) {
+        while let Some(&activity) = self.met.get(visited) {
             visited += 1;
             for usage in tables.uses(activity) {
                 let resource = &tables.resources[usage.resource];
                 if !resource.is_contended() || self.levels[usage.resource].epoch == self.epoch {
                     continue;
                 }
-                self.unfilled.push(usage.resource);
                 let mut weight = 0;
                 for user in &resource.users {
                     if tables.activities[user.activity].is_active {
@@ -134,43 +151,35 @@ impl Filling {
                         self.meet(tables, user.activity);
                     }
                 }
-                let slack = resource.capacity;
-                self.levels[usage.resource] = Level { epoch: self.epoch, slack, weight, rate: 0, is_stale: true };
+                let level = Level { epoch: self.epoch, slack: resource.capacity, weight, is_stale: false };
+                self.levels[usage.resource] = level;
+                self.unfilled.extend(level.rate().map(|rate| Reverse((rate, usage.resource))));
             }
         }
     }
 
-    /// The lowest level among resources with users that are not yet fixed, and the first resource that has it.
+    /// Takes the resource that is full at the lowest rate, of several the first, and the rate.
     fn lowest(&mut self) -> Option<(Rate, ResourceId)> {
-        let levels = &mut self.levels;
-        self.unfilled.retain(|&resource| levels[resource].weight > 0);
-        let level = |&resource: &ResourceId| {
-            let row = &mut levels[resource];
-            if row.is_stale {
-                row.rate = row.slack / row.weight;
-                row.is_stale = false;
+        while let Some(Reverse((rate, resource))) = self.unfilled.pop() {
+            let level = &mut self.levels[resource];
+            if !std::mem::take(&mut level.is_stale) {
+                return Some((rate, resource));
             }
-            (Rate::from_units(row.rate), resource)
-        };
-        self.unfilled.iter().map(level).min()
+            self.unfilled.extend(level.rate().map(|rate| Reverse((rate, resource))));
+        }
+        None
     }
 
-    /// Fixes the activities whose own limit is no higher than `level`; whether there are any. Levels only rise, so these
-    /// reach their limits before any resource is full.
-    fn fix_limited(&mut self, tables: &Tables, level: Rate) -> bool {
-        let mut open = std::mem::take(&mut self.open);
+    /// Fixes the activities that are not yet fixed and have limits no higher than `rate`; whether there are any. The rates
+    /// of the resources only rise, so these activities reach their limits before any resource is full.
+    fn fix_limited(&mut self, tables: &Tables, rate: Rate) -> bool {
         let mut are_limited = false;
-        open.retain(|&activity| {
-            let limit = tables.activities[activity].limit;
-            let is_open = self.marks[activity].fixed != self.epoch;
-            if is_open && limit <= level {
+        while let Some((limit, activity)) = self.limits.pop_if(|(limit, _)| *limit <= rate) {
+            if self.marks[activity].fixed != self.epoch {
                 self.fix(tables, activity, limit);
                 are_limited = true;
-                return false;
             }
-            is_open
-        });
-        self.open = open;
+        }
         are_limited
     }
 
@@ -189,7 +198,7 @@ impl Filling {
         for usage in tables.uses(activity) {
             let level = &mut self.levels[usage.resource];
             if level.epoch == self.epoch {
-                // The rate is no higher than the level of any resource that is not full: no more than the slack.
+                // The rate is no higher than that at which any resource is full: this takes no more than the slack.
                 level.slack -= usage.weight * rate.units();
                 level.weight -= usage.weight;
                 level.is_stale = true;
