@@ -1,9 +1,14 @@
 //! What a change of the active set costs under max-min fair sharing: `cargo bench --bench fluid`.
 
+#[path = "../examples/fluid/replay.rs"]
+#[allow(dead_code, reason = "shared with the example")]
+mod replay;
+
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use rdusim::fluid::{ActivityId, Fluid, Rate, ResourceId, Usage};
 use rdusim::index::Id;
+use replay::{Recording, Replay};
 
 fn main() {
     divan::main();
@@ -103,4 +108,20 @@ fn completions(bencher: Bencher, case: Case) {
 #[divan::bench(args = CASES, sample_count = 20, sample_size = 1)]
 fn whole(bencher: Bencher, case: Case) {
     bencher.with_inputs(|| case.build()).bench_values(|(mut fluid, _)| fluid.next_completion());
+}
+
+/// Firings of lockstep groups in a recorded section (`examples/fluid`), with links and ports at a percentage of their rate.
+#[divan::bench(args = [100, 80, 60, 55, 50], sample_count = 20, sample_size = 1)]
+fn recorded(bencher: Bencher, percent: u64) {
+    const PERIODS: u64 = 12;
+    let recording = Recording::read(include_str!("../examples/fluid/sn40l-sparse.txt")).expect("a recording");
+    bencher
+        .counter(ItemsCount::new(PERIODS * recording.firings))
+        .with_inputs(|| Replay::new(&recording, percent))
+        .bench_local_values(|mut replay| {
+            for period in 0..PERIODS {
+                replay.run(period, |_, _| (), |_| ());
+            }
+            replay.fluid.now()
+        });
 }
