@@ -31,6 +31,7 @@ pub mod compile;
 pub mod cost;
 pub mod cycle;
 pub mod diagnostics;
+pub mod fluid;
 pub mod gpu;
 pub mod import;
 pub mod index;

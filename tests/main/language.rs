@@ -47,7 +47,7 @@ const RETIRED: [(&str, &str); 34] = [
 ];
 
 /// Modules of the core.
-const CORE: [&str; 9] = ["program", "cost", "outcome", "cycle", "sim", "compile", "saved", "verify", "map"];
+const CORE: [&str; 10] = ["program", "cost", "outcome", "fluid", "cycle", "sim", "compile", "saved", "verify", "map"];
 
 /// Methods of slices, which are not ours to name.
 const OF_SLICES: [&str; 5] = [".chunks(", ".chunks_mut(", ".chunks_exact(", ".par_chunks(", ".chunk_by("];
