@@ -35,7 +35,7 @@ pub use reducer::{Reducer, reducer_footprint, reducer_work};
 pub use section_bound::{bound_section, flow_flits, transfer_flits};
 pub use section_load::{SectionLoad, section_load};
 pub use simd::{chain, simd_stages};
-pub use slots::{reduced_extent, slot_bytes};
+pub use slots::{different_slots, reduced_extent, slot_bytes};
 pub use stage_work::StageWork;
 pub use tile_tables::{TileTables, WeightRange};
 pub use tiles::{Cut, Tile, sample, tiles};
