@@ -27,14 +27,14 @@ const CHANGES: [fn(&mut GemmMapping); 4] = [
 
 /// Output tiles that have been compared, and those of them that skip K rows.
 #[derive(Debug, Default)]
-struct Compared {
-    sections: usize,
+pub struct Compared {
+    pub sections: usize,
     tiles: usize,
     skipping: usize,
 }
 
 /// Holds both counts of a section against each other; nothing where the reference model does not run it.
-fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, compared: &mut Compared) {
+pub fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, compared: &mut Compared) {
     let chip = &*section.chip(chip, workload);
     let Some(amounts) = amounts_of(chip, workload, section) else { return };
     let about = format!("{} of {about}", section.name);
@@ -90,7 +90,7 @@ fn depths(
             assert_eq!(found.len(), tiles.len(), "tiles of group {group}, {about}");
             for (&OutputTile { start, columns }, &depth) in tiles.iter().zip(found) {
                 let tile = known[&start];
-                assert_eq!((columns, depth), (tile.columns, tile.k), "tile at column {start} of {about}");
+                assert_eq!((columns, depth), (tile.columns, tile.steps), "tile at column {start} of {about}");
                 cycles += shape.tile_cycles(depth);
                 compared.tiles += 1;
                 compared.skipping += usize::from(depth < k_rows && mapping.pk == 1 && !stage.k_cut);
