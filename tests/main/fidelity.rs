@@ -1,6 +1,6 @@
 //! The event engine against its judge, the `cycle` fidelity. `examples/fidelity.rs` makes the full table.
 
-use crate::random::wide::wide_pair;
+use crate::random::wide::wide_pair_of;
 use crate::random::{ChipValues, GraphValues, pair};
 use rdusim::compile::compile_measured;
 use rdusim::mode::Mode;
@@ -82,8 +82,8 @@ fn pairs_that_were_far_apart_stay_together() {
 /// one (218).
 #[test]
 fn wide_pairs_that_were_far_apart_stay_together() {
-    for (seed, number) in [(41, 73), (41, 25), (20_261_124, 218)] {
-        let errors = errors_of(wide_pair(seed, number), &format!("wide pair {number} of seed {seed}"), 0.05);
+    for (family, seed, number) in [("split-K", 41, 73), ("split-K", 41, 25), ("elementwise", 20_261_124, 218)] {
+        let errors = errors_of(wide_pair_of(family, seed, number), &format!("wide pair {number} of seed {seed}"), 0.05);
         assert!(!errors.is_empty(), "no section of wide pair {number} of seed {seed} is long");
     }
 }
