@@ -28,7 +28,7 @@ pub use assignment::{Assignment, TileTable, assign, pass_work};
 pub use counts::{Limits, SectionRun, Stopped, StreamBytes, Waits};
 pub use floor::{least_cycles, least_memory_cycles};
 pub use footprint::{StageFootprint, weight_slot_bytes};
-pub use gather::{GatherPorts, MOST_COLUMNS};
+pub use gather::GatherPorts;
 pub use heads::{heads_footprint, heads_work};
 pub use lower_bound::bound_cycles;
 pub use reducer::{Reducer, reducer_footprint, reducer_work};

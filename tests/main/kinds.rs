@@ -126,6 +126,33 @@ fn gathered_rows() {
     }
 }
 
+/// A word of columns is gathered at a time, along the lanes, and of a sparse weight only.
+#[test]
+fn mappings_that_cannot_gather_are_refused() {
+    let chip = sums::chip(&[]);
+    let sparse = "sparsity = { pattern = \"unstructured\", density = 0.1, seed = 1 }";
+    let workload = trained("optimizer = \"sgd\"", "bf16", sparse, [64, 130, 200]);
+    let configuration = compile(&chip, &workload, Mode::Kbk).expect("a mapping");
+    let of = |name: &str| {
+        let is = |op: &rdusim::workload::OperatorId| workload.operators[*op].name == name;
+        configuration.sections.iter().find(|section| section.operators.iter().all(is)).expect("a section")
+    };
+    let gathers = |name: &str, rows_on_lanes: bool, multicast_width: u64| {
+        let style = Style::Gather;
+        let gather = |m: &mut GemmMapping| {
+            let (pm, pn) = (1, multicast_width);
+            *m = GemmMapping { rows_on_lanes, style, pm, pn, multicast_width, aligned: false, ..*m };
+        };
+        retargeted_section(&chip, &workload, of(name), gather).map(|_| ())
+    };
+    // Six stages: 60 columns on ten PCUs, 66 on eleven.
+    assert_eq!(gathers("out", true, 10), Ok(()));
+    let refused = Err("rows of a stage cannot be gathered".to_owned());
+    for (name, rows_on_lanes, width) in [("out", true, 11), ("out", false, 2), ("in", true, 2), ("out.dw", true, 2)] {
+        assert_eq!(gathers(name, rows_on_lanes, width), refused, "{name} on {width}");
+    }
+}
+
 #[test]
 fn images() {
     let chip = sums::chip(&[]);
