@@ -16,7 +16,7 @@ use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::program::{
     Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, RowTile, Section,
-    SectionGraph, SimdMapping, Stage, StageId, TiledAxis, home_tiers,
+    SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, home_tiers,
 };
 use crate::workload::Workload;
 
@@ -131,6 +131,10 @@ pub fn retargeted_section(
     }
     let mappings: IndexVec<StageId, Mapping> = other.stages.iter().map(|stage| stage.mapping).collect();
     let chip = &*of.chip(chip, workload);
+    let gathers = |(s, mapping): (StageId, &Mapping)| matches!(mapping, Mapping::Gemm(m) if m.style == Style::Gather && !graph.may_gather(chip, s, m));
+    if mappings.iter_enumerated().any(gathers) {
+        return Err("rows of a stage cannot be gathered".to_owned());
+    }
     if mappings.iter().map(Mapping::pcus).sum::<u64>() > chip.pcus() {
         return Err("it takes more PCUs than the chip has".to_owned());
     }

@@ -8,10 +8,8 @@
 use std::ops::Range;
 
 use crate::arch::Chip;
+use crate::program::MOST_GATHERED_COLUMNS;
 use crate::sparsity::BlockMask;
-
-/// Columns of a tile at most: one bit each of a word.
-pub const MOST_COLUMNS: u64 = 64;
 
 /// Vectors of a cycle at most: the ports that a PCU takes them by.
 const MOST_VECTORS: u64 = 2;
@@ -36,7 +34,7 @@ impl GatherPorts {
     }
 }
 
-/// Cycles to gather the K blocks `k_blocks` of columns `columns` of a mask, at most [`MOST_COLUMNS`] of them.
+/// Cycles to gather the K blocks `k_blocks` of columns `columns` of a mask, at most [`MOST_GATHERED_COLUMNS`] of them.
 pub fn cycles(ports: &GatherPorts, mask: &BlockMask, columns: &Range<u64>, k_blocks: &Range<u64>) -> u64 {
     let mut walk = Walk::new(ports);
     let block = mask.block_columns();
@@ -96,7 +94,7 @@ struct Walk<'a> {
     banks: Vec<u64>,
     /// Out of order, all that counts is how much each column and each bank has to do.
     rows: u64,
-    of_column: [u64; MOST_COLUMNS as usize],
+    of_column: [u64; MOST_GATHERED_COLUMNS as usize],
     of_bank: Vec<u64>,
 }
 
@@ -109,7 +107,7 @@ impl<'a> Walk<'a> {
             columns: 0,
             banks: Vec::with_capacity(ports.vectors as usize),
             rows: 0,
-            of_column: [0; MOST_COLUMNS as usize],
+            of_column: [0; MOST_GATHERED_COLUMNS as usize],
             of_bank: if ports.out_of_order { vec![0; ports.banks as usize] } else { Vec::new() },
         }
     }

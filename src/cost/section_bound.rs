@@ -9,10 +9,10 @@ use crate::program::{
     StageId, Step, StreamId, Sums, continues, emits, shared,
 };
 use crate::units::Rate;
-use crate::workload::Workload;
+use crate::workload::{Tensor, Workload};
 
 use super::counts::{SectionRun, StreamBytes};
-use super::slots::slot_bytes;
+use super::slots::{larger_shares, slot_bytes};
 use super::stage_work::StageWork;
 use super::time::{TICKS_PER_CYCLE, to_cycles};
 use super::transfer::{first_slot_bytes, transfer_bytes};
@@ -67,6 +67,25 @@ impl Classes {
             _ => Self { steps: vec![(Step { block: 0, column_tile: 0, row_tile: 0 }, 1)] },
         }
     }
+
+    /// Those of the slots of an activation tensor. Row tiles of windows have equal shares of the image, or some an element more
+    /// than the first.
+    fn of_slots(schedule: &Schedule, level: LoopLevel, tensor: &Tensor) -> Self {
+        let mut all = Self::of(schedule, level, 1);
+        let tiling = schedule.tiling();
+        let full = tiling.row_tiles() - u64::from(tiling.is_ragged(tiling.row_tiles() - 1));
+        let Some((with_more, first)) = tensor.window().and_then(|_| larger_shares(tensor, tiling.tile_rows, full))
+        else {
+            return all;
+        };
+        let mut larger = Vec::new();
+        for (step, times) in all.steps.iter_mut().filter(|(step, times)| step.row_tile == 0 && *times == full) {
+            *times -= with_more;
+            larger.push((schedule.at(step.column_tile, first), with_more));
+        }
+        all.steps.append(&mut larger);
+        all
+    }
 }
 
 /// Bounds one section, launch excluded.
@@ -100,11 +119,12 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         }
         busy_cycles.push(busy);
     }
-    let mut streams = IndexVec::new();
+    let (mut streams, tensors) = (IndexVec::new(), &workload.tensors);
     let mut tier_bytes = vec![0u64; chip.memory.len()];
     for (index, off_chip) in section.streams.iter_enumerated() {
         let mut bytes = StreamBytes::default();
-        for (step, times) in Classes::of(schedule, off_chip.stream.level, 1).steps {
+        for (step, times) in Classes::of_slots(schedule, off_chip.stream.level, &tensors[off_chip.stream.tensor]).steps
+        {
             let (payload, moved) = transfer_bytes(chip, &graph, section, index, step);
             bytes.payload += times * payload;
             bytes.waste += times * (moved - payload);
@@ -225,7 +245,9 @@ impl Sizes<'_> {
                 stage_flits(stage, group, &|step| emits(&self.section.stages[stage], group, schedule, step))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
-                let classes = Classes::of(schedule, self.section.streams[stream].stream.level, 1);
+                let off_chip = &self.section.streams[stream].stream;
+                let tensor = &self.graph.workload.tensors[off_chip.tensor];
+                let classes = Classes::of_slots(schedule, off_chip.level, tensor);
                 let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).0;
                 let before = self.section.prefetched.contains(&stream);
                 self.slots(share, &classes, &bytes) - if before { self.first_slot_flits(share, stream) } else { 0 }
@@ -233,7 +255,8 @@ impl Sizes<'_> {
             FlowKind::Copy { home } => {
                 let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
                 let bytes = |step| slot_bytes(self.graph, tiling, tensor, step);
-                self.slots(share, &Classes::of(schedule, LoopLevel::FIRING, 1), &bytes)
+                let classes = Classes::of_slots(schedule, LoopLevel::FIRING, &self.graph.workload.tensors[tensor]);
+                self.slots(share, &classes, &bytes)
             }
         }
     }

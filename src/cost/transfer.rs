@@ -2,6 +2,7 @@
 
 use crate::arch::Chip;
 use crate::program::{LoopLevel, PassWork, Section, SectionGraph, Stage, Step, StreamId};
+use crate::workload::View;
 
 use super::slots::{reduced_extent, slot_bytes};
 
@@ -32,12 +33,15 @@ pub fn transfer_bytes(
     }
     let rows = tiling.rows_of(at.row_tile);
     let run = payload / rows;
-    // A cut row-major tensor moves in runs of a column tile's columns, whole bursts each; else a row tile is one run.
+    // A row-major tensor of which some columns move (a column tile, or part of a wider tensor) does so in runs of a row, whole
+    // bursts each; else a row tile is one run. Windows and sparse tensors lie as they are moved.
+    let is_one_run = tensor.window().is_some() || tensor.mask.is_some();
+    let is_narrow = |part: View| part.is_part && tensor.columns < graph.workload.tensors[part.of].columns;
     let moved = if tensor.view.is_some_and(|view| view.transposed) {
         // Columns of the tensor as it lies in memory: a run of them in each of its rows.
         let run = rows * tensor.dtype.bytes();
         (payload / run) * run.next_multiple_of(burst)
-    } else if run < tensor.columns * tensor.dtype.bytes() && tensor.window().is_none() {
+    } else if !is_one_run && (run < tensor.columns * tensor.dtype.bytes() || tensor.view.is_some_and(is_narrow)) {
         rows * run.next_multiple_of(burst)
     } else {
         payload.next_multiple_of(burst)

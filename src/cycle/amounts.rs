@@ -57,12 +57,8 @@ pub(super) struct Amounts<'a> {
 }
 
 impl<'a> Amounts<'a> {
-    /// Those of a section; `None` if the reference model does not run one of its stages.
+    /// Those of a section; `None` if the chip lacks a data type, or the output tiles of a stage do not fit the nest.
     pub(super) fn new(chip: &'a Chip, graph: SectionGraph<'a>, section: &'a Section) -> Option<Self> {
-        let workload = graph.workload;
-        if !section.operators.iter().all(|&op| workload.is_on_whole_tensors(&workload.operators[op])) {
-            return None;
-        }
         let tiling = section.schedule.tiling();
         let mut stages = IndexVec::new();
         for (s, stage) in section.stages.iter_enumerated() {
@@ -176,12 +172,27 @@ impl<'a> Amounts<'a> {
         Some((rows, part(self.graph.column_axis(tensor), of.columns)))
     }
 
-    /// Bytes of a slot of activations: a row tile of the columns of a column tile, or a part of a sum.
+    /// Bytes of a slot of activations: a row tile of the columns of a column tile, or a part of a sum. Windows of images take
+    /// their share of the pixels under any window, sparse tensors that of the stored values and metadata.
     fn slot_bytes(&self, tensor: TensorId, at: Step) -> u64 {
         if let Some((rows, columns)) = self.sum_extent(tensor, at) {
             return rows * columns * self.graph.dtype(tensor).bytes();
         }
-        self.tiling.rows_of(at.row_tile) * self.columns(tensor, at.column_tile) * self.graph.dtype(tensor).bytes()
+        let of = &self.graph.workload.tensors[tensor];
+        let first = at.row_tile * self.tiling.tile_rows;
+        let rows = self.tiling.rows_of(at.row_tile);
+        let elements = match of.window() {
+            Some(window) => {
+                let upto = |row: u64| u128::from(window.elements) * u128::from(row) / u128::from(of.rows.max(1));
+                (upto(first + rows) - upto(first)) as u64
+            }
+            None => rows * self.columns(tensor, at.column_tile),
+        };
+        if of.mask.is_none() {
+            return elements * of.dtype.bytes();
+        }
+        let all = u128::from(of.rows) * u128::from(of.columns);
+        (u128::from(elements) * u128::from(of.stored_bytes())).div_ceil(all.max(1)) as u64
     }
 
     /// Payload of a stream's slot, and the bytes of the bursts that hold it.
@@ -202,7 +213,10 @@ impl<'a> Amounts<'a> {
         let runs = match of.view {
             // Columns are the rows of the tensor as it lies.
             Some(view) if view.transposed => columns,
-            _ if columns == of.columns => 1,
+            // Rows of the first columns of a wider tensor lie apart.
+            Some(view) if view.is_part && columns < self.graph.workload.tensors[view.of].columns => rows,
+            // Sparse tensors and pixels lie as they are moved.
+            _ if columns == of.columns || of.mask.is_some() || of.window().is_some() => 1,
             _ => rows,
         };
         (payload, runs * (payload / runs).next_multiple_of(burst))

@@ -262,8 +262,9 @@ impl Array {
             self.complete(amounts, depth, self.clock);
             return true;
         }
-        let rows = (self.row_flits + self.work.shape.activations.flits(self.k + 1), self.row_flits_of_firing);
-        let columns = (self.column_flits + self.work.shape.weights.flits(self.k + 1), self.column_flits_of_firing);
+        let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, self.k + 1));
+        let rows = (self.row_flits + taken.0, self.row_flits_of_firing);
+        let columns = (self.column_flits + taken.1, self.column_flits_of_firing);
         let here = |operands: &[Operand], part| operands.iter().all(|operand| operand.is_here(wires, part));
         if !here(&self.activations, rows) || !here(&self.weights, columns) {
             return false;
@@ -296,8 +297,10 @@ impl Array {
         self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, emits, opened });
         self.issued += 1;
         self.k = 0;
-        self.row_flits += self.work.shape.activations.flits(depth);
-        self.column_flits += self.work.shape.weights.flits(depth);
+        let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
+        let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, depth));
+        self.row_flits += taken.0;
+        self.column_flits += taken.1;
         self.issue.tile += 1;
         if self.issue.tile == self.issue.tiles {
             self.issue.firing += 1;

@@ -4,11 +4,13 @@
 //! `docs/timing-model.md` (GEMM stages); nothing is shared with `cost`.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::arch::Chip;
 use crate::program::{Amount, GemmMapping, OutputTile, SectionGraph, Stage, StageId, Step, Style, Tiling};
 use crate::workload::{CausalAxis, GemmForm};
 
+use super::gathered::Gathering;
 use super::row_pass::{ArrayShape, RowPass};
 use super::stored;
 use super::sum_amounts::SumAmounts;
@@ -37,7 +39,7 @@ pub(super) struct GemmAmounts {
 }
 
 impl GemmAmounts {
-    /// Counts them; `None` for what the reference model does not run (gathered or sampled operands), or if the output tiles do not fit the nest.
+    /// Counts them; `None` if the chip lacks the data type, or if the output tiles do not fit the nest.
     pub(super) fn new(
         chip: &Chip,
         graph: &SectionGraph<'_>,
@@ -45,15 +47,17 @@ impl GemmAmounts {
         index: StageId,
         (stage, mapping): (&Stage, &GemmMapping),
     ) -> Option<Self> {
-        if graph.sampled(index).is_some() || mapping.style != Style::Skip {
-            return None;
-        }
         let dtype = graph.stage_dtype(index);
         let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, stage.spec.tail.len() as u64)?;
         let passes = match graph.form(index) {
             _ if stage.spec.sums.is_some() => Passes::Sums(SumAmounts::new(graph, tiling, index, mapping)?),
             Some(form) => Passes::ByRowTile(row_tiles_of_heads(&shape, tiling, &form, mapping)),
-            None => Passes::ByColumnTile(column_tiles(graph, tiling, index, &shape, (stage, mapping))?),
+            None => {
+                let gathering = (mapping.style == Style::Gather)
+                    .then(|| Gathering::new(chip, dtype, shape.tile_rows, mapping.multicast_width));
+                let tiles = Tiles { graph, tiling, index, shape: &shape, mapping, gathering };
+                Passes::ByColumnTile(tiles.column_tiles(stage)?)
+            }
         };
         let (flit_bytes, result_bytes) = (chip.network.flit_bytes, graph.dtype(stage.spec.output).bytes());
         Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, passes })
@@ -93,6 +97,18 @@ impl GemmAmounts {
         pass.depths[(tile % pass.depths.len() as u64) as usize]
     }
 
+    /// Flits of activations and of weights that output tile `tile` of a firing over a row tile of `rows` has taken with its first
+    /// `k` k-steps.
+    pub(super) fn flits_upto(&self, at: Step, group: u64, rows: u64, (tile, k): (u64, u64)) -> (u64, u64) {
+        if let Passes::ByColumnTile(_) = &self.passes {
+            let gathered = &self.row_pass(at, group, rows).gathered;
+            if !gathered.is_empty() {
+                return gathered[(tile % gathered.len() as u64) as usize].flits(k);
+            }
+        }
+        (self.shape.activations.flits(k), self.shape.weights.flits(k))
+    }
+
     /// Depths of the output tiles of a row pass: `[column_tile][group][tile]`; none of heads and sums.
     pub(super) fn depths(&self) -> Vec<Vec<Vec<u64>>> {
         let Passes::ByColumnTile(passes) = &self.passes else { return Vec::new() };
@@ -118,28 +134,52 @@ impl GemmAmounts {
     }
 }
 
-/// The row passes of every column tile and lockstep group; `None` if the output tiles do not fit the nest.
-fn column_tiles(
-    graph: &SectionGraph<'_>,
+/// The output tiles of a stage whose columns are dealt to lockstep groups.
+struct Tiles<'a> {
+    graph: &'a SectionGraph<'a>,
     tiling: Tiling,
     index: StageId,
-    shape: &ArrayShape,
-    (stage, mapping): (&Stage, &GemmMapping),
-) -> Option<Vec<Vec<RowPass>>> {
-    let weight = stage.spec.weight?;
-    let fits = stage.tiles.iter().all(|groups| groups.len() as u64 == stage.mapping.groups());
-    if !fits || stage.tiles.len() as u64 != stored::column_tiles_of_weight(graph, tiling, weight) {
-        return None;
-    }
-    let mask = graph.mask(index);
-    let of_column_tile = |(column_tile, groups): (u64, &Vec<Vec<OutputTile>>)| {
-        let (_, k) = stored::part_of_weight(graph, tiling, weight, column_tile);
-        let of_group = |(group, tiles): (u64, &Vec<OutputTile>)| {
-            RowPass::new(shape, mapping, mask, tiles, &stored::rows_of_group(mask, mapping, &k, group))
+    shape: &'a ArrayShape,
+    mapping: &'a GemmMapping,
+    /// How activations are gathered; `None` of a systolic array.
+    gathering: Option<Gathering>,
+}
+
+impl Tiles<'_> {
+    /// The row passes of every column tile and lockstep group; `None` if the output tiles do not fit the nest.
+    fn column_tiles(&self, stage: &Stage) -> Option<Vec<Vec<RowPass>>> {
+        let weight = stage.spec.weight?;
+        let fits = stage.tiles.iter().all(|groups| groups.len() as u64 == stage.mapping.groups());
+        if !fits || stage.tiles.len() as u64 != stored::column_tiles_of_weight(self.graph, self.tiling, weight) {
+            return None;
+        }
+        let mask = self.graph.mask(self.index);
+        let of_column_tile = |(column_tile, groups): (u64, &Vec<Vec<OutputTile>>)| {
+            let (_, k) = stored::part_of_weight(self.graph, self.tiling, weight, column_tile);
+            let of_group = |(group, tiles): (u64, &Vec<OutputTile>)| {
+                self.row_pass(tiles, &stored::rows_of_group(mask, self.mapping, &k, group))
+            };
+            (0..).zip(groups).map(of_group).collect()
         };
-        (0..).zip(groups).map(of_group).collect()
-    };
-    Some((0..).zip(stage.tiles.iter()).map(of_column_tile).collect())
+        Some((0..).zip(stage.tiles.iter()).map(of_column_tile).collect())
+    }
+
+    /// The pass of a group over its output tiles and the weight rows `k`.
+    fn row_pass(&self, tiles: &[OutputTile], k: &Range<u64>) -> RowPass {
+        let mask = self.graph.mask(self.index);
+        let columns = |tile: &OutputTile| tile.start..tile.start + tile.columns;
+        if let Some(gathering) = &self.gathering {
+            let gathered = tiles.iter().map(|tile| gathering.tile(mask, &columns(tile), k)).collect();
+            return RowPass::of_gathered(self.shape, self.mapping, tiles, gathered);
+        }
+        // Row slices go on in step: a pass of a gradient has the rows of all.
+        let rows = self.shape.tile_rows * self.mapping.pm;
+        let depth = |tile: &OutputTile| match self.graph.sampled(self.index) {
+            Some(stored) => stored::sampled_depth(stored, &columns(tile), k.end - k.start, rows),
+            None => stored::depth(mask, &columns(tile), k),
+        };
+        RowPass::new(self.shape, self.mapping, tiles, tiles.iter().map(depth).collect())
+    }
 }
 
 /// The row passes of a GEMM with heads, by row tile of a sequence: with causal attention a row tile works on the keys up to

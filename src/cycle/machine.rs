@@ -59,8 +59,7 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// Sets up a section; `None` if its operators are no pipeline, its routes no trees, or a stage of a kind
-    /// that the model does not run.
+    /// Sets up a section; `None` if its operators are no pipeline, its routes no trees, or its output tiles do not fit its nest.
     pub(super) fn new(chip: &'a Chip, workload: &'a Workload, fabric: &Fabric, section: &'a Section) -> Option<Self> {
         let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
         let ports = Ports::new(chip, fabric);

@@ -9,6 +9,7 @@ mod agents;
 mod amounts;
 mod array;
 mod control;
+mod gathered;
 mod gemm_amounts;
 mod machine;
 mod memory;
@@ -44,8 +45,7 @@ pub fn units(section: &Section) -> u64 {
 }
 
 /// Runs a section for at most `most_cycles`; `None` if it is no pipeline or a route no tree, which a compiled
-/// configuration does not come to, or if it has a stage of a kind that the model does not run: operands that are gathered or
-/// sampled, windows and parts, steps of Adam, or masks of anything but a GEMM's weight.
+/// configuration does not come to.
 pub fn run_section(
     chip: &Chip,
     workload: &Workload,

@@ -2,15 +2,12 @@
 //!
 //! By the definitions of DESIGN §3 and of `docs/timing-model.md` (GEMM stages); nothing is shared with `cost`.
 
-use std::ops::Range;
-
 use crate::arch::Chip;
 use crate::program::{GemmMapping, OutputTile};
-use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, GemmForm};
 
-use super::stored;
+use super::gathered::GatheredTile;
 
 /// How many k-steps of an operand a flit holds, or flits a k-step takes. A flit holds whole k-steps.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +74,8 @@ pub(super) struct RowPass {
     pub(super) tiles: u64,
     /// k-steps of each output tile, in the order they are done; one number if all are as deep.
     pub(super) depths: Vec<u64>,
+    /// The output tiles, if their activations are gathered; none of a systolic array.
+    pub(super) gathered: Vec<GatheredTile>,
     /// Flits of the activations that one row slice takes.
     pub(super) activation_flits: u64,
     /// Flits of the weights that one column of PCUs takes.
@@ -86,23 +85,31 @@ pub(super) struct RowPass {
 }
 
 impl RowPass {
-    /// The pass of a group that does `tiles` over the weight rows `k`.
-    pub(super) fn new(
-        shape: &ArrayShape,
-        mapping: &GemmMapping,
-        mask: Option<&BlockMask>,
-        tiles: &[OutputTile],
-        k: &Range<u64>,
-    ) -> Self {
-        let depth = |tile: &OutputTile| stored::depth(mask, &(tile.start..tile.start + tile.columns), k);
-        let depths: Vec<u64> = tiles.iter().map(depth).collect();
+    /// The pass of a group that does `tiles`, of so many k-steps each.
+    pub(super) fn new(shape: &ArrayShape, mapping: &GemmMapping, tiles: &[OutputTile], depths: Vec<u64>) -> Self {
         Self {
+            tiles: tiles.len() as u64,
             activation_flits: depths.iter().map(|&depth| shape.activations.flits(depth)).sum(),
             weight_flits: depths.iter().map(|&depth| shape.weights.flits(depth)).sum(),
             columns_of_pcu: tiles.iter().map(|tile| tile.columns).sum::<u64>().div_ceil(mapping.multicast_width),
-            tiles: tiles.len() as u64,
             depths,
+            gathered: Vec::new(),
         }
+    }
+
+    /// The pass of a group that gathers the activations of `tiles`.
+    pub(super) fn of_gathered(
+        shape: &ArrayShape,
+        mapping: &GemmMapping,
+        tiles: &[OutputTile],
+        gathered: Vec<GatheredTile>,
+    ) -> Self {
+        let (activation_flits, weight_flits) = gathered.iter().fold((0, 0), |sum, tile| {
+            let (activations, weights) = tile.all_flits();
+            (sum.0 + activations, sum.1 + weights)
+        });
+        let depths = gathered.iter().map(GatheredTile::steps).collect();
+        Self { gathered, activation_flits, weight_flits, ..Self::new(shape, mapping, tiles, depths) }
     }
 
     /// The pass over a row tile of a GEMM with heads whose last row sees `seen` of the causal axis: the output tiles of every
@@ -126,6 +133,7 @@ impl RowPass {
         Self {
             tiles,
             depths: vec![depth],
+            gathered: Vec::new(),
             activation_flits: tiles * activation_flits,
             weight_flits: tiles * weight_flits,
             columns_of_pcu,

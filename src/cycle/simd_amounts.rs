@@ -4,6 +4,7 @@
 
 use crate::arch::Chip;
 use crate::program::{Amount, SectionGraph, SimdMapping, Stage, StageId, Tiling};
+use crate::workload::OperatorKind;
 
 /// What the firings of a SIMD stage work through and move.
 #[derive(Debug)]
@@ -40,8 +41,17 @@ impl SimdAmounts {
             Some(range) if is_cut => range.end - range.start,
             _ => graph.simd_columns(index),
         };
-        // Slices take whole groups of columns: a row, or its heads, of a function that needs them whole.
-        let groups = if operator.kind.is_row_wise() { Some(operator.heads.max(1)) } else { None };
+        // Slices take whole groups of columns: a row, or its heads, of a function that needs them whole; of a step of Adam
+        // the elements whose new weights share a word of the result.
+        let groups = match operator.kind {
+            OperatorKind::AdamUpdate => {
+                let gradient = &graph.workload.tensors[operator.inputs[0]];
+                let elements_of_word = output.dtype.bytes() / gradient.dtype.bytes();
+                Some(gradient.columns.div_ceil(elements_of_word.max(1)))
+            }
+            kind if kind.is_row_wise() => Some(operator.heads.max(1)),
+            _ => None,
+        };
         let of_slice = |width: u64, columns: u64| {
             let groups = groups.unwrap_or(width).max(1);
             columns.min(groups.div_ceil(mapping.pn) * columns.div_ceil(groups))

@@ -7,6 +7,7 @@ use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 use super::ids::StageId;
+use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS};
 use super::nest::TiledAxis;
 use super::row_reduction::{Sums, adds_up, streamed_rows, tied_columns};
 
@@ -229,6 +230,13 @@ impl<'a> SectionGraph<'a> {
             && self.sampled(stage).is_none()
             && !self.is_k_cut(tiled_axis, stage)
             && self.workload.tensors[spec.activations[0]].window().is_none()
+    }
+
+    /// Whether a mapping may gather the rows of a stage: those of a sparse weight, along the lanes, into no more columns than
+    /// [`MOST_GATHERED_COLUMNS`].
+    pub fn may_gather(&self, chip: &Chip, stage: StageId, mapping: &GemmMapping) -> bool {
+        let columns = mapping.multicast_width.saturating_mul(chip.pcu.stages);
+        self.mask(stage).is_some() && mapping.rows_on_lanes && columns <= MOST_GATHERED_COLUMNS
     }
 
     /// K rows that slices of K should be multiples of: those of a block of the weight's mask.

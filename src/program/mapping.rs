@@ -21,6 +21,9 @@ pub enum Style {
     Gather,
 }
 
+/// Columns of an output tile of gathered rows at most: a cycle's vectors are told from each other by one bit for each.
+pub const MOST_GATHERED_COLUMNS: u64 = 64;
+
 /// Mapping of a GEMM stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -29,7 +29,9 @@ pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};
 pub use graph::{Axis, SectionGraph, StageSpec};
 pub use ids::{BufferId, FlowId, PcuId, PmuId, StageId, StreamId};
 pub use lower::dataflow as lowered;
-pub use mapping::{GemmMapping, Mapping, OutputTile, PassWork, SimdMapping, Style, TileLists, k_slice};
+pub use mapping::{
+    GemmMapping, MOST_GATHERED_COLUMNS, Mapping, OutputTile, PassWork, SimdMapping, Style, TileLists, k_slice,
+};
 pub use nest::{LoopLevel, LoopOrder, Nest, RowTile, Step, TiledAxis, Tiling};
 pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
 pub use row_reduction::{Sums, tied_columns};

@@ -3,9 +3,9 @@
 use crate::arch::{Chip, TierId};
 use crate::cost::{SectionRun, Stopped, StreamBytes, Usage, bound_section};
 use crate::cycle::{self, Ended, MOST_UNIT_CYCLES};
-use crate::diagnostics::{Diagnostic, Origin};
+use crate::diagnostics::Diagnostic;
 use crate::index::Id;
-use crate::program::{Configuration, Fabric, Mapping, Section, Style};
+use crate::program::{Configuration, Fabric, Section};
 use crate::workload::Workload;
 
 /// Times over its estimate that a run may last before it is stopped.
@@ -33,12 +33,11 @@ pub fn cycle_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     })
 }
 
-/// Refuses a configuration that is too large for the `cycle` fidelity, or of a kind that it does not model.
+/// Refuses a configuration that is too large for the `cycle` fidelity.
 ///
 /// # Errors
-/// A diagnostic with its size, the limit, and what to change; or with the operator.
+/// A diagnostic with its size, the limit, and what to change.
 pub fn check_size(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Diagnostic> {
-    check_kinds(workload, configuration)?;
     let launch = |section: &Section| section.chip(chip, workload).launch_cycles();
     let cycles_of = |section: &Section| section.estimated_cycles.saturating_sub(launch(section));
     let size_of = |section: &Section| cycles_of(section).saturating_mul(cycle::units(section));
@@ -57,23 +56,4 @@ pub fn check_size(chip: &Chip, workload: &Workload, configuration: &Configuratio
     .with_help(
         "make it smaller, for example with `--set workload.dims.tokens=64` or a smaller chip, or use `--fidelity event`",
     ))
-}
-
-/// Refuses what the cycle engine does not model.
-fn check_kinds(workload: &Workload, configuration: &Configuration) -> Result<(), Diagnostic> {
-    let gathers = |mapping: &Mapping| matches!(mapping, Mapping::Gemm(m) if m.style == Style::Gather);
-    let mut stages = configuration.sections.iter().flat_map(|section| &section.stages);
-    let gathered =
-        stages.find(|stage| gathers(&stage.mapping)).map(|stage| (stage.spec.main, "as it gathers its rows"));
-    let beyond = workload.operators.iter_enumerated().find(|(_, op)| !workload.is_on_whole_tensors(op));
-    let beyond = beyond.map(|(op, _)| (op, "as it is no GEMM, function or loss of whole dense tensors"));
-    let Some((op, why)) = beyond.or(gathered) else { return Ok(()) };
-    let operator = &workload.operators[op];
-    let diagnostic =
-        Diagnostic::new(format!("`--fidelity cycle` cannot simulate operator `{}` yet, {why}", operator.name))
-            .with_help("use `--fidelity event`");
-    Err(match &operator.declared {
-        Some(origin) => diagnostic.with_origin(Origin { label: "not yet".to_owned(), ..origin.clone() }),
-        None => diagnostic,
-    })
 }

@@ -11,9 +11,9 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use crate::cost::{StageWork, Ticks, transfer_bytes};
+use crate::cost::{StageWork, Ticks, different_slots, transfer_bytes};
 use crate::index::IndexVec;
-use crate::program::{BufferId, LoopLevel, ProcessKind, Schedule, Step, StreamId};
+use crate::program::{BufferId, LoopLevel, OffChip, ProcessKind, Schedule, Step, StreamId};
 
 use super::clock::Clock;
 use super::engine::Engine;
@@ -50,7 +50,8 @@ pub(super) struct Steady {
     alike: Vec<u64>,
     /// Loops over which some stage adds up: their first iteration is like no other.
     summed: Vec<bool>,
-    /// Loops whose iterations do different work: those over row tiles of causal attention.
+    /// Loops whose iterations do different work or move other bytes: those over row tiles of causal attention, and of windows
+    /// with unequal shares of their image.
     varied: Vec<bool>,
     /// The innermost loop that is compared: column tiles are if there are row tiles within.
     innermost: usize,
@@ -74,9 +75,14 @@ impl Steady {
             let walks = |of| schedule.is_walked(of, level);
             engine.section.stages.iter().any(|stage| walks(stage.level) && !walks(stage.result_level()))
         };
-        let different = engine.work.iter().map(StageWork::different_row_tiles).max().unwrap_or(1);
-        let is_varied =
-            |level: usize| schedule.row_tiles_of(level).is_some_and(|tiles| !tiles.is_multiple_of(different));
+        let tile_rows = engine.tiling.tile_rows;
+        let slots = |stream: &OffChip| different_slots(&engine.graph.workload.tensors[stream.stream.tensor], tile_rows);
+        let of_streams = engine.section.streams.iter().map(slots);
+        let different: Vec<u64> = engine.work.iter().map(StageWork::different_row_tiles).chain(of_streams).collect();
+        let is_varied = |level: usize| {
+            let tiles = schedule.row_tiles_of(level);
+            tiles.is_some_and(|tiles| different.iter().any(|&different| !tiles.is_multiple_of(different)))
+        };
         Some(Self {
             reference,
             reach: reach(engine),

@@ -264,24 +264,6 @@ impl Workload {
         self.operators.iter_enumerated().find(|(_, op)| is_of_a_model(op)).map(|(id, _)| id)
     }
 
-    /// Whether an operator is a GEMM (whole, or head by head), an elementwise function or a row function, a sum or loss of
-    /// rows, the gradient of one, an embedding or a step of gradient descent, on whole tensors as they are stored, or transposed.
-    pub fn is_on_whole_tensors(&self, op: &Operator) -> bool {
-        let functions = OperatorKind::Gelu..=OperatorKind::Embedding;
-        let of_rows = OperatorKind::RowSum..=OperatorKind::CrossEntropy;
-        let gradients = OperatorKind::GeluGrad..=OperatorKind::EmbeddingGrad;
-        let is_known = match op.kind {
-            OperatorKind::Gemm | OperatorKind::SgdUpdate => true,
-            kind => functions.contains(&kind) || of_rows.contains(&kind) || gradients.contains(&kind),
-        };
-        let is_part = |&t: &TensorId| self.tensors[t].view.is_some_and(|view| view.is_part || view.window.is_some());
-        // Only the second operand of a GEMM is a weight whose mask it skips by.
-        let is_sparse =
-            |n: usize, &t: &TensorId| self.tensors[t].mask.is_some() && (op.kind != OperatorKind::Gemm || n != 1);
-        let tensors = || op.inputs.iter().chain([&op.output]);
-        is_known && !tensors().any(is_part) && !tensors().enumerate().any(|(n, tensor)| is_sparse(n, tensor))
-    }
-
     fn is_plain(&self, op: &Operator) -> bool {
         let plain = OperatorKind::Gelu..=OperatorKind::RmsNorm;
         let is_of_kind = op.kind == OperatorKind::Gemm || plain.contains(&op.kind);

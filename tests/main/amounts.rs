@@ -3,38 +3,43 @@
 
 use std::collections::BTreeMap;
 
-use crate::random::pair;
+use crate::random::wide::wide_pair_of;
+use crate::random::{ChipValues, GraphValues, pair};
 use crate::sums;
 use rdusim::arch::Chip;
 use rdusim::compile::{compile, retargeted_section};
 use rdusim::cost::{TileTables, flow_flits, transfer_bytes};
 use rdusim::cycle::{SectionAmounts, amounts_of};
 use rdusim::mode::Mode;
-use rdusim::program::{GemmMapping, Mapping, OutputTile, Section, SectionGraph, StageId};
+use rdusim::program::{GemmMapping, Mapping, OutputTile, Section, SectionGraph, Stage, StageId, Style};
 use rdusim::workload::Workload;
 
 /// Pairs of chips and graphs of this seed.
 const SEED: u64 = 11;
 const PAIRS: usize = 60;
 
-/// Mappings that the search seldom chooses: a PCU of its own for every tile, tiles along the blocks, turned arrays, K split.
-const CHANGES: [fn(&mut GemmMapping); 4] = [
+/// Mappings that the search seldom chooses: a PCU of its own for every tile, tiles along the blocks, turned arrays, K split,
+/// gathered rows.
+const CHANGES: [fn(&mut GemmMapping); 5] = [
     |m| m.multicast_width = 1,
     |m| m.aligned = !m.aligned,
     |m| m.rows_on_lanes = !m.rows_on_lanes,
     |m| *m = GemmMapping { pm: 1, pn: 2, multicast_width: 1, pk: 2, ..*m },
+    |m| *m = GemmMapping { rows_on_lanes: true, multicast_width: 1, pk: 1, style: Style::Gather, ..*m },
 ];
 
-/// Output tiles that have been compared, and those of them that skip K rows.
+/// Sections and output tiles that have been compared, and those of the tiles that skip K rows.
 #[derive(Debug, Default)]
-struct Compared {
-    sections: usize,
+pub struct Compared {
+    pub sections: usize,
     tiles: usize,
     skipping: usize,
+    /// Sections with gathered rows.
+    gathering: usize,
 }
 
 /// Holds both counts of a section against each other; nothing where the reference model does not run it.
-fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, compared: &mut Compared) {
+pub fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, compared: &mut Compared) {
     let chip = &*section.chip(chip, workload);
     let Some(amounts) = amounts_of(chip, workload, section) else { return };
     let about = format!("{} of {about}", section.name);
@@ -90,7 +95,7 @@ fn depths(
             assert_eq!(found.len(), tiles.len(), "tiles of group {group}, {about}");
             for (&OutputTile { start, columns }, &depth) in tiles.iter().zip(found) {
                 let tile = known[&start];
-                assert_eq!((columns, depth), (tile.columns, tile.k), "tile at column {start} of {about}");
+                assert_eq!((columns, depth), (tile.columns, tile.steps), "tile at column {start} of {about}");
                 cycles += shape.tile_cycles(depth);
                 compared.tiles += 1;
                 compared.skipping += usize::from(depth < k_rows && mapping.pk == 1 && !stage.k_cut);
@@ -108,27 +113,50 @@ fn depths(
     }
 }
 
+/// Holds both counts of a pair against each other, in the mappings that are compiled and in changed ones.
+fn compare_pair((family, chip, graph): (&str, ChipValues, GraphValues), about: &str, compared: &mut Compared) {
+    let about = format!("{about} ({family}){chip:?}{graph:?}");
+    let (chip, workload) = (chip.chip(), graph.workload());
+    for mode in [Mode::Kbk, Mode::Fused] {
+        let Ok(configuration) = compile(&chip, &workload, mode) else { continue };
+        for section in &configuration.sections {
+            compare(&chip, &workload, section, &about, compared);
+            // Lockstep groups of heads, and of sums over rows, have one multicast.
+            let is_one_group =
+                |stage: &Stage| stage.spec.sums.is_some() || workload.operators[stage.spec.main].form.is_some();
+            if section.stages.iter().any(is_one_group) {
+                continue;
+            }
+            for (n, change) in CHANGES.into_iter().enumerate() {
+                let Ok(other) = retargeted_section(&chip, &workload, section, change) else { continue };
+                let is_gathered = |m: &Mapping| matches!(m, Mapping::Gemm(m) if m.style == Style::Gather);
+                compared.gathering += usize::from(other.stages.iter().any(|stage| is_gathered(&stage.mapping)));
+                compare(&chip, &workload, &other, &format!("change {n} of {about}"), compared);
+            }
+        }
+    }
+}
+
+#[test]
+fn training_steps_and_images_are_counted_alike() {
+    let mut compared = Compared::default();
+    for number in 0..16 {
+        for family in ["training", "images"] {
+            compare_pair(wide_pair_of(family, SEED, number), &format!("number {number} of seed {SEED}"), &mut compared);
+        }
+    }
+    assert!(compared.sections > 500 && compared.gathering > 10, "{compared:?}");
+}
+
 #[test]
 fn the_reference_model_counts_what_the_search_counts() {
     let mut compared = Compared::default();
     for number in 0..PAIRS {
-        let (family, chip, graph) = pair(SEED, number);
-        let about = format!("pair {number} of seed {SEED} ({family}){chip:?}{graph:?}");
-        let (chip, workload) = (chip.chip(), graph.workload());
-        for mode in [Mode::Kbk, Mode::Fused] {
-            let Ok(configuration) = compile(&chip, &workload, mode) else { continue };
-            for section in &configuration.sections {
-                compare(&chip, &workload, section, &about, &mut compared);
-                for (n, change) in CHANGES.into_iter().enumerate() {
-                    let Ok(other) = retargeted_section(&chip, &workload, section, change) else { continue };
-                    compare(&chip, &workload, &other, &format!("change {n} of {about}"), &mut compared);
-                }
-            }
-        }
+        compare_pair(pair(SEED, number), &format!("pair {number} of seed {SEED}"), &mut compared);
     }
-    let Compared { sections, tiles, skipping } = compared;
-    println!("{sections} sections, {tiles} tiles, {skipping} of them skip rows");
-    assert!(sections > 4 * PAIRS && tiles > 100 * PAIRS && skipping > 10 * PAIRS, "{compared:?}");
+    let Compared { sections, tiles, skipping, gathering } = compared;
+    println!("{sections} sections, {tiles} tiles, {skipping} of them skip rows, {gathering} sections gather");
+    assert!(sections > 4 * PAIRS && tiles > 100 * PAIRS && skipping > 10 * PAIRS && gathering > 10, "{compared:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The event engine against the reference model, the `cycle` fidelity. `examples/fidelity.rs` makes the full table.
 
-use crate::random::wide::wide_pair;
+use crate::random::wide::wide_pair_of;
 use crate::random::{ChipValues, GraphValues, pair};
 use rdusim::compile::compile_measured;
 use rdusim::mode::Mode;
@@ -73,8 +73,8 @@ fn pairs_that_were_far_apart_stay_together() {
 /// one (218).
 #[test]
 fn wide_pairs_that_were_far_apart_stay_together() {
-    for (seed, number) in [(41, 73), (41, 25), (20_261_124, 218)] {
-        let errors = errors_of(wide_pair(seed, number), &format!("wide pair {number} of seed {seed}"), 0.05);
+    for (family, seed, number) in [("split-K", 41, 73), ("split-K", 41, 25), ("elementwise", 20_261_124, 218)] {
+        let errors = errors_of(wide_pair_of(family, seed, number), &format!("wide pair {number} of seed {seed}"), 0.05);
         assert!(!errors.is_empty(), "no section of wide pair {number} of seed {seed} is long");
     }
 }
@@ -83,6 +83,6 @@ fn wide_pairs_that_were_far_apart_stay_together() {
 /// whole credit round trip for every two of them: the event engine was 40 % slow.
 #[test]
 fn slots_that_fit_a_fifo_need_no_credit_round_trip() {
-    let errors = errors_of(wide_pair(297_541, 266), "wide pair 266 of seed 297541", 0.02);
+    let errors = errors_of(wide_pair_of("elementwise", 297_541, 266), "wide pair 266 of seed 297541", 0.02);
     assert!(errors.len() >= 2, "only {} sections are long", errors.len());
 }

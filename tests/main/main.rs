@@ -13,6 +13,7 @@ mod fidelity;
 mod golden;
 mod gpu;
 mod import_graph;
+mod kinds;
 mod language;
 mod laws;
 mod models;

@@ -9,8 +9,12 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rdusim::arch::{self, Chip};
 use rdusim::workload::{self, Workload};
 
+#[path = "random/images.rs"]
+mod images;
 #[path = "random/wide.rs"]
 pub mod wide;
+
+use images::ImageWalk;
 
 /// A chip file's values. Shrinks towards a small, plain chip.
 #[derive(Clone)]
@@ -287,6 +291,10 @@ enum Growth {
     Heads { heads: (u64, u64), columns: u64, sequences: u64, causal: bool },
     /// Two GEMMs with one weight, which keeps the columns.
     Tied,
+    /// A convolution in so many groups of so many filters each.
+    Conv(ImageWalk, (u64, u64)),
+    /// A pooling.
+    Pool(&'static str, ImageWalk),
     /// The tensor is also wanted off chip.
     AlsoOutput,
 }
@@ -298,13 +306,22 @@ pub struct GraphValues {
     columns: u64,
     dtype: &'static str,
     growth: Vec<Growth>,
+    /// Lines and pixels of the images that the rows are; single pixels of other graphs.
+    image: [u64; 2],
+    /// With a gradient of everything, and steps of this optimiser.
+    optimizer: Option<&'static str>,
 }
 
 impl GraphValues {
+    fn new((rows, columns, dtype, growth): (u64, u64, &'static str, Vec<Growth>)) -> Self {
+        Self { rows, columns, dtype, growth, image: [1, 1], optimizer: None }
+    }
+
     /// The workload file.
     pub fn text(&self) -> String {
         let mut builder = Builder {
             rows: self.rows,
+            image: self.image,
             tensors: format!(
                 "[[tensors]]\nname = \"x\"\nshape = [{}, {}]\nrole = \"input\"\n",
                 self.rows, self.columns
@@ -321,6 +338,9 @@ impl GraphValues {
             builder.grow(&Growth::Unary("relu"));
         }
         let mut text = format!("schema = 1\nname = \"random\"\ndtype = \"{}\"\n", self.dtype);
+        if let Some(optimizer) = self.optimizer {
+            let _ = writeln!(text, "[training]\noptimizer = \"{optimizer}\"");
+        }
         text.push_str(&builder.tensors);
         for (name, columns) in &builder.outputs {
             let _ =
@@ -344,6 +364,8 @@ impl GraphValues {
 
 struct Builder {
     rows: u64,
+    /// Lines and pixels of the images that the tensor made last has.
+    image: [u64; 2],
     tensors: String,
     operators: String,
     /// Activations with `rows` rows, by name, with their columns.
@@ -435,6 +457,8 @@ impl Builder {
                 let once = self.operator("gemm", &[&last.0, &weight], last.1);
                 self.operator("gemm", &[&once, &weight], last.1);
             }
+            Growth::Conv(walk, filters) => self.over_images("conv", walk, Some(*filters)),
+            Growth::Pool(kind, walk) => self.over_images(kind, walk, None),
             Growth::AlsoOutput => {
                 if self.count > 0 && !self.outputs.contains(&last) {
                     self.outputs.push(last);
@@ -472,7 +496,7 @@ pub fn graphs() -> impl Strategy<Value = GraphValues> {
 fn grown(growth: impl Strategy<Value = Growth>) -> impl Strategy<Value = GraphValues> {
     let rows = prop_oneof![1 => Just(1u64), 6 => 1u64..=200, 1 => select(vec![64u64, 256, 1000])];
     (rows, widths(), prop_oneof![5 => Just("bf16"), 1 => Just("fp32")], prop::collection::vec(growth, 1..=6))
-        .prop_map(|(rows, columns, dtype, growth)| GraphValues { rows, columns, dtype, growth })
+        .prop_map(GraphValues::new)
 }
 
 /// Families of pairs, by what they are short of or made of.
@@ -514,7 +538,7 @@ fn small() -> impl Strategy<Value = (ChipValues, GraphValues)> {
         1 => Just(Growth::Skip(1)),
     ];
     let graph = (2u64..=24, width(), prop::collection::vec(growth, 1..=3));
-    let graph = graph.prop_map(|(rows, columns, growth)| GraphValues { rows, columns, dtype: "bf16", growth });
+    let graph = graph.prop_map(|(rows, columns, growth)| GraphValues::new((rows, columns, "bf16", growth)));
     (chip, graph)
 }
 

@@ -185,6 +185,8 @@ fn edited_configurations_are_refused_with_their_place() {
     place.spoilt("pieces", "read_port = ", "read_port = 9", &["no such port", saved]);
     place.spoilt("generators", "generator = ", "generator = 9", &["generator", saved]);
     place.spoilt("mapping = ", "pm = ", "pm = 9", &["`pm` is", saved]);
+    let gathered = ["only rows of a sparse weight are gathered", saved];
+    place.spoilt("mapping = ", "style = \"skip\"", "style = \"gather\"", &gathered);
     // Routes.
     place.spoilt(
         "routes = ",

@@ -6,9 +6,11 @@ use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
-use crate::cost::{MOST_COLUMNS, StageFootprint, SystolicShape, TileTables, WeightRange};
+use crate::cost::{StageFootprint, SystolicShape, TileTables, WeightRange};
 use crate::index::IndexVec;
-use crate::program::{GemmMapping, LoopLevel, Nest, PassWork, SectionGraph, StageId, Style, TiledAxis};
+use crate::program::{
+    GemmMapping, LoopLevel, MOST_GATHERED_COLUMNS, Nest, PassWork, SectionGraph, StageId, Style, TiledAxis,
+};
 use crate::workload::{OperatorId, TensorId};
 
 use super::allocate::{StageCandidates, useful_splits};
@@ -258,7 +260,7 @@ impl<'a> StageBases<'a> {
                         .mapping
                         .gather_multicast_widths
                         .into_iter()
-                        .filter(|multicast_width| multicast_width * shape.column_grain <= MOST_COLUMNS)
+                        .filter(|multicast_width| multicast_width * shape.column_grain <= MOST_GATHERED_COLUMNS)
                     {
                         let kind = (multicast_width, Style::Gather);
                         self.sparse_bases(stage, &gathering, rows_on_lanes, kind, mask.block_columns(), &mut bases);

@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::program::configuration::Section;
 use crate::program::ids::StageId;
-use crate::program::mapping::{GemmMapping, Mapping, SimdMapping};
+use crate::program::mapping::{GemmMapping, MOST_GATHERED_COLUMNS, Mapping, SimdMapping, Style};
 use crate::program::nest::Nest;
 use crate::workload::OperatorKind;
 
@@ -73,6 +73,12 @@ impl Verifier<'_> {
         from_one("multicast_width", m.multicast_width, most)?;
         from_one("pn", m.pn, most)?;
         divides_pn("multicast_width", m.multicast_width, m.pn)?;
+        if m.style == Style::Gather && !graph.may_gather(self.chip, stage, m) {
+            let why = format!(
+                "expected `skip`: only rows of a sparse weight are gathered, with `rows_on_lanes`, into {MOST_GATHERED_COLUMNS} columns at most"
+            );
+            return Err(("`style` is `gather`".into(), why));
+        }
         if m.pk > 1 && !graph.may_split_k(nest.tiled_axis, stage) {
             let why = "expected 1: K is split over PCUs in plain GEMMs, where it is not cut over time";
             return Err((format!("`pk` is {}", m.pk), why.into()));

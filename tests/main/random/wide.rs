@@ -6,6 +6,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::images::over_images;
 use super::{ChipValues, GraphValues, Growth, chips, drawn, grown, sparsities, widths};
 
 /// Chips of 1 x 3 to 16 x 16 sites.
@@ -44,8 +45,7 @@ fn of_rows(
     most: usize,
 ) -> impl Strategy<Value = GraphValues> {
     let dtype = prop_oneof![4 => Just("bf16"), 1 => Just("fp32")];
-    (rows, widths(), dtype, prop::collection::vec(growth, 1..=most))
-        .prop_map(|(rows, columns, dtype, growth)| GraphValues { rows, columns, dtype, growth })
+    (rows, widths(), dtype, prop::collection::vec(growth, 1..=most)).prop_map(GraphValues::new)
 }
 
 /// Families of pairs, by the kind of section that they are made of.
@@ -66,10 +66,8 @@ pub fn wide_families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphVal
         ]
     };
     // Few rows and columns of a long K: what is left to split is K.
-    let deep = (1u64..=8, select(vec![256u64, 512, 1024, 2048]), 1u64..=16).prop_map(|(rows, columns, n)| {
-        let growth = vec![Growth::Gemm(n, None)];
-        GraphValues { rows, columns, dtype: "bf16", growth }
-    });
+    let deep = (1u64..=8, select(vec![256u64, 512, 1024, 2048]), 1u64..=16)
+        .prop_map(|(rows, columns, n)| GraphValues::new((rows, columns, "bf16", vec![Growth::Gemm(n, None)])));
     let plain = any::<bool>().prop_map(|made_here| Growth::Attention { made_here });
     let shapes = (select(vec![(1u64, 1u64), (2, 2), (4, 2), (4, 4), (6, 3), (8, 1)]), select(vec![8u64, 16, 32, 64]));
     let heads = (shapes, select(vec![1u64, 1, 2, 4]), any::<bool>())
@@ -91,13 +89,54 @@ pub fn wide_families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphVal
         ("starved memory", (wide_chips().prop_map(ChipValues::with_slow_memory), grown(all())).boxed()),
         ("congested links", (wide_chips().prop_map(ChipValues::with_narrow_network), grown(all())).boxed()),
         ("any", (wide_chips(), grown(all())).boxed()),
+        ("training", (wide_chips(), trained()).boxed()),
+        ("images", (wide_chips(), images()).boxed()),
     ]
+}
+
+/// Layers, dense and sparse, with their gradients and the steps of an optimiser.
+fn trained() -> impl Strategy<Value = GraphValues> {
+    let gemm = || (widths(), prop::option::weighted(0.5, sparsities())).prop_map(|(n, s)| Growth::Gemm(n, s));
+    let more = prop_oneof![
+        3 => gemm(),
+        2 => select(vec!["relu", "gelu", "softmax", "layer_norm"]).prop_map(Growth::Unary),
+        1 => Just(Growth::Skip(1)),
+        1 => widths().prop_map(Growth::Gated),
+    ];
+    let rows = prop_oneof![1 => 1u64..=8, 4 => 8u64..=200];
+    (of_rows(rows, more, 2), gemm(), select(vec!["sgd", "adam"])).prop_map(|(mut graph, first, optimizer)| {
+        // Without a weight there is nothing to train.
+        graph.growth.insert(0, first);
+        GraphValues { optimizer: Some(optimizer), ..graph }
+    })
+}
+
+/// Networks of up to four images of up to 24 x 24 pixels.
+fn images() -> impl Strategy<Value = GraphValues> {
+    let growth = prop_oneof![
+        4 => over_images(),
+        1 => select(vec!["relu", "gelu"]).prop_map(Growth::Unary),
+        1 => widths().prop_map(|n| Growth::Gemm(n, None)),
+    ];
+    let size = (1u64..=4, [1u64..=24, 1u64..=24]);
+    (size, of_rows(Just(1u64), growth, 4)).prop_map(|((images, image), mut graph)| {
+        graph.columns = graph.columns.min(64);
+        GraphValues { rows: images * image[0] * image[1], image, ..graph }
+    })
 }
 
 /// The wide pair with a number, always the same for a seed, and the name of its family.
 pub fn wide_pair(seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
     let families = wide_families();
     let (family, strategy) = &families[number % families.len()];
+    let (chip, graph) = drawn(strategy, seed, number);
+    (family, chip, graph)
+}
+
+/// The pair with a number of one family, whatever the number of families.
+pub fn wide_pair_of(family: &str, seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
+    let families = wide_families();
+    let (family, strategy) = families.iter().find(|known| known.0 == family).expect("a family");
     let (chip, graph) = drawn(strategy, seed, number);
     (family, chip, graph)
 }
