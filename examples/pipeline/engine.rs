@@ -171,7 +171,7 @@ impl Flow<'_> {
                 firings = firings.min(self.rings[input].filled() - self.rings[input].released());
             }
             for &output in &node.outputs {
-                firings = firings.min(self.rings[output].room());
+                firings = firings.min(self.rings[output].credit());
             }
             firings = firings.min(MOST_FIRINGS);
             if firings == 0 {
