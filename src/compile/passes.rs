@@ -130,6 +130,7 @@ fn compile_modes(
         if searches(mode) {
             notes.extend(remarks::left_out(spans.left_out()));
         }
+        notes.extend(remarks::loops(workload, &sections, mode));
         notes.extend(workload.notes.iter().cloned());
         if of_a_model {
             notes.extend(remarks::scores_off_chip(workload, &sections));

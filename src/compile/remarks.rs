@@ -9,12 +9,28 @@ use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, Whole}
 use crate::compile::search::plan::NoPlan;
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::index::IndexVec;
+use crate::mode::Mode;
 use crate::program::{BufferRole, BufferSpec, LoopLevel, Mapping, PassWork, Section, SectionGraph, Stream, StreamId};
 use crate::units::{ByteSize, MIB};
 use crate::workload::{OperatorId, PinnedSection, Workload};
 
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
+}
+
+/// Sections that loop over the repetitions of their block, one remark each.
+pub fn loops(workload: &Workload, sections: &[Section], mode: Mode) -> Vec<String> {
+    let of_section = |section: &Section| {
+        let first = &workload.operators[*section.operators.first()?];
+        section.is_looped(workload, mode).then(|| {
+            let last = section.operators.last().map_or(&first.name, |&op| &workload.operators[op].name);
+            format!(
+                "the block `{}` to `{last}` is one section: a single launch runs all {} repetitions",
+                first.name, first.repeat
+            )
+        })
+    };
+    sections.iter().filter_map(of_section).collect()
 }
 
 /// An operator that cannot run even alone.

@@ -15,7 +15,7 @@ use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Wo
 ///
 /// Kernel by kernel every operator is a section that moves its inputs, its stored weights and its output once; fused,
 /// the graph is one section that moves graph inputs, stored weights and graph outputs once. Operators of a repeated
-/// block count every time.
+/// block count every time, and so do its weights and the inputs that no repetition makes for the next (caches).
 pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
     // A tier that does not hold a tensor is not charged; what fits nowhere is charged nowhere (compile refuses it).
     let homes = home_tiers(chip, workload).unwrap_or_default();
@@ -83,8 +83,13 @@ fn section_bound(
             let tensor = &workload.tensors[t];
             let least = tensor.stored_bytes().min(workload.tensors[workload.base(t)].stored_bytes());
             let sum = &mut bytes[tier.index()];
-            // What passes from one repetition to the next may stay on chip.
-            let repeat = if tensor.role == TensorRole::Weight { tensor.repeat.min(most_repeat) } else { 1 };
+            // What passes from one repetition to the next may stay on chip; caches and weights are others in each.
+            let is_of_each = match tensor.role {
+                TensorRole::Weight => true,
+                TensorRole::Input => !may_be_carried(workload, workload.base(t)),
+                _ => false,
+            };
+            let repeat = if is_of_each { tensor.repeat.min(most_repeat) } else { 1 };
             *sum = sum.saturating_add(least.saturating_mul(repeat));
         }
     }
@@ -97,6 +102,16 @@ fn section_bound(
     let ag_bytes_per_cycle = chip.grid.ags() * chip.ag_bytes_per_cycle.min(chip.network.flit_bytes);
     let into_grid = Rate { bytes: ag_bytes_per_cycle.max(1), cycles: 1 }.cycles_for(bytes.iter().sum());
     chip.launch_cycles() + compute_cycles(chip, &macs).max(memory).max(into_grid)
+}
+
+/// Whether a repetition of a block may make for the next what this tensor holds: a repeated operator has a result of its
+/// shape and type.
+fn may_be_carried(workload: &Workload, tensor: TensorId) -> bool {
+    let of = &workload.tensors[tensor];
+    workload.operators.iter().filter(|operator| operator.repeat > 1).any(|operator| {
+        let made = &workload.tensors[operator.output];
+        (made.rows, made.columns, made.dtype) == (of.rows, of.columns, of.dtype)
+    })
 }
 
 /// MACs over the chip's peak of their type, added over types; rounded up, where one type makes that exact.

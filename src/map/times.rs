@@ -78,7 +78,7 @@ fn run(
     let repeat = ran.repeat.max(1);
     RunEntry {
         cycles: ran.cycles / repeat,
-        launch_cycles: ran.launch_cycles / repeat,
+        launch_cycles: ran.launch_cycles / ran.launches.max(1),
         bound_by: ran.bound_by.to_string(),
         busy,
         units,

@@ -126,6 +126,13 @@ impl Traffic {
         self
     }
 
+    /// The same so many times over, but for the program, which is loaded `launches` times.
+    #[must_use]
+    pub fn looped(self, repeat: u64, launches: u64) -> Self {
+        let program_bytes = self.program_bytes.saturating_mul(launches);
+        Self { program_bytes, ..self.times(repeat) }
+    }
+
     /// The part of one of `every` steps, rounded up.
     #[must_use]
     pub fn shared_by(mut self, every: u64) -> Self {
@@ -253,6 +260,8 @@ pub struct SectionOutcome {
     pub operators: Vec<String>,
     /// Times it runs: everything below counts all of them.
     pub repeat: u64,
+    /// Times it is launched: once for each run, or once for all if it loops over the repetitions of its block.
+    pub launches: u64,
     /// Training steps that share one run: everything below is the part of one step.
     pub every: u64,
     /// Part of a training step.

@@ -82,6 +82,13 @@ impl Section {
         Ok(())
     }
 
+    /// Whether one launch runs all repetitions of its block. It does where the section is the whole block: no other section is
+    /// configured between two repetitions, and address generators step from the tensors of one repetition to those of the
+    /// next. What one repetition leaves for the next passes through memory. Kernel by kernel, every operator is launched.
+    pub fn is_looped(&self, workload: &Workload, mode: Mode) -> bool {
+        mode == Mode::Fused && is_whole_block(workload, &self.operators)
+    }
+
     /// Whether it runs behind another every time.
     pub fn follows(&self, before: &Self, workload: &Workload) -> bool {
         let place = |section: &Self| {
@@ -90,6 +97,25 @@ impl Section {
         };
         place(before) == place(self)
     }
+}
+
+/// Whether operators are all those of a block that is repeated in every step, in one phase.
+pub fn is_whole_block(workload: &Workload, operators: &[OperatorId]) -> bool {
+    let place = |op: OperatorId| {
+        let op = &workload.operators[op];
+        (op.block, op.phase, op.repeat, op.every)
+    };
+    let Some(&first) = operators.first() else { return false };
+    let (block, phase, repeat, every) = place(first);
+    let is_of_block = |&op: &OperatorId| {
+        let op = &workload.operators[op];
+        (op.block, op.phase) == (block, phase)
+    };
+    block.is_some()
+        && repeat > 1
+        && every == 1
+        && operators.iter().all(|&op| place(op) == place(first))
+        && workload.operators.ids().filter(is_of_block).count() == operators.len()
 }
 
 /// Weights that a section loads for the one behind it, in time that memory has to spare.

@@ -23,7 +23,7 @@ mod tree;
 pub mod verifier;
 
 pub use buffer::{Buffer, BufferRole, BufferSpec, Part, Piece, resident_of};
-pub use configuration::{Configuration, Prefetch, Section};
+pub use configuration::{Configuration, Prefetch, Section, is_whole_block};
 pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind, beyond};
 pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};
 pub use graph::{Axis, SectionGraph, StageSpec};

@@ -249,7 +249,7 @@ pub(crate) fn phases(chip: &dyn Device, outcome: &Outcome) -> Option<IndexMap<&'
         });
         entry.cycles += section.cycles;
         entry.time_s = quotient(entry.cycles as f64, chip.clock_hz() as f64);
-        entry.launches += if section.every == 1 { section.repeat } else { 0 };
+        entry.launches += if section.every == 1 { section.launches } else { 0 };
         entry.off_chip_bytes += section.traffic.off_chip_bytes();
     }
     (phases.len() > 1).then_some(phases)
@@ -301,6 +301,9 @@ pub struct SectionEntry {
     /// Times it runs, if more than once: everything here counts all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<u64>,
+    /// Times it is launched, if it loops: one launch runs all repetitions of its block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launches: Option<u64>,
     /// Training steps that share one run; left out for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u64>,
@@ -333,6 +336,7 @@ impl From<&SectionOutcome> for SectionEntry {
             operators: section.operators.clone(),
             phase: Some(section.phase.name()).filter(|_| section.phase != Phase::Forward),
             repeat: Some(section.repeat).filter(|&repeat| repeat > 1),
+            launches: Some(section.launches).filter(|&launches| launches != section.repeat),
             every: Some(section.every).filter(|&every| every > 1),
             cycles: section.cycles,
             launch_cycles: section.launch_cycles,

@@ -113,7 +113,7 @@ impl Figures {
             cycles: outcome.cycles,
             bound_cycles: outcome.bound_cycles,
             time_s,
-            launches: outcome.sections.iter().filter(|s| s.every == 1).map(|section| section.repeat).sum(),
+            launches: outcome.sections.iter().filter(|s| s.every == 1).map(|section| section.launches).sum(),
             tflops_dense_equivalent: quotient(work.dense_flops as f64 / 1e12, time_s),
             tflops_executed: quotient(executed / 1e12, time_s),
             utilization: quotient(executed, time_s * work.peak_flops(chip)),

@@ -198,6 +198,7 @@ pub(crate) fn section(
         name: name.into(),
         operators: operators.iter().map(ToString::to_string).collect(),
         repeat: 1,
+        launches: 1,
         every: 1,
         phase: Phase::Forward,
         cycles: cycles + LAUNCH,

@@ -5,6 +5,7 @@ use indexmap::IndexMap;
 use crate::arch::{Chip, TierId};
 use crate::cost::{SectionRun, Waits, simd_stages, to_cycles};
 use crate::index::Id;
+use crate::mode::Mode;
 use crate::outcome::{
     BoundBy, Busy, EnergyJ, GroupOutcome, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
 };
@@ -16,15 +17,23 @@ const BALANCED: f64 = 0.9;
 /// A section in which nothing is busy for this share of the time is bound by filling and draining.
 const BUSY: f64 = 0.5;
 
-/// Reports one section.
-pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run: &SectionRun) -> SectionOutcome {
+/// Reports one section of a configuration in a mode.
+pub fn section_outcome(
+    chip: &Chip,
+    workload: &Workload,
+    section: &Section,
+    run: &SectionRun,
+    mode: Mode,
+) -> SectionOutcome {
     let first = section.operators.first().map(|&op| &workload.operators[op]);
     let (repeat, every, phase) = first.map_or((1, 1, Phase::Forward), |op| (op.repeat, op.every, op.phase));
     // What runs once in many steps is shared by them.
     let shared = |count: u64| count.saturating_mul(repeat).div_ceil(every);
-    let launch_cycles = chip.launch_cycles();
-    let cycles = shared(run.cycles + launch_cycles);
-    let traffic = traffic(chip, workload, section, run).times(repeat).shared_by(every);
+    let launches = if section.is_looped(workload, mode) { 1 } else { repeat };
+    let launch_cycles = chip.launch_cycles().saturating_mul(launches).div_ceil(every);
+    let cycles = run.cycles.saturating_mul(repeat).saturating_add(chip.launch_cycles().saturating_mul(launches));
+    let cycles = cycles.div_ceil(every);
+    let traffic = traffic(chip, workload, section, run).looped(repeat, launches).shared_by(every);
     let energy = energy(chip, workload, section, run, (repeat, every), &traffic, cycles);
     let names = |ops: &[crate::workload::OperatorId]| -> Vec<String> {
         ops.iter().map(|&op| workload.operators[op].name.clone()).collect()
@@ -50,11 +59,12 @@ pub fn section_outcome(chip: &Chip, workload: &Workload, section: &Section, run:
         name: section.name.clone(),
         operators: names(&section.operators),
         repeat,
+        launches,
         every,
         phase,
         cycles,
-        launch_cycles: shared(launch_cycles),
-        bound_by: bound_by(chip, run, launch_cycles),
+        launch_cycles,
+        bound_by: bound_by(chip, run, chip.launch_cycles().saturating_mul(launches) / repeat.max(1)),
         pcus: section.stages.iter().map(|s| s.pcus.len() as u64).sum(),
         pmus: section.pmus,
         sram_peak_bytes: section.sram_bytes + section.prefetches.iter().map(|load| load.bank_bytes).sum::<u64>(),

@@ -110,7 +110,7 @@ fn simulate_sections(
             (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),
         };
         let Some(run) = run else { continue };
-        sections.push(account::section_outcome(chip, workload, section, &run));
+        sections.push(account::section_outcome(chip, workload, section, &run, configuration.mode));
         match run.stopped {
             None => continue,
             Some(Stopped::Deadlock(mut lines)) => {

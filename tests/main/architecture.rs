@@ -25,7 +25,7 @@ const MODULES: [(&str, &[&str]); 25] = [
     ("outcome", &["mode", "workload"]),
     ("fluid", &["index"]),
     ("cycle", &["units", "index", "sparsity", "arch", "workload", "program"]),
-    ("sim", &["units", "index", "diagnostics", "arch", "workload", "program", "cost", "outcome", "cycle"]),
+    ("sim", &["units", "index", "mode", "diagnostics", "arch", "workload", "program", "cost", "outcome", "cycle"]),
     (
         "compile",
         &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload", "program", "cost", "outcome", "sim"],

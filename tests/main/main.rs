@@ -16,6 +16,7 @@ mod import_graph;
 mod kinds;
 mod language;
 mod laws;
+mod loops;
 mod models;
 mod numbers;
 mod numbers_of_images;

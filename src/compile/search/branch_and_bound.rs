@@ -11,11 +11,12 @@ impl Spans<'_> {
     /// no plan of them beats, those.
     pub(super) fn plan_lazily(&mut self, context: &SearchContext<'_>, wanted: Wanted) -> Result<(), Unplannable> {
         let workload = self.workload;
-        let least = |run: &Run| {
+        let least = |(run, saved): (&Run, &u64)| {
             let cycles = least_cycles(context.chip, workload, context.tiers, &run.operators);
-            cycles as u64 * workload.operators[run.operators[0]].repeat
+            let of_all = cycles as u64 * workload.operators[run.operators[0]].repeat;
+            of_all.saturating_sub(*saved)
         };
-        let least = self.runs.iter().map(least).collect();
+        let least = self.runs.iter().zip(&self.saved_by_looping).map(least).collect();
         self.lazy = Some(Lazy { least, refused: vec![false; self.planned.len()], unplannable: None });
         if wanted.singles {
             let mut singles = self.singles();

@@ -7,7 +7,7 @@ use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
 use crate::cost::{SectionRun, least_cycles};
-use crate::program::{Section, SectionGraph};
+use crate::program::{Section, SectionGraph, is_whole_block};
 use crate::workload::{OperatorId, Workload};
 
 use super::canonical::{CanonicalForms, Renaming};
@@ -106,10 +106,20 @@ pub struct Spans<'a> {
     pub(super) workload: &'a Workload,
     pub(super) runs: Vec<Run>,
     pub(super) planned: Vec<Option<Planned<'a>>>,
+    /// Of every run, cycles that a loop over the repetitions of its block saves.
+    pub(super) saved_by_looping: Vec<u64>,
     left_out: LeftOut,
     wanted: Wanted,
     /// What is not planned yet, planned only if nothing sooner found beats it at its best.
     pub(super) lazy: Option<Lazy>,
+}
+
+/// Cycles of launches that a section saves if it loops over the repetitions of its block; 0 if it does not.
+fn saved_by_looping(chip: &Chip, workload: &Workload, operators: &[OperatorId]) -> u64 {
+    if !is_whole_block(workload, operators) {
+        return 0;
+    }
+    chip.launch_cycles().saturating_mul(workload.operators[operators[0]].repeat - 1)
 }
 
 /// What is asked of a search.
@@ -161,7 +171,9 @@ impl<'a> Spans<'a> {
         let Runs { list: runs, mut firsts, .. } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > PARAMS.partition.most_fused };
-        let mut spans = Self { workload, runs, planned, left_out, wanted, lazy: None };
+        let saved = |run: &Run| saved_by_looping(chip, workload, &run.operators);
+        let saved_by_looping = runs.iter().map(saved).collect();
+        let mut spans = Self { workload, runs, planned, saved_by_looping, left_out, wanted, lazy: None };
         if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_fused {
             spans.plan_lazily(context, wanted)?;
             return Ok(spans);
@@ -226,10 +238,12 @@ impl<'a> Spans<'a> {
         let least_alone = |run: usize| {
             let operators = &self.runs[run].operators;
             least_cycles(chip, self.workload, tiers, operators) * self.workload.operators[operators[0]].repeat as f64
+                - self.saved_by_looping[run] as f64
         };
         let hoped = |&first: &usize| {
             let parts = self.best_partition(self.runs[first].span).ok()?;
-            let now: u64 = parts.iter().filter_map(|&part| self.of(part)).map(Planned::score).sum();
+            let now: u64 =
+                parts.iter().filter(|&&part| self.of(part).is_some()).filter_map(|&part| self.score_alone(part)).sum();
             let least = |runs: &[usize]| runs.iter().map(|&run| least_alone(run)).sum::<f64>();
             let saved = least(&parts) - least_alone(first) - least(&self.runs[first].apart);
             Some(now as f64 - saved)
@@ -274,7 +288,7 @@ impl<'a> Spans<'a> {
     /// The same of a run without those; if it is not planned yet, what no plan of it beats.
     fn score_alone(&self, run: usize) -> Option<u64> {
         if let Some(planned) = self.of(run) {
-            return Some(planned.score());
+            return Some(planned.score().saturating_sub(self.saved_by_looping[run]));
         }
         let lazy = self.lazy.as_ref()?;
         (!lazy.refused[self.runs[run].kind]).then(|| lazy.least[run])
@@ -316,7 +330,15 @@ impl<'a> Spans<'a> {
         let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
         let planned = planned.into_iter().collect::<Result<_, _>>()?;
         let wanted = Wanted { singles: false, fused: true };
-        Ok(Self { workload, runs, planned, left_out: LeftOut::default(), wanted, lazy: None })
+        Ok(Self {
+            workload,
+            saved_by_looping: vec![0; runs.len()],
+            runs,
+            planned,
+            left_out: LeftOut::default(),
+            wanted,
+            lazy: None,
+        })
     }
 
     /// Every run of a pinned partition.
@@ -368,6 +390,10 @@ impl<'a> Spans<'a> {
         let mut wanted: Vec<(usize, Depth)> = Vec::new();
         if self.lazy.is_none() {
             wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
+            // A loop over a whole block is one candidate beside many partitions of it: measured, whatever its estimate.
+            let is_loop =
+                |&run: &usize| self.of(run).is_some() && is_whole_block(self.workload, &self.runs[run].operators);
+            wanted.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, Depth::Brief)));
             // Of short graphs also what may be faster than estimated.
             let is_short = self.workload.operators.len() <= PARAMS.partition.most_fused;
             let of_singles = if self.wanted.singles { Some(Depth::Whole) } else { is_short.then_some(Depth::Brief) };
@@ -397,7 +423,7 @@ impl<'a> Spans<'a> {
             let planned = self.of(run)?;
             let looked = planned.looked.as_ref().and_then(Looked::cycles);
             let cycles = looked.or_else(|| planned.choices.first().map(|choice| hoped(choice.estimate.cycles)))?;
-            Some(cycles.saturating_mul(planned.repeat()))
+            Some(cycles.saturating_mul(planned.repeat()).saturating_sub(self.saved_by_looping[run]))
         };
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }

@@ -1,0 +1,71 @@
+//! Looped sections: a whole block that is one section runs all its repetitions in one launch.
+
+use rdusim::arch::{self, Chip};
+use rdusim::compile::{compile_measured, simulate_measured};
+use rdusim::cost::bound_cycles;
+use rdusim::input::Override;
+use rdusim::mode::Mode;
+use rdusim::outcome::{Fidelity, Outcome};
+use rdusim::workload::{self, Workload};
+
+fn chip(settings: &[&str]) -> Chip {
+    let settings: Vec<_> = settings.iter().map(|set| Override::parse(set).expect("an override")).collect();
+    arch::load("arch/sn40l.toml".as_ref(), &settings).expect("a chip")
+}
+
+fn decode() -> Workload {
+    workload::load("workloads/llama2-7b-decode.toml".as_ref(), &[], 0).expect("a workload")
+}
+
+fn run(chip: &Chip, workload: &Workload, mode: Mode) -> Outcome {
+    let compiled = compile_measured(chip, workload, &[mode]).expect("it fits");
+    simulate_measured(chip, workload, &compiled[0], Fidelity::Event)
+}
+
+fn launches(outcome: &Outcome) -> u64 {
+    outcome.sections.iter().map(|section| section.launches).sum()
+}
+
+#[test]
+fn a_decoder_runs_all_its_layers_in_one_launch() {
+    let (chip, workload) = (chip(&[]), decode());
+    let [kbk, fused] = [Mode::Kbk, Mode::Fused].map(|mode| run(&chip, &workload, mode));
+    assert!(kbk.sections.iter().all(|section| section.launches == section.repeat), "kernels are launched one by one");
+    assert!(launches(&fused) <= 4, "{} launches", launches(&fused));
+    let layer = fused.sections.iter().find(|section| section.repeat == 32).expect("the section of the layers");
+    assert_eq!((layer.launches, layer.launch_cycles), (1, chip.launch_cycles()));
+    // Every repetition takes the same cycles, and loads no program of its own.
+    assert_eq!((layer.cycles - layer.launch_cycles) % 32, 0);
+    let per_unit = chip.launch.program_bytes_per_unit;
+    assert!(layer.traffic.program_bytes <= (layer.pcus + layer.pmus) * per_unit);
+    let off_chip = |outcome: &Outcome| outcome.traffic().off_chip_bytes();
+    assert!(off_chip(&fused) <= off_chip(&kbk));
+    assert!(bound_cycles(&chip, &workload, Mode::Fused) <= fused.cycles);
+}
+
+/// Of each layer the cache is read, so that the bound counts it as often.
+#[test]
+fn the_bound_counts_the_cache_of_every_layer() {
+    let (chip, workload) = (chip(&[]), decode());
+    let bytes: u64 = workload
+        .tensors
+        .iter()
+        .filter(|tensor| tensor.name.ends_with("_cache"))
+        .map(|tensor| tensor.stored_bytes() * tensor.repeat)
+        .sum();
+    // Keys and values of 2,048 tokens, 4,096 wide, in bf16, 32 times.
+    assert_eq!(bytes, 2 * 2048 * 4096 * 2 * 32);
+    let weights = workload.parameters() * 2;
+    let cycles = bound_cycles(&chip, &workload, Mode::Fused) as f64;
+    // The token table is read for one row only.
+    let least = (weights + bytes - 32_000 * 4096 * 2) as f64 / 1.8e12 * 1.6e9;
+    assert!((0.99..1.05).contains(&(cycles / least)), "bound {cycles}, {least} cycles for the bytes alone");
+}
+
+#[test]
+fn a_cheaper_launch_is_never_slower() {
+    let workload = decode();
+    let [software, hardware] = [chip(&[]), chip(&["arch.launch.orchestration=hardware"])];
+    let [dear, cheap] = [&software, &hardware].map(|chip| run(chip, &workload, Mode::Fused));
+    assert!(cheap.cycles <= dear.cycles, "hardware {}, software {}", cheap.cycles, dear.cycles);
+}
