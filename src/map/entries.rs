@@ -85,7 +85,7 @@ pub struct Section {
     pub run: Option<RunEntry>,
 }
 
-/// How a section ran. If it runs several times, this is one of them.
+/// How a section ran. If it runs several times, this is one of them, with its share of the launch if one launch runs all.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunEntry {
     /// Cycles, launch included.

@@ -65,20 +65,22 @@ fn run(
         ("pmu_port", ran.busy.pmu_port),
     ];
     busy.extend(kinds.map(|(kind, cycles)| (kind.to_owned(), share(cycles))));
+    // Flits are those of one repetition, cycles those of all.
+    let repeat = ran.repeat.max(1);
     let flits: BTreeMap<u32, u64> = ran.links.iter().map(|load| (load.resource, load.flits)).collect();
     let mut ports = BTreeMap::new();
     for part in configured.buffers.iter().flat_map(|buffer| &buffer.pieces).flat_map(|piece| &piece.parts) {
         let at = chip.grid.pmus[part.pmu.index()];
         let reads = (0..chip.pmu.read_ports).map(|port| fabric.pmu_read(part.pmu, port));
         let writes = (0..chip.pmu.write_ports).map(|port| fabric.pmu_write(part.pmu, port));
-        let cycles = |port: u32| flits.get(&port).copied().unwrap_or(0) * fabric.cycles_per_flit(port);
+        let once = |port: u32| flits.get(&port).copied().unwrap_or(0) * fabric.cycles_per_flit(port);
+        let cycles = |port: u32| once(port).saturating_mul(repeat);
         ports.entry([at.x, at.y]).or_insert_with(|| share(reads.chain(writes).map(cycles).max().unwrap_or(0)));
     }
     debug_assert_eq!(section.stages.len(), ran.stages.len());
-    let repeat = ran.repeat.max(1);
     RunEntry {
         cycles: ran.cycles / repeat,
-        launch_cycles: ran.launch_cycles / ran.launches.max(1),
+        launch_cycles: ran.launch_cycles / repeat,
         bound_by: ran.bound_by.to_string(),
         busy,
         units,
