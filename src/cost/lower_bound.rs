@@ -52,7 +52,7 @@ fn section_bound(
     most_repeat: u64,
 ) -> u64 {
     let mut macs: BTreeMap<Dtype, u64> = BTreeMap::new();
-    let mut tensors: Vec<TensorId> = Vec::new();
+    let mut uses: Vec<(TensorId, u64)> = Vec::new();
     let mut inside = vec![false; workload.operators.len()];
     let mut made = vec![false; workload.tensors.len()];
     for &op in operators {
@@ -69,29 +69,32 @@ fn section_bound(
             let sum = macs.entry(dtype).or_default();
             *sum = sum.saturating_add(all);
         }
-        tensors.extend(operator.inputs.iter().copied().chain([operator.output]));
+        let repeat = operator.repeat.min(most_repeat);
+        uses.extend(operator.inputs.iter().chain([&operator.output]).map(|&tensor| (tensor, repeat)));
     }
-    tensors.sort_unstable_by_key(|&t| (workload.base(t), t));
-    tensors.dedup_by_key(|t| workload.base(*t));
+    uses.sort_unstable_by_key(|&(t, repeat)| (workload.base(t), t, repeat));
     let leaves = |t: TensorId| {
         workload.tensors[t].role == TensorRole::Output || workload.consumers(t).any(|op| !inside[op.index()])
     };
     let mut bytes = vec![0u64; chip.memory.len()];
-    for t in tensors.into_iter().filter(|&t| !made[workload.base(t).index()] || leaves(t)) {
-        if let Some(tier) = homes.get(t.index()) {
-            // Of a table, rows may be read that are fewer than it has, or the same rows again.
-            let tensor = &workload.tensors[t];
-            let least = tensor.stored_bytes().min(workload.tensors[workload.base(t)].stored_bytes());
-            let sum = &mut bytes[tier.index()];
-            // What passes from one repetition to the next may stay on chip; caches and weights are others in each.
-            let is_of_each = match tensor.role {
-                TensorRole::Weight => true,
-                TensorRole::Input => !may_be_carried(workload, workload.base(t)),
-                _ => false,
-            };
-            let repeat = if is_of_each { tensor.repeat.min(most_repeat) } else { 1 };
-            *sum = sum.saturating_add(least.saturating_mul(repeat));
-        }
+    for of_base in uses.chunk_by(|a, b| workload.base(a.0) == workload.base(b.0)) {
+        let (first, base) = (of_base[0].0, workload.base(of_base[0].0));
+        let Some(tier) = homes.get(first.index()).filter(|_| !made[base.index()] || leaves(first)) else { continue };
+        // What passes from one repetition to the next may stay on chip; caches and weights are others in each.
+        let is_of_each = match workload.tensors[base].role {
+            TensorRole::Weight => true,
+            TensorRole::Input => !may_be_carried(workload, base),
+            _ => false,
+        };
+        // Operators may read parts of a tensor, the same part again, or rows of a table that are fewer than it has: what one
+        // of them reads in all its repetitions is needed in any case.
+        let whole = workload.tensors[base].stored_bytes();
+        let of_use = |&(t, repeat): &(TensorId, u64)| {
+            let least = workload.tensors[t].stored_bytes().min(whole);
+            least.saturating_mul(if is_of_each { repeat } else { 1 })
+        };
+        let sum = &mut bytes[tier.index()];
+        *sum = sum.saturating_add(of_base.iter().map(of_use).max().unwrap_or(0));
     }
     let memory = bytes
         .iter()

@@ -154,7 +154,7 @@ impl Share {
                 share.cycles += section.launch_cycles;
             }
             if section.bound_by == cause {
-                share.sections += section.repeat.unwrap_or(1);
+                share.sections += section.launches.or(section.repeat).unwrap_or(1);
                 share.cycles += section.cycles - section.launch_cycles;
                 share.off_chip_bytes += section.traffic.off_chip_read_bytes + section.traffic.off_chip_write_bytes;
             }

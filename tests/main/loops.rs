@@ -69,3 +69,22 @@ fn a_cheaper_launch_is_never_slower() {
     let [dear, cheap] = [&software, &hardware].map(|chip| run(chip, &workload, Mode::Fused));
     assert!(cheap.cycles <= dear.cycles, "hardware {}, software {}", cheap.cycles, dear.cycles);
 }
+
+/// A part of a tensor that a block reads is needed in every repetition; the whole tensor, which another operator reads, once.
+#[test]
+fn the_bound_counts_parts_of_a_tensor_by_their_own_reader() {
+    let text = "schema = 1\nname = \"parts\"\ndtype = \"bf16\"\n\
+        [[blocks]]\nname = \"layer\"\nrepeat = 64\n\
+        [[tensors]]\nname = \"x\"\nshape = [256, 4096]\nrole = \"ROLE\"\n\
+        [[tensors]]\nname = \"part\"\nshape = [256, 64]\n\
+        [[operators]]\nname = \"once\"\nkind = \"gelu\"\ninputs = [\"x\"]\noutput = \"g\"\n\
+        [[operators]]\nname = \"cut\"\nkind = \"slice\"\nblock = \"layer\"\ninputs = [\"x\"]\noutput = \"part\"\n\
+        [[operators]]\nname = \"act\"\nkind = \"gelu\"\nblock = \"layer\"\ninputs = [\"part\"]\noutput = \"y\"\n";
+    let chip = chip(&[]);
+    for role in ["input", "weight"] {
+        let workload = workload::parse("parts.toml", &text.replace("ROLE", role), &[], 0).expect("a workload");
+        let fused = run(&chip, &workload, Mode::Fused);
+        let bound = bound_cycles(&chip, &workload, Mode::Fused);
+        assert!(bound <= fused.cycles, "{role}: bound {bound}, event {}", fused.cycles);
+    }
+}

@@ -13,7 +13,7 @@ impl Spans<'_> {
         let workload = self.workload;
         let least = |(run, saved): (&Run, &u64)| {
             let cycles = least_cycles(context.chip, workload, context.tiers, &run.operators);
-            let of_all = cycles as u64 * workload.operators[run.operators[0]].repeat;
+            let of_all = (cycles as u64).saturating_mul(workload.operators[run.operators[0]].repeat);
             of_all.saturating_sub(*saved)
         };
         let least = self.runs.iter().zip(&self.saved_by_looping).map(least).collect();

@@ -171,7 +171,7 @@ impl<'a> Spans<'a> {
         let Runs { list: runs, mut firsts, .. } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > PARAMS.partition.most_fused };
-        let saved = |run: &Run| saved_by_looping(chip, workload, &run.operators);
+        let saved = |run: &Run| if fused { saved_by_looping(chip, workload, &run.operators) } else { 0 };
         let saved_by_looping = runs.iter().map(saved).collect();
         let mut spans = Self { workload, runs, planned, saved_by_looping, left_out, wanted, lazy: None };
         if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_fused {
