@@ -107,15 +107,15 @@ pub fn is_whole_block(workload: &Workload, operators: &[OperatorId]) -> bool {
     };
     let Some(&first) = operators.first() else { return false };
     let (block, phase, repeat, every) = place(first);
-    let is_of_block = |&op: &OperatorId| {
-        let op = &workload.operators[op];
-        (op.block, op.phase) == (block, phase)
+    let is_left_out = |id: OperatorId| {
+        let op = &workload.operators[id];
+        (op.block, op.phase) == (block, phase) && !operators.contains(&id)
     };
     block.is_some()
         && repeat > 1
         && every == 1
         && operators.iter().all(|&op| place(op) == place(first))
-        && workload.operators.ids().filter(is_of_block).count() == operators.len()
+        && !workload.operators.ids().any(is_left_out)
 }
 
 /// Weights that a section loads for the one behind it, in time that memory has to spare.

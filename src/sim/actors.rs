@@ -15,6 +15,8 @@ use super::network::transfer_group::TransferGroup;
 pub(super) struct Firing {
     /// Where it stands in the nest.
     pub(super) at: Step,
+    /// When its first results leave, which is what the engine's state knows of that event.
+    pub(super) emits_at: Ticks,
     /// When it ends.
     pub(super) ends_at: Ticks,
     /// How long an output tile takes.

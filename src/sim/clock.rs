@@ -1,4 +1,4 @@
-//! Times as the rest of a run sees them: relative to now, and what is long past all alike.
+//! Times as the rest of a run sees them: relative to now, and equal where they are too long past to matter.
 
 use crate::cost::Ticks;
 
@@ -15,6 +15,11 @@ impl Clock {
     /// A time relative to the earliest that matters.
     pub fn relative(self, at: Ticks) -> u64 {
         (at + self.reach).saturating_sub(self.now)
+    }
+
+    /// A time relative to now, however long ago: of work that is still under way.
+    pub fn exact(self, at: Ticks) -> u64 {
+        at.wrapping_sub(self.now)
     }
 
     /// Whether a time is too long ago to matter.

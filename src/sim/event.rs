@@ -405,7 +405,7 @@ impl<'a> Engine<'a> {
         actor.free_at = end;
         actor.fed_at = left;
         actor.latest = latest;
-        actor.firing = Some(Firing { at, ends_at: end, tile: first_tile, tiles });
+        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         // The sums of the last tile are in its accumulators when it begins.
         self.release_inputs(index, at, [left[0], left[1], end.saturating_sub(first_tile)], now);
@@ -453,11 +453,11 @@ impl<'a> Engine<'a> {
 
     fn emit(&mut self, index: usize, now: Ticks) {
         let ProcessKind::Group { stage, group } = self.actors[index].kind else { return };
-        let Some(Firing { at, ends_at: end, tile, tiles }) = self.actors[index].firing.take() else { return };
+        let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].firing.take() else { return };
         let row_tile = self.tiling.row_tile(at.row_tile);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
-        let (sent_as, amount) = if emits {
+        let (sends, amount) = if emits {
             (self.actors[index].results, Amount::ResultBytes)
         } else {
             (self.actors[index].partial_writes, Amount::Partials)
@@ -475,10 +475,10 @@ impl<'a> Engine<'a> {
         };
         // What is worked on now comes out when it has passed the array.
         let out = now + self.actors[index].feed_hops + skew;
-        let sent_by = self.network.send(sent_as, flits, now, (out, worked + drains - now));
+        let sent_by = self.network.send(sends, flits, now, (out, worked + drains - now));
         let leaves = self.network.least() / tiles;
-        let of_tile = self.network.longest(sent_as, flits).0.div_ceil(tiles).max(1);
-        let parts = self.network.fewest(sent_as, flits);
+        let of_tile = self.network.longest(sends, flits).0.div_ceil(tiles).max(1);
+        let parts = self.network.fewest(sends, flits);
         let actor = &mut self.actors[index];
         let hops = actor.result_hops;
         let through = sent_by.max(out - now + worked + drains + leaves.saturating_sub(window));

@@ -71,7 +71,7 @@ impl Engine<'_> {
             words.push(actor.scheduled.map_or(0, |at| clock.relative(at) + 1));
             words.push(u64::from(actor.next >= actor.count));
             if let Some(firing) = actor.firing {
-                words.extend([clock.relative(firing.ends_at), firing.tile]);
+                words.extend([clock.relative(firing.emits_at), clock.relative(firing.ends_at), firing.tile]);
             }
         }
     }
@@ -151,6 +151,7 @@ impl Engine<'_> {
             // An actor that has done its last firing stands nowhere: only a firing under way has a place to move to.
             if let Some(mut firing) = self.actors[index].firing {
                 firing.at = self.step(index);
+                firing.emits_at += time;
                 firing.ends_at += time;
                 self.actors[index].firing = Some(firing);
             }

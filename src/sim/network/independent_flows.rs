@@ -76,23 +76,10 @@ pub fn own_ticks(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Id;
-    use crate::program::{Amount, BufferId, FlowKind, Resource};
+    use crate::sim::network::flow;
 
     #[test]
     fn a_flow_takes_as_long_as_its_fullest_resource() {
-        let flow = |share, route: &[Resource]| Flow {
-            kind: FlowKind::Copy { home: BufferId::from_index(0) },
-            amount: Amount::SlotBytes,
-            share,
-            reads: None,
-            writes: None,
-            route: route.to_vec(),
-            links: 0,
-            hop_cycles: 0,
-            pmu_sinks: 0,
-            from_pmu: false,
-        };
         let flows = IndexVec::from(vec![flow((1, 2), &[0, 1]), flow((1, 4), &[1]), flow((1, 4), &[2])]);
         let group = |independent| TransferGroup { flows: flows.ids().collect(), serial: true, independent };
         let own = own_ticks(&flows, &[group(true), group(false), group(true)], &[1, 1, 1], &vec![1, 1, 2].into());

@@ -237,3 +237,22 @@ fn slowest_port(flow: &Flow, flit_ticks: &[Ticks]) -> Ticks {
     let ports = flow.route.len() - flow.links as usize;
     flow.route.iter().take(ports + 1).map(|&r| flit_ticks[r as usize]).max().unwrap_or(0)
 }
+
+/// A flow over some resources with a share of its transfers.
+#[cfg(test)]
+fn flow(share: (u64, u64), route: &[crate::program::Resource]) -> Flow {
+    use crate::index::Id;
+    use crate::program::{Amount, BufferId, FlowKind};
+    Flow {
+        kind: FlowKind::Copy { home: BufferId::from_index(0) },
+        amount: Amount::SlotBytes,
+        share,
+        reads: None,
+        writes: None,
+        route: route.to_vec(),
+        links: 0,
+        hop_cycles: 0,
+        pmu_sinks: 0,
+        from_pmu: false,
+    }
+}

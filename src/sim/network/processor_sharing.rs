@@ -345,9 +345,9 @@ impl ProcessorSharing {
             words.push(0);
             return;
         }
-        words.extend([u64::from(self.count), clock.relative(self.at), clock.relative(self.last_end)]);
+        words.extend([u64::from(self.count), clock.exact(self.at), clock.exact(self.last_end)]);
         for &Active { from, due, until, left, group, flows, rate } in self.active() {
-            words.extend([from, due, until].map(|at| clock.relative(at)));
+            words.extend([from, due, until].map(|at| clock.exact(at)));
             words.extend([left, u64::from(group)]);
             words.push(u64::from(flows) << 32 | u64::from(rate));
         }

@@ -300,22 +300,7 @@ mod tests {
     use super::super::independent_flows::own_ticks;
     use super::*;
     use crate::index::Id;
-    use crate::program::{Amount, BufferId, FlowKind};
-
-    fn flow(share: (u64, u64), route: &[u32]) -> Flow {
-        Flow {
-            kind: FlowKind::Copy { home: BufferId::from_index(0) },
-            amount: Amount::SlotBytes,
-            share,
-            reads: None,
-            writes: None,
-            route: route.to_vec(),
-            links: 0,
-            hop_cycles: 0,
-            pmu_sinks: 0,
-            from_pmu: false,
-        }
-    }
+    use crate::sim::network::flow;
 
     fn of_dependent(flows: &[Flow], groups: &[&[usize]]) -> SharedResources {
         of_groups(flows, groups, false)
