@@ -37,6 +37,8 @@ pub struct PartitionParams {
     /// Share of its time that a section must be able to save to be planned, in graphs of more than `most_fused`
     /// operators. Smaller: more sections are planned, and compiling takes longer.
     pub worth_planning: f64,
+    /// Share of its score at low effort that planning a section at full effort is taken to leave at best.
+    pub refined_score: f64,
     /// Operators of one section, at most.
     pub most_fused: usize,
     /// Operators of a run, at most, counting row reductions that get sections of their own behind it.
@@ -123,6 +125,8 @@ pub struct NestsParams {
     pub most_tile_rows: u64,
     /// Row grains of a row tile that are tried, before rounding to equal tiles.
     pub row_grains_of_a_tile: [u64; 20],
+    /// Score over the best score of a section up to which choices are kept for evaluation.
+    pub near_best: f64,
     /// Choices of a section that are kept for evaluation, at most.
     pub most_choices: usize,
     /// Banks for every PCU from which on an allocation that does not fit is not retried on fewer PCUs.
@@ -153,6 +157,10 @@ pub struct MappingParams {
     pub few_rows: u64,
     /// Share by which a split of K must be faster than as many PCUs side by side.
     pub worth_splitting_k: f64,
+    /// Share of the slowest stage's time that filling the pipeline takes at least, for PCUs to be given to it.
+    pub worth_filling: f64,
+    /// Shares of the PCUs that are kept from balancing the stages, and given to those that delay the first row tile.
+    pub kept_for_filling: [f64; 3],
     /// Column tiles that load imbalance is estimated from.
     pub sampled_column_tiles: usize,
     /// Times over that the address generators of a stream cover the rate of its tier at first: generators that share a
@@ -255,7 +263,8 @@ pub struct RetargetParams {
 pub const PARAMS: Params = Params {
     partition: PartitionParams {
         all_measured_pcus: 256,
-        worth_planning: 0.08,
+        worth_planning: 0.0,
+        refined_score: 0.95,
         most_fused: 12,
         most_with_row_reductions: 18,
         most_in_a_block: 24,
@@ -273,7 +282,7 @@ pub const PARAMS: Params = Params {
         as_fast: 0.0002,
         near_lower_bound: 1.01,
         worth_a_step: 0.002,
-        optimistic_factor: 0.9,
+        optimistic_factor: 0.96,
         sampled_bound: 0.9,
         hopeless: 1.3,
         hopeless_on_few_pcus: 2.0,
@@ -296,6 +305,7 @@ pub const PARAMS: Params = Params {
         many_column_tiles: [64, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
         most_tile_rows: 16 * 1024,
         row_grains_of_a_tile: [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 19, 22, 27, 32, 43, 64, 128, 256],
+        near_best: 1.5,
         most_choices: 64,
         ample_banks_per_pcu: 8,
         low_effort_rounds: 6,
@@ -310,6 +320,8 @@ pub const PARAMS: Params = Params {
         uneven_k_slices: 1.05,
         few_rows: 64,
         worth_splitting_k: 0.03,
+        worth_filling: 0.01,
+        kept_for_filling: [0.0, 0.01, 0.03],
         sampled_column_tiles: 4,
         generator_cover: 2,
         deepest_operand: 4,

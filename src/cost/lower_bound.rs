@@ -43,6 +43,14 @@ fn of_operator<'c>(chip: &'c Chip, workload: &Workload, op: OperatorId) -> Cow<'
     chip.in_section(moved.max().unwrap_or(0))
 }
 
+/// A tensor that an operator reads or writes in each of its repetitions.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    tensor: TensorId,
+    repeat: u64,
+    is_written: bool,
+}
+
 /// Bound of one section in which an operator, and a tensor that enters or leaves, counts `most_repeat` times at most.
 fn section_bound(
     chip: &Chip,
@@ -52,7 +60,7 @@ fn section_bound(
     most_repeat: u64,
 ) -> u64 {
     let mut macs: BTreeMap<Dtype, u64> = BTreeMap::new();
-    let mut uses: Vec<(TensorId, u64)> = Vec::new();
+    let mut uses: Vec<Use> = Vec::new();
     let mut inside = vec![false; workload.operators.len()];
     let mut made = vec![false; workload.tensors.len()];
     for &op in operators {
@@ -70,15 +78,16 @@ fn section_bound(
             *sum = sum.saturating_add(all);
         }
         let repeat = operator.repeat.min(most_repeat);
-        uses.extend(operator.inputs.iter().chain([&operator.output]).map(|&tensor| (tensor, repeat)));
+        uses.extend(operator.inputs.iter().map(|&tensor| Use { tensor, repeat, is_written: false }));
+        uses.push(Use { tensor: operator.output, repeat, is_written: true });
     }
-    uses.sort_unstable_by_key(|&(t, repeat)| (workload.base(t), t, repeat));
+    uses.sort_unstable_by_key(|of| (workload.base(of.tensor), of.tensor, of.repeat));
     let leaves = |t: TensorId| {
         workload.tensors[t].role == TensorRole::Output || workload.consumers(t).any(|op| !inside[op.index()])
     };
     let mut bytes = vec![0u64; chip.memory.len()];
-    for of_base in uses.chunk_by(|a, b| workload.base(a.0) == workload.base(b.0)) {
-        let (first, base) = (of_base[0].0, workload.base(of_base[0].0));
+    for of_base in uses.chunk_by(|a, b| workload.base(a.tensor) == workload.base(b.tensor)) {
+        let (first, base) = (of_base[0].tensor, workload.base(of_base[0].tensor));
         let Some(tier) = homes.get(first.index()).filter(|_| !made[base.index()] || leaves(first)) else { continue };
         // What passes from one repetition to the next may stay on chip; caches and weights are others in each.
         let is_of_each = match workload.tensors[base].role {
@@ -89,12 +98,19 @@ fn section_bound(
         // Operators may read parts of a tensor, the same part again, or rows of a table that are fewer than it has: what one
         // of them reads in all its repetitions is needed in any case.
         let whole = workload.tensors[base].stored_bytes();
-        let of_use = |&(t, repeat): &(TensorId, u64)| {
-            let least = workload.tensors[t].stored_bytes().min(whole);
+        let of_use = |&Use { tensor, repeat, .. }: &Use| {
+            let least = workload.tensors[tensor].stored_bytes().min(whole);
             least.saturating_mul(if is_of_each { repeat } else { 1 })
         };
+        let most = |written: bool| {
+            let uses = of_base.iter().filter(|of| of.is_written == written && (!written || leaves(of.tensor)));
+            uses.map(of_use).max().unwrap_or(0)
+        };
+        // What is updated in place (an optimiser's state, a weight) is read and written; what is made here is written only.
+        let moved =
+            if made[base.index()] { most(true).max(most(false)) } else { most(true).saturating_add(most(false)) };
         let sum = &mut bytes[tier.index()];
-        *sum = sum.saturating_add(of_base.iter().map(of_use).max().unwrap_or(0));
+        *sum = sum.saturating_add(moved);
     }
     let memory = bytes
         .iter()

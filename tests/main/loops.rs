@@ -88,3 +88,23 @@ fn the_bound_counts_parts_of_a_tensor_by_their_own_reader() {
         assert!(bound <= fused.cycles, "{role}: bound {bound}, event {}", fused.cycles);
     }
 }
+
+/// Adam's state is read and written in every layer: 12 bytes an element either way.
+#[test]
+fn the_bound_counts_both_ways_of_a_state_that_is_updated_in_place() {
+    let text = "schema = 1\nname = \"step\"\ndtype = \"bf16\"\n\
+        [training]\noptimizer = \"adam\"\n\
+        [[blocks]]\nname = \"layer\"\nrepeat = 8\n\
+        [[tensors]]\nname = \"x\"\nshape = [64, 2048]\nrole = \"input\"\n\
+        [[tensors]]\nname = \"w\"\nshape = [2048, 2048]\nrole = \"weight\"\n\
+        [[operators]]\nname = \"up\"\nkind = \"gemm\"\nblock = \"layer\"\ninputs = [\"x\", \"w\"]\noutput = \"y\"\n";
+    let chip = chip(&[]);
+    let workload = workload::parse("step.toml", text, &[], 0).expect("a workload");
+    let fused = run(&chip, &workload, Mode::Fused);
+    let bound = bound_cycles(&chip, &workload, Mode::Fused);
+    assert!(bound <= fused.cycles, "bound {bound}, event {}", fused.cycles);
+    // The weight's 2 bytes, and the state, in HBM; rows are as good as nothing beside them.
+    let least = 8.0 * 2048.0 * 2048.0 * (2 + 12 + 12) as f64 / 1.8e12 * 1.6e9;
+    let share = (bound - chip.launch_cycles()) as f64 / least;
+    assert!((1.0..1.03).contains(&share), "bound {bound}, {least} cycles for the bytes alone");
+}

@@ -7,6 +7,8 @@ use crate::cost::StageFootprint;
 use crate::index::IndexVec;
 use crate::program::{Mapping, StageId};
 
+use super::pipeline::Pipeline;
+
 /// One way to map a stage, and what it costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
@@ -46,6 +48,11 @@ impl StageCandidates {
     /// The cheapest candidate that needs at most `cycles`.
     fn cheapest(&self, cycles: u64) -> Option<&Candidate> {
         self.0.get(self.0.partition_point(|c| c.cycles > cycles))
+    }
+
+    /// The fastest candidate on at most `pcus`.
+    fn fastest(&self, pcus: u64) -> Option<&Candidate> {
+        self.0[..self.0.partition_point(|c| c.pcus <= pcus)].last()
     }
 }
 
@@ -94,7 +101,7 @@ impl Front {
 
 /// The allocation with the least slowest stage that takes at most `pcus`; exact over the candidates. No stage is made
 /// faster than `floor_cycles`. `None` when even the smallest candidates do not fit.
-pub fn allocate(
+fn allocate(
     stages: &IndexVec<StageId, StageCandidates>,
     pcus: u64,
     floor_cycles: u64,
@@ -120,6 +127,69 @@ pub fn allocate(
         *(if fits(middle) { &mut target } else { &mut exceeds }) = middle;
     }
     cheapest(target).map(Option::<&Candidate>::copied).collect()
+}
+
+/// Of allocations that keep some PCUs from balancing the stages ([`allocate`]) and give them to the filling of the pipeline
+/// ([`shorten_fill`]), the one with the least sum of the slowest stage's cycles and those of filling; of equals the first.
+/// Nothing is kept where moving the section's tensors (`memory_cycles`) takes longer than both.
+pub fn allocate_and_fill(
+    stages: &IndexVec<StageId, StageCandidates>,
+    pipeline: &Pipeline,
+    pcus: u64,
+    floor_cycles: u64,
+    memory_cycles: u64,
+) -> Option<IndexVec<StageId, Candidate>> {
+    let slowest = |picked: &IndexVec<StageId, Candidate>| picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64;
+    let mut best = allocate(stages, pcus, floor_cycles)?;
+    let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(&best, |_| 0.0));
+    let is_hidden = |fill: f64| balanced + fill <= memory_cycles as f64;
+    let is_worth = |fill: f64| fill > balanced * PARAMS.mapping.worth_filling && !is_hidden(fill);
+    let mut least = f64::INFINITY;
+    for kept in PARAMS.mapping.kept_for_filling {
+        if !is_worth(fill) {
+            break;
+        }
+        let balancing = pcus - (pcus as f64 * kept) as u64;
+        let Some(mut picked) = allocate(stages, balancing, floor_cycles) else { break };
+        shorten_fill(stages, pipeline, &mut picked, pcus);
+        let now = pipeline.fill_cycles(&picked, |_| 0.0);
+        let cycles = slowest(&picked) + now;
+        if cycles < least {
+            (best, least, fill) = (picked, cycles, now);
+        }
+    }
+    Some(best)
+}
+
+/// Gives PCUs that an allocation leaves to the stages that delay the first row tile: those on the longest path through the
+/// pipeline, but the slowest, which gains nothing by it. Each gets a part as the square root of its work in a firing is to
+/// all of theirs, which makes their sum least where cycles fall as PCUs rise (Kleinrock's capacity assignment, 1964).
+fn shorten_fill(
+    stages: &IndexVec<StageId, StageCandidates>,
+    pipeline: &Pipeline,
+    picked: &mut IndexVec<StageId, Candidate>,
+    pcus: u64,
+) {
+    let mut free = pcus.saturating_sub(picked.iter().map(|candidate| candidate.pcus).sum());
+    let slowest = picked.ids().max_by_key(|&stage| picked[stage].cycles);
+    let (_, mut path) = pipeline.longest_path(|stage| pipeline.firing_cycles(stage, &picked[stage]));
+    path.retain(|&stage| Some(stage) != slowest);
+    let root = |stage: StageId, of: &Candidate| (pipeline.firing_cycles(stage, of) * of.pcus as f64).sqrt();
+    let mut roots: f64 = path.iter().map(|&stage| root(stage, &picked[stage])).sum();
+    let mut budget: u64 = free + path.iter().map(|&stage| picked[stage].pcus).sum::<u64>();
+    // Those with the least work first: what they cannot use is left to the others.
+    path.sort_by(|&a, &b| root(a, &picked[a]).total_cmp(&root(b, &picked[b])));
+    for stage in path {
+        let now = picked[stage];
+        let part = root(stage, &now);
+        let most = ((budget as f64 * part / roots) as u64).clamp(now.pcus, now.pcus + free);
+        if let Some(next) = stages[stage].fastest(most).filter(|next| next.cycles < now.cycles) {
+            picked[stage] = *next;
+        }
+        free -= picked[stage].pcus.saturating_sub(now.pcus).min(free);
+        budget = budget.saturating_sub(picked[stage].pcus);
+        roots = (roots - part).max(f64::MIN_POSITIVE);
+    }
 }
 
 /// The distinct values of `ceil(total / q)`, at most `most`, largest first: splits that waste no unit.
@@ -156,7 +226,50 @@ mod tests {
         assert_eq!(useful_splits(1, 1), [1]);
     }
 
+    /// A normalisation in front of three GEMMs' worth of work: two PCUs suffice for the rate, but the first row tile waits.
+    #[test]
+    fn pcus_that_are_left_shorten_the_filling() {
+        let of_work = |work: u64, most: u64| {
+            let mut front = Front::default();
+            (1..=most).for_each(|pcus| front.offer(&candidate(pcus, work.div_ceil(pcus))));
+            front.finish()
+        };
+        let stages: IndexVec<StageId, _> = [of_work(1_600, 20), of_work(80_000, 100)].into_iter().collect();
+        let pipeline = Pipeline::chain(&[8, 8]);
+        let balanced = allocate(&stages, 110, 0).unwrap();
+        assert_eq!(balanced.iter().map(|c| (c.pcus, c.cycles)).collect::<Vec<_>>(), [(2, 800), (100, 800)]);
+        let filled = allocate_and_fill(&stages, &pipeline, 110, 0, 0).unwrap();
+        assert_eq!(filled.iter().map(|c| (c.pcus, c.cycles)).collect::<Vec<_>>(), [(10, 160), (100, 800)]);
+        // Nothing is gained where memory takes longer.
+        assert_eq!(allocate_and_fill(&stages, &pipeline, 110, 0, 1_000).unwrap(), balanced);
+    }
+
     proptest! {
+        #[test]
+        fn filling_takes_no_more_pcus_and_no_longer(
+            stages in prop::collection::vec((prop::collection::vec((1u64..9, 1u64..5_000), 1..6), 1u64..9), 1..5),
+            pcus in 1u64..40,
+        ) {
+            let front = |stage: &Vec<(u64, u64)>| {
+                let mut front = Front::default();
+                for &(pcus, cycles) in stage { front.offer(&candidate(pcus, cycles)); }
+                front.finish()
+            };
+            let sets: IndexVec<StageId, _> = stages.iter().map(|(stage, _)| front(stage)).collect();
+            let firings: Vec<u64> = stages.iter().map(|&(_, firings)| firings).collect();
+            let pipeline = Pipeline::chain(&firings);
+            let balanced = allocate(&sets, pcus, 0);
+            let filled = allocate_and_fill(&sets, &pipeline, pcus, 0, 0);
+            prop_assert_eq!(balanced.is_some(), filled.is_some());
+            if let (Some(balanced), Some(filled)) = (balanced, filled) {
+                let cycles = |picked: &IndexVec<StageId, Candidate>| {
+                    picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + pipeline.fill_cycles(picked, |_| 0.0)
+                };
+                prop_assert!(filled.iter().map(|c| c.pcus).sum::<u64>() <= pcus);
+                prop_assert!(cycles(&filled) <= cycles(&balanced) + 1e-6, "{:?} {:?}", filled, balanced);
+            }
+        }
+
         #[test]
         fn allocation_is_the_best_of_all(
             stages in prop::collection::vec(prop::collection::vec((1u64..9, 1u64..50), 1..6), 1..4),

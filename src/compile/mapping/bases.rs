@@ -9,7 +9,7 @@ use crate::compile::params::PARAMS;
 use crate::cost::{StageFootprint, SystolicShape, TileTables, WeightRange};
 use crate::index::IndexVec;
 use crate::program::{
-    GemmMapping, LoopLevel, MOST_GATHERED_COLUMNS, Nest, PassWork, SectionGraph, StageId, Style, TiledAxis,
+    GemmMapping, LoopLevel, LoopOrder, MOST_GATHERED_COLUMNS, Nest, PassWork, SectionGraph, StageId, Style, TiledAxis,
 };
 use crate::workload::{OperatorId, TensorId};
 
@@ -72,10 +72,34 @@ pub struct BaseCache {
     mappings: Mutex<FxHashMap<MappingsKey, StageCandidates>>,
 }
 
-/// What fixes the mappings of a stage without a weight of its own, or with heads: its operator and functions in its tail,
-/// whether it adds up, rows of the section and of a row tile, column tiles it waits through, the cut that it walks, and the way it
-/// must lie.
-type MappingsKey = (OperatorId, usize, bool, (u64, u64), u64, Option<(bool, u64)>, Option<bool>);
+/// What fixes the mappings of a stage.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MappingsKey {
+    main: OperatorId,
+    /// Functions in its tail.
+    tail: usize,
+    /// Whether it adds up over rows.
+    adds_up: bool,
+    /// Rows of the section, and of a row tile.
+    rows: (u64, u64),
+    /// Column tiles that it waits through.
+    duty_factor: u64,
+    /// The cut that it walks: whether it runs along the rows of its result, and its tile.
+    walked: Option<(bool, u64)>,
+    /// The way it must lie.
+    turned: Option<bool>,
+    /// Of a GEMM with one weight.
+    splits: Option<SplitsKey>,
+}
+
+/// What else fixes the mappings of a GEMM with one weight.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SplitsKey {
+    bases: BaseKey,
+    in_step: bool,
+    private: bool,
+    split: bool,
+}
 
 /// What fixes the bases of a stage that adds up over rows: its result, the cut of it, and the rows of a row tile where they
 /// count.
@@ -116,9 +140,10 @@ impl<'a> StageBases<'a> {
         &self.stages[stage]
     }
 
-    fn cached(&self, stage: StageId, cache: &BaseCache) -> Arc<Vec<Base>> {
+    /// What fixes the column splits of a GEMM with one weight; `None` of other stages.
+    fn key(&self, stage: StageId) -> Option<BaseKey> {
         let spec = &self.graph.stages[stage];
-        let Some(weight) = spec.weight.filter(|_| self.graph.form(stage).is_none()) else { return Arc::default() };
+        let weight = spec.weight.filter(|_| self.graph.form(stage).is_none())?;
         let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(weight) == Some(cut.axis) {
                 Some((CutOf::Rows, cut.tile))
@@ -129,7 +154,11 @@ impl<'a> StageBases<'a> {
             }
         });
         let may_split_k = self.graph.may_split_k(self.tiled_axis(), stage);
-        let key = (weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output), may_split_k);
+        Some((weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output), may_split_k))
+    }
+
+    fn cached(&self, stage: StageId, cache: &BaseCache) -> Arc<Vec<Base>> {
+        let Some(key) = self.key(stage) else { return Arc::default() };
         // A thread that panicked holding the lock left a whole map behind.
         let known = cache.weights.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
@@ -144,16 +173,24 @@ impl<'a> StageBases<'a> {
         &self,
         stage: StageId,
         (nest, roles): (&Nest, &StageRoles),
-        turned: Option<bool>,
+        Wanted { private, split, turned }: Wanted,
         work_out: impl FnOnce() -> StageCandidates,
     ) -> StageCandidates {
         let cache = self.cache;
         let spec = &self.graph.stages[stage];
         let duty_factor = duty_factor(self.graph, nest, roles, stage);
         let walked = self.tiled_axis().filter(|_| roles.level[stage] == LoopLevel::FIRING);
-        let cut = walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile));
-        let rows = (self.graph.rows, nest.tile_rows);
-        let key = (spec.main, spec.tail.len(), spec.sums.is_some(), rows, duty_factor, cut, turned);
+        let in_step = nest.order == LoopOrder::ColumnTileOuter;
+        let key = MappingsKey {
+            main: spec.main,
+            tail: spec.tail.len(),
+            adds_up: spec.sums.is_some(),
+            rows: (self.graph.rows, nest.tile_rows),
+            duty_factor,
+            walked: walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile)),
+            turned,
+            splits: self.key(stage).map(|bases| SplitsKey { bases, in_step, private, split }),
+        };
         let known = cache.mappings.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
             let found = work_out();

@@ -16,11 +16,7 @@ pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidate
         stage_mappings(at, wanted, &mut |candidate| front.offer(candidate));
         front.finish()
     };
-    // GEMMs with a weight have their splits in the cache already.
-    if at.graph.stages[at.stage].weight.is_some() && at.graph.form(at.stage).is_none() {
-        return work_out();
-    }
-    at.bases.known(at.stage, (at.nest, at.roles), wanted.turned, work_out)
+    at.bases.known(at.stage, (at.nest, at.roles), wanted, work_out)
 }
 
 /// Offers the mappings of one stage in a nest, those that others beat too.

@@ -9,6 +9,7 @@ use crate::program::{
 use crate::workload::TensorId;
 
 use super::allocate::Candidate;
+use super::pipeline::Pipeline;
 use super::roles::StageRoles;
 use super::streams::streams;
 
@@ -227,28 +228,6 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
     payload.div_ceil(run).saturating_mul(run.next_multiple_of(chip.memory[tier].burst_bytes))
 }
 
-/// Cycles of one firing of every stage on the longest way through the pipeline, but the slowest.
-fn passing_cycles(
-    chip: &Chip,
-    graph: &SectionGraph<'_>,
-    nest: &Nest,
-    roles: &StageRoles,
-    picked: &IndexVec<StageId, Candidate>,
-) -> f64 {
-    let firing = |s: StageId| picked[s].cycles as f64 / nest.count(roles.level[s]).max(1) as f64;
-    let mut passed: IndexVec<StageId, f64> = IndexVec::new();
-    for (s, spec) in graph.stages.iter_enumerated() {
-        // Slices of K begin one behind the other, their sums through PMUs.
-        let chain = ((picked[s].mapping.pk() - 1) * (picked[s].footprint.relay_cycles + walk_cycles(chip))) as f64;
-        // Stages come behind those they read from.
-        let before = spec.activations.iter().filter_map(|&tensor| graph.producer(tensor)).filter(|&from| from < s);
-        let before = before.map(|from| passed[from]).fold(0.0, f64::max);
-        passed.push(before + firing(s) + chain);
-    }
-    let slowest = picked.ids().max_by_key(|&s| picked[s].cycles).map_or(0.0, firing);
-    (passed.into_iter().fold(0.0, f64::max) - slowest).max(0.0)
-}
-
 /// Costs a plan: compute, memory and what cannot overlap of them.
 pub fn estimate(
     chip: &Chip,
@@ -299,7 +278,10 @@ pub fn estimate(
     let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
     // A row tile passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
     // row tile.
-    let mut fill = passing_cycles(chip, graph, nest, roles, picked);
+    // Slices of K begin one behind the other, their sums through PMUs.
+    let chain =
+        |s: StageId| ((picked[s].mapping.pk() - 1) * (picked[s].footprint.relay_cycles + walk_cycles(chip))) as f64;
+    let mut fill = Pipeline::new(graph, nest, roles).fill_cycles(picked, chain);
     if cut_outside {
         // Stages behind an accumulating one get nothing before its last column tile: they overlap with the next row block.
         let most = |late: bool| {

@@ -7,6 +7,7 @@ pub mod buffers;
 pub mod candidates;
 pub mod estimate;
 pub mod heads;
+pub mod pipeline;
 pub mod plan;
 pub mod residency;
 pub mod resolve;

@@ -23,6 +23,8 @@ pub(super) struct Planned<'a> {
     graph: SectionGraph<'a>,
     /// What is worth a look, best first.
     choices: Vec<Choice>,
+    /// The choices are those of the search at full effort, if that is asked for.
+    is_refined: bool,
     looked: Option<Looked>,
 }
 
@@ -43,6 +45,14 @@ impl Planned<'_> {
     /// Places, routes and measures its choices as far as is wanted, and keeps the fastest. `at_once`: kinds of sections
     /// that are looked at.
     fn route(&mut self, context: &SearchContext<'_>, depth: Depth, at_once: usize) {
+        if !self.is_refined {
+            self.is_refined = true;
+            let chip = context.chip.in_section(self.graph.largest_off_chip_bytes());
+            let search = Search { chip: &chip, graph: &self.graph, tiers: context.tiers, cache: context.bases };
+            if let Ok(choices) = plan(&search, context.effort) {
+                self.choices = choices;
+            }
+        }
         if self.looked.as_ref().is_none_or(|looked| looked.depth < depth) {
             let before = self.looked.take();
             self.looked = Some(look(context, &self.graph, &self.choices, before, depth, at_once));
@@ -65,7 +75,11 @@ impl Planned<'_> {
         match &self.looked {
             // What cannot be placed is no candidate.
             Some(looked) => looked.score().unwrap_or(u64::MAX),
-            None => self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score),
+            None if self.is_refined => self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score),
+            None => self
+                .choices
+                .first()
+                .map_or(u64::MAX, |choice| (choice.estimate.score as f64 * PARAMS.partition.refined_score) as u64),
         }
     }
 
@@ -203,13 +217,17 @@ impl<'a> Spans<'a> {
     /// Plans the kinds of some runs, side by side.
     pub(super) fn plan_runs(&mut self, context: &SearchContext<'_>, runs: &[usize]) -> Result<(), Unplannable> {
         let workload = self.workload;
+        let has_many = workload.operators.len() > PARAMS.partition.most_fused;
         let plan_run = |&run: &usize| {
             let operators = &self.runs[run].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
             let chip = context.chip.in_section(graph.largest_off_chip_bytes());
             let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
-            let choices = plan(&search, context.effort).map_err(Some)?;
-            Ok(Planned { graph, choices, looked: None })
+            // Of many sections few are chosen: those are planned again at the effort that is asked for.
+            let is_refined = operators.len() == 1 || !has_many;
+            let effort = if is_refined { context.effort } else { Effort::Low };
+            let choices = plan(&search, effort).map_err(Some)?;
+            Ok(Planned { graph, choices, is_refined, looked: None })
         };
         let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
         // Of several that cannot run alone, the first is told.
@@ -320,7 +338,7 @@ impl<'a> Spans<'a> {
             let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
             let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
-            let mut planned = Planned { graph, choices, looked: None };
+            let mut planned = Planned { graph, choices, is_refined: true, looked: None };
             planned.route(context, Depth::Whole, firsts.len());
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));

@@ -54,7 +54,7 @@ pub fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan>
         // Stable: of equals the first cut stays first, whatever the threads did.
         choices.sort_by_key(|choice| choice.estimate.score);
         if let Some(first) = choices.first() {
-            let most = first.estimate.score.saturating_mul(2);
+            let most = (first.estimate.score as f64 * PARAMS.nests.near_best) as u64;
             choices.retain(|choice| choice.estimate.score <= most);
             choices.truncate(PARAMS.nests.most_choices);
             return Ok(choices);

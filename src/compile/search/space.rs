@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
-use crate::compile::mapping::allocate::{Candidate, StageCandidates, allocate, worth_a_split};
+use crate::compile::mapping::allocate::{Candidate, StageCandidates, allocate_and_fill, worth_a_split};
 use crate::compile::mapping::bases::{BaseCache, StageBases, Wanted};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
 use crate::compile::mapping::estimate::{Estimate, estimate};
+use crate::compile::mapping::pipeline::Pipeline;
 use crate::compile::mapping::plan::{SectionPlan, deepen};
 use crate::compile::mapping::residency::{LatencySlots, Residency};
 use crate::compile::mapping::resolve::{Resolved, resolve};
@@ -139,11 +140,13 @@ pub struct Found {
     pub least_banks: u64,
     /// The least cycles of the slowest stage.
     slowest_cycles: u64,
+    /// The least score.
+    least_score: u64,
 }
 
 impl Default for Found {
     fn default() -> Self {
-        Self { least_banks: u64::MAX, slowest_cycles: u64::MAX }
+        Self { least_banks: u64::MAX, slowest_cycles: u64::MAX, least_score: u64::MAX }
     }
 }
 
@@ -153,6 +156,7 @@ impl Found {
         Self {
             least_banks: self.least_banks.min(other.least_banks),
             slowest_cycles: self.slowest_cycles.min(other.slowest_cycles),
+            least_score: self.least_score.min(other.least_score),
         }
     }
 }
@@ -209,7 +213,9 @@ impl Search<'_> {
             return;
         }
         // Half the time the section's tensors need off chip: faster stages would only wait.
-        let floor_cycles = least_memory_cycles(chip, graph, self.tiers) / 2;
+        let memory_cycles = least_memory_cycles(chip, graph, self.tiers);
+        let floor_cycles = memory_cycles / 2;
+        let pipeline = Pipeline::new(graph, &nest, &roles);
         let at = |stage| StageContext { chip, graph, bases, nest: &nest, roles: &roles, stage };
         for private in [true, false] {
             let wanted = Wanted { private, split, turned: None };
@@ -225,7 +231,7 @@ impl Search<'_> {
                 let stages = turned.as_ref().unwrap_or(&stages);
                 let mut pcus = (chip.pcus() * allotment.sixteenths).div_ceil(16);
                 let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
-                while let Some(picked) = allocate(stages, pcus, floor_cycles) {
+                while let Some(picked) = allocate_and_fill(stages, &pipeline, pcus, floor_cycles, memory_cycles) {
                     if before.contains(&picked) {
                         break;
                     }
@@ -236,8 +242,17 @@ impl Search<'_> {
                     if !split {
                         found.slowest_cycles = found.slowest_cycles.min(slowest);
                     }
+                    // Too slow by its work alone to be measured beside the best.
+                    let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
+                    if work as f64 > found.least_score as f64 * PARAMS.nests.near_best {
+                        break;
+                    }
                     let eager = allotment.eager;
-                    let mut offer = |choice: Choice| offer(Choice { eager, ..choice });
+                    let least_score = &mut found.least_score;
+                    let mut offer = |choice: Choice| {
+                        *least_score = (*least_score).min(choice.estimate.score);
+                        offer(Choice { eager, ..choice });
+                    };
                     let needed = self.residencies(nest, &roles, &picked, &mut offer);
                     found.least_banks = found.least_banks.min(needed);
                     before.push(picked);
