@@ -51,7 +51,7 @@ struct Habit {
     reads: u64,
     banks: Vec<Bank>,
     /// When the row that was opened last could be used.
-    row_ready: u128,
+    row_ready: Option<u128>,
 }
 
 /// A bank with one open row; times in cycles times `rate.bytes`.
@@ -255,14 +255,17 @@ impl Tier {
             let bank = &mut habit.banks[bank as usize];
             if bank.row != Some(row) {
                 // Its row is opened as early as the bank allows; the latency of an access includes an idle bank's.
-                let mut ready = (u128::from(asked) * per_cycle).max(habit.row_ready + units(banks.activation));
+                let mut ready = u128::from(asked) * per_cycle;
+                if let Some(before) = habit.row_ready {
+                    ready = ready.max(before + units(banks.activation));
+                }
                 if bank.row.is_some() {
                     let (closed, cycled) =
                         (bank.used + units(banks.close + banks.open), bank.ready + units(banks.cycle));
                     ready = ready.max(closed).max(cycled);
                 }
                 *bank = Bank { row: Some(row), ready, used: ready };
-                habit.row_ready = ready;
+                habit.row_ready = Some(ready);
             }
             begin = begin.max(bank.ready);
             bank.used = begin + service;

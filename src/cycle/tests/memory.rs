@@ -47,7 +47,7 @@ fn scattered_runs_lose_on_average_what_the_closed_form_says() {
             let expected = 4096 * run / 16 + 4096 * penalties.run_milli_cycles(run) / 1000;
             // Within 10 %: the mean of the waits is not the wait of the mean.
             assert!(
-                cycles.abs_diff(expected) * 20 < expected,
+                cycles.abs_diff(expected) * 10 < expected,
                 "{part}, runs of {run} B: {cycles} cycles, {expected} expected"
             );
         }
