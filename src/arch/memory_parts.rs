@@ -2,7 +2,7 @@
 //!
 //! No figure here is fitted. DDR4: JEDEC JESD79-4C, devices of 8 Gbit with 8 data pins, eight to a channel. HBM2E: JEDEC
 //! JESD235C, HBM3: JEDEC JESD238A, both as pseudo-channels of a stack of 16 GiB. JEDEC leaves the row timings of HBM to
-//! the vendors, who publish none: HBM2E's are those of DRAMsim3's public model of an HBM2 (`HBM2_8Gb_x128`), and HBM3's are
+//! the vendors, who publish none: HBM2E's are those of `DRAMsim3`'s public model of an HBM2 (`HBM2_8Gb_x128`), and HBM3's are
 //! assumed to be the same nanoseconds.
 
 /// A DRAM part as one channel sees it.
@@ -71,7 +71,7 @@ const DDR4_3200: MemoryPart = MemoryPart {
 };
 
 /// HBM2E: 16 pseudo-channels of 64 bits a stack, burst length 4, pages of 1 KiB, refresh of a channel of 16 Gbit
-/// (JESD235C); row timings of DRAMsim3's HBM2.
+/// (JESD235C); row timings of `DRAMsim3`'s HBM2.
 const HBM2E: MemoryPart = MemoryPart {
     name: "hbm2e",
     pin_gbit_per_s: 3.2,

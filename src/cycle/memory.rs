@@ -29,6 +29,9 @@ struct Transfer {
     asked: u64,
 }
 
+/// An access under way: when it is there, transfer, channel, the stream's next address on that channel, bytes.
+type Access = (u64, Key, usize, u64, u64);
+
 /// What became of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
@@ -88,8 +91,8 @@ pub(super) struct Tier {
     waiting: Vec<BTreeSet<Key>>,
     /// When each channel is free, in cycles times `rate.bytes`.
     free: Vec<u128>,
-    /// Accesses under way: when they are there, transfer, channel, first address behind, bytes.
-    under_way: BinaryHeap<Reverse<(u64, Key, usize, u64, u64)>>,
+    /// Accesses under way.
+    under_way: BinaryHeap<Reverse<Access>>,
     /// Next address of each stream.
     address: IndexVec<StreamId, u64>,
     /// Bytes that each stream may still have under way.
@@ -225,15 +228,16 @@ impl Tier {
             let around = self.interleave * self.channels;
             address / around * self.interleave + address % self.interleave
         };
-        let row = self.banks.map(|banks| match place.run {
-            Some((slot, run_number)) => {
+        let stream = key.1.index() as u64;
+        // The row, and the bank that it is in.
+        let row = self.banks.map(|banks| {
+            if let Some((slot, run_number)) = place.run {
                 // Runs lie in rows of their own, scattered over the banks.
-                let first = scatter(key.1.index() as u64, slot, run_number);
+                let first = scatter(stream, slot, run_number);
                 let inside = (at - start) % run / banks.row_bytes;
                 ((first, inside), first.wrapping_add(inside) % banks.count)
-            }
-            None => {
-                let (row, stream) = (local(at) / banks.row_bytes, key.1.index() as u64);
+            } else {
+                let row = local(at) / banks.row_bytes;
                 ((stream, row), scatter(stream, 0, 0).wrapping_add(row) % banks.count)
             }
         });
@@ -315,7 +319,7 @@ impl Tier {
     }
 }
 
-/// A number that looks random and follows from three others (the finalizer of SplitMix64).
+/// A number that looks random and follows from three others (the finalizer of `SplitMix64`).
 fn scatter(a: u64, b: u64, c: u64) -> u64 {
     let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xd1b5_4a32_d192_ed03) ^ c.rotate_left(32);
     for multiplier in [0xbf58_476d_1ce4_e5b9_u64, 0x94d0_49bb_1331_11eb] {
