@@ -6,16 +6,13 @@ use toml::Spanned;
 
 use super::grid::grid;
 use super::limits;
+use super::memory_tiers::memory;
 use super::spec::{
-    AreaSpec, ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, TierSpec, VendorSpec,
+    AreaSpec, ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, VendorSpec,
 };
-use super::{
-    Area, Chip, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier, TierId,
-    Vendor,
-};
+use super::{Area, Chip, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Vendor};
 use crate::diagnostics::Diagnostic;
-use crate::index::IndexVec;
-use crate::input::{Real, Source, Table};
+use crate::input::{Real, Source};
 use crate::units::Dtype;
 
 /// Functions a PCU can run as a SIMD pipeline; the keys of `pcu.simd_stages`.
@@ -37,6 +34,10 @@ pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic>
         pmu: pmu(source, &spec.pmu)?,
         network: network(source, &spec.network)?,
         ag_bytes_per_cycle: source.count("ag.bytes_per_cycle", &spec.ag.bytes_per_cycle, limits::WIDTH_BYTES)?,
+        ag_outstanding: match &spec.ag.outstanding {
+            Some(accesses) => Some(source.count("ag.outstanding", accesses, limits::OUTSTANDING)?),
+            None => None,
+        },
         memory: memory(source, &spec.memory)?,
         launch: launch(source, &spec.launch)?,
         energy: energy(source, &spec.energy, &spec.pcu)?,
@@ -121,65 +122,6 @@ fn network(source: &Source, spec: &NetworkSpec) -> Result<Network, Diagnostic> {
         return Err(source.error_among(&spans, title, "a hop between dies is never shorter"));
     }
     Ok(network)
-}
-
-pub(super) fn memory(
-    source: &Source,
-    spec: &Spanned<Vec<Table<TierSpec>>>,
-) -> Result<IndexVec<TierId, Tier>, Diagnostic> {
-    let count = spec.get_ref().len();
-    if count == 0 {
-        return Err(source.error(spec.span(), "`memory` has no tier", "expected at least one"));
-    }
-    if count > limits::MAX_TIERS {
-        let title = format!("`memory` has {count} tiers, at most {} are possible", limits::MAX_TIERS);
-        return Err(source.error(spec.span(), title, "too many"));
-    }
-    let mut tiers: IndexVec<TierId, Tier> = IndexVec::new();
-    for tier in spec.get_ref() {
-        let name = source.name("memory.name", &tier.name)?;
-        if tiers.iter().any(|earlier| earlier.name == name) {
-            let title = format!("two memory tiers are named {name:?}");
-            return Err(source.error(tier.name.span(), title, "the second of them"));
-        }
-        let field = |key: &str| format!("memory.{name}.{key}");
-        let bandwidth =
-            source.real(&field("bandwidth_gb_per_s"), &tier.bandwidth_gb_per_s, limits::BANDWIDTH_GB_PER_S)?;
-        let penalty = |key: &str, ns: Option<&Spanned<Real>>| {
-            ns.map_or(Ok(0.0), |ns| source.real(&field(key), ns, limits::LATENCY_NS))
-        };
-        tiers.push(Tier {
-            channels: source.count(&field("channels"), &tier.channels, limits::CHANNELS)?,
-            bandwidth_bytes_per_s: (bandwidth * 1e9).round() as u64,
-            latency_ns: source.real(&field("latency_ns"), &tier.latency_ns, limits::LATENCY_NS)?,
-            burst_bytes: source.count(&field("burst_bytes"), &tier.burst_bytes, limits::BURST_BYTES)?,
-            interleave_bytes: source.count(
-                &field("interleave_bytes"),
-                &tier.interleave_bytes,
-                limits::INTERLEAVE_BYTES,
-            )?,
-            turnaround_ns: penalty("turnaround_ns", tier.turnaround_ns.as_ref())?,
-            write_batch_bytes: source.count(
-                &field("write_batch_bytes"),
-                tier.write_batch_bytes.as_ref().unwrap_or(&tier.interleave_bytes),
-                limits::INTERLEAVE_BYTES,
-            )?,
-            non_sequential_ns: penalty("non_sequential_ns", tier.non_sequential_ns.as_ref())?,
-            capacity_bytes: source.count(&field("capacity_bytes"), &tier.capacity_bytes, limits::TIER_BYTES)?,
-            pj_per_bit: source.real(&field("pj_per_bit"), &tier.pj_per_bit, limits::ENERGY)?,
-            name: name.clone(),
-        });
-        let (burst, interleave) = (tier.burst_bytes.get_ref().0, tier.interleave_bytes.get_ref().0);
-        if interleave % burst != 0 {
-            let (burst_field, interleave_field) = (field("burst_bytes"), field("interleave_bytes"));
-            let title = format!(
-                "`{interleave_field}` must be a multiple of `{burst_field}`: {interleave} is not a multiple of {burst}"
-            );
-            let spans = [tier.interleave_bytes.span(), tier.burst_bytes.span()];
-            return Err(source.error_among(&spans, title, "bursts would straddle channels"));
-        }
-    }
-    Ok(tiers)
 }
 
 fn launch(source: &Source, spec: &LaunchSpec) -> Result<Launch, Diagnostic> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Quality, Vendor};
+use super::{Banks, Penalties, Quality, Vendor};
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::units::{Dtype, Rate};
@@ -160,23 +160,15 @@ pub struct Tier {
     pub turnaround_ns: f64,
     /// Bytes of writes that a channel gathers before it turns.
     pub write_batch_bytes: u64,
-    /// What a channel loses, in nanoseconds, before an access that does not follow its last one.
+    /// What a channel loses, in nanoseconds, before an access that does not follow its last one; with `banks`, nothing
+    /// but what they take.
     pub non_sequential_ns: f64,
+    /// Banks of a channel, if its part is known.
+    pub banks: Option<Banks>,
     /// Capacity in bytes.
     pub capacity_bytes: u64,
     /// Energy of one bit moved, picojoule.
     pub pj_per_bit: f64,
-}
-
-/// What a channel of a memory tier loses beside its sustained rate, in cycles of the chip.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Penalties {
-    /// For a batch of writes between reads: there and back.
-    pub turn_cycles: u64,
-    /// Bytes of that batch.
-    pub write_batch_bytes: u64,
-    /// Before an access that does not follow the last one.
-    pub jump_cycles: u64,
 }
 
 /// Who starts sections.
@@ -321,6 +313,8 @@ pub struct Chip {
     pub network: Network,
     /// Bytes one address generator moves a cycle.
     pub ag_bytes_per_cycle: u64,
+    /// Bursts that one address generator may have under way; without it, any number.
+    pub ag_outstanding: Option<u64>,
     /// Off-chip tiers, fastest first as the file lists them.
     pub memory: IndexVec<TierId, Tier>,
     /// Launch model.
@@ -404,13 +398,36 @@ impl Chip {
         self.us_to_cycles(self.memory[tier].latency_ns / 1e3)
     }
 
+    /// Bytes that some address generators may have under way at a tier: asked for, and not yet come or written.
+    pub fn window_bytes(&self, tier: TierId, ags: u64) -> Option<u64> {
+        let accesses = self.ag_outstanding?.saturating_mul(ags);
+        Some(accesses.saturating_mul(self.memory[tier].burst_bytes))
+    }
+
+    /// The most that address generators move at a tier: their window in the latency of a burst and the time that its
+    /// channel takes for it (Little's law).
+    pub fn window_rate(&self, tier: TierId, ags: u64) -> Option<Rate> {
+        let bytes = self.window_bytes(tier, ags)?;
+        let Tier { burst_bytes, channels, .. } = self.memory[tier];
+        let Rate { bytes: per_cycles, cycles } = self.tier_rate(tier);
+        // In thousandths of a cycle.
+        let service = u128::from(burst_bytes * channels) * u128::from(cycles) * 1000 / u128::from(per_cycles);
+        let milli_cycles = self.tier_latency_cycles(tier) * 1000 + service as u64;
+        Some(Rate { bytes: bytes.saturating_mul(1000), cycles: milli_cycles })
+    }
+
     /// What a channel of a tier loses beside its rate.
     pub fn tier_penalties(&self, tier: TierId) -> Penalties {
         let tier = &self.memory[tier];
+        let cycles_per_ns = self.clock_hz as f64 / 1e9;
+        let milli_cycles = |ns: f64| (ns * cycles_per_ns * 1e3).round() as u64;
         Penalties {
-            turn_cycles: self.us_to_cycles(2.0 * tier.turnaround_ns / 1e3),
+            turn_milli_cycles: milli_cycles(2.0 * tier.turnaround_ns),
             write_batch_bytes: tier.write_batch_bytes,
-            jump_cycles: self.us_to_cycles(tier.non_sequential_ns / 1e3),
+            jump_milli_cycles: milli_cycles(tier.non_sequential_ns),
+            banks: tier.banks,
+            cycles_per_ns,
+            channel_bytes_per_ns: tier.bandwidth_bytes_per_s as f64 / 1e9 / tier.channels as f64,
         }
     }
 

@@ -7,11 +7,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-use super::check::{dtype, memory};
+use super::check::dtype;
 use super::gpu::{
     AttentionKernel, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2, Sharding, Sm,
 };
 use super::limits;
+use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Count, Real, Source, Table};
@@ -148,9 +149,9 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
     source.count("schema", &spec.schema, 1..=1)?;
     let name = source.name("name", &spec.name)?;
     let clock_ghz = source.real("clock_ghz", &spec.clock_ghz, limits::CLOCK_GHZ)?;
-    let tiers = memory(source, &spec.memory)?;
     for tier in spec.memory.get_ref() {
         let spans = [
+            ("part", tier.part.as_ref().map(Spanned::span)),
             ("turnaround_ns", tier.turnaround_ns.as_ref().map(Spanned::span)),
             ("write_batch_bytes", tier.write_batch_bytes.as_ref().map(Spanned::span)),
             ("non_sequential_ns", tier.non_sequential_ns.as_ref().map(Spanned::span)),
@@ -160,6 +161,7 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
             return Err(source.error(span, title, "its memory is timed by its sustained rate alone"));
         }
     }
+    let tiers = memory(source, &spec.memory)?;
     if tiers.len() != 1 {
         let title = format!("`memory` has {} tiers, a GPU is timed with one", tiers.len());
         return Err(source.error(spec.memory.span(), title, "expected one table `[[memory]]`"));

@@ -27,6 +27,8 @@ pub(super) const STAGES: RangeInclusive<u64> = 1..=4096;
 pub(super) const ACCUMULATOR_SETS: RangeInclusive<u64> = 1..=2;
 /// Ports of a unit, links between switches.
 pub(super) const PORTS: RangeInclusive<u64> = 1..=1024;
+/// Accesses that an address generator has under way.
+pub(super) const OUTSTANDING: RangeInclusive<u64> = 1..=1 << 20;
 /// Bytes of a port, a flit, or an address generator's cycle.
 pub(super) const WIDTH_BYTES: RangeInclusive<u64> = 1..=1 << 16;
 /// Scratchpad of one PMU.

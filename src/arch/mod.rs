@@ -11,6 +11,9 @@ mod gpu_spec;
 mod grid;
 mod kind;
 mod limits;
+mod memory_parts;
+mod memory_tiers;
+mod penalties;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -19,13 +22,15 @@ mod vendor;
 use std::path::Path;
 
 pub use chip::{
-    Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Penalties,
-    Pmu, Tier, TierId, UnitKind,
+    Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
+    TierId, UnitKind,
 };
 pub use device::{AnyChip, Device, UnitNames};
 pub use gpu::{
     AttentionKernel, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2, Sharding, Sm,
 };
+pub use memory_parts::{Banks, MEMORY_PARTS, MemoryPart};
+pub use penalties::{BankCycles, Penalties};
 pub use vendor::{LargeTensors, Quality, Vendor};
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ pub(super) struct NetworkSpec {
 #[serde(deny_unknown_fields)]
 pub(super) struct AgSpec {
     pub(super) bytes_per_cycle: Spanned<Count>,
+    pub(super) outstanding: Option<Spanned<Count>>,
 }
 
 /// `[[memory]]`
@@ -112,10 +113,11 @@ pub(super) struct AgSpec {
 #[serde(deny_unknown_fields)]
 pub(super) struct TierSpec {
     pub(super) name: Spanned<String>,
+    pub(super) part: Option<Spanned<String>>,
     pub(super) channels: Spanned<Count>,
-    pub(super) bandwidth_gb_per_s: Spanned<Real>,
+    pub(super) bandwidth_gb_per_s: Option<Spanned<Real>>,
     pub(super) latency_ns: Spanned<Real>,
-    pub(super) burst_bytes: Spanned<Count>,
+    pub(super) burst_bytes: Option<Spanned<Count>>,
     pub(super) interleave_bytes: Spanned<Count>,
     pub(super) turnaround_ns: Option<Spanned<Real>>,
     pub(super) write_batch_bytes: Option<Spanned<Count>>,

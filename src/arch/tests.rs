@@ -161,6 +161,11 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     ("banks = 16", "banks = 0", "54:9: `pmu.banks` must be from 1 to 65536, found 0"),
     ("banks = 16", "bank = 16", "54:1: unknown field `pmu.bank`"),
     ("banks = 16\n", "", "51:1: `pmu.banks` is missing"),
+    (
+        "bytes_per_cycle = 64",
+        "bytes_per_cycle = 64\noutstanding = 0",
+        "74:15: `ag.outstanding` must be from 1 to 1048576, found 0",
+    ),
     ("flit_bytes = 64", "flit_bytes = 0", "63:14: `network.flit_bytes` must be from 1 to 65536, found 0"),
     ("name = \"ddr\"", "name = \"ddr\"\ncolour = 1", "77:1: unknown field `memory.ddr.colour`"),
     (
@@ -193,6 +198,23 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "interleave_bytes = 1024\nnon_sequential_ns = -0.5",
         "86:21: `memory.ddr.non_sequential_ns` must be from 0 to 1000000000, found -0.5",
     ),
+    (
+        "interleave_bytes = 1024",
+        "interleave_bytes = 1024\npart = \"ddr4-2667\"",
+        "86:8: `memory.ddr.part`: found \"ddr4-2667\", expected one of `ddr4-2666`, `ddr4-3200`, `hbm2e`, `hbm3`",
+    ),
+    (
+        "bandwidth_gb_per_s = 100",
+        "bandwidth_gb_per_s = 128\npart = \"ddr4-2666\"",
+        "79:22: `memory.ddr.bandwidth_gb_per_s` must be at most 122.3: found 128, and 6 channels of ddr4-2666 give 122.3 after refresh",
+    ),
+    (
+        "burst_bytes = 64",
+        "burst_bytes = 32\npart = \"ddr4-2666\"",
+        "83:15: `memory.ddr.burst_bytes` must be a multiple of 64, the burst of ddr4-2666: found 32",
+    ),
+    ("bandwidth_gb_per_s = 100\n", "", "76:8: `memory.ddr.bandwidth_gb_per_s` is missing, and no `part` gives it"),
+    ("burst_bytes = 64\n", "", "76:8: `memory.ddr.burst_bytes` is missing, and no `part` gives it"),
     (
         "orchestration = \"software\"",
         "orchestration = \"softwear\"",
@@ -322,7 +344,7 @@ error: unknown field `memory.ddr.channel`
  --> command line:1:7
   |
 1 | --set arch.memory.ddr.channel=1
-  |       ^^^^^^^^^^^^^^^^^^^^^^^ expected one of `name`, `channels`, `bandwidth_gb_per_s`, `latency_ns`, `burst_bytes`, `interleave_bytes`, `turnaround_ns`, `write_batch_bytes`, `non_sequential_ns`, `capacity_bytes`, `pj_per_bit`
+  |       ^^^^^^^^^^^^^^^^^^^^^^^ expected one of `name`, `part`, `channels`, `bandwidth_gb_per_s`, `latency_ns`, `burst_bytes`, `interleave_bytes`, `turnaround_ns`, `write_batch_bytes`, `non_sequential_ns`, `capacity_bytes`, `pj_per_bit`
   |
 help: did you mean `channels`?
 "#);
@@ -420,4 +442,47 @@ fn vendor_limits_are_checked() {
     assert!(message.contains("must be at least `vendor.stream_gb_per_s`: found 1 and 30.7"), "{message}");
     let message = refused("pcus_per_operator = 116", "pcus_per_operator = 0");
     assert!(message.contains("vendor.pcus_per_operator"), "{message}");
+}
+
+#[test]
+fn a_part_fills_in_what_a_file_leaves_out() {
+    let text = edited("bandwidth_gb_per_s = 100\n", "part = \"ddr4-2666\"\n").replace("burst_bytes = 64\n", "");
+    let tier = |sets: &[&str]| {
+        let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("parses")).collect();
+        let chip = parse("sn10.toml", &text, &sets).unwrap_or_else(|error| panic!("{}", error.render(false)));
+        (chip.memory[TierId::from_index(0)].clone(), chip.tier_penalties(TierId::from_index(0)))
+    };
+    let (ddr, penalties) = tier(&[]);
+    // 6 channels x 8 B x 2.667 G/s x (1 - 350 / 7800).
+    assert_eq!((ddr.bandwidth_bytes_per_s, ddr.burst_bytes), (122_256_410_256, 64));
+    // Half of 2 x 0.75 ns, and 7.5 ns + 14.25 ns.
+    near(ddr.turnaround_ns, 11.625, 1e-9);
+    assert_eq!(penalties.turn_milli_cycles, 29_063, "23.25 ns at 1.25 GHz");
+    assert_eq!(penalties.bank_cycles().expect("has banks").open, 17_813, "14.25 ns at 1.25 GHz");
+    // What the file gives stands.
+    let (given, _) = tier(&["arch.memory.ddr.bandwidth_gb_per_s=100", "arch.memory.ddr.turnaround_ns=3"]);
+    assert_eq!((given.bandwidth_bytes_per_s, given.turnaround_ns), (100_000_000_000, 3.0));
+    let (flat, penalties) = tier(&["arch.memory.ddr.non_sequential_ns=32"]);
+    assert_eq!(
+        (flat.banks, penalties.run_milli_cycles(64), penalties.run_milli_cycles(1 << 20)),
+        (None, 40_000, 40_000)
+    );
+}
+
+#[test]
+fn longer_runs_lose_less_and_never_nothing() {
+    for part in MEMORY_PARTS {
+        let banks = part.banks();
+        let burst_ns = part.burst_bytes as f64 / part.channel_bytes_per_s() * 1e9;
+        let runs: Vec<f64> = (0..16).map(|n| burst_ns * f64::from(1 << n)).collect();
+        let losses: Vec<f64> = runs.iter().map(|&run_ns| banks.loss_ns(run_ns)).collect();
+        assert!(losses.is_sorted_by(|short, long| short + 1e-6 >= *long), "{}: {losses:?}", part.name);
+        // Of very long runs, only one in the bank of the run before waits.
+        let conflict = (banks.open_ns + banks.close_ns) / banks.count as f64;
+        near(losses[15], conflict, 1e-3);
+        // No channel opens rows faster than its window of four allows, or a bank's cycle on all banks.
+        let between = losses[0] + runs[0];
+        assert!(between >= banks.activation_ns.max(banks.cycle_ns / banks.count as f64), "{}", part.name);
+        assert!(between <= banks.cycle_ns + banks.open_ns, "{}", part.name);
+    }
 }

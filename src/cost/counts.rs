@@ -41,6 +41,8 @@ pub struct SectionRun {
     pub streams: IndexVec<StreamId, StreamBytes>,
     /// Busy cycles of each tier.
     pub tier_busy_cycles: Vec<u64>,
+    /// Least cycles of the stream that the accesses under way of its address generators hold up longest.
+    pub window_cycles: u64,
     /// What went over links and ports.
     pub usage: Usage,
     /// Events that were simulated one by one: fewer than happened, where periods were skipped.

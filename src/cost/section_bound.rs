@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
 use crate::program::{
-    BufferRole, Fabric, Flow, FlowId, FlowKind, LoopLevel, ResourceKind, RowTile, Schedule, Section, SectionGraph,
-    StageId, Step, StreamId, Sums, continues, emits, shared,
+    BufferRole, Fabric, Flow, FlowId, FlowKind, LoopLevel, OffChip, ResourceKind, RowTile, Schedule, Section,
+    SectionGraph, StageId, Step, StreamId, Sums, continues, emits, shared,
 };
 use crate::units::Rate;
 use crate::workload::{Tensor, Workload};
@@ -150,21 +150,32 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         .collect();
     let kinds = [ResourceKind::Link, ResourceKind::PmuPort, ResourceKind::PcuPort, ResourceKind::AgPort];
     let wires = kinds.iter().map(|&k| to_cycles(usage.busiest(k))).max().unwrap_or(0);
+    let window_cycles = window_cycles(chip, section, &streams);
     let latency = section.streams.iter().map(|s| chip.tier_latency_cycles(s.tier)).min().unwrap_or(0);
     let compute = busy_cycles.iter().flatten().copied().max().map_or(0, |busy| busy + latency);
     let memory = tier_ticks.iter().copied().map(to_cycles).max().unwrap_or(0);
     Some(SectionRun {
         stopped: None,
-        cycles: compute.max(memory).max(wires),
+        cycles: compute.max(memory).max(wires).max(window_cycles),
         busy_cycles,
         waits: IndexVec::new(),
         macs,
         simd_elements,
         streams,
         tier_busy_cycles: tier_ticks.into_iter().map(to_cycles).collect(),
+        window_cycles,
         usage,
         events: 0,
     })
+}
+
+/// Least cycles of any stream by Little's law: its bytes at the rate of the accesses that its address generators may
+/// have under way.
+pub fn window_cycles(chip: &Chip, section: &Section, moved: &IndexVec<StreamId, StreamBytes>) -> u64 {
+    let cycles = |(off_chip, bytes): (&OffChip, &StreamBytes)| {
+        off_chip.window_rate(chip).map_or(0, |rate| rate.cycles_for(bytes.payload + bytes.waste))
+    };
+    section.streams.iter().zip(moved.iter()).map(cycles).max().unwrap_or(0)
 }
 
 /// Flits that every flow of a section moves, in the order of its flows.

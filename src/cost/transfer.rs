@@ -14,39 +14,45 @@ pub fn transfer_bytes(
     stream: StreamId,
     at: Step,
 ) -> (u64, u64) {
-    let off_chip = &section.streams[stream];
-    let burst = chip.memory[off_chip.tier].burst_bytes;
-    let tensor = &graph.workload.tensors[off_chip.stream.tensor];
-    if off_chip.stream.weight {
+    let (payload, runs) = payload_and_runs(graph, section, stream, at);
+    let burst = chip.memory[section.streams[stream].tier].burst_bytes;
+    (payload, runs * (payload / runs).next_multiple_of(burst))
+}
+
+/// Runs of consecutive addresses, at least one and all of equal size, in which the slot of a stream at a step is stored.
+pub fn transfer_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Step) -> u64 {
+    payload_and_runs(graph, section, stream, at).1
+}
+
+fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Step) -> (u64, u64) {
+    let off_chip = &section.streams[stream].stream;
+    if off_chip.weight {
         // Weights lie off chip in the order they are read.
-        let payload = weight_bytes(graph, section, stream, at);
-        return (payload, payload.next_multiple_of(burst));
+        return (weight_bytes(graph, section, stream, at), 1);
     }
+    let tensor = &graph.workload.tensors[off_chip.tensor];
     let tiling = section.schedule.tiling();
-    let payload = slot_bytes(graph, tiling, off_chip.stream.tensor, at);
-    if let Some((rows, columns)) = reduced_extent(graph, tiling, off_chip.stream.tensor, at) {
+    let payload = slot_bytes(graph, tiling, off_chip.tensor, at);
+    if let Some((rows, columns)) = reduced_extent(graph, tiling, off_chip.tensor, at) {
         // Whole rows are one run, parts of them a run each.
-        let (rows, width) = (rows.end - rows.start, columns.end - columns.start);
-        let part = width < tensor.columns;
-        let (runs, run) = if part { (rows, payload / rows.max(1)) } else { (1, payload) };
-        return (payload, runs * run.next_multiple_of(burst));
+        let is_part = columns.end - columns.start < tensor.columns;
+        return (payload, if is_part { (rows.end - rows.start).max(1) } else { 1 });
     }
     let rows = tiling.rows_of(at.row_tile);
-    let run = payload / rows;
+    let row_bytes = tensor.columns * tensor.dtype.bytes();
     // A row-major tensor of which some columns move (a column tile, or part of a wider tensor) does so in runs of a row, whole
     // bursts each; else a row tile is one run. Windows and sparse tensors lie as they are moved.
     let is_one_run = tensor.window().is_some() || tensor.mask.is_some();
     let is_narrow = |part: View| part.is_part && tensor.columns < graph.workload.tensors[part.of].columns;
-    let moved = if tensor.view.is_some_and(|view| view.transposed) {
+    let runs = if tensor.view.is_some_and(|view| view.transposed) {
         // Columns of the tensor as it lies in memory: a run of them in each of its rows.
-        let run = rows * tensor.dtype.bytes();
-        (payload / run) * run.next_multiple_of(burst)
-    } else if !is_one_run && (run < tensor.columns * tensor.dtype.bytes() || tensor.view.is_some_and(is_narrow)) {
-        rows * run.next_multiple_of(burst)
+        (payload / (rows * tensor.dtype.bytes())).max(1)
+    } else if !is_one_run && (payload / rows < row_bytes || tensor.view.is_some_and(is_narrow)) {
+        rows
     } else {
-        payload.next_multiple_of(burst)
+        1
     };
-    (payload, moved)
+    (payload, runs)
 }
 
 /// The same of the first slot of a stream.

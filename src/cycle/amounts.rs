@@ -197,11 +197,17 @@ impl<'a> Amounts<'a> {
 
     /// Payload of a stream's slot, and the bytes of the bursts that hold it.
     pub(super) fn stream_bytes(&self, stream: StreamId, at: Step) -> (u64, u64) {
+        let (payload, moved, _) = self.stored_slot(stream, at);
+        (payload, moved)
+    }
+
+    /// Payload of a stream's slot, the bytes of the bursts that hold it, and the runs that it is stored in.
+    pub(super) fn stored_slot(&self, stream: StreamId, at: Step) -> (u64, u64, u64) {
         let off_chip = &self.section.streams[stream];
         let burst = self.chip.memory[off_chip.tier].burst_bytes;
         if let Some(&last) = self.weight_slots[stream].last() {
             let payload = self.weight_slots[stream].get(at.column_tile as usize).copied().unwrap_or(last);
-            return (payload, payload.next_multiple_of(burst));
+            return (payload, payload.next_multiple_of(burst), 1);
         }
         let tensor = off_chip.stream.tensor;
         let payload = self.slot_bytes(tensor, at);
@@ -219,7 +225,7 @@ impl<'a> Amounts<'a> {
             _ if columns == of.columns || of.mask.is_some() || of.window().is_some() => 1,
             _ => rows,
         };
-        (payload, runs * (payload / runs).next_multiple_of(burst))
+        (payload, runs * (payload / runs).next_multiple_of(burst), runs)
     }
 }
 

@@ -75,8 +75,7 @@ impl<'a> Machine<'a> {
         let ends = section.flows.iter().map(|flow| amounts.ends(flow)).collect();
         let wires = Wires::new(fabric, &trees, ends, depth, packet, hop, &holds);
         let control = Control::new(&amounts, &wires);
-        let tiers =
-            (0..chip.memory.len()).map(|t| Tier::new(chip, TierId::from_index(t), section.streams.len())).collect();
+        let tiers = (0..chip.memory.len()).map(|t| Tier::new(chip, TierId::from_index(t), &section.streams)).collect();
         let streams: IndexVec<StreamId, Stream> = section
             .streams
             .ids()
@@ -187,7 +186,7 @@ impl<'a> Machine<'a> {
         let ended = loop {
             let mut moved = self.remember(now);
             moved |= self.control.settle(&self.amounts, &mut self.wires, now);
-            self.give_orders();
+            self.give_orders(now);
             self.tiers.iter_mut().for_each(|tier| tier.tick(now));
             if self.control.open == 0 {
                 break None;
@@ -280,13 +279,13 @@ impl<'a> Machine<'a> {
         (self.amounts.schedule.ordinal(LoopLevel::FIRING, at), stream, slot)
     }
 
-    fn give_orders(&mut self) {
+    fn give_orders(&mut self, now: u64) {
         for order in std::mem::take(&mut self.control.orders) {
             match order {
                 Order::Begin { stream, slot } => {
                     let off_chip = &self.amounts.section.streams[stream];
                     let at = self.amounts.step(off_chip.stream.level, slot, false);
-                    let (payload, moved) = self.amounts.stream_bytes(stream, at);
+                    let (payload, moved, runs) = self.amounts.stored_slot(stream, at);
                     let key = self.key(stream, slot);
                     let s = &mut self.streams[stream];
                     s.payload += payload;
@@ -296,7 +295,7 @@ impl<'a> Machine<'a> {
                     if !off_chip.stream.writes {
                         s.under_way.push_back((0, moved));
                     }
-                    self.tiers[off_chip.tier.index()].ask(key, moved, here);
+                    self.tiers[off_chip.tier.index()].ask(key, (moved, here), runs, now);
                 }
                 Order::Offer { stream, slot, got, need } => {
                     let off_chip = &self.amounts.section.streams[stream];

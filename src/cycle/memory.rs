@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use crate::arch::{Chip, Penalties, TierId};
-use crate::index::IndexVec;
-use crate::program::StreamId;
+use crate::arch::{BankCycles, Chip, Penalties, TierId};
+use crate::index::{Id, IndexVec};
+use crate::program::{OffChip, StreamId};
 use crate::units::Rate;
 
 /// A slot of a stream at a tier, in the order of service: urgency, stream, slot.
@@ -22,7 +22,15 @@ struct Transfer {
     /// Behind the last byte that may be written (reads: `end`).
     available: u64,
     is_write: bool,
+    /// Bytes of each of the runs of consecutive addresses that it is stored in, and whether it has several.
+    run: u64,
+    has_runs: bool,
+    /// When it was asked for.
+    asked: u64,
 }
+
+/// An access under way: when it is there, transfer, channel, the stream's next address on that channel, bytes.
+type Access = (u64, Key, usize, u64, u64);
 
 /// What became of a transfer.
 #[derive(Debug, Clone, Copy)]
@@ -36,14 +44,35 @@ pub(super) struct Progress {
 }
 
 /// What a channel remembers of its accesses.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Habit {
-    /// Stream and address that would go on where it is.
-    open: Option<(StreamId, u64)>,
+    /// Place that would go on where it is.
+    open: Option<Place>,
     /// Writes that have come to the batch under way.
     batch_bytes: u64,
     /// Reads between that and the batch before.
     reads: u64,
+    banks: Vec<Bank>,
+    /// When the row that was opened last could be used.
+    row_ready: Option<u128>,
+}
+
+/// A bank with one open row; times in cycles times `rate.bytes`.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bank {
+    row: Option<(u64, u64)>,
+    /// When it could be used.
+    ready: u128,
+    /// The end of the last access to it.
+    used: u128,
+}
+
+/// An access: its stream, the slot and run that it is part of if the slot has several, and its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    stream: StreamId,
+    run: Option<(u64, u64)>,
+    at: u64,
 }
 
 /// One tier.
@@ -55,16 +84,19 @@ pub(super) struct Tier {
     grain: u64,
     latency: u64,
     penalties: Penalties,
+    banks: Option<BankCycles>,
     habits: Vec<Habit>,
     transfers: BTreeMap<Key, Transfer>,
     /// Transfers with something left to serve on each channel.
     waiting: Vec<BTreeSet<Key>>,
     /// When each channel is free, in cycles times `rate.bytes`.
     free: Vec<u128>,
-    /// Accesses under way: when they are there, transfer, channel, first address behind.
-    under_way: BinaryHeap<Reverse<(u64, Key, usize, u64)>>,
+    /// Accesses under way.
+    under_way: BinaryHeap<Reverse<Access>>,
     /// Next address of each stream.
     address: IndexVec<StreamId, u64>,
+    /// Bytes that each stream may still have under way.
+    windows: IndexVec<StreamId, u64>,
     /// Whether a channel may find something to do.
     stirred: bool,
     /// Bytes served.
@@ -72,25 +104,33 @@ pub(super) struct Tier {
 }
 
 impl Tier {
-    /// An idle tier that this many streams may use.
-    pub(super) fn new(chip: &Chip, tier: TierId, streams: usize) -> Self {
+    /// An idle tier that these streams may use.
+    pub(super) fn new(chip: &Chip, tier: TierId, streams: &IndexVec<StreamId, OffChip>) -> Self {
         let t = &chip.memory[tier];
         // A channel is asked for a flit's worth of whole bursts at a time.
         let grain = chip.network.flit_bytes.next_multiple_of(t.burst_bytes).min(t.interleave_bytes);
+        let penalties = chip.tier_penalties(tier);
+        let banks = penalties.bank_cycles().map_or(0, |banks| banks.count);
+        let habit = Habit { banks: vec![Bank::default(); banks as usize], ..Habit::default() };
         Self {
             rate: chip.tier_rate(tier),
             channels: t.channels,
             interleave: t.interleave_bytes,
             grain,
             latency: chip.tier_latency_cycles(tier),
-            penalties: chip.tier_penalties(tier),
-            habits: vec![Habit::default(); t.channels as usize],
+            banks: penalties.bank_cycles(),
+            penalties,
+            habits: vec![habit; t.channels as usize],
             transfers: BTreeMap::new(),
             waiting: vec![BTreeSet::new(); t.channels as usize],
             free: vec![0; t.channels as usize],
             under_way: BinaryHeap::new(),
             // Streams begin on different channels.
-            address: (0..streams as u64).map(|s| s * t.interleave_bytes).collect(),
+            address: (0..streams.len() as u64).map(|s| s * t.interleave_bytes).collect(),
+            windows: streams
+                .iter()
+                .map(|stream| chip.window_bytes(tier, stream.ags.len() as u64).unwrap_or(u64::MAX))
+                .collect(),
             stirred: false,
             bytes: 0,
         }
@@ -108,8 +148,8 @@ impl Tier {
         self.address[stream] += bytes;
     }
 
-    /// Asks for the next `bytes` of a stream. Of a write (`here` = 0) nothing can be served before it is there.
-    pub(super) fn ask(&mut self, key: Key, bytes: u64, here: u64) {
+    /// Asks for the next `bytes` of a stream, which lie in so many runs. Of a write (`here` = 0) nothing can be served before it is there.
+    pub(super) fn ask(&mut self, key: Key, (bytes, here): (u64, u64), runs: u64, now: u64) {
         let start = self.address[key.1];
         let end = start + bytes;
         self.address[key.1] = end;
@@ -121,10 +161,12 @@ impl Tier {
         }
         if bytes == 0 {
             // Nothing is stored in this slot: it is there as soon as it is asked for.
-            self.under_way.push(Reverse((0, key, 0, end)));
+            self.under_way.push(Reverse((0, key, 0, end, 0)));
         }
         let is_write = here < bytes;
-        let transfer = Transfer { start, end, pending: next.clone(), next, available: start + here, is_write };
+        let (run, has_runs) = ((bytes / runs).max(1), runs > 1);
+        let (pending, available) = (next.clone(), start + here);
+        let transfer = Transfer { start, end, next, pending, available, is_write, run, has_runs, asked: now };
         self.transfers.insert(key, transfer);
         self.stirred = true;
     }
@@ -150,11 +192,13 @@ impl Tier {
 
     /// What has arrived by now is told in `progress`.
     pub(super) fn arrive(&mut self, now: u64, progress: &mut Vec<Progress>) {
-        while let Some(&Reverse((at, key, channel, behind))) = self.under_way.peek() {
+        while let Some(&Reverse((at, key, channel, behind, bytes))) = self.under_way.peek() {
             if at > now {
                 break;
             }
             self.under_way.pop();
+            self.stirred |= self.windows[key.1] < self.grain;
+            self.windows[key.1] += bytes;
             let Some(transfer) = self.transfers.get_mut(&key) else { continue };
             transfer.pending[channel] = behind;
             let upto = transfer.pending.iter().copied().min().unwrap_or(transfer.end).min(transfer.end);
@@ -173,22 +217,69 @@ impl Tier {
         }
     }
 
-    /// Cycles that a channel needs before an access at an address, besides the access itself.
-    fn penalty(&mut self, channel: usize, key: Key, (at, behind): (u64, u64), bytes: u64) -> u64 {
-        let Penalties { turn_cycles, write_batch_bytes, jump_cycles } = self.penalties;
-        let is_write = self.transfers[&key].is_write;
+    /// When a channel that is free at a time begins an access; times in cycles times `rate.bytes`.
+    fn begin(&mut self, channel: usize, key: Key, (at, behind): (u64, u64), bytes: u64, free: u128) -> u128 {
+        let per_cycle = u128::from(self.rate.bytes);
+        let units = |milli_cycles: u64| u128::from(milli_cycles) * per_cycle / 1000;
+        let Transfer { is_write, run, has_runs, start, asked, .. } = self.transfers[&key];
+        let run_of = |address: u64| has_runs.then(|| (key.2, (address - start) / run));
+        let place = Place { stream: key.1, run: run_of(at), at };
+        let local = |address: u64| {
+            let around = self.interleave * self.channels;
+            address / around * self.interleave + address % self.interleave
+        };
+        let stream = key.1.index() as u64;
+        // The row, and the bank that it is in.
+        let row = self.banks.map(|banks| {
+            if let Some((slot, run_number)) = place.run {
+                // Runs lie in rows of their own, scattered over the banks.
+                let first = scatter(stream, slot, run_number);
+                let inside = (at - start) % run / banks.row_bytes;
+                ((first, inside), first.wrapping_add(inside) % banks.count)
+            } else {
+                let row = local(at) / banks.row_bytes;
+                ((stream, row), scatter(stream, 0, 0).wrapping_add(row) % banks.count)
+            }
+        });
+        let service = self.service(bytes);
         let habit = &mut self.habits[channel];
-        let elsewhere = habit.open.is_some() && habit.open != Some((key.1, at));
-        habit.open = Some((key.1, behind));
-        let jump = if elsewhere { jump_cycles } else { 0 };
-        if !is_write {
+        let elsewhere = habit.open.is_some_and(|open| open != place);
+        habit.open = Some(Place { at: behind, ..place });
+        let mut lost = if elsewhere { self.penalties.jump_milli_cycles } else { 0 };
+        if is_write {
+            let batches = habit.batch_bytes / self.penalties.write_batch_bytes;
+            habit.batch_bytes = habit.batch_bytes % self.penalties.write_batch_bytes + bytes;
+            let turns = batches > 0 && std::mem::take(&mut habit.reads) > 0;
+            lost += if turns { self.penalties.turn_milli_cycles } else { 0 };
+        } else {
             habit.reads += 1;
-            return jump;
         }
-        let batches = habit.batch_bytes / write_batch_bytes;
-        habit.batch_bytes = habit.batch_bytes % write_batch_bytes + bytes;
-        let turns = batches > 0 && std::mem::take(&mut habit.reads) > 0;
-        jump + if turns { turn_cycles } else { 0 }
+        let mut begin = free + units(lost);
+        if let (Some(banks), Some((row, bank))) = (self.banks, row) {
+            let bank = &mut habit.banks[bank as usize];
+            if bank.row != Some(row) {
+                // Its row is opened as early as the bank allows; the latency of an access includes an idle bank's.
+                let mut ready = u128::from(asked) * per_cycle;
+                if let Some(before) = habit.row_ready {
+                    ready = ready.max(before + units(banks.activation));
+                }
+                if bank.row.is_some() {
+                    let (closed, cycled) =
+                        (bank.used + units(banks.close + banks.open), bank.ready + units(banks.cycle));
+                    ready = ready.max(closed).max(cycled);
+                }
+                *bank = Bank { row: Some(row), ready, used: ready };
+                habit.row_ready = Some(ready);
+            }
+            begin = begin.max(bank.ready);
+            bank.used = begin + service;
+        }
+        begin
+    }
+
+    /// Time that a channel takes for bytes, in cycles times `rate.bytes`.
+    fn service(&self, bytes: u64) -> u128 {
+        u128::from(bytes) * u128::from(self.channels) * u128::from(self.rate.cycles)
     }
 
     fn serve(&mut self, now: u64) {
@@ -200,18 +291,20 @@ impl Tier {
                 let found = self.waiting[channel].iter().find_map(|key| {
                     let transfer = &self.transfers[key];
                     let at = transfer.next[channel];
-                    let bytes = (self.grain - at % self.grain).min(transfer.end - at);
-                    (at + bytes <= transfer.available).then_some((*key, at, bytes))
+                    let of_run = transfer.run - (at - transfer.start) % transfer.run;
+                    let bytes = (self.grain - at % self.grain).min(transfer.end - at).min(of_run);
+                    let bytes = bytes.min(self.windows[key.1]);
+                    (bytes > 0 && at + bytes <= transfer.available).then_some((*key, at, bytes))
                 });
                 let Some((key, at, bytes)) = found else { break };
                 let behind = self.on_channel(at + bytes, channel as u64);
-                let lost = self.penalty(channel, key, (at, behind), bytes);
-                let begin = self.free[channel].max(u128::from(now) * per_cycle) + u128::from(lost) * per_cycle;
-                let end = begin + u128::from(bytes) * u128::from(self.channels) * u128::from(self.rate.cycles);
+                let free = self.free[channel].max(u128::from(now) * per_cycle);
+                let end = self.begin(channel, key, (at, behind), bytes, free) + self.service(bytes);
                 self.free[channel] = end;
                 self.bytes += bytes;
                 let there = end.div_ceil(per_cycle) as u64 + self.latency;
-                self.under_way.push(Reverse((there, key, channel, behind)));
+                self.windows[key.1] -= bytes;
+                self.under_way.push(Reverse((there, key, channel, behind, bytes)));
                 if let Some(transfer) = self.transfers.get_mut(&key) {
                     transfer.next[channel] = behind;
                     if behind >= transfer.end {
@@ -224,4 +317,13 @@ impl Tier {
         // A channel that could not go on waits for data or a request.
         self.stirred = !idle;
     }
+}
+
+/// A number that looks random and follows from three others (the finalizer of `SplitMix64`).
+fn scatter(a: u64, b: u64, c: u64) -> u64 {
+    let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xd1b5_4a32_d192_ed03) ^ c.rotate_left(32);
+    for multiplier in [0xbf58_476d_1ce4_e5b9_u64, 0x94d0_49bb_1331_11eb] {
+        x = (x ^ (x >> 30)).wrapping_mul(multiplier);
+    }
+    x ^ (x >> 31)
 }

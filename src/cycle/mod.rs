@@ -21,6 +21,8 @@ mod simd;
 mod simd_amounts;
 mod stored;
 mod sum_amounts;
+#[cfg(test)]
+mod tests;
 mod timing_wheel;
 mod tree;
 mod wires;

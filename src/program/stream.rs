@@ -1,7 +1,8 @@
 //! Off-chip streams: what moves between a memory tier and the section's buffers.
 
-use crate::arch::TierId;
+use crate::arch::{Chip, TierId};
 use crate::index::IndexVec;
+use crate::units::Rate;
 use crate::workload::TensorId;
 
 use super::buffer::{Buffer, BufferRole, resident_of};
@@ -54,4 +55,11 @@ pub struct OffChip {
     pub tier: TierId,
     /// Address generators: (AGCU, generator in it).
     pub ags: Vec<(u32, u32)>,
+}
+
+impl OffChip {
+    /// The rate that the accesses which its address generators may have under way allow, if they are limited.
+    pub fn window_rate(&self, chip: &Chip) -> Option<Rate> {
+        chip.window_rate(self.tier, self.ags.len() as u64)
+    }
 }

@@ -65,6 +65,7 @@ pub(crate) fn sn10() -> Chip {
             max_packet_flits: 8,
         },
         ag_bytes_per_cycle: 64,
+        ag_outstanding: None,
         memory: [tier("ddr", 100_000_000_000)].into_iter().collect(),
         launch: Launch {
             orchestration: Orchestration::Software,
@@ -96,6 +97,7 @@ pub(crate) fn tier(name: &str, bandwidth_bytes_per_s: u64) -> Tier {
         turnaround_ns: 0.0,
         write_batch_bytes: 4096,
         non_sequential_ns: 0.0,
+        banks: None,
         capacity_bytes: 1 << 40,
         pj_per_bit: 20.3,
     }

@@ -223,7 +223,7 @@ fn bound_by(chip: &Chip, run: &SectionRun, launch_cycles: u64) -> BoundBy {
     for (tier, &busy) in run.tier_busy_cycles.iter().enumerate() {
         causes.push((busy, BoundBy::Memory(chip.memory[TierId::from_index(tier)].name.clone())));
     }
-    causes.push((wire(ResourceKind::AgPort), BoundBy::Ag));
+    causes.push((wire(ResourceKind::AgPort).max(run.window_cycles), BoundBy::Ag));
     causes.push((wire(ResourceKind::Link).max(wire(ResourceKind::PcuPort)), BoundBy::Link));
     causes.push((wire(ResourceKind::PmuPort), BoundBy::PmuPort));
     let mut best = (0, BoundBy::Fill);

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 use crate::arch::Chip;
 use crate::cost::{
     Limits, SectionRun, StageWork, Stopped, StreamBytes, TICKS_PER_CYCLE, Ticks, Waits, cycles, slot_bytes, to_cycles,
-    transfer_bytes, transfer_flits,
+    transfer_bytes, transfer_flits, transfer_runs, window_cycles,
 };
 use crate::index::{Id, IndexVec};
 use crate::program::{
@@ -86,7 +86,6 @@ impl<'a> Engine<'a> {
             .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
             .collect();
         let streams = section.streams.len();
-        let writes: IndexVec<StreamId, bool> = section.streams.iter().map(|off_chip| off_chip.stream.writes).collect();
         let Actors { processes, list, transfer_groups, .. } = plan;
         let ProcessGraph { consumers, producers, of_stream: stream_actor, .. } = processes;
         let buffers = section
@@ -138,7 +137,7 @@ impl<'a> Engine<'a> {
             stream_actor,
             filling: IndexVec::filled(streams, Vec::new()),
             streams: IndexVec::filled(streams, StreamBytes::default()),
-            tiers: TierServer::all(chip, &writes),
+            tiers: TierServer::all(chip, &section.streams),
             network,
             queue: BinaryHeap::new(),
             end: 0,
@@ -235,8 +234,9 @@ impl<'a> Engine<'a> {
             waits,
             macs: self.macs,
             simd_elements: self.simd_elements,
-            streams: self.streams,
             tier_busy_cycles,
+            window_cycles: window_cycles(self.chip, self.section, &self.streams),
+            streams: self.streams,
             usage,
             events,
         };
@@ -541,8 +541,9 @@ impl<'a> Engine<'a> {
         let writes = self.section.streams[stream].stream.writes;
         let needed = if writes { self.store_step(index, at) } else { at };
         let urgency = self.processes.rank(needed);
+        let runs = transfer_runs(&self.graph, self.section, stream, at);
         let tier = self.section.streams[stream].tier.index();
-        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved }, now);
+        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved, runs }, now);
         self.take_events(tier);
     }
 
@@ -581,6 +582,7 @@ impl<'a> Engine<'a> {
             let tier = self.section.streams[stream].tier;
             let ticks = self.chip.tier_rate(tier).ticks(payload, TICKS_PER_CYCLE);
             let nominal = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
+            let nominal = nominal.max(self.tiers[tier.index()].window_ticks(stream, payload));
             let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, nominal));
             self.filling[stream].push((slot, now, through));
         } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {

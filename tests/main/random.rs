@@ -63,6 +63,14 @@ pub struct TierValues {
     pub capacity: u64,
 }
 
+impl TierValues {
+    /// Makes the tier one that DRAM parts may make up, of which a channel sustains so much.
+    pub fn fit_parts(&mut self, channel_gb_per_s: f64) {
+        (self.burst, self.bursts_a_stripe) = (64, self.bursts_a_stripe.max(4));
+        self.gb_per_s = self.gb_per_s.min(channel_gb_per_s * self.channels as f64);
+    }
+}
+
 impl ChipValues {
     /// The chip file.
     pub fn text(&self) -> String {

@@ -35,11 +35,13 @@ fn counts(
     tiers: &[TierId],
 ) -> Option<Vec<usize>> {
     let spare = (chip.grid.ags() as usize).checked_sub(streams.len())? as f64;
-    let ag_rate = chip.ag_bytes_per_cycle.min(chip.network.flit_bytes) as f64;
+    let port_rate = chip.ag_bytes_per_cycle.min(chip.network.flit_bytes) as f64;
+    let ag_rate = |tier| chip.window_rate(tier, 1).map_or(port_rate, |rate| rate.bytes_per_cycle().min(port_rate));
     let total: f64 = streams.iter().map(moved_bytes).sum::<f64>().max(1.0);
     let count = |stream: &Stream| {
         let bytes = moved_bytes(stream);
-        let covers = plan.covers as f64 * chip.tier_rate(tiers[stream.tensor.index()]).bytes_per_cycle() / ag_rate;
+        let tier = tiers[stream.tensor.index()];
+        let covers = plan.covers as f64 * chip.tier_rate(tier).bytes_per_cycle() / ag_rate(tier);
         let slot_flits = bytes / plan.nest.count(stream.level) as f64 / chip.network.flit_bytes as f64;
         let most = slot_flits.ceil().max(1.0) as usize;
         (1 + (spare * bytes / total).min(covers).floor() as usize).min(most)

@@ -1,0 +1,3 @@
+//! Cases of the reference model's parts, calculated by hand.
+
+mod memory;
