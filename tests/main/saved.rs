@@ -14,7 +14,7 @@ use rdusim::saved;
 use rdusim::sim::simulate;
 use tempfile::TempDir;
 
-const MODES: [Mode; 2] = [Mode::Kbk, Mode::Fused];
+const MODES: [Mode; 3] = Mode::ALL;
 
 #[test]
 fn what_is_saved_runs_again_to_the_byte() {
