@@ -29,7 +29,9 @@ pub fn kernels_with_epilogues(workload: &Workload) -> Vec<Vec<OperatorId>> {
         if workload.operators[op].kind == OperatorKind::Gemm {
             kernel.extend(epilogue_of(workload, &uses, op, |op| !taken[op.index()]));
         }
-        kernel.iter().for_each(|op| taken[op.index()] = true);
+        for &op in &kernel {
+            taken[op.index()] = true;
+        }
         kernels.push(kernel);
     }
     kernels
@@ -85,13 +87,12 @@ mod tests {
         let tensor =
             |name: &str, role: &str| format!("[[tensors]]\nname = \"{name}\"\nshape = [8, 8]\nrole = \"{role}\"\n");
         let mut text = format!("schema = 1\nname = \"k\"\n{extra}{}{}", tensor("x", "input"), tensor("w", "weight"));
-        for (name, kind, inputs) in operators {
-            let inputs: Vec<String> = inputs.split(' ').map(|input| format!("\"{input}\"")).collect();
-            text += &format!(
-                "[[operators]]\nname = \"{name}\"\nkind = \"{kind}\"\ninputs = [{}]\noutput = \"{name}\"\n",
-                inputs.join(", ")
-            );
-        }
+        text.extend(operators.iter().map(|(name, kind, inputs)| {
+            let inputs = inputs.replace(' ', "\", \"");
+            format!(
+                "[[operators]]\nname = \"{name}\"\nkind = \"{kind}\"\ninputs = [\"{inputs}\"]\noutput = \"{name}\"\n"
+            )
+        }));
         let workload = parse("k", &text, &[], 0).unwrap_or_else(|error| panic!("{}", error.render(false)));
         let names = |kernel: &Vec<OperatorId>| {
             kernel.iter().map(|&op| workload.operators[op].name.as_str()).collect::<Vec<_>>().join("+")

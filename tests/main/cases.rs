@@ -45,8 +45,7 @@ fn source(block: &str, case: &str, root: &str) -> (String, String, Vec<Override>
 
 /// Every mode at `event` and `bound`, and if `judged` at `cycle`, as expectations see them.
 fn figures(chip: &Chip, workload: &Workload, judged: bool) -> Result<Value, String> {
-    let configurations =
-        compile_measured(chip, workload, &Mode::ALL).map_err(|error| error.render(false))?;
+    let configurations = compile_measured(chip, workload, &Mode::ALL).map_err(|error| error.render(false))?;
     let run = |fidelity| {
         let outcomes: Vec<_> =
             configurations.iter().map(|c| simulate(chip, workload, &c.configuration, fidelity)).collect();

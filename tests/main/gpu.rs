@@ -61,7 +61,9 @@ fn two_chips_stand_side_by_side() {
     let directory = tempfile::tempdir().expect("a directory");
     let out = directory.path().to_str().expect("a path");
     let table = stdout(&["compare", "--arch", "arch/sn10.toml", "--against", A100, "--workload", TINY, "--out", out]);
-    for expected in ["against   A100-80GB: 108 SMs", "SN10 kbk", "SN10 epilogue is", "A100-80GB fused", "on SN10", "on A100-80GB"] {
+    for expected in
+        ["against   A100-80GB: 108 SMs", "SN10 kbk", "SN10 epilogue is", "A100-80GB fused", "on SN10", "on A100-80GB"]
+    {
         assert!(table.contains(expected), "{expected} in\n{table}");
     }
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect("a file");

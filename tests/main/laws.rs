@@ -227,7 +227,10 @@ fn more_of_a_resource_never_raises_the_bound() {
         ];
         for (what, values) in richer {
             let now = bounds(&values);
-            prop_assert!(now.iter().zip(&least).all(|(now, least)| now <= least), "more {what}: {least:?} became {now:?}");
+            prop_assert!(
+                now.iter().zip(&least).all(|(now, least)| now <= least),
+                "more {what}: {least:?} became {now:?}"
+            );
         }
         Ok(())
     });
