@@ -56,9 +56,11 @@ Examples:
   # as many operators on the chip at a time as pay
   rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
 
-  # one operator at a time, or as GPU libraries do, as JSON
+  # one operator at a time, as JSON
   rdusim run --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
-  rdusim run --mode epilogue --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
+
+  # elementwise operators folded into the GEMM before them, as GPU libraries do
+  rdusim run --mode epilogue --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
 
   # keep the configuration, and run it again after an edit by hand
   rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
