@@ -12,7 +12,7 @@ use super::values::{Fidelity, Format, Mapping, Mode, ModelPhase, Optimizer, Valu
 
 const EXAMPLES: &str = "\
 Examples:
-  # a feed-forward layer kernel by kernel and fused, side by side
+  # a feed-forward layer kernel by kernel, with epilogues and fused, side by side
   rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
 
   # the same with twice the tokens; --set changes any field of either file
@@ -59,6 +59,9 @@ Examples:
   # one operator at a time, as JSON
   rdusim run --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
 
+  # elementwise operators folded into the GEMM before them, as GPU libraries do
+  rdusim run --mode epilogue --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
+
   # keep the configuration, and run it again after an edit by hand
   rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
       --save-config mine.toml
@@ -93,7 +96,7 @@ Examples:
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
-  # do both configurations compute what the graph says?
+  # do the configurations of all modes compute what the graph says?
   rdusim verify --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml
 
   # a larger part of it, fused only, as JSON
@@ -351,7 +354,7 @@ pub(super) struct ModelArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
-    /// How the graph is cut into sections (both ways if not given)
+    /// How the graph is cut into sections (every mode if not given)
     #[arg(long, value_enum)]
     pub(super) mode: Option<Mode>,
     /// Chip file (TOML)

@@ -1,4 +1,4 @@
-//! `rdusim compare` and `rdusim run`: a workload on a chip, both ways or one; or on two chips.
+//! `rdusim compare` and `rdusim run`: a workload on a chip, in every mode or in one; or on two chips.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,12 +22,12 @@ use super::run_args::SharedArgs;
 use super::values::{Fidelity, Format, Mapping};
 use super::{configured, output, progress};
 
-/// Both ways, kernel by kernel first.
+/// Every mode, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
-    execute_all(&args.shared, &[Mode::Kbk, Mode::Fused], args.against.as_deref())
+    execute_all(&args.shared, &Mode::ALL, args.against.as_deref())
 }
 
-/// One way.
+/// One mode.
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     execute_all(&args.shared, &[args.mode.into()], None)
 }

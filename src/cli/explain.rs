@@ -36,7 +36,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         inputs = inputs.pinned(sections)?;
     }
     let question = Question {
-        modes: args.mode.map_or_else(|| vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]),
+        modes: args.mode.map_or_else(|| Mode::ALL.to_vec(), |mode| vec![mode.into()]),
         fidelity: shared.fidelity.into(),
         uncertainty: args.uncertainty,
     };

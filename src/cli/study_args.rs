@@ -41,7 +41,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// How the graph is cut into sections; both ways if not given
+    /// How the graph is cut into sections; every mode if not given
     #[arg(long, value_enum)]
     pub(super) mode: Option<Mode>,
     /// Also vary every assumed field of the chip file by a factor of 2

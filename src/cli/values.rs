@@ -48,6 +48,8 @@ impl From<ValueType> for Dtype {
 pub(super) enum Mode {
     /// Kernel by kernel: one operator at a time, intermediates go off chip
     Kbk,
+    /// Kernel by kernel, elementwise operators folded into the GEMM before them, as GPU libraries do
+    Epilogue,
     /// As many operators at a time as pay, intermediates stay on chip
     Fused,
 }
@@ -56,6 +58,7 @@ impl From<Mode> for crate::mode::Mode {
     fn from(mode: Mode) -> Self {
         match mode {
             Mode::Kbk => Self::Kbk,
+            Mode::Epilogue => Self::Epilogue,
             Mode::Fused => Self::Fused,
         }
     }

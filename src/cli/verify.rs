@@ -30,7 +30,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     if let Some(scaling) = &scaling {
         tell_scaling(scaling);
     }
-    let modes = args.mode.map_or(vec![Mode::Kbk, Mode::Fused], |mode| vec![mode.into()]);
+    let modes = args.mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode.into()]);
     let (compiling, (runs, verifying)) = progress::watched("compiling and verifying", || -> Result<_, Failure> {
         let (configurations, compiling) = timed(|| -> Result<(Vec<Compiled>, Vec<Retargeting>), Diagnostic> {
             if scaling.is_none() || args.configuration.config.is_some() {

@@ -15,13 +15,14 @@ use super::mapping::bases::BaseCache;
 use super::physical::assemble::assemble;
 use super::physical::route::Negotiation;
 use super::search::context::{Effort, SearchContext};
+use super::search::epilogues::NoKernels;
 use super::search::exhaustive::{self, Exhausted};
 use super::search::partition::{Chosen, Spans, Wanted};
 use super::verified::after_all;
 use super::{prefetch, remarks};
 
-/// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), or as many as pay ([`Mode::Fused`]). The
-/// search believes its estimates.
+/// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), with epilogues ([`Mode::Epilogue`]), or as many
+/// as pay ([`Mode::Fused`]). The search believes its estimates.
 ///
 /// # Errors
 /// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
@@ -94,7 +95,7 @@ fn compile_modes(
         .transpose()
         .map_err(|(section, reason)| remarks::unpinnable(chip, workload, &workload.sections[section], reason))?;
     let searches = |mode: Mode| mode == Mode::Fused && !is_pinned;
-    let free = modes.iter().any(|&mode| mode == Mode::Kbk || searches(mode));
+    let free = modes.iter().any(|&mode| mode != Mode::Fused || searches(mode));
     let mut spans = free
         .then(|| {
             let wanted =
@@ -103,21 +104,14 @@ fn compile_modes(
         })
         .transpose()
         .map_err(|failed| remarks::unplannable(chip, workload, failed))?;
-    let unplaceable = |spans: &Spans<'_>, run| remarks::unplaceable(chip, workload, spans.unplaced(run));
-    if let Some(spans) = spans.as_mut().filter(|_| modes.iter().any(|&mode| searches(mode))) {
-        // Routes single operators on the way, at the same time.
-        spans.fused(context).map_err(|run| unplaceable(spans, run))?;
-    }
+    let partitions = spans.as_mut().map_or(Ok(Vec::new()), |spans| partitions(context, spans, modes, !is_pinned))?;
     let mut compiled = Vec::with_capacity(modes.len());
     for &mode in modes {
-        let (spans, runs) = match (&mut spans, &pinned) {
-            (_, Some(pinned)) if mode == Mode::Fused => (pinned, pinned.all()),
-            (Some(spans), _) => {
-                let runs = if mode == Mode::Kbk { spans.kernel_by_kernel(context) } else { spans.fused(context) };
-                let runs = runs.map_err(|run| unplaceable(spans, run))?;
-                (&*spans, runs)
-            }
-            (None, _) => continue,
+        let found = partitions.iter().find(|(of, _)| *of == mode);
+        let (spans, runs) = match (&spans, &pinned, found) {
+            (_, Some(pinned), _) if mode == Mode::Fused => (pinned, pinned.all()),
+            (Some(spans), _, Some((_, runs))) => (spans, runs.clone()),
+            _ => continue,
         };
         let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| remarks::of_section(chip, &c.graph, &c.plan)).collect();
@@ -131,6 +125,9 @@ fn compile_modes(
             notes.extend(remarks::left_out(spans.left_out()));
         }
         notes.extend(remarks::loops(workload, &sections, mode));
+        if mode == Mode::Epilogue {
+            notes.extend(remarks::shorter_epilogues(chip, workload, &sections));
+        }
         notes.extend(workload.notes.iter().cloned());
         if of_a_model {
             notes.extend(remarks::scores_off_chip(workload, &sections));
@@ -141,6 +138,34 @@ fn compile_modes(
         compiled.push(Compiled { configuration, runs: measured, clear });
     }
     Ok(compiled)
+}
+
+/// The runs of the modes that are asked for, placed and routed. Fused comes first, because it routes single operators on the
+/// way, at the same time; kernels with epilogues come last, because they add runs.
+fn partitions(
+    context: &SearchContext<'_>,
+    spans: &mut Spans<'_>,
+    modes: &[Mode],
+    fuses: bool,
+) -> Result<Vec<(Mode, Vec<usize>)>, Diagnostic> {
+    let SearchContext { chip, workload, .. } = *context;
+    let unplaceable = |spans: &Spans<'_>, run| remarks::unplaceable(chip, workload, spans.unplaced(run));
+    let mut partitions = Vec::with_capacity(modes.len());
+    for mode in [Mode::Fused, Mode::Kbk, Mode::Epilogue] {
+        if !modes.contains(&mode) || (mode == Mode::Fused && !fuses) {
+            continue;
+        }
+        let runs = match mode {
+            Mode::Fused => spans.fused(context).map_err(|run| unplaceable(spans, run)),
+            Mode::Kbk => spans.kernel_by_kernel(context).map_err(|run| unplaceable(spans, run)),
+            Mode::Epilogue => spans.with_epilogues(context).map_err(|failed| match failed {
+                NoKernels::Unplannable(failed) => remarks::unplannable(chip, workload, failed),
+                NoKernels::Unplaced(run) => unplaceable(spans, run),
+            }),
+        };
+        partitions.push((mode, runs?));
+    }
+    Ok(partitions)
 }
 
 /// Sections that follow another every time, placed so that their weights can be loaded while that one runs.

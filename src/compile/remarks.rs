@@ -12,7 +12,7 @@ use crate::index::IndexVec;
 use crate::mode::Mode;
 use crate::program::{BufferRole, BufferSpec, LoopLevel, Mapping, PassWork, Section, SectionGraph, Stream, StreamId};
 use crate::units::{ByteSize, MIB};
-use crate::workload::{OperatorId, PinnedSection, Workload};
+use crate::workload::{OperatorId, PinnedSection, Workload, kernels_with_epilogues};
 
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
@@ -31,6 +31,20 @@ pub fn loops(workload: &Workload, sections: &[Section], mode: Mode) -> Vec<Strin
         })
     };
     sections.iter().filter_map(of_section).collect()
+}
+
+/// Epilogues that the chip cannot hold whole in the section of their GEMM, one remark each.
+pub fn shorter_epilogues(chip: &Chip, workload: &Workload, sections: &[Section]) -> Vec<String> {
+    let name = |op: &OperatorId| workload.operators[*op].name.as_str();
+    let shorter = |kernel: Vec<OperatorId>| {
+        let section = sections.iter().find(|section| section.operators.first() == kernel.first())?;
+        let (kept, others) = kernel.split_at(section.operators.len().min(kernel.len()));
+        (!others.is_empty()).then(|| {
+            let names = |list: &[OperatorId]| list.iter().map(name).collect::<Vec<_>>().join("+");
+            format!("{} cannot hold `{}` in one section with `{}`", chip.name, names(others), names(kept))
+        })
+    };
+    kernels_with_epilogues(workload).into_iter().filter_map(shorter).collect()
 }
 
 /// An operator that cannot run even alone.

@@ -8,25 +8,27 @@ use crate::index::Id;
 use crate::mode::Mode;
 use crate::program::home_tiers;
 use crate::units::{Dtype, Rate};
-use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
+use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload, kernels_with_epilogues};
 
 /// The least cycles a mode can take on a chip, whatever the mapping (DESIGN §4): over the mode's minimal sections,
 /// launch + max(stored MACs / peak, compulsory bytes / each tier's bandwidth, compulsory bytes / address generators).
 ///
-/// Kernel by kernel every operator is a section that moves its inputs, its stored weights and its output once; fused,
-/// the graph is one section that moves graph inputs, stored weights and graph outputs once. Operators of a repeated
+/// Kernel by kernel every operator is a section that moves its inputs, its stored weights and its output once; so is every
+/// GEMM with its epilogue (a section that runs less of it moves more, and is launched more often); fused, the graph is one section that moves graph inputs, stored weights and graph outputs once. Operators of a repeated
 /// block count every time, and so do its weights and the inputs that no repetition makes for the next (caches).
 pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
     // A tier that does not hold a tensor is not charged; what fits nowhere is charged nowhere (compile refuses it).
     let homes = home_tiers(chip, workload).unwrap_or_default();
     let all: Vec<OperatorId> = workload.operators.ids().collect();
+    let of_kernel = |kernel: &[OperatorId]| {
+        let once = section_bound(&chip_of_kernel(chip, workload, kernel), workload, &homes, kernel, 1);
+        let first = &workload.operators[kernel[0]];
+        once.saturating_mul(first.repeat) / first.every
+    };
     match mode {
-        Mode::Kbk => {
-            let of = |&op: &OperatorId| {
-                let once = section_bound(&of_operator(chip, workload, op), workload, &homes, &[op], 1);
-                once.saturating_mul(workload.operators[op].repeat) / workload.operators[op].every
-            };
-            all.iter().map(of).fold(0, u64::saturating_add)
+        Mode::Kbk => all.chunks(1).map(of_kernel).fold(0, u64::saturating_add),
+        Mode::Epilogue => {
+            kernels_with_epilogues(workload).iter().map(|kernel| of_kernel(kernel)).fold(0, u64::saturating_add)
         }
         Mode::Fused => {
             // A section of a part of the graph may move a tensor that the whole graph keeps on chip.
@@ -36,10 +38,13 @@ pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
     }
 }
 
-/// The chip as a section of one operator finds it.
-fn of_operator<'c>(chip: &'c Chip, workload: &Workload, op: OperatorId) -> Cow<'c, Chip> {
-    let operator = &workload.operators[op];
-    let moved = operator.inputs.iter().chain([&operator.output]).map(|&t| workload.tensors[t].stored_bytes());
+/// The chip as a section of one kernel finds it.
+fn chip_of_kernel<'c>(chip: &'c Chip, workload: &Workload, kernel: &[OperatorId]) -> Cow<'c, Chip> {
+    let tensors = |&op: &OperatorId| {
+        let operator = &workload.operators[op];
+        operator.inputs.iter().chain([&operator.output])
+    };
+    let moved = kernel.iter().flat_map(tensors).map(|&t| workload.tensors[t].stored_bytes());
     chip.in_section(moved.max().unwrap_or(0))
 }
 

@@ -9,7 +9,7 @@ use crate::outcome::{
     BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::units::{ByteSize, Dtype};
-use crate::workload::{OperatorKind, Phase, TensorId, TensorRole, Workload};
+use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, TensorRole, Workload, kernels_with_epilogues};
 
 use super::kernel::{Kernel, Work};
 use super::sparse::Style;
@@ -199,7 +199,7 @@ fn communication(gpu: &Gpu, workload: &Workload) -> Option<SectionOutcome> {
     })
 }
 
-/// What no kernels can beat: a launch (kernel by kernel, one an operator), and all stored MACs at the tensor cores' peak
+/// What no kernels can beat: a launch (kernel by kernel one an operator, with epilogues one a kernel), and all stored MACs at the tensor cores' peak
 /// or every input, stored weight and result moved once.
 fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     let mut macs: BTreeMap<Dtype, f64> = BTreeMap::new();
@@ -236,8 +236,13 @@ fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
         }
     }
     let gap = gpu.cycles_of_us(gpu.launch.gap_us.min(gpu.launch.graph_gap_us));
-    let launches = match mode {
-        Mode::Kbk => workload.operators.iter().map(|operator| operator.repeat as f64 / operator.every as f64).sum(),
+    let launch = |&op: &OperatorId| {
+        let operator = &workload.operators[op];
+        operator.repeat as f64 / operator.every as f64
+    };
+    let launches: f64 = match mode {
+        Mode::Kbk => workload.operators.ids().map(|op| launch(&op)).sum(),
+        Mode::Epilogue => kernels_with_epilogues(workload).iter().filter_map(|kernel| kernel.first()).map(launch).sum(),
         Mode::Fused => 1.0,
     };
     (gap * launches + compute.max(moved / gpu.memory_bytes_per_cycle())).floor() as u64
@@ -249,6 +254,10 @@ pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kerne
     let fusion = &gpu.fusion;
     notes.push(match mode {
         Mode::Kbk => "a kernel an operator, launched by the host one by one (eager)".to_owned(),
+        Mode::Epilogue => {
+            "elementwise operators are folded into the GEMM before them; kernels are launched by the host one by one"
+                .to_owned()
+        }
         Mode::Fused => {
             let parts = [
                 (fusion.epilogue, "GEMM epilogues"),

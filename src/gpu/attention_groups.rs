@@ -1,10 +1,9 @@
 //! Attention in a graph: scores, what is done to them, and their product with the values; and the same of the gradient.
 
 use crate::index::Id;
-use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Uses, Workload};
 
 use super::kernel::Work;
-use super::uses::Uses;
 
 /// Operators that one attention kernel runs.
 pub(super) struct Group {

@@ -2,14 +2,11 @@
 
 use crate::arch::Fusion;
 use crate::index::Id;
-use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Uses, Workload, epilogue_of, runs_with};
 
 use super::attention_groups::{self, Group};
 use super::kernel::{Kernel, Work};
-use super::uses::Uses;
 
-/// Functions and sums that one epilogue takes at most [M cuBLASLt: bias, function, sum].
-const MOST_EPILOGUE: usize = 3;
 /// Operators of a fused kernel that only moves data.
 const MOST_STREAMED: usize = 8;
 
@@ -41,10 +38,12 @@ pub(super) fn kernels(workload: &Workload, fusion: Option<&Fusion>) -> Vec<Kerne
         if !is_gemm && fusion.is_some_and(|fusion| fusion.elementwise) && builder.joins(op) {
             continue;
         }
-        builder.start(&[op], if is_gemm { Work::Gemm(op) } else { Work::Stream });
+        let mut operators = vec![op];
         if is_gemm && fusion.is_some_and(|fusion| fusion.epilogue) {
-            builder.epilogue(op, &group_of);
+            let is_free = |op: OperatorId| builder.kernel_of[op.index()].is_none() && group_of[op.index()].is_none();
+            operators.extend(epilogue_of(workload, &uses, op, is_free));
         }
+        builder.start(&operators, if is_gemm { Work::Gemm(op) } else { Work::Stream });
     }
     let Builder { lists, .. } = builder;
     let mut kernels: Vec<Kernel> = lists
@@ -78,16 +77,6 @@ impl Builder<'_> {
         made.map(|producer| self.kernel_of[producer.index()])
     }
 
-    fn same_place(&self, a: OperatorId, b: OperatorId) -> bool {
-        let (a, b) = (&self.workload.operators[a], &self.workload.operators[b]);
-        let shape = |t: TensorId| (self.workload.tensors[t].rows, self.workload.tensors[t].columns);
-        a.block == b.block
-            && a.phase == b.phase
-            && a.repeat == b.repeat
-            && a.every == b.every
-            && shape(a.output) == shape(b.output)
-    }
-
     /// Puts an operator into the kernel that makes the last of its inputs, if that streams the same rows.
     fn joins(&mut self, op: OperatorId) -> bool {
         let Some(latest) = self.sources(op).try_fold(None, |most, kernel| Some(most.max(Some(kernel?)))).flatten()
@@ -97,7 +86,7 @@ impl Builder<'_> {
         let (operators, work) = &self.lists[latest];
         if *work != Work::Stream
             || operators.len() >= MOST_STREAMED
-            || !self.same_place(operators[0], op)
+            || !runs_with(self.workload, operators[0], op)
             || !moves_rows(self.workload.operators[op].kind)
             || !moves_rows(self.workload.operators[operators[0]].kind)
         {
@@ -106,33 +95,6 @@ impl Builder<'_> {
         self.kernel_of[op.index()] = Some(latest);
         self.lists[latest].0.push(op);
         true
-    }
-
-    /// Takes functions and sums behind a GEMM into its kernel.
-    fn epilogue(&mut self, gemm: OperatorId, group_of: &[Option<usize>]) {
-        let kernel = self.lists.len() - 1;
-        let mut last = gemm;
-        while self.lists[kernel].0.len() <= MOST_EPILOGUE {
-            let made = self.workload.operators[last].output;
-            let fits = |&op: &OperatorId| {
-                let operator = &self.workload.operators[op];
-                // The other input must be there before the GEMM starts.
-                let ready = |&input: &TensorId| {
-                    input == made || self.uses.producer(self.workload, input).is_none_or(|producer| producer < gemm)
-                };
-                operator.kind.is_elementwise()
-                    && moves_rows(operator.kind)
-                    && operator.inputs.contains(&made)
-                    && operator.inputs.iter().all(ready)
-                    && self.same_place(gemm, op)
-                    && self.kernel_of[op.index()].is_none()
-                    && group_of[op.index()].is_none()
-            };
-            let Some(next) = self.uses.consumers(self.workload, made).iter().copied().find(fits) else { return };
-            self.kernel_of[next.index()] = Some(kernel);
-            self.lists[kernel].0.push(next);
-            last = next;
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! GPUs: the operator graph as a sequence of kernels, each timed by what its tiles leave idle and what it moves.
 //!
-//! `kbk` is a kernel an operator ("eager"), `fused` what libraries and compilers of kernels fuse. `docs/gpu.md` is the
-//! timing model; an [`Outcome`] comes out, as of every chip.
+//! `kbk` is a kernel an operator ("eager"), `epilogue` folds elementwise operators into the GEMM before them, `fused` is
+//! what libraries and compilers of kernels fuse. `docs/gpu.md` is the timing model; an [`Outcome`] comes out, as of every chip.
 
 mod account;
 mod attention;
@@ -17,9 +17,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod time;
-mod uses;
 
-use crate::arch::{Gpu, Sharding};
+use crate::arch::{Fusion, Gpu, Sharding};
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::mode::Mode;
 use crate::outcome::Outcome;
@@ -33,6 +32,9 @@ use self::kernels::kernels;
 use self::sparse::{Chosen, Style};
 use self::time::KernelTime;
 
+/// What mode `epilogue` fuses, whatever the chip file says of `fused`.
+const EPILOGUES: Fusion = Fusion { epilogue: true, elementwise: false, flash_attention: false, graphs: false };
+
 /// Runs a workload on a GPU in each of `modes`.
 ///
 /// # Errors
@@ -43,7 +45,12 @@ pub fn run(gpu: &Gpu, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome
 }
 
 fn run_mode(gpu: &Gpu, workload: &Workload, mode: Mode) -> Result<Outcome, Diagnostic> {
-    let list = kernels(workload, (mode == Mode::Fused).then_some(&gpu.fusion));
+    let fusion = match mode {
+        Mode::Kbk => None,
+        Mode::Epilogue => Some(&EPILOGUES),
+        Mode::Fused => Some(&gpu.fusion),
+    };
+    let list = kernels(workload, fusion);
     let held = capacity::check(gpu, workload, &list, mode)?;
     let mut cache = Cache::new(gpu.l2.reuse_bytes());
     let timed: Vec<Timed> =

@@ -113,7 +113,7 @@ fn every_run_stays_above_its_bound_and_its_sections_add_up() {
     let small = Override::parse("workload.dims.tokens=1").unwrap();
     let one = workload::parse("sparse.toml", &text, &[small], 0).unwrap();
     for workload in [sparse, one, gemm(1, 1, 1, "fp32", ""), gemm(4096, 4096, 64, "int8", "")] {
-        for outcome in run(&gpu, &workload, &[Mode::Kbk, Mode::Fused]).unwrap() {
+        for outcome in run(&gpu, &workload, &Mode::ALL).unwrap() {
             assert!(outcome.bound_cycles <= outcome.cycles, "{} {:?}", workload.name, outcome.mode);
             assert_eq!(outcome.sections.iter().map(|s| s.cycles).sum::<u64>(), outcome.cycles);
             let by_tensor: u64 = outcome.traffic().by_tensor.values().map(|t| t.off_chip_read_bytes).sum();

@@ -19,7 +19,7 @@ pub struct Map {
     pub arch: ArchEntry,
     /// The workload.
     pub workload: WorkloadEntry,
-    /// `kbk` or `fused`.
+    /// The mode's name.
     pub mode: &'static str,
     /// Sections in the order they run.
     pub sections: Vec<Section>,

@@ -151,10 +151,10 @@ mod tests {
         let headers = reader.headers().unwrap().clone();
         let at = |name: &str| headers.iter().position(|header| header == name).unwrap();
         let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
-        assert_eq!(rows.len(), 4);
-        assert_eq!(&rows[3][at("run")], "fused");
-        assert_eq!(&rows[3][at("operators")], "up gelu down");
-        assert_eq!(&rows[3][at("bound_by")], "memory:ddr");
+        assert_eq!(rows.len(), 6);
+        assert_eq!(&rows[5][at("run")], "fused");
+        assert_eq!(&rows[5][at("operators")], "up gelu down");
+        assert_eq!(&rows[5][at("bound_by")], "memory:ddr");
         for (row, section) in rows.iter().zip(outcomes.iter().flat_map(|outcome| &outcome.sections)) {
             assert_eq!(row[at("cycles")], section.cycles.to_string());
             assert_eq!(row[at("off_chip_write_bytes")], section.traffic.off_chip_write_bytes.to_string());
@@ -172,6 +172,11 @@ mod tests {
         kbk,h_act,83886080,83886080
         kbk,w_down,209715200,0
         kbk,y,0,20971520
+        epilogue,x,20971520,0
+        epilogue,w_up,209715200,0
+        epilogue,h_act,83886080,83886080
+        epilogue,w_down,209715200,0
+        epilogue,y,0,20971520
         fused,x,20971520,0
         fused,w_up,209715200,0
         fused,w_down,209715200,0

@@ -16,7 +16,7 @@ use super::waterfall::Waterfall;
 /// Version of the object's shape.
 pub const SCHEMA: u32 = 1;
 
-/// One or two runs of a workload on a chip, as printed by `--format json`.
+/// The runs of a workload on a chip, as printed by `--format json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Document {
     /// [`SCHEMA`].
@@ -25,11 +25,14 @@ pub struct Document {
     pub arch: ArchEntry,
     /// The workload.
     pub workload: WorkloadEntry,
-    /// The runs; of two, kernel by kernel stands first.
+    /// The runs, in the order of [`Mode::ALL`].
     pub runs: Vec<RunEntry>,
     /// Time of kernel by kernel over time of fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<f64>,
+    /// Time of kernels with epilogues over time of fused, if both ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup_over_epilogue: Option<f64>,
     /// Off-chip bytes of kernel by kernel over those of fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_chip_traffic_ratio: Option<f64>,
@@ -51,6 +54,9 @@ pub struct AgainstEntry {
     /// Its time of kernel by kernel over its time of fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<f64>,
+    /// Its time of kernels with epilogues over its time of fused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup_over_epilogue: Option<f64>,
     /// Its off-chip bytes of kernel by kernel over those of fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_chip_traffic_ratio: Option<f64>,
@@ -59,21 +65,20 @@ pub struct AgainstEntry {
 }
 
 impl Document {
-    /// The object for the runs of `workload` on `chip`; of two runs, kernel by kernel stands first.
+    /// The object for the runs of `workload` on `chip`.
     pub fn new(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> Self {
         let work = Work::of(workload);
         let runs: Vec<RunEntry> =
             outcomes.iter().map(|outcome| RunEntry::new(chip, &work, outcome, tokens(workload))).collect();
-        let ratio = |measure: fn(&RunEntry) -> f64| {
-            let of = |mode: Mode| runs.iter().find(|run| run.mode == mode.name()).map(measure);
-            Some(quotient(of(Mode::Kbk)?, of(Mode::Fused)?))
+        let of = |mode: Mode| runs.iter().find(|run| run.mode == mode.name());
+        let over_fused = |before: Mode, measure: fn(&RunEntry) -> f64| {
+            Some(quotient(measure(of(before)?), measure(of(Mode::Fused)?)))
         };
         let off_chip = |run: &RunEntry| (run.traffic.off_chip_read_bytes + run.traffic.off_chip_write_bytes) as f64;
-        let (speedup, off_chip_traffic_ratio) = (ratio(|run| run.time_s), ratio(off_chip));
-        let waterfall = match &runs[..] {
-            [kbk, fused] => Waterfall::of_fusion(kbk, fused),
-            _ => None,
-        };
+        let [speedup, speedup_over_epilogue] =
+            [Mode::Kbk, Mode::Epilogue].map(|before| over_fused(before, |run| run.time_s));
+        let off_chip_traffic_ratio = over_fused(Mode::Kbk, off_chip);
+        let waterfall = of(Mode::Kbk).zip(of(Mode::Fused)).and_then(|(kbk, fused)| Waterfall::of_fusion(kbk, fused));
         Self {
             schema: SCHEMA,
             arch: ArchEntry::new(chip),
@@ -88,6 +93,7 @@ impl Document {
             },
             runs,
             speedup,
+            speedup_over_epilogue,
             off_chip_traffic_ratio,
             waterfall,
             against: None,
@@ -107,6 +113,7 @@ impl Document {
             arch: other.arch,
             runs: other.runs,
             speedup: other.speedup,
+            speedup_over_epilogue: other.speedup_over_epilogue,
             off_chip_traffic_ratio: other.off_chip_traffic_ratio,
         });
         document
@@ -149,7 +156,16 @@ mod tests {
     #[test]
     fn keys_stand_in_the_agreed_order() {
         let json = compare().to_json();
-        let top = ["schema", "arch", "workload", "runs", "speedup", "off_chip_traffic_ratio", "waterfall"];
+        let top = [
+            "schema",
+            "arch",
+            "workload",
+            "runs",
+            "speedup",
+            "speedup_over_epilogue",
+            "off_chip_traffic_ratio",
+            "waterfall",
+        ];
         assert_eq!(keys(&json, 2, "{"), top);
         let arch = ["name", "pcus", "pmus", "peak_tflops", "sram_bytes", "off_chip_gb_per_s"];
         assert_eq!(keys(&json, 4, "\"arch\": {"), arch);
@@ -209,7 +225,8 @@ mod tests {
     #[test]
     fn figures_have_their_definitions() {
         let json: Value = serde_json::from_str(&compare().to_json()).unwrap();
-        let (arch, workload, kbk, fused) = (&json["arch"], &json["workload"], &json["runs"][0], &json["runs"][1]);
+        let (arch, workload) = (&json["arch"], &json["workload"]);
+        let [kbk, epilogue, fused] = [0, 1, 2].map(|run| &json["runs"][run]);
         let near = |got: &Value, want: f64| {
             let got = got.as_f64().unwrap();
             assert!((got - want).abs() <= 1e-9 * want.abs(), "{got} is not {want}");
@@ -219,14 +236,14 @@ mod tests {
         near(&arch["peak_tflops"], 307.2);
         near(&arch["off_chip_gb_per_s"], 100.0);
         assert_eq!((workload["operators"].as_u64(), workload["dtype"].as_str()), (Some(3), Some("bf16")));
-        assert_eq!((kbk["mode"].as_str(), fused["mode"].as_str()), (Some("kbk"), Some("fused")));
+        assert_eq!([kbk, epilogue, fused].map(|run| run["mode"].as_str()), ["kbk", "epilogue", "fused"].map(Some));
         let bytes = |run: &Value| {
             let traffic = &run["traffic"];
             traffic["off_chip_read_bytes"].as_u64().unwrap() + traffic["off_chip_write_bytes"].as_u64().unwrap()
         };
         assert_eq!((bytes(kbk), bytes(fused)), (796_917_760, 461_373_440));
         near(&json["off_chip_traffic_ratio"], 796_917_760.0 / 461_373_440.0);
-        for run in [kbk, fused] {
+        for run in [kbk, epilogue, fused] {
             let time = run["cycles"].as_u64().unwrap() as f64 / 1.25e9;
             near(&run["time_s"], time);
             near(&run["tflops_executed"], 0.858_993_459_2 / time);
@@ -240,6 +257,7 @@ mod tests {
             near(&energy["total"], parts.iter().sum());
         }
         near(&json["speedup"], kbk["time_s"].as_f64().unwrap() / fused["time_s"].as_f64().unwrap());
+        near(&json["speedup_over_epilogue"], epilogue["time_s"].as_f64().unwrap() / fused["time_s"].as_f64().unwrap());
         assert_eq!(kbk["sections"][1]["bound_by"], "memory:ddr");
         assert_eq!(kbk["traffic"]["by_tensor"]["h"]["off_chip_write_bytes"], 80 << 20);
     }
@@ -256,7 +274,7 @@ mod tests {
 
     #[test]
     fn one_run_has_no_ratios() {
-        let json = Document::new(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes()[1..]).to_json();
+        let json = Document::new(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes()[2..]).to_json();
         assert!(!json.contains("speedup") && !json.contains("off_chip_traffic_ratio"));
         assert_eq!(keys(&json, 2, "{"), ["schema", "arch", "workload", "runs"]);
     }

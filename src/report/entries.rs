@@ -100,7 +100,7 @@ pub struct WorkloadEntry {
 /// One run.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunEntry {
-    /// `kbk` or `fused`.
+    /// The mode's name.
     pub mode: &'static str,
     /// How closely time was modelled.
     pub fidelity: &'static str,

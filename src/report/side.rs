@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 pub struct Side<'a> {
     /// The chip.
     pub chip: &'a dyn Device,
-    /// Its runs; of two, kernel by kernel stands first.
+    /// Its runs, in the order of [`Mode::ALL`](crate::mode::Mode::ALL).
     pub outcomes: &'a [Outcome],
 }
 

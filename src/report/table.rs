@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle
 use indexmap::IndexMap;
 
 use crate::arch::Device;
-use crate::outcome::{Outcome, SectionOutcome, StopReason, TensorTraffic};
+use crate::outcome::{BoundBy, Outcome, SectionOutcome, StopReason, TensorTraffic};
 use crate::workload::Workload;
 
 use super::describe;
@@ -22,12 +22,18 @@ const WIDTH: u16 = 120;
 /// Columns of a section's name with its run's before it, or of a stage's.
 const NAME: usize = 32;
 
+/// More runs side by side have two lines for what bounds them: one would be too wide.
+const MOST_WIDE_RUNS: usize = 2;
+
+/// Columns of the name of a chip or of a bound over or among the figures of a run.
+const NARROW: usize = 15;
+
 /// Most rows that the sections of a run take, and the tensors: beyond, the smallest are added up in one.
 const MOST_ROWS: usize = 40;
 
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 
-/// Everything a person wants to know of one or two runs, as lines of text.
+/// Everything a person wants to know of the runs of a workload, as lines of text.
 pub fn table(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> String {
     table_of(workload, &[Side { chip, outcomes }])
 }
@@ -38,21 +44,24 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
     let runs = named(sides);
     let figures: Vec<Figures> = runs.iter().map(|(_, chip, outcome)| Figures::new(*chip, &work, outcome)).collect();
     let names: Vec<&str> = runs.iter().map(|(name, ..)| name.as_str()).collect();
-    let mut blocks = vec![heading(workload, &work, sides), summary(&work, &names, &figures)];
-    match (&names[..], &figures[..]) {
-        ([first, second], [of_first, of_second]) => blocks.push(verdict((first, of_first), (second, of_second))),
-        // Each mode on the second chip against the same mode on the first.
-        (_, all) if sides.len() > 1 => {
-            let split = sides[0].outcomes.len();
-            let against = |(at, name): (usize, &&str)| {
-                let same = (split..all.len()).find(|&other| runs[other].2.mode == runs[at].2.mode)?;
-                Some(verdict((names[same], &all[same]), (name, &all[at])))
-            };
-            let lines: Vec<String> = names[..split].iter().enumerate().filter_map(against).collect();
-            blocks.push(lines.join("\n"));
-        }
-        _ => {}
-    }
+    let headers: Vec<String> = if sides.len() > 1 {
+        runs.iter().map(|(_, chip, run)| format!("{}\n{}", shorten(chip.name(), NARROW), run.mode.name())).collect()
+    } else {
+        names.iter().map(|&name| name.to_owned()).collect()
+    };
+    // The last run against each before it; of two chips, each mode on the first against the same mode on the second.
+    let is_compared = sides.len() == 1 || runs.len() == 2;
+    let mut blocks = vec![heading(workload, &work, sides), summary(&work, &headers, &figures, is_compared)];
+    let pairs: Vec<(usize, usize)> = if is_compared {
+        (1..runs.len()).map(|before| (before - 1, runs.len() - 1)).collect()
+    } else {
+        let split = sides.first().map_or(0, |side| side.outcomes.len());
+        let same = |at: usize| (split..runs.len()).find(|&other| runs[other].2.mode == runs[at].2.mode);
+        (0..split).filter_map(|at| Some((same(at)?, at))).collect()
+    };
+    let told = |(old, new)| verdict((names[old], &figures[old]), (names[new], &figures[new]));
+    let lines = pairs.into_iter().map(|pair| wrapped("", &told(pair)));
+    blocks.push(lines.collect::<Vec<String>>().join("\n"));
     let mut at = 0;
     for side in sides {
         let Side { chip, outcomes } = *side;
@@ -120,6 +129,9 @@ fn heading(workload: &Workload, work: &Work, sides: &[Side<'_>]) -> String {
 /// A row of the summary: its label, how a run shows it, and what of it the runs are compared by.
 struct Row(&'static str, fn(&Figures) -> String, Option<fn(&Figures) -> f64>);
 
+/// In lines below each other where there are many runs.
+const BOUND_BY: &str = "bound by";
+
 /// Shown for sparse workloads only.
 const DENSE_EQUIVALENT: &str = "  dense equivalent";
 
@@ -128,7 +140,7 @@ const SUMMARY: [Row; 22] = [
     Row("cycles", |f| whole(f.cycles), None),
     Row("  lower bound", |f| whole(f.bound_cycles), None),
     Row("  bound / cycles", |f| percent(f.bound_share), None),
-    Row("bound by", bound_by, None),
+    Row(BOUND_BY, |f| bound_by(f).join(", "), None),
     Row("launches", |f| whole(f.launches), Some(|f| f.launches as f64)),
     Row("executed", |f| si(f.tflops_executed * 1e12, "FLOP/s"), None),
     Row("  of peak", |f| percent(f.utilization), None),
@@ -148,19 +160,27 @@ const SUMMARY: [Row; 22] = [
     Row("  static", |f| si(f.energy.static_, "J"), Some(|f| f.energy.static_)),
 ];
 
-fn summary(work: &Work, names: &[&str], figures: &[Figures]) -> String {
+/// Figures of the runs side by side; if they are compared, also those of each run over those of the last.
+fn summary(work: &Work, names: &[String], figures: &[Figures], is_compared: bool) -> String {
     let mut header = vec![String::new()];
-    header.extend(names.iter().map(|&name| name.to_owned()));
-    if let [first, second] = names {
-        header.push(format!("{first} / {second}"));
+    header.extend(names.iter().cloned());
+    let last = names.iter().zip(figures).next_back().filter(|_| is_compared);
+    let others = || names.iter().zip(figures).take(names.len().saturating_sub(1));
+    if let Some((last, _)) = last {
+        let over = if last.contains('\n') { "\n/ " } else { " / " };
+        header.extend(others().map(|(name, _)| format!("{name}{over}{last}")));
     }
     let mut table = new_table(header);
     let sparse = work.executed_flops != work.dense_flops;
     for Row(label, show, measure) in SUMMARY.into_iter().filter(|row| sparse || row.0 != DENSE_EQUIVALENT) {
         let mut cells = vec![label.to_owned()];
-        cells.extend(figures.iter().map(show));
-        if let ([first, second], Some(measure)) = (figures, measure) {
-            cells.push(ratio(measure(first), measure(second)));
+        if label == BOUND_BY && figures.len() > MOST_WIDE_RUNS {
+            cells.extend(figures.iter().map(|run| bound_by(run).join("\n")));
+        } else {
+            cells.extend(figures.iter().map(show));
+        }
+        if let (Some((_, last)), Some(measure)) = (last, measure) {
+            cells.extend(others().map(|(_, run)| ratio(measure(run), measure(last))));
         }
         table.add_row(cells);
     }
@@ -168,17 +188,15 @@ fn summary(work: &Work, names: &[&str], figures: &[Figures]) -> String {
 }
 
 /// The one or two resources that bound most of a run's cycles.
-fn bound_by(figures: &Figures) -> String {
+fn bound_by(figures: &Figures) -> Vec<String> {
     match figures.bound_by.as_slice() {
-        [] => "-".to_owned(),
-        [(only, _)] => shorten(&only.to_string(), 24),
+        [] => vec!["-".to_owned()],
+        [(only, _)] => vec![shorten(&only.to_string(), NARROW)],
         several => {
             let share = |part: u64| 100.0 * quotient(part as f64, figures.cycles as f64);
-            let named = several
-                .iter()
-                .take(2)
-                .map(|(bound, part)| format!("{} {:.0} %", shorten(&bound.to_string(), 12), share(*part)));
-            named.collect::<Vec<_>>().join(", ")
+            let named =
+                |(bound, part): &(BoundBy, u64)| format!("{} {:.0} %", shorten(&bound.to_string(), 10), share(*part));
+            several.iter().take(2).map(named).collect()
         }
     }
 }
@@ -429,7 +447,7 @@ mod tests {
 
     #[test]
     fn one_run_reads_as_agreed() {
-        insta::assert_snapshot!(table(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes()[1..]));
+        insta::assert_snapshot!(table(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes()[2..]));
     }
 
     #[test]
@@ -453,7 +471,12 @@ mod tests {
             vec![fixture::empty_outcome()],
             noted,
         ] {
-            for line in table(&chip, &workload, &outcomes).lines() {
+            // Two chips, in whose figures numbers have the digits that numbers have.
+            let beside = [Side { chip: &chip, outcomes: &outcomes }; 2];
+            let is_usual = outcomes.iter().flat_map(|run| &run.sections).all(|section| section.cycles < 1 << 40);
+            let sides = if is_usual { &beside[..] } else { &beside[..1] };
+            let texts = [table(&chip, &workload, &outcomes), table_of(&workload, sides)];
+            for line in texts.iter().flat_map(|text| text.lines()) {
                 assert!(line.chars().count() <= usize::from(WIDTH), "{line}");
                 assert_eq!(line, line.trim_end());
             }
@@ -487,13 +510,13 @@ mod tests {
             vec![section(970_000, BoundBy::Compute), section(2_970_000, BoundBy::Fill), section(0, BoundBy::Launch)];
         let outcome = fixture::outcome(crate::mode::Mode::Kbk, 0, sections);
         let figures = Figures::new(&fixture::sn10(), &Work::of(&fixture::ffn(None)), &outcome);
-        assert_eq!(bound_by(&figures), "fill 74 %, compute 25 %");
+        assert_eq!(bound_by(&figures), ["fill 74 %", "compute 25 %"]);
     }
 
     #[test]
     fn more_traffic_is_not_called_less() {
         let mut outcomes = fixture::outcomes();
-        outcomes.swap(0, 1);
+        outcomes.swap(0, 2);
         let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
         assert!(text.contains("is 0.58x as fast as fused, with 1.73x more off-chip traffic"), "{text}");
     }

@@ -16,7 +16,7 @@ use crate::program::{
     BufferId, BufferRole, Configuration, Fabric, FlowId, LoopLevel, LoopOrder, Nest, Part, PcuId, Piece, PmuId,
     Section, SectionGraph, StageId, StreamId, TiledAxis,
 };
-use crate::workload::{OperatorId, TensorId, Workload};
+use crate::workload::{OperatorId, TensorId, Workload, kernels_with_epilogues};
 
 use super::names::{self, FlowContext, RELAY};
 use super::spec::{BufferSpec, FileSpec, NestSpec, OwnerSpec, PartSpec, RouteSpec, RunSpec, SectionSpec, StreamSpec};
@@ -58,8 +58,7 @@ fn resolve(
     let reader = Reader { source, chip, workload, fabric: &fabric };
     let mut found: Vec<(Mode, &RunSpec)> = Vec::new();
     for run in spec.runs.get_ref() {
-        let known = [Mode::Kbk, Mode::Fused];
-        let mode = known[source.keyword("runs.mode", &run.mode, &known.map(Mode::name))?];
+        let mode = Mode::ALL[source.keyword("runs.mode", &run.mode, &Mode::ALL.map(Mode::name))?];
         if found.iter().any(|(other, _)| *other == mode) {
             let title = format!("two runs are `{}`", mode.name());
             return Err(source.error(run.mode.span(), title, "expected one run a mode"));
@@ -107,11 +106,16 @@ impl Reader<'_> {
         let tiers = self.tiers(spec)?;
         let mut sections = Vec::new();
         let mut done: Vec<OperatorId> = Vec::new();
+        let kernels = if mode == Mode::Epilogue { kernels_with_epilogues(self.workload) } else { Vec::new() };
         for section in spec.sections.get_ref() {
             let operators = self.operators(section, &done)?;
             if mode == Mode::Kbk && operators.len() > 1 {
                 let title = "a section of a kbk run has one operator";
                 return Err(self.error(section.operators.span(), title, format!("found {}", operators.len())));
+            }
+            if mode == Mode::Epilogue && operators.len() > 1 && !kernels.iter().any(|k| k.starts_with(&operators)) {
+                let title = "a section of an epilogue run has one operator, or a GEMM and its epilogue from the start";
+                return Err(self.error(section.operators.span(), title, self.epilogue(&kernels, operators[0])));
             }
             done.extend(&operators);
             sections.push(self.section(section, &operators, &tiers)?);
@@ -126,6 +130,13 @@ impl Reader<'_> {
             Some(found) => Err(self.error(spec.sections.span(), found.fault.title, found.fault.expected)),
             None => Ok(configuration),
         }
+    }
+
+    /// What may stand in one section behind an operator.
+    fn epilogue(&self, kernels: &[Vec<OperatorId>], first: OperatorId) -> String {
+        let name = |&op: &OperatorId| self.workload.operators[op].name.as_str();
+        let kernel = kernels.iter().find(|kernel| kernel[0] == first).cloned().unwrap_or_else(|| vec![first]);
+        format!("expected the first of {}", kernel.iter().map(name).collect::<Vec<_>>().join(", "))
     }
 
     /// The home of every tensor; each tier must hold what it is given.

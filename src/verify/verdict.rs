@@ -13,7 +13,7 @@ const SCHEMA: u32 = 1;
 /// One configuration on numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunVerdict {
-    /// `kbk` or `fused`.
+    /// The mode's name.
     pub mode: &'static str,
     /// Whether nothing failed and every number is within its tolerance.
     pub passed: bool,

@@ -266,6 +266,15 @@ impl OperatorKind {
         !matches!(self, Self::Gemm | Self::Conv) && !self.is_view() && !self.is_row_wise()
     }
 
+    /// Whether a kernel of a GEMM computes it on the results, before they are written: its elements stay where they are.
+    pub fn folds_into_a_gemm(self) -> bool {
+        let moves_or_updates = matches!(
+            self,
+            Self::Transpose | Self::Embedding | Self::EmbeddingGrad | Self::SgdUpdate | Self::AdamUpdate
+        );
+        self.is_elementwise() && !moves_or_updates
+    }
+
     /// Whether it can run in the tail of the array that makes its input.
     pub fn folds_into_a_tail(self) -> bool {
         self.is_elementwise() && self.arity() == 1 && !matches!(self, Self::Transpose | Self::EmbeddingGrad)

@@ -4,6 +4,7 @@
 
 mod declare;
 mod dynamic;
+mod epilogue;
 mod form;
 mod graph;
 mod held;
@@ -20,16 +21,19 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod train;
+mod uses;
 
 use std::path::Path;
 
 use petgraph::graph::DiGraph;
 
+pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
 pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};
 pub use image::ImageOptions;
 pub use kind::{OperatorKind, Phase};
 pub use sections::pin;
+pub use uses::Uses;
 
 use crate::diagnostics::Diagnostic;
 use crate::index::{Id, IndexVec};

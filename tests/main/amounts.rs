@@ -117,7 +117,7 @@ fn depths(
 fn compare_pair((family, chip, graph): (&str, ChipValues, GraphValues), about: &str, compared: &mut Compared) {
     let about = format!("{about} ({family}){chip:?}{graph:?}");
     let (chip, workload) = (chip.chip(), graph.workload());
-    for mode in [Mode::Kbk, Mode::Fused] {
+    for mode in Mode::ALL {
         let Ok(configuration) = compile(&chip, &workload, mode) else { continue };
         for section in &configuration.sections {
             compare(&chip, &workload, section, &about, compared);
@@ -167,7 +167,7 @@ fn heads_and_sums_over_rows_are_counted_alike() {
         let (heads, kv_heads) = [(1, 1), (2, 1), (4, 2), (3, 3)][case];
         for causal in [false, true] {
             let trained = sums::attention(shape, (heads, kv_heads), causal, false);
-            for mode in [Mode::Kbk, Mode::Fused] {
+            for mode in Mode::ALL {
                 let configuration = compile(&chip, &trained, mode).expect("a mapping");
                 for section in &configuration.sections {
                     let about = format!("attention {shape:?}, {heads} heads, causal {causal}");

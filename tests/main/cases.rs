@@ -4,8 +4,8 @@
 //! repository) and `set = ["PATH=VALUE", ...]`. A block ` ```expect ` holds for the chip and workload before it, one
 //! expectation a line:
 //!
-//! - `PATH = VALUE`, `<=`, `>=`, `<`, `>`: a figure of the JSON result. `kbk.` and `fused.` lead to the runs at `event`
-//!   fidelity, `bound.kbk.` and `bound.fused.` to those at `bound`, `cycle.kbk.` and `cycle.fused.` to those at `cycle`;
+//! - `PATH = VALUE`, `<=`, `>=`, `<`, `>`: a figure of the JSON result. `kbk.`, `epilogue.` and `fused.` lead to the runs at `event`
+//!   fidelity, `bound.kbk.` and so on to those at `bound`, `cycle.kbk.` and so on to those at `cycle`;
 //!   `[0]` counts from 0; `.length` is that of a list.
 //! - `PATH = VALUE ~ 2 %`: within so much of a number.
 //! - `PATH has "TEXT"`: some part of a text or of a list of texts.
@@ -43,23 +43,22 @@ fn source(block: &str, case: &str, root: &str) -> (String, String, Vec<Override>
     (reference.file.display().to_string(), text, reference.set.iter().map(set).collect())
 }
 
-/// Both modes at `event` and `bound`, and if `judged` at `cycle`, as expectations see them.
+/// Every mode at `event` and `bound`, and if `judged` at `cycle`, as expectations see them.
 fn figures(chip: &Chip, workload: &Workload, judged: bool) -> Result<Value, String> {
-    let configurations =
-        compile_measured(chip, workload, &[Mode::Kbk, Mode::Fused]).map_err(|error| error.render(false))?;
+    let configurations = compile_measured(chip, workload, &Mode::ALL).map_err(|error| error.render(false))?;
     let run = |fidelity| {
         let outcomes: Vec<_> =
             configurations.iter().map(|c| simulate(chip, workload, &c.configuration, fidelity)).collect();
         serde_json::to_value(Document::new(chip, workload, &outcomes)).expect("JSON")
     };
     let (event, bound) = (run(Fidelity::Event), run(Fidelity::Bound));
-    let modes = |document: &Value| json!({ "kbk": document["runs"][0], "fused": document["runs"][1] });
+    let modes = |document: &Value| json!({ "kbk": document["runs"][0], "epilogue": document["runs"][1], "fused": document["runs"][2] });
     let mut all = modes(&event);
     all["bound"] = modes(&bound);
     if judged {
         all["cycle"] = modes(&run(Fidelity::Cycle));
     }
-    for key in ["speedup", "off_chip_traffic_ratio", "arch", "workload"] {
+    for key in ["speedup", "speedup_over_epilogue", "off_chip_traffic_ratio", "arch", "workload"] {
         all[key] = event[key].clone();
     }
     Ok(all)

@@ -142,7 +142,7 @@ fn verify_compares_numbers_and_says_what_it_made_smaller() {
     assert!(verdict["where"]["unit"].as_str().is_some_and(|unit| unit.starts_with("PCU (")), "{verdict}");
     assert_eq!(verdict["scaled"]["dims"].as_array().map(Vec::len), Some(3));
     assert!(verdict["flops"].as_u64() <= Some(20_000_000));
-    assert_eq!(verdict["runs"].as_array().map(Vec::len), Some(2));
+    assert_eq!(verdict["runs"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -220,6 +220,7 @@ fn a_panic_is_said_to_be_a_bug_and_leaves_no_result() {
 mod runs {
     use super::*;
 
+    const MODES: [&str; 3] = ["kbk", "epilogue", "fused"];
     const TINY: &str = "--arch arch/sn10.toml --workload workloads/tiny-mlp.toml";
 
     #[test]
@@ -227,7 +228,8 @@ mod runs {
         for fidelity in ["bound", "event"] {
             let text = succeeds(&format!("compare {TINY} --fidelity {fidelity}"));
             assert!(text.contains(&format!("fidelity  {fidelity}")) && text.contains("kbk / fused"), "{text}");
-            assert!(text.contains("as fast as kbk"), "{text}");
+            assert!(text.contains("epilogue / fused") && text.contains("as fast as kbk"), "{text}");
+            assert!(text.contains("as fast as epilogue"), "{text}");
         }
     }
 
@@ -239,18 +241,29 @@ mod runs {
         assert_eq!(std::fs::read_to_string(out.join("result.json")).expect("result.json"), text);
         assert_eq!(std::fs::read_dir(&out).expect("the directory").count(), 11);
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!((json["runs"][0]["mode"].as_str(), json["runs"][1]["mode"].as_str()), (Some("kbk"), Some("fused")));
-        assert!(json["speedup"].as_f64().is_some_and(|speedup| speedup > 0.0));
+        let runs: Vec<_> = json["runs"].as_array().expect("runs").iter().collect();
+        assert_eq!(runs.iter().map(|run| run["mode"].as_str()).collect::<Vec<_>>(), MODES.map(Some));
+        let [kbk, epilogue, fused] = [0, 1, 2].map(|run| runs[run]["time_s"].as_f64().expect("seconds"));
+        for (key, factor) in [("speedup", kbk / fused), ("speedup_over_epilogue", epilogue / fused)] {
+            assert!(json[key].as_f64().is_some_and(|found| (found - factor).abs() < 1e-12 * factor), "{key}");
+        }
+        let operators = |run: usize| {
+            let sections = runs[run]["sections"].as_array().expect("sections").iter();
+            sections.map(|section| section["operators"].to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(operators(1), [r#"["up","gelu"]"#, r#"["down"]"#]);
     }
 
     #[test]
     fn run_prints_one_run() {
-        for mode in ["kbk", "fused"] {
+        for mode in MODES {
             let text = succeeds(&format!("run {TINY} --mode {mode} --format json"));
             let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
             assert_eq!(json["runs"].as_array().map(Vec::len), Some(1));
             assert_eq!(json["runs"][0]["mode"], mode);
-            assert!(json.get("speedup").is_none() && json.get("off_chip_traffic_ratio").is_none());
+            for key in ["speedup", "speedup_over_epilogue", "off_chip_traffic_ratio"] {
+                assert!(json.get(key).is_none(), "{key}");
+            }
         }
     }
 
@@ -268,6 +281,8 @@ mod runs {
         let json = succeeds(&format!("map {TINY} --mode kbk --format json"));
         assert_eq!(std::fs::read_to_string(out.join("map.json")).expect("map.json"), json);
         assert!(succeeds(&format!("map {TINY}")).contains("mode      fused, 1 section"));
+        let text = succeeds(&format!("map {TINY} --mode epilogue"));
+        assert!(text.contains("mode      epilogue, 2 sections") && text.contains("section 1 of 2  up+gelu"), "{text}");
     }
 
     #[test]

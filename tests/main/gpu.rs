@@ -44,14 +44,14 @@ fn two_chips_stand_side_by_side() {
     let both =
         json(&["compare", "--arch", "arch/sn10.toml", "--against", A100, "--workload", TINY, "--format", "json"]);
     // The object is what each chip has alone, and the factor between them.
-    for key in ["arch", "workload", "runs", "speedup", "off_chip_traffic_ratio"] {
+    for key in ["arch", "workload", "runs", "speedup", "speedup_over_epilogue", "off_chip_traffic_ratio"] {
         assert_eq!(both[key], first[key], "{key}");
     }
-    for key in ["arch", "runs", "speedup", "off_chip_traffic_ratio"] {
+    for key in ["arch", "runs", "speedup", "speedup_over_epilogue", "off_chip_traffic_ratio"] {
         assert_eq!(both["against"][key], alone[key], "{key}");
     }
     let time = |document: &Value, run: usize| document["runs"][run]["time_s"].as_f64().expect("seconds");
-    for (run, mode) in ["kbk", "fused"].into_iter().enumerate() {
+    for (run, mode) in Mode::ALL.map(Mode::name).into_iter().enumerate() {
         let factor = both["against"]["speedups"][mode].as_f64().expect("a factor");
         assert!((factor - time(&alone, run) / time(&first, run)).abs() < 1e-9 * factor);
     }
@@ -61,7 +61,9 @@ fn two_chips_stand_side_by_side() {
     let directory = tempfile::tempdir().expect("a directory");
     let out = directory.path().to_str().expect("a path");
     let table = stdout(&["compare", "--arch", "arch/sn10.toml", "--against", A100, "--workload", TINY, "--out", out]);
-    for expected in ["against   A100-80GB: 108 SMs", "SN10 kbk", "A100-80GB fused", "on SN10", "on A100-80GB"] {
+    for expected in
+        ["against   A100-80GB: 108 SMs", "SN10 kbk", "SN10 epilogue is", "A100-80GB fused", "on SN10", "on A100-80GB"]
+    {
         assert!(table.contains(expected), "{expected} in\n{table}");
     }
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect("a file");
@@ -209,12 +211,13 @@ fn training_gpt_13b_lands_in_the_published_band() {
     let saved = training(false);
     let macs: u64 = saved.operators.ids().map(|op| saved.dense_macs(op) * saved.operators[op].repeat).sum();
     let peak = gpu.macs_per_cycle(rdusim::units::Dtype::Bf16).expect("bf16") as f64 * gpu.clock_hz as f64;
-    let outcomes = gpu::run(&gpu, &again, &[Mode::Kbk, Mode::Fused]).expect("it fits");
+    let outcomes = gpu::run(&gpu, &again, &Mode::ALL).expect("it fits");
     let mfu: Vec<f64> = outcomes.iter().map(|outcome| macs as f64 / (seconds(&gpu, outcome) * peak)).collect();
     // Eager with recomputation, data parallel taken as ideal: 41-60 % is published.
     assert!((0.41..=0.60).contains(&mfu[0]), "{mfu:?}");
-    // Fused kernels beat it, and stay below what recomputation leaves of the GEMMs' own rate.
-    assert!(mfu[1] > 1.1 * mfu[0] && mfu[1] < 0.75 * 0.92, "{mfu:?}");
+    // Epilogues save time, fused kernels more; they stay below what recomputation leaves of the GEMMs' own rate.
+    assert!(mfu[0] < mfu[1] && mfu[1] < mfu[2], "{mfu:?}");
+    assert!(mfu[2] > 1.1 * mfu[0] && mfu[2] < 0.75 * 0.92, "{mfu:?}");
     for outcome in &outcomes {
         assert!(outcome.bound_cycles <= outcome.cycles);
     }
@@ -248,6 +251,20 @@ fn every_step_of_fusion_is_at_least_as_fast() {
     let gpu = a100(&OF_EIGHT);
     let eager = gpu::run(&gpu, &again, &[Mode::Kbk]).expect("it fits").remove(0);
     assert!((times[0] / seconds(&gpu, &eager) - 1.0).abs() < 1e-6, "{times:?}");
+}
+
+#[test]
+fn mode_epilogue_is_fused_with_epilogues_alone() {
+    let again = training(true);
+    let time = |sets: &[&str], mode: Mode| {
+        let gpu = a100(&[&OF_EIGHT[..], sets].concat());
+        seconds(&gpu, &gpu::run(&gpu, &again, &[mode]).expect("it fits").remove(0))
+    };
+    let alone = ["arch.fusion.elementwise=false", "arch.fusion.graphs=false", "arch.fusion.attention=none"];
+    let epilogue = time(&[], Mode::Epilogue);
+    assert!((time(&alone, Mode::Fused) / epilogue - 1.0).abs() < 1e-9);
+    // What the chip file fuses is of mode `fused` alone.
+    assert!((time(&["arch.fusion.epilogue=false"], Mode::Epilogue) / epilogue - 1.0).abs() < 1e-9);
 }
 
 #[test]

@@ -46,9 +46,9 @@ fn hold(chip: &Chip, workload: &Workload, configuration: &Configuration, about: 
     line
 }
 
-/// Compiles a workload in both modes and holds each.
-fn hold_both(chip: &Chip, workload: &Workload, about: &str, most: f64) -> String {
-    let lines = [Mode::Kbk, Mode::Fused].map(|mode| {
+/// Compiles a workload in every mode and holds each.
+fn hold_all(chip: &Chip, workload: &Workload, about: &str, most: f64) -> String {
+    let lines = Mode::ALL.map(|mode| {
         let configuration = compile(chip, workload, mode).expect("a mapping");
         hold(chip, workload, &configuration, &format!("{about}, {mode:?}"), most)
     });
@@ -77,7 +77,7 @@ fn gradients_of_sparse_weights() {
     ] {
         for optimizer in ["sgd", "adam"] {
             let workload = trained(&format!("optimizer = \"{optimizer}\""), "bf16", sparsity, shape);
-            println!("{}", hold_both(&chip, &workload, &format!("{optimizer}, {sparsity}"), 0.05));
+            println!("{}", hold_all(&chip, &workload, &format!("{optimizer}, {sparsity}"), 0.05));
         }
     }
 }
@@ -87,10 +87,10 @@ fn steps_of_adam_and_changes_of_patterns() {
     let chip = sums::chip(&[]);
     let sparse = "sparsity = { pattern = \"block\", density = 0.25, block = [16, 16] }";
     let changing = "optimizer = \"adam\"\npattern = { every = 1, fraction = 0.3, regrow = \"gradient\" }";
-    println!("{}", hold_both(&chip, &trained(changing, "bf16", sparse, [100, 64, 96]), "patterns", 0.05));
+    println!("{}", hold_all(&chip, &trained(changing, "bf16", sparse, [100, 64, 96]), "patterns", 0.05));
     for dtype in ["bf16", "fp32"] {
         let dense = trained("optimizer = \"adam\"", dtype, "", [150, 61, 133]);
-        println!("{}", hold_both(&chip, &dense, &format!("Adam in {dtype}"), 0.05));
+        println!("{}", hold_all(&chip, &dense, &format!("Adam in {dtype}"), 0.05));
     }
 }
 
@@ -156,7 +156,7 @@ fn mappings_that_cannot_gather_are_refused() {
 #[test]
 fn images() {
     let chip = sums::chip(&[]);
-    println!("{}", hold_both(&chip, &everything("bf16").workload(), "every kind of operator on images", 0.065));
+    println!("{}", hold_all(&chip, &everything("bf16").workload(), "every kind of operator on images", 0.065));
 }
 
 /// Windows whose row tiles have unequal shares of the image: 11 x 13 places of a kernel on 25 x 29 pixels.
@@ -195,5 +195,5 @@ fn parts_of_tensors_and_their_neighbours() {
         [[operators]]\nname = \"turn\"\nkind = \"transpose\"\ninputs = [\"c\"]\noutput = \"t\"\n\
         [[operators]]\nname = \"sum\"\nkind = \"row_sum\"\ninputs = [\"t\"]\noutput = \"s\"\n";
     let workload = workload::parse("parts", text, &[], 0).unwrap_or_else(|error| panic!("{}", error.render(false)));
-    println!("{}", hold_both(&chip, &workload, "parts", 0.065));
+    println!("{}", hold_all(&chip, &workload, "parts", 0.065));
 }

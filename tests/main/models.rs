@@ -103,7 +103,7 @@ fn every_matrix_is_updated_once_a_layer() {
 #[test]
 fn repeated_layers_count_as_often_as_they_run() {
     let (one, three) = (graph(&options(small(1), Phase::Forward)), graph(&options(small(3), Phase::Forward)));
-    for mode in [Mode::Kbk, Mode::Fused] {
+    for mode in Mode::ALL {
         let (one, three) = (run(&one, mode), run(&three, mode));
         let layer = |outcome: &Outcome, repeat| -> Vec<(String, u64, u64)> {
             let of_layer = outcome.sections.iter().filter(|s| s.operators.contains(&"mix".to_owned()));

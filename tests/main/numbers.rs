@@ -46,7 +46,7 @@ fn computes_what_it_says(chip: &str) {
         }
         let (workload, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
         assert!(graph_flops(&workload) <= MAX_FLOPS);
-        let compiled = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]).expect("a pair that fits");
+        let compiled = compile_measured(&chip, &workload, &Mode::ALL).expect("a pair that fits");
         for run in verify(&chip, &workload, compiled.iter().map(|c| &c.configuration), 0) {
             let of = format!("{name} on {}, {}", chip.name, run.mode);
             assert!(run.passed, "{of}: {:?} {:?} {:?}", run.fault, run.by_stage, run.end_to_end);
@@ -88,7 +88,7 @@ fn random_configurations_compute_what_their_graphs_say() {
         let whole = graph.text().len() % 5 == 0;
         let (chip, graph) = if whole { (chip.chip_of_integers(), graph.in_type("int8")) } else { (chip.chip(), graph) };
         let workload = graph.workload();
-        let Ok(configurations) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { return Ok(()) };
+        let Ok(configurations) = compile_measured(&chip, &workload, &Mode::ALL) else { return Ok(()) };
         for run in verify(&chip, &workload, configurations.iter().map(|c| &c.configuration), 1) {
             let fault = run.fault.as_ref().map_or(String::new(), ToString::to_string);
             prop_assert!(run.passed, "{}: {fault} {:?} {:?}\n{graph:?}", run.mode, run.by_stage, run.end_to_end);
@@ -204,7 +204,7 @@ fn models_compute_what_they_say_and_no_operator_is_left_out() {
     let mut seen = BTreeSet::new();
     for workload in &list {
         seen.extend(workload.operators.iter().map(|op| op.kind));
-        let compiled = compile_measured(&chip, workload, &[Mode::Kbk, Mode::Fused]).expect("it fits");
+        let compiled = compile_measured(&chip, workload, &Mode::ALL).expect("it fits");
         for run in verify(&chip, workload, compiled.iter().map(|c| &c.configuration), 2) {
             let of = format!("{} ({} operators), {}", workload.name, workload.operators.len(), run.mode);
             assert!(run.passed, "{of}: {:?} {:?} {:?}", run.fault, run.by_stage, run.end_to_end);
@@ -225,7 +225,7 @@ fn smaller_graphs_are_mapped_as_at_full_size() {
         let load = |sets: &[Override]| workload::load(&path, sets, 0);
         let (small, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
         let full = load(&[]).expect("a workload");
-        let like = retargeted_from_full_size(&chip, &full, &small, &[Mode::Kbk, Mode::Fused]).expect("it compiles");
+        let like = retargeted_from_full_size(&chip, &full, &small, &Mode::ALL).expect("it compiles");
         for (configuration, likeness) in &like {
             assert!(likeness.kept, "{name}: {:?}", likeness.why);
             let fused = configuration.mode == Mode::Fused;

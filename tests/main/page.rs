@@ -79,9 +79,9 @@ fn a_saved_result_makes_the_same_drawing() {
     let place = tempfile::tempdir().expect("a directory");
     made(place.path());
     let html = std::fs::read_to_string(both(place.path())).expect("the page");
-    // Both results, each with the layouts of both its runs, its command and its files.
+    // Both results, each with the layouts of its three runs, its command and its files.
     assert_eq!(html.matches("\"document\":{").count(), 2);
-    assert_eq!(html.matches("\"banks_per_pmu\":").count(), 4);
+    assert_eq!(html.matches("\"banks_per_pmu\":").count(), 6);
     assert_eq!(html.matches("\"command\":\"rdusim compare").count(), 2);
     assert!(html.matches("name = \\\"Plasticine\\\"").count() == 2, "the chip file of each");
     let (code, message) = rdusim(&["report", "workloads/tiny-mlp.toml"]);

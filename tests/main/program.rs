@@ -87,7 +87,7 @@ proptest! {
 fn sections(pairs: usize) -> Vec<Section> {
     let of_pair = |number: usize| {
         let (_, chip, graph) = pair(31, number);
-        let compiled = compile_measured(&chip.chip(), &graph.workload(), &[Mode::Kbk, Mode::Fused]).unwrap_or_default();
+        let compiled = compile_measured(&chip.chip(), &graph.workload(), &Mode::ALL).unwrap_or_default();
         compiled.into_iter().flat_map(|compiled| compiled.configuration.sections).collect::<Vec<Section>>()
     };
     let sections: Vec<Section> = (0..pairs).flat_map(of_pair).collect();

@@ -14,7 +14,7 @@ use rdusim::saved;
 use rdusim::sim::simulate;
 use tempfile::TempDir;
 
-const MODES: [Mode; 2] = [Mode::Kbk, Mode::Fused];
+const MODES: [Mode; 3] = Mode::ALL;
 
 #[test]
 fn what_is_saved_runs_again_to_the_byte() {
@@ -166,7 +166,11 @@ fn edited_configurations_are_refused_with_their_place() {
     place.spoilt("chip = ", "fingerprint = \"", "fingerprint = \"0", &["another chip", saved]);
     place.spoilt("workload = ", "fingerprint = \"", "fingerprint = \"0", &["another workload", saved]);
     place.spoilt("[[runs]]", "\"fused\"", "\"kbk\"", &["no `fused` run", saved]);
+    // A GEMM, its epilogue and another GEMM are no kernel.
     let text = place.file("saved.toml");
+    place.write("spoilt.toml", &text.replacen("mode = \"fused\"", "mode = \"epilogue\"", 1));
+    let words = ["a section of an epilogue run", saved, "operators = ", "expected the first of up, gelu"];
+    place.refuses("run --mode epilogue", "--config spoilt.toml", &words);
     let of = |key: &str| {
         let from = text.find(key).unwrap() + key.len();
         text[from..].split([',', ' ', '\n']).next().unwrap().to_owned()

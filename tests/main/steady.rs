@@ -33,7 +33,7 @@ fn skipped_periods_leave_every_count_as_it_was() {
     let (ran, skipped, saved, all) = (Cell::new(0u64), Cell::new(0u64), Cell::new(0u64), Cell::new(0u64));
     for_all(24, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
-        for mode in [Mode::Kbk, Mode::Fused] {
+        for mode in Mode::ALL {
             let Ok(configuration) = compile(&chip, &workload, mode) else { continue };
             for (section, (cut, block, rows)) in configuration.sections.iter().flat_map(|s| NESTS.map(|n| (s, n))) {
                 let mut section = section.clone();

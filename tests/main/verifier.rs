@@ -14,7 +14,7 @@ use rdusim::program::{
 };
 use rdusim::workload::{self, Workload};
 
-const MODES: [Mode; 2] = [Mode::Kbk, Mode::Fused];
+const MODES: [Mode; 3] = Mode::ALL;
 /// Random pairs that are compiled.
 const PAIRS: usize = 40;
 const SEED: u64 = 11;

@@ -31,7 +31,7 @@ impl Spans<'_> {
     }
 
     /// Of some runs the first of every kind that is not planned.
-    fn keep_unplanned(&self, runs: &mut Vec<usize>) {
+    pub(super) fn keep_unplanned(&self, runs: &mut Vec<usize>) {
         let mut seen = vec![false; self.planned.len()];
         runs.retain(|&run| {
             let kind = self.runs[run].kind;

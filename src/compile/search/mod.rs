@@ -3,6 +3,7 @@
 pub mod branch_and_bound;
 pub mod canonical;
 pub mod context;
+pub mod epilogues;
 pub mod evaluate;
 pub mod exhaustive;
 pub mod low_effort;

@@ -1,6 +1,7 @@
 //! Fusion: cutting the operator graph into sections.
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::plan::SectionPlan;
@@ -10,7 +11,7 @@ use crate::cost::{SectionRun, least_cycles};
 use crate::program::{Section, SectionGraph, is_whole_block};
 use crate::workload::{OperatorId, Workload};
 
-use super::canonical::{CanonicalForms, Renaming};
+use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::context::{Effort, SearchContext};
 use super::evaluate::{Depth, Looked, Routed, hoped, look};
 use super::plan::{NoPlan, plan};
@@ -120,6 +121,8 @@ pub struct Spans<'a> {
     pub(super) workload: &'a Workload,
     pub(super) runs: Vec<Run>,
     pub(super) planned: Vec<Option<Planned<'a>>>,
+    /// Kinds by what their runs look like.
+    pub(super) kinds: FxHashMap<CanonicalForm, usize>,
     /// Of every run, cycles that a loop over the repetitions of its block saves.
     pub(super) saved_by_looping: Vec<u64>,
     left_out: LeftOut,
@@ -182,12 +185,15 @@ impl<'a> Spans<'a> {
     pub fn new(context: &SearchContext<'_>, workload: &'a Workload, wanted: Wanted) -> Result<Self, Unplannable> {
         let (SearchContext { chip, tiers, .. }, fused) = (context, wanted.fused);
         let n = workload.operators.len();
-        let Runs { list: runs, mut firsts, .. } = Runs::new(workload, tiers, fused);
+        let Runs { list: runs, mut firsts, kinds } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
         let left_out = LeftOut { kinds: 0, longer: fused && n > PARAMS.partition.most_fused };
         let saved = |run: &Run| if fused { saved_by_looping(chip, workload, &run.operators) } else { 0 };
         let saved_by_looping = runs.iter().map(saved).collect();
-        let mut spans = Self { workload, runs, planned, saved_by_looping, left_out, wanted, lazy: None };
+        let mut spans = Self { workload, runs, planned, kinds, saved_by_looping, left_out, wanted, lazy: None };
+        if !wanted.singles && !fused {
+            return Ok(spans);
+        }
         if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_fused {
             spans.plan_lazily(context, wanted)?;
             return Ok(spans);
@@ -329,7 +335,7 @@ impl<'a> Spans<'a> {
         for section in &workload.sections {
             pinned.add(&canonical, (0, 0), section.operators.clone(), Vec::new(), false);
         }
-        let Runs { list: runs, firsts, .. } = pinned;
+        let Runs { list: runs, firsts, kinds } = pinned;
         let pin = |&index: &usize| {
             let operators = &runs[index].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1);
@@ -353,6 +359,7 @@ impl<'a> Spans<'a> {
             saved_by_looping: vec![0; runs.len()],
             runs,
             planned,
+            kinds,
             left_out: LeftOut::default(),
             wanted,
             lazy: None,
@@ -374,7 +381,7 @@ impl<'a> Spans<'a> {
         }
     }
 
-    fn is_routed(&self, run: usize) -> bool {
+    pub(super) fn is_routed(&self, run: usize) -> bool {
         self.of(run).is_some_and(|planned| planned.routed().is_some())
     }
 
@@ -446,7 +453,7 @@ impl<'a> Spans<'a> {
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 
-    fn route(&mut self, runs: &[usize], depth: Depth, context: &SearchContext<'_>) {
+    pub(super) fn route(&mut self, runs: &[usize], depth: Depth, context: &SearchContext<'_>) {
         self.route_each(runs.iter().map(|&run| (run, depth)), context);
     }
 

@@ -30,7 +30,8 @@ pub struct Runs {
     pub list: Vec<Run>,
     /// The first of each kind.
     pub firsts: Vec<usize>,
-    kinds: FxHashMap<CanonicalForm, usize>,
+    /// Kinds by what their runs look like.
+    pub kinds: FxHashMap<CanonicalForm, usize>,
 }
 
 impl Runs {

@@ -39,7 +39,7 @@ use crate::workload::Workload;
 use self::scene::Scene;
 use super::side::Side;
 
-/// A picture of one or two runs.
+/// A picture of the runs of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chart {
     /// Off-chip bytes by tensor.

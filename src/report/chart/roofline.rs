@@ -10,7 +10,7 @@ use crate::workload::Workload;
 
 use super::axis::power_of_ten;
 use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, WIDTH, heading};
-use super::palette::{AXIS, Color, GREEN, GRID, INK, MUTED, PURPLE, RUNS, WHITE};
+use super::palette::{AXIS, Color, GRID, INK, MUTED, RUNS, WHITE};
 use super::scene::{Anchor, Area, Face, Scene};
 
 const HEIGHT: f64 = 640.0;
@@ -58,12 +58,13 @@ pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     let work = Work::of(workload);
     let roofs: Vec<Roof> = sides.iter().map(|side| Roof::new(side.chip, &work, sides.len() > 1)).collect();
     let runs = named(sides);
-    let roof_of = sides.iter().zip(&roofs).flat_map(|(side, roof)| side.outcomes.iter().map(move |_| roof));
+    let place_of = sides.iter().zip(&roofs).zip(RUNS).flat_map(|((side, roof), colors)| {
+        side.outcomes.iter().map(move |outcome| (roof, colors[outcome.mode as usize]))
+    });
     let points: Vec<Point> = runs
         .iter()
-        .zip(roof_of)
-        .zip(RUNS.into_iter().chain([GREEN, PURPLE]))
-        .filter_map(|((&(ref name, chip, outcome), roof), color)| {
+        .zip(place_of)
+        .filter_map(|(&(ref name, chip, outcome), (roof, color))| {
             point(roof, name, &Figures::new(chip, &work, outcome), color)
         })
         .collect();
@@ -290,7 +291,7 @@ fn label_point(scene: &mut Scene, axes: &Axes, roofs: &[Roof], point: &Point, ta
     let (x, y) = axes.at(point.x, point.y);
 
     let mut spots = Vec::new();
-    for distance in [16.0, 40.0, 80.0, 130.0, 190.0] {
+    for distance in [16.0, 40.0, 80.0, 130.0, 190.0, 260.0, 340.0] {
         let (right, left) = (x + distance, x - distance - width);
         let (below, above, level) = (y + distance * 0.5, y - distance * 0.5 - height, y - height / 2.0);
         spots.extend([(right, level), (right, below), (left, level), (left, above), (left, below), (right, above)]);

@@ -4,21 +4,25 @@ function card(at) {
   const result = data.results[at], d = result.document;
   const title = `${d.workload.name} on ${d.arch.name}`;
   const last = d.runs[d.runs.length - 1];
+  const of = (mode) => d.runs.find((run) => run.mode === mode);
   const line = element('div', { class: 'first' });
   if (d.speedup !== undefined) {
     line.append(element('strong', {}, `${digits(d.speedup)}×`),
-      element('span', {}, `faster fused than kernel by kernel: ${si(last.time_s, 's')} instead of ${si(d.runs[0].time_s, 's')}, `
+      element('span', {}, `faster fused than kernel by kernel: ${si(of('fused').time_s, 's')} instead of ${si(of('kbk').time_s, 's')}, `
         + `with ${digits(d.off_chip_traffic_ratio)}× less off-chip traffic`));
   } else if (last) {
     line.append(element('strong', {}, si(last.time_s, 's')), element('span', {}, `${last.mode}, ${whole(last.cycles)} cycles`));
   }
+  const epilogue = d.speedup_over_epilogue === undefined ? [] : [
+    `${digits(d.speedup_over_epilogue)}× faster fused than with elementwise operators folded into the GEMM before them, as GPU libraries do: `
+      + `${si(of('fused').time_s, 's')} instead of ${si(of('epilogue').time_s, 's')}`];
   const why = d.runs.map((run) => {
     const longest = run.sections.reduce((a, b) => (b.cycles > a.cycles ? b : a), run.sections[0]);
     return `${run.mode}: ${percent(run.utilization)} of peak, ${percent(run.bound_cycles / run.cycles)} of what the lower bound allows`
       + (longest ? `, most of the time bound by ${longest.bound_by}` : '');
   });
   return element('div', {}, element('h1', {}, several ? `${titles[at]}: ${title}` : title), line,
-    why.map((text) => element('p', {}, text)),
+    epilogue.concat(why).map((text) => element('p', {}, text)),
     element('p', { class: 'faint' },
       `${whole(d.arch.pcus)} PCUs, ${whole(d.arch.pmus)} PMUs, ${digits(d.arch.peak_tflops)} TFLOP/s, ${bytes(d.arch.sram_bytes)} SRAM, `
       + `${digits(d.arch.off_chip_gb_per_s)} GB/s off chip; ${si(d.workload.dense_flops, 'FLOP')} dense, `

@@ -17,7 +17,7 @@ pub struct Layout {
     /// Which of the page's results it belongs to.
     #[serde(default)]
     pub result: usize,
-    /// `kbk` or `fused`.
+    /// The mode's name.
     pub mode: String,
     /// Columns of sites.
     pub columns: u32,

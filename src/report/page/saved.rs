@@ -16,6 +16,7 @@ struct Needed {
     workload: NeededWorkload,
     runs: Vec<NeededRun>,
     speedup: Option<f64>,
+    speedup_over_epilogue: Option<f64>,
     off_chip_traffic_ratio: Option<f64>,
     waterfall: Option<Waterfall>,
 }

@@ -23,6 +23,8 @@ pub struct Difference {
     pub only_in_b: Vec<String>,
     /// Kernel by kernel over fused, where a file has both.
     pub speedup: Option<Change>,
+    /// Kernels with epilogues over fused, where a file has both.
+    pub speedup_over_epilogue: Option<Change>,
 }
 
 /// A field of an input.

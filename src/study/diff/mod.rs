@@ -34,6 +34,10 @@ pub fn diff(a: (&str, &str), b: (&str, &str)) -> Result<Difference, Diagnostic> 
         only_in_a: only(&first, &second),
         only_in_b: only(&second, &first),
         speedup: first.speedup.zip(second.speedup).map(|(a, b)| Change::new(a, b)),
+        speedup_over_epilogue: first
+            .speedup_over_epilogue
+            .zip(second.speedup_over_epilogue)
+            .map(|(a, b)| Change::new(a, b)),
     })
 }
 

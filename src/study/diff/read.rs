@@ -15,6 +15,7 @@ pub(super) struct ResultFile {
     pub(super) workload: IndexMap<String, Value>,
     pub(super) runs: Vec<Run>,
     pub(super) speedup: Option<f64>,
+    pub(super) speedup_over_epilogue: Option<f64>,
 }
 
 /// One run.

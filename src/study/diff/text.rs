@@ -54,8 +54,10 @@ impl Difference {
         for run in &self.runs {
             tell_run(&mut text, run);
         }
-        if let Some(change) = self.speedup {
-            let _ = writeln!(text, "\nSpeedup of fused over kbk: {:.3}x in A, {:.3}x in B.", change.a, change.b);
+        for (of, change) in [("kbk", self.speedup), ("epilogue", self.speedup_over_epilogue)] {
+            if let Some(change) = change {
+                let _ = writeln!(text, "\nSpeedup of fused over {of}: {:.3}x in A, {:.3}x in B.", change.a, change.b);
+            }
         }
         text
     }

@@ -30,7 +30,7 @@ pub struct Explanation {
 /// One mode.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModeEntry {
-    /// `kbk` or `fused`.
+    /// Its name.
     pub mode: &'static str,
     /// First launch to last byte drained.
     pub cycles: u64,
@@ -134,7 +134,7 @@ impl From<AreaMm2> for AreaEntry {
 /// What the assumed fields of a chip file may change.
 #[derive(Debug, Clone, Serialize)]
 pub struct Uncertainty {
-    /// Of each mode's time: `[mode, band]`, and of the speedup if both modes ran.
+    /// Of each mode's time: `[mode, band]`, and of the speedups if both of their modes ran.
     pub bands: Vec<Band>,
     /// Each assumption varied alone, the ones that matter most first.
     pub assumptions: Vec<Effect>,
@@ -145,7 +145,7 @@ pub struct Uncertainty {
 /// A quantity between its least and its most.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Band {
-    /// `kbk`, `fused` (seconds) or `speedup`.
+    /// A mode's name (seconds), `speedup` or `speedup_over_epilogue`.
     pub of: &'static str,
     /// With the file's values.
     pub value: f64,

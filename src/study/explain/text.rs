@@ -72,7 +72,11 @@ fn tell_mode(text: &mut String, mode: &ModeEntry) {
 }
 
 fn name(mode: &str) -> &str {
-    if mode == "kbk" { "Kernel by kernel" } else { "Fused" }
+    match mode {
+        "kbk" => "Kernel by kernel",
+        "epilogue" => "Kernels with epilogues",
+        _ => "Fused",
+    }
 }
 
 fn unique<'a>(words: &[&'a str]) -> Vec<&'a str> {
@@ -183,11 +187,16 @@ fn tell_uncertainty(text: &mut String, uncertainty: &Uncertainty) {
 }
 
 fn banded(band: &Band) -> String {
-    let number = |value: f64| if band.of == "speedup" { format!("{value:.2}x") } else { si(value, "s") };
+    let speedup = match band.of {
+        "speedup" => Some("speedup of fused over kbk"),
+        "speedup_over_epilogue" => Some("speedup of fused over epilogue"),
+        _ => None,
+    };
+    let number = |value: f64| if speedup.is_some() { format!("{value:.2}x") } else { si(value, "s") };
     let all = match (band.all_least, band.all_most) {
         (Some(least), Some(most)) => format!("; all at once {} to {}", number(least), number(most)),
         _ => String::new(),
     };
-    let what = if band.of == "speedup" { "speedup".to_owned() } else { format!("{} time", band.of) };
+    let what = speedup.map_or_else(|| format!("{} time", band.of), str::to_owned);
     format!("{what} {}: {} to {}{all}", number(band.value), number(band.least), number(band.most))
 }

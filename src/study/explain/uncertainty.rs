@@ -2,6 +2,7 @@
 
 use crate::arch::Chip;
 use crate::input::{Override, Root};
+use crate::mode::Mode;
 use crate::study::inputs::{Inputs, run_all};
 
 use super::assumed::{Assumption, assumptions};
@@ -70,8 +71,11 @@ pub(super) fn uncertainty(base: &Base<'_>, chip: &Chip, variants: Variants, coun
         .enumerate()
         .map(|(mode, outcome)| band(base, &variants, &times, outcome.mode.name(), &own, &|t: &[f64]| t[mode]))
         .collect();
-    if own.len() == 2 {
-        bands.push(band(base, &variants, &times, "speedup", &own, &|t: &[f64]| t[0] / t[1]));
+    let at = |mode: Mode| base.outcomes.iter().position(|outcome| outcome.mode == mode);
+    for (of, before) in [("speedup", Mode::Kbk), ("speedup_over_epilogue", Mode::Epilogue)] {
+        if let (Some(before), Some(fused)) = (at(before), at(Mode::Fused)) {
+            bands.push(band(base, &variants, &times, of, &own, &|t: &[f64]| t[before] / t[fused]));
+        }
     }
     Uncertainty { bands, assumptions: effects, not_varied: variants.fixed }
 }

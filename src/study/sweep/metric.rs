@@ -1,4 +1,4 @@
-//! Metrics by name: figures of the inputs, of a run, and of the two runs together.
+//! Metrics by name: figures of the inputs, of a run, and of two runs together.
 
 use crate::arch::Chip;
 use crate::mode::Mode;
@@ -31,7 +31,7 @@ pub(super) enum Metric {
     Input(&'static InputFigure),
     /// Of a mode's run.
     Run(Mode, &'static RunFigure),
-    /// Of both runs.
+    /// Of two runs.
     Both(&'static BothFigure),
     /// `ok`, or why there is no result.
     Status,
@@ -40,7 +40,8 @@ pub(super) enum Metric {
 type Name = &'static str;
 pub(super) type InputFigure = (Name, fn(&Chip, &Workload) -> Option<Cell>);
 pub(super) type RunFigure = (Name, fn(&RunEntry) -> Cell);
-pub(super) type BothFigure = (Name, fn(&Document) -> Option<f64>);
+/// The two modes it is of, and what it is.
+pub(super) type BothFigure = (Name, [Mode; 2], fn(&Document) -> Option<f64>);
 
 /// Figures that need no run; constraints may name them too.
 const INPUTS: [InputFigure; 13] = [
@@ -104,8 +105,13 @@ const RUNS: [RunFigure; 26] = [
     }),
 ];
 
-const BOTH: [BothFigure; 2] =
-    [("speedup", |document| document.speedup), ("off_chip_traffic_ratio", |document| document.off_chip_traffic_ratio)];
+const TRAFFIC_RATIO: Name = "off_chip_traffic_ratio";
+
+const BOTH: [BothFigure; 3] = [
+    ("speedup", [Mode::Kbk, Mode::Fused], |document| document.speedup),
+    ("speedup_over_epilogue", [Mode::Epilogue, Mode::Fused], |document| document.speedup_over_epilogue),
+    (TRAFFIC_RATIO, [Mode::Kbk, Mode::Fused], |document| document.off_chip_traffic_ratio),
+];
 
 impl Metric {
     /// The metric of a name, if there is one.
@@ -114,10 +120,10 @@ impl Metric {
             return Some(Self::Status);
         }
         let input = INPUTS.iter().find(|(known, _)| *known == name).map(Self::Input);
-        let both = || BOTH.iter().find(|(known, _)| *known == name).map(Self::Both);
+        let both = || BOTH.iter().find(|(known, ..)| *known == name).map(Self::Both);
         let run = || {
             let (mode, figure) = name.split_once('.')?;
-            let mode = [Mode::Kbk, Mode::Fused].into_iter().find(|m| m.name() == mode)?;
+            let mode = Mode::named(mode)?;
             RUNS.iter().find(|(known, _)| *known == figure).map(|figure| Self::Run(mode, figure))
         };
         input.or_else(both).or_else(run)
@@ -126,9 +132,10 @@ impl Metric {
     /// Every name, for messages.
     pub(super) fn names() -> Vec<String> {
         let inputs = INPUTS.iter().map(|(name, _)| (*name).to_owned());
-        let both = BOTH.iter().map(|(name, _)| (*name).to_owned());
-        let runs = [Mode::Fused, Mode::Kbk]
+        let both = BOTH.iter().map(|(name, ..)| (*name).to_owned());
+        let runs = Mode::ALL
             .into_iter()
+            .rev()
             .flat_map(|mode| RUNS.iter().map(move |(name, _)| format!("{}.{name}", mode.name())));
         inputs.chain(both).chain(["status".to_owned()]).chain(runs).collect()
     }
@@ -138,7 +145,7 @@ impl Metric {
         match self {
             Self::Input(_) | Self::Status => Vec::new(),
             Self::Run(mode, _) => vec![mode],
-            Self::Both(_) => vec![Mode::Kbk, Mode::Fused],
+            Self::Both((_, modes, _)) => modes.to_vec(),
         }
     }
 
@@ -147,7 +154,7 @@ impl Metric {
         match self {
             Self::Input(_) | Self::Status => true,
             Self::Run(_, (name, _)) => BOUNDED.contains(name),
-            Self::Both((name, _)) => *name == "speedup",
+            Self::Both((name, ..)) => *name != TRAFFIC_RATIO,
         }
     }
 
@@ -163,14 +170,14 @@ impl Metric {
             (Self::Run(mode, (_, figure)), Measured::Runs(document)) => {
                 document.runs.iter().find(|run| run.mode == mode.name()).map(figure)
             }
-            (Self::Both((_, figure)), Measured::Runs(document)) => figure(document).map(Cell::Real),
+            (Self::Both((.., figure)), Measured::Runs(document)) => figure(document).map(Cell::Real),
             (Self::Run(mode, (name, _)), Measured::Bounds(bounds)) => {
                 let (_, cycles) = bounds.iter().find(|(of, _)| *of == mode)?;
                 Some(if *name == "time_s" { Cell::Real(chip.seconds(*cycles)) } else { Cell::Whole(*cycles) })
             }
-            (Self::Both(_), Measured::Bounds(bounds)) => {
+            (Self::Both((_, [before, after], _)), Measured::Bounds(bounds)) => {
                 let of = |mode: Mode| bounds.iter().find(|(m, _)| *m == mode).map(|(_, cycles)| *cycles as f64);
-                Some(Cell::Real(of(Mode::Kbk)? / of(Mode::Fused)?))
+                Some(Cell::Real(of(*before)? / of(*after)?))
             }
             (Self::Status, Measured::Refused(why)) => Some(Cell::Word(why.clone())),
             (Self::Status, _) => Some(Cell::Word("ok".to_owned())),

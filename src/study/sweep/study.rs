@@ -160,7 +160,7 @@ impl Checker<'_> {
         let mut modes = self.modes(spec)?;
         if modes.is_empty() {
             let needed: Vec<Mode> = metrics.iter().flat_map(|metric| metric.needs()).collect();
-            modes = [Mode::Kbk, Mode::Fused].into_iter().filter(|mode| needed.contains(mode)).collect();
+            modes = Mode::ALL.into_iter().filter(|mode| needed.contains(mode)).collect();
         }
         for (metric, word) in metrics.iter().zip(spec.metrics.get_ref()) {
             if let Some(mode) = metric.needs().into_iter().find(|mode| !modes.contains(mode)) {
@@ -267,12 +267,12 @@ impl Checker<'_> {
     fn modes(&self, spec: &StudySpec) -> Result<Vec<Mode>, Diagnostic> {
         let mut modes = Vec::new();
         for word in spec.modes.iter().flat_map(Spanned::get_ref) {
-            let mode = [Mode::Kbk, Mode::Fused][self.source.keyword("modes", word, &["kbk", "fused"])?];
+            let mode = Mode::ALL[self.source.keyword("modes", word, &Mode::ALL.map(Mode::name))?];
             if !modes.contains(&mode) {
                 modes.push(mode);
             }
         }
-        modes.sort_by_key(|&mode| mode == Mode::Fused);
+        modes.sort_unstable();
         Ok(modes)
     }
 

@@ -165,7 +165,8 @@ fn bounds_prune_only_what_the_front_leaves_out() {
 fn a_bound_point_is_the_bound_of_the_chip_it_names() {
     let room = Room::new();
     let study = room.study(&format!(
-        "{HEAD}fidelity = \"bound\"\ndesign = \"random\"\npoints = 50\nmetrics = [\"fused.cycles\", \"kbk.bound_cycles\", \"pcus\"]\n\
+        "{HEAD}fidelity = \"bound\"\ndesign = \"random\"\npoints = 50\nmetrics = [\"fused.cycles\", \"kbk.bound_cycles\", \
+         \"pcus\", \"epilogue.cycles\", \"speedup_over_epilogue\"]\n\
          [[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nlog_range = {{ from = 10.0, to = 1000.0 }}\n\
          [[axes]]\npath = \"arch.grid.columns\"\nrange = {{ from = 4, to = 20 }}\n\
          [[axes]]\npath = \"run.seed\"\nvalues = [1, 2]\n"
@@ -181,6 +182,9 @@ fn a_bound_point_is_the_bound_of_the_chip_it_names() {
         assert_eq!(row[3], bound(crate::mode::Mode::Fused));
         assert_eq!(row[4], bound(crate::mode::Mode::Kbk));
         assert_eq!(row[5], chip.pcus().to_string());
+        assert_eq!(row[6], bound(crate::mode::Mode::Epilogue));
+        let number = |column: usize| row[column].parse::<f64>().unwrap();
+        assert_eq!(number(7).to_bits(), (number(6) / number(3)).to_bits());
     }
     assert_eq!(results.rows().len(), 50);
 }

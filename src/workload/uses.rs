@@ -1,16 +1,19 @@
 //! Who makes and who reads each tensor of a graph.
 
 use crate::index::Id;
-use crate::workload::{OperatorId, TensorId, TensorRole, Workload};
+
+use super::{OperatorId, TensorId, TensorRole, Workload};
 
 /// Who makes and who reads each tensor; views are what they are views of.
-pub(super) struct Uses {
+#[derive(Debug)]
+pub struct Uses {
     producer: Vec<Option<OperatorId>>,
     consumers: Vec<Vec<OperatorId>>,
 }
 
 impl Uses {
-    pub(super) fn new(workload: &Workload) -> Self {
+    /// Of a whole graph.
+    pub fn new(workload: &Workload) -> Self {
         let mut uses =
             Self { producer: vec![None; workload.tensors.len()], consumers: vec![Vec::new(); workload.tensors.len()] };
         for (id, operator) in workload.operators.iter_enumerated() {
@@ -30,12 +33,12 @@ impl Uses {
     }
 
     /// The operator that makes a tensor.
-    pub(super) fn producer(&self, workload: &Workload, tensor: TensorId) -> Option<OperatorId> {
+    pub fn producer(&self, workload: &Workload, tensor: TensorId) -> Option<OperatorId> {
         self.producer[workload.base(tensor).index()]
     }
 
-    /// The operators that read a tensor.
-    pub(super) fn consumers(&self, workload: &Workload, tensor: TensorId) -> &[OperatorId] {
+    /// The operators that read a tensor, in order.
+    pub fn consumers(&self, workload: &Workload, tensor: TensorId) -> &[OperatorId] {
         &self.consumers[workload.base(tensor).index()]
     }
 }

@@ -1,0 +1,69 @@
+//! Kernels with epilogues as sections.
+//!
+//! Which operators share a section follows from the graph alone ([`kernels_with_epilogues`]); how a section is mapped is
+//! searched as of any other, and what other modes have planned or measured is used again. Where the chip cannot hold a
+//! GEMM with its whole epilogue, the last operators of the epilogue run alone: as many as it takes.
+
+use crate::workload::{OperatorId, kernels_with_epilogues};
+
+use super::canonical::CanonicalForms;
+use super::context::SearchContext;
+use super::evaluate::Depth;
+use super::partition::{Spans, Unplannable};
+use super::runs::Run;
+
+/// Why there is no partition into kernels.
+#[derive(Debug, Clone, Copy)]
+pub enum NoKernels {
+    /// An operator that cannot be planned alone.
+    Unplannable(Unplannable),
+    /// A run of one operator that cannot be placed.
+    Unplaced(usize),
+}
+
+impl Spans<'_> {
+    /// The runs of every kernel, in order, placed and routed. No search over partitions may follow: the runs that are added
+    /// here stand outside the order of operators.
+    pub fn with_epilogues(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, NoKernels> {
+        let canonical = CanonicalForms::new(self.workload, context.tiers);
+        let singles = self.singles();
+        let mut kernels = kernels_with_epilogues(self.workload);
+        let mut chosen = Vec::with_capacity(kernels.len());
+        while !kernels.is_empty() {
+            let runs: Vec<usize> = kernels.iter().map(|kernel| self.run_of(&canonical, &singles, kernel)).collect();
+            let mut unplanned = runs.clone();
+            self.keep_unplanned(&mut unplanned);
+            self.plan_runs(context, &unplanned).map_err(NoKernels::Unplannable)?;
+            self.route(&runs, Depth::Whole, context);
+            let mut shorter = Vec::new();
+            for (kernel, run) in kernels.iter().zip(runs) {
+                match kernel.split_last() {
+                    _ if self.is_routed(run) => chosen.push(run),
+                    Some((&last, rest)) if !rest.is_empty() => shorter.extend([rest.to_vec(), vec![last]]),
+                    _ => return Err(NoKernels::Unplaced(run)),
+                }
+            }
+            kernels = shorter;
+        }
+        // A GEMM stands before its epilogue, and all that the epilogue reads is made before the GEMM.
+        chosen.sort_by_key(|&run| self.runs[run].operators[0]);
+        Ok(chosen)
+    }
+
+    /// The run of a kernel: that of the operator if it is one, else a new one.
+    fn run_of(&mut self, canonical: &CanonicalForms<'_>, singles: &[usize], kernel: &[OperatorId]) -> usize {
+        if let [op] = kernel
+            && let Ok(at) = singles.binary_search_by_key(op, |&run| self.runs[run].operators[0])
+        {
+            return singles[at];
+        }
+        let next = self.planned.len();
+        let kind = *self.kinds.entry(canonical.canonical_form(kernel)).or_insert(next);
+        if kind == next {
+            self.planned.push(None);
+        }
+        self.runs.push(Run { span: (0, 0), operators: kernel.to_vec(), apart: Vec::new(), kind, is_block: false });
+        self.saved_by_looping.push(0);
+        self.runs.len() - 1
+    }
+}
