@@ -23,6 +23,7 @@ mod stored;
 mod sum_amounts;
 mod timing_wheel;
 mod tree;
+mod winner_tree;
 mod wires;
 
 pub use run::{CycleRun, Ended};
