@@ -55,6 +55,7 @@ pub(super) struct Fill {
 
 impl Fill {
     /// Orders fills by how far they have come: slots, then the part of the slot.
+    #[inline]
     pub(super) fn progress(&self, other: &Self) -> Ordering {
         let parts = || (self.got * other.need).cmp(&(other.got * self.need));
         self.slot.cmp(&other.slot).then_with(parts)

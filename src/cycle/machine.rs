@@ -1,6 +1,6 @@
 //! All units of a section, cycle after cycle.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use crate::arch::{Chip, TierId};
 use crate::index::{Id, IndexVec};
@@ -38,7 +38,7 @@ struct Stream {
     first: u64,
     begun: u64,
     /// Slots behind `first` that have been written.
-    written: BTreeSet<u64>,
+    written: Vec<u64>,
     payload: u64,
     moved: u64,
 }
@@ -102,7 +102,7 @@ impl<'a> Machine<'a> {
                 let of = |kind| matches!(kind, FlowKind::Fill { stream: s, .. } if s == stream);
                 let flows: Vec<FlowId> = section.flows.ids().filter(|&f| of(section.flows[f].kind)).collect();
                 let (before, of_slot) = (vec![0; flows.len()], vec![0; flows.len()]);
-                let (under_way, written) = (VecDeque::new(), BTreeSet::new());
+                let (under_way, written) = (VecDeque::new(), Vec::new());
                 let first = amounts.first_slot(stream);
                 let mut of =
                     Stream { flows, before, of_slot, under_way, first, begun: first, written, payload: 0, moved: 0 };
@@ -281,9 +281,10 @@ impl<'a> Machine<'a> {
         let stream = &mut self.streams[index];
         if off_chip.writes {
             if step.bytes == step.of {
-                stream.written.insert(slot);
+                stream.written.push(slot);
                 let before = stream.first;
-                while stream.written.remove(&stream.first) {
+                while let Some(place) = stream.written.iter().position(|&slot| slot == stream.first) {
+                    stream.written.swap_remove(place);
                     stream.first += 1;
                 }
                 if stream.first > before {

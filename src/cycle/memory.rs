@@ -1,7 +1,7 @@
 //! Off-chip memory: every channel of a tier serves the bursts that lie on it, one after the other.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use crate::arch::{Chip, Penalties, TierId};
 use crate::index::IndexVec;
@@ -56,9 +56,10 @@ pub(super) struct Tier {
     latency: u64,
     penalties: Penalties,
     habits: Vec<Habit>,
-    transfers: BTreeMap<Key, Transfer>,
-    /// Transfers with something left to serve on each channel.
-    waiting: Vec<BTreeSet<Key>>,
+    /// Transfers that have not all arrived, by key.
+    transfers: Vec<(Key, Transfer)>,
+    /// Those with something left to serve on each channel, by key.
+    waiting: Vec<Vec<Key>>,
     /// When each channel is free, in cycles times `rate.bytes`.
     free: Vec<u128>,
     /// Accesses under way: when they are there, transfer, channel, first address behind.
@@ -85,8 +86,8 @@ impl Tier {
             latency: chip.tier_latency_cycles(tier),
             penalties: chip.tier_penalties(tier),
             habits: vec![Habit::default(); t.channels as usize],
-            transfers: BTreeMap::new(),
-            waiting: vec![BTreeSet::new(); t.channels as usize],
+            transfers: Vec::new(),
+            waiting: vec![Vec::new(); t.channels as usize],
             free: vec![0; t.channels as usize],
             under_way: BinaryHeap::new(),
             // Streams begin on different channels.
@@ -116,7 +117,8 @@ impl Tier {
         let next: Vec<u64> = (0..self.channels).map(|c| self.on_channel(start, c)).collect();
         for (channel, &at) in next.iter().enumerate() {
             if at < end {
-                self.waiting[channel].insert(key);
+                let keys = &mut self.waiting[channel];
+                keys.insert(keys.partition_point(|&other| other < key), key);
             }
         }
         if bytes == 0 {
@@ -125,13 +127,20 @@ impl Tier {
         }
         let is_write = here < bytes;
         let transfer = Transfer { start, end, pending: next.clone(), next, available: start + here, is_write };
-        self.transfers.insert(key, transfer);
+        let place = self.transfers.partition_point(|(other, _)| *other < key);
+        self.transfers.insert(place, (key, transfer));
         self.stirred = true;
+    }
+
+    /// Where a transfer stands in `transfers`.
+    fn place(&self, key: Key) -> Option<usize> {
+        self.transfers.binary_search_by_key(&key, |(other, _)| *other).ok()
     }
 
     /// So many bytes of a write are there.
     pub(super) fn offer(&mut self, key: Key, bytes: u64) {
-        if let Some(transfer) = self.transfers.get_mut(&key) {
+        if let Some(place) = self.place(key) {
+            let transfer = &mut self.transfers[place].1;
             transfer.available = transfer.start + bytes;
             self.stirred = true;
         }
@@ -155,12 +164,13 @@ impl Tier {
                 break;
             }
             self.under_way.pop();
-            let Some(transfer) = self.transfers.get_mut(&key) else { continue };
+            let Some(place) = self.place(key) else { continue };
+            let transfer = &mut self.transfers[place].1;
             transfer.pending[channel] = behind;
             let upto = transfer.pending.iter().copied().min().unwrap_or(transfer.end).min(transfer.end);
             let (bytes, of) = (upto - transfer.start, transfer.end - transfer.start);
             if bytes == of {
-                self.transfers.remove(&key);
+                self.transfers.remove(place);
             }
             progress.push(Progress { key, bytes, of });
         }
@@ -174,12 +184,12 @@ impl Tier {
     }
 
     /// Cycles that a channel needs before an access at an address, besides the access itself.
-    fn penalty(&mut self, channel: usize, key: Key, (at, behind): (u64, u64), bytes: u64) -> u64 {
+    fn penalty(&mut self, channel: usize, place: usize, (at, behind): (u64, u64), bytes: u64) -> u64 {
         let Penalties { turn_cycles, write_batch_bytes, jump_cycles } = self.penalties;
-        let is_write = self.transfers[&key].is_write;
+        let ((_, stream, _), Transfer { is_write, .. }) = self.transfers[place];
         let habit = &mut self.habits[channel];
-        let elsewhere = habit.open.is_some() && habit.open != Some((key.1, at));
-        habit.open = Some((key.1, behind));
+        let elsewhere = habit.open.is_some() && habit.open != Some((stream, at));
+        habit.open = Some((stream, behind));
         let jump = if elsewhere { jump_cycles } else { 0 };
         if !is_write {
             habit.reads += 1;
@@ -197,26 +207,26 @@ impl Tier {
         let mut idle = true;
         for channel in 0..self.channels as usize {
             while self.free[channel] < until {
-                let found = self.waiting[channel].iter().find_map(|key| {
-                    let transfer = &self.transfers[key];
+                let found = self.waiting[channel].iter().enumerate().find_map(|(nth, &key)| {
+                    let place = self.place(key)?;
+                    let transfer = &self.transfers[place].1;
                     let at = transfer.next[channel];
                     let bytes = (self.grain - at % self.grain).min(transfer.end - at);
-                    (at + bytes <= transfer.available).then_some((*key, at, bytes))
+                    (at + bytes <= transfer.available).then_some((nth, place, at, bytes))
                 });
-                let Some((key, at, bytes)) = found else { break };
+                let Some((nth, place, at, bytes)) = found else { break };
                 let behind = self.on_channel(at + bytes, channel as u64);
-                let lost = self.penalty(channel, key, (at, behind), bytes);
+                let lost = self.penalty(channel, place, (at, behind), bytes);
                 let begin = self.free[channel].max(u128::from(now) * per_cycle) + u128::from(lost) * per_cycle;
                 let end = begin + u128::from(bytes) * u128::from(self.channels) * u128::from(self.rate.cycles);
                 self.free[channel] = end;
                 self.bytes += bytes;
                 let there = end.div_ceil(per_cycle) as u64 + self.latency;
-                self.under_way.push(Reverse((there, key, channel, behind)));
-                if let Some(transfer) = self.transfers.get_mut(&key) {
-                    transfer.next[channel] = behind;
-                    if behind >= transfer.end {
-                        self.waiting[channel].remove(&key);
-                    }
+                let (key, transfer) = &mut self.transfers[place];
+                self.under_way.push(Reverse((there, *key, channel, behind)));
+                transfer.next[channel] = behind;
+                if behind >= transfer.end {
+                    self.waiting[channel].remove(nth);
                 }
             }
             idle &= self.waiting[channel].is_empty() || self.free[channel] < until;

@@ -40,6 +40,7 @@ impl TimingWheel {
     }
 
     /// A server is due in a cycle, at once if that has passed.
+    #[inline]
     pub(super) fn add(&mut self, server: u32, at: u64) {
         let at = at.max(self.now);
         if at - self.now >= TURN {
@@ -72,6 +73,7 @@ impl TimingWheel {
     }
 
     /// Another server of this cycle, the least number first. Servers that are added meanwhile are due in later cycles.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<u32> {
         let turn = (self.now % TURN) as usize;
         if self.used & (1 << turn) == 0 {

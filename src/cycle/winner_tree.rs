@@ -30,11 +30,13 @@ impl WinnerTree {
     }
 
     /// The member with the least key.
+    #[inline]
     pub(super) fn least(&self) -> usize {
         self.nodes[1] as usize
     }
 
     /// The key of `member` has changed: whether the least key may have.
+    #[inline]
     pub(super) fn update(&mut self, member: usize, order: impl Fn(usize, usize) -> Ordering) -> bool {
         let mut node = (self.nodes.len() / 2 + member) / 2;
         while node > 0 {
@@ -49,6 +51,7 @@ impl WinnerTree {
     }
 
     /// Who wins the match at a node.
+    #[inline]
     fn winner_of(&self, node: usize, order: &impl Fn(usize, usize) -> Ordering) -> u32 {
         let (left, right) = (self.nodes[2 * node], self.nodes[2 * node + 1]);
         let left_wins = right == NOBODY || (left != NOBODY && order(left as usize, right as usize).is_le());

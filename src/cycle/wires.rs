@@ -6,7 +6,9 @@
 //! needed.
 //!
 //! A branch knows the cycle from which it can send its next flit as soon as that flit and the room behind it are known;
-//! nothing that happens later changes it. So a link or port is looked at only in cycles in which it can send.
+//! nothing that happens later changes it. So a link or port is served only in cycles in which it can send. A flow that
+//! is alone on a link between two switches competes with nobody there: its flits are sent as soon as their times are known, as far
+//! ahead as flits and room last (a stream of one producer and one consumer needs no global order).
 
 use crate::index::Id;
 use crate::program::{Fabric, FlowId, Resource};
@@ -84,6 +86,8 @@ struct Branch {
     server: u32,
     /// Index into `users` and `sends_at`.
     user: u32,
+    /// Whether it is alone on a link between two switches.
+    is_alone: bool,
     /// Cycles to the other end.
     cycles: u64,
     /// Flits sent.
@@ -139,6 +143,8 @@ pub(super) struct Wires {
     sends_at: Vec<u64>,
     /// When each server may have a flit to move.
     wheel: TimingWheel,
+    /// Branches alone on their links that may have more to send.
+    alone: Vec<u32>,
     /// Flits that each flow's source has given it.
     ready: Vec<u64>,
     /// Branch of each flow out of its source.
@@ -174,6 +180,7 @@ impl Wires {
             users: Vec::new(),
             sends_at: Vec::new(),
             wheel: TimingWheel::default(),
+            alone: Vec::new(),
             ready: vec![0; trees.len()],
             first: Vec::new(),
             ends,
@@ -236,6 +243,10 @@ impl Wires {
             }
             server.users.1 = user as u32 + 1;
         }
+        for branch in &mut self.branches {
+            let (first, behind) = self.servers[branch.server as usize].users;
+            branch.is_alone = behind - first == 1 && matches!((branch.from, branch.to), (From::Fifo(_), To::Fifo(_)));
+        }
         self.sends_at = vec![NEVER; users.len()];
         self.users = users;
     }
@@ -261,20 +272,34 @@ impl Wires {
     fn branch(&mut self, flow: usize, from: From, to: To, server: u32, cycles: u64) {
         let event_end = self.ends[flow].first().copied().unwrap_or(NEVER);
         let flow = flow as u32;
-        self.branches.push(Branch { flow, from, to, server, user: 0, cycles, sent: 0, event: 0, event_end });
+        self.branches.push(Branch {
+            flow,
+            from,
+            to,
+            server,
+            user: 0,
+            is_alone: false,
+            cycles,
+            sent: 0,
+            event: 0,
+            event_end,
+        });
     }
 
     /// Flits that a flow's source has sent.
+    #[inline]
     pub(super) fn sent(&self, flow: FlowId) -> u64 {
         self.branches[self.first[flow.index()] as usize].sent
     }
 
     /// Flits that a flow's source has given.
+    #[inline]
     pub(super) fn ready(&self, flow: FlowId) -> u64 {
         self.ready[flow.index()]
     }
 
     /// Gives a flow's source flits to send, up to a total.
+    #[inline]
     pub(super) fn give(&mut self, flow: FlowId, total: u64, now: u64) {
         let flow = flow.index();
         if total > self.ready[flow] {
@@ -284,6 +309,7 @@ impl Wires {
     }
 
     /// A unit takes flits from the input FIFO at a sink, up to a total.
+    #[inline]
     pub(super) fn take(&mut self, sink: usize, total: u64, now: u64) {
         let sink = &mut self.sinks[sink];
         if total > sink.taken {
@@ -299,6 +325,7 @@ impl Wires {
     }
 
     /// From which cycle a branch can send its next flit: `NEVER` until something else moves.
+    #[inline]
     fn can_send_at(&self, branch: &Branch) -> u64 {
         let n = branch.sent;
         let here = match branch.from {
@@ -336,8 +363,13 @@ impl Wires {
     }
 
     /// Finds out when a branch can send its next flit, if that was not known.
-    fn prepare(&mut self, branch: u32, now: u64) {
-        let branch = &self.branches[branch as usize];
+    #[inline]
+    fn prepare(&mut self, b: u32, now: u64) {
+        let branch = &self.branches[b as usize];
+        if branch.is_alone {
+            self.alone.push(b);
+            return;
+        }
         if self.sends_at[branch.user as usize] < NEVER {
             return;
         }
@@ -405,12 +437,36 @@ impl Wires {
                 self.delivered.push(sink);
             }
         }
+        self.run_ahead();
         self.sends_at[user as usize] = self.can_send_at(&self.branches[b as usize]);
         self.look_again(s);
         true
     }
 
+    /// Sends all flits of flows that are alone on a link whose times are known.
+    fn run_ahead(&mut self) {
+        while let Some(b) = self.alone.pop() {
+            let branch = &self.branches[b as usize];
+            let at = self.can_send_at(branch);
+            let (From::Fifo(from), To::Fifo(to)) = (branch.from, branch.to) else { continue };
+            if at == NEVER {
+                continue;
+            }
+            let server = &mut self.servers[branch.server as usize];
+            let at = at.max(server.free_at);
+            server.free_at = at + server.cycles_per_flit;
+            server.flits += 1;
+            let branch = &mut self.branches[b as usize];
+            let (n, arrives) = (branch.sent, at + branch.cycles);
+            branch.sent += 1;
+            self.alone.push(b);
+            self.free(from, n, at);
+            self.push(to, n, arrives);
+        }
+    }
+
     /// Looks at a server again when it is free and the first of its branches can send.
+    #[inline]
     fn look_again(&mut self, s: u32) {
         let server = &self.servers[s as usize];
         let (first, behind) = server.users;
@@ -420,16 +476,16 @@ impl Wires {
         }
     }
 
-    /// A branch has taken flit `n` from a FIFO: it leaves when all have.
+    /// A branch takes flit `n` from a FIFO at `now`, which may be ahead of others: it leaves when the last has.
     fn free(&mut self, f: u32, n: u64, now: u64) {
         let fifo = &mut self.fifos[f as usize];
+        let left = &mut self.times.left[fifo.row + (n & self.times.mask) as usize];
+        *left = now.max(*left);
         let (first, behind) = fifo.branches;
         let others = first as usize..behind as usize;
         if n > fifo.freed || (others.len() > 1 && self.branches[others].iter().any(|branch| branch.sent <= n)) {
             return;
         }
-        let at = self.times.at(fifo.row, n);
-        self.times.left[at] = now;
         fifo.freed = n + 1;
         let back = fifo.filled_by;
         // The one flit that waits for this credit.
