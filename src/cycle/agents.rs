@@ -1,8 +1,11 @@
 //! What the control keeps of every agent, of the flows it reads and fills, and of the slots of buffers.
 
+use std::cmp::Ordering;
+
 use crate::program::{BufferId, FlowId, FlowKind, LoopLevel, ProcessKind, Step, StreamId};
 
 use super::amounts::{Amounts, StageAmounts};
+use super::winner_tree::WinnerTree;
 
 /// A process of the section, and how far it has come.
 #[derive(Debug)]
@@ -26,8 +29,8 @@ pub(super) struct Reader {
     pub(super) firing: u64,
     pub(super) of_firing: u64,
     pub(super) before: u64,
-    /// Buffer and slice that are read as they fill.
-    pub(super) streamed: Option<(BufferId, u64)>,
+    /// Buffer that is read as it fills, and the fills of the slice that is read; `None` if none fills it.
+    pub(super) streamed: Option<(BufferId, Option<usize>)>,
     /// Slots of its buffer it is done with.
     pub(super) released: u64,
     /// Of partial sums, the fill that writes them, and its flits up to each firing.
@@ -39,7 +42,8 @@ pub(super) struct Reader {
 pub(super) struct Fill {
     pub(super) flow: FlowId,
     pub(super) target: Target,
-    pub(super) slice: u64,
+    /// Its group, and which of the group it is; of partial sums that stay with their stage no group.
+    pub(super) group: Option<(usize, usize)>,
     pub(super) slot: u64,
     pub(super) slots: u64,
     pub(super) got: u64,
@@ -47,6 +51,42 @@ pub(super) struct Fill {
     pub(super) total: u64,
     /// Of partial sums that stay with their stage, the readers.
     pub(super) sums_read_by: Vec<usize>,
+}
+
+impl Fill {
+    /// Orders fills by how far they have come: slots, then the part of the slot.
+    #[inline]
+    pub(super) fn progress(&self, other: &Self) -> Ordering {
+        let parts = || (self.got * other.need).cmp(&(other.got * self.need));
+        self.slot.cmp(&other.slot).then_with(parts)
+    }
+}
+
+/// Fills that fill the same slots together: those of a slice of a buffer, or of a stream.
+#[derive(Debug)]
+pub(super) struct FillGroup {
+    pub(super) target: Target,
+    pub(super) slice: u64,
+    pub(super) fills: Vec<usize>,
+    /// Which of them is the furthest behind.
+    pub(super) slowest: WinnerTree,
+}
+
+impl FillGroup {
+    /// The fill of `fills` that is the furthest behind.
+    pub(super) fn slowest<'f>(&self, fills: &'f [Fill]) -> &'f Fill {
+        &fills[self.fills[self.slowest.least()]]
+    }
+
+    /// The part of a slot that all of them have filled, as a fraction.
+    pub(super) fn part(&self, fills: &[Fill], slot: u64) -> (u64, u64) {
+        let slowest = self.slowest(fills);
+        match slowest.slot.cmp(&slot) {
+            Ordering::Less => (0, 1),
+            Ordering::Equal => (slowest.got, slowest.need),
+            Ordering::Greater => (1, 1),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +102,11 @@ pub(super) struct Slots {
     pub(super) depth: u64,
     pub(super) filled: u64,
     pub(super) released: u64,
-    pub(super) fills: Vec<usize>,
+    /// Groups of the fills of each of its slices.
+    pub(super) slices: Vec<usize>,
     pub(super) readers: Vec<usize>,
+    /// Readers that have released no more slots than all have.
+    pub(super) unreleased: usize,
     /// Agents that wait for its slots to be filled, or to be free.
     pub(super) consumers: Vec<usize>,
     pub(super) producers: Vec<usize>,

@@ -57,6 +57,9 @@ pub(super) struct Array {
     issue: Cursor,
     /// k-steps of the tile that have been issued, and flits of the tiles before it in the firing.
     k: u64,
+    /// k-steps of the tile, and those for which its operands have been taken.
+    depth_of_tile: u64,
+    fed: u64,
     row_flits: u64,
     column_flits: u64,
     row_flits_of_firing: u64,
@@ -112,6 +115,8 @@ impl Array {
             clock: 0,
             issue: start,
             k: 0,
+            depth_of_tile: 0,
+            fed: 0,
             row_flits: 0,
             column_flits: 0,
             row_flits_of_firing: 0,
@@ -141,11 +146,20 @@ impl Array {
         }
         let at = amounts.stage_step(self.stage, self.issue.firing);
         self.issue = Cursor { tile: 0, tiles: self.tiles(amounts, at), at, ..self.issue };
-        (self.k, self.row_flits, self.column_flits) = (0, 0, 0);
+        (self.row_flits, self.column_flits) = (0, 0);
         let rows = amounts.tiling.rows_of(at.row_tile);
+        if self.issue.tiles > 0 {
+            self.open_tile(rows);
+        }
         self.row_flits_of_firing = self.work.flits(Amount::Activations, at, self.group, rows);
         self.column_flits_of_firing = self.work.flits(Amount::Weights, at, self.group, rows);
         self.activations.iter_mut().chain(&mut self.weights).for_each(|operand| operand.open(amounts, at));
+    }
+
+    /// Begins the tile that `issue` names, of a row tile of `rows`.
+    fn open_tile(&mut self, rows: u64) {
+        (self.k, self.fed) = (0, 0);
+        self.depth_of_tile = self.work.depth(self.issue.at, self.group, rows, self.issue.tile);
     }
 
     fn open_load(&mut self, amounts: &Amounts<'_>) {
@@ -256,12 +270,24 @@ impl Array {
         if self.k == 0 && !(free && loaded) {
             return false;
         }
-        let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
-        let depth = self.work.depth(self.issue.at, self.group, rows, self.issue.tile);
-        if depth == 0 {
-            self.complete(amounts, depth, self.clock);
+        if self.depth_of_tile == 0 {
+            self.complete(amounts, self.clock);
             return true;
         }
+        if self.k == self.fed && !self.feed(amounts, wires, now) {
+            return false;
+        }
+        self.k += 1;
+        if self.k == self.depth_of_tile {
+            self.complete(amounts, self.clock + 1);
+        }
+        true
+    }
+
+    /// Takes the operands of the next k-step, and with them those of the k-steps that share their flits; `false` and nothing if
+    /// they are not here.
+    fn feed(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
+        let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
         let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, self.k + 1));
         let rows = (self.row_flits + taken.0, self.row_flits_of_firing);
         let columns = (self.column_flits + taken.1, self.column_flits_of_firing);
@@ -269,17 +295,14 @@ impl Array {
         if !here(&self.activations, rows) || !here(&self.weights, columns) {
             return false;
         }
+        self.fed = self.k + self.work.steps_of_flits(self.k);
         self.activations.iter().for_each(|operand| operand.take(wires, rows, now));
         self.weights.iter().for_each(|operand| operand.take(wires, columns, now));
-        self.k += 1;
-        if self.k == depth {
-            self.complete(amounts, depth, self.clock + 1);
-        }
         true
     }
 
     /// The last k-step of a tile has been issued by `end`.
-    fn complete(&mut self, amounts: &Amounts<'_>, depth: u64, end: u64) {
+    fn complete(&mut self, amounts: &Amounts<'_>, end: u64) {
         let stage = &amounts.section.stages[self.stage];
         let emits = emits(stage, self.group, amounts.schedule, self.issue.at);
         let (vectors, cycles) = if emits {
@@ -296,15 +319,16 @@ impl Array {
         let opened = self.issue.tile > 0;
         self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, emits, opened });
         self.issued += 1;
-        self.k = 0;
         let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
-        let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, depth));
+        let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, self.depth_of_tile));
         self.row_flits += taken.0;
         self.column_flits += taken.1;
         self.issue.tile += 1;
         if self.issue.tile == self.issue.tiles {
             self.issue.firing += 1;
             self.open_issue(amounts);
+        } else {
+            self.open_tile(rows);
         }
     }
 

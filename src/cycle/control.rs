@@ -5,11 +5,14 @@
 //! sends the flits of the firings that its agent may begin, and of slots that are read as they fill, no flit before its
 //! data. A slot is free again when its readers have sent their last flit of it.
 
+use std::cmp::Ordering;
+
 use crate::index::{Id, IndexVec};
 use crate::program::{BufferId, BufferRole, FlowId, FlowKind, Mapping, ProcessKind, Step, StreamId, Streamed};
 
-use super::agents::{Agent, Fill, Reader, Slots, Target, first_reading};
+use super::agents::{Agent, Fill, FillGroup, Reader, Slots, Target, first_reading};
 use super::amounts::Amounts;
+use super::winner_tree::WinnerTree;
 use super::wires::Wires;
 
 /// What the control tells the memory.
@@ -27,6 +30,7 @@ pub(super) struct Control {
     pub(super) agents: Vec<Agent>,
     readers: Vec<Reader>,
     fills: Vec<Fill>,
+    groups: Vec<FillGroup>,
     buffers: IndexVec<BufferId, Slots>,
     /// By sink and by flow.
     fill_of: Vec<Option<usize>>,
@@ -50,8 +54,9 @@ impl Control {
             depth: buffer.spec.depth,
             filled: 0,
             released: 0,
-            fills: Vec::new(),
+            slices: Vec::new(),
             readers: Vec::new(),
+            unreleased: 0,
             consumers: amounts.processes.consumers[index].clone(),
             producers: amounts.processes.producers[index].clone(),
             stored: matches!(buffer.spec.role, BufferRole::Output { .. }),
@@ -60,6 +65,7 @@ impl Control {
             agents: Vec::new(),
             readers: Vec::new(),
             fills: Vec::new(),
+            groups: Vec::new(),
             buffers: buffers.collect(),
             fill_of: vec![None; wires.sinks.len()],
             reader_of: IndexVec::filled(section.flows.len(), None),
@@ -72,8 +78,10 @@ impl Control {
         };
         control.add_agents(amounts);
         control.add_fills(amounts, wires);
+        control.add_groups();
         control.add_readers(amounts);
         control.is_woken = vec![false; control.readers.len()];
+        control.buffers.iter_mut().for_each(|slots| slots.unreleased = slots.readers.len());
         control.woken_agents = (0..control.agents.len()).collect();
         control
     }
@@ -119,13 +127,16 @@ impl Control {
             let fill = self.fills.len();
             self.fill_of[index] = Some(fill);
             if let Target::Buffer(buffer) = target {
-                self.buffers[buffer].fills.push(fill);
                 self.buffers[buffer].filled = slot;
+            }
+            let group = (!matches!(target, Target::Sums(_))).then(|| self.group(target, slice));
+            if let Some((group, _)) = group {
+                self.groups[group].fills.push(fill);
             }
             self.fills.push(Fill {
                 flow: id,
                 target,
-                slice,
+                group,
                 slot,
                 slots,
                 got: 0,
@@ -135,6 +146,35 @@ impl Control {
             });
             self.open += 1;
             self.next_slot(amounts, fill);
+        }
+    }
+
+    /// The group of a slice of a target, added if there is none yet, and which of the group the next fill is.
+    fn group(&mut self, target: Target, slice: u64) -> (usize, usize) {
+        let known = match target {
+            Target::Buffer(buffer) => self.group_of_slice(buffer, slice),
+            _ => self.groups.iter().position(|group| group.target == target),
+        };
+        let group = known.unwrap_or_else(|| {
+            let slowest = WinnerTree::new(1, |_, _| Ordering::Equal);
+            self.groups.push(FillGroup { target, slice, fills: Vec::new(), slowest });
+            if let Target::Buffer(buffer) = target {
+                self.buffers[buffer].slices.push(self.groups.len() - 1);
+            }
+            self.groups.len() - 1
+        });
+        (group, self.groups[group].fills.len())
+    }
+
+    fn group_of_slice(&self, buffer: BufferId, slice: u64) -> Option<usize> {
+        self.buffers[buffer].slices.iter().copied().find(|&group| self.groups[group].slice == slice)
+    }
+
+    /// Finds the slowest fill of every group.
+    fn add_groups(&mut self) {
+        for FillGroup { fills, slowest, .. } in &mut self.groups {
+            let order = |a: usize, b: usize| self.fills[fills[a]].progress(&self.fills[fills[b]]);
+            *slowest = WinnerTree::new(fills.len(), order);
         }
     }
 
@@ -189,7 +229,7 @@ impl Control {
                 firing: 0,
                 of_firing: 0,
                 before: 0,
-                streamed: streamed.then_some((end.buffer, end.slice)),
+                streamed: streamed.then(|| (end.buffer, self.group_of_slice(end.buffer, end.slice))),
                 released: 0,
                 sums,
             });
@@ -236,16 +276,22 @@ impl Control {
         (unfilled, a.outputs.iter().copied().filter(|b| produces && full(b)).collect())
     }
 
+    /// Whether an agent's next firing waits for no buffer.
+    fn can_begin(&self, amounts: &Amounts<'_>, agent: usize) -> bool {
+        let a = &self.agents[agent];
+        let at = self.step(amounts, agent, a.enabled);
+        let slot = |b: BufferId| amounts.processes.slot(b, at);
+        let is_free = |&b: &BufferId| slot(b) < self.buffers[b].released + self.buffers[b].depth;
+        a.whole.iter().all(|&b| slot(b) < self.buffers[b].filled)
+            && (!amounts.processes.produces(a.kind, at) || a.outputs.iter().all(is_free))
+    }
+
     /// Lets agents begin what they may, and readers send what is there; whether anything changed.
     pub(super) fn settle(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         let mut changed = false;
         loop {
             if let Some(agent) = self.woken_agents.pop() {
-                while self.agents[agent].enabled < self.agents[agent].count {
-                    let (unfilled, full) = self.waits_for(amounts, agent);
-                    if !unfilled.is_empty() || !full.is_empty() {
-                        break;
-                    }
+                while self.agents[agent].enabled < self.agents[agent].count && self.can_begin(amounts, agent) {
                     let slot = self.agents[agent].enabled;
                     self.agents[agent].enabled += 1;
                     changed = true;
@@ -281,26 +327,19 @@ impl Control {
             let first = written.checked_sub(1).map_or(0, |n| upto[n]);
             return self.fills[*fill].total.saturating_sub(first).min(reader.of_firing);
         }
-        let Some((buffer, slice)) = reader.streamed else { return reader.of_firing };
+        let Some((buffer, group)) = reader.streamed else { return reader.of_firing };
         let slots = &self.buffers[buffer];
         let slot = amounts.processes.slot(buffer, at);
         if slots.filled > slot {
             return reader.of_firing;
         }
-        let mut least = (1, 1);
-        for fill in slots.fills.iter().map(|&f| &self.fills[f]).filter(|fill| fill.slice == slice && fill.slot <= slot)
-        {
-            let part = if fill.slot == slot { (fill.got, fill.need) } else { (0, 1) };
-            if part.0 * least.1 < least.0 * part.1 {
-                least = part;
-            }
-        }
+        let filled = group.map_or((1, 1), |group| self.groups[group].part(&self.fills, slot));
         first_reading(
             amounts,
             reader.flow,
             at,
             reader.of_firing,
-            least,
+            filled,
             slots.producers.first().map(|&g| &self.agents[g]),
         )
     }
@@ -347,9 +386,19 @@ impl Control {
         if slots.stored || !amounts.processes.is_last_use(end.buffer, at) {
             return;
         }
+        let before = self.readers[reader].released;
         self.readers[reader].released += 1;
-        let released = slots.readers.iter().map(|&r| self.readers[r].released).min().unwrap_or(0);
-        self.release(end.buffer, released);
+        if before > slots.released {
+            return;
+        }
+        let slots = &mut self.buffers[end.buffer];
+        slots.unreleased -= 1;
+        if slots.unreleased == 0 {
+            let released = |&reader: &usize| self.readers[reader].released;
+            let least = slots.readers.iter().map(released).min().unwrap_or(0);
+            slots.unreleased = slots.readers.iter().filter(|&reader| released(reader) == least).count();
+            self.release(end.buffer, least);
+        }
     }
 
     fn release(&mut self, buffer: BufferId, released: u64) {
@@ -395,49 +444,55 @@ impl Control {
         let f = &mut self.fills[fill];
         f.got += 1;
         f.total += 1;
-        let (target, slot, got, need) = (f.target, f.slot, f.got, f.need);
-        if got == need {
+        let (target, slot) = (f.target, f.slot);
+        if f.got == f.need {
             f.slot += 1;
             self.next_slot(amounts, fill);
         }
-        match target {
-            Target::Stream(stream) => self.offer(stream, slot),
-            Target::Sums(_) => {
-                for reader in 0..self.fills[fill].sums_read_by.len() {
-                    self.wake(self.fills[fill].sums_read_by[reader]);
-                }
+        let Some((group, member)) = self.fills[fill].group else {
+            for reader in 0..self.fills[fill].sums_read_by.len() {
+                self.wake(self.fills[fill].sums_read_by[reader]);
             }
-            Target::Buffer(buffer) => {
-                let slots = &self.buffers[buffer];
-                if got == need {
-                    let filled = slots.fills.iter().map(|&f| self.fills[f].slot).min().unwrap_or(0);
-                    if filled > slots.filled {
-                        self.buffers[buffer].filled = filled;
-                        self.woken_agents.extend_from_slice(&self.buffers[buffer].consumers);
-                    }
-                }
-                // Of a slot that is not full, only those who read the same slice have more to read.
-                let slice = self.fills[fill].slice;
-                for reader in 0..self.buffers[buffer].readers.len() {
-                    let reader = self.buffers[buffer].readers[reader];
-                    if self.readers[reader].streamed.is_some_and(|(_, of)| got == need || of == slice) {
-                        self.wake(reader);
-                    }
-                }
+            return;
+        };
+        let FillGroup { fills, slowest, .. } = &mut self.groups[group];
+        // Only what all fills of the group have filled can be read or written.
+        if slowest.update(member, |a, b| self.fills[fills[a]].progress(&self.fills[fills[b]])) {
+            match target {
+                Target::Stream(stream) => self.offer(stream, group, slot),
+                Target::Buffer(buffer) => self.fill(buffer, group),
+                Target::Sums(_) => {}
             }
         }
     }
 
-    /// Tells the memory how much of a slot has come to its address generators.
-    fn offer(&mut self, stream: StreamId, slot: u64) {
-        let mut least = (1, 1);
-        for fill in self.fills.iter().filter(|fill| fill.target == Target::Stream(stream) && fill.slot <= slot) {
-            let part = if fill.slot == slot { (fill.got, fill.need) } else { (0, 1) };
-            if part.0 * least.1 < least.0 * part.1 {
-                least = part;
+    /// More of a slice of a buffer has been filled.
+    fn fill(&mut self, buffer: BufferId, group: usize) {
+        let slots = &mut self.buffers[buffer];
+        let slot = |&slice: &usize| self.groups[slice].slowest(&self.fills).slot;
+        let filled = slots.slices.iter().map(slot).min().unwrap_or(0);
+        let is_full = filled > slots.filled;
+        if is_full {
+            slots.filled = filled;
+            self.woken_agents.extend_from_slice(&slots.consumers);
+        }
+        // Of a slot that is not full, only those who read the same slice have more to read.
+        for reader in 0..self.buffers[buffer].readers.len() {
+            let reader = self.buffers[buffer].readers[reader];
+            if self.readers[reader].streamed.is_some_and(|(_, of)| is_full || of == Some(group)) {
+                self.wake(reader);
             }
         }
-        self.orders.push(Order::Offer { stream, slot, got: least.0, need: least.1 });
+    }
+
+    /// Tells the memory how much has come to the address generators of a stream, whose slowest was in `slot`.
+    fn offer(&mut self, stream: StreamId, group: usize, slot: u64) {
+        let slowest = self.groups[group].slowest(&self.fills);
+        let (upto, got, need) = (slowest.slot, slowest.got, slowest.need);
+        self.orders.extend((slot..upto).map(|slot| Order::Offer { stream, slot, got: 1, need: 1 }));
+        if got > 0 {
+            self.orders.push(Order::Offer { stream, slot: upto, got, need });
+        }
     }
 
     /// Sums up who cannot go on: agent, firing, buffers whose slots it waits for, buffers whose room.

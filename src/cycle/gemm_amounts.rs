@@ -35,6 +35,7 @@ pub(super) struct GemmAmounts {
     pm: u64,
     flit_bytes: u64,
     result_bytes: u64,
+    is_gathered: bool,
     passes: Passes,
 }
 
@@ -60,7 +61,8 @@ impl GemmAmounts {
             }
         };
         let (flit_bytes, result_bytes) = (chip.network.flit_bytes, graph.dtype(stage.spec.output).bytes());
-        Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, passes })
+        let is_gathered = mapping.style == Style::Gather;
+        Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, is_gathered, passes })
     }
 
     /// The pass of a group over a row tile of `rows`.
@@ -99,14 +101,22 @@ impl GemmAmounts {
 
     /// Flits of activations and of weights that output tile `tile` of a firing over a row tile of `rows` has taken with its first
     /// `k` k-steps.
+    #[inline]
     pub(super) fn flits_upto(&self, at: Step, group: u64, rows: u64, (tile, k): (u64, u64)) -> (u64, u64) {
-        if let Passes::ByColumnTile(_) = &self.passes {
+        if self.is_gathered {
             let gathered = &self.row_pass(at, group, rows).gathered;
             if !gathered.is_empty() {
                 return gathered[(tile % gathered.len() as u64) as usize].flits(k);
             }
         }
         (self.shape.activations.flits(k), self.shape.weights.flits(k))
+    }
+
+    /// How many k-steps after the first `k` of an output tile the flits of the next one are enough for. Gathered vectors are
+    /// counted step by step.
+    #[inline]
+    pub(super) fn steps_of_flits(&self, k: u64) -> u64 {
+        if self.is_gathered { 1 } else { self.shape.activations.steps_left(k).min(self.shape.weights.steps_left(k)) }
     }
 
     /// Depths of the output tiles of a row pass: `[column_tile][group][tile]`; none of heads and sums.

@@ -1,6 +1,6 @@
 //! All units of a section, cycle after cycle.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use crate::arch::{Chip, TierId};
 use crate::index::{Id, IndexVec};
@@ -29,17 +29,34 @@ enum Unit {
 /// An off-chip stream between its memory and its flows.
 struct Stream {
     flows: Vec<FlowId>,
-    /// Flits of each flow of the slots before.
+    /// Flits of each flow of the slots before, and of the first slot under way.
     before: Vec<u64>,
+    of_slot: Vec<u64>,
     /// Slots under way, in order: bytes there, of how many.
     under_way: VecDeque<(u64, u64)>,
     /// First slot under way; slots begun.
     first: u64,
     begun: u64,
     /// Slots behind `first` that have been written.
-    written: BTreeSet<u64>,
+    written: Vec<u64>,
     payload: u64,
     moved: u64,
+}
+
+impl Stream {
+    /// Counts what its flows move of the first slot that is not through, once what was before it is.
+    fn open_slot(&mut self, amounts: &Amounts<'_>, stream: StreamId) {
+        let section = amounts.section;
+        let level = section.streams[stream].stream.level;
+        for (i, &flow) in self.flows.iter().enumerate() {
+            self.before[i] += self.of_slot[i];
+            self.of_slot[i] = if self.first < amounts.schedule.count(level) {
+                amounts.flits(&section.flows[flow], amounts.step(level, self.first, false))
+            } else {
+                0
+            };
+        }
+    }
 }
 
 /// A section with all its units.
@@ -48,7 +65,8 @@ pub(super) struct Machine<'a> {
     wires: Wires,
     control: Control,
     units: Vec<Unit>,
-    awake: Vec<bool>,
+    /// Units that may move in the next cycle, as bits.
+    awake: Vec<u64>,
     /// Of every sink and of every flow's source, the unit.
     unit_of_sink: Vec<Option<usize>>,
     unit_of_flow: IndexVec<FlowId, Option<usize>>,
@@ -82,10 +100,13 @@ impl<'a> Machine<'a> {
             .map(|stream| {
                 let of = |kind| matches!(kind, FlowKind::Fill { stream: s, .. } if s == stream);
                 let flows: Vec<FlowId> = section.flows.ids().filter(|&f| of(section.flows[f].kind)).collect();
-                let before = vec![0; flows.len()];
-                let (under_way, written) = (VecDeque::new(), BTreeSet::new());
+                let (before, of_slot) = (vec![0; flows.len()], vec![0; flows.len()]);
+                let (under_way, written) = (VecDeque::new(), Vec::new());
                 let first = amounts.first_slot(stream);
-                Stream { flows, before, under_way, first, begun: first, written, payload: 0, moved: 0 }
+                let mut of =
+                    Stream { flows, before, of_slot, under_way, first, begun: first, written, payload: 0, moved: 0 };
+                of.open_slot(&amounts, stream);
+                of
             })
             .collect();
         let mut machine = Self {
@@ -133,7 +154,8 @@ impl<'a> Machine<'a> {
                 }
             }
         }
-        self.awake = vec![true; self.units.len()];
+        self.awake = vec![0; self.units.len().div_ceil(64)];
+        (0..self.units.len()).for_each(|unit| self.wake(unit));
         Some(())
     }
 
@@ -194,16 +216,7 @@ impl<'a> Machine<'a> {
             if now >= most_cycles {
                 break Some(Ended::Limit);
             }
-            for unit in 0..self.units.len() {
-                if self.awake[unit] {
-                    let did = match &mut self.units[unit] {
-                        Unit::Array(u) => u.tick(&self.amounts, &mut self.wires, now),
-                        Unit::Pipeline(u) => u.tick(&self.amounts, &mut self.wires, now),
-                    };
-                    self.awake[unit] = did == Did::Moved;
-                    moved |= did == Did::Moved;
-                }
-            }
+            moved |= self.tick_units(now);
             moved |= self.wires.tick(now);
             self.pass_on(now);
             if moved {
@@ -217,6 +230,32 @@ impl<'a> Machine<'a> {
             now = next.max(now + 1);
         };
         self.report(ended)
+    }
+
+    /// One cycle of the units that are awake; whether one moved.
+    fn tick_units(&mut self, now: u64) -> bool {
+        let mut moved = false;
+        for word in 0..self.awake.len() {
+            let mut awake = self.awake[word];
+            while awake != 0 {
+                let bit = awake & awake.wrapping_neg();
+                awake ^= bit;
+                let did = match &mut self.units[word * 64 + bit.trailing_zeros() as usize] {
+                    Unit::Array(u) => u.tick(&self.amounts, &mut self.wires, now),
+                    Unit::Pipeline(u) => u.tick(&self.amounts, &mut self.wires, now),
+                };
+                if did == Did::Moved {
+                    moved = true;
+                } else {
+                    self.awake[word] ^= bit;
+                }
+            }
+        }
+        moved
+    }
+
+    fn wake(&mut self, unit: usize) {
+        self.awake[unit / 64] |= 1 << (unit % 64);
     }
 
     /// Takes what the memories have ready; whether anything arrived.
@@ -241,9 +280,10 @@ impl<'a> Machine<'a> {
         let stream = &mut self.streams[index];
         if off_chip.writes {
             if step.bytes == step.of {
-                stream.written.insert(slot);
+                stream.written.push(slot);
                 let before = stream.first;
-                while stream.written.remove(&stream.first) {
+                while let Some(place) = stream.written.iter().position(|&slot| slot == stream.first) {
+                    stream.written.swap_remove(place);
                     stream.first += 1;
                 }
                 if stream.first > before {
@@ -256,20 +296,17 @@ impl<'a> Machine<'a> {
         let Some(behind) = slot.checked_sub(stream.first) else { return };
         stream.under_way[behind as usize] = (step.bytes, step.of);
         while let Some(&(bytes, of)) = stream.under_way.front() {
-            let at = self.amounts.step(off_chip.level, stream.first, false);
             for (i, &flow) in stream.flows.iter().enumerate() {
-                let all = self.amounts.flits(&self.amounts.section.flows[flow], at);
+                let all = stream.of_slot[i];
                 let there = (u128::from(all) * u128::from(bytes) / u128::from(of.max(1))) as u64;
                 self.wires.give(flow, stream.before[i] + there, now);
-                if bytes == of {
-                    stream.before[i] += all;
-                }
             }
             if bytes < of {
                 return;
             }
             stream.under_way.pop_front();
             stream.first += 1;
+            stream.open_slot(&self.amounts, index);
         }
     }
 
@@ -315,14 +352,14 @@ impl<'a> Machine<'a> {
             let sink = self.wires.delivered[i] as usize;
             self.end = now + 1;
             match self.unit_of_sink[sink] {
-                Some(unit) => self.awake[unit] = true,
+                Some(unit) => self.wake(unit),
                 None => self.control.delivered(&self.amounts, sink),
             }
         }
         for i in 0..self.wires.injected.len() {
             let flow = FlowId::from_index(self.wires.injected[i] as usize);
             match self.unit_of_flow[flow] {
-                Some(unit) => self.awake[unit] = true,
+                Some(unit) => self.wake(unit),
                 None if self.wires.sent(flow) == self.wires.ready(flow) => self.control.sent(flow),
                 None => {}
             }

@@ -1,7 +1,7 @@
 //! Off-chip memory: every channel of a tier serves the bursts that lie on it, one after the other.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use crate::arch::{BankCycles, Chip, Penalties, TierId};
 use crate::index::{Id, IndexVec};
@@ -86,9 +86,10 @@ pub(super) struct Tier {
     penalties: Penalties,
     banks: Option<BankCycles>,
     habits: Vec<Habit>,
-    transfers: BTreeMap<Key, Transfer>,
-    /// Transfers with something left to serve on each channel.
-    waiting: Vec<BTreeSet<Key>>,
+    /// Transfers that have not all arrived, by key.
+    transfers: Vec<(Key, Transfer)>,
+    /// Those with something left to serve on each channel, by key.
+    waiting: Vec<Vec<Key>>,
     /// When each channel is free, in cycles times `rate.bytes`.
     free: Vec<u128>,
     /// Accesses under way.
@@ -121,8 +122,8 @@ impl Tier {
             banks: penalties.bank_cycles(),
             penalties,
             habits: vec![habit; t.channels as usize],
-            transfers: BTreeMap::new(),
-            waiting: vec![BTreeSet::new(); t.channels as usize],
+            transfers: Vec::new(),
+            waiting: vec![Vec::new(); t.channels as usize],
             free: vec![0; t.channels as usize],
             under_way: BinaryHeap::new(),
             // Streams begin on different channels.
@@ -156,7 +157,8 @@ impl Tier {
         let next: Vec<u64> = (0..self.channels).map(|c| self.on_channel(start, c)).collect();
         for (channel, &at) in next.iter().enumerate() {
             if at < end {
-                self.waiting[channel].insert(key);
+                let keys = &mut self.waiting[channel];
+                keys.insert(keys.partition_point(|&other| other < key), key);
             }
         }
         if bytes == 0 {
@@ -167,13 +169,20 @@ impl Tier {
         let (run, has_runs) = ((bytes / runs).max(1), runs > 1);
         let (pending, available) = (next.clone(), start + here);
         let transfer = Transfer { start, end, next, pending, available, is_write, run, has_runs, asked: now };
-        self.transfers.insert(key, transfer);
+        let entry = self.transfers.partition_point(|(other, _)| *other < key);
+        self.transfers.insert(entry, (key, transfer));
         self.stirred = true;
+    }
+
+    /// Where a transfer stands in `transfers`.
+    fn entry(&self, key: Key) -> Option<usize> {
+        self.transfers.binary_search_by_key(&key, |(other, _)| *other).ok()
     }
 
     /// So many bytes of a write are there.
     pub(super) fn offer(&mut self, key: Key, bytes: u64) {
-        if let Some(transfer) = self.transfers.get_mut(&key) {
+        if let Some(entry) = self.entry(key) {
+            let transfer = &mut self.transfers[entry].1;
             transfer.available = transfer.start + bytes;
             self.stirred = true;
         }
@@ -199,12 +208,13 @@ impl Tier {
             self.under_way.pop();
             self.stirred |= self.windows[key.1] < self.grain;
             self.windows[key.1] += bytes;
-            let Some(transfer) = self.transfers.get_mut(&key) else { continue };
+            let Some(entry) = self.entry(key) else { continue };
+            let transfer = &mut self.transfers[entry].1;
             transfer.pending[channel] = behind;
             let upto = transfer.pending.iter().copied().min().unwrap_or(transfer.end).min(transfer.end);
             let (bytes, of) = (upto - transfer.start, transfer.end - transfer.start);
             if bytes == of {
-                self.transfers.remove(&key);
+                self.transfers.remove(entry);
             }
             progress.push(Progress { key, bytes, of });
         }
@@ -218,10 +228,10 @@ impl Tier {
     }
 
     /// When a channel that is free at a time begins an access; times in cycles times `rate.bytes`.
-    fn begin(&mut self, channel: usize, key: Key, (at, behind): (u64, u64), bytes: u64, free: u128) -> u128 {
+    fn begin(&mut self, channel: usize, entry: usize, (at, behind): (u64, u64), bytes: u64, free: u128) -> u128 {
         let per_cycle = u128::from(self.rate.bytes);
         let units = |milli_cycles: u64| u128::from(milli_cycles) * per_cycle / 1000;
-        let Transfer { is_write, run, has_runs, start, asked, .. } = self.transfers[&key];
+        let (key, Transfer { is_write, run, has_runs, start, asked, .. }) = self.transfers[entry];
         let run_of = |address: u64| has_runs.then(|| (key.2, (address - start) / run));
         let place = Place { stream: key.1, run: run_of(at), at };
         let local = |address: u64| {
@@ -288,28 +298,28 @@ impl Tier {
         let mut idle = true;
         for channel in 0..self.channels as usize {
             while self.free[channel] < until {
-                let found = self.waiting[channel].iter().find_map(|key| {
-                    let transfer = &self.transfers[key];
+                let found = self.waiting[channel].iter().enumerate().find_map(|(nth, &key)| {
+                    let entry = self.entry(key)?;
+                    let transfer = &self.transfers[entry].1;
                     let at = transfer.next[channel];
                     let of_run = transfer.run - (at - transfer.start) % transfer.run;
                     let bytes = (self.grain - at % self.grain).min(transfer.end - at).min(of_run);
                     let bytes = bytes.min(self.windows[key.1]);
-                    (bytes > 0 && at + bytes <= transfer.available).then_some((*key, at, bytes))
+                    (bytes > 0 && at + bytes <= transfer.available).then_some((nth, entry, at, bytes))
                 });
-                let Some((key, at, bytes)) = found else { break };
+                let Some((nth, entry, at, bytes)) = found else { break };
                 let behind = self.on_channel(at + bytes, channel as u64);
                 let free = self.free[channel].max(u128::from(now) * per_cycle);
-                let end = self.begin(channel, key, (at, behind), bytes, free) + self.service(bytes);
+                let end = self.begin(channel, entry, (at, behind), bytes, free) + self.service(bytes);
                 self.free[channel] = end;
                 self.bytes += bytes;
                 let there = end.div_ceil(per_cycle) as u64 + self.latency;
+                let (key, transfer) = &mut self.transfers[entry];
                 self.windows[key.1] -= bytes;
-                self.under_way.push(Reverse((there, key, channel, behind, bytes)));
-                if let Some(transfer) = self.transfers.get_mut(&key) {
-                    transfer.next[channel] = behind;
-                    if behind >= transfer.end {
-                        self.waiting[channel].remove(&key);
-                    }
+                self.under_way.push(Reverse((there, *key, channel, behind, bytes)));
+                transfer.next[channel] = behind;
+                if behind >= transfer.end {
+                    self.waiting[channel].remove(nth);
                 }
             }
             idle &= self.waiting[channel].is_empty() || self.free[channel] < until;

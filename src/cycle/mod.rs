@@ -25,6 +25,7 @@ mod sum_amounts;
 mod tests;
 mod timing_wheel;
 mod tree;
+mod winner_tree;
 mod wires;
 
 pub use run::{CycleRun, Ended};

@@ -32,8 +32,9 @@ impl Results {
 
     /// Puts out the results up to `part / whole` of the firing; `false` and nothing if an output FIFO of `depth` flits
     /// has no room.
+    #[inline]
     pub(super) fn put(&self, wires: &mut Wires, (part, whole): (u64, u64), depth: u64, now: u64) -> bool {
-        let upto = |i: usize| self.before[i] + part_of(self.of_firing[i], (part, whole)).0;
+        let upto = |i: usize| self.before[i] + part_of(self.of_firing[i], (part, whole), false);
         for (i, &flow) in self.flows.iter().enumerate() {
             let (total, given, sent) = (upto(i), wires.ready(flow), wires.sent(flow));
             // More flits at once than the FIFO holds go through an empty one.
@@ -74,30 +75,52 @@ impl Operand {
     }
 
     /// Flits of all firings up to `part / whole` of this one.
+    #[inline]
     fn upto(&self, part: (u64, u64)) -> u64 {
-        self.before + part_of(self.of_firing, part).1
+        self.before + part_of(self.of_firing, part, true)
     }
 
     /// Whether all flits up to `part / whole` of this firing are here.
+    #[inline]
     pub(super) fn is_here(&self, wires: &Wires, part: (u64, u64)) -> bool {
         wires.sinks[self.sink].delivered >= self.upto(part)
     }
 
     /// Takes them.
+    #[inline]
     pub(super) fn take(&self, wires: &mut Wires, part: (u64, u64), now: u64) {
         wires.take(self.sink, self.upto(part), now);
     }
 }
 
-/// `part / whole` of so many flits, rounded down and up. Most numbers are small enough to be spared a division of 128 bits.
-fn part_of(flits: u64, (part, whole): (u64, u64)) -> (u64, u64) {
+/// `part / whole` of so many flits, rounded up or down. Most numbers are small enough to be spared a division of 128 bits.
+#[inline]
+fn part_of(flits: u64, (part, whole): (u64, u64), up: bool) -> u64 {
     if flits == whole && whole > 0 {
-        return (part, part);
+        return part;
     }
     let whole = whole.max(1);
-    if let Some(product) = flits.checked_mul(part) {
-        return (product / whole, product.div_ceil(whole));
+    match flits.checked_mul(part) {
+        Some(product) if up => product.div_ceil(whole),
+        Some(product) => product / whole,
+        None => {
+            let (product, whole) = (u128::from(flits) * u128::from(part), u128::from(whole));
+            (if up { product.div_ceil(whole) } else { product / whole }) as u64
+        }
     }
-    let (product, whole) = (u128::from(flits) * u128::from(part), u128::from(whole));
-    ((product / whole) as u64, product.div_ceil(whole) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_rounded_down_or_up() {
+        for (flits, part, whole, down, up) in
+            [(7, 7, 7, 7, 7), (7, 2, 7, 2, 2), (10, 5, 5, 10, 10), (10, 1, 3, 3, 4), (0, 0, 0, 0, 0)]
+        {
+            assert_eq!((part_of(flits, (part, whole), false), part_of(flits, (part, whole), true)), (down, up));
+        }
+        assert_eq!(part_of(u64::MAX, (1, 2), true), u64::MAX / 2 + 1);
+    }
 }

@@ -21,7 +21,14 @@ impl Packing {
         Self { steps: (flit_bytes / bytes_of_step).max(1), flits: bytes_of_step.div_ceil(flit_bytes) }
     }
 
+    /// k-steps after the first `k` that the flits of the next one hold.
+    #[inline]
+    pub(super) fn steps_left(self, k: u64) -> u64 {
+        self.steps - k % self.steps
+    }
+
     /// Flits of `k` k-steps.
+    #[inline]
     pub(super) fn flits(self, k: u64) -> u64 {
         k.div_ceil(self.steps) * self.flits
     }

@@ -1,7 +1,8 @@
 //! Which servers may have a flit to move, and in which cycle: a timing wheel (Varghese and Lauck 1987) of bit sets.
 //!
 //! Cycles are visited in rising order, and none in which a server is due is left out. The servers of a cycle come in the
-//! order of their numbers, each once. Whatever is more than a turn of the wheel ahead waits in a heap.
+//! order of their numbers, each once. Whatever is more than a turn of the wheel ahead waits in a heap. A second level of
+//! bits says which words of a set are not empty, so that a cycle costs what is due in it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,37 +13,45 @@ const TURN: u64 = 64;
 /// Servers by the cycle in which they are due.
 #[derive(Debug, Default)]
 pub(super) struct TimingWheel {
-    /// Words of a bit set.
+    /// Words of a bit set, and of the set of its words that are not empty.
     words: usize,
+    tops: usize,
     /// A bit set for each cycle of the turn.
     sets: Vec<u64>,
+    /// Of each of them the words that are not empty.
+    filled: Vec<u64>,
     /// Which of them have a bit.
     used: u64,
     /// Cycle and server of what is further ahead.
     far: BinaryHeap<Reverse<(u64, u32)>>,
     /// The present cycle.
     now: u64,
-    /// Word of the present cycle's set that comes next.
-    word: usize,
+    /// Word of the present cycle's `filled` that comes next.
+    top: usize,
 }
 
 impl TimingWheel {
     /// An empty wheel of so many servers.
     pub(super) fn new(servers: usize) -> Self {
         let words = servers.div_ceil(64);
-        Self { words, sets: vec![0; words * TURN as usize], ..Self::default() }
+        let tops = words.div_ceil(64);
+        let empty = |length: usize| vec![0; length * TURN as usize];
+        Self { words, tops, sets: empty(words), filled: empty(tops), ..Self::default() }
     }
 
     /// A server is due in a cycle, at once if that has passed.
+    #[inline]
     pub(super) fn add(&mut self, server: u32, at: u64) {
         let at = at.max(self.now);
         if at - self.now >= TURN {
             self.far.push(Reverse((at, server)));
             return;
         }
-        let turn = at % TURN;
+        let turn = (at % TURN) as usize;
+        let word = server as usize / 64;
         self.used |= 1 << turn;
-        self.sets[turn as usize * self.words + server as usize / 64] |= 1 << (server % 64);
+        self.filled[turn * self.tops + word / 64] |= 1 << (word % 64);
+        self.sets[turn * self.words + word] |= 1 << (server % 64);
     }
 
     /// The next cycle in which a server is due.
@@ -56,7 +65,7 @@ impl TimingWheel {
     /// A cycle begins: none in which a server is due has been left out.
     pub(super) fn begin(&mut self, now: u64) {
         debug_assert!(self.next().is_none_or(|next| next >= now), "cycle {:?} is left out at {now}", self.next());
-        (self.now, self.word) = (now, 0);
+        (self.now, self.top) = (now, 0);
         while let Some(&Reverse((at, server))) = self.far.peek().filter(|entry| entry.0.0 < now + TURN) {
             self.far.pop();
             self.add(server, at);
@@ -64,19 +73,25 @@ impl TimingWheel {
     }
 
     /// Another server of this cycle, the least number first. Servers that are added meanwhile are due in later cycles.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<u32> {
         let turn = (self.now % TURN) as usize;
         if self.used & (1 << turn) == 0 {
             return None;
         }
-        while self.word < self.words {
-            let bits = &mut self.sets[turn * self.words + self.word];
-            if *bits != 0 {
-                let bit = bits.trailing_zeros();
+        while self.top < self.tops {
+            let filled = &mut self.filled[turn * self.tops + self.top];
+            if *filled != 0 {
+                let word = self.top * 64 + filled.trailing_zeros() as usize;
+                let bits = &mut self.sets[turn * self.words + word];
+                let server = word as u32 * 64 + bits.trailing_zeros();
                 *bits &= *bits - 1;
-                return Some(self.word as u32 * 64 + bit);
+                if *bits == 0 {
+                    *filled &= *filled - 1;
+                }
+                return Some(server);
             }
-            self.word += 1;
+            self.top += 1;
         }
         self.used &= !(1 << turn);
         None
