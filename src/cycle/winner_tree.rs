@@ -38,7 +38,8 @@ impl WinnerTree {
     /// The key of `member` has changed: whether the least key may have.
     #[inline]
     pub(super) fn update(&mut self, member: usize, order: impl Fn(usize, usize) -> Ordering) -> bool {
-        let mut node = (self.nodes.len() / 2 + member) / 2;
+        let leaf = self.nodes.len() / 2 + member;
+        let mut node = leaf / 2;
         while node > 0 {
             let winner = self.winner_of(node, &order);
             if winner == self.nodes[node] && winner != member as u32 {
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_root_is_the_least_after_every_change() {
-        let mut keys = vec![3, 1, 4, 1, 5];
+        let mut keys = [3, 1, 4, 1, 5];
         let mut tree = WinnerTree::new(keys.len(), |a, b| keys[a].cmp(&keys[b]));
         for (member, key) in [(1, 2), (3, 6), (4, 0), (4, 9), (0, 2), (1, 7), (0, 8), (2, 8)] {
             let before = keys.iter().min().copied();

@@ -104,7 +104,7 @@ fn the_bound_counts_both_ways_of_a_state_that_is_updated_in_place() {
     let bound = bound_cycles(&chip, &workload, Mode::Fused);
     assert!(bound <= fused.cycles, "bound {bound}, event {}", fused.cycles);
     // The weight's 2 bytes, and the state, in HBM; rows are as good as nothing beside them.
-    let least = 8.0 * 2048.0 * 2048.0 * (2 + 12 + 12) as f64 / 1.8e12 * 1.6e9;
+    let least = 8.0 * 2048.0 * 2048.0 * f64::from(2 + 12 + 12) / 1.8e12 * 1.6e9;
     let share = (bound - chip.launch_cycles()) as f64 / least;
     assert!((1.0..1.03).contains(&share), "bound {bound}, {least} cycles for the bytes alone");
 }
