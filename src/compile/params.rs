@@ -34,9 +34,6 @@ pub struct PartitionParams {
     /// Equivalence classes of sections times PCUs up to which every section is measured, not only those that estimates
     /// prefer.
     pub all_measured_pcus: u64,
-    /// Share of its time that a section must be able to save to be planned, in graphs of more than `most_fused`
-    /// operators. Smaller: more sections are planned, and compiling takes longer.
-    pub worth_planning: f64,
     /// Share of its score at low effort that planning a section at full effort is taken to leave at best.
     pub refined_score: f64,
     /// Operators of one section, at most.
@@ -263,7 +260,6 @@ pub struct RetargetParams {
 pub const PARAMS: Params = Params {
     partition: PartitionParams {
         all_measured_pcus: 256,
-        worth_planning: 0.0,
         refined_score: 0.95,
         most_fused: 12,
         most_with_row_reductions: 18,

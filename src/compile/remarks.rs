@@ -261,10 +261,9 @@ pub fn left_out(left_out: LeftOut) -> Option<String> {
     }
     if left_out.kinds > 0 {
         parts.push(format!(
-            "{} kinds of longer sections were not planned, because none can save more than {:.0} % of its time in \
-             the partition found so far",
+            "{} kinds of longer sections were not planned, as by their lower bounds none saves time beside the \
+             partition found so far",
             left_out.kinds,
-            100.0 * PARAMS.partition.worth_planning,
         ));
     }
     (!parts.is_empty()).then(|| format!("the partition into sections is not proved the best: {}", parts.join(", and ")))

@@ -141,7 +141,7 @@ pub fn allocate_and_fill(
 ) -> Option<IndexVec<StageId, Candidate>> {
     let slowest = |picked: &IndexVec<StageId, Candidate>| picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64;
     let mut best = allocate(stages, pcus, floor_cycles)?;
-    let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(&best, |_| 0.0));
+    let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].cycles, |_| 0.0));
     let is_hidden = |fill: f64| balanced + fill <= memory_cycles as f64;
     let is_worth = |fill: f64| fill > balanced * PARAMS.mapping.worth_filling && !is_hidden(fill);
     let mut least = f64::INFINITY;
@@ -152,7 +152,7 @@ pub fn allocate_and_fill(
         let balancing = pcus - (pcus as f64 * kept) as u64;
         let Some(mut picked) = allocate(stages, balancing, floor_cycles) else { break };
         shorten_fill(stages, pipeline, &mut picked, pcus);
-        let now = pipeline.fill_cycles(&picked, |_| 0.0);
+        let now = pipeline.fill_cycles(|s| picked[s].cycles, |_| 0.0);
         let cycles = slowest(&picked) + now;
         if cycles < least {
             (best, least, fill) = (picked, cycles, now);
@@ -172,9 +172,9 @@ fn shorten_fill(
 ) {
     let mut free = pcus.saturating_sub(picked.iter().map(|candidate| candidate.pcus).sum());
     let slowest = picked.ids().max_by_key(|&stage| picked[stage].cycles);
-    let (_, mut path) = pipeline.longest_path(|stage| pipeline.firing_cycles(stage, &picked[stage]));
+    let (_, mut path) = pipeline.longest_path(|stage| pipeline.firing_cycles(stage, picked[stage].cycles));
     path.retain(|&stage| Some(stage) != slowest);
-    let root = |stage: StageId, of: &Candidate| (pipeline.firing_cycles(stage, of) * of.pcus as f64).sqrt();
+    let root = |stage: StageId, of: &Candidate| (pipeline.firing_cycles(stage, of.cycles) * of.pcus as f64).sqrt();
     let mut roots: f64 = path.iter().map(|&stage| root(stage, &picked[stage])).sum();
     let mut budget: u64 = free + path.iter().map(|&stage| picked[stage].pcus).sum::<u64>();
     // Those with the least work first: what they cannot use is left to the others.
@@ -263,7 +263,7 @@ mod tests {
             prop_assert_eq!(balanced.is_some(), filled.is_some());
             if let (Some(balanced), Some(filled)) = (balanced, filled) {
                 let cycles = |picked: &IndexVec<StageId, Candidate>| {
-                    picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + pipeline.fill_cycles(picked, |_| 0.0)
+                    picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + pipeline.fill_cycles(|s| picked[s].cycles, |_| 0.0)
                 };
                 prop_assert!(filled.iter().map(|c| c.pcus).sum::<u64>() <= pcus);
                 prop_assert!(cycles(&filled) <= cycles(&balanced) + 1e-6, "{:?} {:?}", filled, balanced);

@@ -281,7 +281,7 @@ pub fn estimate(
     // Slices of K begin one behind the other, their sums through PMUs.
     let chain =
         |s: StageId| ((picked[s].mapping.pk() - 1) * (picked[s].footprint.relay_cycles + walk_cycles(chip))) as f64;
-    let mut fill = Pipeline::new(graph, nest, roles).fill_cycles(picked, chain);
+    let mut fill = Pipeline::new(graph, nest, roles).fill_cycles(|s| picked[s].cycles, chain);
     if cut_outside {
         // Stages behind an accumulating one get nothing before its last column tile: they overlap with the next row block.
         let most = |late: bool| {

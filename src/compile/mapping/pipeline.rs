@@ -3,7 +3,6 @@
 use crate::index::IndexVec;
 use crate::program::{Nest, SectionGraph, StageId};
 
-use super::allocate::Candidate;
 use super::roles::StageRoles;
 
 /// Which stages wait for which, and how often each fires.
@@ -36,9 +35,9 @@ impl Pipeline {
         Self { before: (0..firings.len()).map(before).collect(), firings: firings.iter().copied().collect() }
     }
 
-    /// Cycles of one firing of a stage.
-    pub fn firing_cycles(&self, stage: StageId, candidate: &Candidate) -> f64 {
-        candidate.cycles as f64 / self.firings[stage] as f64
+    /// Cycles of one firing of a stage that works so many in all.
+    pub fn firing_cycles(&self, stage: StageId, cycles: u64) -> f64 {
+        cycles as f64 / self.firings[stage] as f64
     }
 
     /// The longest path through the stages, and the stages on it, last first; a stage takes `cycles`.
@@ -63,10 +62,11 @@ impl Pipeline {
         (longest.0, path)
     }
 
-    /// Cycles before the slowest stage has all it works on: one firing of every stage on the longest path, but its own.
-    pub fn fill_cycles(&self, picked: &IndexVec<StageId, Candidate>, more: impl Fn(StageId) -> f64) -> f64 {
-        let firing = |stage: StageId| self.firing_cycles(stage, &picked[stage]);
-        let slowest = picked.ids().max_by_key(|&stage| picked[stage].cycles).map_or(0.0, firing);
+    /// Cycles before the slowest stage has all it works on: one firing of every stage on the longest path, but its own. A stage
+    /// works `cycles` in all, and its first results take `more`.
+    pub fn fill_cycles(&self, cycles: impl Fn(StageId) -> u64, more: impl Fn(StageId) -> f64) -> f64 {
+        let firing = |stage: StageId| self.firing_cycles(stage, cycles(stage));
+        let slowest = self.firings.ids().max_by_key(|&stage| cycles(stage)).map_or(0.0, firing);
         (self.longest_path(|stage| firing(stage) + more(stage)).0 - slowest).max(0.0)
     }
 }

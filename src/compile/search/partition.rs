@@ -253,8 +253,7 @@ impl<'a> Spans<'a> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Of the first runs of some kinds those whose kind may save `PARAMS.partition.worth_planning` of the time of its section somewhere in the
-    /// best partition so far: a section takes what the best shorter ones take for it, less what no section can be
+    /// Of the first runs of some kinds those whose kind may save time somewhere in the best partition so far: a section takes what the best shorter ones take for it, less what no section can be
     /// faster than, for them and for it.
     fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
         let n = self.workload.operators.len();
@@ -277,8 +276,7 @@ impl<'a> Spans<'a> {
             let alike = self.runs.iter().filter(|run| run.kind == self.runs[first].kind);
             let saves = |run: &Run| {
                 let (from, to) = run.span;
-                before[n] as f64 - (before[from] as f64 + hoped + behind[to] as f64)
-                    > PARAMS.partition.worth_planning * hoped
+                before[n] as f64 > before[from] as f64 + hoped + behind[to] as f64
             };
             alike.into_iter().any(saves)
         };
