@@ -169,6 +169,9 @@ fn port_cycles(
     let port = |buffer: &BufferSpec| {
         let (produced, written) = match buffer.role {
             BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => (graph.producer(tensor), true),
+            BufferRole::Weight { stage, tensor } if graph.stages[stage].sequence.is_some() => {
+                (graph.producer(tensor), true)
+            }
             // Whoever adds up over rows writes once, at the end.
             BufferRole::Output { stage, .. } => (Some(stage), graph.stages[stage].sums.is_none()),
             BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => {

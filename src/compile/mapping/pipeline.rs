@@ -18,7 +18,9 @@ impl Pipeline {
     /// That of a section in a nest.
     pub fn new(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles) -> Self {
         let producers = |stage: StageId| {
-            let made = graph.stages[stage].activations.iter().filter_map(|&tensor| graph.producer(tensor));
+            let spec = &graph.stages[stage];
+            let second = spec.weight.iter().filter(|_| spec.sequence.is_some());
+            let made = spec.activations.iter().chain(second).filter_map(|&tensor| graph.producer(tensor));
             made.filter(|&from| from < stage).collect()
         };
         Self {
