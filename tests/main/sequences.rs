@@ -3,12 +3,14 @@
 
 use crate::kinds::hold;
 use crate::sums;
+use proptest::prelude::*;
 use rdusim::arch::Chip;
 use rdusim::compile::{compile, compile_measured, retargeted_section};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::program::verifier::{Verifier, Violation};
 use rdusim::program::{BufferRole, Configuration, Fabric, GemmMapping, LoopLevel, SectionGraph, home_tiers};
+use rdusim::saved;
 use rdusim::sim::simulate;
 use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
@@ -96,6 +98,10 @@ fn prove(chip: &Chip, workload: &Workload, configuration: &Configuration, about:
     let verdict = verify(chip, workload, [configuration], 5);
     assert!(verdict[0].passed, "{about}: {:?}", verdict[0]);
     println!("{}", hold(chip, workload, configuration, about, most));
+    let text = saved::to_toml(chip, workload, [configuration]);
+    let read = saved::parse("saved", &text, chip, workload, &[Mode::Fused]);
+    let read = read.unwrap_or_else(|error| panic!("{about}: {}", error.render(false)));
+    assert_eq!(format!("{configuration:?}"), format!("{:?}", read[0]), "{about}: another configuration is read");
     let outcome = simulate(chip, workload, configuration, Fidelity::Event);
     for (name, bytes) in &outcome.traffic().by_tensor {
         let is_inside = ["k", "v", "q", "p", "s"].contains(&name.as_str());
@@ -126,6 +132,41 @@ fn keys_and_values_made_in_the_section_give_the_numbers() {
     for of in cases {
         let (workload, configuration) = one_section(&chip, of);
         prove(&chip, &workload, &configuration, &format!("{of:?}"), 0.08);
+    }
+}
+
+/// Sections of more than 5,000 cycles: as near the reference model as others are.
+#[test]
+fn long_sections_take_the_cycles_of_the_reference_model() {
+    let chip = sums::chip(&[]);
+    for of in [
+        Attention { batch: 2, length: 256, heads: 4, kv_heads: 2, size: 32, ..PLAIN },
+        Attention { batch: 3, length: 160, heads: 4, kv_heads: 4, size: 32, causal: false, ..PLAIN },
+        Attention { length: 512, heads: 2, kv_heads: 2, size: 64, rotary: true, ..PLAIN },
+    ] {
+        let workload = of.workload();
+        let configuration = compile(&chip, &workload, Mode::Fused).unwrap_or_else(|error| panic!("{of:?}: {error:?}"));
+        let cycles = simulate(&chip, &workload, &configuration, Fidelity::Event).cycles;
+        assert!(cycles - chip.launch_cycles() >= 5_000, "{of:?}: {cycles} cycles");
+        println!("{}", hold(&chip, &workload, &configuration, &format!("{of:?}"), 0.02));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// Numbers, bytes, bounds, skipping and saved files, of any shape.
+    #[test]
+    fn every_attention_holds_its_laws(
+        (batch, length) in (1u64..4, 4u64..90), (groups, kv_heads, size) in (1u64..4, 1u64..4, 3u64..20), causal: bool, rotary: bool,
+    ) {
+        let chip = sums::chip(&[]);
+        let size = if rotary { 2 * size } else { size };
+        let of = Attention { batch, length, heads: groups * kv_heads, kv_heads, size, causal, rotary };
+        // One head of one sequence is a plain product, which takes its second operand from off chip.
+        prop_assume!(causal || batch > 1 || groups * kv_heads > 1);
+        let (workload, configuration) = one_section(&chip, of);
+        prove(&chip, &workload, &configuration, &format!("{of:?}"), 0.5);
     }
 }
 
