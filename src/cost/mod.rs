@@ -29,7 +29,7 @@ pub use counts::{Limits, SectionRun, Stopped, StreamBytes, Waits};
 pub use floor::{least_cycles, least_memory_cycles};
 pub use footprint::{StageFootprint, weight_slot_bytes};
 pub use gather::GatherPorts;
-pub use heads::{heads_footprint, heads_work};
+pub use heads::{heads_footprint, heads_work, made_columns};
 pub use lower_bound::bound_cycles;
 pub use reducer::{Reducer, reducer_footprint, reducer_work};
 pub use section_bound::{bound_section, flow_flits, transfer_flits, window_cycles};

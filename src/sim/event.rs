@@ -332,7 +332,7 @@ impl<'a> Engine<'a> {
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
         for input in &actor.inputs {
-            if let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
+            if let Some(filled) = self.buffers[input.buffer].filled(self.processes.needed(input, at)) {
                 let after = match input.streamed {
                     Streamed::Not => 0,
                     Streamed::Weights => {
@@ -421,21 +421,20 @@ impl<'a> Engine<'a> {
     /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
     fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
-            let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
-            if !self.processes.is_last_use(buffer, at) {
-                continue;
-            }
-            let slot = self.processes.slot(buffer, at);
+            let Input { buffer, streamed, sequence, .. } = self.actors[index].inputs[i];
             let left = match streamed {
+                _ if sequence.is_some() => weights,
                 Streamed::Weights => weights,
                 Streamed::Sums => sums,
                 _ => operands,
             };
-            let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
-            if self.buffers[buffer].release(slot, left.max(filled)) {
-                for p in 0..self.producers[buffer].len() {
-                    self.wake(self.producers[buffer][p], now);
-                }
+            let mut is_free = false;
+            for slot in self.processes.freed(&self.actors[index].inputs[i], at) {
+                let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
+                is_free |= self.buffers[buffer].release(slot, left.max(filled));
+            }
+            for p in 0..if is_free { self.producers[buffer].len() } else { 0 } {
+                self.wake(self.producers[buffer][p], now);
             }
         }
     }

@@ -29,6 +29,7 @@ mod recompute;
 mod routes;
 mod saved;
 mod search;
+mod sequences;
 mod sparsity;
 mod splits;
 mod stack;
