@@ -169,6 +169,8 @@ pub struct MappingParams {
     /// Slots of the operand buffers of sparse stages, at most, where memory is to spare: lockstep groups then wait less
     /// for each other.
     pub deepest_operand: u64,
+    /// Row tiles over which lockstep groups of the gradient of a sparse weight are assumed to run apart: slots of their operands.
+    pub slots_apart: u64,
     /// Share of the banks that deeper buffers may fill.
     pub filled_banks: f64,
     /// Slots that a buffer is given to hide the latency of memory, at most.
@@ -325,6 +327,7 @@ pub const PARAMS: Params = Params {
         sampled_column_tiles: 4,
         generator_cover: 2,
         deepest_operand: 4,
+        slots_apart: 2,
         filled_banks: 0.9,
         most_latency_slots: 64,
     },

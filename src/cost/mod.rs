@@ -12,6 +12,7 @@ mod gather;
 mod heads;
 mod lower_bound;
 mod reducer;
+mod sampled;
 mod section_bound;
 mod section_load;
 mod simd;

@@ -231,7 +231,6 @@ impl<'a> SectionGraph<'a> {
         spec.weight.is_some()
             && spec.sums.is_none()
             && self.form(stage).is_none()
-            && self.sampled(stage).is_none()
             && !self.is_k_cut(tiled_axis, stage)
             && self.workload.tensors[spec.activations[0]].window().is_none()
     }

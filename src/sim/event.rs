@@ -83,7 +83,7 @@ impl<'a> Engine<'a> {
         let work: IndexVec<StageId, StageWork> = section
             .stages
             .iter_enumerated()
-            .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
+            .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles)))
             .collect();
         let streams = section.streams.len();
         let Actors { processes, list, transfer_groups, .. } = plan;
@@ -253,14 +253,11 @@ impl<'a> Engine<'a> {
     }
 
     fn longest_firing(&self) -> Ticks {
-        // Of row tiles that differ, the last work on the most, and the very last may be short.
         let steps = |actor: &Actor| {
-            let different = match actor.kind {
-                ProcessKind::Group { stage, .. } => self.work[stage].different_row_tiles(),
-                _ => 1,
+            let row_tiles = match actor.kind {
+                ProcessKind::Group { stage, .. } => self.work[stage].heaviest_row_tiles(self.tiling.row_tiles()),
+                _ => 0..1,
             };
-            let different = different.min(self.tiling.row_tiles());
-            let row_tiles = different.saturating_sub(2)..different;
             row_tiles
                 .flat_map(|row_tile| (0..self.tiling.column_tiles()).map(move |column_tile| (column_tile, row_tile)))
         };

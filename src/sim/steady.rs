@@ -263,6 +263,7 @@ fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
             stage.work.len() < 2 || stage.work.get(a as usize) == stage.work.get(b as usize)
         };
         width(a) == width(b)
+            && !engine.work.iter().any(StageWork::is_sampled)
             && engine.section.stages.iter().all(work)
             && engine.section.streams.ids().all(|stream| bytes(stream, a) == bytes(stream, b))
     };

@@ -54,7 +54,7 @@ impl<'a> Layout<'a> {
         };
         let (schedule, tiling) = (&*section.schedule, section.schedule.tiling());
         let work = |(s, stage): (StageId, &crate::program::Stage)| {
-            StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work)
+            StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles))
         };
         let work: IndexVec<StageId, StageWork> = section.stages.iter_enumerated().map(work).collect();
         let (index, held, made) = (IndexVec::new(), RefCell::default(), RefCell::default());

@@ -24,7 +24,8 @@ pub fn buffers(
     footprint: &IndexVec<StageId, StageFootprint>,
 ) -> IndexVec<BufferId, BufferSpec> {
     let complete_before = complete_before(&graph.stages);
-    let mut sizer = Sizer { mappings, chip, graph, nest, roles, residency, complete_before, list: IndexVec::new() };
+    let mut sizer =
+        Sizer { mappings, footprint, chip, graph, nest, roles, residency, complete_before, list: IndexVec::new() };
     for ((stage, mapping), footprint) in mappings.iter_enumerated().zip(footprint) {
         sizer.operands(stage, mapping, footprint);
         sizer.weights(stage, mapping, footprint);
@@ -35,6 +36,7 @@ pub fn buffers(
 
 struct Sizer<'a> {
     mappings: &'a IndexVec<StageId, Mapping>,
+    footprint: &'a IndexVec<StageId, StageFootprint>,
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     nest: &'a Nest,
@@ -65,12 +67,20 @@ impl Sizer<'_> {
         (passes * footprint.row_grain).min(self.nest.tile_rows)
     }
 
-    /// Slices of K, beyond the first, that a row tile passes from where a tensor is made to where `stage` takes it, in it too:
-    /// so much longer it is wanted.
+    /// Firings by which the last slices of K run behind the first, from where a tensor is made to where `stage` takes it, in it
+    /// too: so much longer a row tile is wanted. A slice begins an output tile after the one before it, no later than its next
+    /// firing.
     fn slices_behind(&self, tensor: TensorId, stage: StageId) -> u64 {
         let producer = self.graph.producer(tensor);
         let is_behind = |s: &StageId| *s == stage || *s < stage && producer.is_none_or(|producer| *s > producer);
-        self.mappings.ids().filter(is_behind).map(|s| self.mappings[s].pk() - 1).sum()
+        let behind = |s: StageId| {
+            let (slices, footprint) = (self.mappings[s].pk() - 1, &self.footprint[s]);
+            let passes = self.nest.tile_rows.div_ceil(footprint.row_grain.max(1)).div_ceil(self.mappings[s].pm());
+            let firing = footprint.pass_cycles.saturating_mul(passes).max(1);
+            let walk = u64::from(self.chip.grid.columns + self.chip.grid.rows) / 4 * self.chip.network.hop_cycles;
+            slices.saturating_mul(footprint.relay_cycles + walk).div_ceil(firing).min(slices)
+        };
+        self.mappings.ids().filter(is_behind).map(behind).sum()
     }
 
     /// Row tiles of an operand that come before the stage can begin: those of sequences that must be complete first.
