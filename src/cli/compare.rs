@@ -10,6 +10,7 @@ use crate::gpu;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::outcome::{Outcome, StopReason};
+use crate::proof;
 use crate::report::{self, Document, Side};
 use crate::sim::{SectionTrace, trace};
 use crate::workload::Workload;
@@ -114,6 +115,7 @@ fn on_rdu(args: &SharedArgs, chip: &Chip, workload: &Workload, modes: &[Mode], f
     })?;
     if args.verbose {
         tell_durations(&execution);
+        tell_gaps(&chip, workload, &execution);
     }
     let Execution { configurations, outcomes, .. } = execution;
     Ok(Ran { chip: AnyChip::Rdu(Box::new(chip)), configurations, outcomes })
@@ -151,6 +153,20 @@ pub(super) fn write_trace(
         .map(|measured| (measured.configuration.mode, trace(chip, workload, &measured.configuration)))
         .collect();
     Ok(report::write_file(path, report::trace_json(chip, &runs).as_bytes())?)
+}
+
+/// How far each mode is from what no mapping beats, on standard error.
+fn tell_gaps(chip: &Chip, workload: &Workload, execution: &Execution) {
+    for outcome in &execution.outcomes {
+        let Some(least) = proof::least_cycles(chip, workload, outcome.mode) else { continue };
+        let gap = proof::gap(outcome.cycles, least) * 100.0;
+        let _ = writeln!(
+            io::stderr().lock(),
+            "{}: no mapping takes less than {least} cycles, this one takes {}: gap {gap:.2} %",
+            outcome.mode.name(),
+            outcome.cycles
+        );
+    }
 }
 
 pub(super) fn tell_durations(execution: &Execution) {

@@ -16,6 +16,7 @@ mod model;
 mod output;
 mod panics;
 mod progress;
+mod prove;
 mod report;
 mod run_args;
 mod sparsity;
@@ -80,6 +81,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Verify(args) => verify::verify(&args),
         Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
+        Command::Prove(args) => prove::prove(&args),
+        Command::CheckProof(args) => prove::check_proof(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "rdusim", &mut script);

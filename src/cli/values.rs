@@ -64,7 +64,8 @@ impl From<Mode> for crate::mode::Mode {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Mapping {
     /// Our compiler at its best
     Ideal,

@@ -7,6 +7,7 @@ mod buffer;
 mod configuration;
 pub mod dataflow;
 mod fabric;
+pub mod fingerprint;
 mod flow;
 mod graph;
 mod ids;

@@ -24,6 +24,7 @@ mod numbers_of_images;
 mod page;
 mod penalties;
 mod program;
+mod proof;
 mod random;
 mod recompute;
 mod routes;
