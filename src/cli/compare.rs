@@ -102,7 +102,7 @@ fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Res
         files.extend(page_files(&workload, &parts, &inputs));
         report::write(directory, &files)?;
     }
-    output::print(text.as_bytes())
+    output::print_as(args.format, &text)
 }
 
 /// Compiles and simulates on an RDU; `first`: it is the chip of `--arch`, which a saved configuration is for.
@@ -152,10 +152,7 @@ pub(super) fn write_trace(
         .iter()
         .map(|measured| (measured.configuration.mode, trace(chip, workload, &measured.configuration)))
         .collect();
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = report::File { name, bytes: report::trace_json(chip, &runs).into_bytes() };
-    Ok(report::write(directory, &[file])?)
+    Ok(report::write_file(path, report::trace_json(chip, &runs).as_bytes())?)
 }
 
 /// How far each mode is from what no mapping beats, on standard error.

@@ -38,5 +38,5 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     if let Some(directory) = &args.out {
         report::write(directory, &report::map_files(&chip, &map)?)?;
     }
-    output::print(text.as_bytes())
+    output::print_as(args.format, &text)
 }

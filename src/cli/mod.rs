@@ -27,7 +27,7 @@ mod values;
 mod verify;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -46,8 +46,14 @@ fn command(arguments: &[OsString]) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(message) => {
-            // Help goes to standard output, errors to standard error; nobody reading either is no failure.
-            let _ = message.print();
+            // Help goes to standard output and is a result; there is nowhere left to complain about a closed standard
+            // error.
+            let printed = message.print().and_then(|()| io::stdout().flush());
+            if !message.use_stderr()
+                && let Err(failure) = output::result_of(printed)
+            {
+                return failure.report();
+            }
             return u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
         }
     };

@@ -10,6 +10,7 @@ use super::ids::StageId;
 use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS};
 use super::nest::TiledAxis;
 use super::row_reduction::{Sums, adds_up, streamed_rows, tied_columns};
+use super::sequence::{SequenceRead, may_be_made_here, sequence_read};
 
 /// One stage: a main operator and the elementwise functions that run in its tail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct StageSpec {
     pub output: TensorId,
     /// The rows of its two activations that a GEMM adds up; `None` if it passes rows on.
     pub sums: Option<Sums>,
+    /// How it reads its second operand if another stage makes it; `None` from off chip.
+    pub sequence: Option<SequenceRead>,
 }
 
 /// Operators of one section, seen as a pipeline over the rows they share.
@@ -57,9 +60,9 @@ pub struct Axis {
 }
 
 impl<'a> SectionGraph<'a> {
-    /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, or a GEMM's
-    /// second operand, or a tensor that is read in another shape, is made inside the section (all its rows are needed
-    /// before the first row tile), sequences differ, or the operators are not repeated together. GEMMs that add up over the
+    /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, a tensor that is
+    /// read in another shape is made inside the section, or a GEMM's second operand is, but not as keys and values are
+    /// ([`may_be_made_here`]), sequences differ, or the operators are not repeated together. GEMMs that add up over the
     /// rows ([`adds_up`]) end the pipeline: what they make is complete when it is over.
     pub fn new(workload: &'a Workload, operators: &[OperatorId], fold_tails: bool) -> Option<Self> {
         let rows = streamed_rows(workload, operators);
@@ -84,7 +87,8 @@ impl<'a> SectionGraph<'a> {
             if operator.inputs.iter().any(|&input| workload.tensors[input].view.is_some_and(|v| made_here(v.base))) {
                 return None;
             }
-            if operator.kind == OperatorKind::Gemm && made_here(operator.inputs[1]) {
+            let is_second_made = operator.kind == OperatorKind::Gemm && made_here(operator.inputs[1]);
+            if is_second_made && !may_be_made_here(workload, op, rows) {
                 return None;
             }
         }
@@ -227,7 +231,6 @@ impl<'a> SectionGraph<'a> {
         spec.weight.is_some()
             && spec.sums.is_none()
             && self.form(stage).is_none()
-            && self.sampled(stage).is_none()
             && !self.is_k_cut(tiled_axis, stage)
             && self.workload.tensors[spec.activations[0]].window().is_none()
     }
@@ -252,9 +255,11 @@ impl<'a> SectionGraph<'a> {
 
     /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.
     pub fn distance(&self, from: Option<StageId>, to: StageId) -> u64 {
-        let longest = self.stages[to]
+        let spec = &self.stages[to];
+        let longest = spec
             .activations
             .iter()
+            .chain(spec.weight.iter().filter(|_| spec.sequence.is_some()))
             .filter_map(|&tensor| {
                 let producer = self.producer(tensor);
                 if producer == from {
@@ -293,8 +298,9 @@ impl<'a> SectionGraph<'a> {
             let first = operator.inputs[0].index();
             used[first] = true;
             if operator.form.is_some() {
-                // Heads cut the columns already.
+                // Heads cut the columns already, those of a second operand that is made here too.
                 whole.extend([first, out]);
+                whole.extend(operator.inputs.get(1).map(|second| second.index()).filter(|&second| used[second]));
             } else if operator.kind == OperatorKind::Gemm {
                 let b = operator.inputs[1].index();
                 used[b] = true;
@@ -393,7 +399,15 @@ fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: 
             let blocks = operator.form.is_some_and(|form| form.instances > 1);
             let sums = Some(if blocks { Sums::Block } else { Sums::Section });
             let (activations, output) = (activations.to_vec(), operator.output);
-            stages.push(StageSpec { main: op, tail: Vec::new(), activations, weight: None, output, sums });
+            stages.push(StageSpec {
+                main: op,
+                tail: Vec::new(),
+                activations,
+                weight: None,
+                output,
+                sums,
+                sequence: None,
+            });
             continue;
         }
         let is_gemm = operator.kind == OperatorKind::Gemm;
@@ -406,6 +420,7 @@ fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: 
             weight: is_gemm.then(|| operator.inputs[1]),
             output: operator.output,
             sums: None,
+            sequence: sequence_read(workload, operators, op),
         });
     }
     stages

@@ -14,6 +14,7 @@ use crate::program::{
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
+use super::second::Element;
 use super::weights::{self, SlotIndex, TileIndex};
 use super::windows::Held;
 
@@ -33,6 +34,8 @@ pub(super) struct Layout<'a> {
     index: IndexVec<StageId, Vec<Vec<SlotIndex>>>,
     /// Pixels under runs of windows, by tensor and rows.
     held: RefCell<BTreeMap<(usize, u64, u64), Rc<Held>>>,
+    /// Elements of second operands that stages make, by stage, row tile and column of PCUs.
+    pub(super) made: RefCell<BTreeMap<(usize, u64, u64), Rc<Vec<Element>>>>,
 }
 
 /// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a column tile.
@@ -51,11 +54,11 @@ impl<'a> Layout<'a> {
         };
         let (schedule, tiling) = (&*section.schedule, section.schedule.tiling());
         let work = |(s, stage): (StageId, &crate::program::Stage)| {
-            StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work)
+            StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles))
         };
         let work: IndexVec<StageId, StageWork> = section.stages.iter_enumerated().map(work).collect();
-        let (index, held) = (IndexVec::new(), RefCell::default());
-        let mut layout = Self { workload, section, graph, schedule, tiling, work, index, held };
+        let (index, held, made) = (IndexVec::new(), RefCell::default(), RefCell::default());
+        let mut layout = Self { workload, section, graph, schedule, tiling, work, index, held, made };
         for stage in section.stages.ids() {
             let index = layout.stage_index(chip, stage).map_err(|why| (stage, why))?;
             layout.index.push(index);
@@ -270,6 +273,9 @@ impl<'a> Layout<'a> {
             BufferRole::Operand { stage, tensor }
             | BufferRole::Resident { stage, tensor }
             | BufferRole::Output { stage, tensor } => (self.work[stage].slice_rows(rows, slice), whole(tensor)),
+            BufferRole::Weight { stage, .. } if self.graph.stages[stage].sequence.is_some() => {
+                (0..1, 0..self.made_elements(stage, at.row_tile, slice).len() as u64)
+            }
             BufferRole::Weight { stage, .. } => {
                 (0..1, 0..self.weight_index(stage, at.column_tile, slice).map_or(0, |index| index.values as u64))
             }

@@ -106,17 +106,35 @@ fn allocate(
     pcus: u64,
     floor_cycles: u64,
 ) -> Option<IndexVec<StageId, Candidate>> {
+    allocate_in_parts(stages, pcus, floor_cycles, |_| 1.0)
+}
+
+/// The same where a stage must do with its part of the slowest stage's cycles.
+fn allocate_in_parts(
+    stages: &IndexVec<StageId, StageCandidates>,
+    pcus: u64,
+    floor_cycles: u64,
+    part: impl Fn(StageId) -> f64 + Copy,
+) -> Option<IndexVec<StageId, Candidate>> {
     if stages.iter().any(|stage| stage.0.is_empty()) {
         return None;
     }
-    let cheapest = |target: u64| stages.iter().map(move |stage| stage.cheapest(target));
+    let target_of = move |stage: StageId, target: u64| {
+        if part(stage) < 1.0 { (target as f64 * part(stage)) as u64 } else { target }
+    };
+    let needs = |stage: StageId, cycles: u64| {
+        if part(stage) < 1.0 { (cycles as f64 / part(stage)).ceil() as u64 + 1 } else { cycles }
+    };
+    let cheapest = |target: u64| stages.iter_enumerated().map(move |(s, stage)| stage.cheapest(target_of(s, target)));
     let fits = |target: u64| {
         let taken = cheapest(target).try_fold(0, |sum, candidate| Some(sum + candidate?.pcus));
         taken.is_some_and(|taken: u64| taken <= pcus)
     };
     // No stage is faster than its last candidate; with their first, they take as few PCUs as can be.
-    let fastest = stages.iter().map(|stage| stage.0[stage.0.len() - 1].cycles).max()?.max(floor_cycles);
-    let (mut exceeds, mut target) = (fastest, stages.iter().map(|stage| stage.0[0].cycles).max()?.max(fastest));
+    let last = |(s, stage): (StageId, &StageCandidates)| needs(s, stage.0[stage.0.len() - 1].cycles);
+    let first = |(s, stage): (StageId, &StageCandidates)| needs(s, stage.0[0].cycles);
+    let fastest = stages.iter_enumerated().map(last).max()?.max(floor_cycles);
+    let (mut exceeds, mut target) = (fastest, stages.iter_enumerated().map(first).max()?.max(fastest));
     if fits(fastest) {
         target = fastest;
     } else if !fits(target) {
@@ -139,8 +157,18 @@ pub fn allocate_and_fill(
     floor_cycles: u64,
     memory_cycles: u64,
 ) -> Option<IndexVec<StageId, Candidate>> {
-    let slowest = |picked: &IndexVec<StageId, Candidate>| picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64;
+    let slowest = |picked: &IndexVec<StageId, Candidate>| pipeline.slowest(|s| picked[s].cycles);
     let mut best = allocate(stages, pcus, floor_cycles)?;
+    // Stages whose work grows along a sequence are faster than the others at its beginning, and should be so longer.
+    let mut growing = 1.0;
+    for part in PARAMS.mapping.growing_parts.into_iter().filter(|_| pipeline.is_uneven()) {
+        let in_parts = |stage| if pipeline.grows(stage) { part } else { 1.0 };
+        let Some(picked) = allocate_in_parts(stages, pcus, floor_cycles, in_parts) else { continue };
+        if slowest(&picked) < slowest(&best) {
+            (best, growing) = (picked, part);
+        }
+    }
+    let in_parts = |stage| if pipeline.grows(stage) { growing } else { 1.0 };
     let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].cycles, |_| 0.0));
     let is_hidden = |fill: f64| balanced + fill <= memory_cycles as f64;
     let is_worth = |fill: f64| fill > balanced * PARAMS.mapping.worth_filling && !is_hidden(fill);
@@ -150,7 +178,7 @@ pub fn allocate_and_fill(
             break;
         }
         let balancing = pcus - (pcus as f64 * kept) as u64;
-        let Some(mut picked) = allocate(stages, balancing, floor_cycles) else { break };
+        let Some(mut picked) = allocate_in_parts(stages, balancing, floor_cycles, in_parts) else { break };
         shorten_fill(stages, pipeline, &mut picked, pcus);
         let now = pipeline.fill_cycles(|s| picked[s].cycles, |_| 0.0);
         let cycles = slowest(&picked) + now;

@@ -1,5 +1,6 @@
 //! The ways to map each stage of a section for one cut of its axes.
 
+use crate::compile::params::PARAMS;
 use crate::program::{GemmMapping, LoopOrder, Mapping};
 
 use super::allocate::{Candidate, Front, StageCandidates, useful_splits};
@@ -51,8 +52,11 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl FnMut(&
                 if pcus > chip.pcus_per_operator() {
                     continue;
                 }
-                let each =
-                    if nest.order == LoopOrder::ColumnTileOuter { base.in_step_cycles } else { base.free_cycles };
+                let each = base.pass_cycles(nest.order == LoopOrder::ColumnTileOuter, pm);
+                let each = match base.dense_cycles {
+                    Some(dense) => uneven_row_tiles(each, dense, shape.passes(nest.tile_rows, pm), base),
+                    None => each,
+                };
                 let Base { rows_on_lanes, pn, pk, multicast_width, aligned, style, .. } = **base;
                 let mapping = GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, streams: 1, aligned, style };
                 offer(&Candidate {
@@ -65,6 +69,17 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl FnMut(&
             }
         }
     }
+}
+
+/// Cycles of a mean row pass of a gradient that is sampled, as its busiest lockstep group sees it. What a group executes of
+/// a row tile varies about as a binomial count does, and groups run apart by the slots of their operands: the largest of g
+/// counts of mean m is about m + sqrt(2 ln(g) m) (extremes of normal variables).
+fn uneven_row_tiles(each: u64, dense: u64, passes: u64, base: &Base) -> u64 {
+    let share = (each as f64 / dense.max(1) as f64).clamp(f64::MIN_POSITIVE, 1.0);
+    let groups = (base.pn / base.multicast_width) as f64;
+    let executed = share * (base.tiles_of_pass * passes * PARAMS.mapping.slots_apart) as f64;
+    let excess = (2.0 * groups.ln() * (1.0 - share) / executed.max(f64::MIN_POSITIVE)).sqrt();
+    ((each as f64 * (1.0 + excess)) as u64).min(dense)
 }
 
 /// Offers the mappings of a stage that adds up; with `turned`, only with rows of its result along the lanes, or across.

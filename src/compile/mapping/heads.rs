@@ -33,7 +33,7 @@ pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut
                     style,
                 };
                 let work = heads_work(form, &shape, &mapping, nest.tile_rows);
-                let footprint = heads_footprint(graph, stage, form, &shape, &mapping);
+                let footprint = heads_footprint(graph, stage, form, &shape, &mapping, nest.tile_rows);
                 for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
                     let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;

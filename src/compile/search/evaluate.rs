@@ -320,7 +320,7 @@ impl Trial<'_, '_> {
 
     /// Whether a choice could be faster than the best so far.
     fn may_win(&self, choice: &Choice) -> bool {
-        let sampled = self.graph.stages.ids().any(|s| self.graph.mask(s).is_some());
+        let sampled = self.graph.stages.ids().any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some());
         let least = choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 };
         self.looked.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - PARAMS.evaluation.worth_a_step))
     }

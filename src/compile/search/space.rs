@@ -271,7 +271,9 @@ impl Search<'_> {
     }
 
     fn weights_fit(&self) -> bool {
-        let stored = |stage: &StageSpec| stage.weight.map_or(0, |w| self.graph.workload.tensors[w].stored_bytes());
+        let from_off_chip = |stage: &StageSpec| stage.weight.filter(|_| stage.sequence.is_none());
+        let stored =
+            |stage: &StageSpec| from_off_chip(stage).map_or(0, |w| self.graph.workload.tensors[w].stored_bytes());
         self.graph.stages.iter().map(stored).sum::<u64>() <= self.chip.sram_bytes()
     }
 
