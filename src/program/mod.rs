@@ -38,7 +38,7 @@ pub use nest::{LoopLevel, LoopOrder, Nest, RowTile, Step, TiledAxis, Tiling};
 pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
 pub use row_reduction::{Sums, tied_columns};
 pub use schedule::Schedule;
-pub use sequence::{SequenceRead, complete_before};
+pub use sequence::SequenceRead;
 pub use stage::{Stage, continues, emits};
 pub use stream::{OffChip, Stream};
 pub use tiers::{home_tiers, tier_remarks};
