@@ -153,9 +153,8 @@ fn executed_of(
         let columns = tile.start / mask.block_columns()..last / mask.block_columns() + 1;
         upto.clear();
         upto.push(0u64);
-        let stores = |row: u64| {
-            columns.clone().any(|n| mask.column_words(n)[(row / 64) as usize] >> (row % 64) & 1 == 1)
-        };
+        let stores =
+            |row: u64| columns.clone().any(|n| mask.column_words(n)[(row / 64) as usize] >> (row % 64) & 1 == 1);
         for row in 0..mask.k_blocks() {
             upto.push(upto[row as usize] + u64::from(stores(row)));
         }
