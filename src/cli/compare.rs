@@ -9,14 +9,14 @@ use crate::diagnostics::Diagnostic;
 use crate::gpu;
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::outcome::{Outcome, StopReason};
+use crate::outcome::{self, Outcome, StopReason};
 use crate::proof;
 use crate::report::{self, Document, Side};
 use crate::sim::{SectionTrace, trace};
 use crate::workload::Workload;
 
 use super::args::{CompareArgs, RunArgs};
-use super::execute::{Execution, execute, timed};
+use super::execute::{Execution, execute, tell_durations, timed};
 use super::failure::Failure;
 use super::report::page_files;
 use super::run_args::SharedArgs;
@@ -158,7 +158,8 @@ pub(super) fn write_trace(
 
 /// How far each mode is from what no mapping beats, on standard error.
 fn tell_gaps(chip: &Chip, workload: &Workload, execution: &Execution) {
-    for outcome in &execution.outcomes {
+    // The analytic bound of a configuration is no run: it may be below.
+    for outcome in execution.outcomes.iter().filter(|outcome| outcome.fidelity != outcome::Fidelity::Bound) {
         let Some(least) = proof::least_cycles(chip, workload, outcome.mode) else { continue };
         let gap = proof::gap(outcome.cycles, least) * 100.0;
         let _ = writeln!(
@@ -168,10 +169,4 @@ fn tell_gaps(chip: &Chip, workload: &Workload, execution: &Execution) {
             outcome.cycles
         );
     }
-}
-
-pub(super) fn tell_durations(execution: &Execution) {
-    let (compiling, simulating) = (execution.compiling.as_secs_f64(), execution.simulating.as_secs_f64());
-    // A closed standard error costs nothing but this line.
-    let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  simulate {simulating:.3} s");
 }

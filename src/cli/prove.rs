@@ -16,7 +16,7 @@ use crate::report::{self, File};
 use crate::workload::Workload;
 use crate::{import, mode};
 
-use super::execute::{execute, timed};
+use super::execute::{execute, tell_durations, timed};
 use super::failure::Failure;
 use super::import::ModelFileArgs;
 use super::run_args::ConfigArgs;
@@ -128,7 +128,7 @@ pub(super) fn prove(args: &ProveArgs) -> Result<(), Failure> {
     let (certificate, took) = timed(|| proof::certify(&chip, &workload, mode, &mapped(compiled, outcome)));
     let certificate = certificate.ok_or_else(|| Diagnostic::new("a tensor fits no memory tier of the chip"))?;
     if args.verbose {
-        super::compare::tell_durations(&execution);
+        tell_durations(&execution);
         let _ = writeln!(io::stderr().lock(), "prove {:.3} s", took.as_secs_f64());
     }
     let text = summary(&certificate);

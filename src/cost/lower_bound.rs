@@ -241,3 +241,47 @@ fn compute_cycles(chip: &Chip, macs: &BTreeMap<Dtype, u64>) -> u64 {
         _ => sum,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch;
+    use crate::input::Override;
+    use crate::workload;
+
+    /// A product of 65,536 x 65,536 x 65,536 on an SN10 with PMUs of some size.
+    fn square(capacity_bytes: u64) -> (Chip, Workload) {
+        let set = |text: &str| Override::parse(text).unwrap();
+        let capacity = set(&format!("arch.pmu.capacity_bytes={capacity_bytes}"));
+        let chip = arch::load("arch/sn10.toml".as_ref(), &[capacity]).unwrap();
+        let text = "schema = 1\nname = \"square\"\n\
+            [[tensors]]\nname = \"x\"\nshape = [65536, 65536]\nrole = \"input\"\n\
+            [[tensors]]\nname = \"w\"\nshape = [65536, 65536]\nrole = \"weight\"\n\
+            [[operators]]\nname = \"y\"\nkind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"y\"\n";
+        (chip, workload::parse("square", text, &[], 0).unwrap())
+    }
+
+    #[test]
+    fn a_product_that_does_not_fit_moves_more() {
+        let (chip, workload) = square(16_384);
+        let homes = home_tiers(&chip, &workload).unwrap();
+        let all: Vec<OperatorId> = workload.operators.ids().collect();
+        let moved: u64 = compulsory_bytes(&chip, &workload, &homes, &all, 1).iter().sum();
+        // 10 MiB of PMUs, 640 x 192 accumulators twice, and FIFOs; 2^49 / sqrt(room) elements of two bytes, less twice the room.
+        let room = (room_bytes(&chip) / 2) as f64;
+        let elements = (2.0f64).powi(49) / room.sqrt() - 2.0 * room;
+        assert!((moved as f64 / (2.0 * elements) - 1.0).abs() < 1e-6, "{moved} {elements}");
+        assert!(moved > 3 * 2 * 65_536 * 65_536);
+        // With room for all that two passes share, nothing but the compulsory is known.
+        let (chip, workload) = square(1 << 30);
+        let moved: u64 = compulsory_bytes(&chip, &workload, &homes, &all, 1).iter().sum();
+        assert_eq!(moved, 3 * 2 * 65_536 * 65_536);
+    }
+
+    #[test]
+    fn room_counts_scratchpads_accumulators_and_fifos() {
+        let (chip, _) = square(16_384);
+        let accumulators = 640 * 32 * 6 * 2 * 4;
+        assert!(room_bytes(&chip) > 640 * 16_384 + accumulators);
+    }
+}

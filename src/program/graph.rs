@@ -288,6 +288,19 @@ impl<'a> SectionGraph<'a> {
         list
     }
 
+    /// Sequences that must be complete, one after the other, before each stage can begin: second operands of which it, or a
+    /// stage before it, reads all rows. What passes these by has to be held for as many sequences.
+    pub fn complete_before(&self) -> IndexVec<StageId, u64> {
+        let mut complete: IndexVec<StageId, u64> = IndexVec::new();
+        for spec in &self.stages {
+            let of = |tensor| self.producer(tensor).and_then(|producer| complete.get(producer)).copied().unwrap_or(0);
+            let before = spec.activations.iter().map(|&tensor| of(tensor)).max().unwrap_or(0);
+            let behind = spec.sequence.zip(spec.weight).map(|(read, weight)| of(weight) + u64::from(!read.is_prefix));
+            complete.push(before.max(behind.unwrap_or(0)));
+        }
+        complete
+    }
+
     /// Column axes joined by the operators; axes that some operator needs whole are left out.
     fn find_axes(&mut self) {
         let in_use = self.tensors_in_use();

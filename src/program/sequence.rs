@@ -4,11 +4,8 @@
 
 use std::ops::Range;
 
-use crate::index::IndexVec;
-use crate::workload::{OperatorId, OperatorKind, TensorId, Workload};
+use crate::workload::{OperatorId, OperatorKind, Workload};
 
-use super::graph::StageSpec;
-use super::ids::StageId;
 use super::nest::{LoopLevel, Step};
 use super::schedule::Schedule;
 
@@ -89,20 +86,4 @@ pub fn may_be_made_here(workload: &Workload, op: OperatorId, rows: u64) -> bool 
         && tensor.rows == rows
         && tensor.mask.is_none()
         && tensor.view.is_none()
-}
-
-/// Sequences that must be complete, one after the other, before a stage can begin: second operands of which it, or a stage
-/// before it, reads all rows. What passes these by has to be held for as many sequences.
-pub fn complete_before(stages: &IndexVec<StageId, StageSpec>) -> IndexVec<StageId, u64> {
-    let mut complete: IndexVec<StageId, u64> = IndexVec::new();
-    for spec in stages {
-        let of = |tensor: TensorId| {
-            let producer = stages.position(|stage| stage.output == tensor);
-            producer.and_then(|producer| complete.get(producer)).copied().unwrap_or(0)
-        };
-        let before = spec.activations.iter().map(|&tensor| of(tensor)).max().unwrap_or(0);
-        let behind = spec.sequence.zip(spec.weight).map(|(read, weight)| of(weight) + u64::from(!read.is_prefix));
-        complete.push(before.max(behind.unwrap_or(0)));
-    }
-    complete
 }

@@ -11,7 +11,7 @@
 use crate::arch::{Chip, TierId};
 use crate::cost::{compulsory_bytes, moving_cycles};
 use crate::index::{Id, IndexVec};
-use crate::program::{SectionGraph, StageId};
+use crate::program::{SectionGraph, StageId, StageSpec};
 use crate::workload::{OperatorId, TensorId, Workload};
 
 use super::boxes::{Columns, NestBox, Range};
@@ -324,8 +324,11 @@ impl Section<'_> {
         }
     }
 
+    /// Second operands that come from off chip.
     fn weights(&self) -> impl Iterator<Item = (StageId, TensorId)> + '_ {
-        self.graph.stages.iter_enumerated().filter_map(|(s, spec)| Some((s, spec.weight?)))
+        let from_off_chip =
+            |(s, spec): (StageId, &StageSpec)| Some((s, spec.weight.filter(|_| spec.sequence.is_none())?));
+        self.graph.stages.iter_enumerated().filter_map(from_off_chip)
     }
 
     /// Bytes that weights take in PMUs: of each stage a share of the values that it stores, of several sequences those of one.
@@ -350,7 +353,11 @@ impl Section<'_> {
                 continue;
             }
             let spec = &graph.stages[at];
-            if let Some(of) = spec.weight.filter(|w| !loaded.contains(&graph.workload.base(*w))) {
+            // Keys and values that another stage makes: one row tile of them at least.
+            let made_here = spec.weight.filter(|_| spec.sequence.is_some());
+            open.extend(made_here.and_then(|second| graph.producer(second)));
+            let from_off_chip = spec.weight.filter(|_| spec.sequence.is_none());
+            if let Some(of) = from_off_chip.filter(|w| !loaded.contains(&graph.workload.base(*w))) {
                 loaded.push(graph.workload.base(of));
                 bytes[self.homes[of.index()].index()] +=
                     share(tensors[of].stored_bytes(), weight(at)) / graph.sequences().max(1);

@@ -37,6 +37,8 @@ pub(super) struct StageFloor {
     lanes: u64,
     /// Multiply-accumulate cells of a PCU.
     cells: u64,
+    /// All rows take as much: not those of causal products, nor of what a mask samples.
+    is_even: bool,
     /// What a sparse weight stores, and where.
     stored: Option<Arc<Stored>>,
     /// PCUs of one pipeline.
@@ -79,6 +81,7 @@ impl StageFloor {
             depth: 0,
             lanes,
             cells: lanes * chip.pcu.stages,
+            is_even: graph.form(stage).is_none_or(|form| form.causal.is_none()) && graph.sampled(stage).is_none(),
             stored: None,
             unit: 1,
             is_simd: !graph.is_gemm(stage),
@@ -147,10 +150,11 @@ impl StageFloor {
         self.columns * 4
     }
 
-    /// PCU-cycles of `rows` rows of the section, at the best rate of any way.
+    /// PCU-cycles of any `rows` rows of the section, at the best rate of any way.
     pub(super) fn work_of_rows(&self, rows: u64) -> u64 {
         if self.ways.is_empty() {
-            return share(self.sum, (rows, self.rows));
+            let is_known = self.is_even || rows == self.rows;
+            return if is_known { share(self.sum, (rows, self.rows)) } else { 0 };
         }
         self.ways.iter().map(|way| share(way.pass, (rows, way.shape.row_grain))).min().unwrap_or(0)
     }

@@ -12,6 +12,7 @@ mod deadlock;
 mod engine;
 mod event;
 mod firing_rule;
+mod hops;
 mod memory;
 mod network;
 mod reference;
@@ -20,6 +21,7 @@ mod run;
 mod state;
 mod steady;
 mod steps;
+mod stores;
 mod trace;
 
 pub use event::MOST_EVENTS;

@@ -14,12 +14,14 @@ use crate::program::{
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
-use super::second::Element;
-use super::weights::{self, SlotIndex, TileIndex};
+use super::weights::{self, Element, SlotIndex, TileIndex};
 use super::windows::Held;
 
 /// Runs of windows whose pixels are kept in mind.
 const MOST_HELD: usize = 64;
+
+/// Row tiles of columns of PCUs whose elements are kept in mind.
+const MOST_MADE: usize = 4096;
 
 /// A section with what follows from it.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub(super) struct Layout<'a> {
     /// Pixels under runs of windows, by tensor and rows.
     held: RefCell<BTreeMap<(usize, u64, u64), Rc<Held>>>,
     /// Elements of second operands that stages make, by stage, row tile and column of PCUs.
-    pub(super) made: RefCell<BTreeMap<(usize, u64, u64), Rc<Vec<Element>>>>,
+    made: RefCell<BTreeMap<(usize, u64, u64), Rc<Vec<Element>>>>,
 }
 
 /// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a column tile.
@@ -170,6 +172,24 @@ impl<'a> Layout<'a> {
     pub(super) fn weight_index(&self, stage: StageId, column_tile: u64, slice: u64) -> Option<&SlotIndex> {
         let column_tiles = &self.index[stage];
         column_tiles.get(column_tile as usize).or(column_tiles.last())?.get(slice as usize)
+    }
+
+    /// The elements of a row tile that a slot of a second operand made here has for one column of PCUs of a stage.
+    pub(super) fn made_elements(&self, stage: StageId, row_tile: u64, slice: u64) -> Rc<Vec<Element>> {
+        let mut known = self.made.borrow_mut();
+        if known.len() >= MOST_MADE {
+            known.clear();
+        }
+        let elements = || {
+            let spec = &self.section.stages[stage].spec;
+            let (form, index) = (self.graph.form(stage)?, self.weight_index(stage, 0, slice)?);
+            let first = self.first_row(row_tile);
+            let rows = first..first + self.tiling.rows_of(row_tile);
+            let operator = &self.workload.operators[spec.main];
+            Some(weights::elements(operator, &form, index, &rows, self.workload.tensors[spec.weight?].rows))
+        };
+        let key = (stage.index(), row_tile, slice);
+        Rc::clone(known.entry(key).or_insert_with(|| Rc::new(elements().unwrap_or_default())))
     }
 
     /// First row of a row tile.

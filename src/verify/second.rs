@@ -1,82 +1,19 @@
-//! Second operands that a stage of the section makes, row tile by row tile: which element of a row tile lies where in a
-//! slot, and where among the values that a column of PCUs works on.
+//! Second operands that a stage of the section makes, row tile by row tile: results into their slots, and slots to PCUs.
 
 use std::ops::Range;
-use std::rc::Rc;
 
-use crate::index::Id;
 use crate::program::{BufferId, BufferRole, FlowEnd, FlowId, LoopLevel, PcuId, SequenceRead, StageId, Step};
 
 use super::actors::Kind;
-use super::address::of_second;
 use super::block::{Block, write};
 use super::fault::Fault;
 use super::flow_share::part_columns;
 use super::inbox::Operand;
-use super::layout::Layout;
 use super::machine::Machine;
 use super::made::Made;
 use super::matrix::{Matrix, is_unwritten};
+use super::weights::Element;
 use super::wires::Unit;
-
-/// Row tiles and columns of PCUs whose elements are kept in mind.
-const MOST_KNOWN: usize = 4096;
-
-/// An element of a slot.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Element {
-    /// Row of the row tile.
-    row: u64,
-    /// Column of the tensor.
-    column: u64,
-    /// Its place among the values that the column of PCUs works on.
-    place: usize,
-}
-
-impl Layout<'_> {
-    /// The elements of a row tile that a slot has for one column of PCUs of a stage, in the order in which it works on them.
-    pub(super) fn made_elements(&self, stage: StageId, row_tile: u64, slice: u64) -> Rc<Vec<Element>> {
-        let key = (stage.index(), row_tile, slice);
-        let mut known = self.made.borrow_mut();
-        if known.len() >= MOST_KNOWN {
-            known.clear();
-        }
-        Rc::clone(known.entry(key).or_insert_with(|| Rc::new(self.elements(stage, row_tile, slice))))
-    }
-
-    fn elements(&self, stage: StageId, row_tile: u64, slice: u64) -> Vec<Element> {
-        let spec = &self.section.stages[stage].spec;
-        let (Some(form), Some(weight), Some(index)) =
-            (self.graph.form(stage), spec.weight, self.weight_index(stage, 0, slice))
-        else {
-            return Vec::new();
-        };
-        let operator = &self.workload.operators[spec.main];
-        let first_row = self.first_row(row_tile);
-        let rows = first_row..first_row + self.tiling.rows_of(row_tile);
-        let base_rows = self.workload.tensors[weight].rows;
-        let sequence = if form.instances > 1 { first_row / (base_rows / form.instances) } else { 0 };
-        let (mut elements, mut place) = (Vec::new(), 0);
-        for tile in &index.tiles {
-            // Heads of a group share what the first of them brings.
-            if tile.first_value < place {
-                continue;
-            }
-            let head = tile.columns.start / form.n;
-            for depth in 0..form.k {
-                for column in 0..tile.columns.end - tile.columns.start {
-                    let at = [sequence, head, depth, tile.first_in_head + column];
-                    let (row, column) = of_second(operator, &form, base_rows, at);
-                    if rows.contains(&row) {
-                        elements.push(Element { row: row - first_row, column, place });
-                    }
-                    place += 1;
-                }
-            }
-        }
-        elements
-    }
-}
 
 impl Machine<'_> {
     /// How an actor reads a buffer that another stage fills as its second operand; `None` of other buffers.

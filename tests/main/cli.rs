@@ -301,7 +301,12 @@ mod runs {
         let output = rdusim(&format!("compare {TINY} -v"));
         assert_eq!(String::from_utf8_lossy(&output.stdout), plain);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(stderr.lines().count() == 1 && stderr.contains("compile "), "{stderr}");
+        let lines: Vec<&str> = stderr.lines().collect();
+        assert!(lines.len() == 4 && lines[0].starts_with("compile "), "{stderr}");
+        // How far each mode is from what no mapping beats.
+        for (line, mode) in lines[1..].iter().zip(["kbk: ", "epilogue: ", "fused: "]) {
+            assert!(line.starts_with(mode) && line.contains("gap ") && line.ends_with(" %"), "{stderr}");
+        }
     }
 
     #[test]

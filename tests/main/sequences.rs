@@ -98,15 +98,19 @@ fn prove(chip: &Chip, workload: &Workload, configuration: &Configuration, about:
     let verdict = verify(chip, workload, [configuration], 5);
     assert!(verdict[0].passed, "{about}: {:?}", verdict[0]);
     println!("{}", hold(chip, workload, configuration, about, most));
-    let text = saved::to_toml(chip, workload, [configuration]);
-    let read = saved::parse("saved", &text, chip, workload, &[Mode::Fused]);
-    let read = read.unwrap_or_else(|error| panic!("{about}: {}", error.render(false)));
-    assert_eq!(format!("{configuration:?}"), format!("{:?}", read[0]), "{about}: another configuration is read");
     let outcome = simulate(chip, workload, configuration, Fidelity::Event);
     for (name, bytes) in &outcome.traffic().by_tensor {
         let is_inside = ["k", "v", "q", "p", "s"].contains(&name.as_str());
         assert!(!is_inside || bytes.off_chip_read_bytes + bytes.off_chip_write_bytes == 0, "{about}: `{name}` moves");
     }
+}
+
+/// What is saved is read again.
+fn read_again(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str) {
+    let text = saved::to_toml(chip, workload, [configuration]);
+    let read = saved::parse("saved", &text, chip, workload, &[Mode::Fused]);
+    let read = read.unwrap_or_else(|error| panic!("{about}: {}", error.render(false)));
+    assert_eq!(format!("{configuration:?}"), format!("{:?}", read[0]), "{about}: another configuration is read");
 }
 
 fn one_section(chip: &Chip, of: Attention) -> (Workload, Configuration) {
@@ -167,6 +171,7 @@ proptest! {
         prop_assume!(causal || batch > 1 || groups * kv_heads > 1);
         let (workload, configuration) = one_section(&chip, of);
         prove(&chip, &workload, &configuration, &format!("{of:?}"), 0.5);
+        read_again(&chip, &workload, &configuration, &format!("{of:?}"));
     }
 }
 
@@ -223,16 +228,20 @@ fn violations(chip: &Chip, workload: &Workload, configuration: &Configuration) -
 fn a_sequence_that_is_not_held_is_refused() {
     let chip = sums::chip(&[]);
     for causal in [true, false] {
-        let (workload, configuration) = one_section(&chip, Attention { batch: 2, length: 96, causal, ..PLAIN });
+        let (workload, mut configuration) = one_section(&chip, Attention { batch: 2, length: 96, causal, ..PLAIN });
+        let block_tiles = 12;
+        configuration.sections[0]
+            .change_nest(|nest| (nest.tile_rows, nest.block_tiles) = (8, block_tiles))
+            .expect("row tiles of 8 rows");
+        let section = retargeted_section(&chip, &workload, &configuration.sections[0], |_| {}).expect("a mapping");
+        configuration.sections[0] = section;
         assert!(violations(&chip, &workload, &configuration).is_empty());
         let section = &configuration.sections[0];
-        let block_tiles = section.schedule.nest().block_tiles;
-        assert!(block_tiles > 2, "{block_tiles} row tiles a sequence");
         let of_sequence = section.buffers.ids().filter(|&b| {
             let spec = &section.buffers[b].spec;
             matches!(spec.role, BufferRole::Weight { .. }) && spec.level == LoopLevel::ROW_TILE
         });
-        let mut refused: Vec<_> = of_sequence.map(|b| (b, "sequences")).collect();
+        let mut refused: Vec<_> = of_sequence.map(|b| (b, "sequences", block_tiles - 1)).collect();
         assert_eq!(refused.len(), 2, "keys and values");
         if !causal {
             // Queries wait for all keys.
@@ -241,12 +250,12 @@ fn a_sequence_that_is_not_held_is_refused() {
                 BufferRole::Operand { tensor, .. } => rdusim::index::Id::index(tensor) == query,
                 _ => false,
             };
-            refused.extend(section.buffers.ids().find(is_query).map(|b| (b, "credits")));
+            refused.extend(section.buffers.ids().find(is_query).map(|b| (b, "credits", 2)));
         }
-        for (buffer, check) in refused {
+        for (buffer, check, depth) in refused {
             let mut other = configuration.clone();
             let spec = &mut other.sections[0].buffers[buffer].spec;
-            let fewer = spec.depth - (block_tiles - 2);
+            let fewer = spec.depth - depth;
             spec.depth -= fewer;
             let unused = spec.slot_bytes * spec.slices * spec.copies * fewer;
             other.sections[0].sram_bank_loss_bytes += unused;

@@ -5,8 +5,7 @@ use crate::compile::params::PARAMS;
 use crate::cost::{GatherPorts, StageFootprint};
 use crate::index::IndexVec;
 use crate::program::{
-    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, StageId, Style,
-    complete_before, k_slice,
+    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, StageId, Style, k_slice,
 };
 use crate::workload::TensorId;
 
@@ -23,7 +22,7 @@ pub fn buffers(
     mappings: &IndexVec<StageId, Mapping>,
     footprint: &IndexVec<StageId, StageFootprint>,
 ) -> IndexVec<BufferId, BufferSpec> {
-    let complete_before = complete_before(&graph.stages);
+    let complete_before = graph.complete_before();
     let mut sizer =
         Sizer { mappings, footprint, chip, graph, nest, roles, residency, complete_before, list: IndexVec::new() };
     for ((stage, mapping), footprint) in mappings.iter_enumerated().zip(footprint) {
