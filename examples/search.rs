@@ -90,14 +90,26 @@ fn exhaustive(pairs: usize, seed: u64) {
     );
 }
 
+/// Pairs after which what they showed is printed, so that a campaign may be stopped.
+const BATCH: usize = 8;
+
 fn richest(pairs: usize, seed: u64) {
-    let shown: Vec<Shown> = (0..pairs).into_par_iter().flat_map_iter(|number| richer(seed, number)).collect();
-    let slower = shown.iter().filter(|shown| shown.3 > ALLOWED);
-    for (number, what, mode, ratio) in slower.clone() {
-        println!("pair {number}: {mode} with more {what} takes {ratio:.4} of the cycles");
+    let mut shown: Vec<Shown> = Vec::new();
+    for first in (0..pairs).step_by(BATCH) {
+        let batch = first..pairs.min(first + BATCH);
+        let of_batch: Vec<Shown> = batch.clone().into_par_iter().flat_map_iter(|number| richer(seed, number)).collect();
+        for (number, what, mode, ratio) in of_batch.iter().filter(|shown| shown.3 > ALLOWED) {
+            println!("pair {number}: {mode} with more {what} takes {ratio:.4} of the cycles");
+        }
+        shown.extend(of_batch);
+        let slower = shown.iter().filter(|shown| shown.3 > ALLOWED).count();
+        let worst = shown.iter().map(|shown| shown.3).fold(0.0, f64::max);
+        println!(
+            "{} pairs: {} comparisons, {slower} slower by more than 1 %, at worst {worst:.4}",
+            batch.end,
+            shown.len()
+        );
     }
-    let worst = shown.iter().map(|shown| shown.3).fold(0.0, f64::max);
-    println!("{} comparisons, {} slower by more than 1 %, at worst {worst:.4}", shown.len(), slower.count());
 }
 
 /// The gap of each mode of a pair, or what is wrong with its certificate.

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 
 use crate::index::Id;
+use crate::program::SectionGraph;
 use crate::workload::{OperatorId, Phase, Uses, Workload};
 
-/// Down-sets and pairs of them that are looked at; a group with more is bounded as a whole.
-const MOST_IDEALS: usize = 20_000;
-const MOST_PAIRS: usize = 200_000;
-/// Sections of a group that are looked at: each takes about a millisecond.
-const MOST_SECTIONS: usize = 4_000;
+/// Down-sets that are looked at, and sets of operators between two of them; a group with more is bounded as a whole.
+const MOST_IDEALS: usize = 2_000;
+const MOST_SETS: usize = 20_000;
+/// Sections of a group, of which each takes about a millisecond: checking takes less than a second.
+const MOST_SECTIONS: usize = 600;
 
 /// Operators of one block and phase.
 #[derive(Debug)]
@@ -69,24 +70,28 @@ impl Group {
             }
             layer = above;
         }
-        let mut sections: BTreeMap<u128, usize> = BTreeMap::new();
-        let mut steps = Vec::new();
+        let mut numbers: BTreeMap<u128, Option<usize>> = BTreeMap::new();
+        let (mut sections, mut steps): (Vec<Vec<OperatorId>>, Vec<(usize, usize, usize)>) = (Vec::new(), Vec::new());
         for (from, &below) in ideals.iter().enumerate() {
-            for (to, &above) in ideals.iter().enumerate().skip(from + 1) {
-                if below & !above == 0 && self.is_convex(workload, &uses, above & !below) {
-                    let fresh = sections.len();
-                    steps.push((from, to, *sections.entry(above & !below).or_insert(fresh)));
-                }
+            for (to, &above) in ideals.iter().enumerate().skip(from + 1).filter(|(_, above)| below & !**above == 0) {
+                let set = above & !below;
+                let number = *numbers.entry(set).or_insert_with(|| {
+                    let is_in = |at: &usize| set >> at & 1 == 1;
+                    let operators: Vec<OperatorId> = (0..count).filter(is_in).map(|at| self.operators[at]).collect();
+                    let may_share = self.is_convex(workload, &uses, set)
+                        && SectionGraph::new(workload, &operators, operators.len() > 1).is_some();
+                    may_share.then(|| {
+                        sections.push(operators);
+                        sections.len() - 1
+                    })
+                });
+                steps.extend(number.map(|number| (from, to, number)));
             }
-            if steps.len() > MOST_PAIRS || sections.len() > MOST_SECTIONS {
+            if numbers.len() > MOST_SETS || sections.len() > MOST_SECTIONS {
                 return None;
             }
         }
-        let mut list = vec![Vec::new(); sections.len()];
-        for (&set, &section) in &sections {
-            list[section] = (0..count).filter(|&at| set >> at & 1 == 1).map(|at| self.operators[at]).collect();
-        }
-        Some(Partitions { ideals: ideals.len(), steps, sections: list })
+        Some(Partitions { ideals: ideals.len(), steps, sections })
     }
 
     /// Whether no operator outside a set stands between two of it.
