@@ -108,7 +108,8 @@ fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Res
 /// Compiles and simulates on an RDU; `first`: it is the chip of `--arch`, which a saved configuration is for.
 fn on_rdu(args: &SharedArgs, chip: &Chip, workload: &Workload, modes: &[Mode], first: bool) -> Result<Ran, Failure> {
     let chip = chip.under(args.mapping.into())?;
-    let none = super::run_args::ConfigArgs::default();
+    let effort = args.configuration.effort;
+    let none = super::run_args::ConfigArgs { effort, ..Default::default() };
     let from = if first { &args.configuration } else { &none };
     let execution = progress::watched("compiling and simulating", || {
         execute(&chip, workload, modes, args.fidelity.into(), from, !args.no_skip)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::arch::Chip;
-use crate::compile::{Compiled, compile_measured};
+use crate::compile::{BaseCache, Compiled, compile_with};
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::input::Override;
 use crate::mode::Mode;
@@ -59,7 +59,7 @@ pub(super) fn configurations(
             let unmeasured = |configuration| Compiled { configuration, runs: Vec::new(), clear: Vec::new() };
             Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
         }
-        None => compile_measured(chip, workload, modes),
+        None => compile_with(chip, workload, modes, from.effort.into(), &BaseCache::default()),
     }
 }
 

@@ -82,6 +82,27 @@ impl From<Mapping> for arch::Quality {
     }
 }
 
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Effort {
+    /// Few mappings of each section are measured
+    Quick,
+    /// Enough for results to be reported
+    #[default]
+    Normal,
+    /// Four times as many mappings, each routed in full
+    Thorough,
+}
+
+impl From<Effort> for crate::compile::Effort {
+    fn from(effort: Effort) -> Self {
+        match effort {
+            Effort::Quick => Self::Low,
+            Effort::Normal => Self::Full,
+            Effort::Thorough => Self::Thorough,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Fidelity {
     /// Closed form of the compiled configuration, a lower bound

@@ -99,6 +99,8 @@ pub struct EvaluationParams {
     pub sections_at_full_budget: usize,
     /// Trials of each of many sections, at least.
     pub least_trials_of_many: usize,
+    /// Times as many trials at thorough effort.
+    pub thorough_trials: usize,
     /// Neighbours that are placed and measured together.
     pub batch: usize,
     /// Blocks, stored or not, from which on a mask is large and its section gets fewer trials.
@@ -295,6 +297,7 @@ pub const PARAMS: Params = Params {
         most_trials: 48,
         sections_at_full_budget: 8,
         least_trials_of_many: 4,
+        thorough_trials: 4,
         batch: 8,
         large_mask_blocks: 1 << 17,
         handful_of_pcus: 16,

@@ -34,7 +34,7 @@ pub use gather::{GatherPorts, cycles as gather_cycles};
 pub use heads::{heads_footprint, heads_work, made_columns};
 pub use lower_bound::{bound_cycles, compulsory_bytes, moving_cycles};
 pub use reducer::{Reducer, reducer_footprint, reducer_work};
-pub use section_bound::{bound_section, flow_flits, transfer_flits, window_cycles};
+pub use section_bound::{bound_section, busy_cycles, flow_flits, transfer_flits, window_cycles};
 pub use section_load::{SectionLoad, section_load};
 pub use simd::{chain, simd_stages};
 pub use slots::{different_slots, reduced_extent, slot_bytes};

@@ -44,8 +44,9 @@ pub struct SectionGraph<'a> {
     pub rows: u64,
     /// Column axes that may be cut into column tiles.
     pub axes: Vec<Axis>,
-    column_axis: Vec<Option<usize>>,
-    row_axis: Vec<Option<usize>>,
+    /// Axes along the columns and the rows of the tensors that the operators use, by tensor. Nothing here is as long as the
+    /// whole graph: of thousands of operators, each may be a section.
+    axes_of: Vec<(TensorId, [Option<usize>; 2])>,
     /// Tensors made here that must also leave the chip: the search asks often.
     leaving: Vec<TensorId>,
 }
@@ -99,8 +100,7 @@ impl<'a> SectionGraph<'a> {
             stages,
             rows,
             axes: Vec::new(),
-            column_axis: Vec::new(),
-            row_axis: Vec::new(),
+            axes_of: Vec::new(),
             leaving: Vec::new(),
         };
         graph.leaving = graph.stages.iter().map(|stage| stage.output).filter(|&t| graph.is_wanted_outside(t)).collect();
@@ -110,12 +110,16 @@ impl<'a> SectionGraph<'a> {
 
     /// The chunkable axis along a tensor's columns.
     pub fn column_axis(&self, tensor: TensorId) -> Option<usize> {
-        self.column_axis[tensor.index()]
+        self.axes_of(tensor)[0]
     }
 
     /// The chunkable axis along a weight's rows.
     pub fn row_axis(&self, tensor: TensorId) -> Option<usize> {
-        self.row_axis[tensor.index()]
+        self.axes_of(tensor)[1]
+    }
+
+    fn axes_of(&self, tensor: TensorId) -> [Option<usize>; 2] {
+        self.axes_of.binary_search_by_key(&tensor, |of| of.0).map_or([None; 2], |at| self.axes_of[at].1)
     }
 
     /// The stage that emits a tensor.
@@ -271,6 +275,19 @@ impl<'a> SectionGraph<'a> {
         longest.unwrap_or(0)
     }
 
+    /// The tensors that the operators use, each once, in the order of their ids.
+    fn tensors_in_use(&self) -> Vec<TensorId> {
+        let mut list: Vec<TensorId> = Vec::new();
+        for &op in &self.operators {
+            let operator = &self.workload.operators[op];
+            list.extend(operator.inputs.iter().chain([&operator.output]));
+            list.extend(adds_up(self.workload, &self.operators, op, self.rows).into_iter().flatten());
+        }
+        list.sort_unstable();
+        list.dedup();
+        list
+    }
+
     /// Sequences that must be complete, one after the other, before each stage can begin: second operands of which it, or a
     /// stage before it, reads all rows. What passes these by has to be held for as many sequences.
     pub fn complete_before(&self) -> IndexVec<StageId, u64> {
@@ -286,8 +303,10 @@ impl<'a> SectionGraph<'a> {
 
     /// Column axes joined by the operators; axes that some operator needs whole are left out.
     fn find_axes(&mut self) {
-        let tensors = self.workload.tensors.len();
-        // Nodes: column axis of tensor i at i, row axis (weights) at tensors + i.
+        let in_use = self.tensors_in_use();
+        let tensors = in_use.len();
+        let place = |tensor: TensorId| in_use.partition_point(|&other| other < tensor);
+        // Nodes: column axis of the tensor at place i at i, row axis (weights) at tensors + i.
         let mut sets = petgraph::unionfind::UnionFind::<usize>::new(2 * tensors);
         let mut used = vec![false; 2 * tensors];
         let mut whole = Vec::new();
@@ -295,9 +314,9 @@ impl<'a> SectionGraph<'a> {
         let mut sums = Vec::new();
         for &op in &self.operators {
             let operator = &self.workload.operators[op];
-            let out = operator.output.index();
+            let out = place(operator.output);
             if let Some([x, dy]) = adds_up(self.workload, &self.operators, op, self.rows) {
-                let (x, dy) = (x.index(), dy.index());
+                let (x, dy) = (place(x), place(dy));
                 sets.union(x, tensors + out);
                 sets.union(dy, out);
                 gemms.push((x, dy));
@@ -308,14 +327,14 @@ impl<'a> SectionGraph<'a> {
                 continue;
             }
             used[out] = true;
-            let first = operator.inputs[0].index();
+            let first = place(operator.inputs[0]);
             used[first] = true;
             if operator.form.is_some() {
                 // Heads cut the columns already, those of a second operand that is made here too.
                 whole.extend([first, out]);
-                whole.extend(operator.inputs.get(1).map(|second| second.index()).filter(|&second| used[second]));
+                whole.extend(operator.inputs.get(1).map(|&second| place(second)).filter(|&second| used[second]));
             } else if operator.kind == OperatorKind::Gemm {
-                let b = operator.inputs[1].index();
+                let b = place(operator.inputs[1]);
                 used[b] = true;
                 used[tensors + b] = true;
                 sets.union(first, tensors + b);
@@ -327,8 +346,9 @@ impl<'a> SectionGraph<'a> {
                 }
             } else {
                 for input in &operator.inputs {
-                    used[input.index()] = true;
-                    sets.union(out, input.index());
+                    let at = place(*input);
+                    used[at] = true;
+                    sets.union(out, at);
                     if self.workload.tensors[*input].columns != self.workload.tensors[operator.output].columns {
                         whole.push(out);
                     }
@@ -343,8 +363,12 @@ impl<'a> SectionGraph<'a> {
             used[node] = true;
         }
         if !sums.is_empty() {
-            for (a, b) in tied_columns(self.workload, &used) {
-                sets.union(a.index(), b.index());
+            let mut of_graph = vec![false; self.workload.tensors.len()];
+            for (tensor, _) in in_use.iter().zip(&used).filter(|(_, used)| **used) {
+                of_graph[tensor.index()] = true;
+            }
+            for (a, b) in tied_columns(self.workload, &of_graph) {
+                sets.union(place(a), place(b));
             }
         }
         for (k, n) in gemms {
@@ -357,13 +381,13 @@ impl<'a> SectionGraph<'a> {
         (0..2 * tensors).filter(|&node| passed_on[node]).for_each(|node| noticed[sets.find(node)] = true);
         let whole: Vec<usize> = whole.into_iter().map(|node| sets.find(node)).collect();
         let mut axis_of_root: Vec<Option<usize>> = vec![None; 2 * tensors];
-        let mut of_node = vec![None; 2 * tensors];
-        for (node, in_use) in used.iter().enumerate() {
+        self.axes_of = in_use.iter().map(|&tensor| (tensor, [None; 2])).collect();
+        for (node, in_use_here) in used.iter().enumerate() {
             let root = sets.find(node);
-            if !in_use || whole.contains(&root) || !noticed[root] {
+            if !in_use_here || whole.contains(&root) || !noticed[root] {
                 continue;
             }
-            let tensor = &self.workload.tensors[TensorId::from_index(node % tensors)];
+            let tensor = &self.workload.tensors[in_use[node % tensors]];
             let (extent, block) = if node < tensors {
                 (tensor.columns, tensor.mask.as_ref().map(|m| m.block_columns()))
             } else {
@@ -375,10 +399,8 @@ impl<'a> SectionGraph<'a> {
             });
             let grain = self.axes[axis].grain;
             self.axes[axis].grain = lcm(grain, block.unwrap_or(1));
-            of_node[node] = Some(axis);
+            self.axes_of[node % tensors].1[node / tensors] = Some(axis);
         }
-        self.column_axis = of_node[..tensors].to_vec();
-        self.row_axis = of_node[tensors..].to_vec();
     }
 }
 

@@ -22,6 +22,7 @@ use crate::workload::Workload;
 
 use super::actors::{Actor, Actors, Firing, Latest};
 use super::buffer::{BufferState, Filled};
+use super::deadline::Deadline;
 use super::engine::{Engine, Event};
 use super::memory::{Arrival, TierServer, Transfer};
 use super::network::Network;
@@ -173,7 +174,7 @@ impl<'a> Engine<'a> {
     }
 
     fn finish(mut self, limits: Limits) -> (SectionRun, Option<Recorder>) {
-        let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
+        let deadline = Deadline::new(self.section, &self.work, limits.cycles.saturating_mul(TICKS_PER_CYCLE));
         for actor in 0..self.actors.len() {
             self.wake(actor, 0);
         }
@@ -190,7 +191,8 @@ impl<'a> Engine<'a> {
                 stopped = Some(Stopped::Events);
                 break;
             }
-            if now > most_ticks {
+            let is_late = matches!(event, Event::Start(actor) if deadline.will_pass(&self.actors[actor], now));
+            if is_late || deadline.has_passed(now) {
                 stopped = Some(Stopped::Cycles);
                 break;
             }

@@ -317,3 +317,23 @@ mod runs {
         assert!(String::from_utf8_lossy(&output.stderr).contains("cannot create the directory `Cargo.toml/out`"));
     }
 }
+
+#[test]
+fn effort_changes_how_long_the_compiler_searches() {
+    let run = "run --mode fused --arch arch/plasticine.toml --workload workloads/tiny-mlp.toml --format json";
+    let of = |effort: &str| succeeds(&format!("{run} --effort {effort}"));
+    let cycles = |json: &str| {
+        let json: serde_json::Value = serde_json::from_str(json).expect("the result is JSON");
+        json["runs"][0]["cycles"].as_u64().expect("cycles")
+    };
+    let [quick, normal, thorough] = ["quick", "normal", "thorough"].map(of);
+    assert_eq!(normal, succeeds(run), "`normal` is the default");
+    assert_eq!(quick, of("quick"), "a result is a function of its inputs");
+    // More trials find no slower mapping here; few find one that is near.
+    assert!(cycles(&thorough) <= cycles(&normal), "{} and {}", cycles(&thorough), cycles(&normal));
+    assert!(cycles(&quick) as f64 <= 1.2 * cycles(&normal) as f64, "{} and {}", cycles(&quick), cycles(&normal));
+    let message = refused(&format!("{run} --effort much"));
+    assert!(message.contains("--effort") && message.contains("thorough"), "{message}");
+    let message = refused(&format!("{run} --effort quick --config x.toml"));
+    assert!(message.contains("--effort") && message.contains("--config"), "{message}");
+}
