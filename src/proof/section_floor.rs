@@ -115,7 +115,7 @@ impl Section<'_> {
     /// All weights lie on chip (of several sequences, those of one), and row tiles pass.
     fn weights_on_chip(&self, row_tiles: Range, axis: Option<(usize, Range)>, prefetched: bool) -> Option<u64> {
         let graph = self.graph;
-        if self.weight_bytes(&|_| WHOLE) > self.chip.sram_bytes() {
+        if self.weight_bytes(&|_| WHOLE) + self.sequence_bytes() > self.chip.sram_bytes() {
             return None;
         }
         let (rows, most_rows) = (graph.rows, graph.rows / graph.sequences().max(1));
@@ -163,11 +163,12 @@ impl Section<'_> {
         let graph = self.graph;
         let extent = graph.axes[axis].extent;
         let (smallest, largest) = (tiles.smallest_tile(extent), tiles.largest_tile(extent));
-        let sram = self.chip.sram_bytes();
+        let sram = self.chip.sram_bytes().saturating_sub(self.sequence_bytes());
         let off = self.weight_bytes(&|stage| if self.along(stage, axis) == Along::Off { WHOLE } else { (0, 1) });
         // fp32 sums that lie on chip while column tiles pass, a row.
         let k_cut = |stage: &StageId| self.along(*stage, axis) == Along::Depth;
         let sums: u64 = self.stages.ids().filter(k_cut).map(|stage| self.stages[stage].sums_bytes()).sum();
+        let kept = sums + self.waiting_bytes(axis);
         let residency = [true, false].map(|resident| {
             let held = if resident { self.weight_bytes(&|_| WHOLE) } else { off };
             if held > sram {
@@ -176,7 +177,7 @@ impl Section<'_> {
             let of_block = |&(from, to): &(u64, u64)| {
                 let (from, to): (Share, Share) = ((from, 8), (to, 8));
                 let rows = (graph.rows * from.0).div_ceil(8).max(1);
-                if held + rows.saturating_mul(sums) > sram {
+                if held + rows.saturating_mul(kept) > sram {
                     return None;
                 }
                 let mut again = vec![0u64; self.bytes.len()];
@@ -339,6 +340,42 @@ impl Section<'_> {
             share(of.stored_elements() * of.dtype.bytes(), part(stage)) / self.graph.sequences().max(1)
         };
         self.weights().map(bytes).sum()
+    }
+
+    /// Bytes of keys and values that stages of the section make: a sequence of them lies in PMUs.
+    fn sequence_bytes(&self) -> u64 {
+        let (graph, mut seen) = (self.graph, Vec::new());
+        let mut bytes = |spec: &StageSpec| {
+            let second = spec.weight.filter(|second| spec.sequence.is_some() && !seen.contains(second))?;
+            seen.push(second);
+            Some(graph.workload.tensors[second].dense_bytes() / graph.sequences().max(1))
+        };
+        graph.stages.iter().filter_map(&mut bytes).sum()
+    }
+
+    /// Bytes of a row that wait, while all column tiles of a block pass, for stages behind one that accumulates over them: of
+    /// tensors that a stage before it makes.
+    fn waiting_bytes(&self, axis: usize) -> u64 {
+        let graph = self.graph;
+        let accumulates = |s: StageId| self.along(s, axis) == Along::Depth;
+        // Stages that begin when sums are complete.
+        let mut is_late: IndexVec<StageId, bool> = IndexVec::new();
+        for spec in &graph.stages {
+            let makes_late = |p: StageId| accumulates(p) || is_late.get(p).copied().unwrap_or(false);
+            let late = spec.activations.iter().any(|&t| graph.producer(t).is_some_and(makes_late));
+            is_late.push(late);
+        }
+        let waits = |p: StageId, of: &StageSpec| {
+            let takes_late = |(s, spec): (StageId, &StageSpec)| is_late[s] && spec.activations.contains(&of.output);
+            !is_late[p] && !accumulates(p) && of.sums.is_none() && graph.stages.iter_enumerated().any(takes_late)
+        };
+        let tensors = &graph.workload.tensors;
+        let row_bytes = |(p, of): (StageId, &StageSpec)| {
+            let tensor = &tensors[of.output];
+            let is_off = graph.column_axis(of.output) != Some(axis) && tensor.mask.is_none();
+            (is_off && waits(p, of)).then(|| tensor.columns * tensor.dtype.bytes())
+        };
+        graph.stages.iter_enumerated().filter_map(row_bytes).sum()
     }
 
     /// Bytes of each tier that must come before a stage has finished its first row tile: shares of the activations and weights
