@@ -18,9 +18,9 @@ pub struct StageFootprint {
     /// Flits a cycle of one stream of weights.
     pub weight_rate: f64,
     /// Flits a cycle of the partial sums that one PCU of a slice of K leaves to the next.
-    pub relay_rate: f64,
+    pub partial_sum_rate: f64,
     /// Cycles by which a slice of K runs behind the slice before: a tile, and what its sums take to come out.
-    pub relay_cycles: u64,
+    pub partial_sum_cycles: u64,
     /// Cycles of a row pass of the busiest lockstep group.
     pub pass_cycles: u64,
 }
@@ -50,8 +50,8 @@ impl StageFootprint {
             columns_per_pcu: most(&columns),
             activation_rate,
             weight_rate,
-            relay_rate: shape.partial_flits as f64 / tile_cycles.max(1) as f64,
-            relay_cycles: tile_cycles + shape.skew_cycles + shape.partial_flits,
+            partial_sum_rate: shape.partial_flits as f64 / tile_cycles.max(1) as f64,
+            partial_sum_cycles: tile_cycles + shape.skew_cycles + shape.partial_flits,
             pass_cycles: most(&|w| w.cycles),
         }
     }
@@ -60,8 +60,8 @@ impl StageFootprint {
     #[must_use]
     pub fn with_depth(mut self, shape: &SystolicShape, depth: u64) -> Self {
         let tile_cycles = shape.tile_cycles(depth).max(1);
-        self.relay_rate = shape.partial_flits as f64 / tile_cycles as f64;
-        self.relay_cycles = tile_cycles + shape.skew_cycles + shape.partial_flits;
+        self.partial_sum_rate = shape.partial_flits as f64 / tile_cycles as f64;
+        self.partial_sum_cycles = tile_cycles + shape.skew_cycles + shape.partial_flits;
         self
     }
 }

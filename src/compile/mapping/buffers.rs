@@ -77,7 +77,7 @@ impl Sizer<'_> {
             let passes = self.nest.tile_rows.div_ceil(footprint.row_grain.max(1)).div_ceil(self.mappings[s].pm());
             let firing = footprint.pass_cycles.saturating_mul(passes).max(1);
             let walk = u64::from(self.chip.grid.columns + self.chip.grid.rows) / 4 * self.chip.network.hop_cycles;
-            slices.saturating_mul(footprint.relay_cycles + walk).div_ceil(firing).min(slices)
+            slices.saturating_mul(footprint.partial_sum_cycles + walk).div_ceil(firing).min(slices)
         };
         self.mappings.ids().filter(is_behind).map(behind).sum()
     }

@@ -130,8 +130,9 @@ fn crowding(
             * (2.0 * m.multicast_width as f64 + m.streams as f64 * distance(false));
         let weights = (m.pn * m.pk) as f64 * candidate.footprint.weight_rate * (2.0 * m.pm as f64 + distance(true));
         // To a PMU and on to the next slice.
-        let relayed =
-            (m.pm * m.pn * (m.pk - 1)) as f64 * candidate.footprint.relay_rate * PARAMS.estimate.partial_sum_links;
+        let relayed = (m.pm * m.pn * (m.pk - 1)) as f64
+            * candidate.footprint.partial_sum_rate
+            * PARAMS.estimate.partial_sum_links;
         let links = (m.pm * m.pn * m.pk) as f64 * links_per_pcu;
         let rewritten =
             |b: &&BufferSpec| matches!(b.role, BufferRole::Operand { stage, .. } if stage == s) && b.copies > 1;
@@ -283,8 +284,9 @@ pub fn estimate(
     // A row tile passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
     // row tile.
     // Slices of K begin one behind the other, their sums through PMUs.
-    let chain =
-        |s: StageId| ((picked[s].mapping.pk() - 1) * (picked[s].footprint.relay_cycles + walk_cycles(chip))) as f64;
+    let chain = |s: StageId| {
+        ((picked[s].mapping.pk() - 1) * (picked[s].footprint.partial_sum_cycles + walk_cycles(chip))) as f64
+    };
     let mut fill = pipeline.fill_cycles(|s| picked[s].cycles, chain);
     if cut_outside {
         // Stages behind an accumulating one get nothing before its last column tile: they overlap with the next row block.
