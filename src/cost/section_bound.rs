@@ -183,7 +183,9 @@ pub fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) -> Option
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
     let stages = section.stages.iter_enumerated();
     let work: IndexVec<StageId, StageWork> = stages
-        .map(|(s, stage)| StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, (&stage.work, &stage.tiles)))
+        .map(|(s, stage)| {
+            StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, (&stage.work, &stage.tiles))
+        })
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
     Some(sizes.all_flow_flits())

@@ -80,9 +80,7 @@ impl GemmAmounts {
             }
             Passes::ByRowTile(passes) => Cow::Borrowed(&passes[at.row_tile as usize % passes.len()]),
             Passes::Sums(sums) => Cow::Owned(sums.row_pass(&self.shape, at, rows)),
-            Passes::Sampled(sampled) => {
-                Cow::Owned(sampled.row_pass(&self.shape, (at.column_tile, group, at.row_tile)))
-            }
+            Passes::Sampled(sampled) => Cow::Owned(sampled.row_pass(&self.shape, (at.column_tile, group, at.row_tile))),
         }
     }
 

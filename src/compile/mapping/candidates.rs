@@ -12,9 +12,15 @@ use super::stage_context::StageContext;
 
 /// The useful mappings of one stage in a nest.
 pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidates {
+    // Of a gradient that is sampled, splits of K are no faster but take smaller copies: they are a choice of their own.
+    let only_split = wanted.split && at.bases.of(at.stage).iter().any(|b| b.pk > 1 && b.dense_cycles.is_some());
     let work_out = || {
         let mut front = Front::default();
-        stage_mappings(at, wanted, &mut |candidate| front.offer(candidate));
+        stage_mappings(at, wanted, &mut |candidate| {
+            if !only_split || candidate.mapping.pk() > 1 {
+                front.offer(candidate);
+            }
+        });
         front.finish()
     };
     at.bases.known(at.stage, (at.nest, at.roles), wanted, work_out)
