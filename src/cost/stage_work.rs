@@ -102,6 +102,11 @@ impl StageWork {
         self.mapping
     }
 
+    /// The array of its PCUs, of a GEMM.
+    pub fn shape(&self) -> Option<SystolicShape> {
+        self.shape
+    }
+
     /// Of a stage that adds up over rows, its part of the result.
     pub fn reducer(&self) -> Option<&Reducer> {
         self.reducer.as_ref()

@@ -129,6 +129,7 @@ impl<'a> TileTables<'a> {
         mapping: &GemmMapping,
         work: &[Vec<PassWork>],
         tiles: &TileLists,
+        tile_rows: u64,
     ) -> StageFootprint {
         let Some(shape) = self.styled(stage, mapping) else {
             return StageFootprint::default();
@@ -137,7 +138,7 @@ impl<'a> TileTables<'a> {
             return reducer_footprint(&reducer, &shape);
         }
         if let Some(form) = self.graph.form(stage) {
-            return heads_footprint(self.graph, stage, &form, &shape, mapping);
+            return heads_footprint(self.graph, stage, &form, &shape, mapping, tile_rows);
         }
         let mut footprint = StageFootprint::of_gemm(self.graph, stage, &shape, mapping.multicast_width, work);
         if self.graph.sampled(stage).is_some() {

@@ -15,14 +15,31 @@ pub struct Tree {
 
 /// Where links lead from a source.
 struct Reached {
-    /// Cycles to the farthest sink that is reached.
-    depth_cycles: u64,
-    /// Sites that are reached.
-    sites: rustc_hash::FxHashSet<Coordinate>,
+    /// Sites that are reached, and the cycles of the hops to them.
+    sites: rustc_hash::FxHashMap<Coordinate, u64>,
+}
+
+impl Reached {
+    /// Cycles to a sink, if it is reached.
+    fn cycles_to(&self, sink: Coordinate) -> u64 {
+        self.sites.get(&sink).copied().unwrap_or(0)
+    }
+}
+
+/// Cycles of the hops over `links` from a source's switch to that of each sink.
+pub fn cycles_to_sinks(
+    chip: &Chip,
+    fabric: &Fabric,
+    source: Coordinate,
+    sinks: &[Coordinate],
+    links: &[Resource],
+) -> Vec<u64> {
+    let reached = walk(chip, fabric, source, links);
+    sinks.iter().map(|&sink| reached.cycles_to(sink)).collect()
 }
 
 /// Follows `links` from the source of a request, nearest sites first.
-fn walk(chip: &Chip, fabric: &Fabric, source: Coordinate, sinks: &[Coordinate], links: &[Resource]) -> Reached {
+fn walk(chip: &Chip, fabric: &Fabric, source: Coordinate, links: &[Resource]) -> Reached {
     let mut leaving: Vec<(Coordinate, Coordinate)> = links
         .iter()
         .filter_map(|&link| fabric.link_at(link))
@@ -31,23 +48,21 @@ fn walk(chip: &Chip, fabric: &Fabric, source: Coordinate, sinks: &[Coordinate], 
     leaving.sort_unstable_by_key(|&(from, to)| (from.y, from.x, to.y, to.x));
     let key = |at: Coordinate| (at.y, at.x);
     let mut sites: Vec<(Coordinate, u64)> = vec![(source, 0)];
-    let mut seen = rustc_hash::FxHashSet::default();
-    seen.insert(source);
-    let mut depth_cycles = 0;
+    let mut seen = rustc_hash::FxHashMap::default();
+    seen.insert(source, 0);
     let mut next = 0;
     while let Some(&(site, cycles)) = sites.get(next) {
         next += 1;
-        if sinks.contains(&site) {
-            depth_cycles = depth_cycles.max(cycles);
-        }
         let from = leaving.partition_point(|&(a, _)| key(a) < key(site));
         for &(_, end) in leaving[from..].iter().take_while(|&&(a, _)| a == site) {
-            if seen.insert(end) {
-                sites.push((end, cycles + chip.hop_cycles(site, end)));
+            let cycles = cycles + chip.hop_cycles(site, end);
+            if let std::collections::hash_map::Entry::Vacant(new) = seen.entry(end) {
+                new.insert(cycles);
+                sites.push((end, cycles));
             }
         }
     }
-    Reached { depth_cycles, sites: seen }
+    Reached { sites: seen }
 }
 
 /// Why links are no tree.
@@ -68,8 +83,8 @@ pub fn tree_over(
     sinks: &[Coordinate],
     links: &[Resource],
 ) -> Result<Tree, Broken> {
-    let reached = walk(chip, fabric, source, sinks, links);
-    let reaches = |at: Coordinate| reached.sites.contains(&at);
+    let reached = walk(chip, fabric, source, links);
+    let reaches = |at: Coordinate| reached.sites.contains_key(&at);
     let mut seen = rustc_hash::FxHashSet::default();
     let mut ends = rustc_hash::FxHashSet::default();
     ends.insert(source);
@@ -102,5 +117,6 @@ pub fn tree_over(
             return Err(Broken { link: None, title, expected });
         }
     }
-    Ok(Tree { links: links.to_vec(), hop_cycles: reached.depth_cycles })
+    let farthest = sinks.iter().map(|&sink| reached.cycles_to(sink)).max().unwrap_or(0);
+    Ok(Tree { links: links.to_vec(), hop_cycles: farthest })
 }

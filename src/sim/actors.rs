@@ -2,12 +2,12 @@
 
 use crate::arch::{Chip, Coordinate};
 use crate::cost::{Ticks, cycles};
-use crate::index::Id;
 use crate::program::{
-    Amount, BufferId, Fabric, Flow, FlowKind, Input, LoopLevel, Port, Process, ProcessFlows, ProcessGraph, ProcessKind,
+    Amount, BufferId, Fabric, Flow, FlowKind, Input, LoopLevel, Process, ProcessFlows, ProcessGraph, ProcessKind,
     Section, Step,
 };
 
+use super::hops::{GroupHops, site};
 use super::network::transfer_group::TransferGroup;
 
 /// A firing that has begun and has not emitted results yet.
@@ -85,7 +85,7 @@ pub(super) struct Actor {
     pub(super) holds: [u64; 2],
     /// Time of the hops of the longest route of an operand.
     pub(super) feed_hops: Ticks,
-    /// Time of the hops of the longest route of a result.
+    /// Time of the hops of results behind those of operands, on the longest way through one PCU.
     pub(super) result_hops: Ticks,
     /// The firing under way.
     pub(super) firing: Option<Firing>,
@@ -170,15 +170,15 @@ impl<'a> Actors<'a> {
         let ProcessFlows { operands, weights, results, partial_reads, partial_writes } =
             &self.processes.list[index].flows;
         let actor = &mut self.list[index];
+        // Results come after all operands: their hops follow those.
         let of_actor = [
             (actor.feed, operands),
             (actor.weights, weights),
-            (actor.results, results),
             (actor.partial_reads, partial_reads),
+            (actor.results, results),
             (actor.partial_writes, partial_writes),
         ];
-        // Links of a chain of PCUs come one after the other, behind the operands of its first.
-        let (mut chain_hops, mut longest_chain) = (0, 0);
+        let mut hops = GroupHops::default();
         for (group, flows) in of_actor.into_iter().take(actor.transfer_groups()) {
             self.transfer_groups[group].flows.clone_from(flows);
             for flow in flows.iter().map(|&f| &self.section.flows[f]) {
@@ -189,34 +189,20 @@ impl<'a> Actors<'a> {
                     let holds = (switches_to_nearest(self.chip, self.fabric, flow) + 1) * depth;
                     actor.holds[kind] = actor.holds[kind].min(holds);
                 }
-                let hops = cycles(flow.hop_cycles);
                 match flow.kind {
                     FlowKind::PartialRead { .. }
                         if !flow.reads.is_some_and(|end| self.section.is_partial_fifo(end.buffer)) => {}
-                    FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => {
-                        actor.result_hops = actor.result_hops.max(hops);
+                    FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => hops.add_results(self.fabric, flow),
+                    FlowKind::Feed { .. } | FlowKind::PartialRead { .. } => {
+                        hops.add_operands(self.chip, self.fabric, flow);
                     }
-                    FlowKind::Feed { .. } if !flow.from_pmu => {
-                        chain_hops += hops;
-                        longest_chain = longest_chain.max(chain_hops);
-                    }
-                    _ => {
-                        chain_hops = 0;
-                        actor.feed_hops = actor.feed_hops.max(hops);
-                    }
+                    _ => actor.feed_hops = actor.feed_hops.max(cycles(flow.hop_cycles)),
                 }
             }
         }
-        actor.feed_hops += longest_chain;
-    }
-}
-
-/// Where the unit of a port stands, if it is a PMU that is read, or a PCU.
-fn site(chip: &Chip, fabric: &Fabric, port: u32) -> Option<Coordinate> {
-    match fabric.port_at(port) {
-        Some(Port::PmuRead(pmu, _)) => Some(chip.grid.pmus[pmu.index()]),
-        Some(Port::PcuIn(pcu, _) | Port::PcuOut(pcu, _)) => Some(chip.grid.pcus[pcu.index()]),
-        _ => None,
+        if matches!(actor.kind, ProcessKind::Group { .. }) {
+            (actor.feed_hops, actor.result_hops) = (cycles(hops.operands()), cycles(hops.results()));
+        }
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Event {
     Arrive(StreamId, u64, bool),
     /// Results of an actor begin to leave.
     Emit(usize),
-    /// A stream's transfer may be queued: stream, slot.
+    /// A stream's transfer may be queued, of a write because its first bytes have come: stream, slot.
     Issue(StreamId, u64),
     /// A channel of a memory tier is free.
     Serve(usize, usize),

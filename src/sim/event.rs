@@ -22,6 +22,7 @@ use crate::workload::Workload;
 
 use super::actors::{Actor, Actors, Firing, Latest};
 use super::buffer::{BufferState, Filled};
+use super::deadline::Deadline;
 use super::engine::{Engine, Event};
 use super::memory::{Arrival, TierServer, Transfer};
 use super::network::Network;
@@ -173,7 +174,7 @@ impl<'a> Engine<'a> {
     }
 
     fn finish(mut self, limits: Limits) -> (SectionRun, Option<Recorder>) {
-        let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
+        let deadline = Deadline::new(self.section, &self.work, limits.cycles.saturating_mul(TICKS_PER_CYCLE));
         for actor in 0..self.actors.len() {
             self.wake(actor, 0);
         }
@@ -190,7 +191,8 @@ impl<'a> Engine<'a> {
                 stopped = Some(Stopped::Events);
                 break;
             }
-            if now > most_ticks {
+            let is_late = matches!(event, Event::Start(actor) if deadline.will_pass(&self.actors[actor], now));
+            if is_late || deadline.has_passed(now) {
                 stopped = Some(Stopped::Cycles);
                 break;
             }
@@ -202,6 +204,9 @@ impl<'a> Engine<'a> {
                     self.start(actor, now);
                 }
                 Event::Emit(actor) => self.emit(actor, now),
+                Event::Issue(stream, slot) if self.section.streams[stream].stream.writes => {
+                    self.write(stream, slot, now);
+                }
                 Event::Issue(stream, slot) => self.issue(stream, slot, now),
                 Event::Serve(tier, channel) => self.serve(tier, channel, now),
                 Event::Arrive(stream, slot, first) => self.arrive(stream, slot, first, now),
@@ -268,7 +273,7 @@ impl<'a> Engine<'a> {
 
     /// Schedules an actor's next firing if everything it waits for has a time. A firing that could have begun before
     /// its inputs were known to be complete began at most its own length ago.
-    fn wake(&mut self, index: usize, now: Ticks) {
+    pub(super) fn wake(&mut self, index: usize, now: Ticks) {
         let actor = &self.actors[index];
         if actor.scheduled.is_some() || actor.firing.is_some() || actor.next >= actor.count {
             return;
@@ -319,34 +324,36 @@ impl<'a> Engine<'a> {
         let work = &self.work[stage];
         let occupied = work.cycles(at.column_tile, group, row_tile);
         let tiles = work.tiles(at.column_tile, group, row_tile).max(1);
-        let tile = cycles(occupied).div_ceil(tiles);
         let idle = cycles(work.idle_cycles().min(occupied));
         let continues = self.processes.continues(actor.kind, at);
         let operands = [actor.feed, actor.weights, actor.partial_reads];
         let sums_from = self.sums_from(actor, at);
         let begin = now.max(actor.free_at).max(sums_from);
         let mut end = begin + cycles(occupied);
+        let amounts =
+            [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
+        let feeds = [actor.feed, actor.weights];
+        let lengths = [0, 1].map(|kind| self.network.longest(feeds[kind], amounts[kind]));
+        // What is left after late operands takes as long as it is fed.
+        let paced = lengths.iter().map(|&(_, least)| least).fold(cycles(occupied), Ticks::max);
+        let tile = paced.div_ceil(tiles);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
         for input in &actor.inputs {
-            if let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
+            if let Some(filled) = self.buffers[input.buffer].filled(self.processes.needed(input, at)) {
                 let after = match input.streamed {
                     Streamed::Not => 0,
                     Streamed::Weights => {
-                        let pass = cycles(occupied) / passes;
+                        let pass = paced / passes;
                         pass.div_ceil(filled.parts) + pass * (passes - 1)
                     }
-                    Streamed::Vectors | Streamed::Sums => tile.max(cycles(occupied) / filled.parts),
-                    Streamed::Rows => tile.max(cycles(occupied) / filled.parts.min(self.row_groups(input, at))),
+                    Streamed::Vectors | Streamed::Sums => tile.max(paced / filled.parts),
+                    Streamed::Rows => tile.max(paced / filled.parts.min(self.row_groups(input, at))),
                 };
                 end = end.max(filled.last + after);
             }
         }
-        let amounts =
-            [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
         let nominal = cycles(occupied) - idle;
-        let feeds = [self.actors[index].feed, self.actors[index].weights];
-        let lengths = [0, 1].map(|kind| self.network.longest(feeds[kind], amounts[kind]));
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
         // With one set of accumulators the last tile drains when its operands have come.
         let fed_by = [
@@ -418,21 +425,20 @@ impl<'a> Engine<'a> {
     /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
     fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
-            let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
-            if !self.processes.is_last_use(buffer, at) {
-                continue;
-            }
-            let slot = self.processes.slot(buffer, at);
+            let Input { buffer, streamed, sequence, .. } = self.actors[index].inputs[i];
             let left = match streamed {
+                _ if sequence.is_some() => weights,
                 Streamed::Weights => weights,
                 Streamed::Sums => sums,
                 _ => operands,
             };
-            let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
-            if self.buffers[buffer].release(slot, left.max(filled)) {
-                for p in 0..self.producers[buffer].len() {
-                    self.wake(self.producers[buffer][p], now);
-                }
+            let mut is_free = false;
+            for slot in self.processes.freed(&self.actors[index].inputs[i], at) {
+                let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
+                is_free |= self.buffers[buffer].release(slot, left.max(filled));
+            }
+            for p in 0..if is_free { self.producers[buffer].len() } else { 0 } {
+                self.wake(self.producers[buffer][p], now);
             }
         }
     }
@@ -515,7 +521,7 @@ impl<'a> Engine<'a> {
         self.wake(index, now);
     }
 
-    fn flits_of(&self, bytes: u64) -> u64 {
+    pub(super) fn flits_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.chip.network.flit_bytes)
     }
 
@@ -530,7 +536,7 @@ impl<'a> Engine<'a> {
         self.wake(index, now);
     }
 
-    fn request(&mut self, stream: StreamId, slot: u64, at: Step, now: Ticks) {
+    pub(super) fn request(&mut self, stream: StreamId, slot: u64, at: Step, now: Ticks) {
         let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         self.streams[stream].payload += payload;
         self.streams[stream].waste += moved - payload;
@@ -589,33 +595,39 @@ impl<'a> Engine<'a> {
             }
             let hops = self.actors[index].feed_hops;
             let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            // The last stripes come from all channels at once, and leave one after the other: readers have that part of the
-            // slot still before them when its last byte comes.
+            // The last stripes come from all channels at once, and leave one after the other.
             let tier = &self.tiers[self.section.streams[stream].tier.index()];
             let at_once = self.flits_of(tier.at_once_bytes(payload));
             let fewest = self.network.fewest(self.actors[index].feed, self.flits_of(payload));
-            let parts = fewest.min(self.flits_of(payload) / at_once.max(1)).max(1);
             let through = through.max(now + self.network.longest(self.actors[index].feed, at_once).1);
+            let parts = fewest.min(parts_of(self.flits_of(payload), at_once, through - first_at, through - now)).max(1);
             let filled = Filled { first: first_at + hops, last: through + hops, parts };
             for o in 0..self.actors[index].outputs.len() {
                 self.fill(self.actors[index].outputs[o], at, filled, now);
             }
         }
     }
+}
 
-    fn start_store(&mut self, index: usize, stream: StreamId, now: Ticks) {
-        let at = self.step(index);
-        let slot = self.actors[index].next;
-        let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, 0));
-        let actor = &mut self.actors[index];
-        actor.next += 1;
-        actor.free_at = now;
-        let through = through + actor.feed_hops;
-        self.request(stream, slot, at, now);
-        // The last stripe is written when its bytes have come.
-        let tier = &self.tiers[self.section.streams[stream].tier.index()];
-        self.filling[stream].push((slot, now, through + tier.last_stripe_ticks(stream, moved)));
-        self.wake(index, now);
+/// In how many parts a slot of `flits` comes over `ticks` of which the last `at_once` flits take the last `leaving`: the
+/// part that is not there yet when those begin to leave, beside a slot that comes at a constant rate, is one of them.
+fn parts_of(flits: u64, at_once: u64, ticks: Ticks, leaving: Ticks) -> u64 {
+    let product = |flits: u64, ticks: Ticks| u128::from(flits) * u128::from(ticks);
+    let late = product(at_once, ticks).saturating_sub(product(flits, leaving));
+    product(flits, ticks).checked_div(late).map_or(u64::MAX, |parts| parts as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flits_that_come_at_once_are_one_part_unless_they_leave_slowly() {
+        // Four of five stripes come at the end of 100 ticks, and leave in no time, or in some.
+        assert_eq!(parts_of(50, 40, 100, 0), 1);
+        assert_eq!(parts_of(50, 40, 100, 30), 2);
+        // As slowly as all others: at a constant rate.
+        assert_eq!(parts_of(50, 40, 100, 80), u64::MAX);
+        assert_eq!(parts_of(50, 0, 100, 0), u64::MAX);
     }
 }

@@ -98,10 +98,13 @@ impl Engine<'_> {
         let mut arrivals: Vec<[u64; 4]> = Vec::new();
         for Reverse((at, event)) in &self.queue {
             // All others are written with their actor or tier.
-            if let &Event::Arrive(stream, slot, first) = event {
-                let slot = slot.wrapping_sub(next(stream));
-                arrivals.push([clock.relative(*at), stream.index() as u64, slot, u64::from(first)]);
-            }
+            let (stream, slot, what) = match *event {
+                Event::Arrive(stream, slot, first) => (stream, slot, u64::from(first)),
+                Event::Issue(stream, slot) if self.section.streams[stream].stream.writes => (stream, slot, 2),
+                _ => continue,
+            };
+            let slot = slot.wrapping_sub(next(stream));
+            arrivals.push([clock.relative(*at), stream.index() as u64, slot, what]);
         }
         arrivals.sort_unstable();
         words.extend(arrivals.iter().flatten());

@@ -213,7 +213,8 @@ impl Steady {
                 for input in actor.inputs.iter().filter(|input| still[input.buffer]) {
                     // Its slots must be there already.
                     let of = engine.section.buffers[input.buffer].spec.level;
-                    let (ordinal, filled) = (schedule.ordinal(of, to), engine.buffers[input.buffer].passed().0);
+                    let (ordinal, filled) =
+                        (schedule.needed(of, input.sequence, to), engine.buffers[input.buffer].passed().0);
                     let step = moved(of);
                     if ordinal >= filled {
                         return 0;

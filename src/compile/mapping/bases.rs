@@ -95,6 +95,8 @@ struct MappingsKey {
     tail: usize,
     /// Whether it adds up over rows.
     adds_up: bool,
+    /// Whether its second operand is made in the section.
+    is_second_made: bool,
     /// Rows of the section, and of a row tile.
     rows: (u64, u64),
     /// Column tiles that it waits through.
@@ -200,6 +202,7 @@ impl<'a> StageBases<'a> {
             main: spec.main,
             tail: spec.tail.len(),
             adds_up: spec.sums.is_some(),
+            is_second_made: spec.sequence.is_some(),
             rows: (self.graph.rows, nest.tile_rows),
             duty_factor,
             walked: walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile)),

@@ -22,7 +22,9 @@ pub fn buffers(
     mappings: &IndexVec<StageId, Mapping>,
     footprint: &IndexVec<StageId, StageFootprint>,
 ) -> IndexVec<BufferId, BufferSpec> {
-    let mut sizer = Sizer { mappings, footprint, chip, graph, nest, roles, residency, list: IndexVec::new() };
+    let complete_before = graph.complete_before();
+    let mut sizer =
+        Sizer { mappings, footprint, chip, graph, nest, roles, residency, complete_before, list: IndexVec::new() };
     for ((stage, mapping), footprint) in mappings.iter_enumerated().zip(footprint) {
         sizer.operands(stage, mapping, footprint);
         sizer.weights(stage, mapping, footprint);
@@ -39,6 +41,8 @@ struct Sizer<'a> {
     nest: &'a Nest,
     roles: &'a StageRoles,
     residency: Residency,
+    /// Sequences that must be complete before each stage.
+    complete_before: IndexVec<StageId, u64>,
     list: IndexVec<BufferId, BufferSpec>,
 }
 
@@ -79,6 +83,24 @@ impl Sizer<'_> {
             slices.saturating_mul(footprint.lag_cycles() + walk).div_ceil(firing).min(slices)
         };
         self.mappings.ids().filter(is_behind).map(behind).sum()
+    }
+
+    /// Row tiles of an operand that come before the stage can begin: those of sequences that must be complete first.
+    fn held_before(&self, tensor: TensorId, stage: StageId) -> u64 {
+        let complete = |stage: StageId| self.complete_before[stage];
+        let takes = |s: &StageId| self.graph.stages[*s].activations.contains(&tensor);
+        let from = match self.graph.producer(tensor) {
+            Some(producer) => complete(producer),
+            // Of a tensor from off chip, all that read it take a row tile at a time.
+            None => self.graph.stages.ids().filter(takes).map(complete).min().unwrap_or(0),
+        };
+        complete(stage).saturating_sub(from).saturating_mul(self.sequence_tiles())
+    }
+
+    /// Row tiles of a sequence.
+    fn sequence_tiles(&self) -> u64 {
+        let sequences = self.graph.sequences();
+        if sequences > 1 { self.nest.block_tiles } else { self.nest.row_tiles() }
     }
 
     fn operands(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
@@ -135,6 +157,7 @@ impl Sizer<'_> {
             let external = graph.producer(tensor).is_none();
             let mut depth =
                 (graph.distance(graph.producer(tensor), stage) + 1).max(2) + self.slices_behind(tensor, stage);
+            depth += self.held_before(tensor, stage);
             if external {
                 depth += self.residency.latency_slots.of(slots_in_flight(self.chip, slot_bytes * slices));
             }
@@ -154,6 +177,15 @@ impl Sizer<'_> {
             let role = BufferRole::Operand { stage, tensor };
             self.list.push(BufferSpec { role, level, depth, slices, copies, slot_bytes, spread });
         }
+    }
+
+    /// Slots for the row tiles of a sequence of a second operand that is made here, and for what comes of the next sequence
+    /// before they are free: with causal attention a few row tiles, else all of it.
+    fn sequence_depth(&self, stage: StageId, tensor: TensorId) -> u64 {
+        let all = self.sequence_tiles();
+        let is_prefix = self.graph.stages[stage].sequence.is_some_and(|read| read.is_prefix);
+        let of_next = if is_prefix { self.graph.distance(self.graph.producer(tensor), stage) + 1 } else { all };
+        all.saturating_add(of_next.min(all)).min(self.nest.row_tiles())
     }
 
     fn weights(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
@@ -176,6 +208,9 @@ impl Sizer<'_> {
         let resident = self.residency.weights || nest.order == LoopOrder::RowTileOuter;
         let own = self.graph.form(stage).is_some_and(|form| form.instances > 1);
         let (level, depth) = match (cut, resident) {
+            _ if self.graph.stages[stage].sequence.is_some() => {
+                (LoopLevel::ROW_TILE, self.sequence_depth(stage, tensor))
+            }
             _ if own => {
                 let slot = footprint.weight_slot_bytes.saturating_mul(m.pn * m.pk);
                 (

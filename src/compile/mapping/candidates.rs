@@ -1,33 +1,52 @@
 //! The ways to map each stage of a section for one cut of its axes.
 
+use std::cell::RefCell;
+
 use crate::compile::params::PARAMS;
 use crate::program::{GemmMapping, LoopOrder, Mapping};
 
-use super::allocate::{Candidate, Front, StageCandidates, useful_splits};
+use super::allocate::{Candidate, Front, Offers, StageCandidates, useful_splits};
 use super::bases::{Base, Wanted};
 use super::heads::heads_mappings;
 use super::row_reduction::SumsBase;
 use super::simd::simd_mappings;
 use super::stage_context::StageContext;
 
+thread_local! {
+    /// Lists that grow once: a search works out tens of thousands of fronts.
+    static SCRATCH: RefCell<Front> = RefCell::default();
+}
+
+/// Passes on the mappings with K split.
+struct SplitOnly<'a>(&'a mut Front);
+
+impl Offers for SplitOnly<'_> {
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, make: impl FnOnce() -> Candidate) {
+        if pk > 1 {
+            self.0.offer(pcus, cycles, pk, make);
+        }
+    }
+}
+
 /// The useful mappings of one stage in a nest.
 pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidates {
     // Of a gradient that is sampled, splits of K are no faster but take smaller copies: they are a choice of their own.
     let only_split = wanted.split && at.bases.of(at.stage).iter().any(|b| b.pk > 1 && b.dense_cycles.is_some());
     let work_out = || {
-        let mut front = Front::default();
-        stage_mappings(at, wanted, &mut |candidate| {
-            if !only_split || candidate.mapping.pk() > 1 {
-                front.offer(candidate);
+        SCRATCH.with_borrow_mut(|front| {
+            if only_split {
+                stage_mappings(at, wanted, &mut SplitOnly(front));
+            } else {
+                stage_mappings(at, wanted, front);
             }
-        });
-        front.finish()
+            front.finish()
+        })
     };
     at.bases.known(at.stage, (at.nest, at.roles), wanted, work_out)
 }
 
 /// Offers the mappings of one stage in a nest, those that others beat too.
-pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl FnMut(&Candidate)) {
+pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) {
     let spec = &at.graph.stages[at.stage];
     match (at.graph.form(at.stage), spec.weight) {
         _ if spec.sums.is_some() => reducer_mappings(at, wanted.turned, offer),
@@ -38,39 +57,43 @@ pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Fn
 }
 
 /// Offers the mappings of a GEMM stage with one weight.
-fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl FnMut(&Candidate)) {
+fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) {
     let &StageContext { chip, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full_row_tiles, last_rows) = at.row_tiles();
+    let in_step = nest.order == LoopOrder::ColumnTileOuter;
+    let most = chip.pcus_per_operator();
     for rows_on_lanes in [false, true].into_iter().filter(|&way| wanted.turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
-        let of_shape: Vec<&Base> = bases
+        // With the PCUs of a row slice.
+        let of_shape: Vec<(u64, &Base)> = bases
             .of(stage)
             .iter()
             .filter(|b| b.rows_on_lanes == rows_on_lanes)
             .filter(|b| (wanted.private || b.multicast_width == b.pn) && (wanted.split || b.pk == 1))
+            .map(|b| (b.pn * b.pk, b))
             .collect();
-        for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus_per_operator()) {
+        for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), most) {
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
             let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
-            for base in &of_shape {
-                let pcus = pm * base.pn * base.pk;
-                if pcus > chip.pcus_per_operator() {
+            let passes = passes.saturating_mul(duty_factor);
+            for &(columns, base) in &of_shape {
+                let pcus = pm * columns;
+                if pcus > most {
                     continue;
                 }
-                let each = base.pass_cycles(nest.order == LoopOrder::ColumnTileOuter, pm);
+                let each = base.pass_cycles(in_step, pm);
                 let each = match base.dense_cycles {
                     Some(dense) => uneven_row_tiles(each, dense, shape.passes(nest.tile_rows, pm), base),
                     None => each,
                 };
-                let Base { rows_on_lanes, pn, pk, multicast_width, aligned, style, .. } = **base;
-                let mapping = GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, streams: 1, aligned, style };
-                offer(&Candidate {
-                    pcus,
-                    cycles: each.saturating_mul(passes).saturating_mul(duty_factor),
-                    duty_factor,
-                    mapping: Mapping::Gemm(mapping),
-                    footprint: base.footprint,
+                let cycles = each.saturating_mul(passes);
+                offer.offer(pcus, cycles, base.pk, || {
+                    let &Base { rows_on_lanes, pn, pk, multicast_width, aligned, style, .. } = base;
+                    let mapping =
+                        GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, streams: 1, aligned, style };
+                    let (mapping, footprint) = (Mapping::Gemm(mapping), base.footprint);
+                    Candidate { pcus, cycles, duty_factor, mapping, footprint }
                 });
             }
         }
@@ -89,7 +112,7 @@ fn uneven_row_tiles(each: u64, dense: u64, passes: u64, base: &Base) -> u64 {
 }
 
 /// Offers the mappings of a stage that adds up; with `turned`, only with rows of its result along the lanes, or across.
-fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut impl FnMut(&Candidate)) {
+fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut impl Offers) {
     let &StageContext { graph, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full, last) = at.row_tiles();
@@ -112,5 +135,10 @@ fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut imp
             footprint: base.footprint,
         })
     };
-    bases.sums(stage, nest.tile_rows).iter().filter(wanted).filter_map(candidate).for_each(|c| offer(&c));
+    bases
+        .sums(stage, nest.tile_rows)
+        .iter()
+        .filter(wanted)
+        .filter_map(candidate)
+        .for_each(|c| offer.offer(c.pcus, c.cycles, 1, || c));
 }

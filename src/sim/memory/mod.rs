@@ -157,6 +157,11 @@ impl TierServer {
         self.windows[stream].map_or(0, |rate| rate.ticks(bytes, TICKS_PER_CYCLE))
     }
 
+    /// Bytes that a channel serves at once at least.
+    pub fn grain_bytes(&self) -> u64 {
+        self.grain_bytes
+    }
+
     /// Ticks that a channel serves one thing at least.
     pub fn grain_ticks(&self) -> Ticks {
         self.ticks(self.grain_bytes)
