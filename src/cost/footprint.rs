@@ -56,6 +56,11 @@ impl StageFootprint {
         }
     }
 
+    /// Cycles by which a slice of K runs behind the slice before.
+    pub fn lag_cycles(&self) -> u64 {
+        self.partial_sum_cycles
+    }
+
     /// The same for output tiles of `depth` K rows, where row passes differ in the tiles they execute.
     #[must_use]
     pub fn with_depth(mut self, shape: &SystolicShape, depth: u64) -> Self {

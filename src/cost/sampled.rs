@@ -167,3 +167,76 @@ fn executed_of(
     }
     executed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{LoopOrder, Nest};
+    use crate::sparsity::Pattern;
+    use proptest::prelude::*;
+
+    fn tiling(rows: u64, tile_rows: u64) -> Tiling {
+        let block_tiles = rows.div_ceil(tile_rows);
+        Nest { rows, tile_rows, block_tiles, tiled_axis: None, order: LoopOrder::ColumnTileOuter }.tiling()
+    }
+
+    fn lists(columns: u64, width: u64) -> Vec<OutputTile> {
+        let tile = |start: u64| OutputTile { start, columns: width.min(columns - start) };
+        (0..columns).step_by(width as usize).map(tile).collect()
+    }
+
+    /// Output tiles by row tile.
+    fn tiles(mask: &BlockMask, (tile_rows, pm, grain): (u64, u64, u64), list: &[OutputTile]) -> Vec<u64> {
+        let passes = row_passes(tiling(mask.rows(), tile_rows), pm, grain, mask.block_rows());
+        executed_of(mask, &passes, list, 1).iter().map(|executed| executed.tiles).collect()
+    }
+
+    #[test]
+    fn a_block_is_executed_where_it_lies() {
+        // Four by four blocks of 16 x 16, of which the one in block row 2 and block column 1 is stored.
+        let mut mask = BlockMask::empty(64, 64, (16, 16));
+        mask.keep(2, 1);
+        // Tiles and passes of its own size: one output tile in the row tile that holds it.
+        assert_eq!(tiles(&mask, (32, 1, 16), &lists(64, 16)), [0, 1]);
+        assert_eq!(tiles(&mask, (16, 1, 16), &lists(64, 16)), [0, 0, 1, 0]);
+        // Two tiles of 12 columns meet it, columns 12 to 35, in two passes of 12 rows, rows 24 to 47.
+        assert_eq!(tiles(&mask, (64, 1, 12), &lists(64, 12)), [4]);
+        // Two row slices: passes of rows 0 and 32, 16 and 48 together. The block is in the first.
+        assert_eq!(tiles(&mask, (64, 2, 16), &lists(64, 16)), [1]);
+        // With one more in block row 3 in both, with one in block row 0 still in one.
+        mask.keep(3, 1);
+        assert_eq!(tiles(&mask, (64, 2, 16), &lists(64, 16)), [2]);
+        let mut mask = BlockMask::empty(64, 64, (16, 16));
+        mask.keep(2, 1);
+        mask.keep(0, 1);
+        assert_eq!(tiles(&mask, (64, 2, 16), &lists(64, 16)), [1]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn what_is_executed_covers_what_is_stored_and_no_other_passes(
+            rows in 1u64..150, columns in 1u64..80, block in (1u64..20, 1u64..20), density in 0.02f64..0.9,
+            tile_rows in 1u64..70, pm in 1u64..5, grain in 1u64..20, width in 1u64..40, seed: u64,
+        ) {
+            let mask = Pattern::Random { density }.draw(rows, columns, block, seed);
+            let list = lists(columns, width);
+            let found = tiles(&mask, (tile_rows, pm, grain), &list);
+            // Element by element, as the definition says.
+            let is_stored = |r: u64, c: u64| mask.is_kept(r / block.0, c / block.1);
+            let by_elements: Vec<u64> = (0..rows.div_ceil(tile_rows)).map(|t| {
+                let (first, end) = (t * tile_rows, rows.min((t + 1) * tile_rows));
+                let passes = (end - first).div_ceil(grain).div_ceil(pm);
+                let executes = |pass: u64, tile: &OutputTile| (first..end)
+                    .filter(|row| (row - first) / grain % passes == pass)
+                    .any(|row| (tile.start..tile.start + tile.columns).any(|column| is_stored(row, column)));
+                (0..passes).map(|pass| list.iter().filter(|tile| executes(pass, tile)).count() as u64).sum()
+            }).collect();
+            prop_assert_eq!(&found, &by_elements);
+            // Slices that skip together execute no fewer passes' worth of rows than each by itself.
+            let alone: u64 = tiles(&mask, (tile_rows, 1, grain), &list).iter().sum();
+            prop_assert!(found.iter().sum::<u64>() * pm >= alone);
+            prop_assert!(alone * grain * width >= mask.stored_elements());
+        }
+    }
+}

@@ -8,8 +8,9 @@ use rdusim::arch::Chip;
 use rdusim::compile::{compile, retargeted_section};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
-use rdusim::program::{Configuration, GemmMapping, Nest, Style};
+use rdusim::program::{Configuration, GemmMapping, Nest, Section, Style};
 use rdusim::sim::{check_size, simulate, simulate_unskipped};
+use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
 
 /// Holds both counts of a configuration against each other, and runs it in all fidelities; the error of all sections together must
@@ -78,6 +79,33 @@ fn gradients_of_sparse_weights() {
         for optimizer in ["sgd", "adam"] {
             let workload = trained(&format!("optimizer = \"{optimizer}\""), "bf16", sparsity, shape);
             println!("{}", hold_all(&chip, &workload, &format!("{optimizer}, {sparsity}"), 0.05));
+        }
+    }
+}
+
+/// The product that makes the gradient of a sparse weight, with K split over PCUs that skip each for itself, and with row slices
+/// that skip together: counted alike, no faster than its bound, and right in numbers.
+#[test]
+fn slices_of_the_gradient_of_a_sparse_weight() {
+    let chip = sums::chip(&[]);
+    let sparse = "sparsity = { pattern = \"block\", density = 0.125, block = [16, 16] }";
+    let workload = trained("optimizer = \"sgd\"", "bf16", sparse, [200, 96, 160]);
+    let compiled = compile(&chip, &workload, Mode::Kbk).expect("a mapping");
+    let is_gradient = |section: &Section| section.operators.iter().all(|&op| workload.operators[op].name == "out.dw");
+    for (pm, pn, pk, multicast_width) in [(1, 2, 2, 1), (1, 2, 3, 2), (2, 2, 2, 1), (2, 3, 1, 1)] {
+        for rows_on_lanes in [false, true] {
+            let splits = |m: &mut GemmMapping| {
+                *m = GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, aligned: false, ..*m };
+            };
+            let mut configuration = compiled.clone();
+            for section in configuration.sections.iter_mut().filter(|section| is_gradient(section)) {
+                *section = retargeted_section(&chip, &workload, section, splits).expect("a mapping");
+            }
+            let about = format!("{pm} x {pn} x {pk}, {multicast_width} on a stream, turned: {rows_on_lanes}");
+            println!("{}", hold(&chip, &workload, &configuration, &about, 0.06));
+            for run in verify(&chip, &workload, [&configuration], 3) {
+                assert!(run.passed, "{about}: {:?} {:?}", run.fault, run.end_to_end);
+            }
         }
     }
 }

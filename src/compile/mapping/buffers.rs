@@ -67,8 +67,8 @@ impl Sizer<'_> {
     }
 
     /// Firings by which the last slices of K run behind the first, from where a tensor is made to where `stage` takes it, in it
-    /// too: so much longer a row tile is wanted. A slice begins an output tile after the one before it, no later than its next
-    /// firing.
+    /// too: so much longer a row tile is wanted. A slice begins an output tile after the one before it; one firing a slice is
+    /// enough, and a gradient that is sampled, whose private copies are many, is given what it takes.
     fn slices_behind(&self, tensor: TensorId, stage: StageId) -> u64 {
         let producer = self.graph.producer(tensor);
         let is_behind = |s: &StageId| *s == stage || *s < stage && producer.is_none_or(|producer| *s > producer);
@@ -77,7 +77,10 @@ impl Sizer<'_> {
             let passes = self.nest.tile_rows.div_ceil(footprint.row_grain.max(1)).div_ceil(self.mappings[s].pm());
             let firing = footprint.pass_cycles.saturating_mul(passes).max(1);
             let walk = u64::from(self.chip.grid.columns + self.chip.grid.rows) / 4 * self.chip.network.hop_cycles;
-            slices.saturating_mul(footprint.partial_sum_cycles + walk).div_ceil(firing).min(slices)
+            if self.graph.sampled(s).is_none() {
+                return slices;
+            }
+            slices.saturating_mul(footprint.lag_cycles() + walk).div_ceil(firing).min(slices)
         };
         self.mappings.ids().filter(is_behind).map(behind).sum()
     }

@@ -17,11 +17,28 @@ thread_local! {
     static SCRATCH: RefCell<Front> = RefCell::default();
 }
 
+/// Passes on the mappings with K split.
+struct SplitOnly<'a>(&'a mut Front);
+
+impl Offers for SplitOnly<'_> {
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, make: impl FnOnce() -> Candidate) {
+        if pk > 1 {
+            self.0.offer(pcus, cycles, pk, make);
+        }
+    }
+}
+
 /// The useful mappings of one stage in a nest.
 pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidates {
+    // Of a gradient that is sampled, splits of K are no faster but take smaller copies: they are a choice of their own.
+    let only_split = wanted.split && at.bases.of(at.stage).iter().any(|b| b.pk > 1 && b.dense_cycles.is_some());
     let work_out = || {
         SCRATCH.with_borrow_mut(|front| {
-            stage_mappings(at, wanted, front);
+            if only_split {
+                stage_mappings(at, wanted, &mut SplitOnly(front));
+            } else {
+                stage_mappings(at, wanted, front);
+            }
             front.finish()
         })
     };

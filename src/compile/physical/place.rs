@@ -44,10 +44,11 @@ fn arrange(chip: &Chip, band: &[usize], work: &StageWork) -> Vec<PcuId> {
         blocks.dedup();
         // Slices of K lie as further columns, one slice behind the other or column by column.
         let ways = blocks.into_iter().flat_map(|block| [(block, false), (block, true)]);
-        for (block, chained) in ways.filter(|&(_, chained)| !chained || m.pk > 1) {
+        for (block, chained) in ways.filter(|&(_, chained)| !chained || m.pk > 1 && work.is_sampled()) {
             let (pn, multicast_width) = (m.pn * m.pk, m.multicast_width);
             let array = Array { chip, pm: m.pm, pn, pk: m.pk, chained, multicast_width, block, sites: &sites };
-            let cost = array.flit_hops(work.activation_rate(), work.weight_rate(), work.partial_rate());
+            let partial_rate = if work.is_sampled() { work.partial_rate() } else { 0.0 };
+            let cost = array.flit_hops(work.activation_rate(), work.weight_rate(), partial_rate);
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, array.order()));
             }
@@ -165,6 +166,9 @@ struct PmuPool<'a> {
     /// The last piece that took banks of every PMU; pieces are counted from 1.
     taken_by: Vec<u64>,
     pieces: u64,
+    /// Parts that fill most of a PMU go to the one in the target's pair of columns, of equals: neighbours do not take each
+    /// other's only one.
+    pairs: bool,
 }
 
 impl<'a> PmuPool<'a> {
@@ -183,6 +187,7 @@ impl<'a> PmuPool<'a> {
             emptiest: vec![(0.0, 0.0); n],
             taken_by: vec![0; n],
             pieces: 0,
+            pairs: false,
         }
     }
 
@@ -256,11 +261,10 @@ impl<'a> PmuPool<'a> {
     }
 
     /// The PMU with room where a part costs least: hops from `target`, and more where ports are full. Of equals the
-    /// first; of a part that fills most of a PMU the one in the target's pair of columns, so that neighbours do not take each
-    /// other's only one. `again`: one that has a part of this piece will do.
+    /// first, or by pairs. `again`: one that has a part of this piece will do.
     fn nearest(&self, target: (f64, f64), wanted: u64, read: f64, write: f64, again: bool) -> Option<usize> {
         let mut best: Option<(f64, bool, usize)> = None;
-        let is_large = 2 * wanted > self.chip.pmu.banks;
+        let is_large = self.pairs && 2 * wanted > self.chip.pmu.banks;
         let (cx, cy) = (target.0.round() as i64, target.1.round() as i64);
         let (columns, rows) = (i64::from(self.chip.grid.columns), i64::from(self.chip.grid.rows));
         for ring in 0..columns + rows {
@@ -377,6 +381,7 @@ pub fn place_buffers(
             }
             BufferRole::Resident { stage, .. } | BufferRole::Output { stage, .. } => (stage, slot_rate, slot_rate),
         };
+        pool.pairs = work[stage].is_sampled();
         let s = &stages[stage];
         let (pm, wide) = (s.mapping.pm(), s.group_width());
         let mut pieces = Vec::with_capacity((spec.copies * spec.slices) as usize);

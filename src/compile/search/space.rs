@@ -206,6 +206,8 @@ impl Search<'_> {
         let nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
         let roles = StageRoles::new(graph, &nest);
         let split = k == KAxis::Split;
+        // Slices of K of a gradient that is sampled have smaller copies of its operands, however fast they are.
+        let copies_less = graph.stages.ids().any(|stage| graph.sampled(stage).is_some());
         if split && !bases.may_split_k() {
             return;
         }
@@ -236,7 +238,7 @@ impl Search<'_> {
                         break;
                     }
                     let slowest = picked.iter().map(|candidate| candidate.cycles).max().unwrap_or(0);
-                    if split && slowest >= worth_a_split(found.slowest_cycles) {
+                    if split && !copies_less && slowest >= worth_a_split(found.slowest_cycles) {
                         break;
                     }
                     if !split {
