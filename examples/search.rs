@@ -5,6 +5,9 @@
 //!
 //! `... --example search -- exhaustive [PAIRS [SEED]]`: how far is what was found from the best of all mappings, where all
 //! can be measured? `... -- show PAIR [SEED]` prints the files of such a pair.
+//!
+//! `... --example search -- proved [PAIRS [SEED]]`: certificates of pairs from wide ranges. Does every section take as long as its
+//! class of nests is bounded to take, and every run as long as no mapping beats?
 
 #![expect(clippy::print_stdout, reason = "a command")]
 
@@ -13,12 +16,14 @@ use std::error::Error;
 use rayon::prelude::*;
 use rdusim::compile::{compile_measured, exhaust, simulate_measured};
 use rdusim::mode::Mode;
-use rdusim::outcome::Fidelity;
+use rdusim::outcome::{Fidelity, StopReason};
+use rdusim::proof::{Mapped, certify, check};
 
 #[path = "../tests/main/random.rs"]
 #[allow(dead_code, reason = "shared with the tests and other examples")]
 mod random;
 
+use random::wide::wide_pair;
 use random::{ChipValues, GraphValues, pair, small_pair};
 
 /// Slower by more than this is a fault.
@@ -85,14 +90,74 @@ fn exhaustive(pairs: usize, seed: u64) {
     );
 }
 
+/// Pairs after which what they showed is printed, so that a campaign may be stopped.
+const BATCH: usize = 8;
+
 fn richest(pairs: usize, seed: u64) {
-    let shown: Vec<Shown> = (0..pairs).into_par_iter().flat_map_iter(|number| richer(seed, number)).collect();
-    let slower = shown.iter().filter(|shown| shown.3 > ALLOWED);
-    for (number, what, mode, ratio) in slower.clone() {
-        println!("pair {number}: {mode} with more {what} takes {ratio:.4} of the cycles");
+    let mut shown: Vec<Shown> = Vec::new();
+    for first in (0..pairs).step_by(BATCH) {
+        let batch = first..pairs.min(first + BATCH);
+        let of_batch: Vec<Shown> = batch.clone().into_par_iter().flat_map_iter(|number| richer(seed, number)).collect();
+        for (number, what, mode, ratio) in of_batch.iter().filter(|shown| shown.3 > ALLOWED) {
+            println!("pair {number}: {mode} with more {what} takes {ratio:.4} of the cycles");
+        }
+        shown.extend(of_batch);
+        let slower = shown.iter().filter(|shown| shown.3 > ALLOWED).count();
+        let worst = shown.iter().map(|shown| shown.3).fold(0.0, f64::max);
+        println!(
+            "{} pairs: {} comparisons, {slower} slower by more than 1 %, at worst {worst:.4}",
+            batch.end,
+            shown.len()
+        );
     }
-    let worst = shown.iter().map(|shown| shown.3).fold(0.0, f64::max);
-    println!("{} comparisons, {} slower by more than 1 %, at worst {worst:.4}", shown.len(), slower.count());
+}
+
+/// The gap of each mode of a pair, or what is wrong with its certificate.
+fn prove(seed: u64, number: usize) -> Vec<(usize, Result<f64, String>)> {
+    let (_, chip, graph) = wide_pair(seed, number);
+    let (chip, workload) = (chip.chip(), graph.workload());
+    let Ok(compiled) = compile_measured(&chip, &workload, &Mode::ALL) else { return Vec::new() };
+    let gap = |(mode, compiled): (Mode, &rdusim::compile::Compiled)| {
+        let outcome = simulate_measured(&chip, &workload, compiled, Fidelity::Event);
+        if outcome.stop != StopReason::Drained {
+            return None;
+        }
+        let mapped = compiled.configuration.sections.iter().zip(&outcome.sections).map(|(section, ran)| Mapped {
+            operators: section.operators.clone(),
+            nest: section.schedule.nest(),
+            cycles: ran.cycles,
+        });
+        let certificate = certify(&chip, &workload, mode, &mapped.collect::<Vec<_>>())?;
+        let told = |what: &str| format!("{} of `{}`: {what}", mode.name(), workload.name);
+        if let Err(refusal) = check(&chip, &workload, &certificate) {
+            return Some((number, Err(told(&refusal.0))));
+        }
+        let (cycles, least) = (certificate.cycles, certificate.least_cycles);
+        let gap =
+            if cycles < least { Err(told(&format!("{cycles} cycles, least {least}"))) } else { Ok(certificate.gap) };
+        Some((number, gap))
+    };
+    Mode::ALL.into_iter().zip(&compiled).filter_map(gap).collect()
+}
+
+fn proved(pairs: usize, seed: u64) {
+    let shown: Vec<(usize, Result<f64, String>)> =
+        (0..pairs).into_par_iter().flat_map_iter(|number| prove(seed, number)).collect();
+    for (number, gap) in &shown {
+        if let Err(why) = gap {
+            println!("pair {number}: {why}");
+        }
+    }
+    let mut gaps: Vec<f64> = shown.iter().filter_map(|(_, gap)| gap.as_ref().ok().copied()).collect();
+    gaps.sort_by(f64::total_cmp);
+    let percentile = |of: usize| gaps.get(gaps.len() * of / 100).copied().unwrap_or(0.0) * 100.0;
+    println!(
+        "{} certificates, {} wrong: gap median {:.2} %, 90th percentile {:.2} %",
+        shown.len(),
+        shown.len() - gaps.len(),
+        percentile(50),
+        percentile(90),
+    );
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -102,11 +167,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     match arguments.first().map(String::as_str) {
         Some("richer") => richest(pairs, seed),
         Some("exhaustive") => exhaustive(pairs, seed),
+        Some("proved") => proved(pairs, seed),
         Some("show") => {
             let (chip, graph) = small_pair(number(2, 1)?, number(1, 0)? as usize);
             println!("{chip:?}\n{graph:?}");
         }
-        _ => println!("usage: search richer|exhaustive|show [PAIRS [SEED]]"),
+        _ => println!("usage: search richer|exhaustive|proved|show [PAIRS [SEED]]"),
     }
     Ok(())
 }

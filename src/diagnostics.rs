@@ -1,5 +1,6 @@
 //! What is told to a user whose input cannot be used: what is wrong, where, and what to change.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,6 +30,48 @@ impl Origin {
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     }
+
+    /// The same place with a path and a label that are safe to print; the text is printed by a renderer that escapes it.
+    fn printable(&self) -> Self {
+        let (path, label) = (printable(&self.path).into_owned(), shortened(&printable(&self.label)).into_owned());
+        Self { path, label, ..self.clone() }
+    }
+}
+
+/// Characters of a quoted value that a message shows.
+const QUOTED_CHARACTERS: usize = 200;
+
+/// A text whose control characters, but for line breaks and tabs, are shown as escapes: a terminal obeys none of them.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text.chars().map(|c| if steers(c) { c.escape_default().to_string() } else { c.to_string() });
+    Cow::Owned(escaped.collect())
+}
+
+/// A text in which what stands between a pair of backticks or of double quotes is cut to [`QUOTED_CHARACTERS`].
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= QUOTED_CHARACTERS {
+        return Cow::Borrowed(text);
+    }
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(['`', '"']) {
+        let quote = &rest[start..=start];
+        let (before, quoted) = rest.split_at(start + 1);
+        let Some(length) = quoted.find(quote) else { break };
+        short.push_str(before);
+        match quoted[..length].char_indices().nth(QUOTED_CHARACTERS) {
+            Some((cut, _)) => short.extend([&quoted[..cut], "..."]),
+            None => short.push_str(&quoted[..length]),
+        }
+        short.push_str(quote);
+        rest = &quoted[length + 1..];
+    }
+    short.push_str(rest);
+    Cow::Owned(short)
 }
 
 /// One error about what a user gave: what was found and expected, where, and what to change.
@@ -82,12 +125,15 @@ impl Diagnostic {
         self.parts.help.as_deref()
     }
 
-    /// The diagnostic with its source line, for people. `styled` adds terminal colours.
+    /// The diagnostic with its source line, for people. `styled` adds terminal colours. Control characters of what it
+    /// quotes are shown, not sent, and quotes are cut to 200 characters.
     pub fn render(&self, styled: bool) -> String {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
-        let title = Level::ERROR.primary_title(self.title());
-        let help = self.help().map(|help| Group::with_title(Level::HELP.secondary_title(help)));
-        match (self.origin(), help) {
+        let shown = |text: &str| shortened(&printable(text)).into_owned();
+        let (title, help, origin) = (shown(self.title()), self.help().map(shown), self.origin().map(Origin::printable));
+        let title = Level::ERROR.primary_title(title);
+        let help = help.map(|help| Group::with_title(Level::HELP.secondary_title(help)));
+        match (&origin, help) {
             (Some(origin), help) => {
                 let groups: Vec<Group<'_>> = std::iter::once(title.element(snippet(origin))).chain(help).collect();
                 renderer.render(&groups)
@@ -170,6 +216,26 @@ help: give the memory unit at least one bank
 error: no fit
 help: use less
 "#);
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_shown() {
+        assert_eq!(printable("a\tb\nc"), "a\tb\nc");
+        assert_eq!(printable("\u{1b}]0;x\u{7}\u{9b}1m"), "\\u{1b}]0;x\\u{7}\\u{9b}1m");
+        let origin = Origin { path: "a\u{1b}]0;b".into(), text: "x\u{1b}y".into(), span: 0..1, label: "\u{7}".into() };
+        let diagnostic = Diagnostic::new("\u{9b}").with_origin(origin).with_help("\u{1b}");
+        let rendered = diagnostic.render(false);
+        assert!(!rendered.contains(|c: char| c.is_control() && c != '\n'), "{rendered:?}");
+    }
+
+    #[test]
+    fn long_quotes_are_cut() {
+        let long = "é".repeat(5_000);
+        let rendered = Diagnostic::new(format!("`x`: found {long:?}, expected `y`")).render(false);
+        assert!(rendered.contains("...\", expected `y`"), "{rendered}");
+        assert_eq!(rendered.matches('é').count(), QUOTED_CHARACTERS);
+        let unclosed = format!("it's \" {long}");
+        assert_eq!(shortened(&unclosed), unclosed);
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub mod mode;
 pub mod model;
 pub mod outcome;
 pub mod program;
+pub mod proof;
 pub mod report;
 pub mod saved;
 pub mod sim;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
+use super::prove::{self, CheckProofArgs, ProveArgs};
 use super::run_args::{ConfigArgs, SharedArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
@@ -223,6 +224,12 @@ pub(super) enum Command {
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Write a certificate: how far a mapping is from what no mapping beats
+    #[command(after_help = prove::PROVE_EXAMPLES)]
+    Prove(ProveArgs),
+    /// Check a certificate: its bounds, and that they cover all mappings
+    #[command(after_help = prove::CHECK_EXAMPLES)]
+    CheckProof(CheckProofArgs),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {

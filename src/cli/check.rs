@@ -31,7 +31,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
             Err(diagnostic) => refused.push(diagnostic),
         }
     }
-    if refused.is_empty() { output::print(lines.concat().as_bytes()) } else { Err(Failure::Refused(refused)) }
+    if refused.is_empty() { output::print_text(&lines.concat()) } else { Err(Failure::Refused(refused)) }
 }
 
 /// Refuses to change a file that was not given.

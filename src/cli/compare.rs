@@ -9,13 +9,14 @@ use crate::diagnostics::Diagnostic;
 use crate::gpu;
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::outcome::{Outcome, StopReason};
+use crate::outcome::{self, Outcome, StopReason};
+use crate::proof;
 use crate::report::{self, Document, Side};
 use crate::sim::{SectionTrace, trace};
 use crate::workload::Workload;
 
 use super::args::{CompareArgs, RunArgs};
-use super::execute::{Execution, execute, timed};
+use super::execute::{Execution, execute, tell_durations, timed};
 use super::failure::Failure;
 use super::report::page_files;
 use super::run_args::SharedArgs;
@@ -101,19 +102,21 @@ fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Res
         files.extend(page_files(&workload, &parts, &inputs));
         report::write(directory, &files)?;
     }
-    output::print(text.as_bytes())
+    output::print_as(args.format, &text)
 }
 
 /// Compiles and simulates on an RDU; `first`: it is the chip of `--arch`, which a saved configuration is for.
 fn on_rdu(args: &SharedArgs, chip: &Chip, workload: &Workload, modes: &[Mode], first: bool) -> Result<Ran, Failure> {
     let chip = chip.under(args.mapping.into())?;
-    let none = super::run_args::ConfigArgs::default();
+    let effort = args.configuration.effort;
+    let none = super::run_args::ConfigArgs { effort, ..Default::default() };
     let from = if first { &args.configuration } else { &none };
     let execution = progress::watched("compiling and simulating", || {
         execute(&chip, workload, modes, args.fidelity.into(), from, !args.no_skip)
     })?;
     if args.verbose {
         tell_durations(&execution);
+        tell_gaps(&chip, workload, &execution);
     }
     let Execution { configurations, outcomes, .. } = execution;
     Ok(Ran { chip: AnyChip::Rdu(Box::new(chip)), configurations, outcomes })
@@ -150,14 +153,20 @@ pub(super) fn write_trace(
         .iter()
         .map(|measured| (measured.configuration.mode, trace(chip, workload, &measured.configuration)))
         .collect();
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = report::File { name, bytes: report::trace_json(chip, &runs).into_bytes() };
-    Ok(report::write(directory, &[file])?)
+    Ok(report::write_file(path, report::trace_json(chip, &runs).as_bytes())?)
 }
 
-pub(super) fn tell_durations(execution: &Execution) {
-    let (compiling, simulating) = (execution.compiling.as_secs_f64(), execution.simulating.as_secs_f64());
-    // A closed standard error costs nothing but this line.
-    let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  simulate {simulating:.3} s");
+/// How far each mode is from what no mapping beats, on standard error.
+fn tell_gaps(chip: &Chip, workload: &Workload, execution: &Execution) {
+    // The analytic bound of a configuration is no run: it may be below.
+    for outcome in execution.outcomes.iter().filter(|outcome| outcome.fidelity != outcome::Fidelity::Bound) {
+        let Some(least) = proof::least_cycles(chip, workload, outcome.mode) else { continue };
+        let gap = proof::gap(outcome.cycles, least) * 100.0;
+        let _ = writeln!(
+            io::stderr().lock(),
+            "{}: no mapping takes less than {least} cycles, this one takes {}: gap {gap:.2} %",
+            outcome.mode.name(),
+            outcome.cycles
+        );
+    }
 }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::arch::Chip;
-use crate::compile::{Compiled, compile_measured};
+use crate::compile::{BaseCache, Compiled, compile_with};
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::report::{self, File};
+use crate::report;
 use crate::workload::{self, OperatorId, Workload};
 use crate::{import, saved};
 
@@ -59,7 +59,7 @@ pub(super) fn configurations(
             let unmeasured = |configuration| Compiled { configuration, runs: Vec::new(), clear: Vec::new() };
             Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
         }
-        None => compile_measured(chip, workload, modes),
+        None => compile_with(chip, workload, modes, from.effort.into(), &BaseCache::default()),
     }
 }
 
@@ -73,13 +73,6 @@ pub(super) fn save(
     let Some(path) = &to.save_config else { return Ok(()) };
     refuse_models(workload, "a configuration file cannot hold")?;
     let text = saved::to_toml(chip, workload, configurations.iter().map(|measured| &measured.configuration));
-    let named = || {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Some((directory, path.file_name()?.to_str()?.to_owned()))
-    };
-    let Some((directory, name)) = named() else {
-        return Err(Diagnostic::new(format!("`--save-config {}` names no file", path.display())).into());
-    };
-    report::write(directory, &[File { name, bytes: text.into_bytes() }])?;
+    report::write_file(path, text.as_bytes())?;
     Ok(())
 }

@@ -1,12 +1,10 @@
 //! `rdusim diff`: what changed between two results.
 
-use std::path::Path;
-
-use crate::diagnostics::Diagnostic;
 use crate::study::diff;
 
 use super::failure::Failure;
 use super::output;
+use super::report::read;
 use super::study_args::DiffArgs;
 use super::values::Format;
 
@@ -18,9 +16,5 @@ pub(super) fn diff(args: &DiffArgs) -> Result<(), Failure> {
         Format::Table => found.to_text(),
         Format::Json => found.to_json(),
     };
-    output::print(text.as_bytes())
-}
-
-fn read(path: &Path) -> Result<String, Diagnostic> {
-    std::fs::read_to_string(path).map_err(|error| Diagnostic::new(format!("cannot read `{}`: {error}", path.display())))
+    output::print_as(args.format, &text)
 }

@@ -52,8 +52,11 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
         report::write(directory, &[file("explain.json", &json), file("explain.txt", &text)])?;
     }
-    output::print(match shared.format {
-        Format::Table => text.as_bytes(),
-        Format::Json => json.as_bytes(),
-    })
+    output::print_as(
+        shared.format,
+        match shared.format {
+            Format::Table => &text,
+            Format::Json => &json,
+        },
+    )
 }

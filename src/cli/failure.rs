@@ -18,6 +18,8 @@ pub(super) enum Failure {
     Limit(&'static str, String),
     /// Numbers that do not come out: the modes. The result says where.
     Mismatch(Vec<&'static str>),
+    /// A certificate that is not believed: its file, and why.
+    Unproved(String, String),
     /// A file of `--out` could not be written.
     Files(WriteError),
     /// Standard output could not be written.
@@ -49,7 +51,12 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) => 2,
-            Self::Deadlock(..) | Self::Limit(..) | Self::Mismatch(_) | Self::Files(_) | Self::Output(_) => 1,
+            Self::Deadlock(..)
+            | Self::Limit(..)
+            | Self::Mismatch(_)
+            | Self::Unproved(..)
+            | Self::Files(_)
+            | Self::Output(_) => 1,
         }
     }
 
@@ -72,6 +79,7 @@ impl Failure {
                     format!("the {} configuration does not compute what the graph says", modes.join(" and the "));
                 &vec![Diagnostic::new(title)]
             }
+            Self::Unproved(file, why) => &vec![Diagnostic::new(format!("{file}: the certificate is refused: {why}"))],
             Self::Files(error) => &vec![Diagnostic::new(error.to_string())],
             Self::Output(error) => &vec![Diagnostic::new(format!("cannot write to standard output: {error}"))],
         };

@@ -126,13 +126,13 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     options.beside = target.as_ref().map(|(directory, _)| directory.clone());
     options.masks_file = target.as_ref().map(|(_, name)| masks_name(name));
     let imported = import::import(&args.file, &options)?;
-    let Some((directory, name)) = target else { return output::print(imported.text.as_bytes()) };
-    let mut files = Vec::new();
+    let (Some(path), Some((directory, _))) = (&args.output, target) else {
+        return output::print(imported.text.as_bytes());
+    };
     if let (Some(bytes), Some(name)) = (imported.masks, options.masks_file) {
-        files.push(report::File { name, bytes });
+        report::write_file(&directory.join(name), &bytes)?;
     }
-    files.push(report::File { name, bytes: imported.text.into_bytes() });
-    Ok(report::write(&directory, &files)?)
+    Ok(report::write_file(path, imported.text.as_bytes())?)
 }
 
 fn masks_name(workload: &str) -> String {

@@ -5,8 +5,8 @@ use crate::map::{summarize, tell_times};
 use crate::{arch, report};
 
 use super::args::MapArgs;
-use super::compare::{tell_durations, write_trace};
-use super::execute::execute;
+use super::compare::write_trace;
+use super::execute::{execute, tell_durations};
 use super::failure::Failure;
 use super::values::Format;
 use super::{configured, output, progress};
@@ -38,5 +38,5 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     if let Some(directory) = &args.out {
         report::write(directory, &report::map_files(&chip, &map)?)?;
     }
-    output::print(text.as_bytes())
+    output::print_as(args.format, &text)
 }

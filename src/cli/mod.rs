@@ -16,6 +16,7 @@ mod model;
 mod output;
 mod panics;
 mod progress;
+mod prove;
 mod report;
 mod run_args;
 mod sparsity;
@@ -26,7 +27,7 @@ mod values;
 mod verify;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -45,8 +46,14 @@ fn command(arguments: &[OsString]) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(message) => {
-            // Help goes to standard output, errors to standard error; nobody reading either is no failure.
-            let _ = message.print();
+            // Help goes to standard output and is a result; there is nowhere left to complain about a closed standard
+            // error.
+            let printed = message.print().and_then(|()| io::stdout().flush());
+            if !message.use_stderr()
+                && let Err(failure) = output::result_of(printed)
+            {
+                return failure.report();
+            }
             return u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
         }
     };
@@ -74,6 +81,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Verify(args) => verify::verify(&args),
         Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
+        Command::Prove(args) => prove::prove(&args),
+        Command::CheckProof(args) => prove::check_proof(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "rdusim", &mut script);

@@ -1,10 +1,8 @@
 //! `rdusim model`: the workload file of a model.
 
-use std::path::Path;
-
 use crate::diagnostics::Diagnostic;
 use crate::model::{Options, Phase, Position, Sparsity, preset, write};
-use crate::report;
+use crate::{report, workload};
 
 use super::args::ModelArgs;
 use super::failure::Failure;
@@ -58,15 +56,10 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
         weights: Vec::new(),
         notes: Vec::new(),
     })?;
+    // Whatever the dimensions, `rdusim check` takes the file.
+    workload::parse(&format!("the workload of {}", args.name), &text, &[], 0)?;
     match &args.output {
-        Some(path) => {
-            let Some(name) = path.file_name() else {
-                return Err(Diagnostic::new(format!("`--output {}` names no file", path.display())).into());
-            };
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let file = report::File { name: name.to_string_lossy().into_owned(), bytes: text.into_bytes() };
-            Ok(report::write(parent, &[file])?)
-        }
+        Some(path) => Ok(report::write_file(path, text.as_bytes())?),
         None => output::print(text.as_bytes()),
     }
 }

@@ -2,18 +2,39 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::failure::Failure;
+use crate::diagnostics::printable;
 
-/// Prints a result. A reader that has gone away (`| head`) has what it wanted: no failure.
+use super::failure::Failure;
+use super::values::Format;
+
+/// Prints a result as it is: JSON, a script, a page, a workload file.
 pub(super) fn print(bytes: &[u8]) -> Result<(), Failure> {
-    write(BufWriter::new(io::stdout().lock()), bytes).map_err(Failure::Output)
+    result_of(write(BufWriter::new(io::stdout().lock()), bytes))
+}
+
+/// Prints a result in the form that was asked for.
+pub(super) fn print_as(format: Format, text: &str) -> Result<(), Failure> {
+    match format {
+        Format::Table => print_text(text),
+        Format::Json => print(text.as_bytes()),
+    }
+}
+
+/// Prints text for people. Names come from files that anybody may have written: what would steer a terminal is shown.
+pub(super) fn print_text(text: &str) -> Result<(), Failure> {
+    print(printable(text).as_bytes())
+}
+
+/// What printing came to. A reader that has gone away (`| head`) has what it wanted: no failure.
+pub(super) fn result_of(printed: io::Result<()>) -> Result<(), Failure> {
+    match printed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Output(error)),
+        _ => Ok(()),
+    }
 }
 
 fn write(mut out: impl Write, bytes: &[u8]) -> io::Result<()> {
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
+    out.write_all(bytes).and_then(|()| out.flush())
 }
 
 #[cfg(test)]
@@ -33,8 +54,8 @@ mod tests {
 
     #[test]
     fn only_a_broken_pipe_is_forgiven() {
-        assert!(write(Failing(io::ErrorKind::BrokenPipe), b"x").is_ok());
-        assert!(write(Failing(io::ErrorKind::StorageFull), b"x").is_err());
-        assert!(write(Vec::new(), b"x").is_ok());
+        assert!(result_of(write(Failing(io::ErrorKind::BrokenPipe), b"x")).is_ok());
+        assert!(result_of(write(Failing(io::ErrorKind::StorageFull), b"x")).is_err());
+        assert!(result_of(write(Vec::new(), b"x")).is_ok());
     }
 }

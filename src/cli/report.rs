@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::arch::AnyChip;
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
+use crate::input;
 use crate::map::summarize;
 use crate::outcome::Outcome;
 use crate::report::{self, Document, File, Layout, Made, Page, PageInput};
@@ -56,14 +57,33 @@ pub(super) fn made(inputs: &[&Path]) -> Made {
     Made::new(command_line(), inputs.iter().filter_map(text).collect())
 }
 
-/// The command as typed, words with blanks or signs in quotes.
+/// Options that change no result: where it is written, and on how many threads it was found.
+const WITHOUT_EFFECT: [&str; 3] = ["--out", "-o", "--threads"];
+
+/// The command as typed but for [`WITHOUT_EFFECT`], words with blanks or signs in quotes.
 fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c);
     let word = |word: String| {
         if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
     };
-    let words = std::env::args_os().skip(1).map(|argument| word(argument.to_string_lossy().into_owned()));
+    let typed = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let words = with_effect(typed).into_iter().map(word);
     std::iter::once("rdusim".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Arguments but for [`WITHOUT_EFFECT`] and their values.
+fn with_effect(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut is_value = false;
+    for argument in arguments {
+        let option = argument.split_once('=').map_or(argument.as_str(), |(option, _)| option);
+        let is_left_out = WITHOUT_EFFECT.contains(&option);
+        if !is_left_out && !is_value {
+            kept.push(argument.clone());
+        }
+        is_value = is_left_out && !argument.contains('=');
+    }
+    kept
 }
 
 /// Makes a page of one or more saved results.
@@ -83,14 +103,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
     }
     let html = page.html().into_bytes();
     match &args.out {
-        Some(file) => {
-            let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
-            let directory = file.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let Some(name) = name else {
-                return Err(Diagnostic::new(format!("`--out {}` names no file", file.display())).into());
-            };
-            Ok(report::write(directory, &[File { name, bytes: html }])?)
-        }
+        Some(file) => Ok(report::write_file(file, &html)?),
         None => output::print(&html),
     }
 }
@@ -103,11 +116,23 @@ fn title(path: &Path, all: &[PathBuf]) -> String {
     folder.filter(|_| alike).unwrap_or_else(|| stem(path))
 }
 
-fn read(path: &Path) -> Result<String, Diagnostic> {
-    let failed = |why: String| Diagnostic::new(format!("cannot read `{}`: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
-    if size > MOST_BYTES {
-        return Err(failed(format!("it has {size} bytes, a result has at most {MOST_BYTES}")));
+/// The text of a result or its layouts.
+pub(super) fn read(path: &Path) -> Result<String, Diagnostic> {
+    input::read_text(path, MOST_BYTES)
+        .map_err(|why| Diagnostic::new(format!("`{}` {why}", path.display())).with_help("a result is a JSON file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_records_what_changes_results() {
+        let kept = |text: &str| with_effect(text.split(' ').map(str::to_owned)).join(" ");
+        assert_eq!(
+            kept("sweep a.toml --out b --threads 2 --set workload.dims.tokens=8"),
+            "sweep a.toml --set workload.dims.tokens=8"
+        );
+        assert_eq!(kept("run --out=b --arch a.toml -o"), "run --arch a.toml");
     }
-    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::import::ModelFileArgs;
-use super::values::{Fidelity, Format, Mapping};
+use super::values::{Effort, Fidelity, Format, Mapping};
 
 /// Where the configuration comes from, and where it goes.
 #[derive(Debug, Default, Args)]
@@ -19,6 +19,9 @@ pub(super) struct ConfigArgs {
     /// Cut the graph into the sections of this file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(super) sections: Option<PathBuf>,
+    /// How long the compiler searches: levels differ in budgets alone
+    #[arg(long, value_enum, default_value_t = Effort::Normal, conflicts_with = "config")]
+    pub(super) effort: Effort,
 }
 
 /// What `compare` and `run` have in common.

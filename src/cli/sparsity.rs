@@ -49,7 +49,7 @@ pub(super) fn sparsity(args: &SparsityArgs) -> Result<(), Failure> {
     if let Some(directory) = &args.out {
         report::write(directory, &shown.files()?)?;
     }
-    output::print(text.as_bytes())
+    output::print_as(args.format, &text)
 }
 
 /// The mask of a weight of a workload file.

@@ -1,8 +1,9 @@
 //! `rdusim sweep` and `rdusim merge`: a study's points.
 
+use std::io::{self, Write};
 use std::path::Path;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, printable};
 use crate::input::Override;
 use crate::report::{self, File, Page};
 use crate::study::sweep::{self, Results, Shard, Study};
@@ -45,6 +46,10 @@ fn finish(
     out: Option<&Path>,
     format: Format,
 ) -> Result<(), Failure> {
+    for warning in results.warnings() {
+        // A closed standard error costs nothing but this line.
+        let _ = writeln!(io::stderr().lock(), "warning: {}", printable(warning));
+    }
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = out {
         let mut files = results.files()?;
@@ -59,7 +64,7 @@ fn finish(
         Format::Table => results.to_text(),
         Format::Json => results.to_json(),
     };
-    output::print(text.as_bytes())
+    output::print_as(format, &text)
 }
 
 fn parse_shard(text: &str) -> Result<Shard, Diagnostic> {

@@ -78,7 +78,7 @@ pub(super) fn validate(args: &ValidateArgs) -> Result<(), Failure> {
     if let Some(directory) = &args.out {
         report::write(directory, &report::validation_files(&reports)?)?;
     }
-    output::print(text.as_bytes())
+    output::print_as(args.format, &text)
 }
 
 /// Fits the vendor limits to some sets and shows them on all.
@@ -103,7 +103,7 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         reports.extend(layer_report(&reports));
         Ok((fitted, reports))
     })?;
-    output::print(report::fit_table(&fitted, &reports).as_bytes())
+    output::print_text(&report::fit_table(&fitted, &reports))
 }
 
 /// Names of the sets that need no measurement.

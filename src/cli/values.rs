@@ -64,7 +64,8 @@ impl From<Mode> for crate::mode::Mode {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Mapping {
     /// Our compiler at its best
     Ideal,
@@ -77,6 +78,27 @@ impl From<Mapping> for arch::Quality {
         match mapping {
             Mapping::Ideal => Self::Ideal,
             Mapping::Vendor => Self::Vendor,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Effort {
+    /// Few mappings of each section are measured
+    Quick,
+    /// Enough for results to be reported
+    #[default]
+    Normal,
+    /// Four times as many mappings, each routed in full
+    Thorough,
+}
+
+impl From<Effort> for crate::compile::Effort {
+    fn from(effort: Effort) -> Self {
+        match effort {
+            Effort::Quick => Self::Low,
+            Effort::Normal => Self::Full,
+            Effort::Thorough => Self::Thorough,
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     if let Some(directory) = &args.out {
         report::write(directory, &report::verify_files(&verdict))?;
     }
-    output::print(text.as_bytes())?;
+    output::print_as(args.format, &text)?;
     if failed.is_empty() { Ok(()) } else { Err(Failure::Mismatch(failed)) }
 }
 

@@ -99,6 +99,8 @@ pub struct EvaluationParams {
     pub sections_at_full_budget: usize,
     /// Trials of each of many sections, at least.
     pub least_trials_of_many: usize,
+    /// Times as many trials at thorough effort.
+    pub thorough_trials: usize,
     /// Neighbours that are placed and measured together.
     pub batch: usize,
     /// Blocks, stored or not, from which on a mask is large and its section gets fewer trials.
@@ -158,6 +160,9 @@ pub struct MappingParams {
     pub worth_filling: f64,
     /// Shares of the PCUs that are kept from balancing the stages, and given to those that delay the first row tile.
     pub kept_for_filling: [f64; 3],
+    /// Parts of the slowest stage's cycles that are tried for stages whose work grows along a sequence: they are the slowest at
+    /// its end alone.
+    pub growing_parts: [f64; 3],
     /// Column tiles that load imbalance is estimated from.
     pub sampled_column_tiles: usize,
     /// Times over that the address generators of a stream cover the rate of its tier at first: generators that share a
@@ -166,6 +171,8 @@ pub struct MappingParams {
     /// Slots of the operand buffers of sparse stages, at most, where memory is to spare: lockstep groups then wait less
     /// for each other.
     pub deepest_operand: u64,
+    /// Row tiles over which lockstep groups of the gradient of a sparse weight are assumed to run apart: slots of their operands.
+    pub slots_apart: u64,
     /// Share of the banks that deeper buffers may fill.
     pub filled_banks: f64,
     /// Slots that a buffer is given to hide the latency of memory, at most.
@@ -290,6 +297,7 @@ pub const PARAMS: Params = Params {
         most_trials: 48,
         sections_at_full_budget: 8,
         least_trials_of_many: 4,
+        thorough_trials: 4,
         batch: 8,
         large_mask_blocks: 1 << 17,
         handful_of_pcus: 16,
@@ -318,9 +326,11 @@ pub const PARAMS: Params = Params {
         worth_splitting_k: 0.03,
         worth_filling: 0.01,
         kept_for_filling: [0.0, 0.01, 0.03],
+        growing_parts: [0.85, 0.7, 0.55],
         sampled_column_tiles: 4,
         generator_cover: 2,
         deepest_operand: 4,
+        slots_apart: 2,
         filled_banks: 0.9,
         most_latency_slots: 64,
     },

@@ -79,7 +79,7 @@ fn section(
     let mut specs: IndexVec<BufferId, BufferSpec> =
         buffers(chip, graph, &nest, &roles, residency, &mappings, &footprint);
     deepen(chip, graph, &mut specs);
-    let works = |s: StageId| StageWork::new(chip, graph, nest.tiling(), s, mappings[s], &work[s]);
+    let works = |s: StageId| StageWork::new(chip, graph, nest.tiling(), s, mappings[s], (&work[s], &tiles[s]));
     let busy = |s: StageId| {
         let column_tiles = if roles.level[s] == LoopLevel::FIRING { nest.column_tiles() } else { 1 };
         let stage = works(s);

@@ -106,7 +106,9 @@ impl<'a> Validated<'a> {
         let work: IndexVec<StageId, StageWork> = draft
             .mappings
             .iter_enumerated()
-            .map(|(s, &mapping)| StageWork::new(chip, graph, nest.tiling(), s, mapping, &exact.work[s]))
+            .map(|(s, &mapping)| {
+                StageWork::new(chip, graph, nest.tiling(), s, mapping, (&exact.work[s], &exact.tiles[s]))
+            })
             .collect();
         let stages = stages(graph, &nest, &exact.roles, &draft.mappings, &exact.work, &exact.tiles, draft.pcus);
         let buffers = specs.into_iter().zip(draft.buffers);

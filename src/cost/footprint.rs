@@ -21,6 +21,8 @@ pub struct StageFootprint {
     pub relay_rate: f64,
     /// Cycles by which a slice of K runs behind the slice before: a tile, and what its sums take to come out.
     pub relay_cycles: u64,
+    /// Cycles of a row pass of the busiest lockstep group.
+    pub pass_cycles: u64,
 }
 
 impl StageFootprint {
@@ -50,7 +52,17 @@ impl StageFootprint {
             weight_rate,
             relay_rate: shape.partial_flits as f64 / tile_cycles.max(1) as f64,
             relay_cycles: tile_cycles + shape.skew_cycles + shape.partial_flits,
+            pass_cycles: most(&|w| w.cycles),
         }
+    }
+
+    /// The same for output tiles of `depth` K rows, where row passes differ in the tiles they execute.
+    #[must_use]
+    pub fn with_depth(mut self, shape: &SystolicShape, depth: u64) -> Self {
+        let tile_cycles = shape.tile_cycles(depth).max(1);
+        self.relay_rate = shape.partial_flits as f64 / tile_cycles as f64;
+        self.relay_cycles = tile_cycles + shape.skew_cycles + shape.partial_flits;
+        self
     }
 }
 

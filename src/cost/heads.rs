@@ -1,6 +1,8 @@
 //! Work of a GEMM with heads: one small product for every head, side by side in a row of the activations.
 
-use crate::program::{GemmMapping, PassWork, SectionGraph, StageId};
+use std::ops::Range;
+
+use crate::program::{GemmMapping, OutputTile, PassWork, SectionGraph, StageId};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::array::SystolicShape;
@@ -53,13 +55,14 @@ fn work_of_extent(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping,
 }
 
 /// Sizes of a stage with heads: a column of PCUs holds the columns of its stream's heads that are dealt to it, and of
-/// B those of the heads it shares.
+/// B those of the heads it shares; of a B that another stage makes, in a slot, those of a row tile of `tile_rows`.
 pub fn heads_footprint(
     graph: &SectionGraph<'_>,
     stage: StageId,
     form: &GemmForm,
     shape: &SystolicShape,
     mapping: &GemmMapping,
+    tile_rows: u64,
 ) -> StageFootprint {
     let each = mapping.pn / mapping.streams;
     let width = width(shape, mapping);
@@ -69,12 +72,47 @@ pub fn heads_footprint(
     let heads = heads.end - heads.start;
     let b_heads = heads.div_ceil(form.heads / form.b_heads);
     let (activation_rate, weight_rate) = shape.stream_rates();
+    let of_slot = if graph.stages[stage].sequence.is_none() {
+        of_a_head * form.k
+    } else if graph.workload.operators[graph.stages[stage].main].options.transpose_b {
+        // Rows of B are columns of the product: of whole tiles each PCU has as many, and of the short last one.
+        let dealt = tile_rows / width * shape.column_grain + (tile_rows % width).min(shape.column_grain);
+        (dealt + (form.n % width).div_ceil(each)).min(tile_rows).min(of_a_head) * form.k
+    } else {
+        of_a_head * tile_rows.min(form.k)
+    };
     StageFootprint {
         row_grain: shape.row_grain,
-        weight_slot_bytes: weight_slot_bytes(graph, stage, b_heads * of_a_head * form.k),
+        weight_slot_bytes: weight_slot_bytes(graph, stage, b_heads * of_slot),
         columns_per_pcu: heads * of_a_head,
         activation_rate,
         weight_rate,
         ..StageFootprint::default()
     }
+}
+
+/// What of a second operand that another stage makes a column of PCUs holds: runs of its columns, and with how many
+/// columns of PCUs it shares their rows.
+pub fn made_columns(
+    graph: &SectionGraph<'_>,
+    stage: StageId,
+    shape: &SystolicShape,
+    mapping: &GemmMapping,
+    slice: u64,
+) -> Option<(Vec<Range<u64>>, u64)> {
+    let form = graph.form(stage)?;
+    let each = mapping.pn / mapping.streams;
+    let heads = form.heads_of_stream(mapping.streams, slice / each);
+    let shared = form.heads / form.b_heads;
+    let b_heads = heads.start / shared..heads.end.div_ceil(shared);
+    if graph.workload.operators[graph.stages[stage].main].options.transpose_b {
+        return Some((vec![b_heads.start * form.k..b_heads.end * form.k], each));
+    }
+    let width = width(shape, mapping);
+    let tiles = (0..form.n)
+        .step_by(width.max(1) as usize)
+        .map(|start| OutputTile { start, columns: width.min(form.n - start) });
+    let of_a_head: Vec<Range<u64>> = tiles.map(|tile| tile.columns_of(slice % each, each)).collect();
+    let of_head = |head: u64| of_a_head.iter().map(move |run| head * form.n + run.start..head * form.n + run.end);
+    Some((b_heads.flat_map(of_head).filter(|run| !run.is_empty()).collect(), 1))
 }

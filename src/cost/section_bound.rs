@@ -6,7 +6,7 @@ use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
 use crate::program::{
     BufferRole, Fabric, Flow, FlowId, FlowKind, LoopLevel, OffChip, ResourceKind, RowTile, Schedule, Section,
-    SectionGraph, StageId, Step, StreamId, Sums, continues, emits, shared,
+    SectionGraph, Stage, StageId, Step, StreamId, Sums, continues, emits, shared,
 };
 use crate::units::Rate;
 use crate::workload::{Tensor, Workload};
@@ -96,20 +96,16 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let work: IndexVec<StageId, StageWork> = section
         .stages
         .iter_enumerated()
-        .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
+        .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles)))
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
     let sent: IndexVec<FlowId, u64> = sizes.all_flow_flits();
     let usage = Usage::new(fabric, &section.flows, &sent);
-    let mut busy_cycles = IndexVec::new();
+    let busy_cycles = busy_cycles(section, &work);
     let (mut macs, mut simd_elements) = (0, IndexVec::filled(section.stages.len(), 0));
     for (s, stage) in section.stages.iter_enumerated() {
-        let mut busy = vec![0; stage.mapping.groups() as usize];
         for (step, times) in Classes::of(schedule, stage.level, work[s].different_row_tiles()).steps {
             let rows = tiling.rows_of(step.row_tile);
-            for (group, sum) in busy.iter_mut().enumerate() {
-                *sum += times * work[s].cycles(step.column_tile, group as u64, tiling.row_tile(step.row_tile));
-            }
             macs += times * work[s].stored_macs(step.column_tile, rows);
             simd_elements[s] += times * work[s].simd_elements(step.column_tile, rows);
             if emits(stage, stage.mapping.groups() - 1, schedule, step) {
@@ -117,7 +113,6 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
                 simd_elements[s] += times * tail * work[s].output_elements(step.column_tile, rows);
             }
         }
-        busy_cycles.push(busy);
     }
     let (mut streams, tensors) = (IndexVec::new(), &workload.tensors);
     let mut tier_bytes = vec![0u64; chip.memory.len()];
@@ -169,6 +164,22 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     })
 }
 
+/// Cycles that each lockstep group of each stage works in the section.
+pub fn busy_cycles(section: &Section, work: &IndexVec<StageId, StageWork>) -> IndexVec<StageId, Vec<u64>> {
+    let (schedule, tiling) = (&section.schedule, section.schedule.tiling());
+    let of_stage = |(s, stage): (StageId, &Stage)| {
+        let mut busy = vec![0; stage.mapping.groups() as usize];
+        for (step, times) in Classes::of(schedule, stage.level, work[s].different_row_tiles()).steps {
+            let row_tile = tiling.row_tile(step.row_tile);
+            for (group, sum) in (0..).zip(&mut busy) {
+                *sum += times * work[s].cycles(step.column_tile, group, row_tile);
+            }
+        }
+        busy
+    };
+    section.stages.iter_enumerated().map(of_stage).collect()
+}
+
 /// Least cycles of any stream by Little's law: its bytes at the rate of the accesses that its address generators may
 /// have under way.
 pub fn window_cycles(chip: &Chip, section: &Section, moved: &IndexVec<StreamId, StreamBytes>) -> u64 {
@@ -183,7 +194,9 @@ pub fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) -> Option
     let graph = SectionGraph::new(workload, &section.operators, section.operators.len() > 1)?;
     let stages = section.stages.iter_enumerated();
     let work: IndexVec<StageId, StageWork> = stages
-        .map(|(s, stage)| StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, &stage.work))
+        .map(|(s, stage)| {
+            StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, (&stage.work, &stage.tiles))
+        })
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
     Some(sizes.all_flow_flits())

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, StageId, Tiling};
+use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, StageId, TileLists, Tiling};
 use crate::units::Dtype;
 use crate::workload::GemmForm;
 
 use super::array::SystolicShape;
 use super::heads::{RowTileOf, causal_work};
 use super::reducer::Reducer;
+use super::sampled::SampledWork;
 
 /// Costs of one stage, in the units of the chip it was made for.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub struct StageWork {
     along_cut: bool,
     /// Of a stage that adds up over rows, its part of the result.
     reducer: Option<Reducer>,
+    /// Of the gradient of a sparse weight, what its firings execute.
+    sampled: Option<SampledWork>,
     /// Columns a SIMD stage works through.
     columns: u64,
     /// Columns of the result.
@@ -39,14 +42,14 @@ pub struct StageWork {
 }
 
 impl StageWork {
-    /// Costs of stage `index` of a section.
+    /// Costs of stage `index` of a section, from the work of a row pass and the output tiles that make it.
     pub fn new(
         chip: &Chip,
         graph: &SectionGraph<'_>,
         tiling: Tiling,
         index: StageId,
         mapping: Mapping,
-        work: &[Vec<PassWork>],
+        (work, tiles): (&[Vec<PassWork>], &TileLists),
     ) -> Self {
         let spec = &graph.stages[index];
         let dtype: Dtype = graph.stage_dtype(index);
@@ -62,6 +65,10 @@ impl StageWork {
             }
             _ => None,
         };
+        let sampled = match (&mapping, &shape) {
+            (Mapping::Gemm(m), Some(shape)) => SampledWork::new(graph, tiling, index, m, shape, tiles),
+            _ => None,
+        };
         let causal = graph.form(index).filter(|form| form.causal.is_some() && reducer.is_none());
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
         Self {
@@ -72,6 +79,7 @@ impl StageWork {
             tiling,
             along_cut: tiling.tiled_axis.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
             reducer,
+            sampled,
             columns: if graph.is_gemm(index) {
                 graph.workload.tensors[spec.output].columns
             } else {
@@ -94,6 +102,11 @@ impl StageWork {
         self.mapping
     }
 
+    /// The array of its PCUs, of a GEMM.
+    pub fn shape(&self) -> Option<SystolicShape> {
+        self.shape
+    }
+
     /// Of a stage that adds up over rows, its part of the result.
     pub fn reducer(&self) -> Option<&Reducer> {
         self.reducer.as_ref()
@@ -113,8 +126,11 @@ impl StageWork {
         column_tile.and_then(|groups| groups.get(group as usize)).copied().unwrap_or_default()
     }
 
-    /// Work of a lockstep group in a column tile and a row tile.
+    /// Work of a lockstep group in a column tile and a row tile: of a row pass, or of all where passes differ.
     fn pass_of(&self, column_tile: u64, group: u64, tile: RowTile) -> PassWork {
+        if let (Some(index), Some(sampled), Some(shape)) = (tile.index, &self.sampled, &self.shape) {
+            return sampled.work(shape, (column_tile, group, index), self.pass(column_tile, group));
+        }
         match (tile.index, &self.causal, &self.mapping, &self.shape) {
             (Some(index), Some(form), Mapping::Gemm(m), Some(shape)) => {
                 let number = index % self.different_row_tiles();
@@ -124,16 +140,19 @@ impl StageWork {
         }
     }
 
-    /// Row tiles, from the first of the section on, that stand for all others: the first, or those of a sequence of causal
-    /// attention, which differ.
+    /// Row tiles, from the first of the section on, that stand for all others: the first, those of a sequence of causal
+    /// attention, or all of a product that a mask samples.
     pub fn different_row_tiles(&self) -> u64 {
+        if let Some(sampled) = &self.sampled {
+            return sampled.row_tiles();
+        }
         let of_reducer = self.reducer.as_ref().map_or(1, Reducer::different_row_tiles);
         self.causal.map_or(of_reducer, |form| form.m.div_ceil(self.tiling.tile_rows))
     }
 
     /// The row tile whose firing left the sums that the one on `tile` begins from, where their number differs.
     pub fn sums_before(&self, tile: RowTile) -> RowTile {
-        let differ = self.different_row_tiles() > 1;
+        let differ = self.reducer.as_ref().is_some_and(|reducer| reducer.different_row_tiles() > 1);
         RowTile { index: tile.index.map(|index| if differ { index.saturating_sub(1) } else { index }), ..tile }
     }
 
@@ -145,17 +164,35 @@ impl StageWork {
         }
     }
 
+    /// Row tiles among which the longest firing is: with causal attention the last see most, and the very last may be short.
+    pub fn heaviest_row_tiles(&self, row_tiles: u64) -> Range<u64> {
+        let different = self.different_row_tiles().min(row_tiles);
+        if self.sampled.is_some() { 0..different } else { different.saturating_sub(2)..different }
+    }
+
+    /// Whether a mask says which output tiles its firings execute.
+    pub fn is_sampled(&self) -> bool {
+        self.sampled.is_some()
+    }
+
     /// Whether firings of a lockstep group in a column tile cost what they cost in the column tile before.
     pub fn is_as_before(&self, column_tile: u64, group: u64) -> bool {
         let Some(before) = column_tile.checked_sub(1) else { return false };
+        if self.sampled.is_some() {
+            return false;
+        }
         let passes = |column_tile| self.reducer.as_ref().map(|reducer| reducer.passes(column_tile, RowTile::mean(0)));
         self.width(column_tile) == self.width(before)
             && self.pass(column_tile, group) == self.pass(before, group)
             && passes(column_tile) == passes(before)
     }
 
-    /// Row passes of a firing. A stage that adds up over rows passes over those of its result.
+    /// How often a firing does the work of [`Self::pass_of`]: its row passes. A stage that adds up over rows passes over those of
+    /// its result.
     fn row_passes(&self, column_tile: u64, tile: RowTile) -> u64 {
+        if self.sampled.is_some() && tile.index.is_some() {
+            return 1;
+        }
         self.reducer.as_ref().map_or_else(|| self.passes(tile.rows), |reducer| reducer.passes(column_tile, tile))
     }
 
@@ -197,7 +234,7 @@ impl StageWork {
                         * reducer.tiles(column_tile)
                         * shape.tile_cycles(reducer.depth(tile.rows))
                 }
-                _ => self.passes(tile.rows) * self.pass_of(column_tile, group, tile).cycles,
+                _ => self.row_passes(column_tile, tile) * self.pass_of(column_tile, group, tile).cycles,
             },
             Mapping::Simd(m) => self.vectors(column_tile, tile.rows) * m.passes,
         }
@@ -291,6 +328,10 @@ impl StageWork {
 
     fn partial_flits(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         let each = self.shape.map_or(0, |s| s.partial_flits);
+        if let (None, Some(sampled), Some(shape)) = (tile.index, &self.sampled, &self.shape) {
+            let cycles = self.cycles(column_tile, group, tile);
+            return cycles.div_ceil(sampled.tile_cycles(shape, column_tile, group)) * each;
+        }
         self.row_passes(column_tile, tile) * self.pass_of(column_tile, group, tile).tiles * each
     }
 
@@ -298,6 +339,9 @@ impl StageWork {
     fn result_bytes(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         if let Some(reducer) = &self.reducer {
             return reducer.sums(column_tile) * self.result_bytes;
+        }
+        if let (Some(sampled), Some(index)) = (&self.sampled, tile.index) {
+            return sampled.results(column_tile, group, index, tile.rows) * self.result_bytes;
         }
         if let (Mapping::Gemm(m), Some(shape)) = (&self.mapping, &self.shape) {
             let rows = (self.passes(tile.rows) * shape.row_grain).min(tile.rows);

@@ -80,19 +80,7 @@ impl<'a> TileTables<'a> {
 
     /// Columns and K rows of a stage's weight in each column tile, and whether columns repeat.
     pub fn column_tile_ranges(&self, stage: StageId) -> (Vec<WeightRange>, bool) {
-        let Some(weight) = self.graph.stages[stage].weight else { return (Vec::new(), true) };
-        let tensor = &self.graph.workload.tensors[weight];
-        let (n, k) = (0..tensor.columns, 0..tensor.rows);
-        let Some(cut) = self.tiled_axis else { return (vec![(n, k)], true) };
-        let column_tiles = cut.extent.div_ceil(cut.tile);
-        let range = |c: u64| c * cut.tile..cut.extent.min((c + 1) * cut.tile);
-        if self.graph.row_axis(weight) == Some(cut.axis) {
-            ((0..column_tiles).map(|c| (n.clone(), range(c))).collect(), true)
-        } else if self.graph.column_axis(weight) == Some(cut.axis) {
-            ((0..column_tiles).map(|c| (range(c), k.clone())).collect(), false)
-        } else {
-            (vec![(n, k)], true)
-        }
+        weight_ranges(self.graph, self.tiled_axis, stage)
     }
 
     /// Tiles of a stage under a mapping: a list for each slice of K in each column tile.
@@ -141,6 +129,7 @@ impl<'a> TileTables<'a> {
         mapping: &GemmMapping,
         work: &[Vec<PassWork>],
         tiles: &TileLists,
+        tile_rows: u64,
     ) -> StageFootprint {
         let Some(shape) = self.styled(stage, mapping) else {
             return StageFootprint::default();
@@ -149,9 +138,14 @@ impl<'a> TileTables<'a> {
             return reducer_footprint(&reducer, &shape);
         }
         if let Some(form) = self.graph.form(stage) {
-            return heads_footprint(self.graph, stage, &form, &shape, mapping);
+            return heads_footprint(self.graph, stage, &form, &shape, mapping, tile_rows);
         }
         let mut footprint = StageFootprint::of_gemm(self.graph, stage, &shape, mapping.multicast_width, work);
+        if self.graph.sampled(stage).is_some() {
+            let (ranges, _) = self.column_tile_ranges(stage);
+            let deepest = ranges.iter().map(|(_, k)| (k.end - k.start).div_ceil(mapping.pk)).max().unwrap_or(0);
+            footprint = footprint.with_depth(&shape, deepest);
+        }
         if mapping.multicast_width > 1 {
             // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
             let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
@@ -233,6 +227,27 @@ impl<'a> TileTables<'a> {
         let table = self.table_of(stage, &shape, mapping);
         let groups = table.column_tiles.iter().map(Vec::len).max().unwrap_or(1) as u64;
         Some((nest.tile_rows.div_ceil(shape.row_grain), groups))
+    }
+}
+
+/// Columns and K rows of a stage's weight in each column tile, and whether columns repeat.
+pub(super) fn weight_ranges(
+    graph: &SectionGraph<'_>,
+    tiled_axis: Option<TiledAxis>,
+    stage: StageId,
+) -> (Vec<WeightRange>, bool) {
+    let Some(weight) = graph.stages[stage].weight else { return (Vec::new(), true) };
+    let tensor = &graph.workload.tensors[weight];
+    let (n, k) = (0..tensor.columns, 0..tensor.rows);
+    let Some(cut) = tiled_axis else { return (vec![(n, k)], true) };
+    let column_tiles = cut.extent.div_ceil(cut.tile);
+    let range = |c: u64| c * cut.tile..cut.extent.min((c + 1) * cut.tile);
+    if graph.row_axis(weight) == Some(cut.axis) {
+        ((0..column_tiles).map(|c| (n.clone(), range(c))).collect(), true)
+    } else if graph.column_axis(weight) == Some(cut.axis) {
+        ((0..column_tiles).map(|c| (range(c), k.clone())).collect(), false)
+    } else {
+        (vec![(n, k)], true)
     }
 }
 

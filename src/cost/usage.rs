@@ -1,5 +1,7 @@
 //! What flows moved, and how busy that kept every link and port.
 
+use std::sync::Arc;
+
 use crate::index::IndexVec;
 use crate::program::{Fabric, Flow, FlowId, ResourceKind};
 
@@ -32,26 +34,26 @@ impl FlitCounts {
 pub struct Usage {
     /// Flits moved.
     pub counts: FlitCounts,
-    /// Flits over every link and port, in the fabric's numbering.
-    pub resource_flits: Vec<u64>,
+    /// Flits over every link and port, in the fabric's numbering; isomorphic sections share them.
+    pub resource_flits: Arc<[u64]>,
     busy: [Ticks; 4],
 }
 
 impl Usage {
     /// Adds up what each flow has `sent`, in flits.
     pub fn new(fabric: &Fabric, flows: &IndexVec<FlowId, Flow>, sent: &IndexVec<FlowId, u64>) -> Self {
-        let mut usage = Self { counts: FlitCounts::default(), resource_flits: vec![0; fabric.count()], busy: [0; 4] };
+        let (mut counts, mut resource_flits, mut busy) = (FlitCounts::default(), vec![0; fabric.count()], [0; 4]);
         for (flow, &sent) in flows.iter().zip(sent) {
-            usage.counts.add(flow, sent);
+            counts.add(flow, sent);
             for &resource in &flow.route {
-                usage.resource_flits[resource as usize] += sent;
+                resource_flits[resource as usize] += sent;
             }
         }
-        for (resource, &flits) in (0..).zip(&usage.resource_flits) {
-            let busiest = &mut usage.busy[fabric.kind(resource) as usize];
+        for (resource, &flits) in (0..).zip(&resource_flits) {
+            let busiest: &mut Ticks = &mut busy[fabric.kind(resource) as usize];
             *busiest = (*busiest).max(flits * cycles(fabric.cycles_per_flit(resource)));
         }
-        usage
+        Self { counts, resource_flits: resource_flits.into(), busy }
     }
 
     /// Busy ticks of the busiest resource of a kind.

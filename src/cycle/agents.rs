@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::program::{BufferId, FlowId, FlowKind, LoopLevel, ProcessKind, Step, StreamId};
+use crate::program::{BufferId, FlowId, FlowKind, Input, LoopLevel, ProcessKind, Step, StreamId};
 
 use super::amounts::{Amounts, StageAmounts};
 use super::winner_tree::WinnerTree;
@@ -14,8 +14,8 @@ pub(super) struct Agent {
     pub(super) count: u64,
     /// Firings it may begin.
     pub(super) enabled: u64,
-    /// Buffers whose slots must be filled before it begins.
-    pub(super) whole: Vec<BufferId>,
+    /// Inputs whose slots must be filled before it begins.
+    pub(super) whole: Vec<Input>,
     pub(super) outputs: Vec<BufferId>,
     pub(super) readers: Vec<usize>,
 }

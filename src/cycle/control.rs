@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use crate::index::{Id, IndexVec};
-use crate::program::{BufferId, BufferRole, FlowId, FlowKind, Mapping, ProcessKind, Step, StreamId, Streamed};
+use crate::program::{BufferId, BufferRole, FlowId, FlowKind, Input, Mapping, ProcessKind, Step, StreamId, Streamed};
 
 use super::agents::{Agent, Fill, FillGroup, Reader, Slots, Target, first_reading};
 use super::amounts::Amounts;
@@ -95,7 +95,7 @@ impl Control {
             }
             // What is read as it comes does not keep its reader from beginning.
             let whole = process.inputs.iter().filter(|input| input.streamed == Streamed::Not);
-            let whole = whole.map(|input| input.buffer).collect();
+            let whole = whole.copied().collect();
             let (outputs, readers) = (process.outputs.clone(), Vec::new());
             let enabled = match process.kind {
                 ProcessKind::Load { stream } => amounts.first_slot(stream),
@@ -208,8 +208,10 @@ impl Control {
             let reader = self.readers.len();
             let role = section.buffers[end.buffer].spec.role;
             let streamed = match (flow.kind, role) {
-                (FlowKind::Feed { .. }, BufferRole::Weight { .. })
-                | (FlowKind::PartialRead { .. }, BufferRole::PartialFifo { .. }) => true,
+                (FlowKind::Feed { stage, .. }, BufferRole::Weight { .. }) => {
+                    section.stages[stage].spec.sequence.is_none()
+                }
+                (FlowKind::PartialRead { .. }, BufferRole::PartialFifo { .. }) => true,
                 (FlowKind::Feed { stage, .. }, _) => matches!(section.stages[stage].mapping, Mapping::Simd(_)),
                 _ => false,
             };
@@ -269,9 +271,9 @@ impl Control {
         let a = &self.agents[agent];
         let at = self.step(amounts, agent, a.enabled);
         let slot = |b: BufferId| amounts.processes.slot(b, at);
-        let empty = |&b: &BufferId| self.buffers[b].filled <= slot(b);
+        let empty = |input: &&Input| self.buffers[input.buffer].filled <= amounts.processes.needed(input, at);
         let full = |&b: &BufferId| slot(b) >= self.buffers[b].released + self.buffers[b].depth;
-        let unfilled = a.whole.iter().copied().filter(empty).collect();
+        let unfilled = a.whole.iter().filter(empty).map(|input| input.buffer).collect();
         let produces = amounts.processes.produces(a.kind, at);
         (unfilled, a.outputs.iter().copied().filter(|b| produces && full(b)).collect())
     }
@@ -282,7 +284,7 @@ impl Control {
         let at = self.step(amounts, agent, a.enabled);
         let slot = |b: BufferId| amounts.processes.slot(b, at);
         let is_free = |&b: &BufferId| slot(b) < self.buffers[b].released + self.buffers[b].depth;
-        a.whole.iter().all(|&b| slot(b) < self.buffers[b].filled)
+        a.whole.iter().all(|input| amounts.processes.needed(input, at) < self.buffers[input.buffer].filled)
             && (!amounts.processes.produces(a.kind, at) || a.outputs.iter().all(is_free))
     }
 
@@ -383,11 +385,13 @@ impl Control {
         }
         let Some(end) = amounts.section.flows[flow].reads.filter(|_| releases) else { return };
         let slots = &self.buffers[end.buffer];
-        if slots.stored || !amounts.processes.is_last_use(end.buffer, at) {
+        let input = amounts.processes.list[agent].inputs.iter().find(|input| input.buffer == end.buffer);
+        let freed = input.map_or(0..0, |input| amounts.processes.freed(input, at));
+        if slots.stored || freed.is_empty() {
             return;
         }
         let before = self.readers[reader].released;
-        self.readers[reader].released += 1;
+        self.readers[reader].released += freed.end - freed.start;
         if before > slots.released {
             return;
         }

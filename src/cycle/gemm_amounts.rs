@@ -12,6 +12,7 @@ use crate::workload::{CausalAxis, GemmForm};
 
 use super::gathered::Gathering;
 use super::row_pass::{ArrayShape, RowPass};
+use super::sampled_amounts::SampledAmounts;
 use super::stored;
 use super::sum_amounts::SumAmounts;
 
@@ -24,6 +25,8 @@ enum Passes {
     ByRowTile(Vec<RowPass>),
     /// Over a result that is added up over rows.
     Sums(SumAmounts),
+    /// Of what a mask leaves of a product.
+    Sampled(SampledAmounts),
 }
 
 /// What the firings of a GEMM stage work through and move.
@@ -53,6 +56,9 @@ impl GemmAmounts {
         let passes = match graph.form(index) {
             _ if stage.spec.sums.is_some() => Passes::Sums(SumAmounts::new(graph, tiling, index, mapping)?),
             Some(form) => Passes::ByRowTile(row_tiles_of_heads(&shape, tiling, &form, mapping)),
+            None if graph.sampled(index).is_some() => {
+                Passes::Sampled(SampledAmounts::new(graph, tiling, (index, stage), (mapping, &shape))?)
+            }
             None => {
                 let gathering = (mapping.style == Style::Gather)
                     .then(|| Gathering::new(chip, dtype, shape.tile_rows, mapping.multicast_width));
@@ -65,7 +71,7 @@ impl GemmAmounts {
         Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, is_gathered, passes })
     }
 
-    /// The pass of a group over a row tile of `rows`.
+    /// The pass of a group over a row tile of `rows`; of a sampled product all of them.
     fn row_pass(&self, at: Step, group: u64, rows: u64) -> Cow<'_, RowPass> {
         match &self.passes {
             // A stage whose weight is not cut does the same in all column tiles.
@@ -74,6 +80,7 @@ impl GemmAmounts {
             }
             Passes::ByRowTile(passes) => Cow::Borrowed(&passes[at.row_tile as usize % passes.len()]),
             Passes::Sums(sums) => Cow::Owned(sums.row_pass(&self.shape, at, rows)),
+            Passes::Sampled(sampled) => Cow::Owned(sampled.row_pass(&self.shape, (at.column_tile, group, at.row_tile))),
         }
     }
 
@@ -85,9 +92,14 @@ impl GemmAmounts {
         }
     }
 
+    /// How often a firing does the work of [`Self::row_pass`].
+    fn times(&self, at: Step, rows: u64) -> u64 {
+        if matches!(self.passes, Passes::Sampled(_)) { 1 } else { self.row_passes(at, rows) }
+    }
+
     /// Output tiles of a firing.
     pub(super) fn tiles(&self, at: Step, group: u64, rows: u64) -> u64 {
-        self.row_passes(at, rows) * self.row_pass(at, group, rows).tiles
+        self.times(at, rows) * self.row_pass(at, group, rows).tiles
     }
 
     /// k-steps of output tile `tile` of a firing over a row tile of `rows`.
@@ -119,7 +131,7 @@ impl GemmAmounts {
         if self.is_gathered { 1 } else { self.shape.activations.steps_left(k).min(self.shape.weights.steps_left(k)) }
     }
 
-    /// Depths of the output tiles of a row pass: `[column_tile][group][tile]`; none of heads and sums.
+    /// Depths of the output tiles of a row pass: `[column_tile][group][tile]`; none of heads, sums and sampled products.
     pub(super) fn depths(&self) -> Vec<Vec<Vec<u64>>> {
         let Passes::ByColumnTile(passes) = &self.passes else { return Vec::new() };
         passes.iter().map(|groups| groups.iter().map(|pass| pass.depths.clone()).collect()).collect()
@@ -127,16 +139,17 @@ impl GemmAmounts {
 
     /// Flits that a firing moves.
     pub(super) fn flits(&self, amount: Amount, at: Step, group: u64, rows: u64) -> u64 {
-        let (pass, row_passes) = (self.row_pass(at, group, rows), self.row_passes(at, rows));
+        let (pass, times) = (self.row_pass(at, group, rows), self.times(at, rows));
+        let is_sampled = matches!(self.passes, Passes::Sampled(_));
         match amount {
-            Amount::Activations => row_passes * pass.activation_flits,
-            Amount::Weights => row_passes * pass.weight_flits,
-            Amount::Partials => row_passes * pass.tiles * self.shape.partial_flits,
+            Amount::Activations => times * pass.activation_flits,
+            Amount::Weights => times * pass.weight_flits,
+            Amount::Partials => times * pass.tiles * self.shape.partial_flits,
             Amount::ResultBytes if matches!(self.passes, Passes::Sums(_)) => {
                 (pass.columns_of_pcu * self.result_bytes).div_ceil(self.flit_bytes)
             }
             Amount::ResultBytes => {
-                let rows = rows.min(row_passes * self.shape.tile_rows);
+                let rows = rows.min(self.shape.tile_rows * if is_sampled { 1 } else { times });
                 (rows * pass.columns_of_pcu * self.result_bytes).div_ceil(self.flit_bytes)
             }
             Amount::SlotBytes => 0,
@@ -182,12 +195,7 @@ impl Tiles<'_> {
             let gathered = tiles.iter().map(|tile| gathering.tile(mask, &columns(tile), k)).collect();
             return RowPass::of_gathered(self.shape, self.mapping, tiles, gathered);
         }
-        // Row slices go on in step: a pass of a gradient has the rows of all.
-        let rows = self.shape.tile_rows * self.mapping.pm;
-        let depth = |tile: &OutputTile| match self.graph.sampled(self.index) {
-            Some(stored) => stored::sampled_depth(stored, &columns(tile), k.end - k.start, rows),
-            None => stored::depth(mask, &columns(tile), k),
-        };
+        let depth = |tile: &OutputTile| stored::depth(mask, &columns(tile), k);
         RowPass::new(self.shape, self.mapping, tiles, tiles.iter().map(depth).collect())
     }
 }

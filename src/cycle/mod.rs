@@ -16,6 +16,7 @@ mod memory;
 mod results;
 mod row_pass;
 mod run;
+mod sampled_amounts;
 mod section_amounts;
 mod simd;
 mod simd_amounts;

@@ -32,19 +32,6 @@ pub(super) fn stored_elements(mask: Option<&BlockMask>, columns: &Range<u64>, k:
     elements
 }
 
-/// k-steps that an output tile over the columns `columns` of a sparse weight's gradient executes in a row pass, of the `k` that
-/// it is deep: none in the passes under which the mask stores nothing, all in the others, and in each the mean of all. A pass
-/// has `rows` neighbouring rows of the gradient.
-pub(super) fn sampled_depth(mask: &BlockMask, columns: &Range<u64>, k: u64, rows: u64) -> u64 {
-    let is_executed = |pass: u64| {
-        let of_pass = pass * rows..mask.rows().min((pass + 1) * rows);
-        stored_elements(Some(mask), columns, &of_pass) > 0
-    };
-    let passes = mask.rows().div_ceil(rows);
-    let executed = (0..passes).filter(|&pass| is_executed(pass)).count() as u64;
-    (k * executed).div_ceil(passes)
-}
-
 /// Blocks of `size` that a range touches.
 pub(super) fn blocks(range: &Range<u64>, size: u64) -> Range<u64> {
     range.start / size..range.end.div_ceil(size)
@@ -105,19 +92,5 @@ mod tests {
         assert_eq!(of(3..6, 0..10), (0, 0));
         assert_eq!(of(0..8, 4..8), (4, 8));
         assert_eq!(depth(None, &(0..3), &(2..9)), 7);
-    }
-
-    #[test]
-    fn a_gradient_executes_the_passes_under_which_something_is_stored() {
-        // Blocks of 4 rows and 3 columns in a gradient of 10 by 8, of which rows 4 to 7 of columns 3 to 5 are stored.
-        let mut mask = BlockMask::empty(10, 8, (4, 3));
-        mask.keep(1, 1);
-        let of = |mask: &BlockMask, columns: Range<u64>, rows: u64| sampled_depth(mask, &columns, 50, rows);
-        assert_eq!(of(&mask, 0..3, 2), 0);
-        // Two of five passes of two rows, two of four of three, one of one.
-        assert_eq!((of(&mask, 3..6, 2), of(&mask, 5..8, 3), of(&mask, 0..8, 16)), (20, 25, 50));
-        // With a second block, two of three passes of four rows: 33 and a third.
-        mask.keep(2, 0);
-        assert_eq!((of(&mask, 0..8, 4), of(&mask, 6..8, 4)), (34, 0));
     }
 }

@@ -1,6 +1,7 @@
 //! From timed kernels to an outcome: traffic, energy, what bounds each, and what cannot be beaten.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::arch::{Gpu, Sharding};
 use crate::index::Id;
@@ -131,7 +132,7 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
         sram_bank_loss_bytes: 0,
         traffic,
         energy,
-        links: Vec::new(),
+        links: Arc::default(),
         busy: Busy { tiers: vec![(tier, memory_cycles.ceil() as u64)], ..Busy::default() },
         stages: vec![StageOutcome {
             operators: names,
@@ -193,7 +194,7 @@ fn communication(gpu: &Gpu, workload: &Workload) -> Option<SectionOutcome> {
         sram_bank_loss_bytes: 0,
         traffic: Traffic { network_bytes: bytes as u64, ..Traffic::default() },
         energy: EnergyJ { static_: seconds * gpu.energy.static_w, ..EnergyJ::default() },
-        links: Vec::new(),
+        links: Arc::default(),
         busy: Busy::default(),
         stages: Vec::new(),
     })

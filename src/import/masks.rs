@@ -183,9 +183,10 @@ fn values(stored: &Stored<'_>, model: &Path) -> Result<Vec<f32>, String> {
 
 fn read_outside(stored: &Stored<'_>, model: &Path) -> Result<Vec<u8>, String> {
     let place = outside(stored).map_err(|error| error.title().to_owned())?;
-    let path = model.with_file_name(&place.location);
     let told = |error: std::io::Error| format!("{:?} cannot be read: {error}", place.location);
-    let mut file = input::open(&path).map_err(|why| format!("{:?} {why}", place.location))?;
+    let directory = model.parent().unwrap_or(Path::new(""));
+    let mut file =
+        input::open_inside(directory, &place.location).map_err(|why| format!("{:?} {why}", place.location))?;
     let end = file.seek(SeekFrom::End(0)).map_err(told)?;
     if place.offset.checked_add(place.length).is_none_or(|wanted| wanted > end) {
         return Err(format!("{:?} has only {end} bytes", place.location));

@@ -161,7 +161,7 @@ fn check_outside(tensors: &[proto::Tensor<'_>], path: &Path) -> Result<(), Diagn
         let bytes = if let Some((_, bytes)) = known.iter().find(|(name, _)| *name == location) {
             *bytes
         } else {
-            let bytes = length_of(&path.with_file_name(&location)).map_err(|why| {
+            let bytes = length_of(path, &location).map_err(|why| {
                 Diagnostic::new(format!("the external data {location:?} of tensor {:?} {why}", tensor.name))
                     .with_help("put it beside the model, or give `--without-weights`: shapes are enough without masks")
             })?;
@@ -179,7 +179,7 @@ fn check_outside(tensors: &[proto::Tensor<'_>], path: &Path) -> Result<(), Diagn
     Ok(())
 }
 
-fn length_of(path: &Path) -> Result<u64, String> {
-    let mut file = input::open(path)?;
+fn length_of(model: &Path, location: &str) -> Result<u64, String> {
+    let mut file = input::open_inside(model.parent().unwrap_or(Path::new("")), location)?;
     file.seek(SeekFrom::End(0)).map_err(|error| format!("cannot be read: {error}"))
 }

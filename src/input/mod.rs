@@ -13,7 +13,7 @@ mod value;
 
 pub use overrides::{Override, Root};
 
-pub(crate) use file::open;
+pub(crate) use file::{open, open_inside, read_text};
 pub(crate) use source::Source;
 pub(crate) use suggest::suggest;
 pub(crate) use template::Template;

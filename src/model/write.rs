@@ -94,6 +94,11 @@ pub fn write(options: &Options) -> Result<String, Diagnostic> {
     if let Some((flag, value)) = counts.into_iter().find(|&(_, value)| value == 0 || value > 1 << 40) {
         return Err(Diagnostic::new(format!("`{flag}` is {value}, expected a count from 1 to 2^40")));
     }
+    if let Some(block) = options.sparsity.map(|sparsity| sparsity.block)
+        && !(1..=1 << 40).contains(&block)
+    {
+        return Err(Diagnostic::new(format!("`--block` is {block}, expected a count from 1 to 2^40")));
+    }
     if !a.hidden.is_multiple_of(a.heads) {
         return Err(Diagnostic::new(format!("{} heads do not divide the width {}", a.heads, a.hidden))
             .with_help("give `--heads` that divides `--hidden`"));

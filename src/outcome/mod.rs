@@ -1,5 +1,7 @@
 //! What a simulation reports: plain data, no formatting.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 
 use crate::mode::Mode;
@@ -284,8 +286,8 @@ pub struct SectionOutcome {
     pub traffic: Traffic,
     /// Energy.
     pub energy: EnergyJ,
-    /// Every link and port that moved anything, by number.
-    pub links: Vec<LinkLoad>,
+    /// Every link and port that moved anything, by number; isomorphic sections share them.
+    pub links: Arc<[LinkLoad]>,
     /// How busy memory, network and ports were.
     pub busy: Busy,
     /// Stages, in order.

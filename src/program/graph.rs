@@ -10,6 +10,7 @@ use super::ids::StageId;
 use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS};
 use super::nest::TiledAxis;
 use super::row_reduction::{Sums, adds_up, streamed_rows, tied_columns};
+use super::sequence::{SequenceRead, may_be_made_here, sequence_read};
 
 /// One stage: a main operator and the elementwise functions that run in its tail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct StageSpec {
     pub output: TensorId,
     /// The rows of its two activations that a GEMM adds up; `None` if it passes rows on.
     pub sums: Option<Sums>,
+    /// How it reads its second operand if another stage makes it; `None` from off chip.
+    pub sequence: Option<SequenceRead>,
 }
 
 /// Operators of one section, seen as a pipeline over the rows they share.
@@ -41,8 +44,9 @@ pub struct SectionGraph<'a> {
     pub rows: u64,
     /// Column axes that may be cut into column tiles.
     pub axes: Vec<Axis>,
-    column_axis: Vec<Option<usize>>,
-    row_axis: Vec<Option<usize>>,
+    /// Axes along the columns and the rows of the tensors that the operators use, by tensor. Nothing here is as long as the
+    /// whole graph: of thousands of operators, each may be a section.
+    axes_of: Vec<(TensorId, [Option<usize>; 2])>,
     /// Tensors made here that must also leave the chip: the search asks often.
     leaving: Vec<TensorId>,
 }
@@ -57,9 +61,9 @@ pub struct Axis {
 }
 
 impl<'a> SectionGraph<'a> {
-    /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, or a GEMM's
-    /// second operand, or a tensor that is read in another shape, is made inside the section (all its rows are needed
-    /// before the first row tile), sequences differ, or the operators are not repeated together. GEMMs that add up over the
+    /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, a tensor that is
+    /// read in another shape is made inside the section, or a GEMM's second operand is, but not as keys and values are
+    /// ([`may_be_made_here`]), sequences differ, or the operators are not repeated together. GEMMs that add up over the
     /// rows ([`adds_up`]) end the pipeline: what they make is complete when it is over.
     pub fn new(workload: &'a Workload, operators: &[OperatorId], fold_tails: bool) -> Option<Self> {
         let rows = streamed_rows(workload, operators);
@@ -84,7 +88,8 @@ impl<'a> SectionGraph<'a> {
             if operator.inputs.iter().any(|&input| workload.tensors[input].view.is_some_and(|v| made_here(v.base))) {
                 return None;
             }
-            if operator.kind == OperatorKind::Gemm && made_here(operator.inputs[1]) {
+            let is_second_made = operator.kind == OperatorKind::Gemm && made_here(operator.inputs[1]);
+            if is_second_made && !may_be_made_here(workload, op, rows) {
                 return None;
             }
         }
@@ -95,8 +100,7 @@ impl<'a> SectionGraph<'a> {
             stages,
             rows,
             axes: Vec::new(),
-            column_axis: Vec::new(),
-            row_axis: Vec::new(),
+            axes_of: Vec::new(),
             leaving: Vec::new(),
         };
         graph.leaving = graph.stages.iter().map(|stage| stage.output).filter(|&t| graph.is_wanted_outside(t)).collect();
@@ -106,12 +110,16 @@ impl<'a> SectionGraph<'a> {
 
     /// The chunkable axis along a tensor's columns.
     pub fn column_axis(&self, tensor: TensorId) -> Option<usize> {
-        self.column_axis[tensor.index()]
+        self.axes_of(tensor)[0]
     }
 
     /// The chunkable axis along a weight's rows.
     pub fn row_axis(&self, tensor: TensorId) -> Option<usize> {
-        self.row_axis[tensor.index()]
+        self.axes_of(tensor)[1]
+    }
+
+    fn axes_of(&self, tensor: TensorId) -> [Option<usize>; 2] {
+        self.axes_of.binary_search_by_key(&tensor, |of| of.0).map_or([None; 2], |at| self.axes_of[at].1)
     }
 
     /// The stage that emits a tensor.
@@ -227,7 +235,6 @@ impl<'a> SectionGraph<'a> {
         spec.weight.is_some()
             && spec.sums.is_none()
             && self.form(stage).is_none()
-            && self.sampled(stage).is_none()
             && !self.is_k_cut(tiled_axis, stage)
             && self.workload.tensors[spec.activations[0]].window().is_none()
     }
@@ -252,9 +259,11 @@ impl<'a> SectionGraph<'a> {
 
     /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.
     pub fn distance(&self, from: Option<StageId>, to: StageId) -> u64 {
-        let longest = self.stages[to]
+        let spec = &self.stages[to];
+        let longest = spec
             .activations
             .iter()
+            .chain(spec.weight.iter().filter(|_| spec.sequence.is_some()))
             .filter_map(|&tensor| {
                 let producer = self.producer(tensor);
                 if producer == from {
@@ -266,10 +275,38 @@ impl<'a> SectionGraph<'a> {
         longest.unwrap_or(0)
     }
 
+    /// The tensors that the operators use, each once, in the order of their ids.
+    fn tensors_in_use(&self) -> Vec<TensorId> {
+        let mut list: Vec<TensorId> = Vec::new();
+        for &op in &self.operators {
+            let operator = &self.workload.operators[op];
+            list.extend(operator.inputs.iter().chain([&operator.output]));
+            list.extend(adds_up(self.workload, &self.operators, op, self.rows).into_iter().flatten());
+        }
+        list.sort_unstable();
+        list.dedup();
+        list
+    }
+
+    /// Sequences that must be complete, one after the other, before each stage can begin: second operands of which it, or a
+    /// stage before it, reads all rows. What passes these by has to be held for as many sequences.
+    pub fn complete_before(&self) -> IndexVec<StageId, u64> {
+        let mut complete: IndexVec<StageId, u64> = IndexVec::new();
+        for spec in &self.stages {
+            let of = |tensor| self.producer(tensor).and_then(|producer| complete.get(producer)).copied().unwrap_or(0);
+            let before = spec.activations.iter().map(|&tensor| of(tensor)).max().unwrap_or(0);
+            let behind = spec.sequence.zip(spec.weight).map(|(read, weight)| of(weight) + u64::from(!read.is_prefix));
+            complete.push(before.max(behind.unwrap_or(0)));
+        }
+        complete
+    }
+
     /// Column axes joined by the operators; axes that some operator needs whole are left out.
     fn find_axes(&mut self) {
-        let tensors = self.workload.tensors.len();
-        // Nodes: column axis of tensor i at i, row axis (weights) at tensors + i.
+        let in_use = self.tensors_in_use();
+        let tensors = in_use.len();
+        let place = |tensor: TensorId| in_use.partition_point(|&other| other < tensor);
+        // Nodes: column axis of the tensor at place i at i, row axis (weights) at tensors + i.
         let mut sets = petgraph::unionfind::UnionFind::<usize>::new(2 * tensors);
         let mut used = vec![false; 2 * tensors];
         let mut whole = Vec::new();
@@ -277,9 +314,9 @@ impl<'a> SectionGraph<'a> {
         let mut sums = Vec::new();
         for &op in &self.operators {
             let operator = &self.workload.operators[op];
-            let out = operator.output.index();
+            let out = place(operator.output);
             if let Some([x, dy]) = adds_up(self.workload, &self.operators, op, self.rows) {
-                let (x, dy) = (x.index(), dy.index());
+                let (x, dy) = (place(x), place(dy));
                 sets.union(x, tensors + out);
                 sets.union(dy, out);
                 gemms.push((x, dy));
@@ -290,13 +327,14 @@ impl<'a> SectionGraph<'a> {
                 continue;
             }
             used[out] = true;
-            let first = operator.inputs[0].index();
+            let first = place(operator.inputs[0]);
             used[first] = true;
             if operator.form.is_some() {
-                // Heads cut the columns already.
+                // Heads cut the columns already, those of a second operand that is made here too.
                 whole.extend([first, out]);
+                whole.extend(operator.inputs.get(1).map(|&second| place(second)).filter(|&second| used[second]));
             } else if operator.kind == OperatorKind::Gemm {
-                let b = operator.inputs[1].index();
+                let b = place(operator.inputs[1]);
                 used[b] = true;
                 used[tensors + b] = true;
                 sets.union(first, tensors + b);
@@ -308,8 +346,9 @@ impl<'a> SectionGraph<'a> {
                 }
             } else {
                 for input in &operator.inputs {
-                    used[input.index()] = true;
-                    sets.union(out, input.index());
+                    let at = place(*input);
+                    used[at] = true;
+                    sets.union(out, at);
                     if self.workload.tensors[*input].columns != self.workload.tensors[operator.output].columns {
                         whole.push(out);
                     }
@@ -324,8 +363,12 @@ impl<'a> SectionGraph<'a> {
             used[node] = true;
         }
         if !sums.is_empty() {
-            for (a, b) in tied_columns(self.workload, &used) {
-                sets.union(a.index(), b.index());
+            let mut of_graph = vec![false; self.workload.tensors.len()];
+            for (tensor, _) in in_use.iter().zip(&used).filter(|(_, used)| **used) {
+                of_graph[tensor.index()] = true;
+            }
+            for (a, b) in tied_columns(self.workload, &of_graph) {
+                sets.union(place(a), place(b));
             }
         }
         for (k, n) in gemms {
@@ -338,13 +381,13 @@ impl<'a> SectionGraph<'a> {
         (0..2 * tensors).filter(|&node| passed_on[node]).for_each(|node| noticed[sets.find(node)] = true);
         let whole: Vec<usize> = whole.into_iter().map(|node| sets.find(node)).collect();
         let mut axis_of_root: Vec<Option<usize>> = vec![None; 2 * tensors];
-        let mut of_node = vec![None; 2 * tensors];
-        for (node, in_use) in used.iter().enumerate() {
+        self.axes_of = in_use.iter().map(|&tensor| (tensor, [None; 2])).collect();
+        for (node, in_use_here) in used.iter().enumerate() {
             let root = sets.find(node);
-            if !in_use || whole.contains(&root) || !noticed[root] {
+            if !in_use_here || whole.contains(&root) || !noticed[root] {
                 continue;
             }
-            let tensor = &self.workload.tensors[TensorId::from_index(node % tensors)];
+            let tensor = &self.workload.tensors[in_use[node % tensors]];
             let (extent, block) = if node < tensors {
                 (tensor.columns, tensor.mask.as_ref().map(|m| m.block_columns()))
             } else {
@@ -356,10 +399,8 @@ impl<'a> SectionGraph<'a> {
             });
             let grain = self.axes[axis].grain;
             self.axes[axis].grain = lcm(grain, block.unwrap_or(1));
-            of_node[node] = Some(axis);
+            self.axes_of[node % tensors].1[node / tensors] = Some(axis);
         }
-        self.column_axis = of_node[..tensors].to_vec();
-        self.row_axis = of_node[tensors..].to_vec();
     }
 }
 
@@ -393,7 +434,15 @@ fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: 
             let blocks = operator.form.is_some_and(|form| form.instances > 1);
             let sums = Some(if blocks { Sums::Block } else { Sums::Section });
             let (activations, output) = (activations.to_vec(), operator.output);
-            stages.push(StageSpec { main: op, tail: Vec::new(), activations, weight: None, output, sums });
+            stages.push(StageSpec {
+                main: op,
+                tail: Vec::new(),
+                activations,
+                weight: None,
+                output,
+                sums,
+                sequence: None,
+            });
             continue;
         }
         let is_gemm = operator.kind == OperatorKind::Gemm;
@@ -406,6 +455,7 @@ fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: 
             weight: is_gemm.then(|| operator.inputs[1]),
             output: operator.output,
             sums: None,
+            sequence: sequence_read(workload, operators, op),
         });
     }
     stages

@@ -8,7 +8,7 @@ use crate::index::IndexVec;
 
 use super::buffer::BufferRole;
 use super::configuration::Section;
-use super::dataflow::{Access, Axis, Buffer, BufferId, Dataflow, Dim, LoopId, Process, ProcessKind, Stream};
+use super::dataflow::{Access, Along, Axis, Buffer, BufferId, Dataflow, Dim, LoopId, Process, ProcessKind, Stream};
 use super::ids::{StageId, StreamId};
 use super::nest::LoopLevel;
 use super::processes::{self, ProcessGraph};
@@ -77,7 +77,7 @@ impl Lowering<'_> {
         };
         let mut lowered = Process::new(&name, kind, self.nest(process.level));
         for input in &process.inputs {
-            lowered = lowered.reading(input.buffer, Access::same());
+            lowered = lowered.reading(input.buffer, self.access(input));
         }
         let partial = match process.kind {
             processes::ProcessKind::Group { stage, .. } => self.partial_of(stage),
@@ -87,6 +87,16 @@ impl Lowering<'_> {
             Some(partial) => lowered.writing(partial, Access::same()),
             None => process.outputs.iter().fold(lowered, |lowered, &b| lowered.writing(b, Access::same())),
         }
+    }
+
+    /// The slots that a firing reads of an input.
+    fn access(&self, input: &processes::Input) -> Access {
+        let Some(read) = input.sequence else { return Access::same() };
+        let slots = self.nest(self.section.buffers[input.buffer].spec.level);
+        let of_sequence = slots.iter().filter(|id| !self.nest(read.within).contains(id));
+        of_sequence.fold(Access::same(), |access, &id| {
+            access.with(id, if read.is_prefix { Along::Prefix { of: id } } else { Along::All })
+        })
     }
 
     /// What copies the complete sums of a stage into its outputs.

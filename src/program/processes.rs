@@ -8,6 +8,7 @@
 //! Built once for a section. Engines keep their own timing and state; where a firing stands, which slots it uses, and
 //! when it produces or forwards sums, they ask here.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::index::IndexVec;
@@ -20,6 +21,7 @@ use super::ids::{BufferId, FlowId, StageId, StreamId};
 use super::mapping::Mapping;
 use super::nest::{LoopLevel, Step};
 use super::schedule::Schedule;
+use super::sequence::SequenceRead;
 use super::stage::Stage;
 
 /// What a process is.
@@ -75,12 +77,14 @@ pub struct Input {
     pub streamed: Streamed,
     /// The GEMM stage that makes it, group of rows by group.
     pub made_by: Option<StageId>,
+    /// Row tiles of its sequence that a firing reads; `None` if it reads its own slot.
+    pub sequence: Option<SequenceRead>,
 }
 
 impl Input {
     /// A buffer whose slots are read when they are filled.
     fn whole(buffer: BufferId) -> Self {
-        Self { buffer, streamed: Streamed::Not, made_by: None }
+        Self { buffer, streamed: Streamed::Not, made_by: None, sequence: None }
     }
 }
 
@@ -192,7 +196,7 @@ impl ProcessGraph {
                     if (of, slice) == (s, k_slice) {
                         outputs.push(b);
                     } else if (of, slice + 1) == (s, k_slice) {
-                        inputs.push(Input { buffer: b, streamed: Streamed::Sums, made_by: None });
+                        inputs.push(Input { streamed: Streamed::Sums, ..Input::whole(b) });
                     }
                 }
                 self.add(ProcessKind::Group { stage: s, group }, stage.level, inputs, outputs);
@@ -296,10 +300,16 @@ impl ProcessGraph {
         self.schedule.count(self.levels[buffer])
     }
 
-    /// Whether the firing at a point is the last that uses its slot of a buffer.
+    /// The last slot of an input that the firing at a point reads: all before it are filled when it is.
     #[inline]
-    pub fn is_last_use(&self, buffer: BufferId, at: Step) -> bool {
-        self.schedule.is_last_use(self.levels[buffer], at)
+    pub fn needed(&self, input: &Input, at: Step) -> u64 {
+        self.schedule.needed(self.levels[input.buffer], input.sequence, at)
+    }
+
+    /// Slots of an input that the firing at a point is the last to read.
+    #[inline]
+    pub fn freed(&self, input: &Input, at: Step) -> Range<u64> {
+        self.schedule.freed(self.levels[input.buffer], input.sequence, at)
     }
 
     /// Whether a firing at a point emits results: every firing, or the last of those that add up to a result. Of slices of K
@@ -352,10 +362,13 @@ fn stage_inputs(section: &Section, s: StageId) -> Vec<Input> {
                 };
                 let makes = |of: &Stage| of.spec.output == tensor && matches!(of.mapping, Mapping::Gemm(_));
                 let made_by = section.stages.position(makes);
-                inputs.push(Input { buffer: b, streamed, made_by });
+                inputs.push(Input { streamed, made_by, ..Input::whole(b) });
             }
             BufferRole::Weight { stage: of, .. } if of == s => {
-                inputs.push(Input { buffer: b, streamed: Streamed::Weights, made_by: None });
+                // Of a sequence, whole row tiles: a firing reads those before its own again.
+                let sequence = stage.spec.sequence;
+                let streamed = if sequence.is_some() { Streamed::Not } else { Streamed::Weights };
+                inputs.push(Input { streamed, sequence, ..Input::whole(b) });
             }
             _ => {}
         }
@@ -367,7 +380,9 @@ fn stage_inputs(section: &Section, s: StageId) -> Vec<Input> {
 fn takes_output(section: &Section, buffer: BufferId, output: TensorId) -> bool {
     match section.buffers[buffer].spec.role {
         BufferRole::Operand { tensor, .. } => tensor == output && section.home_of(buffer).is_none(),
-        BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } => tensor == output,
-        BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
+        BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } | BufferRole::Weight { tensor, .. } => {
+            tensor == output
+        }
+        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
     }
 }

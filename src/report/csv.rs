@@ -1,20 +1,28 @@
 //! Flat tables for other programs: `sections.csv` and `traffic.csv`.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::outcome::Outcome;
 
 use super::side::Side;
 
+/// A cell of text that a spreadsheet takes for text: what it would run as a formula begins with a quote. Numbers stay.
+pub fn guarded(cell: &str) -> Cow<'_, str> {
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
+    if is_formula { Cow::Owned(format!("'{cell}")) } else { Cow::Borrowed(cell) }
+}
+
 /// One row of `sections.csv`.
 #[derive(Serialize)]
 struct SectionRow<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    chip: Option<&'a str>,
+    chip: Option<Cow<'a, str>>,
     run: &'a str,
     fidelity: &'a str,
     index: usize,
-    section: &'a str,
+    section: Cow<'a, str>,
     operators: String,
     cycles: u64,
     launch_cycles: u64,
@@ -43,9 +51,9 @@ struct SectionRow<'a> {
 #[derive(Serialize)]
 struct TrafficRow<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    chip: Option<&'a str>,
+    chip: Option<Cow<'a, str>>,
     run: &'a str,
-    tensor: &'a str,
+    tensor: Cow<'a, str>,
     off_chip_read_bytes: u64,
     off_chip_write_bytes: u64,
 }
@@ -73,12 +81,12 @@ fn with_chips<'a>(sides: &[Side<'a>]) -> Vec<(Option<&'a str>, &'a Outcome)> {
 fn sections_with(runs: &[(Option<&str>, &Outcome)]) -> Result<String, csv::Error> {
     let rows = runs.iter().flat_map(|&(chip, outcome)| {
         outcome.sections.iter().enumerate().map(move |(index, section)| SectionRow {
-            chip,
+            chip: chip.map(guarded),
             run: outcome.mode.name(),
             fidelity: outcome.fidelity.name(),
             index,
-            section: &section.name,
-            operators: section.operators.join(" "),
+            section: guarded(&section.name),
+            operators: guarded(&section.operators.join(" ")).into_owned(),
             cycles: section.cycles,
             launch_cycles: section.launch_cycles,
             bound_by: section.bound_by.to_string(),
@@ -120,9 +128,9 @@ fn traffic_with(runs: &[(Option<&str>, &Outcome)]) -> Result<String, csv::Error>
     let totals: Vec<_> = runs.iter().map(|&(chip, outcome)| (chip, outcome.mode.name(), outcome.traffic())).collect();
     to_text(totals.iter().flat_map(|(chip, run, total)| {
         total.by_tensor.iter().map(move |(tensor, bytes)| TrafficRow {
-            chip: *chip,
+            chip: chip.map(guarded),
             run,
-            tensor,
+            tensor: guarded(tensor),
             off_chip_read_bytes: bytes.off_chip_read_bytes,
             off_chip_write_bytes: bytes.off_chip_write_bytes,
         })
@@ -192,5 +200,18 @@ mod tests {
         let text = traffic(&outcomes).unwrap();
         let row = csv::Reader::from_reader(text.as_bytes()).into_records().next().unwrap().unwrap();
         assert_eq!(&row[1], "t,\n");
+    }
+
+    #[test]
+    fn formulas_are_text() {
+        assert_eq!(guarded("=1+1"), "'=1+1");
+        assert_eq!(guarded("@x"), "'@x");
+        for plain in ["-1.5e3", "+2", "w_up", "a=b", ""] {
+            assert_eq!(guarded(plain), plain);
+        }
+        let section = fixture::section("=x", &["-y"], 1, crate::outcome::BoundBy::Fill, &[("+t", 1, 0)]);
+        let outcomes = [fixture::outcome(crate::mode::Mode::Kbk, 1, vec![section])];
+        assert!(sections(&outcomes).unwrap().contains(",'=x,'-y,"));
+        assert!(traffic(&outcomes).unwrap().contains(",'+t,"));
     }
 }

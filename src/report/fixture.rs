@@ -218,7 +218,7 @@ pub(crate) fn section(
             static_: (cycles + LAUNCH) as f64 / 1.25e9 * 60.0,
         },
         traffic,
-        links: Vec::new(),
+        links: Arc::default(),
         busy: Busy {
             tiers: vec![("ddr".into(), cycles * 9 / 10)],
             ag: cycles / 2,

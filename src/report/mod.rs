@@ -27,7 +27,7 @@ mod write;
 pub use self::chart::{
     Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot, WaterfallChart,
 };
-pub use self::csv::{sections as sections_csv, traffic as traffic_csv};
+pub use self::csv::{guarded as guarded_cell, sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
 pub use self::document::{AgainstEntry, Document, SCHEMA};
 pub use self::entries::{
@@ -46,4 +46,4 @@ pub use self::trace::trace_json;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::waterfall::{Waterfall, WaterfallStep};
-pub use self::write::{File, WriteError, files, files_of, write};
+pub use self::write::{File, WriteError, files, files_of, write, write_file};

@@ -70,21 +70,57 @@ pub fn files_of(workload: &Workload, sides: &[Side<'_>]) -> Result<Vec<File>, Wr
 }
 
 /// Writes files into a directory, which is created if it is missing. Each file appears whole or not at all, and none
-/// appears unless all could be written beside their places.
+/// appears unless all could be written beside their places. Symbolic links are replaced, not followed; what is neither a
+/// link nor a regular file is left alone and is an error.
 pub fn write(directory: &Path, files: &[File]) -> Result<(), WriteError> {
     std::fs::create_dir_all(directory).map_err(|error| WriteError::Directory(directory.to_owned(), error))?;
     let mut waiting: Vec<(PathBuf, NamedTempFile)> = Vec::with_capacity(files.len());
     for file in files {
         let path = directory.join(&file.name);
-        match write_beside(directory, &file.bytes) {
-            Ok(temporary) => waiting.push((path, temporary)),
-            Err(error) => return Err(WriteError::File(path, error)),
-        }
+        let is_taken = path.symlink_metadata().is_ok_and(|found| !found.is_file() && !found.is_symlink());
+        let written = if is_taken { Err(not_a_file()) } else { write_beside(directory, &file.bytes) };
+        waiting.push((path.clone(), written.map_err(|error| WriteError::File(path, error))?));
     }
     for (path, temporary) in waiting {
         temporary.persist(&path).map_err(|error| WriteError::File(path, error.error))?;
     }
+    sync_directory(directory);
     Ok(())
+}
+
+/// Writes one file that the user named, whole or not at all. Its directory must be there. A symbolic link is followed, and
+/// a device or a pipe is written into: neither is replaced.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    let failed = |error| WriteError::File(path.to_owned(), error);
+    let target = match path.metadata() {
+        Ok(found) if found.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
+        Ok(found) if !found.is_file() => {
+            let mut device = std::fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
+            return device.write_all(bytes).and_then(|()| device.flush()).map_err(failed);
+        }
+        Ok(_) => path.canonicalize().map_err(failed)?,
+        Err(_) if path.is_symlink() => return Err(failed(io::Error::other("it is a symbolic link to nothing"))),
+        Err(_) => path.to_owned(),
+    };
+    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        let missing = io::Error::other(format!("there is no directory `{}`", directory.display()));
+        return Err(failed(missing));
+    }
+    write_beside(directory, bytes)
+        .and_then(|temporary| temporary.persist(&target).map_err(|error| error.error))
+        .map_err(failed)?;
+    sync_directory(directory);
+    Ok(())
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::other("something that is no regular file is there")
+}
+
+/// Makes renames in a directory last. A file system that cannot is no failure: the files are there.
+fn sync_directory(directory: &Path) {
+    let _ = std::fs::File::open(directory).and_then(|directory| directory.sync_all());
 }
 
 fn write_beside(directory: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
@@ -96,6 +132,7 @@ fn write_beside(directory: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let mut temporary = builder.tempfile_in(directory)?;
     temporary.write_all(bytes)?;
     temporary.flush()?;
+    temporary.as_file().sync_all()?;
     Ok(temporary)
 }
 
@@ -167,5 +204,59 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let error = write(&path, &[]).unwrap_err().to_string();
         assert!(error.starts_with("cannot create the directory `") && error.contains("taken"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_in_the_directory_are_replaced_and_devices_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let outside = directory.path().join("outside");
+        std::fs::write(&outside, "before").unwrap();
+        let out = directory.path().join("out");
+        std::fs::create_dir(&out).unwrap();
+        std::os::unix::fs::symlink(&outside, out.join("a")).unwrap();
+        write(&out, &[File { name: "a".into(), bytes: b"x".to_vec() }]).unwrap();
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "before");
+        assert!(!out.join("a").is_symlink());
+        let _socket = std::os::unix::net::UnixListener::bind(out.join("b")).unwrap();
+        let error = write(&out, &[File { name: "b".into(), bytes: b"x".to_vec() }]).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert_eq!(names(&out), ["a", "b"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_named_file_is_written_where_its_link_leads() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(write_file(&link, b"x").unwrap_err().to_string().contains("link to nothing"));
+        write_file(&file, b"x").unwrap();
+        write_file(&link, b"y").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"y");
+        assert!(link.is_symlink());
+        assert_eq!(names(directory.path()), ["file", "link"]);
+    }
+
+    #[test]
+    fn the_directory_of_a_named_file_is_not_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = write_file(&directory.path().join("a/b"), b"x").unwrap_err().to_string();
+        assert!(error.contains("there is no directory `") && error.contains("/a`"), "{error}");
+        assert!(names(directory.path()).is_empty());
+        let taken = write_file(directory.path(), b"x").unwrap_err().to_string();
+        assert!(taken.starts_with("cannot write `"), "{taken}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_device_is_written_into() {
+        use std::os::unix::fs::FileTypeExt;
+        let error = write_file(Path::new("/dev/full"), b"x").unwrap_err();
+        assert!(error.to_string().starts_with("cannot write `/dev/full`"), "{error}");
+        write_file(Path::new("/dev/null"), b"x").unwrap();
+        for device in ["/dev/full", "/dev/null"] {
+            assert!(std::fs::metadata(device).unwrap().file_type().is_char_device());
+        }
     }
 }

@@ -3,7 +3,6 @@
 //! `docs/configuration-format.md` describes the file. Writing and reading give the same configuration, byte for byte
 //! in every result; what an edit breaks is refused with its place.
 
-mod fingerprint;
 mod names;
 mod read;
 mod spec;

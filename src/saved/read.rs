@@ -14,13 +14,13 @@ use crate::mode::Mode;
 use crate::program::verifier::{self, Fault, Place};
 use crate::program::{
     BufferId, BufferRole, Configuration, Fabric, FlowId, LoopLevel, LoopOrder, Nest, Part, PcuId, Piece, PmuId,
-    Section, SectionGraph, StageId, StreamId, TiledAxis,
+    Section, SectionGraph, StageId, StreamId, TiledAxis, fingerprint,
 };
 use crate::workload::{OperatorId, TensorId, Workload, kernels_with_epilogues};
 
+use super::SCHEMA;
 use super::names::{self, FlowContext, RELAY};
 use super::spec::{BufferSpec, FileSpec, NestSpec, OwnerSpec, PartSpec, RouteSpec, RunSpec, SectionSpec, StreamSpec};
-use super::{SCHEMA, fingerprint};
 
 /// Reads a saved file: the configurations of `modes`, in that order.
 ///

@@ -6,11 +6,13 @@ use serde::Serialize;
 
 use crate::arch::{Chip, Coordinate};
 use crate::index::Id;
-use crate::program::{Buffer, BufferRole, Configuration, Fabric, Nest, OffChip, Section, SectionGraph, Stage};
+use crate::program::{
+    Buffer, BufferRole, Configuration, Fabric, Nest, OffChip, Section, SectionGraph, Stage, fingerprint,
+};
 use crate::workload::{OperatorId, TensorId, Workload};
 
+use super::SCHEMA;
 use super::names::{self, FlowContext};
-use super::{SCHEMA, fingerprint};
 
 /// The configurations of one workload on one chip as TOML.
 pub fn to_toml<'c>(

@@ -1,5 +1,7 @@
 //! From raw counts to what is reported: traffic, energy, and what bounds a section.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 
 use crate::arch::{Chip, TierId};
@@ -17,13 +19,14 @@ const BALANCED: f64 = 0.9;
 /// A section in which nothing is busy for this share of the time is bound by filling and draining.
 const BUSY: f64 = 0.5;
 
-/// Reports one section of a configuration in a mode.
+/// Reports one section of a configuration in a mode, with the [`loads`] of its run.
 pub fn section_outcome(
     chip: &Chip,
     workload: &Workload,
     section: &Section,
     run: &SectionRun,
     mode: Mode,
+    links: Arc<[LinkLoad]>,
 ) -> SectionOutcome {
     let first = section.operators.first().map(|&op| &workload.operators[op]);
     let (repeat, every, phase) = first.map_or((1, 1, Phase::Forward), |op| (op.repeat, op.every, op.phase));
@@ -71,14 +74,15 @@ pub fn section_outcome(
         sram_bank_loss_bytes: section.sram_bank_loss_bytes,
         traffic,
         energy,
-        links: loads(run),
+        links,
         busy: busy(chip, run, (repeat, every)),
         stages,
     }
 }
 
-fn loads(run: &SectionRun) -> Vec<LinkLoad> {
-    let loads = (0..).zip(&run.usage.resource_flits).filter(|(_, flits)| **flits > 0);
+/// Flits over every link and port that moved anything.
+pub fn loads(run: &SectionRun) -> Arc<[LinkLoad]> {
+    let loads = (0..).zip(run.usage.resource_flits.iter()).filter(|(_, flits)| **flits > 0);
     loads.map(|(resource, &flits)| LinkLoad { resource, flits }).collect()
 }
 

@@ -36,7 +36,7 @@ impl Engine<'_> {
             let step = self.step(index);
             let mut waits = Vec::new();
             for input in &actor.inputs {
-                let slot = self.ordinal(input.buffer, step);
+                let slot = self.processes.needed(input, step);
                 if self.buffers[input.buffer].filled(slot).is_none() {
                     waits.push(format!("row tile {slot} of `{}`", self.tensor(input.buffer)));
                 }

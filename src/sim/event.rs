@@ -22,6 +22,7 @@ use crate::workload::Workload;
 
 use super::actors::{Actor, Actors, Firing, Latest};
 use super::buffer::{BufferState, Filled};
+use super::deadline::Deadline;
 use super::engine::{Engine, Event};
 use super::memory::{Arrival, TierServer, Transfer};
 use super::network::Network;
@@ -83,7 +84,7 @@ impl<'a> Engine<'a> {
         let work: IndexVec<StageId, StageWork> = section
             .stages
             .iter_enumerated()
-            .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work))
+            .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles)))
             .collect();
         let streams = section.streams.len();
         let Actors { processes, list, transfer_groups, .. } = plan;
@@ -173,7 +174,7 @@ impl<'a> Engine<'a> {
     }
 
     fn finish(mut self, limits: Limits) -> (SectionRun, Option<Recorder>) {
-        let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
+        let deadline = Deadline::new(self.section, &self.work, limits.cycles.saturating_mul(TICKS_PER_CYCLE));
         for actor in 0..self.actors.len() {
             self.wake(actor, 0);
         }
@@ -190,7 +191,8 @@ impl<'a> Engine<'a> {
                 stopped = Some(Stopped::Events);
                 break;
             }
-            if now > most_ticks {
+            let is_late = matches!(event, Event::Start(actor) if deadline.will_pass(&self.actors[actor], now));
+            if is_late || deadline.has_passed(now) {
                 stopped = Some(Stopped::Cycles);
                 break;
             }
@@ -256,14 +258,11 @@ impl<'a> Engine<'a> {
     }
 
     fn longest_firing(&self) -> Ticks {
-        // Of row tiles that differ, the last work on the most, and the very last may be short.
         let steps = |actor: &Actor| {
-            let different = match actor.kind {
-                ProcessKind::Group { stage, .. } => self.work[stage].different_row_tiles(),
-                _ => 1,
+            let row_tiles = match actor.kind {
+                ProcessKind::Group { stage, .. } => self.work[stage].heaviest_row_tiles(self.tiling.row_tiles()),
+                _ => 0..1,
             };
-            let different = different.min(self.tiling.row_tiles());
-            let row_tiles = different.saturating_sub(2)..different;
             row_tiles
                 .flat_map(|row_tile| (0..self.tiling.column_tiles()).map(move |column_tile| (column_tile, row_tile)))
         };
@@ -341,7 +340,7 @@ impl<'a> Engine<'a> {
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
         for input in &actor.inputs {
-            if let Some(filled) = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at)) {
+            if let Some(filled) = self.buffers[input.buffer].filled(self.processes.needed(input, at)) {
                 let after = match input.streamed {
                     Streamed::Not => 0,
                     Streamed::Weights => {
@@ -426,21 +425,20 @@ impl<'a> Engine<'a> {
     /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
     fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
-            let Input { buffer, streamed, .. } = self.actors[index].inputs[i];
-            if !self.processes.is_last_use(buffer, at) {
-                continue;
-            }
-            let slot = self.processes.slot(buffer, at);
+            let Input { buffer, streamed, sequence, .. } = self.actors[index].inputs[i];
             let left = match streamed {
+                _ if sequence.is_some() => weights,
                 Streamed::Weights => weights,
                 Streamed::Sums => sums,
                 _ => operands,
             };
-            let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
-            if self.buffers[buffer].release(slot, left.max(filled)) {
-                for p in 0..self.producers[buffer].len() {
-                    self.wake(self.producers[buffer][p], now);
-                }
+            let mut is_free = false;
+            for slot in self.processes.freed(&self.actors[index].inputs[i], at) {
+                let filled = self.buffers[buffer].filled(slot).map_or(0, |filled| filled.last);
+                is_free |= self.buffers[buffer].release(slot, left.max(filled));
+            }
+            for p in 0..if is_free { self.producers[buffer].len() } else { 0 } {
+                self.wake(self.producers[buffer][p], now);
             }
         }
     }

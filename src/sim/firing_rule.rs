@@ -10,7 +10,7 @@ impl Engine<'_> {
     /// When an actor's inputs are there, as far as it waits for them; `None` while that is not known.
     pub(super) fn filled(&self, actor: &Actor, at: Step) -> Option<Ticks> {
         actor.inputs.iter().try_fold(0, |latest: Ticks, input| {
-            let filled = self.buffers[input.buffer].filled(self.ordinal(input.buffer, at))?;
+            let filled = self.buffers[input.buffer].filled(self.processes.needed(input, at))?;
             Some(latest.max(match input.streamed {
                 Streamed::Not => filled.last,
                 Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),

@@ -7,6 +7,7 @@ mod account;
 mod actors;
 mod buffer;
 mod clock;
+mod deadline;
 mod deadlock;
 mod engine;
 mod event;

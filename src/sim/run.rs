@@ -1,8 +1,12 @@
 //! Runs of whole configurations and of single sections, at any fidelity.
 
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
 use crate::arch::Chip;
 use crate::cost::{Limits, SectionRun, Stopped, bound_cycles, bound_section};
-use crate::outcome::{Fidelity, Outcome, StopReason};
+use crate::outcome::{Fidelity, LinkLoad, Outcome, StopReason};
 use crate::program::{Configuration, Fabric, Section};
 use crate::workload::Workload;
 
@@ -97,6 +101,7 @@ fn simulate_sections(
     let fabric = Fabric::new(chip);
     let mut sections = Vec::with_capacity(configuration.sections.len());
     let mut stop = StopReason::Drained;
+    let mut loads_of: FxHashMap<*const u64, Arc<[LinkLoad]>> = FxHashMap::default();
     for (index, section) in configuration.sections.iter().enumerate() {
         let chip = &*section.chip(chip, workload);
         let run = match (known.get(index), fidelity) {
@@ -110,7 +115,15 @@ fn simulate_sections(
             (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),
         };
         let Some(run) = run else { continue };
-        sections.push(account::section_outcome(chip, workload, section, &run, configuration.mode));
+        let loads = match known.get(index) {
+            // Runs at hand outlive this call, and so do the places of what isomorphic ones share.
+            Some(Some(run)) => {
+                let shared = loads_of.entry(run.usage.resource_flits.as_ptr());
+                Arc::clone(shared.or_insert_with(|| account::loads(run)))
+            }
+            _ => account::loads(&run),
+        };
+        sections.push(account::section_outcome(chip, workload, section, &run, configuration.mode, loads));
         match run.stopped {
             None => continue,
             Some(Stopped::Deadlock(mut lines)) => {

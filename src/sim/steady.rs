@@ -213,7 +213,8 @@ impl Steady {
                 for input in actor.inputs.iter().filter(|input| still[input.buffer]) {
                     // Its slots must be there already.
                     let of = engine.section.buffers[input.buffer].spec.level;
-                    let (ordinal, filled) = (schedule.ordinal(of, to), engine.buffers[input.buffer].passed().0);
+                    let (ordinal, filled) =
+                        (schedule.needed(of, input.sequence, to), engine.buffers[input.buffer].passed().0);
                     let step = moved(of);
                     if ordinal >= filled {
                         return 0;
@@ -262,6 +263,7 @@ fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
             stage.work.len() < 2 || stage.work.get(a as usize) == stage.work.get(b as usize)
         };
         width(a) == width(b)
+            && !engine.work.iter().any(StageWork::is_sampled)
             && engine.section.stages.iter().all(work)
             && engine.section.streams.ids().all(|stream| bytes(stream, a) == bytes(stream, b))
     };

@@ -10,7 +10,7 @@ use super::block::{self, Block, write};
 use super::compute;
 use super::fault::Fault;
 use super::flow_share::part_columns;
-use super::inbox::Operand;
+use super::inbox::{Incoming, Operand};
 use super::machine::Machine;
 use super::made::Made;
 use super::matrix::Matrix;
@@ -69,7 +69,11 @@ impl Machine<'_> {
             let buffer = &self.section.buffers[end.buffer];
             let windows = self.layout.held(buffer, at, end.slice);
             let taken = columns.as_ref().filter(|_| windows.is_none());
-            let Some(mut block) = self.take(f, group, end, at, taken) else { continue };
+            let taken = match self.sequence(self.actors[actor].kind, end.buffer) {
+                Some(read) => self.take_second(f, end, at, read),
+                None => self.take(f, group, end, at, taken),
+            };
+            let Some(mut block) = taken else { continue };
             if let Some(windows) = windows {
                 let whole = windows.expanded(&block, self.beside(buffer));
                 let held = whole.column as u64..(whole.column + whole.values.columns) as u64;
@@ -131,6 +135,11 @@ impl Machine<'_> {
         self.layout.work[stage].part_of(columns.end - columns.start, at.column_tile, slice)
     }
 
+    /// What has arrived at a PCU.
+    pub(super) fn arrived(&self, pcu: PcuId) -> impl Iterator<Item = &Incoming> {
+        self.inbox[pcu.index()].iter()
+    }
+
     /// One operand of a PCU, put together from what arrived.
     pub(super) fn operand(
         &self,
@@ -178,7 +187,10 @@ impl Machine<'_> {
         let quoted = |tensor| format!("`{}`", self.tensor_name(tensor));
         let shape = (count, width.end - width.start);
         let activations = self.operand(actor, pcu, Operand::Activation(0), shape, &quoted(input))?;
-        let weights = self.operand(actor, pcu, Operand::Weights, (1, index.values as u64), &quoted(weight))?;
+        let weights = match s.spec.sequence {
+            Some(read) => self.second_operand(actor, (stage, slice, pcu), at, read, &quoted(weight))?,
+            None => self.operand(actor, pcu, Operand::Weights, (1, index.values as u64), &quoted(weight))?,
+        };
         let partials = if first_column_tile {
             None
         } else {
@@ -253,6 +265,12 @@ impl Machine<'_> {
             let Some(end) = self.section.flows[f].writes else { continue };
             let Some(Unit::Pcu(source)) = self.traces[f].source else { continue };
             let buffer = &self.section.buffers[end.buffer];
+            if let BufferRole::Weight { stage: reader, .. } = buffer.spec.role {
+                for (_, made, values) in results.iter().filter(|(pcu, ..)| *pcu == source) {
+                    self.emit_second(actor, f, (end, reader), at, (made, values))?;
+                }
+                continue;
+            }
             let (taken, width) = self.layout.extent(buffer, at, end.slice);
             let span = part_columns(buffer, end, width.end - width.start);
             // Columns count from the first of the slice.

@@ -14,11 +14,14 @@ use crate::program::{
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
-use super::weights::{self, SlotIndex, TileIndex};
+use super::weights::{self, Element, SlotIndex, TileIndex};
 use super::windows::Held;
 
 /// Runs of windows whose pixels are kept in mind.
 const MOST_HELD: usize = 64;
+
+/// Row tiles of columns of PCUs whose elements are kept in mind.
+const MOST_MADE: usize = 4096;
 
 /// A section with what follows from it.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub(super) struct Layout<'a> {
     index: IndexVec<StageId, Vec<Vec<SlotIndex>>>,
     /// Pixels under runs of windows, by tensor and rows.
     held: RefCell<BTreeMap<(usize, u64, u64), Rc<Held>>>,
+    /// Elements of second operands that stages make, by stage, row tile and column of PCUs.
+    made: RefCell<BTreeMap<(usize, u64, u64), Rc<Vec<Element>>>>,
 }
 
 /// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a column tile.
@@ -51,11 +56,11 @@ impl<'a> Layout<'a> {
         };
         let (schedule, tiling) = (&*section.schedule, section.schedule.tiling());
         let work = |(s, stage): (StageId, &crate::program::Stage)| {
-            StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work)
+            StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles))
         };
         let work: IndexVec<StageId, StageWork> = section.stages.iter_enumerated().map(work).collect();
-        let (index, held) = (IndexVec::new(), RefCell::default());
-        let mut layout = Self { workload, section, graph, schedule, tiling, work, index, held };
+        let (index, held, made) = (IndexVec::new(), RefCell::default(), RefCell::default());
+        let mut layout = Self { workload, section, graph, schedule, tiling, work, index, held, made };
         for stage in section.stages.ids() {
             let index = layout.stage_index(chip, stage).map_err(|why| (stage, why))?;
             layout.index.push(index);
@@ -169,6 +174,24 @@ impl<'a> Layout<'a> {
         column_tiles.get(column_tile as usize).or(column_tiles.last())?.get(slice as usize)
     }
 
+    /// The elements of a row tile that a slot of a second operand made here has for one column of PCUs of a stage.
+    pub(super) fn made_elements(&self, stage: StageId, row_tile: u64, slice: u64) -> Rc<Vec<Element>> {
+        let mut known = self.made.borrow_mut();
+        if known.len() >= MOST_MADE {
+            known.clear();
+        }
+        let elements = || {
+            let spec = &self.section.stages[stage].spec;
+            let (form, index) = (self.graph.form(stage)?, self.weight_index(stage, 0, slice)?);
+            let first = self.first_row(row_tile);
+            let rows = first..first + self.tiling.rows_of(row_tile);
+            let operator = &self.workload.operators[spec.main];
+            Some(weights::elements(operator, &form, index, &rows, self.workload.tensors[spec.weight?].rows))
+        };
+        let key = (stage.index(), row_tile, slice);
+        Rc::clone(known.entry(key).or_insert_with(|| Rc::new(elements().unwrap_or_default())))
+    }
+
     /// First row of a row tile.
     pub(super) fn first_row(&self, row_tile: u64) -> u64 {
         row_tile * self.tiling.tile_rows
@@ -270,6 +293,9 @@ impl<'a> Layout<'a> {
             BufferRole::Operand { stage, tensor }
             | BufferRole::Resident { stage, tensor }
             | BufferRole::Output { stage, tensor } => (self.work[stage].slice_rows(rows, slice), whole(tensor)),
+            BufferRole::Weight { stage, .. } if self.graph.stages[stage].sequence.is_some() => {
+                (0..1, 0..self.made_elements(stage, at.row_tile, slice).len() as u64)
+            }
             BufferRole::Weight { stage, .. } => {
                 (0..1, 0..self.weight_index(stage, at.column_tile, slice).map_or(0, |index| index.values as u64))
             }

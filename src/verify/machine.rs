@@ -1,5 +1,7 @@
 //! A section on numbers: actors fire when their inputs are there and they have credits, and move tiles over flows.
 
+use std::ops::Range;
+
 use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
 use crate::program::{BufferId, BufferRole, FlowId, Section, StageId, Step, emits};
@@ -168,6 +170,12 @@ impl<'a> Machine<'a> {
         self.layout.schedule.ordinal(self.section.buffers[buffer].spec.level, at)
     }
 
+    /// Slots of a buffer that a firing of an actor reads.
+    fn read_slots(&self, kind: Kind, buffer: BufferId, at: Step) -> Range<u64> {
+        let level = self.section.buffers[buffer].spec.level;
+        self.layout.schedule.read_slots(level, self.sequence(kind, buffer), at)
+    }
+
     /// Whether results leave in a firing.
     pub(super) fn emits(&self, actor: usize, at: Step) -> bool {
         match self.actors[actor].kind {
@@ -191,7 +199,8 @@ impl<'a> Machine<'a> {
             return false;
         }
         let at = self.at(index);
-        actor.inputs.iter().all(|&b| self.rings[b].is_filled(self.slot(b, at)))
+        let is_filled = |&b: &BufferId| self.read_slots(actor.kind, b, at).all(|slot| self.rings[b].is_filled(slot));
+        actor.inputs.iter().all(is_filled)
             && (!self.produces(index, at) || actor.outputs.iter().all(|&b| self.rings[b].has_credit(self.slot(b, at))))
     }
 
@@ -222,10 +231,10 @@ impl<'a> Machine<'a> {
             let level = self.section.buffers[buffer].spec.level;
             // A store stands where its slot does; the others may use a slot for many firings.
             let is_store = matches!(self.actors[index].kind, Kind::Store { .. });
-            if is_store || self.layout.schedule.is_last_use(level, at) {
-                let slot = self.slot(buffer, at);
-                self.rings[buffer].release(slot);
-            }
+            let slot = self.slot(buffer, at);
+            let sequence = self.sequence(self.actors[index].kind, buffer);
+            let freed = if is_store { slot..slot + 1 } else { self.layout.schedule.freed(level, sequence, at) };
+            freed.for_each(|slot| self.rings[buffer].release(slot));
         }
         self.actors[index].next += 1;
         self.step += 1;
@@ -299,18 +308,21 @@ impl<'a> Machine<'a> {
     fn blocked(&self, index: usize) -> Fault {
         let at = self.at(index);
         let actor = &self.actors[index];
-        let name = |b: BufferId| {
+        let name = |b: BufferId, slot: u64| {
             let buffer = &self.section.buffers[b];
-            format!("{} of the {}", self.layout.slot_name(buffer, self.slot(b, at)), self.layout.buffer_name(buffer))
+            format!("{} of the {}", self.layout.slot_name(buffer, slot), self.layout.buffer_name(buffer))
         };
-        let waits = actor.inputs.iter().find(|&&b| !self.rings[b].is_filled(self.slot(b, at)));
-        let why = if let Some(&b) = waits {
-            format!("waits for {}", name(b))
+        let missing = |&b: &BufferId| {
+            let slot = self.read_slots(actor.kind, b, at).find(|&slot| !self.rings[b].is_filled(slot))?;
+            Some((b, slot))
+        };
+        let why = if let Some((b, slot)) = actor.inputs.iter().find_map(missing) {
+            format!("waits for {}", name(b, slot))
         } else {
             let full = actor.outputs.iter().find(|&&b| !self.rings[b].has_credit(self.slot(b, at)));
             let depth = |b: BufferId| self.rings[b].depth();
             full.map_or(String::new(), |&b| {
-                format!("waits for room for {}, all {} slots of which are in use", name(b), depth(b))
+                format!("waits for room for {}, all {} slots of which are in use", name(b, self.slot(b, at)), depth(b))
             })
         };
         self.fault(

@@ -30,6 +30,7 @@ mod ring;
 mod row_functions;
 mod row_reference;
 mod scale;
+mod second;
 mod sums;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,10 @@ use crate::workload::{Operator, OperatorKind, Workload};
 
 /// Largest period of remainders that is kept.
 const MOST_PERIOD: u64 = 256;
+/// Most bytes of numbers that are held at once.
+const MOST_BYTES: u64 = 16 << 30;
+/// Copies of a tensor that are held at once: of the reference, in the section's buffers, and off chip.
+const COPIES: u128 = 3;
 /// Halvings of the interval in which the right factor lies.
 const HALVINGS: u32 = 12;
 
@@ -50,6 +54,27 @@ pub fn graph_flops(workload: &Workload) -> u64 {
     u64::try_from(workload.operators.iter_enumerated().map(of).sum::<u128>()).unwrap_or(u64::MAX)
 }
 
+/// Refuses a graph whose numbers would take more memory than a machine is likely to have.
+///
+/// # Errors
+/// The bytes and the limit.
+fn check_memory(workload: &Workload) -> Result<(), Diagnostic> {
+    let elements: u128 =
+        workload.tensors.iter().map(|tensor| u128::from(tensor.rows) * u128::from(tensor.columns)).sum();
+    let bytes = elements * COPIES * size_of::<f64>() as u128;
+    if bytes <= u128::from(MOST_BYTES) {
+        return Ok(());
+    }
+    let gib = |bytes: u128| bytes.div_ceil(1 << 30);
+    let title = format!(
+        "the numbers of `{}` take about {} GiB, and at most {} are held",
+        workload.name,
+        gib(bytes),
+        gib(MOST_BYTES.into())
+    );
+    Err(Diagnostic::new(title).with_help("give a smaller --max-flops, or smaller dimensions with --set"))
+}
+
 /// Reads a workload with `load`, which is given overrides, so that its graph has at most `max_flops`. Dimensions are made
 /// smaller by one factor, and each keeps its remainder by the sizes of tiles and mask blocks; heads and sequences are fewer
 /// and smaller, and still divide what they divide.
@@ -64,6 +89,7 @@ pub fn scaled(
     let full = load(&[])?;
     let full_flops = graph_flops(&full);
     if full_flops <= max_flops {
+        check_memory(&full)?;
         return Ok((full, None));
     }
     let dims: Vec<(String, u64)> = full.dims.iter().map(|(name, &size)| (name.clone(), size)).collect();
@@ -113,6 +139,7 @@ pub fn scaled(
             _ => exceeds = middle,
         }
     }
+    check_memory(&best)?;
     let named = dims.into_iter().zip(best_sizes).map(|((name, from), to)| ScaledDim { name, from, to });
     Ok((best, Some(Scaling { max_flops, full_flops, dims: named.collect() })))
 }

@@ -105,6 +105,47 @@ pub(super) fn index_of_heads(form: &GemmForm, mapping: &GemmMapping, grain: u64,
     slot
 }
 
+/// An element of a slot of a second operand that a stage of the section makes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Element {
+    /// Row of the row tile.
+    pub(super) row: u64,
+    /// Column of the tensor.
+    pub(super) column: u64,
+    /// Its place among the values that the column of PCUs works on.
+    pub(super) place: usize,
+}
+
+/// The elements in rows `rows` of a second operand of `all_rows` rows that a column of PCUs works on, in the order of its index.
+pub(super) fn elements(
+    operator: &Operator,
+    form: &GemmForm,
+    index: &SlotIndex,
+    rows: &Range<u64>,
+    all_rows: u64,
+) -> Vec<Element> {
+    let sequence = if form.instances > 1 { rows.start / (all_rows / form.instances) } else { 0 };
+    let (mut elements, mut place) = (Vec::new(), 0);
+    for tile in &index.tiles {
+        // Heads of a group share what the first of them brings.
+        if tile.first_value < place {
+            continue;
+        }
+        let head = tile.columns.start / form.n;
+        for depth in 0..form.k {
+            for column in 0..tile.columns.end - tile.columns.start {
+                let at = [sequence, head, depth, tile.first_in_head + column];
+                let (row, column) = of_second(operator, form, all_rows, at);
+                if rows.contains(&row) {
+                    elements.push(Element { row: row - rows.start, column, place });
+                }
+                place += 1;
+            }
+        }
+    }
+    elements
+}
+
 /// The values of a slot of a stage with heads for sequence `sequence`, in the order of its index.
 pub(super) fn pack_heads(
     operator: &Operator,

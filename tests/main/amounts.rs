@@ -54,8 +54,8 @@ pub fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str,
     }
     compared.sections += 1;
     for (s, stage) in section.stages.iter_enumerated() {
-        // Tiles of heads and of sums over rows are all as deep.
-        let has_tiles = graph.form(s).is_none() && stage.spec.sums.is_none();
+        // Tiles of heads, of sums over rows and of sampled products are all as deep.
+        let has_tiles = graph.form(s).is_none() && stage.spec.sums.is_none() && graph.sampled(s).is_none();
         if let Mapping::Gemm(mapping) = &stage.mapping
             && has_tiles
         {

@@ -9,7 +9,7 @@ use super::import_graph::ImportGraph;
 const MOST_LINES: usize = 700;
 
 /// Modules lowest first, each with the modules it may import. No module imports one below it in this list.
-const MODULES: [(&str, &[&str]); 25] = [
+const MODULES: [(&str, &[&str]); 26] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -22,6 +22,7 @@ const MODULES: [(&str, &[&str]); 25] = [
     ("import", &["diagnostics", "model", "sparsity", "input", "workload"]),
     ("program", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
     ("cost", &["units", "index", "mode", "sparsity", "arch", "workload", "program"]),
+    ("proof", &["units", "index", "mode", "sparsity", "arch", "workload", "program", "cost"]),
     ("outcome", &["mode", "workload"]),
     ("fluid", &["index"]),
     ("cycle", &["units", "index", "sparsity", "arch", "workload", "program"]),
@@ -81,6 +82,7 @@ const MODULES: [(&str, &[&str]); 25] = [
             "arch",
             "workload",
             "import",
+            "proof",
             "outcome",
             "compile",
             "sim",

@@ -301,7 +301,12 @@ mod runs {
         let output = rdusim(&format!("compare {TINY} -v"));
         assert_eq!(String::from_utf8_lossy(&output.stdout), plain);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(stderr.lines().count() == 1 && stderr.contains("compile "), "{stderr}");
+        let lines: Vec<&str> = stderr.lines().collect();
+        assert!(lines.len() == 4 && lines[0].starts_with("compile "), "{stderr}");
+        // How far each mode is from what no mapping beats.
+        for (line, mode) in lines[1..].iter().zip(["kbk: ", "epilogue: ", "fused: "]) {
+            assert!(line.starts_with(mode) && line.contains("gap ") && line.ends_with(" %"), "{stderr}");
+        }
     }
 
     #[test]
@@ -311,4 +316,24 @@ mod runs {
         assert!(output.stdout.is_empty());
         assert!(String::from_utf8_lossy(&output.stderr).contains("cannot create the directory `Cargo.toml/out`"));
     }
+}
+
+#[test]
+fn effort_changes_how_long_the_compiler_searches() {
+    let run = "run --mode fused --arch arch/plasticine.toml --workload workloads/tiny-mlp.toml --format json";
+    let of = |effort: &str| succeeds(&format!("{run} --effort {effort}"));
+    let cycles = |json: &str| {
+        let json: serde_json::Value = serde_json::from_str(json).expect("the result is JSON");
+        json["runs"][0]["cycles"].as_u64().expect("cycles")
+    };
+    let [quick, normal, thorough] = ["quick", "normal", "thorough"].map(of);
+    assert_eq!(normal, succeeds(run), "`normal` is the default");
+    assert_eq!(quick, of("quick"), "a result is a function of its inputs");
+    // More trials find no slower mapping here; few find one that is near.
+    assert!(cycles(&thorough) <= cycles(&normal), "{} and {}", cycles(&thorough), cycles(&normal));
+    assert!(cycles(&quick) as f64 <= 1.2 * cycles(&normal) as f64, "{} and {}", cycles(&quick), cycles(&normal));
+    let message = refused(&format!("{run} --effort much"));
+    assert!(message.contains("--effort") && message.contains("thorough"), "{message}");
+    let message = refused(&format!("{run} --effort quick --config x.toml"));
+    assert!(message.contains("--effort") && message.contains("--config"), "{message}");
 }

@@ -14,7 +14,7 @@ use rdusim::workload::{self, Workload};
 
 /// Holds both counts of a configuration against each other, and runs it in all fidelities; the error of all sections together must
 /// be at most `most`.
-fn hold(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str, most: f64) -> String {
+pub fn hold(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str, most: f64) -> String {
     let mut compared = Compared::default();
     for section in &configuration.sections {
         compare(chip, workload, section, about, &mut compared);

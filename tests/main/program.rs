@@ -109,11 +109,17 @@ fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
             for n in 0..process.firings.min(600) {
                 let (at, step) = (graph.point(id, n), processes.point(p, n));
                 for (port, input) in process.inputs.iter().enumerate() {
-                    let (reader, slot) = (PortRef { process: id, port }, processes.slot(input.buffer, step));
-                    assert_eq!(graph.read_slots(reader, &at), [slot], "{}: {:?} at {n}", section.name, process.kind);
-                    let frees = graph.released_after(reader, n, &at) > slot;
+                    let (reader, last) = (PortRef { process: id, port }, processes.needed(input, step));
+                    let level = section.buffers[input.buffer].spec.level;
+                    let slots: Vec<u64> = section.schedule.read_slots(level, input.sequence, step).collect();
+                    assert_eq!(slots.last(), Some(&last));
+                    assert_eq!(graph.read_slots(reader, &at), slots, "{}: {:?} at {n}", section.name, process.kind);
                     let is_store = matches!(process.kind, program::ProcessKind::Store { .. });
-                    assert_eq!(frees, is_store || processes.is_last_use(input.buffer, step), "{}", section.name);
+                    let freed = if is_store { last..last + 1 } else { processes.freed(input, step) };
+                    let released = graph.released(reader, n)..graph.released_after(reader, n, &at);
+                    // A slot is free when it and all before it are done with.
+                    assert!(freed.is_empty() == released.is_empty(), "{}: {freed:?}, {released:?}", section.name);
+                    assert!(freed.is_empty() || freed == released, "{}: {freed:?}, {released:?}", section.name);
                 }
                 // Sums that a stage keeps are complete when it emits; others are written in every firing that gives.
                 let (Some(written), writer) = (graph.writes(id).next(), PortRef { process: id, port: 0 }) else {

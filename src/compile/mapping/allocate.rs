@@ -24,15 +24,10 @@ pub struct Candidate {
     pub footprint: StageFootprint,
 }
 
-impl Candidate {
-    /// What mappings of a stage are compared by: cycles, and what a split of K must gain.
-    fn weighed_cycles(&self) -> u64 {
-        if self.mapping.pk() == 1 {
-            self.cycles
-        } else {
-            (self.cycles as f64 * (1.0 + PARAMS.mapping.worth_splitting_k)) as u64
-        }
-    }
+/// What mappings of a stage are compared by: cycles, and what a split of K must gain.
+#[inline]
+fn weighed_cycles(cycles: u64, pk: u64) -> u64 {
+    if pk == 1 { cycles } else { (cycles as f64 * (1.0 + PARAMS.mapping.worth_splitting_k)) as u64 }
 }
 
 /// Cycles below which a split of K is worth its partial sums, where `cycles` can be had without.
@@ -42,17 +37,34 @@ pub fn worth_a_split(cycles: u64) -> u64 {
 
 /// The useful ways to map a stage: more PCUs, fewer cycles.
 #[derive(Debug, Clone, Default)]
-pub struct StageCandidates(Arc<[Candidate]>);
+pub struct StageCandidates {
+    list: Arc<[Candidate]>,
+    /// Cycles of each: what an allocation searches, close together.
+    cycles: Arc<[u64]>,
+}
 
 impl StageCandidates {
     /// The cheapest candidate that needs at most `cycles`.
     fn cheapest(&self, cycles: u64) -> Option<&Candidate> {
-        self.0.get(self.0.partition_point(|c| c.cycles > cycles))
+        self.list.get(self.cycles.partition_point(|&c| c > cycles))
     }
 
     /// The fastest candidate on at most `pcus`.
     fn fastest(&self, pcus: u64) -> Option<&Candidate> {
-        self.0[..self.0.partition_point(|c| c.pcus <= pcus)].last()
+        self.list[..self.list.partition_point(|c| c.pcus <= pcus)].last()
+    }
+}
+
+/// What takes the mappings of a stage as they are enumerated.
+pub trait Offers {
+    /// Takes a mapping on `pcus` PCUs that needs `cycles`, with K in `pk` slices; made only if it is wanted.
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, make: impl FnOnce() -> Candidate);
+}
+
+/// Every mapping, made.
+impl Offers for Vec<Candidate> {
+    fn offer(&mut self, _: u64, _: u64, _: u64, make: impl FnOnce() -> Candidate) {
+        self.push(make());
     }
 }
 
@@ -64,38 +76,43 @@ pub struct Front {
     kept: Vec<Candidate>,
 }
 
-impl Front {
+impl Offers for Front {
     /// Keeps a candidate if it is faster than others of as many PCUs.
     #[inline]
-    pub fn offer(&mut self, candidate: &Candidate) {
-        let pcus = candidate.pcus as usize;
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, make: impl FnOnce() -> Candidate) {
+        let pcus = pcus as usize;
         if pcus >= self.fastest.len() {
             self.fastest.resize(pcus + 1, (u64::MAX, 0));
         }
-        let (cycles, at) = &mut self.fastest[pcus];
-        let weighed = candidate.weighed_cycles();
-        if weighed >= *cycles {
+        let (least, at) = &mut self.fastest[pcus];
+        let weighed = weighed_cycles(cycles, pk);
+        if weighed >= *least {
             return;
         }
-        if *cycles == u64::MAX {
+        if *least == u64::MAX {
             *at = self.kept.len() as u32;
-            self.kept.push(*candidate);
+            self.kept.push(make());
         } else {
-            self.kept[*at as usize] = *candidate;
+            self.kept[*at as usize] = make();
         }
-        *cycles = weighed;
+        *least = weighed;
     }
+}
 
-    /// The candidates that no other beats in both PCUs and cycles.
-    pub fn finish(self) -> StageCandidates {
+impl Front {
+    /// The candidates that no other beats in both PCUs and cycles; the front is empty then.
+    pub fn finish(&mut self) -> StageCandidates {
         let mut least = u64::MAX;
         let faster = |&(cycles, _): &(u64, u32)| {
             let keeps = cycles < least;
             least = least.min(cycles);
             keeps
         };
-        let list: Vec<u32> = self.fastest.iter().copied().filter(faster).map(|(_, at)| at).collect();
-        StageCandidates(list.iter().map(|&at| self.kept[at as usize]).collect())
+        let places: Vec<u32> = self.fastest.iter().copied().filter(faster).map(|(_, at)| at).collect();
+        let list: Arc<[Candidate]> = places.iter().map(|&at| self.kept[at as usize]).collect();
+        self.fastest.clear();
+        self.kept.clear();
+        StageCandidates { cycles: list.iter().map(|candidate| candidate.cycles).collect(), list }
     }
 }
 
@@ -106,27 +123,75 @@ fn allocate(
     pcus: u64,
     floor_cycles: u64,
 ) -> Option<IndexVec<StageId, Candidate>> {
-    if stages.iter().any(|stage| stage.0.is_empty()) {
+    allocate_in_parts(stages, pcus, floor_cycles, |_| 1.0)
+}
+
+/// The same where a stage must do with its part of the slowest stage's cycles.
+fn allocate_in_parts(
+    stages: &IndexVec<StageId, StageCandidates>,
+    pcus: u64,
+    floor_cycles: u64,
+    part: impl Fn(StageId) -> f64 + Copy,
+) -> Option<IndexVec<StageId, Candidate>> {
+    if stages.iter().any(|stage| stage.list.is_empty()) {
         return None;
     }
-    let cheapest = |target: u64| stages.iter().map(move |stage| stage.cheapest(target));
-    let fits = |target: u64| {
-        let taken = cheapest(target).try_fold(0, |sum, candidate| Some(sum + candidate?.pcus));
-        taken.is_some_and(|taken: u64| taken <= pcus)
+    let needs = |stage: StageId, cycles: u64| {
+        if part(stage) < 1.0 { (cycles as f64 / part(stage)).ceil() as u64 + 1 } else { cycles }
     };
     // No stage is faster than its last candidate; with their first, they take as few PCUs as can be.
-    let fastest = stages.iter().map(|stage| stage.0[stage.0.len() - 1].cycles).max()?.max(floor_cycles);
-    let (mut exceeds, mut target) = (fastest, stages.iter().map(|stage| stage.0[0].cycles).max()?.max(fastest));
-    if fits(fastest) {
+    let last = |(s, stage): (StageId, &StageCandidates)| needs(s, stage.cycles[stage.cycles.len() - 1]);
+    let first = |(s, stage): (StageId, &StageCandidates)| needs(s, stage.cycles[0]);
+    let fastest = stages.iter_enumerated().map(last).max()?.max(floor_cycles);
+    let slowest = stages.iter_enumerated().map(first).max()?.max(fastest);
+    let (mut exceeds, mut target) = (fastest, slowest);
+    if Cheapest::of(stages, fastest, part).pcus <= pcus {
         target = fastest;
-    } else if !fits(target) {
+    } else if Cheapest::of(stages, slowest, part).pcus > pcus {
         return None;
     }
+    // Bisection over the cycles of the candidates: between two of them nothing changes.
     while target - exceeds > 1 {
         let middle = exceeds + (target - exceeds) / 2;
-        *(if fits(middle) { &mut target } else { &mut exceeds }) = middle;
+        let cheapest = Cheapest::of(stages, middle, part);
+        if cheapest.pcus <= pcus {
+            target = middle;
+        } else {
+            exceeds = cheapest.next_slower.saturating_sub(1).clamp(middle, target - 1);
+        }
     }
-    cheapest(target).map(Option::<&Candidate>::copied).collect()
+    stages.iter_enumerated().map(|(s, stage)| stage.cheapest(in_part(target, part(s))).copied()).collect()
+}
+
+/// A stage's part of the slowest stage's cycles.
+fn in_part(cycles: u64, part: f64) -> u64 {
+    if part < 1.0 { (cycles as f64 * part) as u64 } else { cycles }
+}
+
+/// The cheapest candidates that need at most so many cycles, one of each stage.
+struct Cheapest {
+    /// PCUs of all.
+    pcus: u64,
+    /// Cycles, beyond those allowed, up to which all of them stay the cheapest.
+    next_slower: u64,
+}
+
+impl Cheapest {
+    /// Of stages that each have a candidate that needs at most its part of `cycles`.
+    fn of(stages: &IndexVec<StageId, StageCandidates>, cycles: u64, part: impl Fn(StageId) -> f64) -> Self {
+        let mut all = Self { pcus: 0, next_slower: u64::MAX };
+        for (s, stage) in stages.iter_enumerated() {
+            let allowed = in_part(cycles, part(s));
+            let at = stage.cycles.partition_point(|&c| c > allowed).min(stage.cycles.len() - 1);
+            all.pcus += stage.list[at].pcus;
+            if let Some(slower) = at.checked_sub(1) {
+                let next = stage.cycles[slower];
+                let next = if part(s) < 1.0 { (next as f64 / part(s)) as u64 } else { next };
+                all.next_slower = all.next_slower.min(next);
+            }
+        }
+        all
+    }
 }
 
 /// Of allocations that keep some PCUs from balancing the stages ([`allocate`]) and give them to the filling of the pipeline
@@ -139,18 +204,33 @@ pub fn allocate_and_fill(
     floor_cycles: u64,
     memory_cycles: u64,
 ) -> Option<IndexVec<StageId, Candidate>> {
-    let slowest = |picked: &IndexVec<StageId, Candidate>| picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64;
+    let slowest = |picked: &IndexVec<StageId, Candidate>| pipeline.slowest(|s| picked[s].cycles);
     let mut best = allocate(stages, pcus, floor_cycles)?;
+    // Stages whose work grows along a sequence are faster than the others at its beginning, and should be so longer.
+    let mut growing = 1.0;
+    for part in PARAMS.mapping.growing_parts.into_iter().filter(|_| pipeline.is_uneven()) {
+        let in_parts = |stage| if pipeline.grows(stage) { part } else { 1.0 };
+        let Some(picked) = allocate_in_parts(stages, pcus, floor_cycles, in_parts) else { continue };
+        if slowest(&picked) < slowest(&best) {
+            (best, growing) = (picked, part);
+        }
+    }
+    let in_parts = |stage| if pipeline.grows(stage) { growing } else { 1.0 };
     let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].cycles, |_| 0.0));
     let is_hidden = |fill: f64| balanced + fill <= memory_cycles as f64;
     let is_worth = |fill: f64| fill > balanced * PARAMS.mapping.worth_filling && !is_hidden(fill);
-    let mut least = f64::INFINITY;
+    let (mut least, balanced_picks) = (f64::INFINITY, best.clone());
     for kept in PARAMS.mapping.kept_for_filling {
         if !is_worth(fill) {
             break;
         }
         let balancing = pcus - (pcus as f64 * kept) as u64;
-        let Some(mut picked) = allocate(stages, balancing, floor_cycles) else { break };
+        let picked = if balancing == pcus {
+            Some(balanced_picks.clone())
+        } else {
+            allocate_in_parts(stages, balancing, floor_cycles, in_parts)
+        };
+        let Some(mut picked) = picked else { break };
         shorten_fill(stages, pipeline, &mut picked, pcus);
         let now = pipeline.fill_cycles(|s| picked[s].cycles, |_| 0.0);
         let cycles = slowest(&picked) + now;
@@ -231,7 +311,8 @@ mod tests {
     fn pcus_that_are_left_shorten_the_filling() {
         let of_work = |work: u64, most: u64| {
             let mut front = Front::default();
-            (1..=most).for_each(|pcus| front.offer(&candidate(pcus, work.div_ceil(pcus))));
+            (1..=most)
+                .for_each(|pcus| front.offer(pcus, work.div_ceil(pcus), 1, || candidate(pcus, work.div_ceil(pcus))));
             front.finish()
         };
         let stages: IndexVec<StageId, _> = [of_work(1_600, 20), of_work(80_000, 100)].into_iter().collect();
@@ -252,7 +333,7 @@ mod tests {
         ) {
             let front = |stage: &Vec<(u64, u64)>| {
                 let mut front = Front::default();
-                for &(pcus, cycles) in stage { front.offer(&candidate(pcus, cycles)); }
+                for &(pcus, cycles) in stage { front.offer(pcus, cycles, 1, || candidate(pcus, cycles)); }
                 front.finish()
             };
             let sets: IndexVec<StageId, _> = stages.iter().map(|(stage, _)| front(stage)).collect();
@@ -277,7 +358,7 @@ mod tests {
         ) {
             let front = |stage: &Vec<(u64, u64)>| {
                 let mut front = Front::default();
-                for &(pcus, cycles) in stage { front.offer(&candidate(pcus, cycles)); }
+                for &(pcus, cycles) in stage { front.offer(pcus, cycles, 1, || candidate(pcus, cycles)); }
                 front.finish()
             };
             let sets: IndexVec<StageId, _> = stages.iter().map(front).collect();

@@ -48,7 +48,22 @@ pub struct Base {
     pub in_step_cycles: u64,
     /// Busiest lockstep group over all column tiles.
     pub free_cycles: u64,
+    /// Of the gradient of a sparse weight, what the busiest lockstep group would take if it skipped nothing.
+    pub dense_cycles: Option<u64>,
+    /// Output tiles of a row pass of the busiest lockstep group.
+    pub tiles_of_pass: u64,
     pub footprint: StageFootprint,
+}
+
+impl Base {
+    /// Cycles of a mean row pass of `pm` row slices, whose passes go on together: of a gradient that is sampled those under
+    /// which any slice stores something.
+    pub fn pass_cycles(&self, is_in_step: bool, pm: u64) -> u64 {
+        let cycles = if is_in_step { self.in_step_cycles } else { self.free_cycles };
+        let Some(dense) = self.dense_cycles.filter(|_| pm > 1) else { return cycles };
+        let skipped = 1.0 - (cycles as f64 / dense.max(1) as f64).min(1.0);
+        (dense as f64 * (1.0 - skipped.powf(pm as f64))).ceil() as u64
+    }
 }
 
 /// What fixes the bases of a stage: weight, functions in its tail, the cut of its weight, the gradient it samples, and whether
@@ -80,6 +95,8 @@ struct MappingsKey {
     tail: usize,
     /// Whether it adds up over rows.
     adds_up: bool,
+    /// Whether its second operand is made in the section.
+    is_second_made: bool,
     /// Rows of the section, and of a row tile.
     rows: (u64, u64),
     /// Column tiles that it waits through.
@@ -185,6 +202,7 @@ impl<'a> StageBases<'a> {
             main: spec.main,
             tail: spec.tail.len(),
             adds_up: spec.sums.is_some(),
+            is_second_made: spec.sequence.is_some(),
             rows: (self.graph.rows, nest.tile_rows),
             duty_factor,
             walked: walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile)),
@@ -305,7 +323,14 @@ impl<'a> StageBases<'a> {
                 }
             }
             self.k_splits(stage, rows_on_lanes, &ranges, &mut bases);
-            list.extend(undominated(bases));
+            if self.graph.sampled(stage).is_some() {
+                // More slices of K make the copies of the activations smaller, whatever they do for the work.
+                for pk in [1].into_iter().chain(PARAMS.mapping.k_splits) {
+                    list.extend(undominated(bases.iter().filter(|base| base.pk == pk).copied().collect()));
+                }
+            } else {
+                list.extend(undominated(bases));
+            }
         }
         list
     }
@@ -323,6 +348,13 @@ impl<'a> StageBases<'a> {
         let most = self.graph.most_k_slices(stage);
         let is_long = |pk: &u64| *pk <= most && least_k / pk >= shape.tile_cycles(0).max(1);
         for pk in PARAMS.mapping.k_splits.into_iter().filter(is_long) {
+            if self.graph.sampled(stage).is_some() {
+                let most = self.chip.pcus_per_operator() / pk;
+                let whole = bases.iter().filter(|base| base.pk == 1 && base.pn <= most);
+                let slices: Vec<Base> = whole.map(|base| sampled_slice(base, &shape, pk, least_k / pk)).collect();
+                bases.extend(slices);
+                continue;
+            }
             for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator() / pk) {
                 if !is_sparse {
                     bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk), ranges));
@@ -330,7 +362,9 @@ impl<'a> StageBases<'a> {
                     // Worked out in full when it is chosen.
                     let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * PARAMS.mapping.uneven_k_slices) as u64;
                     let (in_step_cycles, free_cycles) = (slice(whole.in_step_cycles), slice(whole.free_cycles));
-                    bases.push(Base { pk, in_step_cycles, free_cycles, ..*whole });
+                    let pass_cycles = slice(whole.footprint.pass_cycles);
+                    let footprint = StageFootprint { pass_cycles, ..whole.footprint };
+                    bases.push(Base { pk, in_step_cycles, free_cycles, footprint, ..*whole });
                 }
             }
         }
@@ -357,6 +391,7 @@ impl<'a> StageBases<'a> {
             let table = self.tables.table(stage, width, aligned, style, 1, shape.row_grain);
             let sample = CostSample::new(&table, |t| shape.cycles(t));
             let most_tiles = table.column_tiles.iter().map(Vec::len).max().unwrap_or(1) as u64;
+            let column_tiles = table.column_tiles.len().max(1) as u64;
             let stored = table.column_tiles.iter().map(|c| c.iter().map(|t| t.stored).sum::<u64>()).max().unwrap_or(0);
             let columns =
                 table.column_tiles.iter().map(|c| c.iter().map(|t| t.columns).sum::<u64>()).max().unwrap_or(0);
@@ -369,7 +404,8 @@ impl<'a> StageBases<'a> {
                 let (in_step_cycles, free_cycles) = sample.balance(groups, &mut loads);
                 // Room for an uneven split; the chosen mapping is measured exactly.
                 let uneven = |total: u64| (total.div_ceil(groups) * 5 / 4).min(total);
-                let work = PassWork { stored: uneven(stored), columns: uneven(columns), ..PassWork::default() };
+                let (stored, columns) = (uneven(stored), uneven(columns));
+                let work = PassWork { stored, columns, cycles: in_step_cycles / column_tiles, ..PassWork::default() };
                 bases.push(Base {
                     rows_on_lanes,
                     pn: groups * multicast_width,
@@ -379,6 +415,8 @@ impl<'a> StageBases<'a> {
                     style,
                     in_step_cycles,
                     free_cycles,
+                    dense_cycles: self.dense_cycles(stage, shape, most_tiles.div_ceil(groups)),
+                    tiles_of_pass: most_tiles.div_ceil(groups),
                     footprint: StageFootprint::of_gemm(self.graph, stage, shape, multicast_width, &[vec![work]]),
                 });
             }
@@ -430,10 +468,18 @@ impl<'a> StageBases<'a> {
         self.base(stage, shape, mapping, &work)
     }
 
+    /// Cycles of a row pass of `tiles` output tiles that skips nothing, over all column tiles; `None` of what no mask samples.
+    fn dense_cycles(&self, stage: StageId, shape: &SystolicShape, tiles: u64) -> Option<u64> {
+        self.graph.sampled(stage)?;
+        let (ranges, _) = self.tables.column_tile_ranges(stage);
+        Some(ranges.iter().map(|(_, k)| tiles * shape.tile_cycles(k.end - k.start)).sum())
+    }
+
     fn base(&self, stage: StageId, shape: &SystolicShape, m: GemmMapping, work: &[Vec<PassWork>]) -> Base {
         let in_step_cycles =
             work.iter().map(|column_tile| column_tile.iter().map(|w| w.cycles).max().unwrap_or(0)).sum();
         let groups = (m.k_slice_groups() * m.pk) as usize;
+        let tiles_of_pass = work.iter().flatten().map(|work| work.tiles).max().unwrap_or(0);
         let free_cycles =
             (0..groups).map(|b| work.iter().map(|column_tile| column_tile[b].cycles).sum()).max().unwrap_or(0);
         Base {
@@ -445,8 +491,28 @@ impl<'a> StageBases<'a> {
             style: m.style,
             in_step_cycles,
             free_cycles,
+            dense_cycles: self.dense_cycles(stage, shape, tiles_of_pass),
+            tiles_of_pass,
             footprint: StageFootprint::of_gemm(self.graph, stage, shape, m.multicast_width, work),
         }
+    }
+}
+
+/// A split of the gradient of a sparse weight with `pk` slices of K, of `depth` K rows each: all have the same output tiles,
+/// and with private activations a `pk`-th of each copy.
+fn sampled_slice(whole: &Base, shape: &SystolicShape, pk: u64, depth: u64) -> Base {
+    let slice = |cycles: u64| cycles.div_ceil(pk);
+    Base {
+        pk,
+        in_step_cycles: slice(whole.in_step_cycles),
+        free_cycles: slice(whole.free_cycles),
+        dense_cycles: whole.dense_cycles.map(slice),
+        footprint: StageFootprint {
+            weight_slot_bytes: whole.footprint.weight_slot_bytes.div_ceil(pk),
+            pass_cycles: slice(whole.footprint.pass_cycles),
+            ..whole.footprint.with_depth(shape, depth)
+        },
+        ..*whole
     }
 }
 

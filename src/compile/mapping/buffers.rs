@@ -22,7 +22,9 @@ pub fn buffers(
     mappings: &IndexVec<StageId, Mapping>,
     footprint: &IndexVec<StageId, StageFootprint>,
 ) -> IndexVec<BufferId, BufferSpec> {
-    let mut sizer = Sizer { mappings, chip, graph, nest, roles, residency, list: IndexVec::new() };
+    let complete_before = graph.complete_before();
+    let mut sizer =
+        Sizer { mappings, footprint, chip, graph, nest, roles, residency, complete_before, list: IndexVec::new() };
     for ((stage, mapping), footprint) in mappings.iter_enumerated().zip(footprint) {
         sizer.operands(stage, mapping, footprint);
         sizer.weights(stage, mapping, footprint);
@@ -33,11 +35,14 @@ pub fn buffers(
 
 struct Sizer<'a> {
     mappings: &'a IndexVec<StageId, Mapping>,
+    footprint: &'a IndexVec<StageId, StageFootprint>,
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     nest: &'a Nest,
     roles: &'a StageRoles,
     residency: Residency,
+    /// Sequences that must be complete before each stage.
+    complete_before: IndexVec<StageId, u64>,
     list: IndexVec<BufferId, BufferSpec>,
 }
 
@@ -61,12 +66,38 @@ impl Sizer<'_> {
         (passes * footprint.row_grain).min(self.nest.tile_rows)
     }
 
-    /// Slices of K, beyond the first, that a row tile passes from where a tensor is made to where `stage` takes it, in it too:
-    /// so much longer it is wanted.
+    /// Firings by which the last slices of K run behind the first, from where a tensor is made to where `stage` takes it, in it
+    /// too: so much longer a row tile is wanted. A slice begins an output tile after the one before it, no later than its next
+    /// firing.
     fn slices_behind(&self, tensor: TensorId, stage: StageId) -> u64 {
         let producer = self.graph.producer(tensor);
         let is_behind = |s: &StageId| *s == stage || *s < stage && producer.is_none_or(|producer| *s > producer);
-        self.mappings.ids().filter(is_behind).map(|s| self.mappings[s].pk() - 1).sum()
+        let behind = |s: StageId| {
+            let (slices, footprint) = (self.mappings[s].pk() - 1, &self.footprint[s]);
+            let passes = self.nest.tile_rows.div_ceil(footprint.row_grain.max(1)).div_ceil(self.mappings[s].pm());
+            let firing = footprint.pass_cycles.saturating_mul(passes).max(1);
+            let walk = u64::from(self.chip.grid.columns + self.chip.grid.rows) / 4 * self.chip.network.hop_cycles;
+            slices.saturating_mul(footprint.relay_cycles + walk).div_ceil(firing).min(slices)
+        };
+        self.mappings.ids().filter(is_behind).map(behind).sum()
+    }
+
+    /// Row tiles of an operand that come before the stage can begin: those of sequences that must be complete first.
+    fn held_before(&self, tensor: TensorId, stage: StageId) -> u64 {
+        let complete = |stage: StageId| self.complete_before[stage];
+        let takes = |s: &StageId| self.graph.stages[*s].activations.contains(&tensor);
+        let from = match self.graph.producer(tensor) {
+            Some(producer) => complete(producer),
+            // Of a tensor from off chip, all that read it take a row tile at a time.
+            None => self.graph.stages.ids().filter(takes).map(complete).min().unwrap_or(0),
+        };
+        complete(stage).saturating_sub(from).saturating_mul(self.sequence_tiles())
+    }
+
+    /// Row tiles of a sequence.
+    fn sequence_tiles(&self) -> u64 {
+        let sequences = self.graph.sequences();
+        if sequences > 1 { self.nest.block_tiles } else { self.nest.row_tiles() }
     }
 
     fn operands(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
@@ -123,6 +154,7 @@ impl Sizer<'_> {
             let external = graph.producer(tensor).is_none();
             let mut depth =
                 (graph.distance(graph.producer(tensor), stage) + 1).max(2) + self.slices_behind(tensor, stage);
+            depth += self.held_before(tensor, stage);
             if external {
                 depth += self.residency.latency_slots.of(slots_in_flight(self.chip, slot_bytes * slices));
             }
@@ -142,6 +174,15 @@ impl Sizer<'_> {
             let role = BufferRole::Operand { stage, tensor };
             self.list.push(BufferSpec { role, level, depth, slices, copies, slot_bytes, spread });
         }
+    }
+
+    /// Slots for the row tiles of a sequence of a second operand that is made here, and for what comes of the next sequence
+    /// before they are free: with causal attention a few row tiles, else all of it.
+    fn sequence_depth(&self, stage: StageId, tensor: TensorId) -> u64 {
+        let all = self.sequence_tiles();
+        let is_prefix = self.graph.stages[stage].sequence.is_some_and(|read| read.is_prefix);
+        let of_next = if is_prefix { self.graph.distance(self.graph.producer(tensor), stage) + 1 } else { all };
+        all.saturating_add(of_next.min(all)).min(self.nest.row_tiles())
     }
 
     fn weights(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
@@ -164,6 +205,9 @@ impl Sizer<'_> {
         let resident = self.residency.weights || nest.order == LoopOrder::RowTileOuter;
         let own = self.graph.form(stage).is_some_and(|form| form.instances > 1);
         let (level, depth) = match (cut, resident) {
+            _ if self.graph.stages[stage].sequence.is_some() => {
+                (LoopLevel::ROW_TILE, self.sequence_depth(stage, tensor))
+            }
             _ if own => {
                 let slot = footprint.weight_slot_bytes.saturating_mul(m.pn * m.pk);
                 (

@@ -1,26 +1,35 @@
 //! The ways to map each stage of a section for one cut of its axes.
 
+use std::cell::RefCell;
+
+use crate::compile::params::PARAMS;
 use crate::program::{GemmMapping, LoopOrder, Mapping};
 
-use super::allocate::{Candidate, Front, StageCandidates, useful_splits};
+use super::allocate::{Candidate, Front, Offers, StageCandidates, useful_splits};
 use super::bases::{Base, Wanted};
 use super::heads::heads_mappings;
 use super::row_reduction::SumsBase;
 use super::simd::simd_mappings;
 use super::stage_context::StageContext;
 
+thread_local! {
+    /// Lists that grow once: a search works out tens of thousands of fronts.
+    static SCRATCH: RefCell<Front> = RefCell::default();
+}
+
 /// The useful mappings of one stage in a nest.
 pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidates {
     let work_out = || {
-        let mut front = Front::default();
-        stage_mappings(at, wanted, &mut |candidate| front.offer(candidate));
-        front.finish()
+        SCRATCH.with_borrow_mut(|front| {
+            stage_mappings(at, wanted, front);
+            front.finish()
+        })
     };
     at.bases.known(at.stage, (at.nest, at.roles), wanted, work_out)
 }
 
 /// Offers the mappings of one stage in a nest, those that others beat too.
-pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl FnMut(&Candidate)) {
+pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) {
     let spec = &at.graph.stages[at.stage];
     match (at.graph.form(at.stage), spec.weight) {
         _ if spec.sums.is_some() => reducer_mappings(at, wanted.turned, offer),
@@ -31,44 +40,62 @@ pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Fn
 }
 
 /// Offers the mappings of a GEMM stage with one weight.
-fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl FnMut(&Candidate)) {
+fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) {
     let &StageContext { chip, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full_row_tiles, last_rows) = at.row_tiles();
+    let in_step = nest.order == LoopOrder::ColumnTileOuter;
+    let most = chip.pcus_per_operator();
     for rows_on_lanes in [false, true].into_iter().filter(|&way| wanted.turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
-        let of_shape: Vec<&Base> = bases
+        // With the PCUs of a row slice.
+        let of_shape: Vec<(u64, &Base)> = bases
             .of(stage)
             .iter()
             .filter(|b| b.rows_on_lanes == rows_on_lanes)
             .filter(|b| (wanted.private || b.multicast_width == b.pn) && (wanted.split || b.pk == 1))
+            .map(|b| (b.pn * b.pk, b))
             .collect();
-        for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus_per_operator()) {
+        for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), most) {
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
             let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
-            for base in &of_shape {
-                let pcus = pm * base.pn * base.pk;
-                if pcus > chip.pcus_per_operator() {
+            let passes = passes.saturating_mul(duty_factor);
+            for &(columns, base) in &of_shape {
+                let pcus = pm * columns;
+                if pcus > most {
                     continue;
                 }
-                let each =
-                    if nest.order == LoopOrder::ColumnTileOuter { base.in_step_cycles } else { base.free_cycles };
-                let Base { rows_on_lanes, pn, pk, multicast_width, aligned, style, .. } = **base;
-                let mapping = GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, streams: 1, aligned, style };
-                offer(&Candidate {
-                    pcus,
-                    cycles: each.saturating_mul(passes).saturating_mul(duty_factor),
-                    duty_factor,
-                    mapping: Mapping::Gemm(mapping),
-                    footprint: base.footprint,
+                let each = base.pass_cycles(in_step, pm);
+                let each = match base.dense_cycles {
+                    Some(dense) => uneven_row_tiles(each, dense, shape.passes(nest.tile_rows, pm), base),
+                    None => each,
+                };
+                let cycles = each.saturating_mul(passes);
+                offer.offer(pcus, cycles, base.pk, || {
+                    let &Base { rows_on_lanes, pn, pk, multicast_width, aligned, style, .. } = base;
+                    let mapping =
+                        GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, streams: 1, aligned, style };
+                    let (mapping, footprint) = (Mapping::Gemm(mapping), base.footprint);
+                    Candidate { pcus, cycles, duty_factor, mapping, footprint }
                 });
             }
         }
     }
 }
 
+/// Cycles of a mean row pass of a gradient that is sampled, as its busiest lockstep group sees it. What a group executes of
+/// a row tile varies about as a binomial count does, and groups run apart by the slots of their operands: the largest of g
+/// counts of mean m is about m + sqrt(2 ln(g) m) (extremes of normal variables).
+fn uneven_row_tiles(each: u64, dense: u64, passes: u64, base: &Base) -> u64 {
+    let share = (each as f64 / dense.max(1) as f64).clamp(f64::MIN_POSITIVE, 1.0);
+    let groups = (base.pn / base.multicast_width) as f64;
+    let executed = share * (base.tiles_of_pass * passes * PARAMS.mapping.slots_apart) as f64;
+    let excess = (2.0 * groups.ln() * (1.0 - share) / executed.max(f64::MIN_POSITIVE)).sqrt();
+    ((each as f64 * (1.0 + excess)) as u64).min(dense)
+}
+
 /// Offers the mappings of a stage that adds up; with `turned`, only with rows of its result along the lanes, or across.
-fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut impl FnMut(&Candidate)) {
+fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut impl Offers) {
     let &StageContext { graph, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full, last) = at.row_tiles();
@@ -91,5 +118,10 @@ fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut imp
             footprint: base.footprint,
         })
     };
-    bases.sums(stage, nest.tile_rows).iter().filter(wanted).filter_map(candidate).for_each(|c| offer(&c));
+    bases
+        .sums(stage, nest.tile_rows)
+        .iter()
+        .filter(wanted)
+        .filter_map(candidate)
+        .for_each(|c| offer.offer(c.pcus, c.cycles, 1, || c));
 }

@@ -169,6 +169,9 @@ fn port_cycles(
     let port = |buffer: &BufferSpec| {
         let (produced, written) = match buffer.role {
             BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => (graph.producer(tensor), true),
+            BufferRole::Weight { stage, tensor } if graph.stages[stage].sequence.is_some() => {
+                (graph.producer(tensor), true)
+            }
             // Whoever adds up over rows writes once, at the end.
             BufferRole::Output { stage, .. } => (Some(stage), graph.stages[stage].sums.is_none()),
             BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => {
@@ -275,13 +278,14 @@ pub fn estimate(
     };
     let memory = slowest_tier(&per_tier);
     let firings = nest.count(LoopLevel::FIRING) as f64;
-    let slowest = picked.iter().map(|c| c.cycles).max().unwrap_or(0) as f64 + firings * hand_over_cycles(chip, graph);
+    let pipeline = Pipeline::new(graph, nest, roles);
+    let slowest = pipeline.slowest(|s| picked[s].cycles) + firings * hand_over_cycles(chip, graph);
     // A row tile passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
     // row tile.
     // Slices of K begin one behind the other, their sums through PMUs.
     let chain =
         |s: StageId| ((picked[s].mapping.pk() - 1) * (picked[s].footprint.relay_cycles + walk_cycles(chip))) as f64;
-    let mut fill = Pipeline::new(graph, nest, roles).fill_cycles(|s| picked[s].cycles, chain);
+    let mut fill = pipeline.fill_cycles(|s| picked[s].cycles, chain);
     if cut_outside {
         // Stages behind an accumulating one get nothing before its last column tile: they overlap with the next row block.
         let most = |late: bool| {

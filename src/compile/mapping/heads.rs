@@ -7,11 +7,11 @@ use crate::cost::{heads_footprint, heads_work};
 use crate::program::{GemmMapping, Mapping, Style};
 use crate::workload::GemmForm;
 
-use super::allocate::{Candidate, useful_splits};
+use super::allocate::{Candidate, Offers, useful_splits};
 use super::stage_context::StageContext;
 
 /// Offers the mappings of a stage with heads.
-pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut impl FnMut(&Candidate)) {
+pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut impl Offers) {
     let &StageContext { chip, graph, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full_row_tiles, last_rows) = at.row_tiles();
@@ -33,16 +33,14 @@ pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut
                     style,
                 };
                 let work = heads_work(form, &shape, &mapping, nest.tile_rows);
-                let footprint = heads_footprint(graph, stage, form, &shape, &mapping);
+                let footprint = heads_footprint(graph, stage, form, &shape, &mapping, nest.tile_rows);
                 for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
                     let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
-                    offer(&Candidate {
-                        pcus: pm * pn,
-                        cycles: work.cycles.saturating_mul(passes).saturating_mul(duty_factor),
-                        duty_factor,
-                        mapping: Mapping::Gemm(GemmMapping { pm, ..mapping }),
-                        footprint,
+                    let (pcus, cycles) = (pm * pn, work.cycles.saturating_mul(passes).saturating_mul(duty_factor));
+                    offer.offer(pcus, cycles, 1, || {
+                        let mapping = Mapping::Gemm(GemmMapping { pm, ..mapping });
+                        Candidate { pcus, cycles, duty_factor, mapping, footprint }
                     });
                 }
             }

@@ -37,7 +37,7 @@ pub fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut IndexVec<Buff
         for i in buffers.ids() {
             let total: u64 = buffers.iter().map(|b| b.total_banks(chip)).sum();
             let BufferRole::Operand { stage, .. } = buffers[i].role else { continue };
-            if graph.mask(stage).is_none() || buffers[i].depth >= depth {
+            if graph.mask(stage).or(graph.sampled(stage)).is_none() || buffers[i].depth >= depth {
                 continue;
             }
             let deeper = BufferSpec { depth, ..buffers[i] };

@@ -42,7 +42,7 @@ pub fn resolve(
     let footprint = mappings
         .iter_enumerated()
         .map(|(s, mapping)| match mapping {
-            Mapping::Gemm(m) => bases.footprint(s, m, &work[s], &tiles[s]),
+            Mapping::Gemm(m) => bases.footprint(s, m, &work[s], &tiles[s], nest.tile_rows),
             Mapping::Simd(_) => StageFootprint::default(),
         })
         .collect();

@@ -41,7 +41,8 @@ impl StageRoles {
             roles.n_cut.push(along(stage.output));
             let touches = input_cut || along(stage.output);
             roles.level.push(if touches { LoopLevel::FIRING } else { LoopLevel::ROW_TILE });
-            let late = stage.activations.iter().any(|&tensor| {
+            let second = stage.weight.iter().filter(|_| stage.sequence.is_some());
+            let late = stage.activations.iter().chain(second).any(|&tensor| {
                 graph.producer(tensor).is_some_and(|p| roles.late.get(p).copied().unwrap_or(false) || roles.k_cut[p])
             });
             let of = roles.late.push(late);
@@ -64,7 +65,10 @@ impl StageRoles {
                     graph.stages.iter().zip(&roles.level).filter(|(r, _)| r.activations.contains(&spec.output));
                 readers.clone().next().is_some() && readers.all(|(_, &level)| level == LoopLevel::FIRING)
             };
-            let makes_once = self.level[s] == LoopLevel::ROW_TILE && !self.late[s] && spec.sums.is_none();
+            // A sequence of keys is made and met once.
+            let is_of_sequence = spec.sequence.is_some() || graph.stages.iter().any(|r| r.weight == Some(spec.output));
+            let makes_once =
+                self.level[s] == LoopLevel::ROW_TILE && !self.late[s] && spec.sums.is_none() && !is_of_sequence;
             if makes_once && !graph.leaves_section(spec.output) && is_wanted_in_column_tiles() {
                 roles.recomputed[s] = true;
                 roles.level[s] = LoopLevel::FIRING;

@@ -3,11 +3,11 @@
 use crate::cost::{StageFootprint, chain};
 use crate::program::{LoopLevel, Mapping, SimdMapping};
 
-use super::allocate::{Candidate, useful_splits};
+use super::allocate::{Candidate, Offers, useful_splits};
 use super::stage_context::StageContext;
 
 /// Offers the mappings of a SIMD stage: rows and columns (or heads) over pipelines of as many PCUs as its function needs.
-pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl FnMut(&Candidate)) {
+pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) {
     let &StageContext { chip, graph, nest, roles, stage, .. } = at;
     let kind = graph.kind(stage);
     let (chain, passes) = (chain(chip, kind), kind.passes());
@@ -33,12 +33,10 @@ pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl FnMut(&Candi
             let per_column_tile = width.div_ceil(pn).div_ceil(lanes) * passes;
             let mapping = SimdMapping { pm, pn, chain, passes };
             let rows = nest.row_tiles().saturating_mul(nest.tile_rows.div_ceil(pm));
-            offer(&Candidate {
-                pcus: pm * pn * chain,
-                cycles: rows.saturating_mul(per_column_tile * column_tiles * duty_factor),
-                duty_factor,
-                mapping: Mapping::Simd(mapping),
-                footprint: StageFootprint::default(),
+            let (pcus, cycles) = (pm * pn * chain, rows.saturating_mul(per_column_tile * column_tiles * duty_factor));
+            offer.offer(pcus, cycles, 1, || {
+                let (mapping, footprint) = (Mapping::Simd(mapping), StageFootprint::default());
+                Candidate { pcus, cycles, duty_factor, mapping, footprint }
             });
         }
     }

@@ -24,6 +24,7 @@ pub fn streams(
                 let tensor_bytes = workload.tensors[tensor].dense_bytes();
                 Stream { tensor, level: buffer.level, writes: false, weight: false, tensor_bytes, passes }
             }
+            BufferRole::Weight { stage, .. } if graph.stages[stage].sequence.is_some() => continue,
             BufferRole::Weight { tensor, .. } => {
                 let own = matches!(buffer.role, BufferRole::Weight { stage, .. } if graph.form(stage).is_some());
                 let passes = if buffer.level == LoopLevel::BLOCK_COLUMN && !own { nest.blocks() } else { 1 };

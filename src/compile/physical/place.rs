@@ -42,11 +42,12 @@ fn arrange(chip: &Chip, band: &[usize], work: &StageWork) -> Vec<PcuId> {
         blocks.retain(|&b| (1..=m.pn).contains(&b));
         blocks.sort_unstable();
         blocks.dedup();
-        for block in blocks {
-            // Slices of K lie as further columns.
-            let array =
-                Array { chip, pm: m.pm, pn: m.pn * m.pk, multicast_width: m.multicast_width, block, sites: &sites };
-            let cost = array.flit_hops(work.activation_rate(), work.weight_rate());
+        // Slices of K lie as further columns, one slice behind the other or column by column.
+        let ways = blocks.into_iter().flat_map(|block| [(block, false), (block, true)]);
+        for (block, chained) in ways.filter(|&(_, chained)| !chained || m.pk > 1) {
+            let (pn, multicast_width) = (m.pn * m.pk, m.multicast_width);
+            let array = Array { chip, pm: m.pm, pn, pk: m.pk, chained, multicast_width, block, sites: &sites };
+            let cost = array.flit_hops(work.activation_rate(), work.weight_rate(), work.partial_rate());
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, array.order()));
             }
@@ -72,6 +73,9 @@ struct Array<'a> {
     chip: &'a Chip,
     pm: u64,
     pn: u64,
+    /// Slices of K among the columns; if `chained`, those of a column are neighbours.
+    pk: u64,
+    chained: bool,
     multicast_width: u64,
     block: u64,
     sites: &'a [usize],
@@ -80,6 +84,8 @@ struct Array<'a> {
 impl Array<'_> {
     /// The PCU of row slice `i` and column `j`.
     fn site(&self, i: u64, j: u64) -> usize {
+        let of_slice = self.pn / self.pk;
+        let j = if self.chained { j % of_slice * self.pk + j / of_slice } else { j };
         let before = j / self.block * self.block;
         let width = self.block.min(self.pn - before);
         self.sites[(before * self.pm + i * width + j % self.block) as usize]
@@ -98,8 +104,8 @@ impl Array<'_> {
         order
     }
 
-    /// Flit-hops a cycle of all activation and weight streams.
-    fn flit_hops(&self, activation_rate: f64, weight_rate: f64) -> f64 {
+    /// Flit-hops a cycle of all streams of activations, of weights, and of partial sums from slice to slice of K.
+    fn flit_hops(&self, activation_rate: f64, weight_rate: f64, partial_rate: f64) -> f64 {
         let at = |i: u64, j: u64| self.chip.grid.pcus[self.site(i, j)];
         let mut hops = 0.0;
         for group in 0..self.pn / self.multicast_width {
@@ -112,6 +118,11 @@ impl Array<'_> {
         for j in 0..self.pn {
             let sinks: Vec<Coordinate> = (0..self.pm).map(|i| at(i, j)).collect();
             hops += weight_rate * tree_links(&sinks);
+        }
+        let of_slice = self.pn / self.pk;
+        for j in of_slice..self.pn {
+            let hop = |i| partial_rate * tree_links(&[at(i, j - of_slice), at(i, j)]);
+            hops += (0..self.pm).map(hop).sum::<f64>();
         }
         hops
     }
@@ -245,14 +256,16 @@ impl<'a> PmuPool<'a> {
     }
 
     /// The PMU with room where a part costs least: hops from `target`, and more where ports are full. Of equals the
-    /// first. `again`: one that has a part of this piece will do.
+    /// first; of a part that fills most of a PMU the one in the target's pair of columns, so that neighbours do not take each
+    /// other's only one. `again`: one that has a part of this piece will do.
     fn nearest(&self, target: (f64, f64), wanted: u64, read: f64, write: f64, again: bool) -> Option<usize> {
-        let mut best: Option<(f64, usize)> = None;
+        let mut best: Option<(f64, bool, usize)> = None;
+        let is_large = 2 * wanted > self.chip.pmu.banks;
         let (cx, cy) = (target.0.round() as i64, target.1.round() as i64);
         let (columns, rows) = (i64::from(self.chip.grid.columns), i64::from(self.chip.grid.rows));
         for ring in 0..columns + rows {
             // Nothing farther out can cost less: rounding the target moves it by a hop at most.
-            if best.is_some_and(|(least, _)| (ring - 1) as f64 > least) {
+            if best.is_some_and(|(least, _, _)| (ring - 1) as f64 > least) {
                 break;
             }
             for y in (cy - ring).max(0)..=(cy + ring).min(rows - 1) {
@@ -279,13 +292,14 @@ impl<'a> PmuPool<'a> {
                         // Splitting a piece costs a flow; going far costs hops.
                         cost += 4.0;
                     }
-                    if best.is_none_or(|best| (cost, pmu) < best) {
-                        best = Some((cost, pmu));
+                    let is_apart = is_large && (x ^ 1, y) != (cx, cy);
+                    if best.is_none_or(|best| (cost, is_apart, pmu) < best) {
+                        best = Some((cost, is_apart, pmu));
                     }
                 }
             }
         }
-        best.map(|(_, pmu)| pmu)
+        best.map(|(_, _, pmu)| pmu)
     }
 }
 

@@ -6,13 +6,15 @@ use crate::program::{Fabric, Section};
 use crate::sim::{self, Measurement};
 use crate::workload::Workload;
 
-/// How closely the search looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How closely the search looks. Levels differ in budgets alone ([`crate::compile::params`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// At every cut, row tile size and allotment: what is found will be measured.
-    Full,
-    /// At low effort, and closer about the best: estimates are believed ([`coarse`]).
+    /// A coarse grid of tilings, closer about the best, of which few are measured.
     Low,
+    /// Every cut, row tile size and allotment: what is found will be measured.
+    Full,
+    /// As [`Effort::Full`], with more trials of every section, routed in full.
+    Thorough,
 }
 
 /// What a search is for, and how it is done.

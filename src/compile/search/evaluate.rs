@@ -68,7 +68,7 @@ struct TrialBudget {
 
 impl TrialBudget {
     /// For one of `at_once` kinds of sections. A large mask makes every look at a mapping longer.
-    fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize) -> Self {
+    fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize, effort: Effort) -> Self {
         let is_large = |stage: StageId| {
             graph
                 .mask(stage)
@@ -82,8 +82,10 @@ impl TrialBudget {
         };
         let all = (budget.trials_times_pcus / chip.pcus().max(1)).clamp(budget.least_trials, most) as usize;
         let full = budget.sections_at_full_budget;
-        let each = (all * full / at_once.max(full)).max(budget.least_trials_of_many);
-        let is_hasty = chip.pcus() > PARAMS.evaluation.few_pcus;
+        let is_thorough = effort == Effort::Thorough;
+        let times = if is_thorough { budget.thorough_trials } else { 1 };
+        let each = (all * full / at_once.max(full)).max(budget.least_trials_of_many) * times;
+        let is_hasty = chip.pcus() > budget.few_pcus && !is_thorough;
         let negotiation = if is_hasty { Negotiation::TRIAL } else { Negotiation::WHOLE };
         Self { found: each.div_ceil(2), steps: each / 2, negotiation, is_hasty }
     }
@@ -148,7 +150,7 @@ pub fn look(
     at_once: usize,
 ) -> Looked {
     let chip = &*context.chip.in_section(graph.largest_off_chip_bytes());
-    let effort = TrialBudget::new(chip, graph, at_once);
+    let effort = TrialBudget::new(chip, graph, at_once, context.effort);
     let floor = least_cycles(chip, graph.workload, context.tiers, &graph.operators);
     let is_new = before.is_none();
     let looked =
@@ -162,9 +164,15 @@ pub fn look(
     }
     let order = promising(choices);
     if is_new {
-        trial.look_briefly(choices, &order, effort.found);
+        trial.look_briefly(choices, &order, effort.found, depth);
     }
     if depth == Depth::Whole {
+        if trial.looked.tried == 1 && !trial.is_done() {
+            // The brief look ended with the first.
+            let batch = &order[1..order.len().min(1 + effort.found)];
+            trial.looked.tried += batch.len();
+            trial.measure(of(choices, batch));
+        }
         trial.look_further(choices, &order, expected, effort);
     }
     let depth = if trial.is_done() { Depth::Whole } else { depth };
@@ -227,13 +235,20 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// Measures the first choice, alone if nothing speaks against it, and a batch of `found` others.
-    fn look_briefly(&mut self, choices: &[Choice], order: &[usize], found: usize) {
+    /// Measures the first choice, alone if nothing speaks against it. If it takes longer than estimated, or with
+    /// `depth` whole, also a batch of `found` others.
+    fn look_briefly(&mut self, choices: &[Choice], order: &[usize], found: usize, depth: Depth) {
         let (first, others) = order.split_at(order.len().min(1));
         self.looked.tried = first.len();
         let mut laid = self.lay_all(of(choices, first));
         if !laid.iter().any(Laid::is_crowded) {
             self.run(std::mem::take(&mut laid));
+        }
+        let is_as_estimated = |best: &Routed| {
+            !best.crowded && best.cycles as f64 <= best.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated
+        };
+        if depth == Depth::Brief && self.looked.best.as_ref().is_some_and(is_as_estimated) {
+            return;
         }
         for batch in others.chunks(found) {
             self.looked.tried += batch.len();
@@ -278,7 +293,7 @@ impl Trial<'_, '_> {
     /// Routes the best with more care, its places annealed if links or ports cost more than expected; keeps what is not
     /// slower: its links are less full. On chips of few PCUs the best `most`, each in several ways.
     fn polish(&mut self, most: usize) {
-        let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some()) else { return };
+        let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some() && !self.is_done()) else { return };
         let is_slowed = best.cycles as f64 > best.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated;
         if self.chip.pcus() > PARAMS.evaluation.few_pcus {
             self.lay_again(best.choice.clone(), is_slowed, Negotiation::WHOLE);
@@ -320,8 +335,7 @@ impl Trial<'_, '_> {
 
     /// Whether a choice could be faster than the best so far.
     fn may_win(&self, choice: &Choice) -> bool {
-        let sampled = self.graph.stages.ids().any(|s| self.graph.mask(s).is_some());
-        let least = choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 };
+        let least = self.least_cycles(choice);
         self.looked.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - PARAMS.evaluation.worth_a_step))
     }
 
@@ -368,9 +382,10 @@ impl Trial<'_, '_> {
         self.run(laid);
     }
 
-    /// Places and routes choices side by side, those that can be.
+    /// Places and routes choices side by side, those that can be, and that could be measured then.
     fn lay_all(&mut self, choices: Vec<Choice>) -> Vec<Laid> {
-        let laid: Vec<Result<Laid, Unplaced>> = choices.par_iter().map(|choice| self.lay(choice)).collect();
+        let worth = choices.par_iter().filter(|choice| self.may_be_measured(choice));
+        let laid: Vec<Result<Laid, Unplaced>> = worth.map(|choice| self.lay(choice)).collect();
         self.looked.seen.extend(choices);
         self.looked.unplaced =
             laid.iter().filter_map(|laid| laid.as_ref().err()).next_back().copied().or(self.looked.unplaced);
@@ -383,12 +398,7 @@ impl Trial<'_, '_> {
         laid.sort_by_key(|laid| laid.expected);
         for laid in laid {
             let fastest = self.looked.best.as_ref().map_or(u64::MAX, |best| best.cycles);
-            let hopeless = if self.chip.pcus() <= PARAMS.evaluation.few_pcus {
-                PARAMS.evaluation.hopeless_on_few_pcus
-            } else {
-                PARAMS.evaluation.hopeless
-            };
-            if self.is_done() || laid.expected as f64 > fastest as f64 * hopeless {
+            if self.is_done() || self.is_hopeless(laid.expected) {
                 break;
             }
             let crowded = laid.is_crowded();
@@ -410,6 +420,30 @@ impl Trial<'_, '_> {
                 self.looked.best = Some(routed);
             }
         }
+    }
+
+    /// Whether a choice is expected to take so much longer than the best that it is not measured.
+    fn is_hopeless(&self, expected: u64) -> bool {
+        let hopeless = if self.chip.pcus() <= PARAMS.evaluation.few_pcus {
+            PARAMS.evaluation.hopeless_on_few_pcus
+        } else {
+            PARAMS.evaluation.hopeless
+        };
+        self.looked.best.as_ref().is_some_and(|best| expected as f64 > best.cycles as f64 * hopeless)
+    }
+
+    /// Whether a choice can be measured at all, and can beat the best by its lower bound: known before it has places.
+    fn may_be_measured(&self, choice: &Choice) -> bool {
+        let price = choice.estimate.score - choice.estimate.cycles;
+        let least = self.least_cycles(choice) as u64;
+        let may_beat = |best: &Routed| least.saturating_add(price) < best.score();
+        !self.is_hopeless(choice.estimate.cycles) && self.looked.best.as_ref().is_none_or(may_beat)
+    }
+
+    /// Cycles that a choice takes at least, as far as its masks are known.
+    fn least_cycles(&self, choice: &Choice) -> f64 {
+        let sampled = self.graph.stages.ids().any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some());
+        choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 }
     }
 
     /// Whether the best so far is as good as need be, or too long to be measured.

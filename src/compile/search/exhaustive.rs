@@ -104,7 +104,7 @@ impl Every<'_> {
         let of_stage = |stage| {
             let at = StageContext { chip, graph, bases: &bases, nest: &nest, roles: &roles, stage };
             let mut list = Vec::new();
-            stage_mappings(&at, Wanted::ALL, &mut |candidate| list.push(*candidate));
+            stage_mappings(&at, Wanted::ALL, &mut list);
             list
         };
         let stages: IndexVec<StageId, Vec<Candidate>> = graph.stages.ids().map(of_stage).collect();

@@ -403,7 +403,7 @@ impl<'a> Spans<'a> {
         let whole = (0, self.workload.operators.len());
         // What is wanted in any case, side by side.
         let first = self.best_partition(whole)?;
-        if context.effort == Effort::Full
+        if context.effort >= Effort::Full
             && context.measures
             && context.chip.pcus() * self.planned.len() as u64 <= PARAMS.partition.all_measured_pcus
         {

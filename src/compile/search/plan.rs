@@ -41,7 +41,7 @@ pub fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan>
     for counts in [&PARAMS.nests.few_column_tiles[..], &PARAMS.nests.many_column_tiles[..]] {
         let cuts = tiled_axes(chip, graph, counts);
         let found: Vec<Kept> = match effort {
-            Effort::Full => context.best_of_each(&cuts),
+            Effort::Full | Effort::Thorough => context.best_of_each(&cuts),
             Effort::Low => vec![low_effort::best_of(context, &cuts)],
         };
         least_banks = found.iter().map(|kept| kept.least_banks).fold(least_banks, u64::min);

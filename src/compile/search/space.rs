@@ -271,7 +271,9 @@ impl Search<'_> {
     }
 
     fn weights_fit(&self) -> bool {
-        let stored = |stage: &StageSpec| stage.weight.map_or(0, |w| self.graph.workload.tensors[w].stored_bytes());
+        let from_off_chip = |stage: &StageSpec| stage.weight.filter(|_| stage.sequence.is_none());
+        let stored =
+            |stage: &StageSpec| from_off_chip(stage).map_or(0, |w| self.graph.workload.tensors[w].stored_bytes());
         self.graph.stages.iter().map(stored).sum::<u64>() <= self.chip.sram_bytes()
     }
 
@@ -342,17 +344,9 @@ impl Search<'_> {
                 wanted.extend(less.map(|latency_slots| Residency { latency_slots, ..residency }));
             }
             if banks(&list) > most && nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
-                let (mut fits, mut exceeds) = (0, nest.block_tiles);
-                while exceeds - fits > 1 {
-                    let middle = fits + (exceeds - fits) / 2;
-                    if banks(&make(middle).1) <= most {
-                        fits = middle;
-                    } else {
-                        exceeds = middle;
-                    }
-                }
+                let fits = longest_block(nest.block_tiles, most, |block_tiles| banks(&make(block_tiles).1));
                 // Blocks of equal length.
-                let blocks = nest.row_tiles().div_ceil(fits.max(1));
+                let blocks = nest.row_tiles().div_ceil(fits);
                 (nest, list) = make(nest.row_tiles().div_ceil(blocks));
             }
             let needed = banks(&list);
@@ -369,5 +363,48 @@ impl Search<'_> {
             offer(Choice { nest, residency, picked, eager: false, covers: PARAMS.mapping.generator_cover, estimate });
         }
         least_banks
+    }
+}
+
+/// The most row tiles of a block, of fewer than `exceeds`, that take at most `most` banks; 1 if none does. Banks rise about evenly
+/// with row tiles, so that the next guess lies where a straight line meets `most` (regula falsi), every other time in the middle.
+fn longest_block(mut exceeds: u64, most: u64, banks: impl Fn(u64) -> u64) -> u64 {
+    let (mut fits, mut least) = (1, banks(1));
+    if least > most || exceeds <= 2 {
+        return 1;
+    }
+    let mut needed = banks(exceeds);
+    let mut halves = false;
+    while exceeds - fits > 1 {
+        let on_line = u128::from(exceeds - fits) * u128::from(most - least) / u128::from((needed - least).max(1));
+        let step = if halves { (exceeds - fits) / 2 } else { on_line as u64 };
+        let guess = fits + step.clamp(1, exceeds - fits - 1);
+        halves = !halves;
+        let of_guess = banks(guess);
+        if of_guess <= most {
+            (fits, least) = (guess, of_guess);
+        } else {
+            (exceeds, needed) = (guess, of_guess);
+        }
+    }
+    fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_longest_block_is_the_last_that_fits(
+            exceeds in 2u64..100_000, fixed in 0u64..50, each in 1u64..40, grain in 1u64..200, most in 1u64..5_000,
+        ) {
+            let banks = |tiles: u64| fixed + each * tiles.div_ceil(grain);
+            prop_assume!(banks(exceeds) > most);
+            let found = longest_block(exceeds, most, banks);
+            prop_assert!(found == 1 || banks(found) <= most);
+            prop_assert!(found + 1 >= exceeds || banks(found + 1) > most);
+        }
     }
 }

@@ -120,6 +120,9 @@ fn cadences_of(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) ->
             Some(sums) => (sums.level(stage.level == LoopLevel::FIRING), None),
             None => (of_tensor(tensor), None),
         },
+        BufferRole::Weight { stage: s, .. } if verifier.graph.stages[s].sequence.is_some() => {
+            (LoopLevel::ROW_TILE, None)
+        }
         BufferRole::Weight { stage: s, tensor } => {
             let is_cut = verifier.cuts_columns(nest, tensor) || verifier.cuts_rows(nest, tensor);
             match (verifier.has_own_weights(s), is_cut) {

@@ -12,6 +12,7 @@ use crate::program::flow::FlowKind;
 use crate::program::ids::{BufferId, StageId, StreamId};
 use crate::program::nest::{LoopLevel, Step};
 use crate::program::schedule::Schedule;
+use crate::program::sequence::SequenceRead;
 use crate::program::stage::{Stage, emits};
 
 use super::context::Verifier;
@@ -42,6 +43,8 @@ enum Process {
 struct Port {
     buffer: BufferId,
     passed: u64,
+    /// Row tiles of its sequence that a firing reads.
+    sequence: Option<SequenceRead>,
 }
 
 #[derive(Debug, Clone)]
@@ -184,7 +187,11 @@ fn actors(section: &Section) -> Vec<Actor> {
         // Partial sums that stay with their group are no one else's to wait for.
         let is_own = matches!(section.buffers[buffer].spec.role, BufferRole::PartialSums { .. });
         if !is_own && !ports.iter().any(|port| port.buffer == buffer) {
-            ports.push(Port { buffer, passed: 0 });
+            let sequence = match section.buffers[buffer].spec.role {
+                BufferRole::Weight { stage, .. } if !fills => section.stages[stage].spec.sequence,
+                _ => None,
+            };
+            ports.push(Port { buffer, passed: 0, sequence });
         }
     };
     for flow in &section.flows {
@@ -302,7 +309,8 @@ impl<'a> Run<'a> {
         }
         let at = self.step(actor);
         let slot = |buffer: BufferId| self.schedule.ordinal(self.level(buffer), at);
-        actor.inputs.iter().all(|port| slot(port.buffer) < self.filled[port.buffer])
+        let needed = |port: &Port| self.schedule.needed(self.level(port.buffer), port.sequence, at);
+        actor.inputs.iter().all(|port| needed(port) < self.filled[port.buffer])
             && (!self.produces(actor, at)
                 || actor.outputs.iter().all(|port| self.has_room(port.buffer, slot(port.buffer))))
     }
@@ -320,7 +328,7 @@ impl<'a> Run<'a> {
             if !produces {
                 break;
             }
-            let Port { buffer, passed } = self.actors[index].outputs[o];
+            let Port { buffer, passed, .. } = self.actors[index].outputs[o];
             if self.schedule.ordinal(self.level(buffer), at) != passed {
                 return Some(buffer);
             }
@@ -328,9 +336,10 @@ impl<'a> Run<'a> {
             self.filled[buffer] = self.passed(buffer, true);
         }
         for i in 0..self.actors[index].inputs.len() {
-            let Port { buffer, .. } = self.actors[index].inputs[i];
-            if self.schedule.is_last_use(self.level(buffer), at) {
-                self.actors[index].inputs[i].passed += 1;
+            let Port { buffer, sequence, .. } = self.actors[index].inputs[i];
+            let freed = self.schedule.freed(self.level(buffer), sequence, at);
+            if !freed.is_empty() {
+                self.actors[index].inputs[i].passed += freed.end - freed.start;
                 self.freed[buffer] = self.passed(buffer, false);
             }
         }

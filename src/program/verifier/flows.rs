@@ -269,7 +269,9 @@ pub fn takes_output(section: &Section, buffer: BufferId, stage: StageId) -> bool
             let home = BufferRole::Resident { stage: of, tensor };
             tensor == output && !section.buffers.iter().any(|b| b.spec.role == home)
         }
-        BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } => tensor == output,
-        BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
+        BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } | BufferRole::Weight { tensor, .. } => {
+            tensor == output
+        }
+        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
     }
 }

@@ -19,6 +19,7 @@
 //! | memory | `banks` | every buffer has slots, and a piece a slice and copy; pieces have banks for all slots; PMUs exist and are not over capacity in sum; ports exist |
 //! | | `slots` | the slices of a slot hold a whole row tile; those of a weight all its stored bytes, over all column tiles |
 //! | | `partial_sums` | buffers of partial sums have a slot for each that is under way |
+//! | | `sequences` | buffers of second operands that stages of the section make have a slot for each row tile of a sequence |
 //! | | `sram` | the PMUs and bytes that the section states are the sum over its buffers |
 //! | streams | `ends` | every tensor that enters or leaves has one stream for its buffers, and no other tensor has |
 //! | | `homes` | every stream goes to the tier that holds its tensor |
@@ -85,7 +86,12 @@ const GROUPS: [&[Check]; 15] = [
     &[("roles", buffers::roles)],
     &[("cadences", buffers::levels)],
     &[("banks", memory::banks)],
-    &[("slots", residency::slots), ("partial_sums", residency::partial_sums), ("sram", memory::sums)],
+    &[
+        ("slots", residency::slots),
+        ("partial_sums", residency::partial_sums),
+        ("sequences", residency::sequences),
+        ("sram", memory::sums),
+    ],
     &[("ends", streams::ends), ("homes", streams::tiers), ("bytes", streams::bytes)],
     &[("resources", routes::resources)],
     &[("trees", routes::trees)],

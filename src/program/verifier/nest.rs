@@ -107,12 +107,15 @@ pub fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 /// Whether a stage may compute its result anew in every column tile.
 fn may_recompute(verifier: &Verifier<'_>, section: &Section, roles: &Roles, s: StageId) -> bool {
     let spec = &verifier.graph.stages[s];
+    let is_second = section.stages.iter().any(|stage| stage.spec.weight == Some(spec.output));
     let takes = |stage: &&Stage| stage.spec.activations.contains(&spec.output);
     let mut takers = section.stages.iter().filter(takes).peekable();
     Verifier::repeats_rows(&section.schedule.nest())
         && !roles.along[s]
         && !roles.late[s]
         && spec.sums.is_none()
+        && spec.sequence.is_none()
+        && !is_second
         && !verifier.graph.leaves_section(spec.output)
         && takers.peek().is_some()
         && takers.all(|stage| stage.level == LoopLevel::FIRING)

@@ -36,6 +36,7 @@ fn bytes(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (u64,
     };
     match spec.role {
         BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => (1, of_rows(tensor)),
+        BufferRole::Weight { stage, tensor } if graph.stages[stage].sequence.is_some() => (1, of_rows(tensor)),
         BufferRole::Weight { stage, tensor } => {
             let slots = match spec.level {
                 LoopLevel::BLOCK_COLUMN if verifier.has_own_weights(stage) => nest.blocks(),
@@ -76,6 +77,21 @@ fn result_elements(verifier: &Verifier<'_>, nest: &Nest, stage: StageId) -> u64 
         }
     }
     rows.saturating_mul(columns)
+}
+
+/// Second operands that are made here stay until the last row tile of their sequence has met them.
+pub fn sequences(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+    for (b, buffer) in section.buffers.iter_enumerated() {
+        let BufferRole::Weight { stage, tensor } = buffer.spec.role else { continue };
+        let Some(read) = section.stages[stage].spec.sequence else { continue };
+        let least = read.row_tiles(&section.schedule);
+        if buffer.spec.depth < least {
+            let (depth, name) = (buffer.spec.depth, verifier.tensor(tensor));
+            let title = format!("{depth} slots for the row tiles of `{name}` that a sequence has");
+            return Err(Fault::new(Place::Depth(b), title, format!("expected at least {least}: a whole sequence")));
+        }
+    }
+    Ok(())
 }
 
 /// Buffers of partial sums keep those of all row tiles, or column tiles, that are under way at once.

@@ -37,7 +37,9 @@ impl Roles {
             roles.k_cut[s] = spec.weight.is_some() && input;
             roles.n_cut[s] = on_axis(spec.output);
             roles.along[s] = input || roles.n_cut[s];
-            let producers = spec.activations.iter().filter_map(|&tensor| graph.producer(tensor)).filter(|&p| p < s);
+            let second = spec.weight.iter().filter(|_| spec.sequence.is_some());
+            let producers = spec.activations.iter().chain(second).filter_map(|&tensor| graph.producer(tensor));
+            let producers = producers.filter(|&p| p < s);
             roles.late[s] = producers.into_iter().any(|p| roles.late[p] || roles.k_cut[p]);
         }
         roles

@@ -37,7 +37,10 @@ fn end(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> Option<
         BufferRole::Resident { tensor, .. } => {
             verifier.graph.producer(tensor).is_none().then(|| end(tensor, false, None))
         }
-        BufferRole::Weight { stage, tensor } => Some(end(tensor, false, Some(verifier.has_own_weights(stage)))),
+        BufferRole::Weight { stage, tensor } => {
+            let is_made = verifier.graph.stages[stage].sequence.is_some();
+            (!is_made).then(|| end(tensor, false, Some(verifier.has_own_weights(stage))))
+        }
         BufferRole::Output { tensor, .. } => Some(end(tensor, true, None)),
         BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => None,
     }

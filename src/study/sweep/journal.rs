@@ -1,21 +1,28 @@
 //! The journal of a sweep: what is done is on disk, whatever happens next.
 //!
-//! One line of JSON for the study, then one for each point, appended as points are done and forced to disk. A line that
-//! a kill tore is dropped when the journal is opened again; its point is run again.
+//! One line of JSON for the study and its inputs, then one for each point, appended as points are done and forced to disk.
+//! Every line ends with a checksum of itself. A line that a kill tore off is removed when the journal is opened again. A
+//! damaged line, and a point that stands there twice with different results, are not believed: their points are run again.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::diagnostics::Diagnostic;
 use crate::report::WriteError;
 use crate::study::StudyError;
 
+use super::fingerprints::Fingerprint;
+
 /// The file's name in the directory of `--out`.
 pub(super) const NAME: &str = "journal.jsonl";
+/// Most bytes of a line: a point has a few hundred metrics at most.
+const MOST_LINE_BYTES: u64 = 1 << 20;
 
 /// The first line: which study this is the journal of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +31,9 @@ pub(super) struct Header {
     pub(super) rdusim: String,
     /// Hash of the study file and the overrides.
     pub(super) study: String,
+    /// Hashes of the files that its points read.
+    #[serde(default)]
+    pub(super) inputs: Vec<Fingerprint>,
     /// Points of the whole study.
     pub(super) points: usize,
     /// Index, from 1, and number of shards.
@@ -56,6 +66,15 @@ pub(super) enum Ending {
     Pruned,
 }
 
+/// What a journal holds.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Records, at most one for each point.
+    pub(super) records: Vec<Record>,
+    /// What was not believed, for the user: a message for each line.
+    pub(super) damaged: Vec<String>,
+}
+
 /// An open journal; without a file, only a list in memory.
 #[derive(Debug)]
 pub(super) struct Journal(Option<(PathBuf, Mutex<File>)>);
@@ -66,11 +85,20 @@ impl Journal {
         Self(None)
     }
 
-    /// Opens the journal in a directory, which is made if it is missing; returns what it holds already.
-    pub(super) fn open(directory: &Path, header: &Header) -> Result<(Self, Vec<Record>), StudyError> {
+    /// Opens the journal in a directory, which is made if it is missing; returns what it holds already of the records that
+    /// `is_valid` lets pass.
+    pub(super) fn open(
+        directory: &Path,
+        header: &Header,
+        is_valid: &dyn Fn(&Record) -> bool,
+    ) -> Result<(Self, Found), StudyError> {
         std::fs::create_dir_all(directory).map_err(|error| WriteError::Directory(directory.to_owned(), error))?;
         let path = directory.join(NAME);
         let failed = |error: io::Error| StudyError::from(WriteError::File(path.clone(), error));
+        // A pipe would wait for its other end.
+        if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(failed(io::Error::other("something that is no regular file is there")));
+        }
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -80,9 +108,7 @@ impl Journal {
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(failed)?;
-        let (found, records, whole) = parse(&path, &bytes)?;
+        let Parsed { header: found, held, whole_bytes } = parse(&path, &mut BufReader::new(&file), is_valid)?;
         match found {
             Some(found) if found == *header => {}
             Some(found) => return Err(other(&path, &found, header).into()),
@@ -91,13 +117,11 @@ impl Journal {
                 let line = to_line(header);
                 file.set_len(0).map_err(failed)?;
                 file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-                return Ok((Self(Some((path, Mutex::new(file)))), Vec::new()));
+                return Ok((Self(Some((path, Mutex::new(file)))), Found::default()));
             }
         }
-        if whole < bytes.len() {
-            file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
-        }
-        Ok((Self(Some((path, Mutex::new(file)))), records))
+        file.set_len(whole_bytes).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
+        Ok((Self(Some((path, Mutex::new(file)))), held))
     }
 
     /// Writes records, and returns when they are on disk.
@@ -112,57 +136,107 @@ impl Journal {
 }
 
 /// Reads the journal of a directory without opening it for more.
-pub(super) fn read(directory: &Path) -> Result<(Header, Vec<Record>), Diagnostic> {
+pub(super) fn read(directory: &Path, is_valid: &dyn Fn(&Record) -> bool) -> Result<(Header, Found), Diagnostic> {
     let path = directory.join(NAME);
-    let refused = |why: String| Diagnostic::new(format!("cannot read `{}`: {why}", path.display()));
-    let bytes = std::fs::read(&path).map_err(|error| refused(error.to_string()))?;
-    match parse(&path, &bytes)? {
-        (Some(header), records, _) => Ok((header, records)),
-        (None, _, _) => Err(refused("it is empty".to_owned())),
+    let refused = |why: String| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display()));
+    let mut file = crate::input::open(&path).map_err(refused)?;
+    match parse(&path, &mut file, is_valid)? {
+        Parsed { header: Some(header), held, .. } => Ok((header, held)),
+        _ => Err(refused("is empty".to_owned())),
     }
 }
 
+/// A value as a line: JSON whose last field `c` is a checksum of the rest.
 fn to_line<T: Serialize>(value: &T) -> String {
-    let mut line = serde_json::to_string(value).expect("strings and numbers always serialise");
-    line.push('\n');
-    line
+    let json = serde_json::to_string(value).expect("strings and numbers always serialise");
+    let body = &json[..json.len() - 1];
+    format!("{body},\"c\":\"{:016x}\"}}\n", xxh3_64(body.as_bytes()))
 }
 
-/// Header, records, and the bytes up to the end of the last whole line.
-fn parse(path: &Path, bytes: &[u8]) -> Result<(Option<Header>, Vec<Record>, usize), Diagnostic> {
-    let mut header = None;
-    let mut records = Vec::new();
-    let mut whole = 0;
-    let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
-    for (at, line) in lines.iter().enumerate() {
-        let read = if !line.ends_with(b"\n") {
-            false
-        } else if at == 0 {
-            header = serde_json::from_slice(line).ok();
-            header.is_some()
-        } else {
-            serde_json::from_slice(line).map(|record| records.push(record)).is_ok()
-        };
-        if read {
-            whole += line.len();
-        } else if at + 1 < lines.len() {
-            let title = format!("line {} of `{}` is not of a journal", at + 1, path.display());
-            return Err(Diagnostic::new(title).with_help("choose another `--out`, or delete this one to start again"));
-        }
+/// The value of a line, if its checksum is right.
+fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (body, checksum) = line.strip_suffix("\"}\n")?.rsplit_once(",\"c\":\"")?;
+    if format!("{:016x}", xxh3_64(body.as_bytes())) != checksum {
+        return None;
     }
-    Ok((header, records, whole))
+    serde_json::from_str(&format!("{body}}}")).ok()
+}
+
+/// A journal as read.
+struct Parsed {
+    header: Option<Header>,
+    held: Found,
+    /// Up to the end of the last line that was not torn off.
+    whole_bytes: u64,
+}
+
+fn parse(path: &Path, file: &mut impl BufRead, is_valid: &dyn Fn(&Record) -> bool) -> Result<Parsed, Diagnostic> {
+    let mut parsed = Parsed { header: None, held: Found::default(), whole_bytes: 0 };
+    let mut by_point: std::collections::BTreeMap<usize, (Record, bool)> = std::collections::BTreeMap::new();
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        let failed = |error| Diagnostic::new(format!("cannot read `{}`: {error}", path.display()));
+        file.take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(failed)?;
+        let is_whole = line.ends_with(b"\n");
+        if !is_whole && (line.len() as u64) < MOST_LINE_BYTES {
+            // The end, or a line that was torn off.
+            break;
+        }
+        if number == 1 {
+            parsed.header = of_line(&line);
+            if parsed.header.is_none() {
+                let title = format!("line 1 of `{}` is not of a journal", path.display());
+                let help = "choose another `--out`, or delete this one to start again";
+                return Err(Diagnostic::new(title).with_help(help));
+            }
+        } else if !is_whole {
+            let title = format!("line {number} of `{}` has more than {MOST_LINE_BYTES} bytes", path.display());
+            return Err(Diagnostic::new(title).with_help("choose another `--out`, or delete this one to start again"));
+        } else {
+            let told = |what: &str| format!("line {number} of `{}` {what}", path.display());
+            match of_line::<Record>(&line).filter(is_valid) {
+                None => parsed.held.damaged.push(told("is damaged; its point is run again")),
+                Some(record) => match by_point.get_mut(&record.i) {
+                    None => {
+                        by_point.insert(record.i, (record, true));
+                    }
+                    Some((earlier, _)) if *earlier == record => {}
+                    Some((_, is_believed)) => {
+                        *is_believed = false;
+                        parsed.held.damaged.push(told("contradicts an earlier line; its point is run again"));
+                    }
+                },
+            }
+        }
+        parsed.whole_bytes += line.len() as u64;
+    }
+    parsed.held.records =
+        by_point.into_values().filter_map(|(record, is_believed)| is_believed.then_some(record)).collect();
+    Ok(parsed)
 }
 
 fn other(path: &Path, found: &Header, wanted: &Header) -> Diagnostic {
     let what = if found.study != wanted.study || found.points != wanted.points {
-        "another study, or of this one before it was changed".to_owned()
+        "of another study, or of this one before it was changed".to_owned()
     } else if found.shard != wanted.shard {
-        format!("shard {}/{}", found.shard.0, found.shard.1)
+        format!("of shard {}/{}", found.shard.0, found.shard.1)
+    } else if found.rdusim != wanted.rdusim {
+        format!("of version {} of rdusim", found.rdusim)
     } else {
-        format!("version {} of rdusim", found.rdusim)
+        changed_inputs(found, wanted)
     };
-    Diagnostic::new(format!("`{}` is the journal of {what}", path.display()))
+    Diagnostic::new(format!("`{}` is the journal {what}", path.display()))
         .with_help("choose another `--out`, or delete this one to start again")
+}
+
+/// Which files are not those of a journal, as words behind "the journal".
+pub(super) fn changed_inputs(found: &Header, wanted: &Header) -> String {
+    let changed = wanted.inputs.iter().filter(|input| !found.inputs.contains(input)).map(|(name, _)| name);
+    let gone = found.inputs.iter().map(|(name, _)| name).filter(|name| wanted.inputs.iter().all(|(n, _)| n != *name));
+    let names: Vec<String> = changed.chain(gone).map(|name| format!("`{name}`")).collect();
+    format!("of other contents of {}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -170,59 +244,106 @@ mod tests {
     use super::*;
 
     fn header() -> Header {
-        Header { rdusim: "1".into(), study: "a".into(), points: 3, shard: (1, 1) }
+        let inputs = vec![("chip.toml".to_owned(), "1".to_owned())];
+        Header { rdusim: "1".into(), study: "a".into(), inputs, points: 3, shard: (1, 1) }
     }
 
     fn record(i: usize) -> Record {
         Record { i, s: Ending::Ok, m: vec!["0.1".into(), "a,\"b\"\n".into()] }
     }
 
+    fn open(directory: &Path, header: &Header) -> Result<(Journal, Found), StudyError> {
+        Journal::open(directory, header, &|record| record.m.len() == 2 && record.i < 3)
+    }
+
     #[test]
     fn what_was_appended_is_there_again() {
         let directory = tempfile::tempdir().unwrap();
-        let (journal, found) = Journal::open(directory.path(), &header()).unwrap();
-        assert!(found.is_empty());
+        let (journal, found) = open(directory.path(), &header()).unwrap();
+        assert!(found.records.is_empty());
         journal.append(&[record(0), record(2)]).unwrap();
-        assert!(Journal::open(directory.path(), &header()).is_err(), "it is locked");
+        assert!(open(directory.path(), &header()).is_err(), "it is locked");
         drop(journal);
-        let (_, found) = Journal::open(directory.path(), &header()).unwrap();
-        assert_eq!(found, [record(0), record(2)]);
+        let (_, found) = open(directory.path(), &header()).unwrap();
+        assert_eq!(found.records, [record(0), record(2)]);
+        assert!(found.damaged.is_empty());
     }
 
     #[test]
     fn a_torn_end_is_dropped_at_every_byte() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(NAME);
-        let (journal, _) = Journal::open(directory.path(), &header()).unwrap();
+        let (journal, _) = open(directory.path(), &header()).unwrap();
         journal.append(&[record(0), record(1)]).unwrap();
         drop(journal);
         let bytes = std::fs::read(&path).unwrap();
         for length in 0..=bytes.len() {
             std::fs::write(&path, &bytes[..length]).unwrap();
-            let (journal, found) = Journal::open(directory.path(), &header()).unwrap();
+            let (journal, found) = open(directory.path(), &header()).unwrap();
             let lines = bytes[..length].split(|&byte| byte == b'\n').count() - 1;
-            assert_eq!(found.len(), lines.saturating_sub(1));
+            assert_eq!(found.records.len(), lines.saturating_sub(1));
             journal.append(&[record(2)]).unwrap();
             drop(journal);
-            let (_, again) = Journal::open(directory.path(), &header()).unwrap();
-            assert_eq!(again.len(), found.len() + 1);
+            let (_, again) = open(directory.path(), &header()).unwrap();
+            assert_eq!(again.records.len(), found.records.len() + 1);
         }
+    }
+
+    #[test]
+    fn damage_of_any_byte_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(NAME);
+        let (journal, _) = open(directory.path(), &header()).unwrap();
+        let header_bytes = std::fs::metadata(&path).unwrap().len() as usize;
+        journal.append(&[record(0), record(1)]).unwrap();
+        drop(journal);
+        let bytes = std::fs::read(&path).unwrap();
+        for at in header_bytes..bytes.len() - 1 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&path, &damaged).unwrap();
+            let (_, found) = open(directory.path(), &header()).unwrap();
+            assert!(!found.damaged.is_empty() && found.records.len() < 2, "byte {at}: {found:?}");
+            assert!(found.records.iter().all(|found| *found == record(0) || *found == record(1)));
+        }
+        // A record that is none of the study's is not believed either.
+        std::fs::write(&path, &bytes).unwrap();
+        let (_, found) = Journal::open(directory.path(), &header(), &|record| record.i > 0).unwrap();
+        assert_eq!((found.records, found.damaged.len()), (vec![record(1)], 1));
+    }
+
+    #[test]
+    fn a_point_that_contradicts_itself_is_run_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (journal, _) = open(directory.path(), &header()).unwrap();
+        let other = Record { m: vec!["0.2".into(), String::new()], ..record(1) };
+        journal.append(&[record(0), record(1), record(0), other]).unwrap();
+        drop(journal);
+        let (_, found) = open(directory.path(), &header()).unwrap();
+        assert_eq!(found.records, [record(0)]);
+        assert!(found.damaged[0].starts_with("line 5 of") && found.damaged.len() == 1, "{:?}", found.damaged);
     }
 
     #[test]
     fn a_journal_of_something_else_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        drop(Journal::open(directory.path(), &header()).unwrap());
-        for wanted in [
-            Header { study: "b".into(), ..header() },
-            Header { rdusim: "2".into(), ..header() },
-            Header { shard: (2, 2), ..header() },
+        drop(open(directory.path(), &header()).unwrap());
+        for (wanted, why) in [
+            (Header { study: "b".into(), ..header() }, "another study"),
+            (Header { rdusim: "2".into(), ..header() }, "version 1"),
+            (Header { shard: (2, 2), ..header() }, "shard 1/1"),
+            (Header { inputs: vec![("chip.toml".into(), "2".into())], ..header() }, "other contents of `chip.toml`"),
+            (Header { inputs: Vec::new(), ..header() }, "other contents of `chip.toml`"),
         ] {
-            let StudyError::Refused(error) = Journal::open(directory.path(), &wanted).unwrap_err() else { panic!() };
-            assert!(error.title().contains("is the journal of"), "{error}");
+            let StudyError::Refused(error) = open(directory.path(), &wanted).unwrap_err() else { panic!() };
+            assert!(error.title().contains("is the journal of") && error.title().contains(why), "{error}");
         }
-        std::fs::write(directory.path().join(NAME), "x\ny\n").unwrap();
-        let StudyError::Refused(error) = Journal::open(directory.path(), &header()).unwrap_err() else { panic!() };
-        assert!(error.title().starts_with("line 1 of"), "{error}");
+        for other in ["x\ny\n", "{\"rdusim\":\"1\"}\n"] {
+            std::fs::write(directory.path().join(NAME), other).unwrap();
+            let StudyError::Refused(error) = open(directory.path(), &header()).unwrap_err() else { panic!() };
+            assert!(error.title().starts_with("line 1 of"), "{error}");
+        }
+        std::fs::write(directory.path().join(NAME), vec![0; 2 << 20]).unwrap();
+        assert!(open(directory.path(), &header()).is_err());
     }
 }

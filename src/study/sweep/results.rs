@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::report::{BestRow, File, PlotData, Points, Series, StudyPlot, View, WriteError};
+use crate::report::{BestRow, File, PlotData, Points, Series, StudyPlot, View, WriteError, guarded_cell};
 
 use super::front::{Front, best, costs};
 use super::journal::{Ending, Record};
@@ -24,6 +24,7 @@ pub struct Results<'a> {
     rows: Vec<Vec<String>>,
     counts: Counts,
     reasons: Vec<(String, usize)>,
+    warnings: Vec<String>,
 }
 
 /// How many points ended how.
@@ -78,7 +79,8 @@ struct Summary<'a> {
 
 impl<'a> Results<'a> {
     pub(super) fn new(study: &'a Study, records: impl Iterator<Item = Record>) -> Self {
-        let mut results = Self { study, rows: Vec::new(), counts: Counts::default(), reasons: Vec::new() };
+        let mut results =
+            Self { study, rows: Vec::new(), counts: Counts::default(), reasons: Vec::new(), warnings: Vec::new() };
         for record in records {
             results.counts.points += 1;
             match record.s {
@@ -102,6 +104,15 @@ impl<'a> Results<'a> {
         results
     }
 
+    pub(super) fn warning(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
+    }
+
+    /// What of a journal was not believed, a message for each line.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// How many points ended how.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -117,7 +128,7 @@ impl<'a> Results<'a> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let written = std::iter::once(self.study.columns())
             .chain(self.rows.iter().map(Vec::as_slice))
-            .try_for_each(|row| writer.write_record(row));
+            .try_for_each(|row| writer.write_record(row.iter().map(|cell| guarded_cell(cell).into_owned())));
         let bytes = written.ok().and_then(|()| writer.into_inner().ok()).expect("a vector takes every byte");
         String::from_utf8(bytes).expect("cells are text")
     }

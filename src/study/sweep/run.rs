@@ -12,8 +12,9 @@ use crate::diagnostics::Diagnostic;
 use crate::study::StudyError;
 
 use super::evaluate::{Bench, Keys};
+use super::fingerprints::fingerprints;
 use super::front::{Front, costs};
-use super::journal::{Ending, Header, Journal, Record, read};
+use super::journal::{Ending, Header, Journal, Record, changed_inputs, read};
 use super::metric::Measured;
 use super::results::Results;
 use super::row::row_of;
@@ -68,23 +69,24 @@ pub fn sweep<'a>(
 /// Journals of other studies, points that are missing, and points that are there twice.
 pub fn merge<'a>(study: &'a Study, directories: &[&Path]) -> Result<Results<'a>, StudyError> {
     let mut found: Vec<Option<(Record, &Path)>> = vec![None; study.points.len()];
+    let mut warnings = Vec::new();
+    let wanted = header_of(study, Shard::WHOLE)?;
     for &directory in directories {
-        let (header, records) = read(directory)?;
-        let wanted = Header { shard: header.shard, ..header_of(study, Shard::WHOLE) };
-        if header != wanted {
-            let title = format!("`{}` holds the journal of another study or version", directory.display());
-            return Err(Diagnostic::new(title)
-                .with_help("give the study file and `--set` that the shards were run with")
+        let (header, held) = read(directory, &|record| study.admits(record))?;
+        if header != (Header { shard: header.shard, ..wanted.clone() }) {
+            let is_study = header.study == wanted.study && header.rdusim == wanted.rdusim;
+            let what =
+                if is_study { changed_inputs(&header, &wanted) } else { "of another study or version".to_owned() };
+            return Err(Diagnostic::new(format!("`{}` holds the journal {what}", directory.display()))
+                .with_help("give the study file, inputs and `--set` that the shards were run with")
                 .into());
         }
-        for record in records {
-            let index = record.i;
-            let Some(slot) = found.get_mut(index) else {
-                let title = format!("`{}` has point {index}, and the study ends before it", directory.display());
-                return Err(Diagnostic::new(title).into());
-            };
+        warnings.extend(held.damaged);
+        for record in held.records {
+            let slot = &mut found[record.i];
             if let Some((_, earlier)) = slot {
-                let title = format!("point {index} is in `{}` and in `{}`", earlier.display(), directory.display());
+                let title =
+                    format!("point {} is in `{}` and in `{}`", record.i, earlier.display(), directory.display());
                 return Err(Diagnostic::new(title).with_help("give every shard once").into());
             }
             *slot = Some((record, directory));
@@ -95,17 +97,28 @@ pub fn merge<'a>(study: &'a Study, directories: &[&Path]) -> Result<Results<'a>,
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
         let title = format!("point {first}{more} of {} is in none of the shards", study.points.len());
-        return Err(Diagnostic::new(title).with_help("run the missing shards, or resume the unfinished ones").into());
+        let run = "run the missing shards, or resume the unfinished ones".to_owned();
+        let help = std::iter::once(run).chain(warnings).collect::<Vec<_>>().join("\n");
+        return Err(Diagnostic::new(title).with_help(help).into());
     }
-    Ok(Results::new(study, found.into_iter().flatten().map(|(record, _)| record)))
+    Ok(Results::new(study, found.into_iter().flatten().map(|(record, _)| record)).warning(warnings))
 }
 
-fn header_of(study: &Study, shard: Shard) -> Header {
-    Header {
+fn header_of(study: &Study, shard: Shard) -> Result<Header, Diagnostic> {
+    Ok(Header {
         rdusim: env!("CARGO_PKG_VERSION").to_owned(),
         study: format!("{:032x}", study.fingerprint),
+        inputs: fingerprints(study)?,
         points: study.points.len(),
         shard: (shard.index, shard.count),
+    })
+}
+
+impl Study {
+    /// Whether a record can be of this study: one of its points, and as many cells as such a point has.
+    fn admits(&self, record: &Record) -> bool {
+        let cells = if record.s == Ending::Excluded { 0 } else { self.metrics.len() };
+        record.i < self.points.len() && record.m.len() == cells
     }
 }
 
@@ -114,6 +127,8 @@ struct Runner<'a, 't> {
     bench: Bench<'a>,
     journal: Journal,
     found: Mutex<Vec<Option<Record>>>,
+    /// What of the journal is not believed.
+    warnings: Vec<String>,
     mine: Vec<usize>,
     done: AtomicUsize,
     tick: &'t (dyn Fn(usize, usize) + Sync),
@@ -139,21 +154,23 @@ impl<'a, 't> Runner<'a, 't> {
         // Inputs first: nothing is written for a study that cannot run.
         let bench = Bench::open(study)?;
         let mut found = vec![None; study.points.len()];
+        let mut warnings = Vec::new();
         let journal = match out {
             None => Journal::none(),
             Some(directory) => {
-                let (journal, records) = Journal::open(directory, &header_of(study, shard))?;
-                for record in records {
-                    if let Some(slot) = found.get_mut(record.i) {
-                        *slot = Some(record);
-                    }
+                let is_mine = |record: &Record| study.admits(record) && shard.has(record.i);
+                let (journal, held) = Journal::open(directory, &header_of(study, shard)?, &is_mine)?;
+                for record in held.records {
+                    let index = record.i;
+                    found[index] = Some(record);
                 }
+                warnings = held.damaged;
                 journal
             }
         };
         let mine: Vec<usize> = (0..study.points.len()).filter(|&index| shard.has(index)).collect();
         let done = AtomicUsize::new(mine.iter().filter(|&&index| found[index].is_some()).count());
-        Ok(Self { study, bench, journal, found: Mutex::new(found), mine, done, tick })
+        Ok(Self { study, bench, journal, found: Mutex::new(found), warnings, mine, done, tick })
     }
 
     fn run(self) -> Result<Results<'a>, StudyError> {
@@ -173,7 +190,7 @@ impl<'a, 't> Runner<'a, 't> {
             }
         }
         let found = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Results::new(self.study, found.into_iter().flatten()))
+        Ok(Results::new(self.study, found.into_iter().flatten()).warning(self.warnings))
     }
 
     /// Puts records on disk and into the list.

@@ -1,6 +1,9 @@
 //! Results: from the PCUs of a stage into every buffer that takes its output.
 
-use crate::program::{Amount, BufferRole, FlowKind, Mapping, StageId, resident_of};
+use std::ops::Range;
+
+use crate::cost::made_columns;
+use crate::program::{Amount, BufferId, BufferRole, FlowKind, Mapping, StageId, resident_of};
 
 use super::{FlowBuilder, pairs};
 
@@ -16,10 +19,16 @@ impl FlowBuilder<'_> {
                 BufferRole::Operand { tensor, .. } => {
                     tensor == output && resident_of(&self.placed.buffers, index).is_none()
                 }
-                BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } => tensor == output,
-                BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
+                BufferRole::Resident { tensor, .. }
+                | BufferRole::Output { tensor, .. }
+                | BufferRole::Weight { tensor, .. } => tensor == output,
+                BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
             };
             if !takes {
+                continue;
+            }
+            if let BufferRole::Weight { stage: reader, .. } = buffer.spec.role {
+                self.second_operand(stage, reader, index);
                 continue;
             }
             let slices = buffer.spec.slices;
@@ -41,6 +50,57 @@ impl FlowBuilder<'_> {
                     self.fill_piece(kind, Amount::ResultBytes, share, source, None, (index, slice));
                 }
             }
+        }
+    }
+
+    /// Results into the second operand of another stage: to the columns of PCUs that work on their columns, which share their
+    /// rows where rows are columns of the product.
+    fn second_operand(&mut self, stage: StageId, reader: StageId, index: BufferId) {
+        let s = &self.placed.stages[stage];
+        let Mapping::Gemm(m) = &self.placed.stages[reader].mapping else { return };
+        let Some(shape) = self.placed.work[reader].shape() else { return };
+        let (pm, wide) = (s.mapping.pm(), s.group_width());
+        let chain = if let Mapping::Simd(m) = s.mapping { m.chain } else { 1 };
+        let held: Vec<(Vec<Range<u64>>, u64)> = (0..self.placed.buffers[index].spec.slices)
+            .filter_map(|slice| made_columns(self.graph, reader, &shape, m, slice))
+            .collect();
+        let last = self.placed.nest.tiling().rows_of(self.placed.nest.row_tiles() - 1);
+        let has_rows = |i: u64| {
+            [self.placed.nest.tile_rows, last]
+                .into_iter()
+                .any(|rows| !self.placed.work[stage].slice_rows(rows, i).is_empty())
+        };
+        let emitting = pairs(s.mapping.groups(), pm * wide).filter(|&(b, _)| !s.mapping.forwards_sums(b));
+        for (b, (i, q)) in emitting.map(|(b, r)| (b, (r / wide, r % wide))).filter(|&(_, (i, _))| has_rows(i)) {
+            let made = self.columns_of_pcu(stage, b, q);
+            let length = |run: &Range<u64>| run.end - run.start;
+            let all: u64 = made.iter().map(length).sum();
+            let pcu = s.pcu(b, i, q * chain + chain - 1);
+            let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
+            for (slice, (runs, sharers)) in (0..).zip(&held) {
+                let common = |run: &Range<u64>| {
+                    made.iter().map(|of| of.end.min(run.end).saturating_sub(of.start.max(run.start))).sum::<u64>()
+                };
+                let common: u64 = runs.iter().map(common).sum();
+                if common > 0 {
+                    let kind = FlowKind::Emit { stage, group: b };
+                    self.fill_piece(kind, Amount::ResultBytes, (common, all * sharers), source, None, (index, slice));
+                }
+            }
+        }
+    }
+
+    /// Columns of its result that a PCU makes; a stage whose columns are not cut makes the same in all column tiles.
+    fn columns_of_pcu(&self, stage: StageId, group: u64, q: u64) -> Vec<Range<u64>> {
+        let s = &self.placed.stages[stage];
+        let columns = self.graph.workload.tensors[s.spec.output].columns;
+        match s.mapping {
+            Mapping::Simd(_) => vec![self.placed.work[stage].part_of(columns, 0, q)],
+            Mapping::Gemm(m) => match s.tiles.first().and_then(|groups| groups.get(group as usize)) {
+                Some(tiles) => tiles.iter().map(|tile| tile.columns_of(q, m.multicast_width)).collect(),
+                // Heads of a product with heads: whichever it works on.
+                None => vec![0..columns],
+            },
         }
     }
 

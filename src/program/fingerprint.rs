@@ -1,4 +1,4 @@
-//! Short marks of a chip and of a workload: a configuration is for one of each.
+//! Short marks of a chip and of a workload: a configuration, or a certificate, is for one of each.
 
 use std::fmt::{self, Write};
 
@@ -45,7 +45,10 @@ pub fn of_workload(workload: &Workload) -> String {
         }
         for op in &workload.operators {
             write!(hash, "{} {:?} {:?} {:?};", op.name, op.kind, op.inputs, op.output)?;
-            let Operator { form, heads, vectors, block, repeat, phase, .. } = op;
+            let Operator { form, heads, vectors, block, repeat, phase, every, .. } = op;
+            if *every > 1 {
+                write!(hash, "{every};")?;
+            }
             if form.is_some() || *heads > 1 || !vectors.is_empty() || block.is_some() || *phase != Phase::Forward {
                 write!(hash, "{form:?} {heads} {vectors:?} {block:?} {repeat} {phase:?};")?;
             }

@@ -1,0 +1,211 @@
+//! The whole search space of a graph in a mode: its groups, their sections, and the least cycles of all partitions.
+
+use crate::arch::{Chip, TierId};
+use crate::cost::compulsory_bytes;
+use crate::index::Id;
+use crate::mode::Mode;
+use crate::program::{SectionGraph, fingerprint, home_tiers, is_whole_block};
+use crate::workload::{OperatorId, OperatorKind, Workload, kernels_with_epilogues};
+
+use super::boxes::ALL_ROW_TILES;
+use super::certificate::{Certificate, GroupEntry, Leaf, Mapped, NestEntry, SectionEntry, gap};
+use super::groups::{Group, Length, Partitions, names};
+use super::section_floor::{Floor, Ground, SectionFloor, share};
+use super::stage_floor::{MaskFloors, StageFloor};
+
+/// Multipliers that are tried: sections give their idle memory away if they take at most so many thousandths longer than what
+/// memory moves.
+const GIVES_PERMILLE: [u64; 5] = [5, 20, 60, 200, u64::MAX];
+
+/// A certificate of a mapping. A tensor that fits no tier has none: it is `None`.
+pub fn certify(chip: &Chip, workload: &Workload, mode: Mode, mapped: &[Mapped]) -> Option<Certificate> {
+    let homes = home_tiers(chip, workload).ok()?;
+    let mut ground = Ground { chip, workload, homes: &homes, masks: MaskFloors::default() };
+    let groups: Vec<GroupEntry> =
+        groups_of(workload, mode).iter().map(|group| Space::new(&mut ground, group, mode).entry(&ground)).collect();
+    let sections = mapped.iter().map(|section| SectionEntry {
+        operators: names(workload, &section.operators),
+        cycles: section.cycles,
+        nest: NestEntry::from(&section.nest),
+    });
+    let cycles = mapped.iter().map(|section| section.cycles).sum();
+    let least_cycles = groups.iter().map(|group| group.least_cycles).fold(0, u64::saturating_add);
+    Some(Certificate {
+        mode: mode.name().to_owned(),
+        chip: fingerprint::of_chip(chip),
+        workload: fingerprint::of_workload(workload),
+        cycles,
+        sections: sections.collect(),
+        groups,
+        least_cycles,
+        gap: gap(cycles, least_cycles),
+    })
+}
+
+/// Cycles that no mapping of a mode beats: as a certificate has them.
+pub fn least_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> Option<u64> {
+    certify(chip, workload, mode, &[]).map(|certificate| certificate.least_cycles)
+}
+
+/// The groups of a graph in a mode: operators that may share sections.
+pub(super) fn groups_of(workload: &Workload, mode: Mode) -> Vec<Group> {
+    let kernel = |operators: Vec<OperatorId>| {
+        let of = &workload.operators[operators[0]];
+        Group { repeat: of.repeat, every: of.every, operators }
+    };
+    match mode {
+        Mode::Kbk => workload.operators.ids().map(|op| kernel(vec![op])).collect(),
+        Mode::Epilogue => kernels_with_epilogues(workload).into_iter().map(kernel).collect(),
+        Mode::Fused => Group::all(workload),
+    }
+}
+
+/// The sections and partitions of a group.
+pub(super) struct Space<'g> {
+    pub(super) group: &'g Group,
+    mode: Mode,
+    /// Without, the group as a whole.
+    partitions: Option<Partitions>,
+    /// Of every section, by its operators.
+    pub(super) sections: Vec<(Vec<OperatorId>, SectionFloor)>,
+    /// Of the partitions' sections, which of `sections`.
+    floors: Vec<Option<usize>>,
+}
+
+impl<'g> Space<'g> {
+    pub(super) fn new(ground: &mut Ground<'_>, group: &'g Group, mode: Mode) -> Self {
+        let partitions = match mode {
+            Mode::Fused => group.partitions(ground.workload),
+            Mode::Kbk | Mode::Epilogue => Some(Partitions::of_kernel(&group.operators)),
+        };
+        let (mut sections, mut floors) = (Vec::new(), Vec::new());
+        for operators in partitions.iter().flat_map(|partitions| &partitions.sections) {
+            let floor = SectionFloor::new(ground, operators).filter(|floor| floor.least().is_some());
+            floors.push(floor.map(|floor| {
+                sections.push((operators.clone(), floor));
+                sections.len() - 1
+            }));
+        }
+        Self { group, mode, partitions, sections, floors }
+    }
+
+    /// Whether partitions are bounded, and not the group as a whole.
+    pub(super) fn is_by_sections(&self) -> bool {
+        self.partitions.is_some()
+    }
+
+    /// As a certificate has it, with the multiplier that serves best.
+    fn entry(&self, ground: &Ground<'_>) -> GroupEntry {
+        let leaf = |(operators, floor): &(Vec<OperatorId>, SectionFloor)| {
+            let boxes = floor.boxes.iter().filter_map(|(of, floor)| Some((of, (*floor)?)));
+            Leaf {
+                operators: self.places(operators),
+                boxes: boxes.map(|(of, floor)| (of.name(), [floor.alone, floor.prefetched])).collect(),
+            }
+        };
+        let least: Vec<Option<Floor>> = self.sections.iter().map(|(_, floor)| floor.least()).collect();
+        let mut best = (self.least(ground, &least, None), None);
+        if self.may_give(ground) {
+            for permille in GIVES_PERMILLE {
+                let found = self.least(ground, &least, Some(permille));
+                if found > best.0 {
+                    best = (found, Some(permille));
+                }
+            }
+        }
+        GroupEntry {
+            operators: names(ground.workload, &self.group.operators),
+            by_sections: self.is_by_sections(),
+            gives_permille: best.1,
+            leaves: self.sections.iter().map(leaf).collect(),
+            least_cycles: best.0,
+        }
+    }
+
+    /// Places of operators in the group's list.
+    pub(super) fn places(&self, operators: &[OperatorId]) -> Vec<usize> {
+        operators.iter().filter_map(|op| self.group.operators.iter().position(|other| other == op)).collect()
+    }
+
+    /// Whether idle memory may be given away: the time that loading sooner saves must be no longer than what it takes of the one
+    /// tier that holds all weights.
+    pub(super) fn may_give(&self, ground: &Ground<'_>) -> bool {
+        let chip = ground.chip;
+        self.mode == Mode::Fused
+            && self.is_by_sections()
+            && self.weight_tier().is_some_and(|tier| {
+                let of_ags = chip.grid.ags() * chip.ag_bytes_per_cycle.min(chip.network.flit_bytes);
+                of_ags as f64 >= chip.tier_rate(tier).bytes_per_cycle()
+            })
+    }
+
+    fn weight_tier(&self) -> Option<TierId> {
+        let mut tiers = self.sections.iter().flat_map(|(_, floor)| &floor.weight_tiers);
+        let first = *tiers.next()?;
+        tiers.all(|&tier| tier == first).then_some(first)
+    }
+
+    /// Cycles that no partition beats, where no section beats `least`.
+    pub(super) fn least(&self, ground: &Ground<'_>, least: &[Option<Floor>], gives: Option<u64>) -> u64 {
+        let Some(partitions) = &self.partitions else { return self.least_as_a_whole(ground) / self.group.every };
+        let lengths: Vec<Option<Length>> = self
+            .floors
+            .iter()
+            .map(|&of| {
+                let (operators, floor) = &self.sections[of?];
+                let Floor { alone, prefetched } = least[of?]?;
+                let total = |run: u64| self.with_launches(ground, operators, run);
+                let (alone, prefetched) = if self.mode == Mode::Fused { (alone, prefetched) } else { (alone, alone) };
+                let memory = self.weight_tier().and_then(|tier| floor.memory.get(tier.index()));
+                let given = gives.zip(memory).filter(|(permille, (memory, _))| {
+                    let most = u128::from(*memory) * (1000 + u128::from(*permille));
+                    u128::from(alone) * 1000 <= most || *permille == u64::MAX
+                });
+                let given = given.map(|(_, &(all, without))| (total(all.min(alone)), total(without.min(prefetched))));
+                Some(Length { alone: total(alone), prefetched: total(prefetched), given })
+            })
+            .collect();
+        partitions.shortest(&lengths) / self.group.every
+    }
+
+    /// All repetitions of a section, launches included.
+    fn with_launches(&self, ground: &Ground<'_>, operators: &[OperatorId], run: u64) -> u64 {
+        let (launch, repeat) = (ground.chip.launch_cycles(), self.group.repeat);
+        let is_looped = self.mode == Mode::Fused && is_whole_block(ground.workload, operators);
+        let launches = if is_looped { 1 } else { repeat };
+        launch.saturating_mul(launches).saturating_add(run.saturating_mul(repeat))
+    }
+
+    /// Cycles of the group whatever its sections: a launch, all arithmetic on all PCUs, and what enters and leaves the group.
+    fn least_as_a_whole(&self, ground: &Ground<'_>) -> u64 {
+        let Ground { chip, workload, homes, .. } = *ground;
+        let operators = &self.group.operators;
+        let mut masks = MaskFloors::default();
+        let mut work = |&op: &OperatorId| {
+            let operator = &workload.operators[op];
+            let dtype = workload.tensors[operator.inputs[0]].dtype;
+            let at_peak = workload.stored_macs(op) / chip.pcu_macs_per_cycle(dtype).unwrap_or(u64::MAX);
+            // What a GEMM's tail does, or a sum over rows, is left out.
+            if operator.kind.folds_into_a_tail()
+                || (operator.kind == OperatorKind::Gemm && operator.options.transpose_a)
+            {
+                return at_peak;
+            }
+            let floor = SectionGraph::new(workload, &[op], false).and_then(|graph| {
+                let stage = graph.stages.ids().next()?;
+                Some(StageFloor::new(chip, &graph, stage, &mut masks)?.work(ALL_ROW_TILES, None))
+            });
+            floor.unwrap_or(at_peak)
+        };
+        let work: u64 = operators.iter().map(&mut work).sum();
+        let bytes = compulsory_bytes(chip, workload, homes, operators, 1);
+        let moved = bytes.iter().enumerate().map(|(t, &bytes)| {
+            let rate = chip.tier_rate(TierId::from_index(t));
+            share(bytes, (rate.cycles, rate.bytes))
+        });
+        let run = moved.max().unwrap_or(0).max(work.div_ceil(chip.pcus()));
+        let launches = if is_whole_block(workload, operators) { 1 } else { self.group.repeat };
+        let launch = chip.launch_cycles().saturating_mul(launches);
+        launch.saturating_add(run.saturating_mul(self.group.repeat))
+    }
+}
