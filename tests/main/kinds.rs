@@ -208,7 +208,7 @@ fn row_tiles_of_windows_that_differ() {
             section.change_nest(|nest| *nest = Nest { tile_rows, block_tiles: 500, ..*nest }).expect("tiles have rows");
             *section = retargeted_section(&chip, &workload, section, |_| {}).expect("a mapping");
         }
-        println!("{}", hold(&chip, &workload, &configuration, name, 0.13));
+        println!("{}", hold(&chip, &workload, &configuration, name, 0.165));
     }
 }
 
@@ -223,5 +223,5 @@ fn parts_of_tensors_and_their_neighbours() {
         [[operators]]\nname = \"turn\"\nkind = \"transpose\"\ninputs = [\"c\"]\noutput = \"t\"\n\
         [[operators]]\nname = \"sum\"\nkind = \"row_sum\"\ninputs = [\"t\"]\noutput = \"s\"\n";
     let workload = workload::parse("parts", text, &[], 0).unwrap_or_else(|error| panic!("{}", error.render(false)));
-    println!("{}", hold_all(&chip, &workload, "parts", 0.065));
+    println!("{}", hold_all(&chip, &workload, "parts", 0.07));
 }
