@@ -106,7 +106,8 @@ pub fn made_columns(
     let shared = form.heads / form.b_heads;
     let b_heads = heads.start / shared..heads.end.div_ceil(shared);
     if graph.workload.operators[graph.stages[stage].main].options.transpose_b {
-        return Some((vec![b_heads.start * form.k..b_heads.end * form.k], each));
+        let columns = b_heads.start * form.k..b_heads.end * form.k;
+        return Some((vec![columns], each));
     }
     let width = width(shape, mapping);
     let tiles = (0..form.n)

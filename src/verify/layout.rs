@@ -23,6 +23,9 @@ const MOST_HELD: usize = 64;
 /// Row tiles of columns of PCUs whose elements are kept in mind.
 const MOST_MADE: usize = 4096;
 
+/// The elements of a slot, shared by all that ask for them.
+type Elements = Rc<Vec<Element>>;
+
 /// A section with what follows from it.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
@@ -37,7 +40,7 @@ pub(super) struct Layout<'a> {
     /// Pixels under runs of windows, by tensor and rows.
     held: RefCell<BTreeMap<(usize, u64, u64), Rc<Held>>>,
     /// Elements of second operands that stages make, by stage, row tile and column of PCUs.
-    made: RefCell<BTreeMap<(usize, u64, u64), Rc<Vec<Element>>>>,
+    made: RefCell<BTreeMap<(usize, u64, u64), Elements>>,
 }
 
 /// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a column tile.
@@ -175,7 +178,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The elements of a row tile that a slot of a second operand made here has for one column of PCUs of a stage.
-    pub(super) fn made_elements(&self, stage: StageId, row_tile: u64, slice: u64) -> Rc<Vec<Element>> {
+    pub(super) fn made_elements(&self, stage: StageId, row_tile: u64, slice: u64) -> Elements {
         let mut known = self.made.borrow_mut();
         if known.len() >= MOST_MADE {
             known.clear();

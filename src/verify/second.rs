@@ -63,7 +63,11 @@ impl Machine<'_> {
             let elements = self.layout.made_elements(stage, self.layout.slot_step(buffer, slot).row_tile, end.slice);
             let held = self.rings[end.buffer].piece(slot, end.slice as usize)?;
             for n in piece.span(end.part, elements.len() as u64) {
-                values.values[elements[n as usize].place] = held.values[n as usize];
+                // Rows beyond those of a sequence have no place of their own: the first keep it.
+                let place = &mut values.values[elements[n as usize].place];
+                if is_unwritten(*place) {
+                    *place = held.values[n as usize];
+                }
             }
         }
         Some(Block { row: 0, column: 0, values })

@@ -93,16 +93,17 @@ impl Attention {
     }
 }
 
-/// Runs a configuration on numbers, and in all fidelities.
-fn prove(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str, most: f64) {
+/// Runs a configuration on numbers, and in all fidelities; a line that says how far apart the engines are.
+fn prove(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str, most: f64) -> String {
     let verdict = verify(chip, workload, [configuration], 5);
     assert!(verdict[0].passed, "{about}: {:?}", verdict[0]);
-    println!("{}", hold(chip, workload, configuration, about, most));
+    let line = hold(chip, workload, configuration, about, most);
     let outcome = simulate(chip, workload, configuration, Fidelity::Event);
     for (name, bytes) in &outcome.traffic().by_tensor {
         let is_inside = ["k", "v", "q", "p", "s"].contains(&name.as_str());
         assert!(!is_inside || bytes.off_chip_read_bytes + bytes.off_chip_write_bytes == 0, "{about}: `{name}` moves");
     }
+    line
 }
 
 /// What is saved is read again.
@@ -135,7 +136,7 @@ fn keys_and_values_made_in_the_section_give_the_numbers() {
     ];
     for of in cases {
         let (workload, configuration) = one_section(&chip, of);
-        prove(&chip, &workload, &configuration, &format!("{of:?}"), 0.08);
+        println!("{}", prove(&chip, &workload, &configuration, &format!("{of:?}"), 0.08));
     }
 }
 
@@ -208,7 +209,8 @@ fn keys_come_in_row_tiles_of_any_size() {
                 let Ok(section) = retargeted_section(&chip, &workload, &other.sections[0], change) else { continue };
                 other.sections[0] = section;
                 tried += 1;
-                prove(&chip, &workload, &other, &format!("{of:?}, row tiles of {tile_rows}, change {c}"), 0.2);
+                let about = format!("{of:?}, row tiles of {tile_rows}, change {c}");
+                println!("{}", prove(&chip, &workload, &other, &about, 0.2));
             }
         }
         assert!(tried >= 8, "{tried} mappings of {of:?}");

@@ -32,7 +32,7 @@ impl Growth {
         let of = graph.stages.ids().find_map(form)?;
         let keys = if of.causal == Some(CausalAxis::Columns) { of.n } else { of.k };
         let before = keys.saturating_sub(of.m) as f64;
-        let mean = (before + keys as f64) / 2.0;
+        let mean = f64::midpoint(before, keys as f64);
         let stages = graph.stages.ids().map(|stage| form(stage).is_some()).collect();
         Some(Self { first: before / mean.max(1.0), last: keys as f64 / mean.max(1.0), stages })
     }

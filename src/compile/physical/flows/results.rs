@@ -99,7 +99,7 @@ impl FlowBuilder<'_> {
             Mapping::Gemm(m) => match s.tiles.first().and_then(|groups| groups.get(group as usize)) {
                 Some(tiles) => tiles.iter().map(|tile| tile.columns_of(q, m.multicast_width)).collect(),
                 // Heads of a product with heads: whichever it works on.
-                None => vec![0..columns],
+                None => std::iter::once(0..columns).collect(),
             },
         }
     }
