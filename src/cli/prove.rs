@@ -1,5 +1,6 @@
 //! `rdusim prove` and `rdusim check-proof`: how far a mapping is from the best, written down and checked.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::arch::{self, Chip};
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
-use crate::input::Override;
+use crate::input::{self, Override};
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::proof::{self, Certificate, Mapped};
-use crate::report::{self, File};
+use crate::report;
 use crate::workload::Workload;
 use crate::{import, mode};
 
@@ -147,7 +148,7 @@ pub(super) fn prove(args: &ProveArgs) -> Result<(), Failure> {
         };
         let json = serde_json::to_string_pretty(&file)
             .map_err(|error| Diagnostic::new(format!("the certificate cannot be written as JSON: {error}")))?;
-        write(path, json + "\n")?;
+        report::write_file(path, (json + "\n").as_bytes())?;
     }
     output::print(text.as_bytes())
 }
@@ -178,18 +179,9 @@ fn summary(certificate: &Certificate) -> String {
         certificate.groups.len(),
     );
     if whole > 0 {
-        text.push_str(&format!("{whole} groups have too many sections and are bounded as a whole\n"));
+        let _ = writeln!(text, "{whole} groups have too many sections and are bounded as a whole");
     }
     text
-}
-
-fn write(path: &Path, text: String) -> Result<(), Failure> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-        return Err(Diagnostic::new(format!("`--out {}` names no file", path.display())).into());
-    };
-    report::write(directory, &[File { name: name.to_owned(), bytes: text.into_bytes() }])?;
-    Ok(())
 }
 
 /// Recomputes a certificate's leaves, and that they cover the space.
@@ -201,16 +193,12 @@ pub(super) fn check_proof(args: &CheckProofArgs) -> Result<(), Failure> {
     let certificate = &file.certificate;
     proof::check(&chip, &workload, certificate)
         .map_err(|proof::Refusal(why)| Failure::Unproved(args.file.display().to_string(), why))?;
-    output::print(format!("{}: holds\n{}", args.file.display(), summary(certificate)).as_bytes())
+    output::print_text(&format!("{}: holds\n{}", args.file.display(), summary(certificate)))
 }
 
 fn read(path: &Path) -> Result<ProofFile, Diagnostic> {
     let refused = |why: String| Diagnostic::new(format!("cannot read the certificate `{}`: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?.len();
-    if size > MOST_BYTES {
-        return Err(refused(format!("it has {size} B, expected at most {MOST_BYTES}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    let text = input::read_text(path, MOST_BYTES).map_err(|why| refused(format!("it {why}")))?;
     let file: ProofFile = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
     if file.schema != proof::SCHEMA {
         return Err(refused(format!("`schema`: found {}, expected {}", file.schema, proof::SCHEMA)));

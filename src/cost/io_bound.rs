@@ -6,7 +6,7 @@
 //! operands of `(3 S / 3)^(3/2)` products by Loomis and Whitney; sums that begin at zero count as reads, as many as results are written.)
 //!
 //! **A GEMM whose result stays on chip.** Its sums may begin and be complete without any traffic, and so does the product of queries
-//! and keys in attention (FlashAttention, Dao et al. 2022, theorem 2; its bound has no constants). In a segment of T reads and
+//! and keys in attention (`FlashAttention`, Dao et al. 2022, theorem 2; its bound has no constants). In a segment of T reads and
 //! writes at most S + T elements of A and B can be used. Products whose sums remain, or were there before, are at most
 //! `(S + T)/2 sqrt(2 S + T)`. A sum that begins and is complete in the segment needs a whole row of A and a column of B: a rows and
 //! b columns with `(a + b) K <= S + T` make `a b K <= (S + T)^2 / (4 K)` products. So at least `T (M N K / both - 1)` elements

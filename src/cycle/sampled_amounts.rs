@@ -100,7 +100,7 @@ mod tests {
         // Blocks of 4 rows and 3 columns in a gradient of 10 by 8, of which rows 4 to 7 of columns 3 to 5 are stored.
         let mut mask = BlockMask::empty(10, 8, (4, 3));
         mask.keep(1, 1);
-        let of = |pm, tile_rows, list: &[Range<u64>], rows| {
+        let of = |pm, tile_rows, list: &[(u64, u64)], rows| {
             let mapping = GemmMapping {
                 rows_on_lanes: true,
                 pm,
@@ -111,20 +111,20 @@ mod tests {
                 aligned: false,
                 style: crate::program::Style::Skip,
             };
-            let tile = |n: &Range<u64>| OutputTile { start: n.start, columns: n.end - n.start };
+            let tile = |&(start, end): &(u64, u64)| OutputTile { start, columns: end - start };
             let list: Vec<OutputTile> = list.iter().map(tile).collect();
             let Firing { tiles, columns, .. } = firing(&mask, (&mapping, tile_rows), &list, rows, 50);
             (tiles, columns)
         };
         // Of five passes of two rows two, of four of three rows two, of one pass one.
-        assert_eq!(of(1, 2, &[3..6], 0..10), (2, 6));
-        assert_eq!(of(1, 3, &[5..8], 0..10), (2, 6));
-        assert_eq!(of(1, 10, &[0..8], 0..10), (1, 8));
-        assert_eq!(of(1, 2, &[0..3], 0..10), (0, 0));
+        assert_eq!(of(1, 2, &[(3, 6)], 0..10), (2, 6));
+        assert_eq!(of(1, 3, &[(5, 8)], 0..10), (2, 6));
+        assert_eq!(of(1, 10, &[(0, 8)], 0..10), (1, 8));
+        assert_eq!(of(1, 2, &[(0, 3)], 0..10), (0, 0));
         // Two output tiles that share the block; the row tile of its last two rows.
-        assert_eq!(of(1, 2, &[0..4, 4..8], 6..10), (2, 8));
+        assert_eq!(of(1, 2, &[(0, 4), (4, 8)], 6..10), (2, 8));
         // Slices of four and three passes: rows 0 and 4, 1 and 5, 2 and 6, 3 and 7.
-        assert_eq!(of(2, 1, &[3..6], 0..8), (4, 12));
-        assert_eq!(of(2, 2, &[3..6], 0..8), (2, 6));
+        assert_eq!(of(2, 1, &[(3, 6)], 0..8), (4, 12));
+        assert_eq!(of(2, 2, &[(3, 6)], 0..8), (2, 6));
     }
 }

@@ -71,7 +71,8 @@ impl Group {
             layer = above;
         }
         let mut numbers: BTreeMap<u128, Option<usize>> = BTreeMap::new();
-        let (mut sections, mut steps): (Vec<Vec<OperatorId>>, Vec<(usize, usize, usize)>) = (Vec::new(), Vec::new());
+        let mut sections: Vec<Vec<OperatorId>> = Vec::new();
+        let mut steps: Vec<(usize, usize, usize)> = Vec::new();
         for (from, &below) in ideals.iter().enumerate() {
             for (to, &above) in ideals.iter().enumerate().skip(from + 1).filter(|(_, above)| below & !**above == 0) {
                 let set = above & !below;

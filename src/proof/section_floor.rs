@@ -223,9 +223,9 @@ impl Section<'_> {
                 continue;
             }
             // The first column tile needs all rows of the block, and what lies off the axis whole.
-            let rows = |t: TensorId| match graph.column_axis(t) == Some(axis) {
-                false => from,
-                true => (from.0 * smallest, from.1 * extent),
+            let rows = |t: TensorId| {
+                let is_along = graph.column_axis(t) == Some(axis);
+                if is_along { (from.0 * smallest, from.1 * extent) } else { from }
             };
             let weight = |s: StageId| if prefetched || self.along(s, axis) != Along::Off { (0, 1) } else { WHOLE };
             let first = self.moving(&self.loading(stage, &rows, &weight));

@@ -34,8 +34,8 @@ fn certificates(chip: &Chip, workload: &Workload) -> Option<Vec<Certificate>> {
 }
 
 fn tiny() -> (Chip, Workload) {
-    let chip = arch::load(Path::new("arch/sn10.toml"), &[]).unwrap();
-    (chip, workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0).unwrap())
+    let chip = arch::load(Path::new("arch/sn10.toml"), &[]).expect("a chip");
+    (chip, workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0).expect("a workload"))
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_certificate_says_more_than_the_bound_of_one_section() {
 #[track_caller]
 fn refused(change: impl Fn(&mut Certificate), words: &[&str]) {
     let (chip, workload) = tiny();
-    let mut certificate = certificates(&chip, &workload).unwrap().pop().unwrap();
+    let mut certificate = certificates(&chip, &workload).and_then(|mut all| all.pop()).expect("a certificate");
     change(&mut certificate);
     let why = check(&chip, &workload, &certificate).expect_err("it must be refused").0;
     assert!(words.iter().all(|word| why.contains(word)), "{why}");
