@@ -26,13 +26,13 @@ const AGGREGATE: u32 = u32::MAX;
 /// A transfer under way over one resource, or an aggregate of several.
 #[derive(Debug, Clone, Copy, Default)]
 struct Active {
-    /// When it begins, or has had the work that is left.
+    /// When it begins, if that is still to come.
     from: Ticks,
     /// When it would end at its own rate.
     due: Ticks,
     /// When it ends, as far as the transfers known so far tell.
     until: Ticks,
-    /// Work left then: ticks times [`CAPACITY`].
+    /// Work left: ticks times [`CAPACITY`].
     left: u64,
     /// The transfer group, or [`AGGREGATE`].
     group: u32,
@@ -43,16 +43,6 @@ struct Active {
 }
 
 impl Active {
-    /// Work left at a time, if it has received its own rate until then.
-    fn left_at(&self, at: Ticks) -> u64 {
-        self.left.saturating_sub(u64::from(self.rate) * at.saturating_sub(self.from))
-    }
-
-    /// Moves its state to a time, over which it has received its own rate.
-    fn settle(&mut self, at: Ticks) {
-        (self.left, self.from) = (self.left_at(at), self.from.max(at));
-    }
-
     /// Ticks of service that it receives from when it `begins` to compete until `end`, beside one with `own` work: round-robin
     /// service gives it no more than so many flows of that work.
     fn receives(&self, own: Work, begins: Ticks, end: Ticks) -> Ticks {
@@ -159,12 +149,7 @@ impl ProcessorSharing {
         }
     }
 
-    /// The work left of each at the time of the state.
-    fn work_left(&self) -> [u64; MOST] {
-        self.rows.map(|active| active.left_at(self.at))
-    }
-
-    /// Advances the state to `now`. Where every transfer receives its own rate, only those that have ended change anything.
+    /// Advances the state to `now`, and removes the transfers that have ended; the others stay in order.
     pub fn advance(&mut self, now: Ticks) {
         if now <= self.at {
             return;
@@ -172,43 +157,38 @@ impl ProcessorSharing {
         if self.last_end <= now {
             (self.count, self.aggregates) = (0, 0);
         }
-        if self.count == 0 || !self.totals.is_contended() {
+        if self.count == 0 {
             self.at = now;
-            if self.count > 0 && self.totals.first_end <= now {
-                self.remove(|active| active.until <= now);
-            }
             return;
         }
-        let mut left = self.work_left();
-        self.serve(&mut left, now, |_, _| {});
+        let mut served = None;
+        if self.totals.is_contended() {
+            let mut left = self.rows.map(|active| active.left);
+            self.serve(&mut left, now, |_, _| {});
+            served = Some(left);
+        }
         self.at = now;
-        for (active, left) in self.active_mut().iter_mut().zip(left) {
+        let (mut kept, mut totals) = (0, Totals::default());
+        for i in 0..self.count as usize {
+            let mut active = self.rows[i];
+            let left = match served {
+                Some(left) => left[i],
+                // Each receives its own rate.
+                None if active.until <= now => 0,
+                None => active.left.saturating_sub(u64::from(active.rate) * now.saturating_sub(active.from)),
+            };
             // To a whole tick: a run that repeats itself comes back to the same states.
             active.left = (left + CAPACITY / 2) >> BITS << BITS;
             active.from = active.from.max(now);
-        }
-        self.remove(|active| active.left == 0);
-        self.totals = self.sum_up();
-    }
-
-    /// Removes those that have ended; the others stay in order.
-    fn remove(&mut self, has_ended: impl Fn(&Active) -> bool) {
-        let (mut kept, mut rates, mut first_end) = (0, 0, Ticks::MAX);
-        for i in 0..self.count as usize {
-            let active = &self.rows[i];
-            if has_ended(active) {
+            if active.left == 0 {
                 self.aggregates -= u32::from(active.group == AGGREGATE);
                 continue;
             }
-            rates += u64::from(active.rate);
-            first_end = first_end.min(active.until);
-            if kept < i {
-                self.rows[kept] = self.rows[i];
-            }
+            totals.add(&active, now);
+            self.rows[kept] = active;
             kept += 1;
         }
-        self.count = kept as u32;
-        (self.totals.rates, self.totals.first_end) = (rates, first_end);
+        (self.count, self.totals) = (kept as u32, totals);
     }
 
     /// How long the work of a transfer of `group` lasts from `at` on beside the others: each receives as much for each of
@@ -260,9 +240,7 @@ impl ProcessorSharing {
         }
         self.add(Active { from, due: until, until, left, group: group as u32, flows, rate: rate as u32 });
         if self.totals.is_contended() {
-            let at = self.at;
-            self.active_mut().iter_mut().for_each(|active| active.settle(at));
-            let mut left = self.work_left();
+            let mut left = self.rows.map(|active| active.left);
             let mut ends = [0; MOST];
             self.serve(&mut left, Ticks::MAX, |i, at| ends[i] = at);
             for (active, end) in self.active_mut().iter_mut().zip(ends) {
@@ -282,7 +260,6 @@ impl ProcessorSharing {
         let own = self.active().iter().rposition(|active| active.group == new.group);
         if let Some(own) = own {
             let own = &mut self.rows[own];
-            own.settle(self.at);
             if new.from <= own.until || own.from > self.at {
                 own.left += new.left;
                 own.until = own.until.max(new.until);
@@ -307,7 +284,6 @@ impl ProcessorSharing {
         }
         let aggregates = self.rows.iter_mut().filter(|active| active.group == AGGREGATE);
         if let Some(aggregate) = aggregates.min_by_key(|aggregate| aggregate.until.abs_diff(new.until)) {
-            aggregate.settle(self.at);
             aggregate.from = aggregate.from.min(new.from);
             aggregate.until = aggregate.until.max(new.until);
             aggregate.due = aggregate.due.max(new.due);
@@ -325,10 +301,9 @@ impl ProcessorSharing {
             return;
         }
         words.extend([u64::from(self.count), clock.exact(self.at), clock.exact(self.last_end)]);
-        for active in self.active() {
-            let &Active { from, due, until, group, flows, rate, .. } = active;
-            words.extend([from.max(self.at), due, until].map(|at| clock.exact(at)));
-            words.extend([active.left_at(self.at), u64::from(group)]);
+        for &Active { from, due, until, left, group, flows, rate } in self.active() {
+            words.extend([from, due, until].map(|at| clock.exact(at)));
+            words.extend([left, u64::from(group)]);
             words.push(u64::from(flows) << 32 | u64::from(rate));
         }
     }
@@ -372,7 +347,7 @@ impl Totals {
 
     fn add(&mut self, active: &Active, at: Ticks) {
         self.rates += u64::from(active.rate);
-        self.has_backlog |= active.backlog(active.left, at.min(active.from)) >= CAPACITY;
+        self.has_backlog |= active.backlog(active.left, at) >= CAPACITY;
         self.first_end = self.first_end.min(active.until);
         self.last_end = self.last_end.max(active.until);
     }
