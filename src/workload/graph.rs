@@ -148,6 +148,8 @@ pub struct Operator {
     pub options: GemmOptions,
     /// The indices of an embedding, or the labels of a loss, that ride with the arguments of a launch.
     pub indices: Option<TensorId>,
+    /// Of a step of an optimiser, the weight that it replaces.
+    pub updates: Option<TensorId>,
     /// It carries a gradient back through an operator of its own kind: turns the other way, masks with zero.
     pub is_gradient: bool,
 }
@@ -170,6 +172,7 @@ impl Operator {
             phase: Phase::Forward,
             options: GemmOptions::default(),
             indices: None,
+            updates: None,
             is_gradient: false,
         }
     }

@@ -275,6 +275,11 @@ impl OperatorKind {
         self.is_elementwise() && !moves_or_updates
     }
 
+    /// Whether it is a step of an optimiser.
+    pub fn is_update(self) -> bool {
+        matches!(self, Self::AdamUpdate | Self::SgdUpdate)
+    }
+
     /// Whether it can run in the tail of the array that makes its input.
     pub fn folds_into_a_tail(self) -> bool {
         self.is_elementwise() && self.arity() == 1 && !matches!(self, Self::Transpose | Self::EmbeddingGrad)

@@ -368,6 +368,7 @@ fn update(graph: &mut Builder, kind: OperatorKind, weight: TensorId, gradient: T
     let mut operator = graph.operator(&format!("update_{name}"), kind, &written, output);
     operator.block = block;
     operator.repeat = repeat;
+    operator.updates = Some(weight);
     operator.phase = Phase::Update;
     graph.push(operator, written);
 }
