@@ -57,11 +57,18 @@ pub struct Update {
 }
 
 impl Update {
-    /// The gradient that a step of an optimiser reads, and the step; `None` of other operators.
+    /// The gradient that a step of an optimiser reads, or a running sum takes, and the step; `None` of other operators.
     fn of(workload: &Workload, op: OperatorId) -> Option<(TensorId, Self)> {
         let operator = &workload.operators[op];
+        operator.updates?;
         let (flat, state) = match (operator.kind, operator.inputs.as_slice()) {
-            (OperatorKind::AdamUpdate, &[flat, state]) | (OperatorKind::SgdUpdate, &[state, flat]) => (flat, state),
+            (OperatorKind::AdamUpdate, &[flat, state]) => (flat, state),
+            // A running sum over micro-batches is updated in place.
+            (OperatorKind::SgdUpdate | OperatorKind::Add, &[state, flat])
+                if workload.base(operator.output) == workload.base(state) =>
+            {
+                (flat, state)
+            }
             _ => return None,
         };
         let gradient = workload.base(flat);
@@ -115,8 +122,11 @@ pub fn adds_up(workload: &Workload, operators: &[OperatorId], op: OperatorId, ro
     let mut wanted = false;
     let mut made = false;
     for other in operators.iter().filter(|&&other| other != op).map(|&other| &workload.operators[other]) {
-        if other.inputs.iter().any(|&input| workload.base(input) == operator.output) && !other.kind.is_update() {
-            return None;
+        if other.inputs.iter().any(|&input| workload.base(input) == operator.output) {
+            if !other.is_step() {
+                return None;
+            }
+            wanted = true;
         }
         made |= other.output == x || other.output == b;
         let turned = other.kind == OperatorKind::Gemm && other.options.transpose_a;
@@ -125,14 +135,22 @@ pub fn adds_up(workload: &Workload, operators: &[OperatorId], op: OperatorId, ro
     (made || wanted || tensors[2].rows != rows).then_some([x, b])
 }
 
-/// Rows of the pipeline that operators make: those of the first that adds nothing up.
+/// Rows of the pipeline that operators make: those of the first that neither adds anything up nor is a step of an optimiser; if
+/// steps go with the sums, those that the sums add up.
 pub fn streamed_rows(workload: &Workload, operators: &[OperatorId]) -> u64 {
-    let turned = |op: &&OperatorId| {
-        let operator = &workload.operators[**op];
-        operator.kind.is_update() || operator.kind == OperatorKind::Gemm && operator.options.transpose_a
+    let is_turned = |op: &OperatorId| {
+        let operator = &workload.operators[*op];
+        operator.kind == OperatorKind::Gemm && operator.options.transpose_a
     };
-    let first = operators.iter().find(|op| !turned(op)).unwrap_or(&operators[0]);
-    workload.tensors[workload.operators[*first].output].rows
+    let is_update = |op: &OperatorId| workload.operators[*op].is_step();
+    let rows = |tensor: TensorId| workload.tensors[tensor].rows;
+    let first = operators.iter().find(|op| !is_update(op) && !is_turned(op));
+    let summed = || {
+        let first = operators.iter().find(|op| is_turned(op)).filter(|_| operators.iter().any(is_update))?;
+        workload.operators[*first].inputs.get(1).map(|&dy| rows(dy))
+    };
+    let of = |op: OperatorId| rows(workload.operators[op].output);
+    first.map(|&op| of(op)).or_else(summed).unwrap_or_else(|| of(operators[0]))
 }
 
 /// Pairs of tensors, of those a section uses, that an elementwise operator anywhere in the graph ties column by column:

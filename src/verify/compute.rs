@@ -131,6 +131,7 @@ pub(super) fn update(workload: &Workload, step: OperatorId, sums: &Matrix, state
         let (sums, state) = (narrow(sums, row), narrow(state, row));
         let result = match operator.kind {
             OperatorKind::SgdUpdate => line(workload, operator, &state, &sums, at()),
+            OperatorKind::Add => state.iter().zip(&sums).map(|(of, to)| binary(operator.kind, *of, *to)).collect(),
             _ => line(workload, operator, &sums, &state, at()),
         };
         result.into_iter().map(|x| round(workload.tensors[operator.output].dtype, x)).collect()

@@ -78,7 +78,7 @@ pub(super) fn chain<'t>(
         let next = match &result {
             None => apply(workload, operator, tensor),
             // A step of an optimiser reads its state beside the gradient.
-            Some(before) if operator.kind.is_update() => {
+            Some(before) if operator.is_step() => {
                 let gradient = output;
                 apply(workload, operator, &|t| if Some(t) == gradient { Some(before) } else { tensor(t) })
             }

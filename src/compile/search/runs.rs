@@ -55,12 +55,12 @@ impl Runs {
                     break;
                 }
                 let all = &operators[from..to];
-                let steps = all.iter().filter(|&&op| workload.operators[op].kind.is_update()).count();
+                let steps = all.iter().filter(|&&op| workload.operators[op].is_step()).count();
                 if to - from - steps <= PARAMS.partition.most_fused && are_shared(workload, all) && have_gradients(workload, all)
                 {
                     runs.add(&canonical, (from, to), all.to_vec(), Vec::new(), false);
                 }
-                let is_step = |op| workload.operators[op].kind.is_update();
+                let is_step = |op| workload.operators[op].is_step();
                 if steps > 0 {
                     runs.add_without(workload, &canonical, &operators, (from, to), is_step);
                 }
@@ -134,13 +134,13 @@ fn is_turned(workload: &Workload, op: OperatorId) -> bool {
 
 /// Whether an operator is neither a row reduction nor a step of an optimiser.
 fn is_other(workload: &Workload, op: OperatorId) -> bool {
-    !is_turned(workload, op) && !workload.operators[op].kind.is_update()
+    !is_turned(workload, op) && !workload.operators[op].is_step()
 }
 
 /// The row reduction that makes the gradient of a step of an optimiser, in whose tail the step may run.
 fn gradient_of(workload: &Workload, step: OperatorId) -> Option<OperatorId> {
     let operator = &workload.operators[step];
-    if !operator.kind.is_update() {
+    if !operator.is_step() {
         return None;
     }
     let makes = |&&op: &&OperatorId| is_turned(workload, op);
@@ -152,7 +152,7 @@ fn gradient_of(workload: &Workload, step: OperatorId) -> Option<OperatorId> {
 
 /// Whether every step of an optimiser has its gradient among some operators; or all are steps.
 fn have_gradients(workload: &Workload, operators: &[OperatorId]) -> bool {
-    let steps = || operators.iter().filter(|&&op| workload.operators[op].kind.is_update());
+    let steps = || operators.iter().filter(|&&op| workload.operators[op].is_step());
     steps().count() == operators.len()
         || steps().all(|&step| gradient_of(workload, step).is_some_and(|maker| operators.contains(&maker)))
 }
@@ -161,7 +161,7 @@ fn have_gradients(workload: &Workload, operators: &[OperatorId]) -> bool {
 fn are_shared(workload: &Workload, operators: &[OperatorId]) -> bool {
     let (sums, others): (Vec<OperatorId>, Vec<OperatorId>) = operators
         .iter()
-        .filter(|&&op| !workload.operators[op].kind.is_update() || !operators.iter().any(|&op| is_turned(workload, op)))
+        .filter(|&&op| !workload.operators[op].is_step() || !operators.iter().any(|&op| is_turned(workload, op)))
         .partition(|&&op| is_turned(workload, op));
     let bases = |op: &OperatorId| workload.operators[*op].inputs.iter().map(|&input| workload.base(input));
     let reads = |tensor| others.iter().any(|op| workload.operators[*op].inputs.contains(&tensor));
