@@ -298,8 +298,11 @@ impl Sizes<'_> {
         let tiling = self.section.schedule.tiling();
         let along_cut = self.section.stages[stage].level == LoopLevel::FIRING;
         let completions = sums.completions(&self.section.schedule);
-        let times =
-            if matches!(flow.kind, FlowKind::Emit { .. } | FlowKind::State { .. }) { completions } else { tiling.row_tiles() - completions };
+        let times = if matches!(flow.kind, FlowKind::Emit { .. } | FlowKind::State { .. }) {
+            completions
+        } else {
+            tiling.row_tiles() - completions
+        };
         let of_column_tile =
             |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, RowTile::mean(tiling.tile_rows));
         let column_tiles =

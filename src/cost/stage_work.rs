@@ -17,6 +17,8 @@ use super::sampled::SampledWork;
 pub struct StageWork {
     mapping: Mapping,
     shape: Option<SystolicShape>,
+    /// The same with a step in the tail, for the row tile with which the sums are complete: the section's last.
+    last_shape: Option<SystolicShape>,
     work: Vec<Vec<PassWork>>,
     /// Of causal attention, the shape of its products.
     causal: Option<GemmForm>,
@@ -58,9 +60,15 @@ impl StageWork {
         let dtype: Dtype = graph.stage_dtype(index);
         let partials = graph.is_k_cut(tiling.tiled_axis, index) || spec.sums.is_some() || mapping.pk() > 1;
         let shape = match &mapping {
-            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.tail_functions(chip, index), partials)
+            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.tail_functions(index), partials)
                 .map(|shape| shape.in_style(chip, dtype, m.style)),
             Mapping::Simd(_) => None,
+        };
+        let last_shape = match &mapping {
+            Mapping::Gemm(m) if spec.update.is_some() => {
+                SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.last_functions(chip, index), partials)
+            }
+            _ => None,
         };
         let reducer = match (&mapping, &shape) {
             (Mapping::Gemm(m), Some(shape)) => {
@@ -77,6 +85,7 @@ impl StageWork {
         Self {
             mapping,
             shape,
+            last_shape,
             work: work.to_vec(),
             causal,
             tiling,
@@ -234,6 +243,8 @@ impl StageWork {
         match &self.mapping {
             Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
                 (Some(reducer), Some(shape)) => {
+                    let is_last = tile.index.is_some_and(|index| index + 1 == self.tiling.row_tiles());
+                    let shape = self.last_shape.as_ref().filter(|_| is_last).unwrap_or(shape);
                     reducer.passes(column_tile, tile)
                         * reducer.tiles(column_tile)
                         * shape.tile_cycles(reducer.depth(tile.rows))
@@ -271,7 +282,7 @@ impl StageWork {
 
     /// Cycles in which the results of a tile, or else its partial sums, leave.
     pub fn drain_cycles(&self, results: bool) -> u64 {
-        self.shape.map_or(0, |shape| shape.drain_cycles(results))
+        self.last_shape.filter(|_| results).or(self.shape).map_or(0, |shape| shape.drain_cycles(results))
     }
 
     /// Cycles at the end of a tile in which it only drains.

@@ -54,7 +54,7 @@ impl GemmAmounts {
         (stage, mapping): (&Stage, &GemmMapping),
     ) -> Option<Self> {
         let dtype = graph.stage_dtype(index);
-        let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, graph.tail_functions(chip, index))?;
+        let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, graph.last_functions(chip, index))?;
         let passes = match graph.form(index) {
             _ if stage.spec.sums.is_some() => Passes::Sums(SumAmounts::new(graph, tiling, index, mapping)?),
             Some(form) => Passes::ByRowTile(row_tiles_of_heads(&shape, tiling, &form, mapping)),

@@ -75,10 +75,15 @@ impl<'a> SectionGraph<'a> {
         let mut sequences = None;
         for &op in operators {
             let operator = &workload.operators[op];
-            let of_gradient = operators.iter().find(|&&sum| update_of(workload, operators, sum, rows).is_some_and(|u| u.operator == op));
+            let of_gradient = operators
+                .iter()
+                .find(|&&sum| update_of(workload, operators, sum, rows).is_some_and(|u| u.operator == op));
             if let Some(&sum) = of_gradient {
                 let gradient = &workload.operators[sum];
-                if !fold_tails || (operator.block, operator.repeat, operator.every) != (gradient.block, gradient.repeat, gradient.every) {
+                if !fold_tails
+                    || (operator.block, operator.repeat, operator.every)
+                        != (gradient.block, gradient.repeat, gradient.every)
+                {
                     return None;
                 }
                 continue;
@@ -156,11 +161,13 @@ impl<'a> SectionGraph<'a> {
     /// The stage that adds up over rows for which a slot of a tensor is a part of its result: of what it makes, or of what the
     /// step in its tail reads; with the columns of the tensor for so many of the result's.
     pub fn summed(&self, tensor: TensorId) -> Option<(StageId, (u64, u64))> {
-        self.stages.iter_enumerated().filter(|(_, stage)| stage.sums.is_some()).find_map(|(s, stage)| match stage.update {
-            Some(update) if update.state == tensor => Some((s, (update.state_columns, update.word))),
-            Some(update) if stage.output == tensor => Some((s, (update.result_columns, update.word))),
-            None if stage.output == tensor => Some((s, (1, 1))),
-            _ => None,
+        self.stages.iter_enumerated().filter(|(_, stage)| stage.sums.is_some()).find_map(|(s, stage)| {
+            match stage.update {
+                Some(update) if update.state == tensor => Some((s, (update.state_columns, update.word))),
+                Some(update) if stage.output == tensor => Some((s, (update.result_columns, update.word))),
+                None if stage.output == tensor => Some((s, (1, 1))),
+                _ => None,
+            }
         })
     }
 
@@ -169,15 +176,19 @@ impl<'a> SectionGraph<'a> {
         self.workload.operators[self.stages[stage].main].output
     }
 
-    /// Functions that the tail of a stage's PCUs does for each element: a step of an optimiser is several.
-    pub fn tail_functions(&self, chip: &Chip, stage: StageId) -> u64 {
-        let functions = |op: &OperatorId| match self.workload.operators[*op].kind {
-            kind if kind.is_update() => {
-                chip.pcu.simd_stages.get(kind.name()).copied().unwrap_or_else(|| kind.assumed_simd_stages()).max(1)
-            }
-            _ => 1,
+    /// Functions that the tail of a stage's PCUs does for each element of every output tile; a step of an optimiser is left out.
+    pub fn tail_functions(&self, stage: StageId) -> u64 {
+        let spec = &self.stages[stage];
+        (spec.tail.len() - usize::from(spec.update.is_some())) as u64
+    }
+
+    /// The same with the step, which is as many functions as it has pipeline stages: of the output tiles whose sums are complete.
+    pub fn last_functions(&self, chip: &Chip, stage: StageId) -> u64 {
+        let of = |update: Update| {
+            let kind = self.workload.operators[update.operator].kind;
+            chip.pcu.simd_stages.get(kind.name()).copied().unwrap_or_else(|| kind.assumed_simd_stages()).max(1)
         };
-        self.stages[stage].tail.iter().map(functions).sum()
+        self.tail_functions(stage) + self.stages[stage].update.map_or(0, of)
     }
 
     /// Shape of a stage's GEMM if it is one product for every head or sequence.

@@ -77,19 +77,33 @@ impl Update {
         if !is_plain || (flat.rows, flat.columns) != (of.rows, of.columns) {
             return None;
         }
-        let word = if operator.kind == OperatorKind::AdamUpdate {
-            (Dtype::Fp32.bytes() / of.dtype.bytes()).max(1)
-        } else {
-            1
-        };
+        let word =
+            if operator.kind == OperatorKind::AdamUpdate { (Dtype::Fp32.bytes() / of.dtype.bytes()).max(1) } else { 1 };
         let words = of.columns / word;
-        let is_whole = [of.columns, state_of.columns, result.columns].iter().zip([word, words, words]).all(|(c, by)| by > 0 && c.is_multiple_of(by));
+        let is_whole = [of.columns, state_of.columns, result.columns]
+            .iter()
+            .zip([word, words, words])
+            .all(|(c, by)| by > 0 && c.is_multiple_of(by));
         let has_rows = state_of.rows == of.rows && result.rows == of.rows;
         let is_dense = [of, state_of, result].iter().all(|tensor| tensor.mask.is_none());
-        let (state_columns, result_columns) = (state_of.columns.checked_div(words)?, result.columns.checked_div(words)?);
+        let (state_columns, result_columns) =
+            (state_of.columns.checked_div(words)?, result.columns.checked_div(words)?);
         (is_whole && has_rows && is_dense)
             .then_some((gradient, Self { operator: op, state, word, state_columns, result_columns }))
     }
+}
+
+/// The row reduction that makes the gradient of a step of an optimiser, in whose tail the step may run: both run equally often.
+pub fn gradient_of(workload: &Workload, step: OperatorId) -> Option<OperatorId> {
+    let (gradient, _) = Update::of(workload, step)?;
+    let maker = workload.producer(gradient)?;
+    let place = |op: OperatorId| {
+        let operator = &workload.operators[op];
+        (operator.block, operator.repeat, operator.every)
+    };
+    let operator = &workload.operators[maker];
+    let is_turned = operator.kind == OperatorKind::Gemm && operator.options.transpose_a;
+    (is_turned && place(maker) == place(step)).then_some(maker)
 }
 
 /// The step of an optimiser that may run in the tail of a GEMM which adds up over rows: it is in the section, and nothing else

@@ -1,5 +1,4 @@
-//! Steps of optimisers in the tail of the product that makes their gradient: numbers, bytes, bounds, the reference model, and
-//! saved files.
+//! Steps of optimisers in the tail of the product that makes their gradient: numbers, bytes, bounds, and the reference model.
 
 use crate::kinds::hold;
 use crate::sums;
@@ -12,7 +11,6 @@ use rdusim::program::verifier::Verifier;
 use rdusim::program::{
     BufferRole, Configuration, Fabric, FlowKind, GemmMapping, LoopOrder, Section, SectionGraph, TiledAxis, home_tiers,
 };
-use rdusim::saved;
 use rdusim::sim::simulate;
 use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
@@ -127,11 +125,8 @@ fn steps_in_tails_give_the_numbers() {
 #[test]
 fn steps_follow_any_nest() {
     let chip = sums::chip(&[]);
-    let changes: [fn(&mut GemmMapping); 3] = [
-        |_| {},
-        |m| m.rows_on_lanes = !m.rows_on_lanes,
-        |m| (m.pm, m.pn, m.multicast_width) = (2, 2, 2),
-    ];
+    let changes: [fn(&mut GemmMapping); 3] =
+        [|_| {}, |m| m.rows_on_lanes = !m.rows_on_lanes, |m| (m.pm, m.pn, m.multicast_width) = (2, 2, 2)];
     for optimizer in ["adam", "sgd", "sum"] {
         let workload = Layers { optimizer, ..ADAM }.workload(JOINED);
         let configuration = compile(&chip, &workload, Mode::Fused).expect("a mapping");
@@ -139,7 +134,9 @@ fn steps_follow_any_nest() {
         let section = &configuration.sections[at];
         let graph = SectionGraph::new(&workload, &section.operators, true).expect("a pipeline");
         let cuts: Vec<Option<TiledAxis>> = std::iter::once(None)
-            .chain(graph.axes.iter().enumerate().map(|(axis, of)| Some(TiledAxis { axis, extent: of.extent, tile: 48 })))
+            .chain(
+                graph.axes.iter().enumerate().map(|(axis, of)| Some(TiledAxis { axis, extent: of.extent, tile: 48 })),
+            )
             .collect();
         assert_eq!(cuts.len(), 3, "rows and columns of the weight");
         let mut tried = 0;
@@ -154,7 +151,9 @@ fn steps_follow_any_nest() {
                         (nest.tiled_axis, nest.order) = (cut, if cut.is_some() { order } else { nest.order });
                     });
                     changed.expect("a nest");
-                    let Ok(section) = retargeted_section(&chip, &workload, &other.sections[at], change) else { continue };
+                    let Ok(section) = retargeted_section(&chip, &workload, &other.sections[at], change) else {
+                        continue;
+                    };
                     other.sections[at] = section;
                     tried += 1;
                     let about = format!("{optimizer}, cut {c}, row tiles of {tile_rows}, {order:?}, change {n}");
@@ -238,21 +237,6 @@ fn a_running_sum_is_read_and_written() {
         let names: Vec<&str> = section.operators.iter().map(|&op| free.operators[op].name.as_str()).collect();
         assert!(!names.iter().any(|name| name.starts_with("update")), "{names:?}");
     }
-}
-
-#[test]
-fn what_is_saved_has_its_state() {
-    let chip = sums::chip(&[]);
-    let workload = ADAM.workload(JOINED);
-    let configuration = compile(&chip, &workload, Mode::Fused).expect("a mapping");
-    let text = saved::to_toml(&chip, &workload, [&configuration]);
-    assert!(text.contains("role = \"state\""), "{text}");
-    let read = saved::parse("saved", &text, &chip, &workload, &[Mode::Fused]);
-    let read = read.unwrap_or_else(|error| panic!("{}", error.render(false)));
-    assert_eq!(format!("{configuration:?}"), format!("{:?}", read[0]));
-    // As an operand of the product it is none.
-    let wrong = text.replace("role = \"state\"", "role = \"operand\"");
-    assert!(saved::parse("saved", &wrong, &chip, &workload, &[Mode::Fused]).is_err());
 }
 
 #[test]

@@ -380,9 +380,9 @@ pub fn place_buffers(
             BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
                 (stage, work[stage].partial_rate(), work[stage].partial_rate())
             }
-            BufferRole::Resident { stage, .. }
-            | BufferRole::State { stage, .. }
-            | BufferRole::Output { stage, .. } => (stage, slot_rate, slot_rate),
+            BufferRole::Resident { stage, .. } | BufferRole::State { stage, .. } | BufferRole::Output { stage, .. } => {
+                (stage, slot_rate, slot_rate)
+            }
         };
         pool.pairs = work[stage].is_sampled();
         let s = &stages[stage];

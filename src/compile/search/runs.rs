@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::arch::TierId;
 use crate::compile::params::PARAMS;
+use crate::program::gradient_of;
 use crate::workload::{OperatorId, OperatorKind, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms};
@@ -56,7 +57,9 @@ impl Runs {
                 }
                 let all = &operators[from..to];
                 let steps = all.iter().filter(|&&op| workload.operators[op].is_step()).count();
-                if to - from - steps <= PARAMS.partition.most_fused && are_shared(workload, all) && have_gradients(workload, all)
+                if to - from - steps <= PARAMS.partition.most_fused
+                    && are_shared(workload, all)
+                    && have_gradients(workload, all)
                 {
                     runs.add(&canonical, (from, to), all.to_vec(), Vec::new(), false);
                 }
@@ -135,19 +138,6 @@ fn is_turned(workload: &Workload, op: OperatorId) -> bool {
 /// Whether an operator is neither a row reduction nor a step of an optimiser.
 fn is_other(workload: &Workload, op: OperatorId) -> bool {
     !is_turned(workload, op) && !workload.operators[op].is_step()
-}
-
-/// The row reduction that makes the gradient of a step of an optimiser, in whose tail the step may run.
-fn gradient_of(workload: &Workload, step: OperatorId) -> Option<OperatorId> {
-    let operator = &workload.operators[step];
-    if !operator.is_step() {
-        return None;
-    }
-    let makes = |&&op: &&OperatorId| is_turned(workload, op);
-    let makers: Vec<OperatorId> = operator.inputs.iter().filter_map(|&t| workload.producer(workload.base(t))).collect();
-    let maker = makers.iter().find(makes).copied()?;
-    let place = |op: OperatorId| (workload.operators[op].block, workload.operators[op].repeat, workload.operators[op].every);
-    (place(maker) == place(step)).then_some(maker)
 }
 
 /// Whether every step of an optimiser has its gradient among some operators; or all are steps.

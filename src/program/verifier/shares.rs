@@ -86,7 +86,9 @@ impl Sums<'_> {
             }
             (FlowKind::Copy { .. }, _, Some(end)) => add(Whole::Copied(end.buffer, end.slice)),
             (FlowKind::Feed { .. }, _, _) => sinks.iter().for_each(|&sink| add(Whole::Operand(unit(sink), read))),
-            (FlowKind::PartialRead { .. } | FlowKind::State { .. }, Some(end), _) => add(Whole::Read(unit(sinks[0]), end.buffer)),
+            (FlowKind::PartialRead { .. } | FlowKind::State { .. }, Some(end), _) => {
+                add(Whole::Read(unit(sinks[0]), end.buffer))
+            }
             (FlowKind::PartialWrite { .. }, _, Some(end)) => add(Whole::Written(unit(source), end.buffer)),
             (FlowKind::Emit { .. }, _, Some(end)) => {
                 add(Whole::Result(unit(source), end.buffer));
