@@ -264,12 +264,15 @@ impl Sizer<'_> {
     fn state(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
         let spec = &self.graph.stages[stage];
         let (Some(update), Some(sums), Mapping::Gemm(m)) = (spec.update, spec.sums, mapping) else { return };
-        let level = sums.level(self.roles.level[stage] == LoopLevel::FIRING);
+        let along_cut = self.roles.level[stage] == LoopLevel::FIRING;
+        let level = sums.level(along_cut);
+        // As long as its sums are under way, and the next.
+        let depth = self.nest.count(level).min(self.slots_beside_sums()).max(sums.depth(self.nest, along_cut));
         let bytes = update.state_columns * self.graph.dtype(update.state).bytes();
         self.list.push(BufferSpec {
             role: BufferRole::State { stage, tensor: update.state },
             level,
-            depth: self.nest.count(level).min(self.slots_beside_sums()),
+            depth,
             slices: m.pm * m.pn,
             copies: 1,
             slot_bytes: footprint.columns_per_pcu / update.word * bytes,
