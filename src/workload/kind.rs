@@ -247,11 +247,6 @@ impl OperatorKind {
         matches!(self.row().class, Class::Function | Class::Element)
     }
 
-    /// Whether it is a step of an optimiser.
-    pub fn is_update(self) -> bool {
-        matches!(self, Self::AdamUpdate | Self::SgdUpdate)
-    }
-
     /// Whether it can run in the tail of the array that makes its input.
     pub fn folds_into_a_tail(self) -> bool {
         self.folds_into_a_gemm() && self.arity() == 1
