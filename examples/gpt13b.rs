@@ -137,8 +137,9 @@ fn one_run(document: &Value, run: &Value, weights: &str) -> Fallible<Run> {
     let (forward_s, backward_s, update_s) = (phase(run, "forward")?, phase(run, "backward")?, phase(run, "update")?);
     let micro_tokens = 2.0 * 2048.0;
     let micro_batches = STEP_TOKENS / DEVICES / micro_tokens;
-    // An A100 run updates its share already; an RDU's updates everything.
-    let share = if document["arch"]["kind"] == "gpu" { 1.0 } else { DEVICES };
+    // An A100 run updates its share already, after one micro-batch; an RDU's updates everything, once in all of them.
+    let (share, per_update) = if document["arch"]["kind"] == "gpu" { (1.0, 1.0) } else { (DEVICES, micro_batches) };
+    let update_s = update_s * per_update;
     let clock = number(&run["cycles"], "cycles")? / number(&run["time_s"], "time_s")?;
     let mut weight_gradient_s = 0.0;
     for section in run["sections"].as_array().ok_or("no sections")? {

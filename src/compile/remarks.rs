@@ -242,7 +242,10 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
                     && buffer.level == LoopLevel::ROW_TILE
                     && buffer.depth >= plan.nest.block_tiles
             }
-            BufferRole::Weight { .. } | BufferRole::Output { .. } | BufferRole::PartialFifo { .. } => false,
+            BufferRole::Weight { .. }
+            | BufferRole::State { .. }
+            | BufferRole::Output { .. }
+            | BufferRole::PartialFifo { .. } => false,
         };
         let depth = if holds_block { row_tiles } else { buffer.depth };
         BufferSpec { depth, ..*buffer }.total_banks(chip)

@@ -223,6 +223,7 @@ fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, In
                 BufferRole::Resident { .. } => "a home",
                 BufferRole::Weight { .. } => "a weight",
                 BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums",
+                BufferRole::State { .. } => "the state",
                 BufferRole::Output { .. } => "a store",
             };
             let same = BufferId::from_index(same);
@@ -236,6 +237,7 @@ fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, In
             let (BufferRole::Operand { stage, tensor }
             | BufferRole::Resident { stage, tensor }
             | BufferRole::Weight { stage, tensor }
+            | BufferRole::State { stage, tensor }
             | BufferRole::Output { stage, tensor }) = *role
             else {
                 return Err(Fault::new(Place::Buffer(same), title, "expected the partial sums of its stage"));

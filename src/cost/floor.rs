@@ -25,7 +25,8 @@ pub fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierI
     let mut seen = Vec::new();
     for stage in &graph.stages {
         let inputs = stage.activations.iter().chain(&stage.weight).filter(|&&t| graph.producer(t).is_none());
-        for &tensor in inputs.chain(graph.leaves_section(stage.output).then_some(&stage.output)) {
+        let state = stage.update.as_ref().map(|update| &update.state);
+        for &tensor in inputs.chain(state).chain(graph.leaves_section(stage.output).then_some(&stage.output)) {
             if !seen.contains(&tensor) {
                 seen.push(tensor);
                 bytes[tiers[tensor.index()].index()] += graph.workload.tensors[tensor].stored_bytes();

@@ -42,6 +42,8 @@ impl Reducer {
         let tensors = &graph.workload.tensors;
         let along = |axis: Option<usize>| tiled_axis.filter(|cut| axis == Some(cut.axis));
         let (x, dy) = (*spec.activations.first()?, *spec.activations.get(1)?);
+        // No word of the result of a step in the tail is divided between PCUs.
+        spec.update.is_none_or(|update| shape.column_grain.is_multiple_of(update.word)).then_some(())?;
         let mut reducer = Self {
             m: tensors[x].columns,
             n: tensors[dy].columns,

@@ -235,8 +235,10 @@ impl Sizes<'_> {
     fn flits(&self, flow: &Flow, share: (u64, u64)) -> u64 {
         let schedule = &self.section.schedule;
         let tiling = schedule.tiling();
-        if let FlowKind::PartialRead { stage, .. } | FlowKind::PartialWrite { stage, .. } | FlowKind::Emit { stage, .. } =
-            flow.kind
+        if let FlowKind::PartialRead { stage, .. }
+        | FlowKind::PartialWrite { stage, .. }
+        | FlowKind::State { stage, .. }
+        | FlowKind::Emit { stage, .. } = flow.kind
             && let Some(sums) = self.section.stages[stage].spec.sums
             && self.work[stage].different_row_tiles() == 1
         {
@@ -265,7 +267,7 @@ impl Sizes<'_> {
             FlowKind::PartialWrite { stage, group } => {
                 stage_flits(stage, group, &|step| !emits(&self.section.stages[stage], group, schedule, step))
             }
-            FlowKind::Emit { stage, group } => {
+            FlowKind::Emit { stage, group } | FlowKind::State { stage, group } => {
                 stage_flits(stage, group, &|step| emits(&self.section.stages[stage], group, schedule, step))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
@@ -296,8 +298,11 @@ impl Sizes<'_> {
         let tiling = self.section.schedule.tiling();
         let along_cut = self.section.stages[stage].level == LoopLevel::FIRING;
         let completions = sums.completions(&self.section.schedule);
-        let times =
-            if matches!(flow.kind, FlowKind::Emit { .. }) { completions } else { tiling.row_tiles() - completions };
+        let times = if matches!(flow.kind, FlowKind::Emit { .. } | FlowKind::State { .. }) {
+            completions
+        } else {
+            tiling.row_tiles() - completions
+        };
         let of_column_tile =
             |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, RowTile::mean(tiling.tile_rows));
         let column_tiles =

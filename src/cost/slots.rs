@@ -54,28 +54,30 @@ pub fn different_slots(tensor: &Tensor, tile_rows: u64) -> u64 {
     (rows / divisor) as u64
 }
 
-/// Rows and columns of a slot of the result of a stage that adds up over rows; `None` of any other tensor.
+/// Rows and columns of a slot of the result of a stage that adds up over rows, or of what the step in its tail reads; `None` of
+/// any other tensor.
 pub fn reduced_extent(
     graph: &SectionGraph<'_>,
     tiling: Tiling,
     tensor: crate::workload::TensorId,
     at: Step,
 ) -> Option<(Range<u64>, Range<u64>)> {
-    let stage = graph.reducer(tensor)?;
-    let t = &graph.workload.tensors[tensor];
+    let (stage, (of, word)) = graph.summed(tensor)?;
+    let sums = graph.main_output(stage);
+    let t = &graph.workload.tensors[sums];
     let cut = |axis: Option<usize>| tiling.tiled_axis.is_some_and(|c| axis == Some(c.axis));
     let (mut rows, mut columns) = (0..t.rows, 0..t.columns);
     if let Some(form) = graph.form(stage).filter(|form| form.instances > 1) {
         rows = at.block * form.m..(at.block + 1) * form.m;
     }
     if let Some(range) = tiling.column_range(at.column_tile) {
-        if cut(graph.row_axis(tensor)) {
+        if cut(graph.row_axis(sums)) {
             rows = range;
-        } else if cut(graph.column_axis(tensor)) {
+        } else if cut(graph.column_axis(sums)) {
             columns = range;
         }
     }
-    Some((rows, columns))
+    Some((rows, columns.start * of / word..columns.end * of / word))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, StageId, TileLists, Tiling};
+use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, StageId, TileLists, Tiling, Update};
 use crate::units::Dtype;
 use crate::workload::GemmForm;
 
@@ -17,6 +17,8 @@ use super::sampled::SampledWork;
 pub struct StageWork {
     mapping: Mapping,
     shape: Option<SystolicShape>,
+    /// The same with a step in the tail, for the row tile with which the sums are complete: the section's last.
+    last_shape: Option<SystolicShape>,
     work: Vec<Vec<PassWork>>,
     /// Of causal attention, the shape of its products.
     causal: Option<GemmForm>,
@@ -36,6 +38,9 @@ pub struct StageWork {
     macs_of_rows: Option<(u64, u64)>,
     element_bytes: u64,
     result_bytes: u64,
+    /// Of a step in the tail, columns of the state, and of the result, for so many of the sums; and bytes of an element of
+    /// the state.
+    update: Option<(Update, u64)>,
     lanes: u64,
     flit_bytes: u64,
     pipeline_cycles: u64,
@@ -55,9 +60,15 @@ impl StageWork {
         let dtype: Dtype = graph.stage_dtype(index);
         let partials = graph.is_k_cut(tiling.tiled_axis, index) || spec.sums.is_some() || mapping.pk() > 1;
         let shape = match &mapping {
-            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, spec.tail.len() as u64, partials)
+            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.tail_functions(index), partials)
                 .map(|shape| shape.in_style(chip, dtype, m.style)),
             Mapping::Simd(_) => None,
+        };
+        let last_shape = match &mapping {
+            Mapping::Gemm(m) if spec.update.is_some() => {
+                SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.last_functions(chip, index), partials)
+            }
+            _ => None,
         };
         let reducer = match (&mapping, &shape) {
             (Mapping::Gemm(m), Some(shape)) => {
@@ -74,6 +85,7 @@ impl StageWork {
         Self {
             mapping,
             shape,
+            last_shape,
             work: work.to_vec(),
             causal,
             tiling,
@@ -91,6 +103,7 @@ impl StageWork {
                 .then(|| (graph.workload.stored_macs(spec.main), graph.rows)),
             element_bytes: dtype.bytes(),
             result_bytes: graph.dtype(spec.output).bytes(),
+            update: spec.update.map(|update| (update, graph.dtype(update.state).bytes())),
             lanes: chip.pcu.lanes.get(&dtype).copied().unwrap_or(1),
             flit_bytes: chip.network.flit_bytes,
             pipeline_cycles: chip.pcu.stages * chain,
@@ -234,6 +247,8 @@ impl StageWork {
         match &self.mapping {
             Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
                 (Some(reducer), Some(shape)) => {
+                    let is_last = tile.index.is_some_and(|index| index + 1 == self.tiling.row_tiles());
+                    let shape = self.last_shape.as_ref().filter(|_| is_last).unwrap_or(shape);
                     reducer.passes(column_tile, tile)
                         * reducer.tiles(column_tile)
                         * shape.tile_cycles(reducer.depth(tile.rows))
@@ -272,7 +287,7 @@ impl StageWork {
 
     /// Cycles in which the results of a tile, or else its partial sums, leave.
     pub fn drain_cycles(&self, results: bool) -> u64 {
-        self.shape.map_or(0, |shape| shape.drain_cycles(results))
+        self.last_shape.filter(|_| results).or(self.shape).map_or(0, |shape| shape.drain_cycles(results))
     }
 
     /// Cycles at the end of a tile in which it only drains.
@@ -293,6 +308,10 @@ impl StageWork {
 
     /// Elements of the stage's output in a column tile.
     pub fn output_elements(&self, column_tile: u64, rows: u64) -> u64 {
+        if let Some(reducer) = &self.reducer {
+            let of_result = reducer.rows(column_tile);
+            return (of_result.end - of_result.start) * reducer.width(column_tile, 1) / reducer.group();
+        }
         rows * self.width(column_tile).min(self.result_columns)
     }
 
@@ -343,7 +362,8 @@ impl StageWork {
     /// Bytes one PCU of a lockstep group emits in a firing.
     fn result_bytes(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         if let Some(reducer) = &self.reducer {
-            return reducer.sums(column_tile) * self.result_bytes;
+            let (columns, word) = self.update.map_or((1, 1), |(update, _)| (update.result_columns, update.word));
+            return reducer.sums(column_tile) / word * columns * self.result_bytes;
         }
         if let (Some(sampled), Some(index)) = (&self.sampled, tile.index) {
             return sampled.results(column_tile, group, index, tile.rows) * self.result_bytes;
@@ -355,6 +375,14 @@ impl StageWork {
         // The first slice has the most columns: whole heads where the function takes them whole.
         let columns = self.part_of(self.width(column_tile).min(self.result_columns), column_tile, 0);
         self.passes(tile.rows) * (columns.end - columns.start) * self.result_bytes
+    }
+
+    /// Bytes that the step in the tail of one PCU reads when its sums are complete.
+    fn state_bytes(&self, column_tile: u64) -> u64 {
+        let of = |(reducer, (update, bytes)): (&Reducer, &(Update, u64))| {
+            reducer.sums(column_tile) / update.word * update.state_columns * bytes
+        };
+        self.reducer.as_ref().zip(self.update.as_ref()).map_or(0, of)
     }
 
     fn worst_rate(&self, flits: impl Fn(u64, u64) -> u64) -> f64 {
@@ -393,6 +421,7 @@ impl StageWork {
             Amount::Weights => self.weight_flits(column_tile, group, tile),
             Amount::Partials => self.partial_flits(column_tile, group, tile),
             Amount::ResultBytes => self.result_bytes(column_tile, group, tile).div_ceil(self.flit_bytes),
+            Amount::State => self.state_bytes(column_tile).div_ceil(self.flit_bytes),
             Amount::SlotBytes => 0,
         }
     }

@@ -66,7 +66,7 @@ impl<'a> TileTables<'a> {
 
     /// The same for a stage with `pk` slices of K.
     pub fn shape_of(&self, stage: StageId, rows_on_lanes: bool, pk: u64) -> Option<SystolicShape> {
-        let tail = self.graph.stages[stage].tail.len() as u64;
+        let tail = self.graph.tail_functions(stage);
         let partials = self.graph.is_k_cut(self.tiled_axis, stage) || self.graph.stages[stage].sums.is_some() || pk > 1;
         SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
     }

@@ -91,6 +91,7 @@ impl<'a> Amounts<'a> {
         let (level, late) = match flow.kind {
             FlowKind::Feed { stage, .. }
             | FlowKind::Emit { stage, .. }
+            | FlowKind::State { stage, .. }
             | FlowKind::PartialRead { stage, .. }
             | FlowKind::PartialWrite { stage, .. } => (self.section.stages[stage].level, true),
             FlowKind::Fill { stream, .. } => (self.section.streams[stream].stream.level, false),
@@ -125,7 +126,9 @@ impl<'a> Amounts<'a> {
         let emits_here = |stage: StageId, group| emits(&self.section.stages[stage], group, self.schedule, at);
         let all = match flow.kind {
             FlowKind::Feed { stage, group } => of_stage(stage, group),
-            FlowKind::Emit { stage, group } if emits_here(stage, group) => of_stage(stage, group),
+            FlowKind::Emit { stage, group } | FlowKind::State { stage, group } if emits_here(stage, group) => {
+                of_stage(stage, group)
+            }
             FlowKind::PartialRead { stage, group }
                 if continues(&self.section.stages[stage], group, self.schedule, at) =>
             {
@@ -134,7 +137,10 @@ impl<'a> Amounts<'a> {
                 of_firing(stage, group, before)
             }
             FlowKind::PartialWrite { stage, group } if !emits_here(stage, group) => of_stage(stage, group),
-            FlowKind::Emit { .. } | FlowKind::PartialRead { .. } | FlowKind::PartialWrite { .. } => 0,
+            FlowKind::Emit { .. }
+            | FlowKind::State { .. }
+            | FlowKind::PartialRead { .. }
+            | FlowKind::PartialWrite { .. } => 0,
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 self.stream_bytes(stream, at).0.div_ceil(flit)
             }
@@ -156,8 +162,8 @@ impl<'a> Amounts<'a> {
 
     /// Rows and columns of the part of a result that is added up over rows and complete at a step; `None` of other tensors.
     fn sum_extent(&self, tensor: TensorId, at: Step) -> Option<(u64, u64)> {
-        let stage = self.graph.reducer(tensor)?;
-        let of = &self.graph.workload.tensors[tensor];
+        let (stage, (each, word)) = self.graph.summed(tensor)?;
+        let of = &self.graph.workload.tensors[self.graph.main_output(stage)];
         let part = |axis: Option<usize>, whole: u64| match (
             self.tiling.tiled_axis,
             self.tiling.column_range(at.column_tile),
@@ -169,7 +175,7 @@ impl<'a> Amounts<'a> {
             Some(form) if form.instances > 1 => form.m,
             _ => part(self.graph.row_axis(tensor), of.rows),
         };
-        Some((rows, part(self.graph.column_axis(tensor), of.columns)))
+        Some((rows, part(self.graph.column_axis(tensor), of.columns) / word * each))
     }
 
     /// Bytes of a slot of activations: a row tile of the columns of a column tile, or a part of a sum. Windows of images take

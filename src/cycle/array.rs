@@ -50,6 +50,8 @@ pub(super) struct Array {
     activations: Vec<Operand>,
     weights: Vec<Operand>,
     sums: Vec<Operand>,
+    /// What the step in the tail reads beside complete sums.
+    state: Vec<Operand>,
     results: Results,
     partials: Results,
     /// Cycles that the array has moved.
@@ -93,7 +95,7 @@ impl Array {
     pub(super) fn new(
         amounts: &Amounts<'_>,
         (stage, group): (StageId, u64),
-        [activations, weights, sums]: [Vec<Operand>; 3],
+        [activations, weights, sums, state]: [Vec<Operand>; 4],
         [results, partials]: [Vec<FlowId>; 2],
     ) -> Option<Self> {
         let chip = amounts.chip;
@@ -110,6 +112,7 @@ impl Array {
             activations,
             weights,
             sums,
+            state,
             results: Results::new(results),
             partials: Results::new(partials),
             clock: 0,
@@ -202,11 +205,20 @@ impl Array {
         if !drain.opened {
             drain.opened = true;
             results.open(amounts, drain.cursor.at);
+            if drain.emits {
+                self.state.iter_mut().for_each(|operand| operand.open(amounts, drain.cursor.at));
+            }
         }
         let part = drain.cursor.tile * drain.vectors + self.vectors_out + 1;
+        let of_firing = (part, drain.cursor.tiles * drain.vectors);
+        let state: &[Operand] = if drain.emits { &self.state } else { &[] };
+        if !state.iter().all(|operand| operand.is_here(wires, of_firing)) {
+            return false;
+        }
         if !results.put(wires, (part, drain.cursor.tiles * drain.vectors), self.depth, now) {
             return false;
         }
+        state.iter().for_each(|operand| operand.take(wires, of_firing, now));
         self.vectors_out += 1;
         if self.vectors_out == drain.vectors {
             self.vectors_out = 0;

@@ -38,6 +38,8 @@ pub(super) struct GemmAmounts {
     pm: u64,
     flit_bytes: u64,
     result_bytes: u64,
+    /// Bytes that the step in the tail reads, and that leave, for so many columns of complete sums.
+    bytes_of_sums: ((u64, u64), (u64, u64)),
     is_gathered: bool,
     passes: Passes,
 }
@@ -52,7 +54,7 @@ impl GemmAmounts {
         (stage, mapping): (&Stage, &GemmMapping),
     ) -> Option<Self> {
         let dtype = graph.stage_dtype(index);
-        let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, stage.spec.tail.len() as u64)?;
+        let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, graph.last_functions(chip, index))?;
         let passes = match graph.form(index) {
             _ if stage.spec.sums.is_some() => Passes::Sums(SumAmounts::new(graph, tiling, index, mapping)?),
             Some(form) => Passes::ByRowTile(row_tiles_of_heads(&shape, tiling, &form, mapping)),
@@ -68,7 +70,11 @@ impl GemmAmounts {
         };
         let (flit_bytes, result_bytes) = (chip.network.flit_bytes, graph.dtype(stage.spec.output).bytes());
         let is_gathered = mapping.style == Style::Gather;
-        Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, is_gathered, passes })
+        let bytes_of_sums = stage.spec.update.map_or(((0, 1), (result_bytes, 1)), |update| {
+            let state = update.state_columns * graph.dtype(update.state).bytes();
+            ((state, update.word), (update.result_columns * result_bytes, update.word))
+        });
+        Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, bytes_of_sums, is_gathered, passes })
     }
 
     /// The pass of a group over a row tile of `rows`; of a sampled product all of them.
@@ -146,7 +152,12 @@ impl GemmAmounts {
             Amount::Weights => times * pass.weight_flits,
             Amount::Partials => times * pass.tiles * self.shape.partial_flits,
             Amount::ResultBytes if matches!(self.passes, Passes::Sums(_)) => {
-                (pass.columns_of_pcu * self.result_bytes).div_ceil(self.flit_bytes)
+                let (bytes, columns) = self.bytes_of_sums.1;
+                (pass.columns_of_pcu / columns * bytes).div_ceil(self.flit_bytes)
+            }
+            Amount::State => {
+                let (bytes, columns) = self.bytes_of_sums.0;
+                (pass.columns_of_pcu / columns * bytes).div_ceil(self.flit_bytes)
             }
             Amount::ResultBytes => {
                 let rows = rows.min(self.shape.tile_rows * if is_sampled { 1 } else { times });

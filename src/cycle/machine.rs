@@ -181,17 +181,18 @@ impl<'a> Machine<'a> {
         use crate::program::Amount;
         let (into, out) = self.flows_of(ports, pcu);
         let flows = &self.amounts.section.flows;
-        let [mut rows, mut columns, mut sums] = [Vec::new(), Vec::new(), Vec::new()];
+        let [mut rows, mut columns, mut sums, mut state] = [const { Vec::new() }; 4];
         for operand in into {
             match flows[operand.flow].amount {
                 Amount::Activations => rows.push(operand),
                 Amount::Weights => columns.push(operand),
+                Amount::State => state.push(operand),
                 _ => sums.push(operand),
             }
         }
         let (partials, results): (Vec<FlowId>, Vec<FlowId>) =
             out.into_iter().partition(|&flow| flows[flow].amount == Amount::Partials);
-        let array = Array::new(&self.amounts, place, [rows, columns, sums], [results, partials])?;
+        let array = Array::new(&self.amounts, place, [rows, columns, sums, state], [results, partials])?;
         self.units.push(Unit::Array(array));
         Some(())
     }
@@ -375,6 +376,7 @@ impl<'a> Machine<'a> {
                 BufferRole::Operand { tensor, .. }
                 | BufferRole::Resident { tensor, .. }
                 | BufferRole::Weight { tensor, .. }
+                | BufferRole::State { tensor, .. }
                 | BufferRole::Output { tensor, .. } => workload.tensors[tensor].name.clone(),
                 BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
                     format!("sums of {}", self.stage_name(stage))

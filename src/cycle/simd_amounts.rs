@@ -95,7 +95,7 @@ impl SimdAmounts {
             Amount::ResultBytes => {
                 (self.rows_of_slice(rows) * self.columns(column_tile).1 * self.result_bytes).div_ceil(self.flit_bytes)
             }
-            Amount::Weights | Amount::Partials | Amount::SlotBytes => 0,
+            Amount::Weights | Amount::Partials | Amount::State | Amount::SlotBytes => 0,
         }
     }
 }

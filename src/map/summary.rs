@@ -135,6 +135,7 @@ impl Summarizer<'_> {
             BufferRole::Weight { stage, tensor } => ("weight", tensor, stage),
             BufferRole::PartialSums { stage } => ("partial_sums", section.stages[stage].spec.output, stage),
             BufferRole::PartialFifo { stage, .. } => ("partial_fifo", section.stages[stage].spec.output, stage),
+            BufferRole::State { stage, tensor } => ("state", tensor, stage),
             BufferRole::Output { tensor, stage } => ("output", tensor, stage),
         };
         let part = |part: &Part| PartEntry { pmu: site(self.chip.grid.pmus[part.pmu.index()]), banks: part.banks };
@@ -211,6 +212,7 @@ impl Summarizer<'_> {
             FlowKind::Copy { home } => ("copy", None, None, Some(home)),
             FlowKind::Feed { stage, .. } => ("feed", Some(stage), None, None),
             FlowKind::Emit { stage, .. } => ("emit", Some(stage), None, None),
+            FlowKind::State { stage, .. } => ("state", Some(stage), None, None),
             FlowKind::PartialRead { stage, .. } => ("partial_read", Some(stage), None, None),
             FlowKind::PartialWrite { stage, .. } => ("partial_write", Some(stage), None, None),
             FlowKind::Drain { stream } => ("drain", None, Some(stream), None),

@@ -46,6 +46,13 @@ pub enum BufferRole {
         /// The slice that leaves them.
         slice: u64,
     },
+    /// What the step in the tail of a stage that adds up over rows reads beside its sums: every PCU's part.
+    State {
+        /// Stage.
+        stage: StageId,
+        /// Tensor.
+        tensor: TensorId,
+    },
     /// Results on their way off chip.
     Output {
         /// Tensor.

@@ -46,6 +46,13 @@ pub enum FlowKind {
         /// Lockstep group.
         group: u64,
     },
+    /// State that the step in a stage's tail reads, when the sums of a lockstep group are complete.
+    State {
+        /// Stage.
+        stage: StageId,
+        /// Lockstep group.
+        group: u64,
+    },
     /// Store buffer to an off-chip stream.
     Drain {
         /// Stream.
@@ -62,6 +69,8 @@ pub enum Amount {
     Weights,
     /// One tile of partial sums a pass and tile.
     Partials,
+    /// What the step in the tail reads beside the sums of a PCU, in bytes.
+    State,
     /// Part of the slot that moves, in bytes.
     SlotBytes,
     /// Part of the lockstep group's result, in bytes.

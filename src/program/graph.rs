@@ -9,7 +9,7 @@ use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, 
 use super::ids::StageId;
 use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS};
 use super::nest::TiledAxis;
-use super::row_reduction::{Sums, adds_up, streamed_rows, tied_columns};
+use super::row_reduction::{Sums, Update, adds_up, streamed_rows, tied_columns, update_of};
 use super::sequence::{SequenceRead, may_be_made_here, sequence_read};
 
 /// One stage: a main operator and the elementwise functions that run in its tail.
@@ -27,6 +27,8 @@ pub struct StageSpec {
     pub output: TensorId,
     /// The rows of its two activations that a GEMM adds up; `None` if it passes rows on.
     pub sums: Option<Sums>,
+    /// The optimiser's step that it does on its sums when they are complete, the last of its tail; `None` if it leaves the sums.
+    pub update: Option<Update>,
     /// How it reads its second operand if another stage makes it; `None` from off chip.
     pub sequence: Option<SequenceRead>,
 }
@@ -64,7 +66,8 @@ impl<'a> SectionGraph<'a> {
     /// Builds the pipeline of `operators`; `None` when they cannot be one row-wise pipeline: rows differ, a tensor that is
     /// read in another shape is made inside the section, or a GEMM's second operand is, but not as keys and values are
     /// ([`may_be_made_here`]), sequences differ, or the operators are not repeated together. GEMMs that add up over the
-    /// rows ([`adds_up`]) end the pipeline: what they make is complete when it is over.
+    /// rows ([`adds_up`]) end the pipeline: what they make is complete when it is over. A step of an optimiser may run in the
+    /// tail of such a GEMM ([`update_of`]), though it is of another phase.
     pub fn new(workload: &'a Workload, operators: &[OperatorId], fold_tails: bool) -> Option<Self> {
         let rows = streamed_rows(workload, operators);
         let made_here = |tensor: TensorId| operators.iter().any(|&op| workload.operators[op].output == tensor);
@@ -72,6 +75,19 @@ impl<'a> SectionGraph<'a> {
         let mut sequences = None;
         for &op in operators {
             let operator = &workload.operators[op];
+            let of_gradient = operators
+                .iter()
+                .find(|&&sum| update_of(workload, operators, sum, rows).is_some_and(|u| u.operator == op));
+            if let Some(&sum) = of_gradient {
+                let gradient = &workload.operators[sum];
+                if !fold_tails
+                    || (operator.block, operator.repeat, operator.every)
+                        != (gradient.block, gradient.repeat, gradient.every)
+                {
+                    return None;
+                }
+                continue;
+            }
             if (operator.block, operator.phase) != (first.block, first.phase) {
                 return None;
             }
@@ -142,9 +158,37 @@ impl<'a> SectionGraph<'a> {
         self.stages[stage].weight.is_some() || self.stages[stage].sums.is_some()
     }
 
-    /// The stage that makes a tensor by adding up over rows.
-    pub fn reducer(&self, tensor: TensorId) -> Option<StageId> {
-        self.stages.position(|stage| stage.sums.is_some() && stage.output == tensor)
+    /// The stage that adds up over rows for which a slot of a tensor is a part of its result: of what it makes, or of what the
+    /// step in its tail reads; with the columns of the tensor for so many of the result's.
+    pub fn summed(&self, tensor: TensorId) -> Option<(StageId, (u64, u64))> {
+        self.stages.iter_enumerated().filter(|(_, stage)| stage.sums.is_some()).find_map(|(s, stage)| {
+            match stage.update {
+                Some(update) if update.state == tensor => Some((s, (update.state_columns, update.word))),
+                Some(update) if stage.output == tensor => Some((s, (update.result_columns, update.word))),
+                None if stage.output == tensor => Some((s, (1, 1))),
+                _ => None,
+            }
+        })
+    }
+
+    /// The tensor that a stage's main operator makes: of a stage with a step in its tail, the gradient.
+    pub fn main_output(&self, stage: StageId) -> TensorId {
+        self.workload.operators[self.stages[stage].main].output
+    }
+
+    /// Functions that the tail of a stage's PCUs does for each element of every output tile; a step of an optimiser is left out.
+    pub fn tail_functions(&self, stage: StageId) -> u64 {
+        let spec = &self.stages[stage];
+        (spec.tail.len() - usize::from(spec.update.is_some())) as u64
+    }
+
+    /// The same with the step, which is as many functions as it has pipeline stages: of the output tiles whose sums are complete.
+    pub fn last_functions(&self, chip: &Chip, stage: StageId) -> u64 {
+        let of = |update: Update| {
+            let kind = self.workload.operators[update.operator].kind;
+            chip.pcu.simd_stages.get(kind.name()).copied().unwrap_or_else(|| kind.assumed_simd_stages()).max(1)
+        };
+        self.tail_functions(stage) + self.stages[stage].update.map_or(0, of)
     }
 
     /// Shape of a stage's GEMM if it is one product for every head or sequence.
@@ -184,7 +228,8 @@ impl<'a> SectionGraph<'a> {
     /// Bytes of the largest tensor that the section moves off chip.
     pub fn largest_off_chip_bytes(&self) -> u64 {
         let inputs = self.stages.iter().flat_map(|s| s.activations.iter().chain(&s.weight));
-        let read = inputs.copied().filter(|&t| self.producer(t).is_none());
+        let states = self.stages.iter().filter_map(|s| s.update).map(|update| update.state);
+        let read = inputs.copied().chain(states).filter(|&t| self.producer(t).is_none());
         let written = self.stages.iter().map(|s| s.output).filter(|&t| self.leaves_section(t));
         read.chain(written).map(|t| self.workload.tensors[t].stored_bytes()).max().unwrap_or(0)
     }
@@ -314,6 +359,9 @@ impl<'a> SectionGraph<'a> {
         let mut sums = Vec::new();
         for &op in &self.operators {
             let operator = &self.workload.operators[op];
+            if self.stages.iter().any(|stage| stage.update.is_some_and(|update| update.operator == op)) {
+                continue;
+            }
             let out = place(operator.output);
             if let Some([x, dy]) = adds_up(self.workload, &self.operators, op, self.rows) {
                 let (x, dy) = (place(x), place(dy));
@@ -401,6 +449,18 @@ impl<'a> SectionGraph<'a> {
             self.axes[axis].grain = lcm(grain, block.unwrap_or(1));
             self.axes_of[node % tensors].1[node / tensors] = Some(axis);
         }
+        // What a step in a tail reads and makes is cut as the gradient is, between words.
+        for stage in &self.stages {
+            let Some(update) = stage.update else { continue };
+            let of_gradient = self.axes_of(self.workload.operators[stage.main].output);
+            if let [Some(columns), _] = of_gradient {
+                self.axes[columns].grain = lcm(self.axes[columns].grain, update.word);
+            }
+            for tensor in [update.state, stage.output] {
+                let at = place(tensor);
+                self.axes_of[at].1 = of_gradient;
+            }
+        }
     }
 }
 
@@ -417,11 +477,18 @@ fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: 
     let mut stages: IndexVec<StageId, StageSpec> = IndexVec::new();
     for &op in operators {
         let operator = &workload.operators[op];
+        let updates = |stage: &StageSpec| stage.update.is_some_and(|update| update.operator == op);
+        if let Some(stage) = stages.position(updates) {
+            stages[stage].tail.push(op);
+            stages[stage].output = operator.output;
+            continue;
+        }
         let folds_into = stages.position(|stage| {
             fold_tails
                 && operator.kind.folds_into_a_tail()
                 && stage.output == operator.inputs[0]
                 && workload.operators[stage.main].kind == OperatorKind::Gemm
+                && stage.update.is_none()
                 && workload.tensors[stage.output].role != TensorRole::Output
                 && workload.consumers(stage.output).count() == 1
         });
@@ -434,6 +501,7 @@ fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: 
             let blocks = operator.form.is_some_and(|form| form.instances > 1);
             let sums = Some(if blocks { Sums::Block } else { Sums::Section });
             let (activations, output) = (activations.to_vec(), operator.output);
+            let update = update_of(workload, operators, op, rows);
             stages.push(StageSpec {
                 main: op,
                 tail: Vec::new(),
@@ -441,6 +509,7 @@ fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: 
                 weight: None,
                 output,
                 sums,
+                update,
                 sequence: None,
             });
             continue;
@@ -455,6 +524,7 @@ fn stages(workload: &Workload, operators: &[OperatorId], rows: u64, fold_tails: 
             weight: is_gemm.then(|| operator.inputs[1]),
             output: operator.output,
             sums: None,
+            update: None,
             sequence: sequence_read(workload, operators, op),
         });
     }

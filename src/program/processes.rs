@@ -101,6 +101,8 @@ pub struct ProcessFlows {
     pub partial_reads: Vec<FlowId>,
     /// Partial sums it leaves.
     pub partial_writes: Vec<FlowId>,
+    /// What the step in its tail reads.
+    pub state: Vec<FlowId>,
 }
 
 /// A process of a section.
@@ -240,6 +242,7 @@ impl ProcessGraph {
         for (f, flow) in section.flows.iter_enumerated() {
             let index = match flow.kind {
                 FlowKind::Feed { stage, group }
+                | FlowKind::State { stage, group }
                 | FlowKind::PartialRead { stage, group }
                 | FlowKind::PartialWrite { stage, group }
                 | FlowKind::Emit { stage, group } => first_group[stage] + group as usize,
@@ -252,6 +255,7 @@ impl ProcessGraph {
                 FlowKind::Feed { .. } if flow.amount == Amount::Weights => &mut flows.weights,
                 FlowKind::PartialRead { .. } => &mut flows.partial_reads,
                 FlowKind::PartialWrite { .. } => &mut flows.partial_writes,
+                FlowKind::State { .. } => &mut flows.state,
                 FlowKind::Emit { .. } => &mut flows.results,
                 FlowKind::Feed { .. } | FlowKind::Fill { .. } | FlowKind::Drain { .. } | FlowKind::Copy { .. } => {
                     &mut flows.operands
@@ -364,6 +368,7 @@ fn stage_inputs(section: &Section, s: StageId) -> Vec<Input> {
                 let made_by = section.stages.position(makes);
                 inputs.push(Input { streamed, made_by, ..Input::whole(b) });
             }
+            BufferRole::State { stage: of, .. } if of == s => inputs.push(Input::whole(b)),
             BufferRole::Weight { stage: of, .. } if of == s => {
                 // Of a sequence, whole row tiles: a firing reads those before its own again.
                 let sequence = stage.spec.sequence;
@@ -383,6 +388,6 @@ fn takes_output(section: &Section, buffer: BufferId, output: TensorId) -> bool {
         BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } | BufferRole::Weight { tensor, .. } => {
             tensor == output
         }
-        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
+        BufferRole::State { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
     }
 }

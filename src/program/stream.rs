@@ -33,6 +33,9 @@ impl Stream {
         let spec = &buffers[index].spec;
         match spec.role {
             BufferRole::Output { tensor, .. } => self.writes && tensor == self.tensor,
+            BufferRole::State { tensor, .. } => {
+                !self.writes && !self.weight && tensor == self.tensor && spec.level == self.level
+            }
             BufferRole::Weight { tensor, .. } => self.weight && tensor == self.tensor && spec.level == self.level,
             BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. } => {
                 !self.writes

@@ -1,13 +1,13 @@
 //! Groups of operators that may share sections, and the partitions of each.
 //!
-//! No section has operators of two blocks or phases ([`SectionGraph::new`]), so a partition of the graph is a partition of each
-//! group. A partition of a group is a chain of down-sets (ideals) of its operators, from none to all: a section is what one has
+//! No section has operators of two blocks or phases ([`SectionGraph::new`]), but for steps of optimisers in the tails of their
+//! gradients' makers, so a partition of the graph is a partition of each group. A partition of a group is a chain of down-sets (ideals) of its operators, from none to all: a section is what one has
 //! more than the one before. So the least sum over all partitions is a shortest path over the down-sets.
 
 use std::collections::BTreeMap;
 
 use crate::index::Id;
-use crate::program::SectionGraph;
+use crate::program::{SectionGraph, gradient_of};
 use crate::workload::{OperatorId, Phase, Uses, Workload};
 
 /// Down-sets that are looked at, and sets of operators between two of them; a group with more is bounded as a whole.
@@ -16,7 +16,7 @@ const MOST_SETS: usize = 20_000;
 /// Sections of a group, of which each takes about a millisecond: checking takes less than a second.
 const MOST_SECTIONS: usize = 600;
 
-/// Operators of one block and phase.
+/// Operators of one block and phase, and the steps that may run in their tails.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) operators: Vec<OperatorId>,
@@ -30,7 +30,8 @@ impl Group {
         let mut at: BTreeMap<(Option<usize>, Phase, u64, u64), usize> = BTreeMap::new();
         let mut groups: Vec<Self> = Vec::new();
         for (id, operator) in workload.operators.iter_enumerated() {
-            let key = (operator.block, operator.phase, operator.repeat, operator.every);
+            let phase = gradient_of(workload, id).map_or(operator.phase, |maker| workload.operators[maker].phase);
+            let key = (operator.block, phase, operator.repeat, operator.every);
             let group = *at.entry(key).or_insert(groups.len());
             if group == groups.len() {
                 groups.push(Self { operators: Vec::new(), repeat: operator.repeat, every: operator.every });

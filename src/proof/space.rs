@@ -4,7 +4,7 @@ use crate::arch::{Chip, TierId};
 use crate::cost::compulsory_bytes;
 use crate::index::Id;
 use crate::mode::Mode;
-use crate::program::{SectionGraph, fingerprint, home_tiers, is_whole_block};
+use crate::program::{SectionGraph, fingerprint, gradient_of, home_tiers, is_whole_block};
 use crate::workload::{OperatorId, OperatorKind, Workload, kernels_with_epilogues};
 
 use super::boxes::ALL_ROW_TILES;
@@ -187,6 +187,7 @@ impl<'g> Space<'g> {
             let at_peak = workload.stored_macs(op) / chip.pcu_macs_per_cycle(dtype).unwrap_or(u64::MAX);
             // What a GEMM's tail does, or a sum over rows, is left out.
             if operator.kind.folds_into_a_tail()
+                || gradient_of(workload, op).is_some()
                 || (operator.kind == OperatorKind::Gemm && operator.options.transpose_a)
             {
                 return at_peak;
@@ -204,7 +205,9 @@ impl<'g> Space<'g> {
             share(bytes, (rate.cycles, rate.bytes))
         });
         let run = moved.max().unwrap_or(0).max(work.div_ceil(chip.pcus()));
-        let launches = if is_whole_block(workload, operators) { 1 } else { self.group.repeat };
+        // Steps beside others may loop by themselves, and leave a whole block behind.
+        let has_steps = operators.iter().any(|&op| gradient_of(workload, op).is_some());
+        let launches = if has_steps || is_whole_block(workload, operators) { 1 } else { self.group.repeat };
         let launch = chip.launch_cycles().saturating_mul(launches);
         launch.saturating_add(run.saturating_mul(self.group.repeat))
     }

@@ -95,6 +95,7 @@ pub fn role(role: &BufferRole) -> &'static str {
         BufferRole::Weight { .. } => "weight",
         BufferRole::PartialSums { .. } => "partial_sums",
         BufferRole::PartialFifo { .. } => "partial_fifo",
+        BufferRole::State { .. } => "state",
         BufferRole::Output { .. } => "output",
     }
 }
@@ -103,7 +104,7 @@ pub fn role(role: &BufferRole) -> &'static str {
 pub const RELAY: usize = 5;
 
 /// Roles, in the words of a file.
-pub const ROLES: [&str; 6] = ["operand", "resident", "weight", "partial_sums", "output", "partial_fifo"];
+pub const ROLES: [&str; 7] = ["operand", "resident", "weight", "partial_sums", "output", "partial_fifo", "state"];
 
 /// The operator a stage is called by.
 pub fn stage<'w>(workload: &'w Workload, stage: &Stage) -> &'w str {
@@ -119,6 +120,7 @@ pub fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
         FlowKind::Copy { home } => format!("copy buffer {home}"),
         FlowKind::Feed { stage, group } => format!("feed {} {group}", of(stage)),
         FlowKind::Emit { stage, group } => format!("emit {} {group}", of(stage)),
+        FlowKind::State { stage, group } => format!("state {} {group}", of(stage)),
         FlowKind::PartialRead { stage, group } => format!("partial read {} {group}", of(stage)),
         FlowKind::PartialWrite { stage, group } => format!("partial write {} {group}", of(stage)),
         FlowKind::Drain { stream } => format!("drain {}", tensor(stream)),

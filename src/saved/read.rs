@@ -369,6 +369,7 @@ impl Reader<'_> {
                     return Err(self.error(spec.role.span(), title, expected));
                 },
             },
+            6 => BufferRole::State { stage, tensor },
             _ => BufferRole::Output { tensor, stage },
         };
         let pieces = spec.pieces.get_ref().iter().map(|piece| {

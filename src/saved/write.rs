@@ -129,6 +129,7 @@ impl Writer<'_> {
             BufferRole::Operand { stage, tensor }
             | BufferRole::Resident { stage, tensor }
             | BufferRole::Weight { stage, tensor }
+            | BufferRole::State { stage, tensor }
             | BufferRole::Output { stage, tensor } => (stage, tensor),
             BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
                 (stage, section.stages[stage].spec.output)

@@ -83,6 +83,8 @@ pub(super) struct Actor {
     pub(super) partial_reads: usize,
     /// The transfer group of the partial sums it leaves.
     pub(super) partial_writes: usize,
+    /// The transfer group of what the step in its tail reads.
+    pub(super) state: usize,
     /// Flits of an activation stream, and of a weight stream, that FIFOs between PMU and PCU hold.
     pub(super) holds: [u64; 2],
     /// Time of the hops of the longest route of an operand.
@@ -99,10 +101,13 @@ pub(super) struct Actor {
     pub(super) stalled: Ticks,
 }
 
+/// Transfer groups of a lockstep group.
+const GROUPS: usize = 6;
+
 impl Actor {
     /// How many transfer groups it has, from that of its activations on.
     pub(super) fn transfer_groups(&self) -> usize {
-        if matches!(self.kind, ProcessKind::Group { .. }) { 5 } else { 1 }
+        if matches!(self.kind, ProcessKind::Group { .. }) { GROUPS } else { 1 }
     }
 }
 
@@ -140,7 +145,7 @@ impl<'a> Actors<'a> {
         let first = self.transfer_groups.len();
         // Streams have several transfers on their way.
         let serial = !matches!(kind, ProcessKind::Load { .. } | ProcessKind::Store { .. });
-        let count = if matches!(kind, ProcessKind::Group { .. }) { 5 } else { 1 };
+        let count = if matches!(kind, ProcessKind::Group { .. }) { GROUPS } else { 1 };
         let independent = matches!(kind, ProcessKind::Copy { .. } | ProcessKind::Store { .. });
         self.transfer_groups.resize(first + count, TransferGroup { flows: Vec::new(), serial, independent });
         self.list.push(Actor {
@@ -161,6 +166,7 @@ impl<'a> Actors<'a> {
             results: first + 2,
             partial_reads: first + 3,
             partial_writes: first + 4,
+            state: first + 5,
             holds: [u64::MAX; 2],
             feed_hops: 0,
             result_hops: 0,
@@ -172,7 +178,7 @@ impl<'a> Actors<'a> {
     }
 
     fn add_flows(&mut self, index: usize, hops: &mut GroupHops<'_>) {
-        let ProcessFlows { operands, weights, results, partial_reads, partial_writes } =
+        let ProcessFlows { operands, weights, results, partial_reads, partial_writes, state } =
             &self.processes.list[index].flows;
         let actor = &mut self.list[index];
         // Results come after all operands: their hops follow those.
@@ -182,6 +188,7 @@ impl<'a> Actors<'a> {
             (actor.partial_reads, partial_reads),
             (actor.results, results),
             (actor.partial_writes, partial_writes),
+            (actor.state, state),
         ];
         for (group, flows) in of_actor.into_iter().take(actor.transfer_groups()) {
             self.transfer_groups[group].flows.clone_from(flows);
@@ -194,6 +201,7 @@ impl<'a> Actors<'a> {
                     actor.holds[kind] = actor.holds[kind].min(holds);
                 }
                 match flow.kind {
+                    FlowKind::State { .. } => {}
                     FlowKind::PartialRead { .. }
                         if !flow.reads.is_some_and(|end| self.section.is_partial_fifo(end.buffer)) => {}
                     FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => hops.add_results(flow),

@@ -63,6 +63,7 @@ fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: BufferId) -> &'
         BufferRole::Operand { tensor, .. }
         | BufferRole::Resident { tensor, .. }
         | BufferRole::Weight { tensor, .. }
+        | BufferRole::State { tensor, .. }
         | BufferRole::Output { tensor, .. } => workload.tensors[tensor].name.as_str(),
         BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums",
     }

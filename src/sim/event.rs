@@ -326,7 +326,7 @@ impl<'a> Engine<'a> {
         let tiles = work.tiles(at.column_tile, group, row_tile).max(1);
         let idle = cycles(work.idle_cycles().min(occupied));
         let continues = self.processes.continues(actor.kind, at);
-        let operands = [actor.feed, actor.weights, actor.partial_reads];
+        let operands = [actor.feed, actor.weights, actor.partial_reads, actor.state];
         let sums_from = self.sums_from(actor, at);
         let begin = now.max(actor.free_at).max(sums_from);
         let mut end = begin + cycles(occupied);
@@ -364,6 +364,10 @@ impl<'a> Engine<'a> {
         if continues {
             let sums = work.flits(Amount::Partials, at.column_tile, group, work.sums_before(row_tile));
             end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, nominal)));
+        }
+        if self.processes.emits(actor.kind, at) {
+            let state = work.flits(Amount::State, at.column_tile, group, row_tile);
+            end = end.max(self.network.send(actor.state, state, now, (begin, nominal)));
         }
         // One operand delays the other.
         end = operands.map(|group| self.network.delayed_until(group)).into_iter().fold(end, Ticks::max);

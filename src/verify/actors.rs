@@ -73,6 +73,7 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
             FlowKind::Copy { home } => Kind::Copy { home },
             FlowKind::Feed { stage, group }
             | FlowKind::Emit { stage, group }
+            | FlowKind::State { stage, group }
             | FlowKind::PartialRead { stage, group }
             | FlowKind::PartialWrite { stage, group } => Kind::Group { stage, group },
         };

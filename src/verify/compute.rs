@@ -2,7 +2,7 @@
 
 use crate::program::StageSpec;
 use crate::units::Dtype;
-use crate::workload::{CausalAxis, Operator, OperatorKind, TensorId, Workload};
+use crate::workload::{CausalAxis, Operator, OperatorId, OperatorKind, TensorId, Workload};
 
 use super::functions::{along_row, binary, unary};
 use super::matrix::Matrix;
@@ -119,6 +119,24 @@ pub(super) fn finish<'v>(
         round(output.dtype, functions.iter().fold(sum as f32, through))
     };
     sums.iter().enumerate().map(result).collect()
+}
+
+/// A step of an optimiser on complete sums, row by row, each result rounded to its data type: the tail takes the gradient as it
+/// was added up, in fp32.
+pub(super) fn update(workload: &Workload, step: OperatorId, sums: &Matrix, state: &Matrix) -> Vec<Vec<f64>> {
+    let operator = &workload.operators[step];
+    let narrow = |matrix: &Matrix, row: usize| matrix.row(row).iter().map(|&x| x as f32).collect::<Vec<f32>>();
+    let at = || Line { row: 0, column: 0, label: 0, scores: meaning::scores(workload, operator) };
+    let of_row = |row: usize| {
+        let (sums, state) = (narrow(sums, row), narrow(state, row));
+        let result = match operator.kind {
+            OperatorKind::SgdUpdate => line(workload, operator, &state, &sums, at()),
+            OperatorKind::Add => state.iter().zip(&sums).map(|(of, to)| binary(operator.kind, *of, *to)).collect(),
+            _ => line(workload, operator, &sums, &state, at()),
+        };
+        result.into_iter().map(|x| round(workload.tensors[operator.output].dtype, x)).collect()
+    };
+    (0..sums.rows).map(of_row).collect()
 }
 
 /// The results of a SIMD stage's pipeline from its operands, in the order of `spec.activations`; the first stands in row

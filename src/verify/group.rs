@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::index::Id;
-use crate::program::{Buffer, BufferId, BufferRole, FlowEnd, FlowId, Mapping, PcuId, StageId, Step, continues};
+use crate::program::{Amount, Buffer, BufferId, BufferRole, FlowEnd, FlowId, Mapping, PcuId, StageId, Step, continues};
 use crate::workload::{CausalAxis, OperatorKind, TensorId};
 
 use super::block::{self, Block, write};
@@ -28,7 +28,7 @@ impl Machine<'_> {
         emits: bool,
     ) -> Result<(), Fault> {
         let s = &self.section.stages[stage];
-        self.feed(actor, group, at);
+        self.feed(actor, group, at, emits);
         let first_column_tile = !continues(s, group, self.layout.schedule, at);
         if !first_column_tile {
             self.read_partials(actor, at, emits)?;
@@ -41,7 +41,10 @@ impl Machine<'_> {
             let pcu = s.pcu(group, i, q * chain + chain - 1);
             let sums = match s.mapping {
                 Mapping::Gemm(_) if s.spec.sums.is_some() => {
-                    self.add_up(actor, stage, (i, q), pcu, at, !first_column_tile)?
+                    let mut made = self.add_up(actor, stage, (i, q), pcu, at, !first_column_tile)?;
+                    // What the step in the tail reads lies behind the sums.
+                    made.values.extend(self.state_of(actor, stage, (i, q), pcu, at).filter(|_| emits).transpose()?);
+                    made
                 }
                 Mapping::Gemm(_) => self.gemm(actor, stage, (group, i, q), pcu, at, first_column_tile)?,
                 Mapping::Simd(_) => self.simd(actor, stage, (i, q), pcu, at)?,
@@ -60,9 +63,12 @@ impl Machine<'_> {
     }
 
     /// Operands from PMUs to PCUs, and along chains of PCUs.
-    fn feed(&mut self, actor: usize, group: u64, at: Step) {
+    fn feed(&mut self, actor: usize, group: u64, at: Step, emits: bool) {
         for n in 0..self.actors[actor].feeds.len() {
             let f = self.actors[actor].feeds[n];
+            if self.section.flows[f].amount == Amount::State && !emits {
+                continue;
+            }
             let Some(end) = self.section.flows[f].reads else { continue };
             let operand = self.operand_of(f);
             let columns = self.pipeline_columns(f, end, at);

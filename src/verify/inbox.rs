@@ -11,6 +11,8 @@ pub(super) enum Operand {
     Activation(usize),
     Weights,
     Partials,
+    /// What the step in the tail reads.
+    State,
 }
 
 /// A block that has arrived at a PCU.

@@ -214,7 +214,25 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Where an element of a PCU's part of the result lies in the whole: row slice and column of the PCU, row and column of
+    /// Columns of a tensor for so many of the sums beside which it is read, or of which it is made.
+    pub(super) fn columns_of_sums(&self, tensor: TensorId) -> (u64, u64) {
+        self.graph.summed(tensor).map_or((1, 1), |(_, columns)| columns)
+    }
+
+    /// Where an element of what a PCU reads or makes for its part of the sums lies in its tensor.
+    pub(super) fn place_in(
+        &self,
+        tensor: TensorId,
+        (stage, at): (StageId, Step),
+        pcu: (u64, u64),
+        (row, column): (u64, u64),
+    ) -> (u64, u64) {
+        let (columns, word) = self.columns_of_sums(tensor);
+        let (row, of_sums) = self.place_of_sum(stage, at, pcu, (row, column / columns * word));
+        (row, of_sums / word * columns + column % columns)
+    }
+
+    /// Where an element of a PCU's part of the sums lies in the whole: row slice and column of the PCU, row and column of
     /// the element.
     pub(super) fn place_of_sum(
         &self,
@@ -269,14 +287,18 @@ impl<'a> Layout<'a> {
             let columns = self.columns(tensor, at.column_tile);
             0..columns.end - columns.start
         };
-        if let BufferRole::Output { stage, .. } | BufferRole::PartialSums { stage } = buffer.spec.role
+        if let BufferRole::Output { stage, .. } | BufferRole::State { stage, .. } | BufferRole::PartialSums { stage } =
+            buffer.spec.role
             && let Some(reducer) = self.work[stage].reducer()
         {
             let wide = self.section.stages[stage].group_width();
             let (m, n) = part_of_sums(reducer, at.column_tile, (slice / wide, slice % wide));
             return match buffer.spec.role {
-                BufferRole::PartialSums { .. } => (0..1, 0..m * n),
-                _ => (0..m, 0..n),
+                BufferRole::Output { tensor, .. } | BufferRole::State { tensor, .. } => {
+                    let (columns, word) = self.columns_of_sums(tensor);
+                    (0..m, 0..n / word * columns)
+                }
+                _ => (0..1, 0..m * n),
             };
         }
         match buffer.spec.role {
@@ -295,6 +317,7 @@ impl<'a> Layout<'a> {
             }
             BufferRole::Operand { stage, tensor }
             | BufferRole::Resident { stage, tensor }
+            | BufferRole::State { stage, tensor }
             | BufferRole::Output { stage, tensor } => (self.work[stage].slice_rows(rows, slice), whole(tensor)),
             BufferRole::Weight { stage, .. } if self.graph.stages[stage].sequence.is_some() => {
                 (0..1, 0..self.made_elements(stage, at.row_tile, slice).len() as u64)
@@ -331,6 +354,7 @@ impl<'a> Layout<'a> {
             BufferRole::Operand { tensor, .. }
             | BufferRole::Resident { tensor, .. }
             | BufferRole::Output { tensor, .. }
+            | BufferRole::State { tensor, .. }
             | BufferRole::Weight { tensor, .. } => self.graph.dtype(tensor).bytes(),
             BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => 4,
         }
@@ -362,6 +386,7 @@ impl<'a> Layout<'a> {
             BufferRole::Resident { stage, tensor } => format!("home of `{}` for `{}`", name(tensor), of(stage)),
             BufferRole::Output { tensor, .. } => format!("store buffer of `{}`", name(tensor)),
             BufferRole::Weight { stage, tensor } => format!("weight buffer of `{}` for `{}`", name(tensor), of(stage)),
+            BufferRole::State { tensor, .. } => format!("buffer of `{}` beside its gradient", name(tensor)),
             BufferRole::PartialSums { stage } => format!("partial sums of `{}`", of(stage)),
             BufferRole::PartialFifo { stage, slice } => format!("partial sums of K slice {slice} of `{}`", of(stage)),
         }

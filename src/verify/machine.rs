@@ -104,6 +104,10 @@ impl<'a> Machine<'a> {
             for &tensor in spec.activations.iter().chain(&spec.weight) {
                 views[tensor.index()] = address::read(workload, operator, tensor, &memory);
             }
+            if let Some(update) = spec.update {
+                let step = &workload.operators[update.operator];
+                views[update.state.index()] = address::read(workload, step, update.state, &memory);
+            }
         }
         Ok(Self {
             section,

@@ -77,6 +77,11 @@ pub(super) fn chain<'t>(
         let operator = &workload.operators[id];
         let next = match &result {
             None => apply(workload, operator, tensor),
+            // A step of an optimiser reads its state beside the gradient.
+            Some(before) if operator.is_step() => {
+                let gradient = output;
+                apply(workload, operator, &|t| if Some(t) == gradient { Some(before) } else { tensor(t) })
+            }
             Some(before) => apply_to(workload, operator, &[before], tensor),
         };
         (result, output) = (Some(next), Some(operator.output));

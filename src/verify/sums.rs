@@ -80,6 +80,21 @@ impl Machine<'_> {
         Ok(Made { rows, columns: Vec::new(), values })
     }
 
+    /// What the step in the tail of a PCU reads; `None` if there is no step.
+    pub(super) fn state_of(
+        &self,
+        actor: usize,
+        stage: StageId,
+        (i, q): (u64, u64),
+        pcu: PcuId,
+        at: Step,
+    ) -> Option<Result<Matrix, Fault>> {
+        let update = self.section.stages[stage].spec.update?;
+        let (m, n) = part_of_sums(self.layout.work[stage].reducer()?, at.column_tile, (i, q));
+        let name = format!("`{}`", self.tensor_name(update.state));
+        Some(self.operand(actor, pcu, Operand::State, (m, n / update.word * update.state_columns), &name))
+    }
+
     /// An operand of a PCU: all rows of the row tile, and of the columns those it takes.
     fn taken(
         &self,
@@ -135,7 +150,14 @@ impl Machine<'_> {
             let of = (slice / wide, slice % wide);
             let rows = (made.rows.end - made.rows.start) as usize;
             let mut whole: Vec<Vec<f64>> = vec![Vec::new(); rows];
-            for head in &made.values {
+            let heads = match (s.spec.update, made.values.as_slice()) {
+                (Some(update), [sums, state]) => {
+                    whole = compute::update(self.layout.workload, update.operator, sums, state);
+                    &[]
+                }
+                (_, heads) => heads,
+            };
+            for head in heads {
                 let (row, column) =
                     self.layout.place_of_sum(stage, at, of, (0, whole.first().map_or(0, Vec::len) as u64));
                 let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
@@ -148,7 +170,8 @@ impl Machine<'_> {
             let columns = whole.first().map_or(0, Vec::len);
             for (row, line) in whole.iter().enumerate() {
                 for (column, &value) in line.iter().enumerate() {
-                    let (row, column) = self.layout.place_of_sum(stage, at, of, (row as u64, column as u64));
+                    let place = (row as u64, column as u64);
+                    let (row, column) = self.layout.place_in(s.spec.output, (stage, at), of, place);
                     let emitted = &mut self.emitted[stage];
                     emitted.values.row_mut(row as usize)[column as usize] = value;
                     emitted.from[row as usize * emitted.values.columns + column as usize] = pcu.index() as u32;

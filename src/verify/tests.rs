@@ -201,7 +201,7 @@ fn kind(flow: &Flow) -> (u8, Amount) {
         FlowKind::Copy { .. } => 1,
         FlowKind::Feed { .. } => 2,
         FlowKind::Emit { .. } => 3,
-        FlowKind::PartialRead { .. } => 4,
+        FlowKind::PartialRead { .. } | FlowKind::State { .. } => 4,
         FlowKind::PartialWrite { .. } => 5,
         FlowKind::Drain { .. } => 6,
     };

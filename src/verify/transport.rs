@@ -117,6 +117,19 @@ impl Machine<'_> {
                     packed[run.start as usize..run.end as usize].to_vec()
                 } else {
                     let Some(memory) = self.off_chip(tensor) else { continue };
+                    if let BufferRole::State { stage, .. } = buffer.spec.role {
+                        let wide = self.section.stages[stage].group_width();
+                        let pcu = (end.slice / wide, end.slice % wide);
+                        let value = |column| {
+                            let (row, column) = self.layout.place_in(tensor, (stage, at), pcu, (row, column));
+                            memory.row(row as usize)[column as usize]
+                        };
+                        let values: Vec<f64> = run.clone().map(value).collect();
+                        let values = Matrix { rows: 1, columns: values.len(), values };
+                        let block = Block { row: row as usize, column: run.start as usize, values };
+                        self.deliver(actor, f, end, at, &block)?;
+                        continue;
+                    }
                     let first = self.layout.columns(tensor, at.column_tile).start + extent.start;
                     let of_row_tile = self.layout.first_row(at.row_tile) + rows.start + row;
                     let line = memory.row(held.as_ref().map_or(of_row_tile, |held| held.pixels[row as usize]) as usize);
@@ -190,7 +203,7 @@ impl Machine<'_> {
             for (row, run) in runs {
                 for column in run {
                     let (to_row, to) = match sums_of {
-                        Some((stage, pcu)) => self.layout.place_of_sum(stage, at, pcu, (row, column)),
+                        Some((stage, pcu)) => self.layout.place_in(id, (stage, at), pcu, (row, column)),
                         None => (first_row + row, first + column),
                     };
                     let target = &mut memory.row_mut(to_row as usize)[to as usize];
@@ -230,6 +243,7 @@ impl Machine<'_> {
         match (flow.amount, flow.reads) {
             (Amount::Weights, _) => Operand::Weights,
             (Amount::Partials, _) => Operand::Partials,
+            (Amount::State, _) => Operand::State,
             (_, Some(end)) => match self.section.buffers[end.buffer].spec.role {
                 BufferRole::Operand { stage, tensor } => {
                     let activations = &self.section.stages[stage].spec.activations;

@@ -148,11 +148,18 @@ pub struct Operator {
     pub options: GemmOptions,
     /// The indices of an embedding, or the labels of a loss, that ride with the arguments of a launch.
     pub indices: Option<TensorId>,
+    /// Of a step of an optimiser the weight that it replaces, of what adds to a running sum the sum.
+    pub updates: Option<TensorId>,
     /// It carries a gradient back through an operator of its own kind: turns the other way, masks with zero.
     pub is_gradient: bool,
 }
 
 impl Operator {
+    /// Whether it takes a gradient into what lies off chip: a step of an optimiser, or a running sum.
+    pub fn is_step(&self) -> bool {
+        self.updates.is_some()
+    }
+
     /// An operator that runs once, outside any block.
     pub fn new(name: String, kind: OperatorKind, inputs: Vec<TensorId>, output: TensorId) -> Self {
         Self {
@@ -170,6 +177,7 @@ impl Operator {
             phase: Phase::Forward,
             options: GemmOptions::default(),
             indices: None,
+            updates: None,
             is_gradient: false,
         }
     }

@@ -42,6 +42,7 @@ pub(super) struct BlockSpec {
 pub(super) struct TrainingSpec {
     pub(super) optimizer: Spanned<String>,
     pub(super) activations: Option<Spanned<String>>,
+    pub(super) micro_batches: Option<Spanned<Count>>,
     pub(super) pattern: Option<Spanned<Table<PatternSpec>>>,
 }
 

@@ -22,8 +22,13 @@ use toml::Spanned;
 pub(super) struct TrainingOptions {
     optimizer: OperatorKind,
     recomputed: bool,
+    /// Micro-batches of a step, of which the graph is one.
+    micro_batches: u64,
     pattern: Option<PatternOptions>,
 }
+
+/// The largest number of micro-batches.
+const MOST_MICRO_BATCHES: u64 = 1 << 40;
 
 /// Reads `[training]`.
 pub(super) fn options(source: &Source, spec: &Spanned<Table<TrainingSpec>>) -> Result<TrainingOptions, Diagnostic> {
@@ -34,8 +39,10 @@ pub(super) fn options(source: &Source, spec: &Spanned<Table<TrainingSpec>>) -> R
         Some(word) => source.keyword("training.activations", word, &["saved", "recomputed"])? == 1,
         None => false,
     };
+    let count = |micro| source.count("training.micro_batches", micro, 1..=MOST_MICRO_BATCHES);
+    let micro_batches = spec.micro_batches.as_ref().map_or(Ok(1), count)?;
     let pattern = spec.pattern.as_ref().map(|pattern| dynamic::options(source, pattern)).transpose()?;
-    Ok(TrainingOptions { optimizer: optimizers[chosen].1, recomputed, pattern })
+    Ok(TrainingOptions { optimizer: optimizers[chosen].1, recomputed, micro_batches, pattern })
 }
 
 /// Adds the backward graph and the update of every weight to a forward graph.
@@ -67,7 +74,8 @@ pub(super) fn derive(graph: &mut Builder, options: TrainingOptions) -> Result<()
     let weights: Vec<(TensorId, TensorId)> = backward.weights();
     let Backward { graph, .. } = backward;
     for &(weight, gradient) in &weights {
-        update(graph, options.optimizer, weight, gradient);
+        let summed = accumulated(graph, options.micro_batches, weight, gradient);
+        update(graph, (options.optimizer, options.micro_batches), weight, summed);
     }
     if let Some(pattern) = options.pattern {
         dynamic::derive(graph, pattern, &weights);
@@ -321,16 +329,49 @@ impl Backward<'_> {
     }
 }
 
-/// The step of the optimiser on one weight: stored elements only, in rows of the weight's width.
-fn update(graph: &mut Builder, kind: OperatorKind, weight: TensorId, gradient: TensorId) {
+/// The block whose operators read a weight.
+fn block_of(graph: &Builder, weight: TensorId) -> Option<usize> {
+    let reads = |t: TensorId| t == weight || graph.tensors[t].view.is_some_and(|v| v.base == weight);
+    graph.operators.iter().find(|op| op.inputs.iter().any(|&t| reads(t))).and_then(|op| op.block)
+}
+
+/// The gradient that the step of the optimiser reads: with several micro-batches their sum, to which each adds its own in place.
+fn accumulated(graph: &mut Builder, micro_batches: u64, weight: TensorId, gradient: TensorId) -> TensorId {
+    if micro_batches == 1 {
+        return gradient;
+    }
     let of = &graph.tensors[weight];
     let (name, columns, repeat) = (of.name.clone(), of.columns, of.repeat);
     let rows = of.stored_elements().div_ceil(columns);
-    let block = graph
-        .operators
-        .iter()
-        .find(|op| op.inputs.iter().any(|&t| t == weight || graph.tensors[t].view.is_some_and(|v| v.base == weight)))
-        .and_then(|op| op.block);
+    let sum = Tensor {
+        name: format!("sum_{name}"),
+        rows,
+        columns,
+        role: TensorRole::Input,
+        mask: None,
+        view: None,
+        ..graph.tensors[weight].clone()
+    };
+    let sum = graph.tensors.push(sum);
+    let flat = graph.view(gradient, rows, columns, false);
+    let old = graph.view(sum, rows, columns, false);
+    let new = Tensor { role: TensorRole::Output, ..graph.tensors[old].clone() };
+    let new = graph.tensors.push(new);
+    let written = Written { inputs: vec![old, flat], options: GemmOptions::default() };
+    let mut operator = graph.operator(&format!("accumulate_{name}"), OperatorKind::Add, &written, new);
+    (operator.block, operator.repeat, operator.phase) = (block_of(graph, weight), repeat, Phase::Backward);
+    operator.updates = Some(sum);
+    graph.push(operator, written);
+    sum
+}
+
+/// The step of the optimiser on one weight: stored elements only, in rows of the weight's width. It runs once in all
+/// micro-batches.
+fn update(graph: &mut Builder, (kind, micro_batches): (OperatorKind, u64), weight: TensorId, gradient: TensorId) {
+    let of = &graph.tensors[weight];
+    let (name, columns, repeat) = (of.name.clone(), of.columns, of.repeat);
+    let rows = of.stored_elements().div_ceil(columns);
+    let block = block_of(graph, weight);
     let flat = graph.view(gradient, rows, columns, false);
     let (inputs, output) = if kind == OperatorKind::SgdUpdate {
         let old = graph.view(weight, rows, columns, false);
@@ -359,6 +400,8 @@ fn update(graph: &mut Builder, kind: OperatorKind, weight: TensorId, gradient: T
     let mut operator = graph.operator(&format!("update_{name}"), kind, &written, output);
     operator.block = block;
     operator.repeat = repeat;
+    operator.every = micro_batches;
+    operator.updates = Some(weight);
     operator.phase = Phase::Update;
     graph.push(operator, written);
 }

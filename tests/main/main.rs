@@ -35,6 +35,7 @@ mod sparsity;
 mod splits;
 mod stack;
 mod steady;
+mod steps;
 mod study;
 mod sums;
 mod validate;

@@ -90,7 +90,7 @@ fn sections(pairs: usize) -> Vec<Section> {
         let compiled = compile_measured(&chip.chip(), &graph.workload(), &Mode::ALL).unwrap_or_default();
         compiled.into_iter().flat_map(|compiled| compiled.configuration.sections).collect::<Vec<Section>>()
     };
-    let sections: Vec<Section> = (0..pairs).flat_map(of_pair).collect();
+    let sections: Vec<Section> = (0..pairs).flat_map(of_pair).chain(crate::steps::sections()).collect();
     assert!(sections.len() > pairs, "{} sections", sections.len());
     sections
 }

@@ -118,9 +118,9 @@ struct SplitsKey {
     split: bool,
 }
 
-/// What fixes the bases of a stage that adds up over rows: its result, the cut of it, and the rows of a row tile where they
-/// count.
-type SumsKey = (TensorId, Option<(CutOf, u64)>, u64);
+/// What fixes the bases of a stage that adds up over rows: its result, the cut of it, the rows of a row tile where they count,
+/// and the step in its tail.
+type SumsKey = (TensorId, Option<(CutOf, u64)>, u64, Option<OperatorId>);
 
 /// GEMM work of every stage under one cut, computed once for all row tile sizes.
 #[derive(Debug)]
@@ -219,7 +219,7 @@ impl<'a> StageBases<'a> {
 
     /// Useful mappings of a stage that adds up over rows.
     pub fn sums(&self, stage: StageId, tile_rows: u64) -> Arc<Vec<SumsBase>> {
-        let output = self.graph.stages[stage].output;
+        let output = self.graph.main_output(stage);
         let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(output) == Some(cut.axis) {
                 Some((CutOf::Rows, cut.tile))
@@ -236,7 +236,7 @@ impl<'a> StageBases<'a> {
             Arc::new(sums_bases(self.chip, self.graph, self.tiled_axis(), stage, tile_rows, shape))
         };
         let cache = self.cache;
-        let key = (output, cut, tile_rows);
+        let key = (output, cut, tile_rows, self.graph.stages[stage].update.map(|update| update.operator));
         let known = cache.sums.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
             let bases = work();

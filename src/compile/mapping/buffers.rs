@@ -255,7 +255,33 @@ impl Sizer<'_> {
         }
     }
 
+    /// Slots of what is complete once a column tile, beside its sums.
+    fn slots_beside_sums(&self) -> u64 {
+        if self.residency.latency_slots == LatencySlots::Full { 2 } else { 1 }
+    }
+
+    /// What the step in the tail of a stage reads: beside every PCU the part for its sums.
+    fn state(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
+        let spec = &self.graph.stages[stage];
+        let (Some(update), Some(sums), Mapping::Gemm(m)) = (spec.update, spec.sums, mapping) else { return };
+        let along_cut = self.roles.level[stage] == LoopLevel::FIRING;
+        let level = sums.level(along_cut);
+        // As long as its sums are under way, and the next.
+        let depth = self.nest.count(level).min(self.slots_beside_sums()).max(sums.depth(self.nest, along_cut));
+        let bytes = update.state_columns * self.graph.dtype(update.state).bytes();
+        self.list.push(BufferSpec {
+            role: BufferRole::State { stage, tensor: update.state },
+            level,
+            depth,
+            slices: m.pm * m.pn,
+            copies: 1,
+            slot_bytes: footprint.columns_per_pcu / update.word * bytes,
+            spread: 1,
+        });
+    }
+
     fn stores(&mut self, stage: StageId, mapping: &Mapping, footprint: &StageFootprint) {
+        self.state(stage, mapping, footprint);
         let tensor = self.graph.stages[stage].output;
         if !self.graph.leaves_section(tensor) {
             return;
@@ -263,14 +289,16 @@ impl Sizer<'_> {
         if let (Some(sums), Mapping::Gemm(m)) = (self.graph.stages[stage].sums, mapping) {
             // Every PCU's part beside its sums.
             let level = sums.level(self.roles.level[stage] == LoopLevel::FIRING);
-            let most = if self.residency.latency_slots == LatencySlots::Full { 2 } else { 1 };
+            let most = self.slots_beside_sums();
+            let update = self.graph.stages[stage].update;
+            let (columns, word) = update.map_or((1, 1), |update| (update.result_columns, update.word));
             self.list.push(BufferSpec {
                 role: BufferRole::Output { tensor, stage },
                 level,
                 depth: self.nest.count(level).min(most),
                 slices: m.pm * m.pn,
                 copies: 1,
-                slot_bytes: footprint.columns_per_pcu * self.graph.dtype(tensor).bytes(),
+                slot_bytes: footprint.columns_per_pcu / word * columns * self.graph.dtype(tensor).bytes(),
                 spread: 1,
             });
             return;

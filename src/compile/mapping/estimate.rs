@@ -175,9 +175,10 @@ fn port_cycles(
             }
             // Whoever adds up over rows writes once, at the end.
             BufferRole::Output { stage, .. } => (Some(stage), graph.stages[stage].sums.is_none()),
-            BufferRole::Weight { .. } | BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => {
-                (None, false)
-            }
+            BufferRole::Weight { .. }
+            | BufferRole::State { .. }
+            | BufferRole::PartialSums { .. }
+            | BufferRole::PartialFifo { .. } => (None, false),
         };
         let writers = produced.map_or(1, |stage| match &picked[stage].mapping {
             Mapping::Gemm(m) => (m.pm * m.pn).div_ceil(buffer.slices),
@@ -245,6 +246,7 @@ pub fn estimate(
     let streams = streams(graph, nest, buffers);
     let mut per_tier = vec![0u64; chip.memory.len()];
     let mut late_sums = vec![0u64; chip.memory.len()];
+    let mut first_state = vec![0u64; chip.memory.len()];
     let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
     let cut_outside = nest.column_tiles() > 1 && nest.order == LoopOrder::ColumnTileOuter;
     for stream in &streams {
@@ -266,6 +268,13 @@ pub fn estimate(
             continue;
         }
         reads = reads.saturating_add(bytes);
+        // What the steps in tails read is awaited in every column tile: the first is not hidden.
+        match stream.level {
+            _ if stream.weight => {}
+            LoopLevel::COLUMN => first_state[tier.index()] += bytes / nest.column_tiles(),
+            LoopLevel::ONCE => first_state[tier.index()] += bytes,
+            _ => {}
+        }
         if stream.weight {
             weights = weights.saturating_add(bytes);
         } else if stream.level == LoopLevel::ROW_TILE {
@@ -322,7 +331,7 @@ pub fn estimate(
     let read_time = reads as f64 / rate + tail;
     let late_sums = slowest_tier(&late_sums);
     // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
-    compute += late_sums;
+    compute += late_sums + slowest_tier(&first_state);
     let off_chip = (memory + firing).max(read_time + late_sums);
     let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + PARAMS.estimate.unhidden * compute.min(off_chip);
     let score = cycles + PARAMS.estimate.byte_price * memory;

@@ -31,6 +31,10 @@ pub fn streams(
                 let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, level: buffer.level, writes: false, weight: true, tensor_bytes, passes }
             }
+            BufferRole::State { tensor, .. } => {
+                let tensor_bytes = workload.tensors[tensor].stored_bytes();
+                Stream { tensor, level: buffer.level, writes: false, weight: false, tensor_bytes, passes: 1 }
+            }
             BufferRole::Output { tensor, .. } => {
                 let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, level: buffer.level, writes: true, weight: false, tensor_bytes, passes: 1 }

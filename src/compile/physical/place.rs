@@ -343,6 +343,7 @@ pub fn place_buffers(
     // Pieces tied to one PCU first: they have the least choice.
     order.sort_by_key(|&b| match buffers[b].spec.role {
         BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => (0, b),
+        BufferRole::State { .. } => (3, b),
         BufferRole::Operand { .. } => (1, b),
         BufferRole::Weight { .. } => (2, b),
         BufferRole::Output { .. } => (3, b),
@@ -354,7 +355,7 @@ pub fn place_buffers(
         let spec = buffers[index].spec;
         match (spec.role, &held) {
             (BufferRole::Weight { .. }, None) => held = Some(pool.hold(taken)),
-            (BufferRole::Output { .. } | BufferRole::Resident { .. }, Some(banks)) => {
+            (BufferRole::State { .. } | BufferRole::Output { .. } | BufferRole::Resident { .. }, Some(banks)) => {
                 pool.give_back(banks);
                 held = Some(Vec::new());
             }
@@ -379,7 +380,9 @@ pub fn place_buffers(
             BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
                 (stage, work[stage].partial_rate(), work[stage].partial_rate())
             }
-            BufferRole::Resident { stage, .. } | BufferRole::Output { stage, .. } => (stage, slot_rate, slot_rate),
+            BufferRole::Resident { stage, .. } | BufferRole::State { stage, .. } | BufferRole::Output { stage, .. } => {
+                (stage, slot_rate, slot_rate)
+            }
         };
         pool.pairs = work[stage].is_sampled();
         let s = &stages[stage];
@@ -396,7 +399,7 @@ pub fn place_buffers(
                         centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(group, i, q)))
                     }
                     BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
-                    BufferRole::Output { .. } if s.spec.sums.is_some() => {
+                    BufferRole::State { .. } | BufferRole::Output { .. } if s.spec.sums.is_some() => {
                         centre(chip, std::iter::once(s.pcu(0, slice / wide, slice % wide)))
                     }
                     BufferRole::PartialSums { .. } => {
@@ -409,7 +412,7 @@ pub fn place_buffers(
                         let ends = [from, from + 1].map(|k| s.pcu(k * groups + group, rest / wide, rest % wide));
                         centre(chip, ends.into_iter())
                     }
-                    BufferRole::Resident { .. } | BufferRole::Output { .. } => {
+                    BufferRole::Resident { .. } | BufferRole::State { .. } | BufferRole::Output { .. } => {
                         let groups = s.mapping.groups();
                         let is_home = matches!(spec.role, BufferRole::Resident { .. });
                         let parts = if is_home { s.mapping.parts() } else { 1 };

@@ -203,6 +203,7 @@ impl<'a> Renaming<'a> {
             BufferRole::Operand { tensor, .. }
             | BufferRole::Resident { tensor, .. }
             | BufferRole::Weight { tensor, .. }
+            | BufferRole::State { tensor, .. }
             | BufferRole::Output { tensor, .. } => *tensor = self.tensor(*tensor),
             BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => {}
         }
@@ -225,7 +226,10 @@ impl<'a> Renaming<'a> {
             section.operators.iter().map(|&op| self.to.workload.operators[op].name.as_str()).collect();
         section.name = names.join("+");
         for stage in &mut section.stages {
-            let StageSpec { main, tail, activations, weight, output, .. } = &mut stage.spec;
+            let StageSpec { main, tail, activations, weight, output, update, .. } = &mut stage.spec;
+            if let Some(update) = update {
+                (update.operator, update.state) = (self.operator(update.operator), self.tensor(update.state));
+            }
             *main = self.operator(*main);
             for op in tail {
                 *op = self.operator(*op);

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::arch::TierId;
 use crate::compile::params::PARAMS;
+use crate::program::gradient_of;
 use crate::workload::{OperatorId, OperatorKind, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms};
@@ -48,19 +49,32 @@ impl Runs {
             return runs;
         }
         for from in 0..n {
-            let mut others = usize::from(!is_turned(workload, operators[from]));
+            let mut others = usize::from(is_other(workload, operators[from]));
             for to in from + 2..=n.min(from + PARAMS.partition.most_with_row_reductions) {
-                others += usize::from(!is_turned(workload, operators[to - 1]));
+                others += usize::from(is_other(workload, operators[to - 1]));
                 if others > PARAMS.partition.most_fused {
                     break;
                 }
-                if to - from <= PARAMS.partition.most_fused && are_shared(workload, &operators[from..to]) {
-                    runs.add(&canonical, (from, to), operators[from..to].to_vec(), Vec::new(), false);
+                let all = &operators[from..to];
+                let steps = all.iter().filter(|&&op| workload.operators[op].is_step()).count();
+                if to - from - steps <= PARAMS.partition.most_fused
+                    && are_shared(workload, all)
+                    && have_gradients(workload, all)
+                {
+                    runs.add(&canonical, (from, to), all.to_vec(), Vec::new(), false);
                 }
-                runs.add_without_sums(workload, &canonical, &operators, (from, to));
+                let is_step = |op| workload.operators[op].is_step();
+                if steps > 0 {
+                    runs.add_without(workload, &canonical, &operators, (from, to), is_step);
+                }
+                runs.add_without(workload, &canonical, &operators, (from, to), |op| !is_other(workload, op));
             }
         }
-        let place = |at: usize| (workload.operators[operators[at]].block, workload.operators[operators[at]].phase);
+        let place = |at: usize| {
+            let operator = &workload.operators[operators[at]];
+            let of = &workload.operators[gradient_of(workload, operators[at]).unwrap_or(operators[at])];
+            (operator.block, of.phase)
+        };
         let mut from = 0;
         while from < n {
             let to = (from..n).find(|&at| place(at) != place(from)).unwrap_or(n);
@@ -90,24 +104,26 @@ impl Runs {
         self.list.push(Run { span, operators, apart, kind, is_block });
     }
 
-    /// Adds a run whose row reductions have sections of their own behind it, unless it needs them itself.
-    fn add_without_sums(
+    /// Adds a run of which some operators (row reductions, steps of optimisers) have sections of their own behind it, unless it
+    /// needs them itself.
+    fn add_without(
         &mut self,
         workload: &Workload,
         canonical: &CanonicalForms<'_>,
         order: &[OperatorId],
         (from, to): (usize, usize),
+        is_apart: impl Fn(OperatorId) -> bool,
     ) {
-        let (apart, rest): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| is_turned(workload, order[at]));
-        // With a sum at either end a shorter run says the same.
+        let (apart, rest): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| is_apart(order[at]));
+        // With one of them at either end a shorter run says the same.
         let inside = |at: &usize| *at > from && *at + 1 < to;
-        if apart.is_empty() || rest.len() < 2 || !apart.iter().all(inside) {
+        if apart.is_empty() || rest.len() < 2 || rest.len() > PARAMS.partition.most_fused || !apart.iter().all(inside) {
             return;
         }
         let rest: Vec<OperatorId> = rest.into_iter().map(|at| order[at]).collect();
         let made: Vec<_> = apart.iter().map(|&at| workload.operators[order[at]].output).collect();
         let reads = |op: &OperatorId| workload.operators[*op].inputs.iter().any(|&t| made.contains(&workload.base(t)));
-        if !rest.iter().any(reads) {
+        if !rest.iter().any(reads) && are_shared(workload, &rest) && have_gradients(workload, &rest) {
             self.add(canonical, (from, to), rest, apart, false);
         }
     }
@@ -119,16 +135,32 @@ fn is_turned(workload: &Workload, op: OperatorId) -> bool {
     operator.kind == OperatorKind::Gemm && operator.options.transpose_a
 }
 
+/// Whether an operator is neither a row reduction nor a step of an optimiser.
+fn is_other(workload: &Workload, op: OperatorId) -> bool {
+    !is_turned(workload, op) && !workload.operators[op].is_step()
+}
+
+/// Whether every step of an optimiser has its gradient among some operators; or all are steps.
+fn have_gradients(workload: &Workload, operators: &[OperatorId]) -> bool {
+    let steps = || operators.iter().filter(|&&op| workload.operators[op].is_step());
+    steps().count() == operators.len()
+        || steps().all(|&step| gradient_of(workload, step).is_some_and(|maker| operators.contains(&maker)))
+}
+
 /// Whether every sum over rows works on rows that another operator works on too; or all are sums.
 fn are_shared(workload: &Workload, operators: &[OperatorId]) -> bool {
-    let (sums, others): (Vec<OperatorId>, Vec<OperatorId>) = operators.iter().partition(|&&op| is_turned(workload, op));
+    let (sums, others): (Vec<OperatorId>, Vec<OperatorId>) = operators
+        .iter()
+        .filter(|&&op| !workload.operators[op].is_step() || !operators.iter().any(|&op| is_turned(workload, op)))
+        .partition(|&&op| is_turned(workload, op));
     let bases = |op: &OperatorId| workload.operators[*op].inputs.iter().map(|&input| workload.base(input));
     let reads = |tensor| others.iter().any(|op| workload.operators[*op].inputs.contains(&tensor));
     others.is_empty() || sums.iter().all(|sum| bases(sum).any(reads))
 }
 
 /// The operators in a topological order: that of the graph, but row reductions directly behind the first operator of their
-/// block that works on the rows of an operand too.
+/// block that works on the rows of an operand too, and steps of optimisers directly behind their gradient and whatever else
+/// reads the weight that they replace.
 fn order(workload: &Workload) -> Vec<OperatorId> {
     let mut order: Vec<OperatorId> = workload.operators.ids().collect();
     for op in workload.operators.ids().filter(|&op| is_turned(workload, op)) {
@@ -146,6 +178,19 @@ fn order(workload: &Workload) -> Vec<OperatorId> {
         if let Some(behind) = order[first..at].iter().position(works) {
             order.remove(at);
             order.insert(first + behind + 1, op);
+        }
+    }
+    for step in workload.operators.ids().filter(|&op| gradient_of(workload, op).is_some()) {
+        let weight = workload.operators[step].updates;
+        let maker = gradient_of(workload, step);
+        let is_before = |&op: &OperatorId| {
+            let reads = workload.operators[op].inputs.iter().any(|&t| Some(workload.base(t)) == weight);
+            Some(op) == maker || reads && op != step
+        };
+        let Some(at) = order.iter().position(|&op| op == step) else { continue };
+        if let Some(last) = order[..at].iter().rposition(is_before) {
+            order.remove(at);
+            order.insert(last + 1, step);
         }
     }
     order

@@ -19,7 +19,9 @@ fn cut(stage: &Stage, role: &BufferRole) -> (u64, u64) {
         (BufferRole::Weight { .. }, Mapping::Gemm(m)) => (m.pn * m.pk, 1),
         (BufferRole::PartialSums { .. }, Mapping::Gemm(m)) => (m.pm * m.pn * m.pk, 1),
         (BufferRole::PartialFifo { .. }, Mapping::Gemm(m)) => (m.pm * m.pn, 1),
-        (BufferRole::Output { .. }, Mapping::Gemm(m)) if stage.spec.sums.is_some() => (m.pm * m.pn, 1),
+        (BufferRole::Output { .. } | BufferRole::State { .. }, Mapping::Gemm(m)) if stage.spec.sums.is_some() => {
+            (m.pm * m.pn, 1)
+        }
         (_, mapping) => (mapping.pm(), 1),
     }
 }
@@ -32,6 +34,7 @@ fn stage_of(role: &BufferRole) -> StageId {
         | BufferRole::Weight { stage, .. }
         | BufferRole::PartialSums { stage }
         | BufferRole::PartialFifo { stage, .. }
+        | BufferRole::State { stage, .. }
         | BufferRole::Output { stage, .. } => stage,
     }
 }
@@ -45,6 +48,7 @@ fn needed(verifier: &Verifier<'_>, s: StageId, stage: &Stage) -> Vec<BufferRole>
     if stage.k_cut || spec.sums.is_some() {
         roles.push(BufferRole::PartialSums { stage: s });
     }
+    roles.extend(spec.update.map(|update| BufferRole::State { stage: s, tensor: update.state }));
     roles.extend((1..stage.mapping.pk()).map(|slice| BufferRole::PartialFifo { stage: s, slice: slice - 1 }));
     if verifier.graph.leaves_section(spec.output) {
         roles.push(BufferRole::Output { tensor: spec.output, stage: s });
@@ -116,7 +120,7 @@ fn cadences_of(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) ->
             (of_tensor(tensor), is_read_again.then_some(LoopLevel::FIRING))
         }
         BufferRole::Resident { tensor, .. } => (of_tensor(tensor), None),
-        BufferRole::Output { tensor, .. } => match stage.spec.sums {
+        BufferRole::Output { tensor, .. } | BufferRole::State { tensor, .. } => match stage.spec.sums {
             Some(sums) => (sums.level(stage.level == LoopLevel::FIRING), None),
             None => (of_tensor(tensor), None),
         },

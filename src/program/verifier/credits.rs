@@ -130,6 +130,7 @@ fn stuck(
         BufferRole::Operand { tensor, .. }
         | BufferRole::Resident { tensor, .. }
         | BufferRole::Weight { tensor, .. }
+        | BufferRole::State { tensor, .. }
         | BufferRole::Output { tensor, .. } => format!("`{}`", verifier.tensor(tensor)),
         BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums".to_owned(),
     };
@@ -200,6 +201,7 @@ fn actors(section: &Section) -> Vec<Actor> {
             FlowKind::Copy { home } => copies[home],
             FlowKind::Feed { stage, group }
             | FlowKind::Emit { stage, group }
+            | FlowKind::State { stage, group }
             | FlowKind::PartialRead { stage, group }
             | FlowKind::PartialWrite { stage, group } => {
                 Some(stages[stage] + section.stages[stage].mapping.k_slice(group) as usize)

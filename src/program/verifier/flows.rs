@@ -86,6 +86,17 @@ impl Ends<'_> {
                 self.partial(end, (stage, group), at, true)?;
                 Amount::Partials
             }
+            FlowKind::State { stage, group } => {
+                let end = flow.reads.filter(|_| flow.writes.is_none()).ok_or("state from no buffer")?;
+                let &[sink] = sinks else { return Err("state for several PCUs") };
+                let at = self.pcu_in(sink).ok_or("state for no PCU")?;
+                require((at.stage, at.group) == (stage, group), "state of a PCU of another stage")?;
+                let role = self.section.buffers[end.buffer].spec.role;
+                let is_own = matches!(role, BufferRole::State { stage: of, .. } if of == stage);
+                let of = &self.section.stages[stage];
+                require(is_own && end.slice == at.row * of.group_width() + at.column, "state for another PCU")?;
+                Amount::State
+            }
             FlowKind::PartialWrite { stage, group } => {
                 let end = flow.writes.filter(|_| flow.reads.is_none()).ok_or("partial sums into no buffer")?;
                 let at = self.pcu_out(from).ok_or("partial sums of no PCU")?;
@@ -272,6 +283,6 @@ pub fn takes_output(section: &Section, buffer: BufferId, stage: StageId) -> bool
         BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } | BufferRole::Weight { tensor, .. } => {
             tensor == output
         }
-        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
+        BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } | BufferRole::State { .. } => false,
     }
 }

@@ -53,10 +53,14 @@ fn bytes(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (u64,
             let columns = verifier.columns(nest, output, 0);
             (1, nest.tile_rows.saturating_mul(columns).saturating_mul(SUM_BYTES))
         }
-        BufferRole::Output { stage, tensor } if section.stages[stage].spec.sums.is_some() => {
-            (1, result_elements(verifier, nest, stage).saturating_mul(graph.dtype(tensor).bytes()))
+        BufferRole::Output { stage, tensor } | BufferRole::State { stage, tensor }
+            if section.stages[stage].spec.sums.is_some() =>
+        {
+            let (columns, word) = graph.summed(tensor).map_or((1, 1), |(_, scale)| scale);
+            let elements = result_elements(verifier, nest, stage) / word;
+            (1, elements.saturating_mul(columns).saturating_mul(graph.dtype(tensor).bytes()))
         }
-        BufferRole::Output { tensor, .. } => {
+        BufferRole::Output { tensor, .. } | BufferRole::State { tensor, .. } => {
             let row_bytes = verifier.columns(nest, tensor, 0).saturating_mul(graph.dtype(tensor).bytes());
             (1, nest.tile_rows.saturating_mul(row_bytes))
         }
@@ -65,7 +69,7 @@ fn bytes(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (u64,
 
 /// Elements of the result of a stage that adds up over rows: of one column tile, and of one sequence.
 fn result_elements(verifier: &Verifier<'_>, nest: &Nest, stage: StageId) -> u64 {
-    let output = verifier.graph.stages[stage].output;
+    let output = verifier.graph.main_output(stage);
     let tensor = &verifier.graph.workload.tensors[output];
     let instances = verifier.graph.form(stage).map_or(1, |form| form.instances.max(1));
     let (mut rows, mut columns) = (tensor.rows / instances, tensor.columns);

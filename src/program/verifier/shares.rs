@@ -63,6 +63,7 @@ pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
             Mapping::Gemm(_) => sums.feeds(s, stage)?,
         }
         sums.partial_sums(s, stage)?;
+        sums.state(s, stage)?;
         sums.results(s, stage)?;
     }
     Ok(())
@@ -85,7 +86,9 @@ impl Sums<'_> {
             }
             (FlowKind::Copy { .. }, _, Some(end)) => add(Whole::Copied(end.buffer, end.slice)),
             (FlowKind::Feed { .. }, _, _) => sinks.iter().for_each(|&sink| add(Whole::Operand(unit(sink), read))),
-            (FlowKind::PartialRead { .. }, Some(end), _) => add(Whole::Read(unit(sinks[0]), end.buffer)),
+            (FlowKind::PartialRead { .. } | FlowKind::State { .. }, Some(end), _) => {
+                add(Whole::Read(unit(sinks[0]), end.buffer))
+            }
             (FlowKind::PartialWrite { .. }, _, Some(end)) => add(Whole::Written(unit(source), end.buffer)),
             (FlowKind::Emit { .. }, _, Some(end)) => {
                 add(Whole::Result(unit(source), end.buffer));
@@ -221,6 +224,17 @@ impl Sums<'_> {
             let units = graph.units(stage).unwrap_or(width(column_tile)).max(1);
             slice * units.div_ceil(pn) * columns.div_ceil(units) < columns
         })
+    }
+
+    /// What the step in a tail reads comes whole to every PCU.
+    fn state(&self, s: StageId, stage: &Stage) -> Result<(), Fault> {
+        let Some(update) = stage.spec.update else { return Ok(()) };
+        let Some(buffer) = self.buffer(BufferRole::State { stage: s, tensor: update.state }) else { return Ok(()) };
+        for pcu in &stage.pcus {
+            let whole = Whole::Read(pcu.index(), buffer);
+            self.require(whole, 1.0, false, "the state that a PCU reads", buffer)?;
+        }
+        Ok(())
     }
 
     /// Partial sums leave and come whole: between column tiles, and from one slice of K to the next.

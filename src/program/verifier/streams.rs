@@ -41,6 +41,7 @@ fn end(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> Option<
             let is_made = verifier.graph.stages[stage].sequence.is_some();
             (!is_made).then(|| end(tensor, false, Some(verifier.has_own_weights(stage))))
         }
+        BufferRole::State { tensor, .. } => Some(end(tensor, false, None)),
         BufferRole::Output { tensor, .. } => Some(end(tensor, true, None)),
         BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => None,
     }

@@ -153,6 +153,7 @@ fn peak(
     match flow.kind {
         FlowKind::Feed { stage, group } => of_firings(stage, group, flow.amount, false),
         FlowKind::PartialRead { stage, group } => of_firings(stage, group, Amount::Partials, false),
+        FlowKind::State { stage, group } => of_firings(stage, group, Amount::State, false),
         FlowKind::PartialWrite { stage, group } => of_firings(stage, group, Amount::Partials, true),
         FlowKind::Emit { stage, group } => of_firings(stage, group, Amount::ResultBytes, true),
         FlowKind::Copy { .. } | FlowKind::Drain { .. } => Peak::Burst(shared(slot_flits(flow.kind), flow.share)),

@@ -58,6 +58,11 @@ impl FlowBuilder<'_> {
                         self.partial_write(stage, (b, pcu), place);
                     }
                 }
+                BufferRole::State { stage: of, .. } if of == stage => {
+                    for (i, q) in pairs(pm, wide) {
+                        self.state(stage, s.pcu(0, i, q), (index, i * wide + q));
+                    }
+                }
                 BufferRole::PartialFifo { stage: of, slice } if of == stage => {
                     let column_groups = groups / s.mapping.pk();
                     for (column_group, rest) in pairs(column_groups, pm * wide) {
@@ -197,6 +202,19 @@ impl FlowBuilder<'_> {
             let common = wanted.end.min(held.end).saturating_sub(wanted.start.max(held.start));
             (common > 0).then(|| (common, wanted.end - wanted.start))
         })
+    }
+
+    /// What the step in the tail of a PCU reads, from the piece beside it.
+    fn state(&mut self, stage: StageId, pcu: PcuId, (buffer, slice): (BufferId, u64)) {
+        let piece = self.placed.buffers[buffer].piece(0, slice);
+        let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
+        let into = (self.fabric.pcu_in(pcu, 2), self.pcu_site(pcu));
+        for (index, part) in piece.parts.iter().enumerate() {
+            let from = self.read_end(part);
+            let kind = FlowKind::State { stage, group: 0 };
+            let flow = self.add(kind, Amount::State, (part.banks, banks), from, &[into]);
+            flow.reads = Some(FlowEnd { buffer, slice, part: index });
+        }
     }
 
     /// Partial sums from a piece of a buffer to a PCU of a lockstep group.

@@ -118,9 +118,10 @@ impl<'a> FlowBuilder<'a> {
         let (each, events) = match kind {
             FlowKind::Feed { stage, group }
             | FlowKind::Emit { stage, group }
+            | FlowKind::State { stage, group }
             | FlowKind::PartialRead { stage, group }
             | FlowKind::PartialWrite { stage, group } => {
-                let emits = matches!(kind, FlowKind::Emit { .. });
+                let emits = matches!(kind, FlowKind::Emit { .. } | FlowKind::State { .. });
                 let stage_of = &self.placed.stages[stage];
                 let level = if emits { stage_of.result_level() } else { stage_of.level };
                 (self.placed.work[stage].flits(amount, 0, group, rows), nest.count(level))

@@ -22,7 +22,7 @@ impl FlowBuilder<'_> {
                 BufferRole::Resident { tensor, .. }
                 | BufferRole::Output { tensor, .. }
                 | BufferRole::Weight { tensor, .. } => tensor == output,
-                BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => false,
+                BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } | BufferRole::State { .. } => false,
             };
             if !takes {
                 continue;
