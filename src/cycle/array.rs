@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::program::{Amount, FlowId, StageId, Step, continues, emits};
+use crate::program::{Amount, FlowId, StageId, Step, continues, emits, forwards, merges};
 
 use super::amounts::{Amounts, StageAmounts};
 use super::gemm_amounts::GemmAmounts;
@@ -24,7 +24,10 @@ struct Drain {
     cycles: u64,
     /// Which tile of its firing.
     cursor: Cursor,
-    emits: bool,
+    /// As results or as sums for another slice of K, and not to be continued.
+    completes: bool,
+    /// With the sums of other slices of K.
+    merges: bool,
     /// Whether the firing has been told to its output.
     opened: bool,
 }
@@ -50,6 +53,8 @@ pub(super) struct Array {
     activations: Vec<Operand>,
     weights: Vec<Operand>,
     sums: Vec<Operand>,
+    /// Sums of other slices of K that are added to what leaves.
+    merged: Vec<Operand>,
     results: Results,
     partials: Results,
     /// Cycles that the array has moved.
@@ -93,7 +98,7 @@ impl Array {
     pub(super) fn new(
         amounts: &Amounts<'_>,
         (stage, group): (StageId, u64),
-        [activations, weights, sums]: [Vec<Operand>; 3],
+        [activations, weights, sums, merged]: [Vec<Operand>; 4],
         [results, partials]: [Vec<FlowId>; 2],
     ) -> Option<Self> {
         let chip = amounts.chip;
@@ -110,6 +115,7 @@ impl Array {
             activations,
             weights,
             sums,
+            merged,
             results: Results::new(results),
             partials: Results::new(partials),
             clock: 0,
@@ -198,14 +204,22 @@ impl Array {
         if self.clock < drain.from + self.vectors_out * drain.cycles {
             return true;
         }
-        let results = if drain.emits { &mut self.results } else { &mut self.partials };
+        let results = if drain.completes { &mut self.results } else { &mut self.partials };
         if !drain.opened {
             drain.opened = true;
             results.open(amounts, drain.cursor.at);
+            self.merged.iter_mut().for_each(|operand| operand.open(amounts, drain.cursor.at));
         }
         let part = drain.cursor.tile * drain.vectors + self.vectors_out + 1;
-        if !results.put(wires, (part, drain.cursor.tiles * drain.vectors), self.depth, now) {
+        let part = (part, drain.cursor.tiles * drain.vectors);
+        if drain.merges && !self.merged.iter().all(|operand| operand.is_here(wires, part)) {
             return false;
+        }
+        if !results.put(wires, part, self.depth, now) {
+            return false;
+        }
+        if drain.merges {
+            self.merged.iter().for_each(|operand| operand.take(wires, part, now));
         }
         self.vectors_out += 1;
         if self.vectors_out == drain.vectors {
@@ -305,10 +319,19 @@ impl Array {
     fn complete(&mut self, amounts: &Amounts<'_>, end: u64) {
         let stage = &amounts.section.stages[self.stage];
         let emits = emits(stage, self.group, amounts.schedule, self.issue.at);
-        let (vectors, cycles) = if emits {
-            (self.work.shape.stages, self.work.shape.tail_cycles.max(1))
+        let completes = emits || forwards(stage, self.group, amounts.schedule, self.issue.at);
+        let merges = merges(stage, self.group, amounts.schedule, self.issue.at);
+        let shape = &self.work.shape;
+        let results = shape.stages * shape.tail_cycles.max(1);
+        // The sums of other slices of K come through one port, one behind the other.
+        let slices = stage.mapping.reduction().before(stage.mapping.k_slice(self.group), stage.mapping.pk());
+        let merged = if merges { slices.count() as u64 * shape.partial_flits } else { 0 };
+        let (vectors, cycles) = if emits && merged <= results {
+            (shape.stages, shape.tail_cycles.max(1))
+        } else if emits {
+            (merged, 1)
         } else {
-            (self.work.shape.stages.max(self.work.shape.partial_flits), 1)
+            (shape.stages.max(shape.partial_flits).max(merged), 1)
         };
         let begin = self.drained.back().map_or(end, |last| last.1.max(end));
         self.drained.push_back((begin, begin + vectors * cycles));
@@ -317,7 +340,7 @@ impl Array {
         }
         let from = begin + self.work.shape.lanes + self.work.shape.stages - 2 + cycles;
         let opened = self.issue.tile > 0;
-        self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, emits, opened });
+        self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, completes, merges, opened });
         self.issued += 1;
         let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
         let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, self.depth_of_tile));

@@ -81,6 +81,10 @@ pub(super) struct Actor {
     pub(super) partial_reads: usize,
     /// The transfer group of the partial sums it leaves.
     pub(super) partial_writes: usize,
+    /// The transfer group of the sums of other slices of K that it adds to its own.
+    pub(super) merges: usize,
+    /// Time of the hops of these sums.
+    pub(super) merge_hops: Ticks,
     /// Flits of an activation stream, and of a weight stream, that FIFOs between PMU and PCU hold.
     pub(super) holds: [u64; 2],
     /// Time of the hops of the longest route of an operand.
@@ -100,7 +104,7 @@ pub(super) struct Actor {
 impl Actor {
     /// How many transfer groups it has, from that of its activations on.
     pub(super) fn transfer_groups(&self) -> usize {
-        if matches!(self.kind, ProcessKind::Group { .. }) { 5 } else { 1 }
+        if matches!(self.kind, ProcessKind::Group { .. }) { 6 } else { 1 }
     }
 }
 
@@ -136,7 +140,7 @@ impl<'a> Actors<'a> {
         let first = self.transfer_groups.len();
         // Streams have several transfers on their way.
         let serial = !matches!(kind, ProcessKind::Load { .. } | ProcessKind::Store { .. });
-        let count = if matches!(kind, ProcessKind::Group { .. }) { 5 } else { 1 };
+        let count = if matches!(kind, ProcessKind::Group { .. }) { 6 } else { 1 };
         let independent = matches!(kind, ProcessKind::Copy { .. } | ProcessKind::Store { .. });
         self.transfer_groups.resize(first + count, TransferGroup { flows: Vec::new(), serial, independent });
         self.list.push(Actor {
@@ -156,6 +160,8 @@ impl<'a> Actors<'a> {
             results: first + 2,
             partial_reads: first + 3,
             partial_writes: first + 4,
+            merges: first + 5,
+            merge_hops: 0,
             holds: [u64::MAX; 2],
             feed_hops: 0,
             result_hops: 0,
@@ -167,7 +173,7 @@ impl<'a> Actors<'a> {
     }
 
     fn add_flows(&mut self, index: usize) {
-        let ProcessFlows { operands, weights, results, partial_reads, partial_writes } =
+        let ProcessFlows { operands, weights, results, partial_reads, partial_writes, merges } =
             &self.processes.list[index].flows;
         let actor = &mut self.list[index];
         // Results come after all operands: their hops follow those.
@@ -177,6 +183,7 @@ impl<'a> Actors<'a> {
             (actor.partial_reads, partial_reads),
             (actor.results, results),
             (actor.partial_writes, partial_writes),
+            (actor.merges, merges),
         ];
         let mut hops = GroupHops::default();
         for (group, flows) in of_actor.into_iter().take(actor.transfer_groups()) {
@@ -192,7 +199,10 @@ impl<'a> Actors<'a> {
                 match flow.kind {
                     FlowKind::PartialRead { .. }
                         if !flow.reads.is_some_and(|end| self.section.is_partial_fifo(end.buffer)) => {}
-                    FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => hops.add_results(self.fabric, flow),
+                    FlowKind::Merge { .. } => actor.merge_hops = actor.merge_hops.max(cycles(flow.hop_cycles)),
+                    FlowKind::PartialWrite { .. } | FlowKind::Forward { .. } | FlowKind::Emit { .. } => {
+                        hops.add_results(self.fabric, flow)
+                    }
                     FlowKind::Feed { .. } | FlowKind::PartialRead { .. } => {
                         hops.add_operands(self.chip, self.fabric, flow);
                     }

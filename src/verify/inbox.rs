@@ -11,6 +11,8 @@ pub(super) enum Operand {
     Activation(usize),
     Weights,
     Partials,
+    /// Sums of another slice of K, by its number, that are added to the PCU's own.
+    Merged(u64),
 }
 
 /// A block that has arrived at a PCU.

@@ -37,5 +37,6 @@ mod stack;
 mod steady;
 mod study;
 mod sums;
+mod trees;
 mod validate;
 mod verifier;

@@ -119,7 +119,9 @@ impl<'a> FlowBuilder<'a> {
             FlowKind::Feed { stage, group }
             | FlowKind::Emit { stage, group }
             | FlowKind::PartialRead { stage, group }
-            | FlowKind::PartialWrite { stage, group } => {
+            | FlowKind::PartialWrite { stage, group }
+            | FlowKind::Forward { stage, group }
+            | FlowKind::Merge { stage, group } => {
                 let emits = matches!(kind, FlowKind::Emit { .. });
                 let stage_of = &self.placed.stages[stage];
                 let level = if emits { stage_of.result_level() } else { stage_of.level };
