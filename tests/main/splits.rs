@@ -6,7 +6,7 @@ use rdusim::compile::{compile_measured, retargeted_section};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, Outcome, StopReason};
-use rdusim::program::{Configuration, GemmMapping, LoopOrder, Mapping, Nest};
+use rdusim::program::{Configuration, GemmMapping, LoopOrder, Mapping, Nest, Reduction};
 use rdusim::saved;
 use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
@@ -78,7 +78,16 @@ fn slices_of_k_work_side_by_side() {
     let found = compiled(&chip, &workload);
     let cycles = |pk: u64| {
         let split = with(&chip, &workload, &found, 6, |m| {
-            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, multicast_width: 2, aligned: false, ..*m };
+            *m = GemmMapping {
+                reduction: Reduction::Chain,
+                rows_on_lanes: false,
+                pm: 1,
+                pn: 2,
+                pk,
+                multicast_width: 2,
+                aligned: false,
+                ..*m
+            };
         });
         working_cycles(&simulate(&chip, &workload, &split, Fidelity::Event)) as f64
     };
@@ -108,7 +117,16 @@ fn all_fidelities_agree_on_slices_of_k() {
         let found = compiled(&chip, &workload);
         for (pk, pn, share) in [(1, 2, 2), (2, 2, 2), (3, 4, 2), (5, 2, 1), (7, 1, 1)] {
             let split = with(&chip, &workload, &found, 24, |m| {
-                *m = GemmMapping { rows_on_lanes: true, pm: 1, pn, pk, multicast_width: share, aligned: false, ..*m };
+                *m = GemmMapping {
+                    reduction: Reduction::Chain,
+                    rows_on_lanes: true,
+                    pm: 1,
+                    pn,
+                    pk,
+                    multicast_width: share,
+                    aligned: false,
+                    ..*m
+                };
             });
             let [bound, event, cycle] = [Fidelity::Bound, Fidelity::Event, Fidelity::Cycle]
                 .map(|fidelity| simulate(&chip, &workload, &split, fidelity));
@@ -132,7 +150,16 @@ fn sums_of_one_tile_free_their_slot_early() {
     let found = compiled(&chip, &workload);
     for pk in [2, 3] {
         let split = with(&chip, &workload, &found, 6, |m| {
-            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, multicast_width: 2, aligned: false, ..*m };
+            *m = GemmMapping {
+                reduction: Reduction::Chain,
+                rows_on_lanes: false,
+                pm: 1,
+                pn: 2,
+                pk,
+                multicast_width: 2,
+                aligned: false,
+                ..*m
+            };
         });
         let [event, cycle] = [Fidelity::Event, Fidelity::Cycle]
             .map(|fidelity| working_cycles(&simulate(&chip, &workload, &split, fidelity)));
@@ -146,7 +173,16 @@ fn a_split_is_saved_and_what_cannot_be_is_refused() {
     let chip = chip();
     let workload = product(64, 4096, 16, "");
     let found = with(&chip, &workload, &compiled(&chip, &workload), 16, |m| {
-        *m = GemmMapping { rows_on_lanes: true, pm: 1, pn: 1, pk: 3, multicast_width: 1, aligned: false, ..*m };
+        *m = GemmMapping {
+            reduction: Reduction::Chain,
+            rows_on_lanes: true,
+            pm: 1,
+            pn: 1,
+            pk: 3,
+            multicast_width: 1,
+            aligned: false,
+            ..*m
+        };
     });
     let text = saved::to_toml(&chip, &workload, [&found]);
     assert!(text.contains("role = \"partial_fifo\"") && text.contains("k_slice = 0"), "{text}");

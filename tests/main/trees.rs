@@ -3,8 +3,10 @@
 use crate::splits::{SPARSE, chip, compiled, product, with, working_cycles};
 use rdusim::arch::Chip;
 use rdusim::compile::retargeted_section;
+use rdusim::mode::Mode;
 use rdusim::outcome::Fidelity;
 use rdusim::program::{Configuration, GemmMapping, LoopOrder, Reduction, SectionGraph, TiledAxis};
+use rdusim::saved;
 use rdusim::sim::simulate;
 use rdusim::verify::verify;
 use rdusim::workload::Workload;
@@ -101,4 +103,47 @@ fn k_is_cut_over_pcus_and_over_time_at_once() {
             }
         }
     }
+}
+
+#[test]
+fn a_tree_is_saved_and_a_chain_over_time_is_refused() {
+    let chip = chip();
+    let workload = product(96, 1000, 24, "");
+    let both = over_both(&chip, &workload, 320, LoopOrder::ColumnTileOuter, |m| {
+        *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk: 3, multicast_width: 2, aligned: false, ..*m };
+        m.reduction = Reduction::Tree;
+    });
+    let text = saved::to_toml(&chip, &workload, [&both]);
+    let read = |text: &str| saved::parse("saved.toml", text, &chip, &workload, &[Mode::Kbk]);
+    let again = read(&text).unwrap_or_else(|error| panic!("{}", error.render(false)));
+    assert_eq!(format!("{:?}", again[0]), format!("{both:?}"));
+    for (to, told) in [
+        ("", "`reduction` is `chain`"),
+        (", reduction = \"star\"", "reduction"),
+        (", reduction = \"chain\"", "expected `tree`: K is cut over time too"),
+    ] {
+        let spoiled = text.replacen(", reduction = \"tree\"", to, 1);
+        assert_ne!(spoiled, text, "{text}");
+        let error = read(&spoiled).expect_err(told).render(false);
+        assert!(error.contains(told), "{told}: {error}");
+    }
+}
+
+/// A product of few rows and columns and a deep K, which one PCU in eight can work on with K whole: every slice begins at once
+/// in a tree, and behind the one before it in a chain.
+#[test]
+fn a_tree_makes_a_single_row_tile_faster() {
+    let chip = chip();
+    let workload = product(6, 8192, 16, "");
+    let found = compiled(&chip, &workload);
+    let cycles = |pk: u64, reduction: Reduction| {
+        let split = with(&chip, &workload, &found, 6, |m| {
+            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 1, pk, multicast_width: 1, aligned: false, ..*m };
+            m.reduction = reduction;
+        });
+        let [event, _] = agree(&chip, &workload, &split, 0.05, &format!("{reduction:?} of {pk}"));
+        event as f64
+    };
+    let (whole, chain, tree) = (cycles(1, Reduction::Chain), cycles(8, Reduction::Chain), cycles(8, Reduction::Tree));
+    assert!(chain > 0.9 * whole && tree < 0.3 * whole, "whole {whole}, chain {chain}, tree {tree}");
 }

@@ -357,8 +357,15 @@ impl<'a> StageBases<'a> {
         let most = self.graph.most_k_slices(self.tiled_axis(), stage);
         for pk in PARAMS.mapping.k_splits.into_iter().filter(|&pk| pk <= most) {
             let is_long = |(_, shape): &(Reduction, SystolicShape)| least_k / pk >= shape.tile_cycles(0).max(1);
-            // Where its sums keep no PCU from its work, a tree has all of a chain, and sooner.
-            let Some((reduction, shape)) = of_pk(pk).find(is_long) else { continue };
+            // What a tile takes on the way of all rows, and what the sums of the last take to come together: two sums at a PCU may
+            // keep it from its work, where one does not.
+            let cost = |(reduction, shape): &(Reduction, SystolicShape)| {
+                let tile = shape.tile_cycles(least_k / pk);
+                let step = shape.skew_cycles + shape.drain_cycles(false, 0);
+                let step = if *reduction == Reduction::Chain { tile + step } else { step };
+                self.graph.rows.div_ceil(shape.row_grain) * tile + reduction.steps(pk) * step
+            };
+            let Some((reduction, shape)) = of_pk(pk).filter(is_long).min_by_key(cost) else { continue };
             if self.graph.sampled(stage).is_some() {
                 let most = self.chip.pcus_per_operator() / pk;
                 let whole = bases.iter().filter(|base| base.pk == 1 && base.pn <= most);
@@ -367,7 +374,10 @@ impl<'a> StageBases<'a> {
                 bases.extend(slices);
                 continue;
             }
-            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator() / pk) {
+            // Where column tiles cut K too, only of what has a PCU for each output tile: others may have more columns of PCUs.
+            let tiles = widest.div_ceil(shape.column_grain);
+            let pns = useful_splits(tiles, self.chip.pcus_per_operator() / pk).into_iter();
+            for pn in pns.filter(|&pn| may_chain || pn == tiles) {
                 if !is_sparse {
                     bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk, reduction), ranges));
                 } else if let Some(whole) = bases.iter().find(|b| (b.pn, b.pk, b.multicast_width) == (pn, 1, pn)) {

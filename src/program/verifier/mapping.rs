@@ -79,6 +79,7 @@ impl Verifier<'_> {
             );
             return Err(("`style` is `gather`".into(), why));
         }
+        from_one("pk", m.pk, graph.most_k_slices(nest.tiled_axis, stage).min(most))?;
         if m.pk > 1 && !graph.may_split_k(nest.tiled_axis, stage, m.reduction) {
             if graph.may_split_k(nest.tiled_axis, stage, Reduction::Tree) {
                 let why = "expected `tree`: K is cut over time too, and every slice keeps sums of its own";
@@ -90,7 +91,6 @@ impl Verifier<'_> {
         if m.pk <= 1 && m.reduction != Reduction::Chain {
             return Err(("`reduction` is `tree`".into(), "expected none: K is not split over PCUs".into()));
         }
-        from_one("pk", m.pk, graph.most_k_slices(nest.tiled_axis, stage).min(most))?;
         let (adds_up, form) = (graph.stages[stage].sums.is_some(), graph.form(stage));
         if !adds_up {
             match form {
