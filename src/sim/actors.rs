@@ -201,7 +201,7 @@ impl<'a> Actors<'a> {
                         if !flow.reads.is_some_and(|end| self.section.is_partial_fifo(end.buffer)) => {}
                     FlowKind::Merge { .. } => actor.merge_hops = actor.merge_hops.max(cycles(flow.hop_cycles)),
                     FlowKind::PartialWrite { .. } | FlowKind::Forward { .. } | FlowKind::Emit { .. } => {
-                        hops.add_results(self.fabric, flow)
+                        hops.add_results(self.fabric, flow);
                     }
                     FlowKind::Feed { .. } | FlowKind::PartialRead { .. } => {
                         hops.add_operands(self.chip, self.fabric, flow);

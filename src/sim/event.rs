@@ -25,6 +25,7 @@ use super::buffer::{BufferState, Filled};
 use super::deadline::Deadline;
 use super::engine::{Engine, Event};
 use super::memory::{Arrival, TierServer, Transfer};
+use super::merging::Work;
 use super::network::Network;
 use super::network::peak_demand::peaks;
 use super::network::transfer_group::TransferGroup;
@@ -330,7 +331,6 @@ impl<'a> Engine<'a> {
         let sums_from = self.sums_from(actor, at);
         let begin = now.max(actor.free_at).max(sums_from);
         let mut end = begin + cycles(occupied);
-        let mut first_met = 0;
         let amounts =
             [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
         let feeds = [actor.feed, actor.weights];
@@ -366,25 +366,9 @@ impl<'a> Engine<'a> {
             let sums = work.flits(Amount::Partials, at.column_tile, group, work.sums_before(row_tile));
             end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, nominal)));
         }
-        // The sums of other slices of K meet the vectors that leave: what is there at a time is added to what was worked on before.
-        let merged_from = self.merged_from(&self.actors[index], at);
-        let mut sums_left = 0;
-        if let Some((first, last)) = merged_from {
-            let (work, actor) = (&self.work[stage], &self.actors[index]);
-            let way = actor.feed_hops + cycles(work.skew_cycles());
-            let met = |there: Ticks| (there + actor.merge_hops).saturating_sub(way);
-            let drains = cycles(work.drain_cycles(group, !self.processes.forwards_sums(actor.kind, at), true));
-            let of_tile = (cycles(occupied) / tiles).saturating_sub(idle);
-            first_met = met(first);
-            end = end.max(first_met + cycles(occupied) - of_tile);
-            let flits = work.flits(Amount::Partials, at.column_tile, group, row_tile);
-            let from = first.max((begin + of_tile + way).saturating_sub(actor.merge_hops));
-            let nominal = (last.max(from) - from).max(cycles(occupied) - of_tile - idle + drains);
-            sums_left = self.network.send(self.actors[index].merges, flits, now, (from, nominal));
-            let actor = &self.actors[index];
-            let met = |there: Ticks| (there + actor.merge_hops).saturating_sub(way);
-            end = end.max(met(sums_left.max(last)).saturating_sub(drains) + idle);
-        }
+        let merged = self.merge(index, at, Work { begin, occupied: cycles(occupied), tiles, idle }, now);
+        end = end.max(merged.map_or(0, |merged| merged.end));
+        let work = &self.work[stage];
         // One operand delays the other.
         end = operands.map(|group| self.network.delayed_until(group)).into_iter().fold(end, Ticks::max);
         if group == 0 {
@@ -418,7 +402,7 @@ impl<'a> Engine<'a> {
             Mapping::Simd(m) if m.passes > 1 => begin + first_tile - first_tile / m.passes,
             _ => begin + first_tile.saturating_sub(idle),
         };
-        let first_out = first_out.max(first_met);
+        let first_out = first_out.max(merged.map_or(0, |merged| merged.first_out));
         self.record(index, begin, end);
         let actor = &mut self.actors[index];
         let waited = begin - actor.free_at;
@@ -433,7 +417,7 @@ impl<'a> Engine<'a> {
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         // The sums of the last tile are in its accumulators when it begins.
-        let sums_left = merged_from.map_or(end.saturating_sub(first_tile), |_| sums_left);
+        let sums_left = merged.map_or(end.saturating_sub(first_tile), |merged| merged.left);
         self.release_inputs(index, at, [left[0], left[1], sums_left], now);
     }
 

@@ -29,16 +29,6 @@ impl Engine<'_> {
         sums.filter_map(first).map(|filled| filled.first).max().unwrap_or(0)
     }
 
-    /// When the first and the last of the sums of other slices of K are there that a lockstep group's firing adds to its own.
-    pub(super) fn merged_from(&self, actor: &Actor, at: Step) -> Option<(Ticks, Ticks)> {
-        if !self.processes.merges_sums(actor.kind, at) {
-            return None;
-        }
-        let sums = actor.inputs.iter().filter(|input| input.streamed == Streamed::Merged);
-        let filled = |input: &Input| self.buffers[input.buffer].filled(self.ordinal(input.buffer, at));
-        sums.filter_map(filled).map(|filled| (filled.first, filled.last)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
-    }
-
     /// When the slots that an actor fills have their credits; `None` while that is not known.
     pub(super) fn credit(&self, actor: &Actor, at: Step) -> Option<Ticks> {
         let outputs = if self.produces(actor, at) { &actor.outputs[..] } else { &[] };

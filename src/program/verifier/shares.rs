@@ -86,10 +86,10 @@ impl Sums<'_> {
             (FlowKind::Copy { .. }, _, Some(end)) => add(Whole::Copied(end.buffer, end.slice)),
             (FlowKind::Feed { .. }, _, _) => sinks.iter().for_each(|&sink| add(Whole::Operand(unit(sink), read))),
             (FlowKind::PartialRead { .. } | FlowKind::Merge { .. }, Some(end), _) => {
-                add(Whole::Read(unit(sinks[0]), end.buffer))
+                add(Whole::Read(unit(sinks[0]), end.buffer));
             }
             (FlowKind::PartialWrite { .. } | FlowKind::Forward { .. }, _, Some(end)) => {
-                add(Whole::Written(unit(source), end.buffer))
+                add(Whole::Written(unit(source), end.buffer));
             }
             (FlowKind::Emit { .. }, _, Some(end)) => {
                 add(Whole::Result(unit(source), end.buffer));
