@@ -43,4 +43,4 @@ pub use sequence::SequenceRead;
 pub use stage::{Stage, continues, emits, forwards, merges};
 pub use stream::{OffChip, Stream};
 pub use tiers::{home_tiers, tier_remarks};
-pub use tree::{Broken, Tree, cycles_to_sinks, tree_over};
+pub use tree::{Broken, Tree, TreeWalk, tree_over};

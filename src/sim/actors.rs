@@ -56,6 +56,8 @@ pub(super) struct Actor {
     pub(super) count: u64,
     /// Firings done.
     pub(super) next: u64,
+    /// Where the next one stands in the nest; of an actor that has done its last, the last.
+    pub(super) at: Step,
     /// When it is free for the next.
     pub(super) free_at: Ticks,
     /// Of a lockstep group: when the activations, and the weights, of the firings begun have left their PMUs, so that those of
@@ -129,8 +131,10 @@ impl<'a> Actors<'a> {
         for index in 0..actors.processes.list.len() {
             actors.add_actor(index);
         }
+        let mut hops = GroupHops::new(chip, fabric);
         for index in 0..actors.list.len() {
-            actors.add_flows(index);
+            hops.begin();
+            actors.add_flows(index, &mut hops);
         }
         actors
     }
@@ -148,6 +152,7 @@ impl<'a> Actors<'a> {
             level,
             count: firings,
             next: 0,
+            at: self.processes.point(self.list.len(), 0),
             free_at: 0,
             fed_at: [0; 2],
             waits_for_credit: 0,
@@ -172,7 +177,7 @@ impl<'a> Actors<'a> {
         });
     }
 
-    fn add_flows(&mut self, index: usize) {
+    fn add_flows(&mut self, index: usize, hops: &mut GroupHops<'_>) {
         let ProcessFlows { operands, weights, results, partial_reads, partial_writes, merges } =
             &self.processes.list[index].flows;
         let actor = &mut self.list[index];
@@ -185,7 +190,6 @@ impl<'a> Actors<'a> {
             (actor.partial_writes, partial_writes),
             (actor.merges, merges),
         ];
-        let mut hops = GroupHops::default();
         for (group, flows) in of_actor.into_iter().take(actor.transfer_groups()) {
             self.transfer_groups[group].flows.clone_from(flows);
             for flow in flows.iter().map(|&f| &self.section.flows[f]) {
@@ -201,11 +205,9 @@ impl<'a> Actors<'a> {
                         if !flow.reads.is_some_and(|end| self.section.is_partial_fifo(end.buffer)) => {}
                     FlowKind::Merge { .. } => actor.merge_hops = actor.merge_hops.max(cycles(flow.hop_cycles)),
                     FlowKind::PartialWrite { .. } | FlowKind::Forward { .. } | FlowKind::Emit { .. } => {
-                        hops.add_results(self.fabric, flow);
+                        hops.add_results(flow);
                     }
-                    FlowKind::Feed { .. } | FlowKind::PartialRead { .. } => {
-                        hops.add_operands(self.chip, self.fabric, flow);
-                    }
+                    FlowKind::Feed { .. } | FlowKind::PartialRead { .. } => hops.add_operands(flow),
                     _ => actor.feed_hops = actor.feed_hops.max(cycles(flow.hop_cycles)),
                 }
             }
