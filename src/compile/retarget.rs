@@ -15,8 +15,8 @@ use crate::cost::{StageWork, TileTables};
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::program::{
-    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, RowTile, Section,
-    SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, home_tiers,
+    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, Reduction, RowTile,
+    Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, home_tiers,
 };
 use crate::workload::Workload;
 
@@ -124,8 +124,10 @@ pub fn retargeted_section(
         }
     }
     let graph = SectionGraph::new(workload, &of.operators, of.operators.len() > 1).ok_or("no pipeline")?;
-    let splits =
-        |(s, stage): (StageId, &Stage)| stage.mapping.pk() > 1 && !graph.may_split_k(of.schedule.tiled_axis(), s);
+    let splits = |(s, stage): (StageId, &Stage)| {
+        let reduction = stage.mapping.reduction();
+        stage.mapping.pk() > 1 && !graph.may_split_k(of.schedule.tiled_axis(), s, reduction)
+    };
     if other.stages.iter_enumerated().any(splits) {
         return Err("K of a stage cannot be split".to_owned());
     }
@@ -212,7 +214,9 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
                 return Some(Mapping::Gemm(GemmMapping { pm, pn, multicast_width: pn, streams, ..m }));
             }
             let pm = m.pm.min(nest.tile_rows.div_ceil(shape.row_grain));
-            let m = GemmMapping { pk: m.pk.min(graph.most_k_slices(s)), ..m };
+            let pk = m.pk.min(graph.most_k_slices(nest.tiled_axis, s));
+            let reduction = if pk > 1 { m.reduction } else { Reduction::Chain };
+            let m = GemmMapping { pk, reduction, ..m };
             if let Some(form) = graph.form(s) {
                 let streams = m.streams.min(form.b_heads);
                 let each = (m.pn / m.streams).min(form.n.div_ceil(shape.column_grain));

@@ -59,9 +59,10 @@ impl Packing {
 }
 
 impl SystolicShape {
-    /// Shape for operands of `dtype`; `tail_functions` elementwise functions run in the tail, and with `partials`
-    /// each tile starts from and leaves fp32 partial sums. `None` if the chip lacks the data type.
-    pub fn new(chip: &Chip, dtype: Dtype, rows_on_lanes: bool, tail_functions: u64, partials: bool) -> Option<Self> {
+    /// Shape for operands of `dtype`; `tail_functions` elementwise functions run in the tail, and
+    /// for each tile `sums` tiles of fp32 partial sums come through a port, or leave through one. `None` if the chip lacks the data
+    /// type.
+    pub fn new(chip: &Chip, dtype: Dtype, rows_on_lanes: bool, tail_functions: u64, sums: u64) -> Option<Self> {
         let lanes = *chip.pcu.lanes.get(&dtype)?;
         let stages = chip.pcu.stages;
         let (row_grain, column_grain) = if rows_on_lanes { (lanes, stages) } else { (stages, lanes) };
@@ -69,7 +70,7 @@ impl SystolicShape {
         // The drain passes the tail once, `lanes` results a stage; further functions take further passes.
         let tail_cycles = stages * lanes.div_ceil(chip.pcu.tail_elements) * tail_functions;
         let partial_flits = (row_grain * column_grain * 4).div_ceil(flit);
-        let least_cycles = stages.max(tail_cycles).max(if partials { partial_flits } else { 0 });
+        let least_cycles = stages.max(tail_cycles).max(sums * partial_flits);
         Some(Self {
             row_grain,
             column_grain,
@@ -126,9 +127,10 @@ impl SystolicShape {
         if self.accumulator_sets >= 2 { 0 } else { self.least_cycles }
     }
 
-    /// Cycles that a tile's vectors leave the array in: results, or else partial sums.
-    pub fn drain_cycles(&self, results: bool) -> u64 {
-        self.stages.max(if results { self.tail_cycles } else { self.partial_flits })
+    /// Cycles that a tile's vectors leave the array in: results, or else partial sums; `merged` tiles of other sums are added.
+    pub fn drain_cycles(&self, results: bool, merged: u64) -> u64 {
+        let out = if results { self.tail_cycles } else { self.partial_flits };
+        self.stages.max(out).max(merged * self.partial_flits)
     }
 
     /// Row tiles one PCU does of a row tile of `rows` cut in `pm` slices.

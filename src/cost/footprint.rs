@@ -1,6 +1,6 @@
 //! Sizes of a GEMM stage's parts, from its work table.
 
-use crate::program::{PassWork, SectionGraph, StageId};
+use crate::program::{PassWork, Reduction, SectionGraph, StageId};
 
 use super::array::SystolicShape;
 
@@ -19,8 +19,10 @@ pub struct StageFootprint {
     pub weight_rate: f64,
     /// Flits a cycle of the partial sums that one PCU of a slice of K leaves to the next.
     pub partial_sum_rate: f64,
-    /// Cycles by which a slice of K runs behind the slice before: a tile, and what its sums take to come out.
+    /// Cycles by which a slice of K runs behind the slice before in a chain: a tile, and what its sums take to come out.
     pub partial_sum_cycles: u64,
+    /// Cycles that sums take to come out, which are a step of a tree.
+    pub merge_cycles: u64,
     /// Cycles of a row pass of the busiest lockstep group.
     pub pass_cycles: u64,
 }
@@ -52,13 +54,19 @@ impl StageFootprint {
             weight_rate,
             partial_sum_rate: shape.partial_flits as f64 / tile_cycles.max(1) as f64,
             partial_sum_cycles: tile_cycles + shape.skew_cycles + shape.partial_flits,
+            merge_cycles: shape.skew_cycles + shape.drain_cycles(false, 0),
             pass_cycles: most(&|w| w.cycles),
         }
     }
 
-    /// Cycles by which a slice of K runs behind the slice before.
-    pub fn lag_cycles(&self) -> u64 {
-        self.partial_sum_cycles
+    /// Cycles by which the results of a stage with `pk` slices of K come behind the sums of its first; `walk` is the way of sums
+    /// from one slice to another.
+    pub fn lag_cycles(&self, reduction: Reduction, pk: u64, walk: u64) -> u64 {
+        let step = match reduction {
+            Reduction::Chain => self.partial_sum_cycles,
+            Reduction::Tree => self.merge_cycles,
+        };
+        reduction.steps(pk).saturating_mul(step.saturating_add(walk))
     }
 
     /// The same for output tiles of `depth` K rows, where row passes differ in the tiles they execute.

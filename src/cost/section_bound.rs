@@ -6,7 +6,7 @@ use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
 use crate::program::{
     BufferRole, Fabric, Flow, FlowId, FlowKind, LoopLevel, OffChip, ResourceKind, RowTile, Schedule, Section,
-    SectionGraph, Stage, StageId, Step, StreamId, Sums, continues, emits, shared,
+    SectionGraph, Stage, StageId, Step, StreamId, Sums, continues, emits, forwards, merges, shared,
 };
 use crate::units::Rate;
 use crate::workload::{Tensor, Workload};
@@ -264,8 +264,15 @@ impl Sizes<'_> {
             FlowKind::PartialRead { stage, group } => {
                 stage_flits(stage, group, &|step| continues(&self.section.stages[stage], group, schedule, step))
             }
-            FlowKind::PartialWrite { stage, group } => {
-                stage_flits(stage, group, &|step| !emits(&self.section.stages[stage], group, schedule, step))
+            FlowKind::PartialWrite { stage, group } => stage_flits(stage, group, &|step| {
+                let stage = &self.section.stages[stage];
+                !emits(stage, group, schedule, step) && !forwards(stage, group, schedule, step)
+            }),
+            FlowKind::Forward { stage, group } => {
+                stage_flits(stage, group, &|step| forwards(&self.section.stages[stage], group, schedule, step))
+            }
+            FlowKind::Merge { stage, group } => {
+                stage_flits(stage, group, &|step| merges(&self.section.stages[stage], group, schedule, step))
             }
             FlowKind::Emit { stage, group } | FlowKind::State { stage, group } => {
                 stage_flits(stage, group, &|step| emits(&self.section.stages[stage], group, schedule, step))

@@ -58,15 +58,16 @@ impl StageWork {
     ) -> Self {
         let spec = &graph.stages[index];
         let dtype: Dtype = graph.stage_dtype(index);
-        let partials = graph.is_k_cut(tiling.tiled_axis, index) || spec.sums.is_some() || mapping.pk() > 1;
+        let kept = graph.is_k_cut(tiling.tiled_axis, index) || spec.sums.is_some();
+        let sums = mapping.reduction().most_before(mapping.pk()).max(u64::from(kept));
         let shape = match &mapping {
-            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.tail_functions(index), partials)
+            Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.tail_functions(index), sums)
                 .map(|shape| shape.in_style(chip, dtype, m.style)),
             Mapping::Simd(_) => None,
         };
         let last_shape = match &mapping {
             Mapping::Gemm(m) if spec.update.is_some() => {
-                SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.last_functions(chip, index), partials)
+                SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.last_functions(chip, index), sums)
             }
             _ => None,
         };
@@ -285,9 +286,13 @@ impl StageWork {
         self.shape.map_or(self.pipeline_cycles, |shape| shape.skew_cycles)
     }
 
-    /// Cycles in which the results of a tile, or else its partial sums, leave.
-    pub fn drain_cycles(&self, results: bool) -> u64 {
-        self.last_shape.filter(|_| results).or(self.shape).map_or(0, |shape| shape.drain_cycles(results))
+    /// Cycles in which the results of a tile of a lockstep group, or else its partial sums, leave; `merges` sums of other slices
+    /// of K.
+    pub fn drain_cycles(&self, group: u64, results: bool, merges: bool) -> u64 {
+        let before = || self.mapping.reduction().before(self.mapping.k_slice(group), self.mapping.pk());
+        let merged = if merges { before().count() as u64 } else { 0 };
+        let shape = self.last_shape.filter(|_| results).or(self.shape);
+        shape.map_or(0, |shape| shape.drain_cycles(results, merged))
     }
 
     /// Cycles at the end of a tile in which it only drains.

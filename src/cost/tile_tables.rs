@@ -61,20 +61,21 @@ impl<'a> TileTables<'a> {
 
     /// The array shape of a GEMM stage; `None` if the chip lacks the data type.
     pub fn shape(&self, stage: StageId, rows_on_lanes: bool) -> Option<SystolicShape> {
-        self.shape_of(stage, rows_on_lanes, 1)
+        self.shape_of(stage, rows_on_lanes, 0)
     }
 
     /// The same for a stage with `pk` slices of K.
-    pub fn shape_of(&self, stage: StageId, rows_on_lanes: bool, pk: u64) -> Option<SystolicShape> {
+    pub fn shape_of(&self, stage: StageId, rows_on_lanes: bool, most_sums: u64) -> Option<SystolicShape> {
         let tail = self.graph.tail_functions(stage);
-        let partials = self.graph.is_k_cut(self.tiled_axis, stage) || self.graph.stages[stage].sums.is_some() || pk > 1;
-        SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, partials)
+        let kept = self.graph.is_k_cut(self.tiled_axis, stage) || self.graph.stages[stage].sums.is_some();
+        let sums = most_sums.max(u64::from(kept));
+        SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, sums)
     }
 
     /// The same under a mapping.
     pub fn styled(&self, stage: StageId, mapping: &GemmMapping) -> Option<SystolicShape> {
         let dtype = self.graph.stage_dtype(stage);
-        let shape = self.shape_of(stage, mapping.rows_on_lanes, mapping.pk);
+        let shape = self.shape_of(stage, mapping.rows_on_lanes, mapping.reduction.most_before(mapping.pk));
         shape.map(|shape| shape.in_style(self.chip, dtype, mapping.style))
     }
 

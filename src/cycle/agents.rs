@@ -130,7 +130,7 @@ pub(super) fn first_reading(
     let stage = match flow.kind {
         FlowKind::Feed { stage, .. } => stage,
         // Sums go on in the order they come.
-        FlowKind::PartialRead { .. } => return all * got / need,
+        FlowKind::PartialRead { .. } | FlowKind::Merge { .. } => return all * got / need,
         _ => return all,
     };
     let rows = amounts.tiling.rows_of(at.row_tile);

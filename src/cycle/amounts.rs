@@ -9,7 +9,7 @@ use crate::arch::Chip;
 use crate::index::IndexVec;
 use crate::program::{
     Amount, BufferRole, Flow, FlowKind, LoopLevel, Mapping, OffChip, ProcessGraph, Schedule, Section, SectionGraph,
-    StageId, Step, StreamId, Tiling, continues, emits, shared,
+    StageId, Step, StreamId, Tiling, continues, emits, forwards, merges, shared,
 };
 use crate::workload::TensorId;
 
@@ -93,7 +93,9 @@ impl<'a> Amounts<'a> {
             | FlowKind::Emit { stage, .. }
             | FlowKind::State { stage, .. }
             | FlowKind::PartialRead { stage, .. }
-            | FlowKind::PartialWrite { stage, .. } => (self.section.stages[stage].level, true),
+            | FlowKind::PartialWrite { stage, .. }
+            | FlowKind::Forward { stage, .. }
+            | FlowKind::Merge { stage, .. } => (self.section.stages[stage].level, true),
             FlowKind::Fill { stream, .. } => (self.section.streams[stream].stream.level, false),
             FlowKind::Drain { stream } => (self.section.streams[stream].stream.level, true),
             FlowKind::Copy { .. } => (LoopLevel::FIRING, false),
@@ -136,11 +138,23 @@ impl<'a> Amounts<'a> {
                 let before = self.processes.sums_before(stage, at).unwrap_or(at);
                 of_firing(stage, group, before)
             }
-            FlowKind::PartialWrite { stage, group } if !emits_here(stage, group) => of_stage(stage, group),
+            FlowKind::PartialWrite { stage, group }
+                if !emits_here(stage, group) && !forwards(&self.section.stages[stage], group, self.schedule, at) =>
+            {
+                of_stage(stage, group)
+            }
+            FlowKind::Forward { stage, group } if forwards(&self.section.stages[stage], group, self.schedule, at) => {
+                of_stage(stage, group)
+            }
+            FlowKind::Merge { stage, group } if merges(&self.section.stages[stage], group, self.schedule, at) => {
+                of_stage(stage, group)
+            }
             FlowKind::Emit { .. }
             | FlowKind::State { .. }
             | FlowKind::PartialRead { .. }
-            | FlowKind::PartialWrite { .. } => 0,
+            | FlowKind::PartialWrite { .. }
+            | FlowKind::Forward { .. }
+            | FlowKind::Merge { .. } => 0,
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 self.stream_bytes(stream, at).0.div_ceil(flit)
             }

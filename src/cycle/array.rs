@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::program::{Amount, FlowId, StageId, Step, continues, emits};
+use crate::program::{Amount, FlowId, StageId, Step, continues, emits, forwards, merges};
 
 use super::amounts::{Amounts, StageAmounts};
 use super::gemm_amounts::GemmAmounts;
@@ -24,7 +24,12 @@ struct Drain {
     cycles: u64,
     /// Which tile of its firing.
     cursor: Cursor,
+    /// As results or as sums for another slice of K, and not to be continued.
+    completes: bool,
+    /// As results.
     emits: bool,
+    /// With the sums of other slices of K.
+    merges: bool,
     /// Whether the firing has been told to its output.
     opened: bool,
 }
@@ -52,6 +57,8 @@ pub(super) struct Array {
     sums: Vec<Operand>,
     /// What the step in the tail reads beside complete sums.
     state: Vec<Operand>,
+    /// Sums of other slices of K that are added to what leaves.
+    merged: Vec<Operand>,
     results: Results,
     partials: Results,
     /// Cycles that the array has moved.
@@ -95,7 +102,7 @@ impl Array {
     pub(super) fn new(
         amounts: &Amounts<'_>,
         (stage, group): (StageId, u64),
-        [activations, weights, sums, state]: [Vec<Operand>; 4],
+        [activations, weights, sums, state, merged]: [Vec<Operand>; 5],
         [results, partials]: [Vec<FlowId>; 2],
     ) -> Option<Self> {
         let chip = amounts.chip;
@@ -113,6 +120,7 @@ impl Array {
             weights,
             sums,
             state,
+            merged,
             results: Results::new(results),
             partials: Results::new(partials),
             clock: 0,
@@ -201,24 +209,26 @@ impl Array {
         if self.clock < drain.from + self.vectors_out * drain.cycles {
             return true;
         }
-        let results = if drain.emits { &mut self.results } else { &mut self.partials };
+        let results = if drain.completes { &mut self.results } else { &mut self.partials };
         if !drain.opened {
             drain.opened = true;
             results.open(amounts, drain.cursor.at);
             if drain.emits {
                 self.state.iter_mut().for_each(|operand| operand.open(amounts, drain.cursor.at));
             }
+            self.merged.iter_mut().for_each(|operand| operand.open(amounts, drain.cursor.at));
         }
         let part = drain.cursor.tile * drain.vectors + self.vectors_out + 1;
-        let of_firing = (part, drain.cursor.tiles * drain.vectors);
+        let part = (part, drain.cursor.tiles * drain.vectors);
         let state: &[Operand] = if drain.emits { &self.state } else { &[] };
-        if !state.iter().all(|operand| operand.is_here(wires, of_firing)) {
+        let merged: &[Operand] = if drain.merges { &self.merged } else { &[] };
+        if !state.iter().chain(merged).all(|operand| operand.is_here(wires, part)) {
             return false;
         }
-        if !results.put(wires, (part, drain.cursor.tiles * drain.vectors), self.depth, now) {
+        if !results.put(wires, part, self.depth, now) {
             return false;
         }
-        state.iter().for_each(|operand| operand.take(wires, of_firing, now));
+        state.iter().chain(merged).for_each(|operand| operand.take(wires, part, now));
         self.vectors_out += 1;
         if self.vectors_out == drain.vectors {
             self.vectors_out = 0;
@@ -317,10 +327,19 @@ impl Array {
     fn complete(&mut self, amounts: &Amounts<'_>, end: u64) {
         let stage = &amounts.section.stages[self.stage];
         let emits = emits(stage, self.group, amounts.schedule, self.issue.at);
-        let (vectors, cycles) = if emits {
-            (self.work.shape.stages, self.work.shape.tail_cycles.max(1))
+        let completes = emits || forwards(stage, self.group, amounts.schedule, self.issue.at);
+        let merges = merges(stage, self.group, amounts.schedule, self.issue.at);
+        let shape = &self.work.shape;
+        let results = shape.stages * shape.tail_cycles.max(1);
+        // The sums of other slices of K come through one port, one behind the other.
+        let slices = stage.mapping.reduction().before(stage.mapping.k_slice(self.group), stage.mapping.pk());
+        let merged = if merges { slices.count() as u64 * shape.partial_flits } else { 0 };
+        let (vectors, cycles) = if emits && merged <= results {
+            (shape.stages, shape.tail_cycles.max(1))
+        } else if emits {
+            (merged, 1)
         } else {
-            (self.work.shape.stages.max(self.work.shape.partial_flits), 1)
+            (shape.stages.max(shape.partial_flits).max(merged), 1)
         };
         let begin = self.drained.back().map_or(end, |last| last.1.max(end));
         self.drained.push_back((begin, begin + vectors * cycles));
@@ -329,7 +348,7 @@ impl Array {
         }
         let from = begin + self.work.shape.lanes + self.work.shape.stages - 2 + cycles;
         let opened = self.issue.tile > 0;
-        self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, emits, opened });
+        self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, completes, emits, merges, opened });
         self.issued += 1;
         let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
         let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, self.depth_of_tile));

@@ -113,7 +113,7 @@ impl Control {
                 (FlowKind::Drain { stream }, _) => {
                     (Target::Stream(stream), 0, amounts.section.streams[stream].stream.level)
                 }
-                (FlowKind::PartialWrite { stage, .. }, Some(end)) if !amounts.section.is_partial_fifo(end.buffer) => {
+                (FlowKind::PartialWrite { stage, .. }, Some(end)) => {
                     (Target::Sums(end.buffer), end.slice, amounts.section.stages[stage].level)
                 }
                 (_, Some(end)) => (Target::Buffer(end.buffer), end.slice, self.buffers[end.buffer].level),
@@ -211,7 +211,7 @@ impl Control {
                 (FlowKind::Feed { stage, .. }, BufferRole::Weight { .. }) => {
                     section.stages[stage].spec.sequence.is_none()
                 }
-                (FlowKind::PartialRead { .. }, BufferRole::PartialFifo { .. }) => true,
+                (FlowKind::PartialRead { .. }, BufferRole::PartialFifo { .. }) | (FlowKind::Merge { .. }, _) => true,
                 (FlowKind::Feed { stage, .. }, _) => matches!(section.stages[stage].mapping, Mapping::Simd(_)),
                 _ => false,
             };

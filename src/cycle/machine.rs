@@ -181,18 +181,19 @@ impl<'a> Machine<'a> {
         use crate::program::Amount;
         let (into, out) = self.flows_of(ports, pcu);
         let flows = &self.amounts.section.flows;
-        let [mut rows, mut columns, mut sums, mut state] = [const { Vec::new() }; 4];
+        let [mut rows, mut columns, mut sums, mut state, mut merged] = [const { Vec::new() }; 5];
         for operand in into {
             match flows[operand.flow].amount {
                 Amount::Activations => rows.push(operand),
                 Amount::Weights => columns.push(operand),
                 Amount::State => state.push(operand),
+                _ if matches!(flows[operand.flow].kind, FlowKind::Merge { .. }) => merged.push(operand),
                 _ => sums.push(operand),
             }
         }
         let (partials, results): (Vec<FlowId>, Vec<FlowId>) =
-            out.into_iter().partition(|&flow| flows[flow].amount == Amount::Partials);
-        let array = Array::new(&self.amounts, place, [rows, columns, sums, state], [results, partials])?;
+            out.into_iter().partition(|&flow| matches!(flows[flow].kind, FlowKind::PartialWrite { .. }));
+        let array = Array::new(&self.amounts, place, [rows, columns, sums, state, merged], [results, partials])?;
         self.units.push(Unit::Array(array));
         Some(())
     }

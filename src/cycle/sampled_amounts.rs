@@ -94,6 +94,7 @@ fn firing(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::Reduction;
 
     #[test]
     fn a_firing_executes_the_output_tiles_under_which_something_is_stored() {
@@ -106,6 +107,7 @@ mod tests {
                 pm,
                 pn: 1,
                 pk: 1,
+                reduction: Reduction::Chain,
                 multicast_width: 1,
                 streams: 1,
                 aligned: false,

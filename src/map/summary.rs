@@ -213,8 +213,12 @@ impl Summarizer<'_> {
             FlowKind::Feed { stage, .. } => ("feed", Some(stage), None, None),
             FlowKind::Emit { stage, .. } => ("emit", Some(stage), None, None),
             FlowKind::State { stage, .. } => ("state", Some(stage), None, None),
-            FlowKind::PartialRead { stage, .. } => ("partial_read", Some(stage), None, None),
-            FlowKind::PartialWrite { stage, .. } => ("partial_write", Some(stage), None, None),
+            FlowKind::PartialRead { stage, .. } | FlowKind::Merge { stage, .. } => {
+                ("partial_read", Some(stage), None, None)
+            }
+            FlowKind::PartialWrite { stage, .. } | FlowKind::Forward { stage, .. } => {
+                ("partial_write", Some(stage), None, None)
+            }
             FlowKind::Drain { stream } => ("drain", None, Some(stream), None),
         };
         let links = flow.route.iter().filter_map(|&resource| self.fabric.link_at(resource));

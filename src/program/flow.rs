@@ -32,7 +32,8 @@ pub enum FlowKind {
         /// Lockstep group.
         group: u64,
     },
-    /// Partial sums of a lockstep group, read before (every column tile but the first).
+    /// Partial sums of a lockstep group, read before (every column tile but the first), or those of the slice of K before, in a
+    /// chain.
     PartialRead {
         /// Stage.
         stage: StageId,
@@ -48,6 +49,20 @@ pub enum FlowKind {
     },
     /// State that the step in a stage's tail reads, when the sums of a lockstep group are complete.
     State {
+        /// Stage.
+        stage: StageId,
+        /// Lockstep group.
+        group: u64,
+    },
+    /// Partial sums of a lockstep group, complete for its slice of K, on their way to another.
+    Forward {
+        /// Stage.
+        stage: StageId,
+        /// Lockstep group.
+        group: u64,
+    },
+    /// Partial sums of another slice of K that a lockstep group adds to its own as these leave.
+    Merge {
         /// Stage.
         stage: StageId,
         /// Lockstep group.

@@ -7,7 +7,7 @@ use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 use super::ids::StageId;
-use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS};
+use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS, Reduction};
 use super::nest::TiledAxis;
 use super::row_reduction::{Sums, Update, adds_up, streamed_rows, tied_columns, update_of};
 use super::sequence::{SequenceRead, may_be_made_here, sequence_read};
@@ -274,13 +274,14 @@ impl<'a> SectionGraph<'a> {
         tiled_axis.is_some_and(|c| spec.weight.is_some() && self.column_axis(spec.activations[0]) == Some(c.axis))
     }
 
-    /// Whether a stage's K may be split over PCUs: that of a plain GEMM which is not cut over time.
-    pub fn may_split_k(&self, tiled_axis: Option<TiledAxis>, stage: StageId) -> bool {
+    /// Whether a stage's K may be split over PCUs so: that of a plain GEMM. Where column tiles cut it, every slice keeps its own sums
+    /// from one to the next, and those of all come together in a tree, in the last.
+    pub fn may_split_k(&self, tiled_axis: Option<TiledAxis>, stage: StageId, reduction: Reduction) -> bool {
         let spec = &self.stages[stage];
         spec.weight.is_some()
             && spec.sums.is_none()
             && self.form(stage).is_none()
-            && !self.is_k_cut(tiled_axis, stage)
+            && (!self.is_k_cut(tiled_axis, stage) || reduction == Reduction::Tree && self.sampled(stage).is_none())
             && self.workload.tensors[spec.activations[0]].window().is_none()
     }
 
@@ -296,10 +297,13 @@ impl<'a> SectionGraph<'a> {
         self.mask(stage).map_or(1, BlockMask::block_rows)
     }
 
-    /// Slices that a stage's K can be split into: one for each block of rows of its weight.
-    pub fn most_k_slices(&self, stage: StageId) -> u64 {
-        let rows = |weight: TensorId| self.workload.tensors[weight].rows.div_ceil(self.k_grain(stage));
-        self.stages[stage].weight.map_or(1, rows)
+    /// Slices that a stage's K can be split into: one for each block of rows of its weight, in every column tile.
+    pub fn most_k_slices(&self, tiled_axis: Option<TiledAxis>, stage: StageId) -> u64 {
+        let rows = |weight: TensorId| match tiled_axis.filter(|_| self.is_k_cut(tiled_axis, stage)) {
+            Some(cut) => cut.extent - (cut.extent - 1) / cut.tile * cut.tile,
+            None => self.workload.tensors[weight].rows,
+        };
+        self.stages[stage].weight.map_or(1, |weight| rows(weight).div_ceil(self.k_grain(stage)))
     }
 
     /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.

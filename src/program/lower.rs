@@ -2,7 +2,7 @@
 //!
 //! Each [`LoopLevel`] names the nest of a process or of the slots of a buffer. Processes are those of the section's [`ProcessGraph`], in the same order. A stage that accumulates fills its
 //! partial sums, slot by slot, with its last contribution to each; what leaves them is a process of its own, listed
-//! behind the others, that copies complete sums into the stage's outputs.
+//! behind the others, that copies complete sums into the stage's outputs; of slices of K one for each, which adds those of others.
 
 use crate::index::IndexVec;
 
@@ -11,7 +11,7 @@ use super::configuration::Section;
 use super::dataflow::{Access, Along, Axis, Buffer, BufferId, Dataflow, Dim, LoopId, Process, ProcessKind, Stream};
 use super::ids::{StageId, StreamId};
 use super::nest::LoopLevel;
-use super::processes::{self, ProcessGraph};
+use super::processes::{self, ProcessGraph, Streamed};
 
 /// The dataflow of a section whose processes are `processes`.
 pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
@@ -20,7 +20,9 @@ pub fn dataflow(section: &Section, processes: &ProcessGraph) -> Dataflow {
     let mut list: IndexVec<_, Process> = processes.list.iter().map(|process| lowering.process(process)).collect();
     for (b, buffer) in section.buffers.iter_enumerated() {
         if let BufferRole::PartialSums { stage } = buffer.spec.role {
-            list.push(lowering.emission(stage, b));
+            for slice in 0..section.stages[stage].mapping.pk() {
+                list.push(lowering.emission(stage, slice, b));
+            }
         }
     }
     Dataflow { loops: section.schedule.loops().clone(), processes: list, buffers, carried: Vec::new() }
@@ -76,13 +78,14 @@ impl Lowering<'_> {
             }
         };
         let mut lowered = Process::new(&name, kind, self.nest(process.level));
-        for input in &process.inputs {
-            lowered = lowered.reading(input.buffer, self.access(input));
-        }
         let partial = match process.kind {
             processes::ProcessKind::Group { stage, .. } => self.partial_of(stage),
             _ => None,
         };
+        // Complete sums are added to where they leave.
+        for input in process.inputs.iter().filter(|input| partial.is_none() || input.streamed != Streamed::Merged) {
+            lowered = lowered.reading(input.buffer, self.access(input));
+        }
         match partial {
             Some(partial) => lowered.writing(partial, Access::same()),
             None => process.outputs.iter().fold(lowered, |lowered, &b| lowered.writing(b, Access::same())),
@@ -99,16 +102,25 @@ impl Lowering<'_> {
         })
     }
 
-    /// What copies the complete sums of a stage into its outputs.
-    fn emission(&self, stage: StageId, partial: BufferId) -> Process {
-        let of_stage = |process: &&processes::Process| matches!(process.kind, processes::ProcessKind::Group { stage: of, .. } if of == stage);
-        let outputs = self.processes.list.iter().filter(of_stage).flat_map(|process| &process.outputs);
-        let mut outputs: Vec<BufferId> = outputs.copied().collect();
-        outputs.sort_unstable();
-        outputs.dedup();
+    /// What copies the complete sums of a slice of a stage's K into its outputs.
+    fn emission(&self, stage: StageId, slice: u64, partial: BufferId) -> Process {
+        let mapping = &self.section.stages[stage].mapping;
+        let is_of_slice = |process: &&processes::Process| matches!(process.kind, processes::ProcessKind::Group { stage: of, group } if of == stage && mapping.k_slice(group) == slice);
+        let groups = || self.processes.list.iter().filter(is_of_slice);
+        let sorted = |buffers: &mut dyn Iterator<Item = BufferId>| {
+            let mut list: Vec<BufferId> = buffers.collect();
+            list.sort_unstable();
+            list.dedup();
+            list
+        };
+        let outputs = sorted(&mut groups().flat_map(|process| &process.outputs).copied());
+        let inputs = groups().flat_map(|process| &process.inputs);
+        let merged = sorted(&mut inputs.filter(|input| input.streamed == Streamed::Merged).map(|input| input.buffer));
         let level = self.section.buffers[partial].spec.level;
-        let process = Process::new(&format!("results of stage {stage}"), ProcessKind::Copy, self.nest(level));
+        let process =
+            Process::new(&format!("results of stage {stage} slice {slice}"), ProcessKind::Copy, self.nest(level));
         let process = process.reading(partial, Access::same());
+        let process = merged.into_iter().fold(process, |process, b| process.reading(b, Access::same()));
         outputs.into_iter().fold(process, |process, b| process.writing(b, Access::same()))
     }
 

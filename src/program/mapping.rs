@@ -4,8 +4,7 @@
 //! neighbouring columns take one multicast of the activations and run in lockstep (a *lockstep group*); with a sparse weight they
 //! skip only what all of them skip. With `share = 1` every column of PCUs reads its own copy and skips alone.
 //!
-//! The slices of K are a chain: each starts its tiles from the fp32 partial sums of the slice before, which come through
-//! PMUs, and the last one has the results.
+//! The fp32 partial sums of the slices go through PMUs ([`Reduction`]), and the last slice has the results.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +18,56 @@ pub enum Style {
     Skip,
     /// A SIMD pipeline: each stored row meets a gathered vector of activations ([`gather`]).
     Gather,
+}
+
+/// How the partial sums of the slices of K come together: for few sums a tree has the shorter way, a chain the fewer sums at one
+/// PCU (Thakur, Rabenseifner and Gropp 2005).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reduction {
+    /// Every slice starts its output tiles from the sums of the slice before: one after the other.
+    #[default]
+    Chain,
+    /// All slices start from nothing, side by side, and a slice adds the sums of up to two others as its own leave: a binary heap
+    /// whose root is the last slice.
+    Tree,
+}
+
+impl Reduction {
+    /// The slice of `pk` that takes the sums of slice `slice`; `None` of the last.
+    pub fn next(self, slice: u64, pk: u64) -> Option<u64> {
+        let behind = pk.checked_sub(slice + 1)?;
+        match self {
+            Self::Chain => (behind > 0).then_some(slice + 1),
+            Self::Tree => Some(pk - 1 - behind.checked_sub(1)? / 2),
+        }
+    }
+
+    /// The slices of `pk` whose sums slice `slice` takes.
+    pub fn before(self, slice: u64, pk: u64) -> Range<u64> {
+        let behind = pk.saturating_sub(slice + 1);
+        match self {
+            Self::Chain => slice.saturating_sub(1)..slice,
+            Self::Tree => {
+                let child = |n: u64| pk.saturating_sub(behind.saturating_mul(2) + n);
+                child(3)..child(1)
+            }
+        }
+    }
+
+    /// Slices whose sums one slice takes at most.
+    pub fn most_before(self, pk: u64) -> u64 {
+        let most = if self == Self::Tree { 2 } else { 1 };
+        most.min(pk.saturating_sub(1))
+    }
+
+    /// Times that sums are taken one behind the other, from the first slice's to the last's.
+    pub fn steps(self, pk: u64) -> u64 {
+        match self {
+            Self::Chain => pk.saturating_sub(1),
+            Self::Tree => u64::from(pk.max(1).ilog2()),
+        }
+    }
 }
 
 /// Columns of an output tile of gathered rows at most: a cycle's vectors are told from each other by one bit for each.
@@ -37,6 +86,9 @@ pub struct GemmMapping {
     /// Slices of K, each on `pm x pn` PCUs.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub pk: u64,
+    /// How the sums of the slices of K come together.
+    #[serde(default, skip_serializing_if = "is_chain")]
+    pub reduction: Reduction,
     /// Columns of PCUs on one stream of activations; divides `pn`.
     #[serde(alias = "share")]
     pub multicast_width: u64,
@@ -59,6 +111,11 @@ fn is_one(pk: &u64) -> bool {
     *pk == 1
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "asked for so by serde")]
+fn is_chain(reduction: &Reduction) -> bool {
+    *reduction == Reduction::Chain
+}
+
 impl GemmMapping {
     /// Lockstep groups of one slice of K.
     pub fn k_slice_groups(&self) -> u64 {
@@ -73,6 +130,16 @@ impl GemmMapping {
     /// Whether a lockstep group hands its partial sums on to the next slice of K.
     pub fn forwards_sums(&self, group: u64) -> bool {
         self.k_slice(group) + 1 < self.pk
+    }
+
+    /// Whether a lockstep group adds the sums of other slices of K to its own as these leave.
+    pub fn merges_sums(&self, group: u64) -> bool {
+        self.reduction == Reduction::Tree && !self.reduction.before(self.k_slice(group), self.pk).is_empty()
+    }
+
+    /// Whether a lockstep group starts from the sums of another slice of K.
+    pub fn starts_from_sums(&self, group: u64) -> bool {
+        self.reduction == Reduction::Chain && self.k_slice(group) > 0
     }
 
     /// Parts of the columns of a row slice of its operand, side by side: streams of heads, or slices of K.
@@ -138,6 +205,26 @@ impl Mapping {
     /// Whether a lockstep group hands its partial sums on to the next slice of K.
     pub fn forwards_sums(&self, group: u64) -> bool {
         matches!(self, Self::Gemm(m) if m.forwards_sums(group))
+    }
+
+    /// Whether a lockstep group adds the sums of other slices of K to its own as these leave.
+    pub fn merges_sums(&self, group: u64) -> bool {
+        matches!(self, Self::Gemm(m) if m.merges_sums(group))
+    }
+
+    /// Whether a lockstep group starts from the sums of another slice of K.
+    pub fn starts_from_sums(&self, group: u64) -> bool {
+        matches!(self, Self::Gemm(m) if m.starts_from_sums(group))
+    }
+
+    /// The slice of K that takes the sums of slice `slice`; `None` of the last.
+    pub fn next_slice(&self, slice: u64) -> Option<u64> {
+        self.reduction().next(slice, self.pk())
+    }
+
+    /// How the sums of slices of K come together.
+    pub fn reduction(&self) -> Reduction {
+        if let Self::Gemm(m) = self { m.reduction } else { Reduction::Chain }
     }
 
     /// Streams of activations to a lockstep group.
@@ -206,3 +293,30 @@ impl OutputTile {
 /// `[column_tile][group][tile]`. One column tile if the weight is not cut. Empty for SIMD stages, GEMMs with heads and GEMMs that add up
 /// over rows, whose columns follow from the mapping alone. Shared, as every placement of a plan has the plan's tiles.
 pub type TileLists = Arc<[Vec<Vec<OutputTile>>]>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_of_slices_is_a_heap_whose_root_is_the_last() {
+        let of = |slice| (Reduction::Tree.before(slice, 7), Reduction::Tree.next(slice, 7));
+        assert_eq!([of(6), of(5), of(4)], [(4..6, None), (2..4, Some(6)), (0..2, Some(6))]);
+        assert_eq!([of(3), of(2)], [(0..0, Some(5)), (0..0, Some(5))]);
+        assert_eq!(Reduction::Tree.before(2, 4), 0..1);
+        for reduction in [Reduction::Chain, Reduction::Tree] {
+            for pk in 1..20 {
+                let mut taken = vec![0; pk as usize];
+                for slice in 0..pk {
+                    assert!(reduction.before(slice, pk).count() as u64 <= reduction.most_before(pk));
+                    for other in reduction.before(slice, pk) {
+                        taken[other as usize] += 1;
+                        assert_eq!(reduction.next(other, pk), Some(slice), "{reduction:?} {pk}");
+                    }
+                }
+                assert!(taken[..pk as usize - 1].iter().all(|&n| n == 1) && taken[pk as usize - 1] == 0);
+            }
+        }
+        assert_eq!([1, 2, 3, 4, 7, 8, 16].map(|pk| Reduction::Tree.steps(pk)), [0, 1, 1, 2, 2, 3, 4]);
+    }
+}

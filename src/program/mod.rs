@@ -32,14 +32,15 @@ pub use graph::{Axis, SectionGraph, StageSpec};
 pub use ids::{BufferId, FlowId, PcuId, PmuId, StageId, StreamId};
 pub use lower::dataflow as lowered;
 pub use mapping::{
-    GemmMapping, MOST_GATHERED_COLUMNS, Mapping, OutputTile, PassWork, SimdMapping, Style, TileLists, k_slice,
+    GemmMapping, MOST_GATHERED_COLUMNS, Mapping, OutputTile, PassWork, Reduction, SimdMapping, Style, TileLists,
+    k_slice,
 };
 pub use nest::{LoopLevel, LoopOrder, Nest, RowTile, Step, TiledAxis, Tiling};
 pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
 pub use row_reduction::{Sums, Update, gradient_of, tied_columns};
 pub use schedule::Schedule;
 pub use sequence::SequenceRead;
-pub use stage::{Stage, continues, emits};
+pub use stage::{Stage, continues, emits, forwards, merges};
 pub use stream::{OffChip, Stream};
 pub use tiers::{home_tiers, tier_remarks};
 pub use tree::{Broken, Tree, TreeWalk, tree_over};

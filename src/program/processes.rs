@@ -18,7 +18,7 @@ use super::buffer::BufferRole;
 use super::configuration::Section;
 use super::flow::{Amount, FlowKind};
 use super::ids::{BufferId, FlowId, StageId, StreamId};
-use super::mapping::Mapping;
+use super::mapping::{Mapping, Reduction};
 use super::nest::{LoopLevel, Step};
 use super::schedule::Schedule;
 use super::sequence::SequenceRead;
@@ -62,6 +62,8 @@ pub enum Streamed {
     Weights,
     /// Partial sums of the slice of K before, tile by tile.
     Sums,
+    /// Partial sums of other slices of K that a lockstep group adds to its own as these leave.
+    Merged,
     /// Vectors, in the order they come.
     Vectors,
     /// Rows that are read several times: those that are whole.
@@ -95,14 +97,16 @@ pub struct ProcessFlows {
     pub operands: Vec<FlowId>,
     /// Its weights.
     pub weights: Vec<FlowId>,
-    /// Its results.
+    /// Its results, or the sums that it hands on to another slice of K.
     pub results: Vec<FlowId>,
     /// Partial sums it starts from.
     pub partial_reads: Vec<FlowId>,
-    /// Partial sums it leaves.
+    /// Partial sums it leaves for a later firing of its own.
     pub partial_writes: Vec<FlowId>,
     /// What the step in its tail reads.
     pub state: Vec<FlowId>,
+    /// Partial sums of other slices of K that it adds to its own as these leave.
+    pub merges: Vec<FlowId>,
 }
 
 /// A process of a section.
@@ -197,8 +201,10 @@ impl ProcessGraph {
                     let BufferRole::PartialFifo { stage: of, slice } = buffer.spec.role else { continue };
                     if (of, slice) == (s, k_slice) {
                         outputs.push(b);
-                    } else if (of, slice + 1) == (s, k_slice) {
-                        inputs.push(Input { streamed: Streamed::Sums, ..Input::whole(b) });
+                    } else if of == s && stage.mapping.next_slice(slice) == Some(k_slice) {
+                        let is_chain = stage.mapping.reduction() == Reduction::Chain;
+                        let streamed = if is_chain { Streamed::Sums } else { Streamed::Merged };
+                        inputs.push(Input { streamed, ..Input::whole(b) });
                     }
                 }
                 self.add(ProcessKind::Group { stage: s, group }, stage.level, inputs, outputs);
@@ -245,6 +251,8 @@ impl ProcessGraph {
                 | FlowKind::State { stage, group }
                 | FlowKind::PartialRead { stage, group }
                 | FlowKind::PartialWrite { stage, group }
+                | FlowKind::Forward { stage, group }
+                | FlowKind::Merge { stage, group }
                 | FlowKind::Emit { stage, group } => first_group[stage] + group as usize,
                 FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => self.of_stream[stream],
                 FlowKind::Copy { home } => copy_of[home],
@@ -256,7 +264,8 @@ impl ProcessGraph {
                 FlowKind::PartialRead { .. } => &mut flows.partial_reads,
                 FlowKind::PartialWrite { .. } => &mut flows.partial_writes,
                 FlowKind::State { .. } => &mut flows.state,
-                FlowKind::Emit { .. } => &mut flows.results,
+                FlowKind::Merge { .. } => &mut flows.merges,
+                FlowKind::Emit { .. } | FlowKind::Forward { .. } => &mut flows.results,
                 FlowKind::Feed { .. } | FlowKind::Fill { .. } | FlowKind::Drain { .. } | FlowKind::Copy { .. } => {
                     &mut flows.operands
                 }
@@ -321,20 +330,41 @@ impl ProcessGraph {
     #[inline]
     pub fn emits(&self, kind: ProcessKind, at: Step) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return true };
-        let rule = &self.rules[stage];
-        self.schedule.ends(rule.level, rule.results, at).1 && !rule.mapping.forwards_sums(group)
+        self.completes(stage, at) && !self.rules[stage].mapping.forwards_sums(group)
     }
 
-    /// Whether it forwards partial sums to the next slice of K.
+    /// Whether its firing at a point completes its sums, but for those of other slices of K.
     #[inline]
-    pub fn forwards_sums(&self, kind: ProcessKind) -> bool {
-        matches!(kind, ProcessKind::Group { stage, group } if self.rules[stage].mapping.forwards_sums(group))
+    fn completes(&self, stage: StageId, at: Step) -> bool {
+        let rule = &self.rules[stage];
+        self.schedule.ends(rule.level, rule.results, at).1
     }
 
-    /// Whether it fills its outputs in the firing at a point.
+    /// Whether it hands its partial sums on to another slice of K in the firing at a point.
+    #[inline]
+    pub fn forwards_sums(&self, kind: ProcessKind, at: Step) -> bool {
+        let ProcessKind::Group { stage, group } = kind else { return false };
+        self.rules[stage].mapping.forwards_sums(group) && self.completes(stage, at)
+    }
+
+    /// Whether it adds the sums of other slices of K to its own in the firing at a point.
+    #[inline]
+    pub fn merges_sums(&self, kind: ProcessKind, at: Step) -> bool {
+        let ProcessKind::Group { stage, group } = kind else { return false };
+        self.rules[stage].mapping.merges_sums(group) && self.completes(stage, at)
+    }
+
+    /// Whether it fills its outputs in the firing at a point: with results, or with sums for another slice of K.
     #[inline]
     pub fn produces(&self, kind: ProcessKind, at: Step) -> bool {
-        self.emits(kind, at) || self.forwards_sums(kind)
+        let ProcessKind::Group { stage, .. } = kind else { return true };
+        self.completes(stage, at)
+    }
+
+    /// Whether it reads an input in the firing at a point: sums that it adds to its own only where these are complete.
+    #[inline]
+    pub fn takes(&self, kind: ProcessKind, input: &Input, at: Step) -> bool {
+        input.streamed != Streamed::Merged || self.merges_sums(kind, at)
     }
 
     /// Whether its firing at a point starts from the sums of an earlier one, or of the slice of K before.
@@ -342,7 +372,7 @@ impl ProcessGraph {
     pub fn continues(&self, kind: ProcessKind, at: Step) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return false };
         let rule = &self.rules[stage];
-        !self.schedule.ends(rule.level, rule.results, at).0 || rule.mapping.k_slice(group) > 0
+        !self.schedule.ends(rule.level, rule.results, at).0 || rule.mapping.starts_from_sums(group)
     }
 
     /// The firing of a stage that left the sums which its firing at `at` continues; `None` if it begins them.

@@ -57,13 +57,29 @@ impl Stage {
     }
 }
 
+/// Whether the sums of a lockstep group are complete at a step, but for those of other slices of K: in every firing, or in the
+/// last of those that add up to a result.
+fn completes(stage: &Stage, schedule: &Schedule, at: Step) -> bool {
+    schedule.ends(stage.level, stage.result_level(), at).1
+}
+
 /// Whether a lockstep group emits at a step: every firing, or the last of those that add up to a result. Of slices of K the
 /// last does.
 pub fn emits(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
-    schedule.ends(stage.level, stage.result_level(), at).1 && !stage.mapping.forwards_sums(group)
+    completes(stage, schedule, at) && !stage.mapping.forwards_sums(group)
+}
+
+/// Whether a lockstep group hands its partial sums on to another slice of K at a step.
+pub fn forwards(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
+    completes(stage, schedule, at) && stage.mapping.forwards_sums(group)
 }
 
 /// Whether a lockstep group starts at a step from the sums of an earlier one, or of the slice of K before.
 pub fn continues(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
-    !schedule.ends(stage.level, stage.result_level(), at).0 || stage.mapping.k_slice(group) > 0
+    !schedule.ends(stage.level, stage.result_level(), at).0 || stage.mapping.starts_from_sums(group)
+}
+
+/// Whether a lockstep group adds the sums of other slices of K to its own at a step.
+pub fn merges(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
+    completes(stage, schedule, at) && stage.mapping.merges_sums(group)
 }

@@ -101,7 +101,7 @@ mod tests {
 
     fn shape(rows_on_lanes: bool) -> SystolicShape {
         let chip = arch::load(Path::new("arch/sn40l.toml"), &[]).unwrap();
-        SystolicShape::new(&chip, Dtype::Bf16, rows_on_lanes, 0, false).unwrap()
+        SystolicShape::new(&chip, Dtype::Bf16, rows_on_lanes, 0, 0).unwrap()
     }
 
     #[test]

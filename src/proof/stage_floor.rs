@@ -111,7 +111,7 @@ impl StageFloor {
     /// One small product for every head and sequence.
     fn of_heads(chip: &Chip, dtype: Dtype, form: &GemmForm, tail: u64) -> u64 {
         let way = |rows_on_lanes| {
-            let shape = SystolicShape::new(chip, dtype, rows_on_lanes, tail, false)?;
+            let shape = SystolicShape::new(chip, dtype, rows_on_lanes, tail, 0)?;
             let tiles = form.m.div_ceil(shape.row_grain) * form.n.div_ceil(shape.column_grain);
             Some(form.instances * form.heads * tiles * shape.tile_cycles(form.k))
         };
@@ -230,7 +230,7 @@ impl Way {
             let shape = SystolicShape::new(chip, dtype, rows_on_lanes, tail, partials)?;
             Some(shape.in_style(chip, dtype, style))
         };
-        let (plain, partials) = (shape(false)?, shape(true)?);
+        let (plain, partials) = (shape(0)?, shape(1)?);
         let mut this = Self {
             shape: plain,
             partial_cycles: partials.tile_cycles(0),

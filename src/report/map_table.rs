@@ -227,7 +227,7 @@ fn buffers(section: &Section) -> String {
         let stage = section.stages.get(buffer.stage).map(|stage| stage.operators.join("+")).unwrap_or_default();
         table.add_row(vec![
             buffer.role.to_owned(),
-            shorten(&stage, 11),
+            shorten(&stage, 10),
             shorten(&buffer.tensor, 12),
             each(buffer.level).to_owned(),
             whole(buffer.depth),

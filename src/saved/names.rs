@@ -121,8 +121,12 @@ pub fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
         FlowKind::Feed { stage, group } => format!("feed {} {group}", of(stage)),
         FlowKind::Emit { stage, group } => format!("emit {} {group}", of(stage)),
         FlowKind::State { stage, group } => format!("state {} {group}", of(stage)),
-        FlowKind::PartialRead { stage, group } => format!("partial read {} {group}", of(stage)),
-        FlowKind::PartialWrite { stage, group } => format!("partial write {} {group}", of(stage)),
+        FlowKind::PartialRead { stage, group } | FlowKind::Merge { stage, group } => {
+            format!("partial read {} {group}", of(stage))
+        }
+        FlowKind::PartialWrite { stage, group } | FlowKind::Forward { stage, group } => {
+            format!("partial write {} {group}", of(stage))
+        }
         FlowKind::Drain { stream } => format!("drain {}", tensor(stream)),
     }
 }

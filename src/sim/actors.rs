@@ -85,6 +85,10 @@ pub(super) struct Actor {
     pub(super) partial_writes: usize,
     /// The transfer group of what the step in its tail reads.
     pub(super) state: usize,
+    /// The transfer group of the sums of other slices of K that it adds to its own.
+    pub(super) merges: usize,
+    /// Time of the hops of these sums.
+    pub(super) merge_hops: Ticks,
     /// Flits of an activation stream, and of a weight stream, that FIFOs between PMU and PCU hold.
     pub(super) holds: [u64; 2],
     /// Time of the hops of the longest route of an operand.
@@ -102,7 +106,7 @@ pub(super) struct Actor {
 }
 
 /// Transfer groups of a lockstep group.
-const GROUPS: usize = 6;
+const GROUPS: usize = 7;
 
 impl Actor {
     /// How many transfer groups it has, from that of its activations on.
@@ -167,6 +171,8 @@ impl<'a> Actors<'a> {
             partial_reads: first + 3,
             partial_writes: first + 4,
             state: first + 5,
+            merges: first + 6,
+            merge_hops: 0,
             holds: [u64::MAX; 2],
             feed_hops: 0,
             result_hops: 0,
@@ -178,7 +184,7 @@ impl<'a> Actors<'a> {
     }
 
     fn add_flows(&mut self, index: usize, hops: &mut GroupHops<'_>) {
-        let ProcessFlows { operands, weights, results, partial_reads, partial_writes, state } =
+        let ProcessFlows { operands, weights, results, partial_reads, partial_writes, state, merges } =
             &self.processes.list[index].flows;
         let actor = &mut self.list[index];
         // Results come after all operands: their hops follow those.
@@ -189,6 +195,7 @@ impl<'a> Actors<'a> {
             (actor.results, results),
             (actor.partial_writes, partial_writes),
             (actor.state, state),
+            (actor.merges, merges),
         ];
         for (group, flows) in of_actor.into_iter().take(actor.transfer_groups()) {
             self.transfer_groups[group].flows.clone_from(flows);
@@ -204,7 +211,10 @@ impl<'a> Actors<'a> {
                     FlowKind::State { .. } => {}
                     FlowKind::PartialRead { .. }
                         if !flow.reads.is_some_and(|end| self.section.is_partial_fifo(end.buffer)) => {}
-                    FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => hops.add_results(flow),
+                    FlowKind::Merge { .. } => actor.merge_hops = actor.merge_hops.max(cycles(flow.hop_cycles)),
+                    FlowKind::PartialWrite { .. } | FlowKind::Forward { .. } | FlowKind::Emit { .. } => {
+                        hops.add_results(flow);
+                    }
                     FlowKind::Feed { .. } | FlowKind::PartialRead { .. } => hops.add_operands(flow),
                     _ => actor.feed_hops = actor.feed_hops.max(cycles(flow.hop_cycles)),
                 }

@@ -35,7 +35,7 @@ impl Engine<'_> {
         for actor in self.actors.iter().filter(|actor| actor.next < actor.count) {
             let step = actor.at;
             let mut waits = Vec::new();
-            for input in &actor.inputs {
+            for input in actor.inputs.iter().filter(|input| self.processes.takes(actor.kind, input, step)) {
                 let slot = self.processes.needed(input, step);
                 if self.buffers[input.buffer].filled(slot).is_none() {
                     waits.push(format!("row tile {slot} of `{}`", self.tensor(input.buffer)));

@@ -15,8 +15,8 @@ use crate::cost::{
 };
 use crate::index::{Id, IndexVec};
 use crate::program::{
-    Amount, BufferId, BufferRole, Fabric, FlowKind, Input, LoopLevel, Mapping, ProcessGraph, ProcessKind, Section,
-    SectionGraph, StageId, Step, StreamId, Streamed,
+    Amount, BufferId, BufferRole, Fabric, FlowKind, Input, LoopLevel, Mapping, ProcessGraph, ProcessKind, Reduction,
+    Section, SectionGraph, StageId, Step, StreamId, Streamed,
 };
 use crate::workload::Workload;
 
@@ -25,6 +25,7 @@ use super::buffer::{BufferState, Filled};
 use super::deadline::Deadline;
 use super::engine::{Engine, Event};
 use super::memory::{Arrival, TierServer, Transfer};
+use super::merging::Work;
 use super::network::Network;
 use super::network::peak_demand::peaks;
 use super::network::transfer_group::TransferGroup;
@@ -339,10 +340,10 @@ impl<'a> Engine<'a> {
         let tile = paced.div_ceil(tiles);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
-        for input in &actor.inputs {
+        for input in actor.inputs.iter().filter(|input| input.streamed != Streamed::Merged) {
             if let Some(filled) = self.buffers[input.buffer].filled(self.processes.needed(input, at)) {
                 let after = match input.streamed {
-                    Streamed::Not => 0,
+                    Streamed::Not | Streamed::Merged => 0,
                     Streamed::Weights => {
                         let pass = paced / passes;
                         pass.div_ceil(filled.parts) + pass * (passes - 1)
@@ -369,6 +370,9 @@ impl<'a> Engine<'a> {
             let state = work.flits(Amount::State, at.column_tile, group, row_tile);
             end = end.max(self.network.send(actor.state, state, now, (begin, nominal)));
         }
+        let merged = self.merge(index, at, Work { begin, occupied: cycles(occupied), tiles, idle }, now);
+        end = end.max(merged.map_or(0, |merged| merged.end));
+        let work = &self.work[stage];
         // One operand delays the other.
         end = operands.map(|group| self.network.delayed_until(group)).into_iter().fold(end, Ticks::max);
         if group == 0 {
@@ -402,6 +406,7 @@ impl<'a> Engine<'a> {
             Mapping::Simd(m) if m.passes > 1 => begin + first_tile - first_tile / m.passes,
             _ => begin + first_tile.saturating_sub(idle),
         };
+        let first_out = first_out.max(merged.map_or(0, |merged| merged.first_out));
         self.record(index, begin, end);
         let actor = &mut self.actors[index];
         let waited = begin - actor.free_at;
@@ -416,7 +421,8 @@ impl<'a> Engine<'a> {
         actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         // The sums of the last tile are in its accumulators when it begins.
-        self.release_inputs(index, at, [left[0], left[1], end.saturating_sub(first_tile)], now);
+        let sums_left = merged.map_or(end.saturating_sub(first_tile), |merged| merged.left);
+        self.release_inputs(index, at, [left[0], left[1], sums_left], now);
     }
 
     /// Takes down an actor's firing, if anybody wants to know.
@@ -433,7 +439,7 @@ impl<'a> Engine<'a> {
             let left = match streamed {
                 _ if sequence.is_some() => weights,
                 Streamed::Weights => weights,
-                Streamed::Sums => sums,
+                Streamed::Sums | Streamed::Merged => sums,
                 _ => operands,
             };
             let mut is_free = false;
@@ -464,8 +470,12 @@ impl<'a> Engine<'a> {
         let row_tile = self.tiling.row_tile(at.row_tile);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
+        let forwards_sums = self.forwards_sums(&self.actors[index], at);
+        let merges = self.processes.merges_sums(self.actors[index].kind, at);
         let (sends, amount) = if emits {
             (self.actors[index].results, Amount::ResultBytes)
+        } else if forwards_sums {
+            (self.actors[index].results, Amount::Partials)
         } else {
             (self.actors[index].partial_writes, Amount::Partials)
         };
@@ -473,7 +483,7 @@ impl<'a> Engine<'a> {
         let skew = cycles(work.skew_cycles());
         // The vectors of a tile leave while the next tile is worked on.
         let window = match work.mapping() {
-            Mapping::Gemm(_) => cycles(work.drain_cycles(emits)),
+            Mapping::Gemm(_) => cycles(work.drain_cycles(group, emits, merges)),
             Mapping::Simd(m) => tile / m.passes,
         };
         let (worked, drains) = match work.mapping() {
@@ -490,7 +500,6 @@ impl<'a> Engine<'a> {
         let hops = actor.result_hops;
         let through = sent_by.max(out - now + worked + drains + leaves.saturating_sub(window));
         self.go_on(index, 1);
-        let forwards_sums = self.forwards_sums(&self.actors[index]);
         if !emits && !forwards_sums && self.next_reads_these_sums(index, at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
             let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
@@ -499,8 +508,9 @@ impl<'a> Engine<'a> {
             self.actors[index].free_at = self.actors[index].free_at.max(read);
         }
         if emits || forwards_sums {
-            // The next slice of K begins with a whole tile.
-            let first = if forwards_sums { drains } else { drains.div_ceil(of_tile) };
+            // The next slice of K begins with a whole tile in a chain, and adds vector by vector in a tree.
+            let in_chain = self.section.stages[stage].mapping.reduction() == Reduction::Chain;
+            let first = if forwards_sums && in_chain { drains } else { drains.div_ceil(of_tile) };
             for o in 0..self.actors[index].outputs.len() {
                 let output = self.actors[index].outputs[o];
                 self.fill(output, at, Filled { first: out + first + hops, last: through + hops, parts }, now);

@@ -9,13 +9,14 @@ use super::engine::Engine;
 impl Engine<'_> {
     /// When an actor's inputs are there, as far as it waits for them; `None` while that is not known.
     pub(super) fn filled(&self, actor: &Actor, at: Step) -> Option<Ticks> {
-        actor.inputs.iter().try_fold(0, |latest: Ticks, input| {
+        let inputs = actor.inputs.iter().filter(|input| self.processes.takes(actor.kind, input, at));
+        inputs.into_iter().try_fold(0, |latest: Ticks, input| {
             let filled = self.buffers[input.buffer].filled(self.processes.needed(input, at))?;
             Some(latest.max(match input.streamed {
                 Streamed::Not => filled.last,
                 Streamed::Weights | Streamed::Vectors => filled.begins(u64::MAX),
-                // Operands wait in their FIFOs for the sums that the work begins from.
-                Streamed::Sums => 0,
+                // Operands wait in their FIFOs for the sums that the work begins from; others are added when it is done.
+                Streamed::Sums | Streamed::Merged => 0,
                 Streamed::Rows => filled.begins(self.row_groups(input, at)),
             }))
         })

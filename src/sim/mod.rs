@@ -14,6 +14,7 @@ mod event;
 mod firing_rule;
 mod hops;
 mod memory;
+mod merging;
 mod network;
 mod reference;
 mod ring;

@@ -31,9 +31,9 @@ impl Engine<'_> {
         self.processes.produces(actor.kind, at)
     }
 
-    /// Whether an actor hands its sums on to the next slice of K.
-    pub(super) fn forwards_sums(&self, actor: &Actor) -> bool {
-        self.processes.forwards_sums(actor.kind)
+    /// Whether an actor hands its sums on to another slice of K in a firing.
+    pub(super) fn forwards_sums(&self, actor: &Actor, at: Step) -> bool {
+        self.processes.forwards_sums(actor.kind, at)
     }
 
     pub(super) fn ordinal(&self, buffer: BufferId, at: Step) -> u64 {

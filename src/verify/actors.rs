@@ -33,6 +33,9 @@ pub(super) struct Actor {
     /// Flows of partial sums it starts from, and of those it leaves.
     pub(super) partial_reads: Vec<FlowId>,
     pub(super) partial_writes: Vec<FlowId>,
+    /// Flows of sums that it hands on to another slice of K, and of those that it adds to its own.
+    pub(super) forwards: Vec<FlowId>,
+    pub(super) merges: Vec<FlowId>,
 }
 
 /// The actors of a section in the order of the data: loads, copies, stages in topological order, stores.
@@ -64,6 +67,8 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
             results: Vec::new(),
             partial_reads: Vec::new(),
             partial_writes: Vec::new(),
+            forwards: Vec::new(),
+            merges: Vec::new(),
         });
     }
     for (f, flow) in section.flows.iter_enumerated() {
@@ -75,12 +80,16 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
             | FlowKind::Emit { stage, group }
             | FlowKind::State { stage, group }
             | FlowKind::PartialRead { stage, group }
-            | FlowKind::PartialWrite { stage, group } => Kind::Group { stage, group },
+            | FlowKind::PartialWrite { stage, group }
+            | FlowKind::Forward { stage, group }
+            | FlowKind::Merge { stage, group } => Kind::Group { stage, group },
         };
         let Some(actor) = list.iter_mut().find(|a| a.kind == kind) else { continue };
         match flow.kind {
             FlowKind::PartialRead { .. } => actor.partial_reads.push(f),
             FlowKind::PartialWrite { .. } => actor.partial_writes.push(f),
+            FlowKind::Forward { .. } => actor.forwards.push(f),
+            FlowKind::Merge { .. } => actor.merges.push(f),
             FlowKind::Emit { .. } => actor.results.push(f),
             _ => actor.feeds.push(f),
         }

@@ -72,6 +72,17 @@ pub(super) fn gemm(
     sums
 }
 
+/// Adds the sums of another slice of K to those of a PCU.
+pub(super) fn add(dtype: Dtype, sums: &mut [f64], others: &[f64]) {
+    for (sum, &other) in sums.iter_mut().zip(others) {
+        *sum = if dtype == Dtype::Int8 {
+            f64::from((*sum as i32).wrapping_add(other as i32))
+        } else {
+            f64::from(*sum as f32 + other as f32)
+        };
+    }
+}
+
 /// The results of a GEMM stage from its sums, whose first stands in row `row` and column `column` and of which a row has
 /// `columns`: bias and the tail's functions in fp32, then the output's data type. `vector` gives row vectors.
 pub(super) fn finish<'v>(

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use crate::index::Id;
-use crate::program::{Amount, Buffer, BufferId, BufferRole, FlowEnd, FlowId, Mapping, PcuId, StageId, Step, continues};
+use crate::program::{
+    Amount, Buffer, BufferId, BufferRole, FlowEnd, FlowId, Mapping, PcuId, StageId, Step, continues, forwards, merges,
+};
 use crate::workload::{CausalAxis, OperatorKind, TensorId};
 
 use super::block::{self, Block, write};
@@ -31,7 +33,17 @@ impl Machine<'_> {
         self.feed(actor, group, at, emits);
         let first_column_tile = !continues(s, group, self.layout.schedule, at);
         if !first_column_tile {
-            self.read_partials(actor, at, emits)?;
+            self.read_partials(actor, at, emits || forwards(s, group, self.layout.schedule, at))?;
+        }
+        if merges(s, group, self.layout.schedule, at) {
+            for n in 0..self.actors[actor].merges.len() {
+                let f = self.actors[actor].merges[n];
+                let Some(end) = self.section.flows[f].reads else { continue };
+                if let Some(block) = self.take(f, 0, end, at, None) {
+                    let operand = self.operand_of(f);
+                    self.hand_over(f, operand, block);
+                }
+            }
         }
         let (pm, wide) = (s.mapping.pm(), s.group_width());
         let chain = if let Mapping::Simd(m) = s.mapping { m.chain } else { 1 };
@@ -56,6 +68,7 @@ impl Machine<'_> {
             self.inbox[pcu.index()].clear();
         }
         match (emits, s.spec.sums) {
+            (false, _) if forwards(s, group, self.layout.schedule, at) => self.forward(actor, at, &made),
             (false, _) => self.write_partials(actor, stage, at, &made),
             (true, None) => self.emit(actor, stage, at, &made),
             (true, Some(_)) => self.emit_sums(actor, stage, at, &made),
@@ -213,7 +226,14 @@ impl Machine<'_> {
         });
         let keeps = keeps.as_ref().map(|keeps| keeps as &dyn Fn(CausalAxis, usize, u64) -> bool);
         let partials = partials.as_ref().map(|p| &p.values[..]);
-        let sums = compute::gemm(dtype, &activations, index, &weights.values, partials, keeps);
+        let mut sums = compute::gemm(dtype, &activations, index, &weights.values, partials, keeps);
+        if merges(s, group, self.layout.schedule, at) {
+            for other in s.mapping.reduction().before(s.mapping.k_slice(group), s.mapping.pk()) {
+                let name = format!("sums of K slice {other} of {}", quoted(s.spec.output));
+                let merged = self.operand(actor, pcu, Operand::Merged(other), (1, sums.len() as u64), &name)?;
+                compute::add(dtype, &mut sums, &merged.values);
+            }
+        }
         let (mut columns, mut values, mut next) = (Vec::new(), Vec::new(), 0);
         for tile in &index.tiles {
             let width = (tile.columns.end - tile.columns.start) as usize;
@@ -383,19 +403,25 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Hands sums on to another slice of K.
+    fn forward(&mut self, actor: usize, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
+        for n in 0..self.actors[actor].forwards.len() {
+            let f = self.actors[actor].forwards[n];
+            let Some(end) = self.section.flows[f].writes else { continue };
+            let made = made.iter().find(|(pcu, _)| self.traces[f].source == Some(Unit::Pcu(*pcu)));
+            if let Some((_, made)) = made {
+                self.deliver(actor, f, end, at, &made.in_line())?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_partials(&mut self, actor: usize, stage: StageId, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
         let mut begun: Vec<(BufferId, usize)> = Vec::new();
         for n in 0..self.actors[actor].partial_writes.len() {
             let f = self.actors[actor].partial_writes[n];
             let Some(end) = self.section.flows[f].writes else { continue };
             let buffer = &self.section.buffers[end.buffer];
-            if matches!(buffer.spec.role, BufferRole::PartialFifo { .. }) {
-                let made = made.iter().find(|(pcu, _)| self.traces[f].source == Some(Unit::Pcu(*pcu)));
-                if let Some((_, made)) = made {
-                    self.deliver(actor, f, end, at, &made.in_line())?;
-                }
-                continue;
-            }
             let piece = buffer.piece(0, end.slice);
             let Some(part) = piece.parts.get(end.part) else { continue };
             let number = self.partial_piece(end);

@@ -13,6 +13,8 @@ pub(super) enum Operand {
     Partials,
     /// What the step in the tail reads.
     State,
+    /// Sums of another slice of K, by its number, that are added to the PCU's own.
+    Merged(u64),
 }
 
 /// A block that has arrived at a PCU.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
-use crate::program::{BufferId, BufferRole, FlowId, Section, StageId, Step, emits};
+use crate::program::{BufferId, BufferRole, FlowId, Section, StageId, Step, emits, forwards, merges};
 use crate::workload::{TensorId, Workload};
 
 use super::actors::{Actor, Kind, actors};
@@ -191,10 +191,19 @@ impl<'a> Machine<'a> {
     /// Whether outputs are filled in a firing: with results, or with sums for the next slice of K.
     fn produces(&self, actor: usize, at: Step) -> bool {
         let forwards_sums = match self.actors[actor].kind {
-            Kind::Group { stage, group } => self.section.stages[stage].mapping.forwards_sums(group),
+            Kind::Group { stage, group } => forwards(&self.section.stages[stage], group, self.layout.schedule, at),
             _ => false,
         };
         forwards_sums || self.emits(actor, at)
+    }
+
+    /// Whether an actor reads a buffer in a firing: sums of other slices of K only where it adds them to its own.
+    fn takes(&self, kind: Kind, buffer: BufferId, at: Step) -> bool {
+        let Kind::Group { stage, group } = kind else { return true };
+        let stage = &self.section.stages[stage];
+        !self.section.is_partial_fifo(buffer)
+            || stage.mapping.starts_from_sums(group)
+            || merges(stage, group, self.layout.schedule, at)
     }
 
     fn is_ready(&self, index: usize) -> bool {
@@ -203,7 +212,10 @@ impl<'a> Machine<'a> {
             return false;
         }
         let at = self.at(index);
-        let is_filled = |&b: &BufferId| self.read_slots(actor.kind, b, at).all(|slot| self.rings[b].is_filled(slot));
+        let is_filled = |&b: &BufferId| {
+            !self.takes(actor.kind, b, at)
+                || self.read_slots(actor.kind, b, at).all(|slot| self.rings[b].is_filled(slot))
+        };
         actor.inputs.iter().all(is_filled)
             && (!self.produces(index, at) || actor.outputs.iter().all(|&b| self.rings[b].has_credit(self.slot(b, at))))
     }

@@ -201,8 +201,8 @@ fn kind(flow: &Flow) -> (u8, Amount) {
         FlowKind::Copy { .. } => 1,
         FlowKind::Feed { .. } => 2,
         FlowKind::Emit { .. } => 3,
-        FlowKind::PartialRead { .. } | FlowKind::State { .. } => 4,
-        FlowKind::PartialWrite { .. } => 5,
+        FlowKind::PartialRead { .. } | FlowKind::Merge { .. } | FlowKind::State { .. } => 4,
+        FlowKind::PartialWrite { .. } | FlowKind::Forward { .. } => 5,
         FlowKind::Drain { .. } => 6,
     };
     (kind, flow.amount)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::index::Id;
-use crate::program::{Amount, BufferId, BufferRole, FlowEnd, FlowId, StageId, Step, StreamId};
+use crate::program::{Amount, BufferId, BufferRole, FlowEnd, FlowId, FlowKind, StageId, Step, StreamId};
 use crate::workload::TensorId;
 
 use super::block::{Block, cut, write};
@@ -242,7 +242,11 @@ impl Machine<'_> {
         let flow = &self.section.flows[flow];
         match (flow.amount, flow.reads) {
             (Amount::Weights, _) => Operand::Weights,
-            (Amount::Partials, _) => Operand::Partials,
+            (Amount::Partials, Some(end)) => match (flow.kind, self.section.buffers[end.buffer].spec.role) {
+                (FlowKind::Merge { .. }, BufferRole::PartialFifo { slice, .. }) => Operand::Merged(slice),
+                _ => Operand::Partials,
+            },
+            (Amount::Partials, None) => Operand::Partials,
             (Amount::State, _) => Operand::State,
             (_, Some(end)) => match self.section.buffers[end.buffer].spec.role {
                 BufferRole::Operand { stage, tensor } => {

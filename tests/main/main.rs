@@ -38,5 +38,6 @@ mod steady;
 mod steps;
 mod study;
 mod sums;
+mod trees;
 mod validate;
 mod verifier;

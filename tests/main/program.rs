@@ -108,7 +108,12 @@ fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
             assert_eq!(graph.firings(id), process.firings);
             for n in 0..process.firings.min(600) {
                 let (at, step) = (graph.point(id, n), processes.point(p, n));
-                for (port, input) in process.inputs.iter().enumerate() {
+                let keeps = graph.writes(id).next().is_some_and(|written| {
+                    matches!(section.buffers[written].spec.role, BufferRole::PartialSums { .. })
+                });
+                // Sums that are added to complete ones are read where these leave.
+                let read = process.inputs.iter().filter(|input| !keeps || input.streamed != program::Streamed::Merged);
+                for (port, input) in read.enumerate() {
                     let (reader, last) = (PortRef { process: id, port }, processes.needed(input, step));
                     let level = section.buffers[input.buffer].spec.level;
                     let slots: Vec<u64> = section.schedule.read_slots(level, input.sequence, step).collect();
@@ -127,11 +132,7 @@ fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
                 };
                 let keeps_sums = matches!(section.buffers[written].spec.role, BufferRole::PartialSums { .. });
                 let completes = !graph.completes(writer, n).is_empty();
-                let produces = if keeps_sums {
-                    processes.emits(process.kind, step)
-                } else {
-                    processes.produces(process.kind, step)
-                };
+                let produces = processes.produces(process.kind, step);
                 assert_eq!(completes, produces, "{}: {:?} at {n}", section.name, process.kind);
                 let begins = graph.begins(writer, n).is_empty();
                 assert!(!keeps_sums || begins == processes.continues(process.kind, step), "{}", section.name);

@@ -6,7 +6,7 @@ use rdusim::compile::{compile_measured, retargeted_section};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, Outcome, StopReason};
-use rdusim::program::{Configuration, GemmMapping, LoopOrder, Mapping, Nest};
+use rdusim::program::{Configuration, GemmMapping, LoopOrder, Mapping, Nest, Reduction};
 use rdusim::saved;
 use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
@@ -15,7 +15,7 @@ use rdusim::workload::{self, Workload};
 const PAIRS: [usize; 3] = [21, 279, 307];
 
 /// A grid of 8 x 8 sites and a memory that is never in the way.
-fn chip() -> Chip {
+pub fn chip() -> Chip {
     let text = include_str!("../../arch/plasticine.toml");
     let sets = ["arch.memory.ddr.bandwidth_gb_per_s=4000", "arch.memory.ddr.channels=16"]
         .map(|set| Override::parse(set).expect("an override"));
@@ -23,7 +23,7 @@ fn chip() -> Chip {
 }
 
 /// `m` rows by a weight of `k` rows and `n` columns.
-fn product(m: u64, k: u64, n: u64, sparsity: &str) -> Workload {
+pub fn product(m: u64, k: u64, n: u64, sparsity: &str) -> Workload {
     let text = format!(
         "schema = 1\nname = \"product\"\ndtype = \"fp32\"\n\
          [[tensors]]\nname = \"a\"\nshape = [{m}, {k}]\nrole = \"input\"\n\
@@ -33,15 +33,15 @@ fn product(m: u64, k: u64, n: u64, sparsity: &str) -> Workload {
     workload::parse("product", &text, &[], 0).unwrap_or_else(|error| panic!("{}\n{text}", error.render(false)))
 }
 
-const SPARSE: &str = "sparsity = { pattern = \"block\", block = [8, 8], density = 0.25, seed = 5 }";
+pub const SPARSE: &str = "sparsity = { pattern = \"block\", block = [8, 8], density = 0.25, seed = 5 }";
 
-fn compiled(chip: &Chip, workload: &Workload) -> Configuration {
+pub fn compiled(chip: &Chip, workload: &Workload) -> Configuration {
     let mut list = compile_measured(chip, workload, &[Mode::Kbk]).unwrap_or_else(|e| panic!("{}", e.render(false)));
     list.remove(0).configuration
 }
 
 /// The configuration with K whole over time, in row tiles of `tile_rows`, and another mapping.
-fn with(
+pub fn with(
     chip: &Chip,
     workload: &Workload,
     of: &Configuration,
@@ -65,7 +65,7 @@ fn splits(configuration: &Configuration) -> Vec<u64> {
     stages.map(|stage| if let Mapping::Gemm(m) = stage.mapping { m.pk } else { 1 }).collect()
 }
 
-fn working_cycles(outcome: &Outcome) -> u64 {
+pub fn working_cycles(outcome: &Outcome) -> u64 {
     assert_eq!(outcome.stop, StopReason::Drained);
     outcome.sections.iter().map(|section| section.cycles - section.launch_cycles).sum()
 }
@@ -78,7 +78,16 @@ fn slices_of_k_work_side_by_side() {
     let found = compiled(&chip, &workload);
     let cycles = |pk: u64| {
         let split = with(&chip, &workload, &found, 6, |m| {
-            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, multicast_width: 2, aligned: false, ..*m };
+            *m = GemmMapping {
+                reduction: Reduction::Chain,
+                rows_on_lanes: false,
+                pm: 1,
+                pn: 2,
+                pk,
+                multicast_width: 2,
+                aligned: false,
+                ..*m
+            };
         });
         working_cycles(&simulate(&chip, &workload, &split, Fidelity::Event)) as f64
     };
@@ -108,7 +117,16 @@ fn all_fidelities_agree_on_slices_of_k() {
         let found = compiled(&chip, &workload);
         for (pk, pn, share) in [(1, 2, 2), (2, 2, 2), (3, 4, 2), (5, 2, 1), (7, 1, 1)] {
             let split = with(&chip, &workload, &found, 24, |m| {
-                *m = GemmMapping { rows_on_lanes: true, pm: 1, pn, pk, multicast_width: share, aligned: false, ..*m };
+                *m = GemmMapping {
+                    reduction: Reduction::Chain,
+                    rows_on_lanes: true,
+                    pm: 1,
+                    pn,
+                    pk,
+                    multicast_width: share,
+                    aligned: false,
+                    ..*m
+                };
             });
             let [bound, event, cycle] = [Fidelity::Bound, Fidelity::Event, Fidelity::Cycle]
                 .map(|fidelity| simulate(&chip, &workload, &split, fidelity));
@@ -132,7 +150,16 @@ fn sums_of_one_tile_free_their_slot_early() {
     let found = compiled(&chip, &workload);
     for pk in [2, 3] {
         let split = with(&chip, &workload, &found, 6, |m| {
-            *m = GemmMapping { rows_on_lanes: false, pm: 1, pn: 2, pk, multicast_width: 2, aligned: false, ..*m };
+            *m = GemmMapping {
+                reduction: Reduction::Chain,
+                rows_on_lanes: false,
+                pm: 1,
+                pn: 2,
+                pk,
+                multicast_width: 2,
+                aligned: false,
+                ..*m
+            };
         });
         let [event, cycle] = [Fidelity::Event, Fidelity::Cycle]
             .map(|fidelity| working_cycles(&simulate(&chip, &workload, &split, fidelity)));
@@ -146,7 +173,16 @@ fn a_split_is_saved_and_what_cannot_be_is_refused() {
     let chip = chip();
     let workload = product(64, 4096, 16, "");
     let found = with(&chip, &workload, &compiled(&chip, &workload), 16, |m| {
-        *m = GemmMapping { rows_on_lanes: true, pm: 1, pn: 1, pk: 3, multicast_width: 1, aligned: false, ..*m };
+        *m = GemmMapping {
+            reduction: Reduction::Chain,
+            rows_on_lanes: true,
+            pm: 1,
+            pn: 1,
+            pk: 3,
+            multicast_width: 1,
+            aligned: false,
+            ..*m
+        };
     });
     let text = saved::to_toml(&chip, &workload, [&found]);
     assert!(text.contains("role = \"partial_fifo\"") && text.contains("k_slice = 0"), "{text}");

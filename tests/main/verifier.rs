@@ -9,8 +9,8 @@ use rdusim::index::Id;
 use rdusim::mode::Mode;
 use rdusim::program::verifier::{Verifier, violations};
 use rdusim::program::{
-    Buffer, BufferId, BufferRole, Configuration, Fabric, FlowId, FlowKind, GemmMapping, LoopLevel, Mapping, Nest,
-    PcuId, PmuId, Section, SectionGraph, SimdMapping, StageId, StreamId,
+    Buffer, BufferId, BufferRole, Configuration, Fabric, Flow, FlowId, FlowKind, GemmMapping, LoopLevel, Mapping, Nest,
+    PcuId, PmuId, Reduction, Section, SectionGraph, SimdMapping, StageId, StreamId,
 };
 use rdusim::workload::{self, Workload};
 
@@ -94,9 +94,23 @@ impl Good {
     /// A GEMM whose K is split over PCUs.
     fn split_k() -> Self {
         let mut good = Self::with_softmax();
-        let split = retargeted_section(&good.chip, &good.workload, &good.configuration.sections[0], |m| m.pk = 2);
-        good.configuration.sections[0] = split.expect("K can be split");
+        good.split(2, Reduction::Chain);
         good
+    }
+
+    /// The same, with sums that come together in a tree.
+    fn tree() -> Self {
+        let mut good = Self::with_softmax();
+        good.split(4, Reduction::Tree);
+        good
+    }
+
+    /// Splits K of the first section's GEMM over PCUs alone.
+    fn split(&mut self, pk: u64, reduction: Reduction) {
+        let section = &mut self.configuration.sections[0];
+        section.change_nest(|nest| nest.tiled_axis = None).expect("tiles have elements");
+        let split = retargeted_section(&self.chip, &self.workload, section, |m| (m.pk, m.reduction) = (pk, reduction));
+        *section = split.expect("K can be split");
     }
 
     /// Checks that fail for a section.
@@ -224,6 +238,28 @@ fn mappings_and_units_that_cannot_be_are_refused() {
     good.refuses("generators", |s| s.streams[stream_id(0)].ags.clear());
     good.refuses("generators", |s| s.streams[stream_id(0)].ags[0] = s.streams[stream_id(1)].ags[0]);
     good.refuses("generators", |s| s.streams[stream_id(0)].ags[0] = (0, 99));
+}
+
+#[test]
+fn trees_of_sums_that_cannot_be_are_refused() {
+    let tree = Good::tree();
+    tree.refuses("mapping", |s| gemm(s).pk = 1);
+    // The sums of slice 1 go to slice 3, and no longer to slice 2.
+    tree.refuses("flow_ends", |s| gemm(s).reduction = Reduction::Chain);
+    Good::split_k().refuses("mapping", |s| (gemm(s).pk, gemm(s).reduction) = (1, Reduction::Tree));
+    let merge = |flow: &Flow| matches!(flow.kind, FlowKind::Merge { .. });
+    tree.refuses("buffer_ends", |s| s.flows.retain(|flow| !merge(flow)));
+    tree.refuses("flow_ends", |s| {
+        let at = s.flows.position(merge).expect("a tree");
+        let FlowKind::Merge { stage, group } = s.flows[at].kind else { return };
+        s.flows[at].kind = FlowKind::PartialRead { stage, group };
+    });
+    // Where K is cut over time, a slice of K has sums of its own, and none of another to start from.
+    Good::feed_forward().refuses("mapping", |s| {
+        let accumulates = s.stages.iter_mut().find(|stage| stage.k_cut).expect("a stage that accumulates");
+        let Mapping::Gemm(m) = &mut accumulates.mapping else { return };
+        m.pk = 2;
+    });
 }
 
 #[test]

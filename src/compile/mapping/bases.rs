@@ -9,7 +9,8 @@ use crate::compile::params::PARAMS;
 use crate::cost::{StageFootprint, SystolicShape, TileTables, WeightRange};
 use crate::index::IndexVec;
 use crate::program::{
-    GemmMapping, LoopLevel, LoopOrder, MOST_GATHERED_COLUMNS, Nest, PassWork, SectionGraph, StageId, Style, TiledAxis,
+    GemmMapping, LoopLevel, LoopOrder, MOST_GATHERED_COLUMNS, Nest, PassWork, Reduction, SectionGraph, StageId, Style,
+    TiledAxis,
 };
 use crate::workload::{OperatorId, TensorId};
 
@@ -41,6 +42,8 @@ pub struct Base {
     pub rows_on_lanes: bool,
     pub pn: u64,
     pub pk: u64,
+    /// How the sums of its slices of K come together.
+    pub reduction: Reduction,
     pub multicast_width: u64,
     pub aligned: bool,
     pub style: Style,
@@ -170,7 +173,7 @@ impl<'a> StageBases<'a> {
                 None
             }
         });
-        let may_split_k = self.graph.may_split_k(self.tiled_axis(), stage);
+        let may_split_k = self.graph.may_split_k(self.tiled_axis(), stage, Reduction::Tree);
         Some((weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output), may_split_k))
     }
 
@@ -285,7 +288,7 @@ impl<'a> StageBases<'a> {
             let Some(shape) = self.tables.shape(stage, rows_on_lanes) else { continue };
             let mut bases = Vec::new();
             for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator()) {
-                bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, 1), &ranges));
+                bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, 1, Reduction::Chain), &ranges));
             }
             if let Some(mask) = self.graph.mask(stage).or(self.graph.sampled(stage)) {
                 // As many columns of PCUs as one block of the mask is wide skip alike.
@@ -337,34 +340,53 @@ impl<'a> StageBases<'a> {
 
     /// Columns of PCUs over several slices of K.
     fn k_splits(&self, stage: StageId, rows_on_lanes: bool, ranges: &[WeightRange], bases: &mut Vec<Base>) {
-        if !self.graph.may_split_k(self.tiled_axis(), stage) {
+        if !self.graph.may_split_k(self.tiled_axis(), stage, Reduction::Tree) {
             return;
         }
-        let Some(shape) = self.tables.shape_of(stage, rows_on_lanes, 2) else { return };
+        let may_chain = self.graph.may_split_k(self.tiled_axis(), stage, Reduction::Chain);
+        let of_pk = |pk: u64| {
+            let shape = move |reduction: Reduction| {
+                self.tables.shape_of(stage, rows_on_lanes, reduction.most_before(pk)).map(|shape| (reduction, shape))
+            };
+            [Some(Reduction::Tree), may_chain.then_some(Reduction::Chain)].into_iter().flatten().filter_map(shape)
+        };
         let least_k = ranges.iter().map(|(_, k)| k.end - k.start).min().unwrap_or(0);
         let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
         let is_sparse = self.graph.mask(stage).is_some();
         // Every slice has a block of the mask, and is no shorter than its partial sums take.
-        let most = self.graph.most_k_slices(stage);
-        let is_long = |pk: &u64| *pk <= most && least_k / pk >= shape.tile_cycles(0).max(1);
-        for pk in PARAMS.mapping.k_splits.into_iter().filter(is_long) {
+        let most = self.graph.most_k_slices(self.tiled_axis(), stage);
+        for pk in PARAMS.mapping.k_splits.into_iter().filter(|&pk| pk <= most) {
+            let is_long = |(_, shape): &(Reduction, SystolicShape)| least_k / pk >= shape.tile_cycles(0).max(1);
+            // What a tile takes on the way of all rows, and what the sums of the last take to come together: two sums at a PCU may
+            // keep it from its work, where one does not.
+            let cost = |(reduction, shape): &(Reduction, SystolicShape)| {
+                let tile = shape.tile_cycles(least_k / pk);
+                let step = shape.skew_cycles + shape.drain_cycles(false, 0);
+                let step = if *reduction == Reduction::Chain { tile + step } else { step };
+                self.graph.rows.div_ceil(shape.row_grain) * tile + reduction.steps(pk) * step
+            };
+            let Some((reduction, shape)) = of_pk(pk).filter(is_long).min_by_key(cost) else { continue };
             if self.graph.sampled(stage).is_some() {
                 let most = self.chip.pcus_per_operator() / pk;
                 let whole = bases.iter().filter(|base| base.pk == 1 && base.pn <= most);
-                let slices: Vec<Base> = whole.map(|base| sampled_slice(base, &shape, pk, least_k / pk)).collect();
+                let slices: Vec<Base> =
+                    whole.map(|base| sampled_slice(base, &shape, (pk, reduction), least_k / pk)).collect();
                 bases.extend(slices);
                 continue;
             }
-            for pn in useful_splits(widest.div_ceil(shape.column_grain), self.chip.pcus_per_operator() / pk) {
+            // Where column tiles cut K too, only of what has a PCU for each output tile: others may have more columns of PCUs.
+            let tiles = widest.div_ceil(shape.column_grain);
+            let pns = useful_splits(tiles, self.chip.pcus_per_operator() / pk).into_iter();
+            for pn in pns.filter(|&pn| may_chain || pn == tiles) {
                 if !is_sparse {
-                    bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk), ranges));
+                    bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, pk, reduction), ranges));
                 } else if let Some(whole) = bases.iter().find(|b| (b.pn, b.pk, b.multicast_width) == (pn, 1, pn)) {
                     // Worked out in full when it is chosen.
                     let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * PARAMS.mapping.uneven_k_slices) as u64;
                     let (in_step_cycles, free_cycles) = (slice(whole.in_step_cycles), slice(whole.free_cycles));
                     let pass_cycles = slice(whole.footprint.pass_cycles);
                     let footprint = StageFootprint { pass_cycles, ..whole.footprint };
-                    bases.push(Base { pk, in_step_cycles, free_cycles, footprint, ..*whole });
+                    bases.push(Base { pk, reduction, in_step_cycles, free_cycles, footprint, ..*whole });
                 }
             }
         }
@@ -410,6 +432,7 @@ impl<'a> StageBases<'a> {
                     rows_on_lanes,
                     pn: groups * multicast_width,
                     pk: 1,
+                    reduction: Reduction::Chain,
                     multicast_width,
                     aligned,
                     style,
@@ -429,7 +452,7 @@ impl<'a> StageBases<'a> {
         stage: StageId,
         shape: &SystolicShape,
         rows_on_lanes: bool,
-        (pn, pk): (u64, u64),
+        (pn, pk, reduction): (u64, u64, Reduction),
         ranges: &[WeightRange],
     ) -> Base {
         let mapping = GemmMapping {
@@ -437,6 +460,7 @@ impl<'a> StageBases<'a> {
             pm: 1,
             pn,
             pk,
+            reduction,
             multicast_width: pn,
             streams: 1,
             aligned: false,
@@ -486,6 +510,7 @@ impl<'a> StageBases<'a> {
             rows_on_lanes: m.rows_on_lanes,
             pn: m.pn,
             pk: m.pk,
+            reduction: m.reduction,
             multicast_width: m.multicast_width,
             aligned: m.aligned,
             style: m.style,
@@ -500,10 +525,11 @@ impl<'a> StageBases<'a> {
 
 /// A split of the gradient of a sparse weight with `pk` slices of K, of `depth` K rows each: all have the same output tiles,
 /// and with private activations a `pk`-th of each copy.
-fn sampled_slice(whole: &Base, shape: &SystolicShape, pk: u64, depth: u64) -> Base {
+fn sampled_slice(whole: &Base, shape: &SystolicShape, (pk, reduction): (u64, Reduction), depth: u64) -> Base {
     let slice = |cycles: u64| cycles.div_ceil(pk);
     Base {
         pk,
+        reduction,
         in_step_cycles: slice(whole.in_step_cycles),
         free_cycles: slice(whole.free_cycles),
         dense_cycles: whole.dense_cycles.map(slice),

@@ -5,7 +5,8 @@ use crate::compile::params::PARAMS;
 use crate::cost::{GatherPorts, StageFootprint};
 use crate::index::IndexVec;
 use crate::program::{
-    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, StageId, Style, k_slice,
+    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, Reduction, SectionGraph, StageId, Style,
+    k_slice,
 };
 use crate::workload::TensorId;
 
@@ -67,22 +68,41 @@ impl Sizer<'_> {
     }
 
     /// Firings by which the last slices of K run behind the first, from where a tensor is made to where `stage` takes it, in it
-    /// too: so much longer a row tile is wanted. A slice begins an output tile after the one before it; one firing a slice is
-    /// enough, and a gradient that is sampled, whose private copies are many, is given what it takes.
+    /// too: so much longer a row tile is wanted. In a chain a slice begins an output tile after the one before it: one firing a
+    /// slice is enough, and a gradient that is sampled, whose private copies are many, is given what it takes, as is a tree.
     fn slices_behind(&self, tensor: TensorId, stage: StageId) -> u64 {
         let producer = self.graph.producer(tensor);
         let is_behind = |s: &StageId| *s == stage || *s < stage && producer.is_none_or(|producer| *s > producer);
         let behind = |s: StageId| {
-            let (slices, footprint) = (self.mappings[s].pk() - 1, &self.footprint[s]);
-            let passes = self.nest.tile_rows.div_ceil(footprint.row_grain.max(1)).div_ceil(self.mappings[s].pm());
-            let firing = footprint.pass_cycles.saturating_mul(passes).max(1);
-            let walk = u64::from(self.chip.grid.columns + self.chip.grid.rows) / 4 * self.chip.network.hop_cycles;
-            if self.graph.sampled(s).is_none() {
-                return slices;
+            let (pk, reduction) = (self.mappings[s].pk(), self.mappings[s].reduction());
+            if self.graph.sampled(s).is_none() && reduction == Reduction::Chain {
+                return pk - 1;
             }
-            slices.saturating_mul(footprint.lag_cycles() + walk).div_ceil(firing).min(slices)
+            self.firings_in(s, self.footprint[s].lag_cycles(reduction, pk, self.walk_cycles())).min(pk - 1)
         };
         self.mappings.ids().filter(is_behind).map(behind).sum()
+    }
+
+    /// Cycles of a way between units of a stage.
+    fn walk_cycles(&self) -> u64 {
+        u64::from(self.chip.grid.columns + self.chip.grid.rows) / 4 * self.chip.network.hop_cycles
+    }
+
+    /// Firings of a stage that so many cycles take.
+    fn firings_in(&self, stage: StageId, cycles: u64) -> u64 {
+        let footprint = &self.footprint[stage];
+        let passes = self.nest.tile_rows.div_ceil(footprint.row_grain.max(1)).div_ceil(self.mappings[stage].pm());
+        cycles.div_ceil(footprint.pass_cycles.saturating_mul(passes).max(1))
+    }
+
+    /// Slots of sums between two slices of K: one that is filled and one that is read, and in a tree, where both slices work on
+    /// the same output tiles, one for what is on its way.
+    fn fifo_depth(&self, stage: StageId) -> u64 {
+        let way = self.footprint[stage].lag_cycles(Reduction::Tree, 2, self.walk_cycles());
+        match self.mappings[stage].reduction() {
+            Reduction::Chain => 2,
+            Reduction::Tree => 2 + self.firings_in(stage, way).min(2),
+        }
     }
 
     /// Row tiles of an operand that come before the stage can begin: those of sequences that must be complete first.
@@ -235,8 +255,8 @@ impl Sizer<'_> {
         for slice in 0..m.pk - 1 {
             self.list.push(BufferSpec {
                 role: BufferRole::PartialFifo { stage, slice },
-                level: self.roles.level[stage],
-                depth: 2,
+                level: if self.roles.k_cut[stage] { LoopLevel::ROW_TILE } else { self.roles.level[stage] },
+                depth: self.fifo_depth(stage),
                 slices: m.pm * m.pn,
                 slot_bytes: self.slice_rows(m.pm, footprint) * footprint.columns_per_pcu * 4,
                 ..part
@@ -248,7 +268,7 @@ impl Sizer<'_> {
                 role: BufferRole::PartialSums { stage },
                 level: LoopLevel::ROW_TILE,
                 depth,
-                slices: m.pm * m.pn,
+                slices: m.pm * m.pn * m.pk,
                 slot_bytes: self.slice_rows(m.pm, footprint) * footprint.columns_per_pcu * 4,
                 ..part
             });

@@ -89,9 +89,18 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers)
                 };
                 let cycles = each.saturating_mul(passes);
                 offer.offer(pcus, cycles, base.pk, || {
-                    let &Base { rows_on_lanes, pn, pk, multicast_width, aligned, style, .. } = base;
-                    let mapping =
-                        GemmMapping { rows_on_lanes, pm, pn, pk, multicast_width, streams: 1, aligned, style };
+                    let &Base { rows_on_lanes, pn, pk, reduction, multicast_width, aligned, style, .. } = base;
+                    let mapping = GemmMapping {
+                        rows_on_lanes,
+                        pm,
+                        pn,
+                        pk,
+                        reduction,
+                        multicast_width,
+                        streams: 1,
+                        aligned,
+                        style,
+                    };
                     let (mapping, footprint) = (Mapping::Gemm(mapping), base.footprint);
                     Candidate { pcus, cycles, duty_factor, mapping, footprint }
                 });

@@ -292,11 +292,12 @@ pub fn estimate(
     let slowest = pipeline.slowest(|s| picked[s].cycles) + firings * hand_over_cycles(chip, graph);
     // A row tile passes every stage once before the slowest has all it works on; a stage that no cut touches fires but once a
     // row tile.
-    // Slices of K begin one behind the other, their sums through PMUs.
-    let chain = |s: StageId| {
-        ((picked[s].mapping.pk() - 1) * (picked[s].footprint.partial_sum_cycles + walk_cycles(chip))) as f64
+    // The sums of slices of K go through PMUs.
+    let lag = |s: StageId| {
+        let (mapping, footprint) = (&picked[s].mapping, &picked[s].footprint);
+        footprint.lag_cycles(mapping.reduction(), mapping.pk(), walk_cycles(chip)) as f64
     };
-    let mut fill = pipeline.fill_cycles(|s| picked[s].cycles, chain);
+    let mut fill = pipeline.fill_cycles(|s| picked[s].cycles, lag);
     if cut_outside {
         // Stages behind an accumulating one get nothing before its last column tile: they overlap with the next row block.
         let most = |late: bool| {

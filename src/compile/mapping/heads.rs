@@ -4,7 +4,7 @@
 //! that head's part of the activations; the heads left come after one another. All columns run in lockstep.
 
 use crate::cost::{heads_footprint, heads_work};
-use crate::program::{GemmMapping, Mapping, Style};
+use crate::program::{GemmMapping, Mapping, Reduction, Style};
 use crate::workload::GemmForm;
 
 use super::allocate::{Candidate, Offers, useful_splits};
@@ -27,6 +27,7 @@ pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut
                     pm: 1,
                     pn,
                     pk: 1,
+                    reduction: Reduction::Chain,
                     multicast_width: pn,
                     streams,
                     aligned: false,

@@ -4,7 +4,7 @@
 
 use crate::arch::Chip;
 use crate::cost::{Reducer, StageFootprint, SystolicShape, reducer_footprint};
-use crate::program::{GemmMapping, RowTile, SectionGraph, StageId, Style, TiledAxis};
+use crate::program::{GemmMapping, Reduction, RowTile, SectionGraph, StageId, Style, TiledAxis};
 
 use super::allocate::useful_splits;
 
@@ -38,6 +38,7 @@ pub fn sums_bases(
             pm: 1,
             pn: 1,
             pk: 1,
+            reduction: Reduction::Chain,
             multicast_width: 1,
             streams: 1,
             aligned: false,

@@ -409,7 +409,8 @@ pub fn place_buffers(
                     BufferRole::PartialFifo { slice: from, .. } => {
                         let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
                         let groups = s.mapping.groups() / s.mapping.pk();
-                        let ends = [from, from + 1].map(|k| s.pcu(k * groups + group, rest / wide, rest % wide));
+                        let ends = [from, s.mapping.next_slice(from).unwrap_or(from)];
+                        let ends = ends.map(|k| s.pcu(k * groups + group, rest / wide, rest % wide));
                         centre(chip, ends.into_iter())
                     }
                     BufferRole::Resident { .. } | BufferRole::State { .. } | BufferRole::Output { .. } => {

@@ -141,6 +141,7 @@ fn cadences_of(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) ->
             Some(sums) => (sums.level(stage.level == LoopLevel::FIRING), None),
             None => (LoopLevel::ROW_TILE, None),
         },
-        BufferRole::PartialFifo { .. } => (stage.level, None),
+        // Sums go on when they are complete: in the last column tile, where column tiles cut K.
+        BufferRole::PartialFifo { .. } => (stage.result_level(), None),
     }
 }

@@ -13,7 +13,7 @@ use crate::program::ids::{BufferId, StageId, StreamId};
 use crate::program::nest::{LoopLevel, Step};
 use crate::program::schedule::Schedule;
 use crate::program::sequence::SequenceRead;
-use crate::program::stage::{Stage, emits};
+use crate::program::stage::{Stage, emits, forwards, merges};
 
 use super::context::Verifier;
 use super::fault::{Fault, Place};
@@ -203,7 +203,9 @@ fn actors(section: &Section) -> Vec<Actor> {
             | FlowKind::Emit { stage, group }
             | FlowKind::State { stage, group }
             | FlowKind::PartialRead { stage, group }
-            | FlowKind::PartialWrite { stage, group } => {
+            | FlowKind::PartialWrite { stage, group }
+            | FlowKind::Forward { stage, group }
+            | FlowKind::Merge { stage, group } => {
                 Some(stages[stage] + section.stages[stage].mapping.k_slice(group) as usize)
             }
         };
@@ -301,7 +303,17 @@ impl<'a> Run<'a> {
         let Process::Stage { stage, slice } = actor.process else { return true };
         let stage: &Stage = &self.section.stages[stage];
         let group = slice * (stage.mapping.groups() / stage.mapping.pk());
-        stage.mapping.forwards_sums(group) || emits(stage, group, self.schedule, at)
+        forwards(stage, group, self.schedule, at) || emits(stage, group, self.schedule, at)
+    }
+
+    /// Whether a firing reads an input: sums of other slices of K only where its own are complete.
+    fn takes(&self, actor: &Actor, port: &Port, at: Step) -> bool {
+        let Process::Stage { stage, slice } = actor.process else { return true };
+        let stage: &Stage = &self.section.stages[stage];
+        let group = slice * (stage.mapping.groups() / stage.mapping.pk());
+        !matches!(self.section.buffers[port.buffer].spec.role, BufferRole::PartialFifo { .. })
+            || stage.mapping.starts_from_sums(group)
+            || merges(stage, group, self.schedule, at)
     }
 
     fn can_fire(&self, index: usize) -> bool {
@@ -312,7 +324,7 @@ impl<'a> Run<'a> {
         let at = self.step(actor);
         let slot = |buffer: BufferId| self.schedule.ordinal(self.level(buffer), at);
         let needed = |port: &Port| self.schedule.needed(self.level(port.buffer), port.sequence, at);
-        actor.inputs.iter().all(|port| needed(port) < self.filled[port.buffer])
+        actor.inputs.iter().all(|port| !self.takes(actor, port, at) || needed(port) < self.filled[port.buffer])
             && (!self.produces(actor, at)
                 || actor.outputs.iter().all(|port| self.has_room(port.buffer, slot(port.buffer))))
     }

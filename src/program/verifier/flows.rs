@@ -6,7 +6,7 @@ use crate::program::configuration::Section;
 use crate::program::fabric::{Port, Resource};
 use crate::program::flow::{Amount, Flow, FlowEnd, FlowKind};
 use crate::program::ids::{BufferId, StageId, StreamId};
-use crate::program::mapping::{GemmMapping, Mapping};
+use crate::program::mapping::{GemmMapping, Mapping, Reduction};
 
 use super::context::Verifier;
 use super::fault::{Fault, Place};
@@ -79,11 +79,11 @@ impl Ends<'_> {
                 self.emit(flow, (stage, group), from)?;
                 Amount::ResultBytes
             }
-            FlowKind::PartialRead { stage, group } => {
+            FlowKind::PartialRead { .. } | FlowKind::Merge { .. } => {
                 let end = flow.reads.filter(|_| flow.writes.is_none()).ok_or("partial sums from no buffer")?;
                 let &[sink] = sinks else { return Err("partial sums for several PCUs") };
                 let at = self.pcu_in(sink).ok_or("partial sums for no PCU")?;
-                self.partial(end, (stage, group), at, true)?;
+                self.partial(end, flow.kind, at, true)?;
                 Amount::Partials
             }
             FlowKind::State { stage, group } => {
@@ -97,10 +97,10 @@ impl Ends<'_> {
                 require(is_own && end.slice == at.row * of.group_width() + at.column, "state for another PCU")?;
                 Amount::State
             }
-            FlowKind::PartialWrite { stage, group } => {
+            FlowKind::PartialWrite { .. } | FlowKind::Forward { .. } => {
                 let end = flow.writes.filter(|_| flow.reads.is_none()).ok_or("partial sums into no buffer")?;
                 let at = self.pcu_out(from).ok_or("partial sums of no PCU")?;
-                self.partial(end, (stage, group), at, false)?;
+                self.partial(end, flow.kind, at, false)?;
                 Amount::Partials
             }
         };
@@ -247,17 +247,35 @@ impl Ends<'_> {
     }
 
     /// Partial sums: of the PCU that the slice is for.
-    fn partial(&self, end: FlowEnd, (stage, group): (StageId, u64), at: Position, reads: bool) -> Result<(), Wrong> {
+    fn partial(&self, end: FlowEnd, kind: FlowKind, at: Position, reads: bool) -> Result<(), Wrong> {
+        let (FlowKind::PartialRead { stage, group }
+        | FlowKind::PartialWrite { stage, group }
+        | FlowKind::Forward { stage, group }
+        | FlowKind::Merge { stage, group }) = kind
+        else {
+            return Err("no partial sums");
+        };
         let of = self.section.stages.get(stage).ok_or("partial sums of a stage that is none")?;
         require((at.stage, at.group) == (stage, group), "partial sums of a PCU of another stage")?;
         let (pm, wide) = (of.mapping.pm(), of.group_width());
         let within = at.row * wide + at.column;
         let slice = match self.section.buffers[end.buffer].spec.role {
-            BufferRole::PartialSums { stage: of } if of == stage => group * pm * wide + within,
+            BufferRole::PartialSums { stage: of } if of == stage => {
+                let is_own = matches!(kind, FlowKind::PartialRead { .. } | FlowKind::PartialWrite { .. });
+                require(is_own, "partial sums of other slices of K among a PCU's own")?;
+                group * pm * wide + within
+            }
             BufferRole::PartialFifo { stage: s, slice } if s == stage => {
                 let k_slice = of.mapping.k_slice(group);
-                let is_end = k_slice == slice + u64::from(reads);
+                let is_end = if reads { of.mapping.next_slice(slice) == Some(k_slice) } else { k_slice == slice };
                 require(is_end, "partial sums of another slice of K")?;
+                let is_tree = of.mapping.reduction() == Reduction::Tree;
+                let is_so = match kind {
+                    FlowKind::Forward { .. } => true,
+                    FlowKind::Merge { .. } => is_tree,
+                    _ => reads && !is_tree,
+                };
+                require(is_so, "partial sums that come together another way")?;
                 group % (of.mapping.groups() / of.mapping.pk()) * pm * wide + within
             }
             _ => return Err("partial sums of another stage"),

@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::program::configuration::Section;
 use crate::program::ids::StageId;
-use crate::program::mapping::{GemmMapping, MOST_GATHERED_COLUMNS, Mapping, SimdMapping, Style};
+use crate::program::mapping::{GemmMapping, MOST_GATHERED_COLUMNS, Mapping, Reduction, SimdMapping, Style};
 use crate::program::nest::Nest;
 use crate::workload::OperatorKind;
 
@@ -79,11 +79,18 @@ impl Verifier<'_> {
             );
             return Err(("`style` is `gather`".into(), why));
         }
-        if m.pk > 1 && !graph.may_split_k(nest.tiled_axis, stage) {
-            let why = "expected 1: K is split over PCUs in plain GEMMs, where it is not cut over time";
+        from_one("pk", m.pk, graph.most_k_slices(nest.tiled_axis, stage).min(most))?;
+        if m.pk > 1 && !graph.may_split_k(nest.tiled_axis, stage, m.reduction) {
+            if graph.may_split_k(nest.tiled_axis, stage, Reduction::Tree) {
+                let why = "expected `tree`: K is cut over time too, and every slice keeps sums of its own";
+                return Err(("`reduction` is `chain`".into(), why.into()));
+            }
+            let why = "expected 1: K is split over PCUs in plain GEMMs, and of products that a mask samples where it is not cut over time";
             return Err((format!("`pk` is {}", m.pk), why.into()));
         }
-        from_one("pk", m.pk, graph.most_k_slices(stage).min(most))?;
+        if m.pk <= 1 && m.reduction != Reduction::Chain {
+            return Err(("`reduction` is `tree`".into(), "expected none: K is not split over PCUs".into()));
+        }
         let (adds_up, form) = (graph.stages[stage].sums.is_some(), graph.form(stage));
         if !adds_up {
             match form {

@@ -86,10 +86,12 @@ impl Sums<'_> {
             }
             (FlowKind::Copy { .. }, _, Some(end)) => add(Whole::Copied(end.buffer, end.slice)),
             (FlowKind::Feed { .. }, _, _) => sinks.iter().for_each(|&sink| add(Whole::Operand(unit(sink), read))),
-            (FlowKind::PartialRead { .. } | FlowKind::State { .. }, Some(end), _) => {
-                add(Whole::Read(unit(sinks[0]), end.buffer))
+            (FlowKind::PartialRead { .. } | FlowKind::Merge { .. } | FlowKind::State { .. }, Some(end), _) => {
+                add(Whole::Read(unit(sinks[0]), end.buffer));
             }
-            (FlowKind::PartialWrite { .. }, _, Some(end)) => add(Whole::Written(unit(source), end.buffer)),
+            (FlowKind::PartialWrite { .. } | FlowKind::Forward { .. }, _, Some(end)) => {
+                add(Whole::Written(unit(source), end.buffer));
+            }
             (FlowKind::Emit { .. }, _, Some(end)) => {
                 add(Whole::Result(unit(source), end.buffer));
                 add(Whole::Filled(end.buffer, end.slice));
@@ -244,16 +246,14 @@ impl Sums<'_> {
         for (index, pcu) in (0..).zip(&stage.pcus) {
             let slice = stage.mapping.k_slice(index / of_group.max(1));
             let kept = self.buffer(BufferRole::PartialSums { stage: s });
-            let written = if slice + 1 < pk { self.buffer(BufferRole::PartialFifo { stage: s, slice }) } else { kept };
-            let read = match slice.checked_sub(1) {
-                Some(slice) => self.buffer(BufferRole::PartialFifo { stage: s, slice }),
-                None => kept,
-            };
-            if let Some(buffer) = written {
+            let fifo = |slice| self.buffer(BufferRole::PartialFifo { stage: s, slice });
+            let forwarded = if slice + 1 < pk { fifo(slice) } else { None };
+            let taken = stage.mapping.reduction().before(slice, pk).filter_map(fifo);
+            for buffer in kept.into_iter().chain(forwarded) {
                 let whole = Whole::Written(pcu.index(), buffer);
                 self.require(whole, 1.0, false, "the partial sums that a PCU writes", buffer)?;
             }
-            if let Some(buffer) = read {
+            for buffer in kept.into_iter().chain(taken) {
                 let whole = Whole::Read(pcu.index(), buffer);
                 self.require(whole, 1.0, false, "the partial sums that a PCU reads", buffer)?;
             }

@@ -152,9 +152,13 @@ fn peak(
     };
     match flow.kind {
         FlowKind::Feed { stage, group } => of_firings(stage, group, flow.amount, false),
-        FlowKind::PartialRead { stage, group } => of_firings(stage, group, Amount::Partials, false),
         FlowKind::State { stage, group } => of_firings(stage, group, Amount::State, false),
-        FlowKind::PartialWrite { stage, group } => of_firings(stage, group, Amount::Partials, true),
+        FlowKind::PartialRead { stage, group } | FlowKind::Merge { stage, group } => {
+            of_firings(stage, group, Amount::Partials, false)
+        }
+        FlowKind::PartialWrite { stage, group } | FlowKind::Forward { stage, group } => {
+            of_firings(stage, group, Amount::Partials, true)
+        }
         FlowKind::Emit { stage, group } => of_firings(stage, group, Amount::ResultBytes, true),
         FlowKind::Copy { .. } | FlowKind::Drain { .. } => Peak::Burst(shared(slot_flits(flow.kind), flow.share)),
         FlowKind::Fill { stream, .. } => {

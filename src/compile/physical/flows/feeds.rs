@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::program::{
-    Amount, BufferId, BufferRole, FlowEnd, FlowKind, GemmMapping, Mapping, Part, PcuId, Piece, StageId, Style,
+    Amount, BufferId, BufferRole, FlowEnd, FlowKind, GemmMapping, Mapping, Part, PcuId, Piece, Reduction, StageId,
+    Style,
 };
 
 use super::{End, FlowBuilder, pairs};
@@ -54,8 +55,8 @@ impl FlowBuilder<'_> {
                     for (b, rest) in pairs(groups, pm * wide) {
                         let pcu = s.pcu(b, rest / wide, rest % wide);
                         let place = (index, b * pm * wide + rest);
-                        self.partial_read(stage, (b, pcu), place);
-                        self.partial_write(stage, (b, pcu), place);
+                        self.partial_read(FlowKind::PartialRead { stage, group: b }, pcu, place);
+                        self.partial_write(FlowKind::PartialWrite { stage, group: b }, pcu, place);
                     }
                 }
                 BufferRole::State { stage: of, .. } if of == stage => {
@@ -71,8 +72,16 @@ impl FlowBuilder<'_> {
                             (group, s.pcu(group, rest / wide, rest % wide))
                         };
                         let place = (index, column_group * pm * wide + rest);
-                        self.partial_write(stage, end(slice), place);
-                        self.partial_read(stage, end(slice + 1), place);
+                        let (group, pcu) = end(slice);
+                        self.partial_write(FlowKind::Forward { stage, group }, pcu, place);
+                        let Some((group, pcu)) = s.mapping.next_slice(slice).map(end) else { continue };
+                        let merges = s.mapping.reduction() == Reduction::Tree;
+                        let kind = if merges {
+                            FlowKind::Merge { stage, group }
+                        } else {
+                            FlowKind::PartialRead { stage, group }
+                        };
+                        self.partial_read(kind, pcu, place);
                     }
                 }
                 _ => {}
@@ -218,11 +227,10 @@ impl FlowBuilder<'_> {
     }
 
     /// Partial sums from a piece of a buffer to a PCU of a lockstep group.
-    fn partial_read(&mut self, stage: StageId, (group, pcu): (u64, PcuId), (buffer, slice): (BufferId, u64)) {
+    fn partial_read(&mut self, kind: FlowKind, pcu: PcuId, (buffer, slice): (BufferId, u64)) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let into = (self.fabric.pcu_in(pcu, 2), self.pcu_site(pcu));
-        let kind = FlowKind::PartialRead { stage, group };
         for (index, part) in piece.parts.iter().enumerate() {
             let from = self.read_end(part);
             let flow = self.add(kind, Amount::Partials, (part.banks, banks), from, &[into]);
@@ -231,11 +239,10 @@ impl FlowBuilder<'_> {
     }
 
     /// Partial sums from a PCU of a lockstep group to a piece of a buffer.
-    fn partial_write(&mut self, stage: StageId, (group, pcu): (u64, PcuId), (buffer, slice): (BufferId, u64)) {
+    fn partial_write(&mut self, kind: FlowKind, pcu: PcuId, (buffer, slice): (BufferId, u64)) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let out = (self.fabric.pcu_out(pcu, 1), self.pcu_site(pcu));
-        let kind = FlowKind::PartialWrite { stage, group };
         for (index, part) in piece.parts.iter().enumerate() {
             let to = self.write_end(part);
             let flow = self.add(kind, Amount::Partials, (part.banks, banks), out, &[to]);

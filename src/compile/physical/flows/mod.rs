@@ -120,7 +120,9 @@ impl<'a> FlowBuilder<'a> {
             | FlowKind::Emit { stage, group }
             | FlowKind::State { stage, group }
             | FlowKind::PartialRead { stage, group }
-            | FlowKind::PartialWrite { stage, group } => {
+            | FlowKind::PartialWrite { stage, group }
+            | FlowKind::Forward { stage, group }
+            | FlowKind::Merge { stage, group } => {
                 let emits = matches!(kind, FlowKind::Emit { .. } | FlowKind::State { .. });
                 let stage_of = &self.placed.stages[stage];
                 let level = if emits { stage_of.result_level() } else { stage_of.level };
