@@ -59,8 +59,7 @@ pub struct EvaluationParams {
     pub below_estimate: f64,
     /// Further batches that are measured where the best is far from its estimate.
     pub more_batches: usize,
-    /// Measured over estimated cycles up to which a mapping is as expected: good enough at low effort, and not
-    /// annealed.
+    /// Measured over estimated cycles up to which a mapping is as expected: good enough at low effort.
     pub as_estimated: f64,
     /// Score over the best score up to which mappings are placed and routed in several ways, on chips of few PCUs.
     pub near_best: f64,
@@ -72,6 +71,9 @@ pub struct EvaluationParams {
     pub near_lower_bound: f64,
     /// Share of the time that another trial must be able to gain.
     pub worth_a_step: f64,
+    /// Share by which measured over estimated cycles of one array of PCUs differ from tiling to tiling: what a tiling
+    /// may be faster than its array's other measurements say.
+    pub array_noise: f64,
     /// Optimistic factor: a full-effort search is assumed to reach at best this share of the estimate, or of the low-
     /// effort measurement.
     pub optimistic_factor: f64,
@@ -285,6 +287,7 @@ pub const PARAMS: Params = Params {
         as_fast: 0.0002,
         near_lower_bound: 1.01,
         worth_a_step: 0.002,
+        array_noise: 0.005,
         optimistic_factor: 0.96,
         sampled_bound: 0.9,
         hopeless: 1.3,
@@ -355,12 +358,12 @@ pub const PARAMS: Params = Params {
     routing: RoutingParams {
         burst_weight: 0.5,
         trial_rounds: 2,
-        rounds: 16,
+        rounds: 6,
         full_link: 0.45,
         fuller_link: 0.9,
         progress: 0.95,
-        patience: 3,
-        detour_hops: 4,
+        patience: 1,
+        detour_hops: 2,
         margin: 4,
         light_flow: 0.03,
     },

@@ -13,7 +13,7 @@ use crate::workload::{OperatorId, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::context::{Effort, SearchContext};
-use super::evaluate::{Depth, Looked, Routed, hoped, look};
+use super::evaluate::{Depth, Looked, Routed, Twin, hoped, look};
 use super::plan::{NoPlan, plan};
 use super::runs::{Run, Runs};
 use super::space::{Choice, Search};
@@ -44,8 +44,8 @@ pub struct Chosen<'a> {
 
 impl Planned<'_> {
     /// Places, routes and measures its choices as far as is wanted, and keeps the fastest. `at_once`: kinds of sections
-    /// that are looked at.
-    fn route(&mut self, context: &SearchContext<'_>, depth: Depth, at_once: usize) {
+    /// that are looked at. `twins`: what other sections that were looked at had to choose from, and the best of it.
+    fn route(&mut self, context: &SearchContext<'_>, depth: Depth, at_once: usize, twins: &[(Vec<Choice>, Twin)]) {
         if !self.is_refined {
             self.is_refined = true;
             let chip = context.chip.in_section(self.graph.largest_off_chip_bytes());
@@ -56,7 +56,8 @@ impl Planned<'_> {
         }
         if self.looked.as_ref().is_none_or(|looked| looked.depth < depth) {
             let before = self.looked.take();
-            self.looked = Some(look(context, &self.graph, &self.choices, before, depth, at_once));
+            let twin = twins.iter().find(|(choices, _)| *choices == self.choices).map(|(_, twin)| twin);
+            self.looked = Some(look(context, &self.graph, &self.choices, (before, twin), depth, at_once));
         }
     }
 }
@@ -343,7 +344,7 @@ impl<'a> Spans<'a> {
             let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned { graph, choices, is_refined: true, looked: None };
-            planned.route(context, Depth::Whole, firsts.len());
+            planned.route(context, Depth::Whole, firsts.len(), &[]);
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
@@ -463,9 +464,11 @@ impl<'a> Spans<'a> {
             *wanted = (*wanted).max(Some(depth));
         }
         let at_once = wanted.iter().flatten().count();
+        let twin = |planned: &Planned<'_>| Some((planned.choices.clone(), planned.looked.as_ref()?.twin()?));
+        let twins: Vec<(Vec<Choice>, Twin)> = self.planned.iter().flatten().filter_map(twin).collect();
         let kinds =
             self.planned.par_iter_mut().zip(wanted).filter_map(|(planned, depth)| Some((planned.as_mut()?, depth?)));
-        kinds.for_each(|(planned, depth)| planned.route(context, depth, at_once));
+        kinds.for_each(|(planned, depth)| planned.route(context, depth, at_once, &twins));
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if
