@@ -36,6 +36,12 @@ pub struct PartitionParams {
     pub all_measured_pcus: u64,
     /// Share of its score at low effort that planning a section at full effort is taken to leave at best.
     pub refined_score: f64,
+    /// Part of the time of the best partition so far from which on a section that was planned at low effort is planned at
+    /// full effort when it is looked at.
+    pub worth_refining: f64,
+    /// The same from which on a brief look is followed by a whole one: what that gains of a smaller section is nothing
+    /// beside the others.
+    pub worth_a_whole_look: f64,
     /// Operators of one section, at most.
     pub most_fused: usize,
     /// Operators of a run, at most, counting row reductions that get sections of their own behind it.
@@ -270,6 +276,8 @@ pub const PARAMS: Params = Params {
     partition: PartitionParams {
         all_measured_pcus: 256,
         refined_score: 0.95,
+        worth_refining: 0.005,
+        worth_a_whole_look: 0.02,
         most_fused: 12,
         most_with_row_reductions: 18,
         most_in_a_block: 24,

@@ -41,22 +41,40 @@ fn allocate_in_parts(
     let fastest = stages.iter_enumerated().map(last).max()?.max(floor_cycles);
     let slowest = stages.iter_enumerated().map(first).max()?.max(fastest);
     let (mut exceeds, mut target) = (fastest, slowest);
-    if Cheapest::of(stages, fastest, part).pcus <= pcus {
+    let mut windows: Windows = stages.iter().map(|stage| Window { low: 0, high: stage.len() - 1, at: 0 }).collect();
+    if Cheapest::of(stages, fastest, part, &mut windows).pcus <= pcus {
         target = fastest;
-    } else if Cheapest::of(stages, slowest, part).pcus > pcus {
-        return None;
+    } else {
+        windows.iter_mut().for_each(|window| window.high = window.at);
+        if Cheapest::of(stages, slowest, part, &mut windows).pcus > pcus {
+            return None;
+        }
+        windows.iter_mut().for_each(|window| window.low = window.at);
     }
     // Bisection over the cycles of the candidates: between two of them nothing changes.
     while target - exceeds > 1 {
         let middle = exceeds + (target - exceeds) / 2;
-        let cheapest = Cheapest::of(stages, middle, part);
+        let cheapest = Cheapest::of(stages, middle, part, &mut windows);
         if cheapest.pcus <= pcus {
             target = middle;
+            windows.iter_mut().for_each(|window| window.low = window.at);
         } else {
             exceeds = cheapest.next_slower.saturating_sub(1).clamp(middle, target - 1);
+            windows.iter_mut().for_each(|window| window.high = window.at);
         }
     }
     stages.iter_enumerated().map(|(s, stage)| stage.get(stage.cheapest(in_part(target, part(s))))).collect()
+}
+
+/// Of each stage, the candidates that a bisection has left, and the one it has come to.
+type Windows = IndexVec<StageId, Window>;
+
+/// See [`Windows`].
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    low: usize,
+    high: usize,
+    at: usize,
 }
 
 /// A stage's part of the slowest stage's cycles.
@@ -73,12 +91,18 @@ struct Cheapest {
 }
 
 impl Cheapest {
-    /// Of stages that each have a candidate that needs at most its part of `cycles`.
-    fn of(stages: &IndexVec<StageId, StageCandidates>, cycles: u64, part: impl Fn(StageId) -> f64) -> Self {
+    /// Of stages that each have a candidate, in its window, that needs at most its part of `cycles`.
+    fn of(
+        stages: &IndexVec<StageId, StageCandidates>,
+        cycles: u64,
+        part: impl Fn(StageId) -> f64,
+        windows: &mut Windows,
+    ) -> Self {
         let mut all = Self { pcus: 0, next_slower: u64::MAX };
-        for (s, stage) in stages.iter_enumerated() {
+        for ((s, stage), window) in stages.iter_enumerated().zip(windows) {
             let allowed = in_part(cycles, part(s));
-            let at = stage.cheapest(allowed).min(stage.len() - 1);
+            let at = stage.cheapest_of(window.low..window.high, allowed);
+            window.at = at;
             all.pcus += stage.pcus(at);
             if let Some(slower) = at.checked_sub(1) {
                 let next = stage.cycles(slower);

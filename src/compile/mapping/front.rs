@@ -1,5 +1,6 @@
 //! The useful ways to map a stage: more PCUs, fewer cycles.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::compile::params::PARAMS;
@@ -90,6 +91,11 @@ impl StageCandidates {
     /// The place of the cheapest that needs at most `cycles`.
     pub fn cheapest(&self, cycles: u64) -> usize {
         self.list.partition_point(|offered| offered.cycles > cycles)
+    }
+
+    /// The same among those at `places`; the end of them if none does.
+    pub fn cheapest_of(&self, places: Range<usize>, cycles: u64) -> usize {
+        places.start + self.list[places].partition_point(|offered| offered.cycles > cycles)
     }
 
     /// The fastest candidate on at most `pcus`.
