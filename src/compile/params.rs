@@ -366,11 +366,11 @@ pub const PARAMS: Params = Params {
     routing: RoutingParams {
         burst_weight: 0.5,
         trial_rounds: 2,
-        rounds: 6,
+        rounds: 16,
         full_link: 0.45,
         fuller_link: 0.9,
         progress: 0.95,
-        patience: 1,
+        patience: 2,
         detour_hops: 2,
         margin: 4,
         light_flow: 0.03,

@@ -126,11 +126,13 @@ pub fn allocate_and_fill(
 ) -> Option<IndexVec<StageId, Candidate>> {
     let slowest = |picked: &IndexVec<StageId, Candidate>| pipeline.slowest(|s| picked[s].cycles);
     let mut best = allocate(stages, pcus, floor_cycles)?;
+    // Fewer PCUs, or more asked of a stage, make the slowest no faster: what follows begins there.
+    let least = best.iter().map(|candidate| candidate.cycles).fold(floor_cycles, u64::max);
     // Stages whose work grows along a sequence are faster than the others at its beginning, and should be so longer.
     let mut growing = 1.0;
     for part in PARAMS.mapping.growing_parts.into_iter().filter(|_| pipeline.is_uneven()) {
         let in_parts = |stage| if pipeline.grows(stage) { part } else { 1.0 };
-        let Some(picked) = allocate_in_parts(stages, pcus, floor_cycles, in_parts) else { continue };
+        let Some(picked) = allocate_in_parts(stages, pcus, least, in_parts) else { continue };
         if slowest(&picked) < slowest(&best) {
             (best, growing) = (picked, part);
         }
@@ -139,7 +141,7 @@ pub fn allocate_and_fill(
     let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].cycles, |_| 0.0));
     let is_hidden = |fill: f64| balanced + fill <= memory_cycles as f64;
     let is_worth = |fill: f64| fill > balanced * PARAMS.mapping.worth_filling && !is_hidden(fill);
-    let (mut least, balanced_picks) = (f64::INFINITY, best.clone());
+    let (mut shortest, balanced_picks) = (f64::INFINITY, best.clone());
     for kept in PARAMS.mapping.kept_for_filling {
         if !is_worth(fill) {
             break;
@@ -148,14 +150,14 @@ pub fn allocate_and_fill(
         let picked = if balancing == pcus {
             Some(balanced_picks.clone())
         } else {
-            allocate_in_parts(stages, balancing, floor_cycles, in_parts)
+            allocate_in_parts(stages, balancing, least, in_parts)
         };
         let Some(mut picked) = picked else { break };
         shorten_fill(stages, pipeline, &mut picked, pcus);
         let now = pipeline.fill_cycles(|s| picked[s].cycles, |_| 0.0);
         let cycles = slowest(&picked) + now;
-        if cycles < least {
-            (best, least, fill) = (picked, cycles, now);
+        if cycles < shortest {
+            (best, shortest, fill) = (picked, cycles, now);
         }
     }
     Some(best)

@@ -512,8 +512,7 @@ impl<'a> Router<'a> {
             lines
         });
         let (middle_x, middle_y) = (lines[0][sinks.len() / 2].0, lines[1][sinks.len() / 2].0);
-        let trunks =
-            [Some((true, source.y)), Some((false, source.x)), Some((true, middle_y)), Some((false, middle_x))];
+        let trunks = [Some((true, source.y)), Some((false, source.x)), Some((true, middle_y)), Some((false, middle_x))];
         let is_other = |at: usize| at < 2 || trunks[at] != trunks[at - 2];
         let mut best: Option<(f64, (bool, u32))> = None;
         for (along_row, at) in (0..4).filter(|&at| is_other(at)).filter_map(|at| trunks[at]) {

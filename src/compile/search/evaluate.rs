@@ -181,8 +181,15 @@ pub fn look(
     let effort = TrialBudget::new(chip, graph, at_once, context.effort);
     let floor = least_cycles(chip, graph.workload, context.tiers, &graph.operators);
     let is_new = before.is_none();
-    let looked =
-        before.unwrap_or(Looked { depth, best: None, unplaced: None, seen: Vec::new(), near: Vec::new(), tried: 0, ratios: Vec::new() });
+    let looked = before.unwrap_or(Looked {
+        depth,
+        best: None,
+        unplaced: None,
+        seen: Vec::new(),
+        near: Vec::new(),
+        tried: 0,
+        ratios: Vec::new(),
+    });
     let mut trial = Trial { context, chip, graph, negotiation: effort.negotiation, floor, looked };
     let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
     if context.effort == Effort::Low || !context.measures {
@@ -323,11 +330,15 @@ impl Trial<'_, '_> {
         self.polish(PARAMS.evaluation.most_final);
     }
 
-    /// Routes the best with more care; keeps what is not slower: its links are less full. On chips of few PCUs the best
-    /// `most`, each in several ways, also with annealed places.
+    /// Routes the best with more care if links or ports cost more than expected; keeps what is not slower: its links are
+    /// less full. On chips of few PCUs the best `most`, each in several ways, also with annealed places.
     fn polish(&mut self, most: usize) {
         let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some() && !self.is_done()) else { return };
+        let is_as_estimated = best.cycles as f64 <= best.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated;
         if self.chip.pcus() > PARAMS.evaluation.few_pcus {
+            if is_as_estimated && !best.crowded {
+                return;
+            }
             self.lay_again(best.choice.clone(), Way { is_annealed: false, negotiation: Negotiation::WHOLE });
             return;
         }
@@ -381,7 +392,9 @@ impl Trial<'_, '_> {
     fn may_win(&self, choice: &Choice) -> bool {
         let Some(best) = &self.looked.best else { return true };
         let wanted = best.cycles as f64 * (1.0 - PARAMS.evaluation.worth_a_step);
+        // On few PCUs estimates are rougher, and measuring is cheap.
         let known = self.looked.ratios.iter().find(|(array, _)| is_array(array, choice));
+        let known = known.filter(|_| self.chip.pcus() > PARAMS.evaluation.few_pcus);
         let may_take = choice.estimate.cycles as f64 * (1.0 - PARAMS.evaluation.array_noise);
         let predicted = known.map_or(0.0, |&(_, ratio)| may_take * ratio);
         self.least_cycles(choice).max(predicted) < wanted
