@@ -37,7 +37,7 @@ pub struct PartitionParams {
     /// Share of its score at low effort that planning a section at full effort is taken to leave at best.
     pub refined_score: f64,
     /// Part of the time of the best partition so far from which on a section that was planned at low effort is planned at
-    /// full effort when it is looked at.
+    /// full effort when it is evaluated.
     pub worth_refining: f64,
     /// The same from which on a brief look is followed by a whole one: what that gains of a smaller section is nothing
     /// beside the others.
@@ -295,7 +295,7 @@ pub const PARAMS: Params = Params {
         as_fast: 0.0002,
         near_lower_bound: 1.01,
         worth_a_step: 0.002,
-        array_noise: 0.005,
+        array_noise: 0.02,
         optimistic_factor: 0.96,
         sampled_bound: 0.9,
         hopeless: 1.3,
@@ -371,7 +371,7 @@ pub const PARAMS: Params = Params {
         fuller_link: 0.9,
         progress: 0.95,
         patience: 2,
-        detour_hops: 2,
+        detour_hops: 4,
         margin: 4,
         light_flow: 0.03,
     },

@@ -59,7 +59,7 @@ impl Planned<'_> {
         let is_worth = part >= PARAMS.partition.worth_a_whole_look;
         if self.looked.as_ref().is_none_or(|looked| looked.depth < depth && is_worth) {
             let before = self.looked.take();
-            let twin = among.twins.iter().find(|(choices, _)| *choices == self.choices).map(|(_, twin)| twin);
+            let twin = among.equivalents.iter().find(|(choices, _)| *choices == self.choices).map(|(_, twin)| twin);
             let wanted = if is_worth { depth } else { Depth::Brief };
             self.looked = Some(look(context, &self.graph, &self.choices, (before, twin), wanted, among.kinds));
         }
@@ -76,7 +76,7 @@ struct Among {
     /// Cycles of all sections of a partition: a section that takes a small part of them is not worth a close look.
     cycles: u64,
     /// What other sections that were looked at had to choose from, and the best of it.
-    twins: Vec<(Vec<Choice>, Twin)>,
+    equivalents: Vec<(Vec<Choice>, Twin)>,
 }
 
 impl Planned<'_> {
@@ -361,7 +361,7 @@ impl<'a> Spans<'a> {
             let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned { graph, choices, is_refined: true, looked: None };
-            planned.route(context, Depth::Whole, &Among { kinds: firsts.len(), cycles: 0, twins: Vec::new() });
+            planned.route(context, Depth::Whole, &Among { kinds: firsts.len(), cycles: 0, equivalents: Vec::new() });
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
@@ -484,8 +484,8 @@ impl<'a> Spans<'a> {
         let best = self.best_partition((0, self.workload.operators.len())).unwrap_or_default();
         let parts: Vec<usize> = best.into_iter().filter(is_part).collect();
         let twin = |planned: &Planned<'_>| Some((planned.choices.clone(), planned.looked.as_ref()?.twin()?));
-        let twins: Vec<(Vec<Choice>, Twin)> = self.planned.iter().flatten().filter_map(twin).collect();
-        let among = Among { kinds: wanted.iter().flatten().count(), cycles: self.cycles(&parts), twins };
+        let equivalents: Vec<(Vec<Choice>, Twin)> = self.planned.iter().flatten().filter_map(twin).collect();
+        let among = Among { kinds: wanted.iter().flatten().count(), cycles: self.cycles(&parts), equivalents };
         let kinds =
             self.planned.par_iter_mut().zip(wanted).filter_map(|(planned, depth)| Some((planned.as_mut()?, depth?)));
         kinds.for_each(|(planned, depth)| planned.route(context, depth, &among));
