@@ -330,15 +330,11 @@ impl Trial<'_, '_> {
         self.polish(PARAMS.evaluation.most_final);
     }
 
-    /// Routes the best with more care if links or ports cost more than expected; keeps what is not slower: its links are
-    /// less full. On chips of few PCUs the best `most`, each in several ways, also with annealed places.
+    /// Routes the best with more care; keeps what is not slower: its links are less full. On chips of few PCUs the best
+    /// `most`, each in several ways, also with annealed places.
     fn polish(&mut self, most: usize) {
         let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some() && !self.is_done()) else { return };
-        let is_as_estimated = best.cycles as f64 <= best.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated;
         if self.chip.pcus() > PARAMS.evaluation.few_pcus {
-            if is_as_estimated && !best.crowded {
-                return;
-            }
             self.lay_again(best.choice.clone(), Way { is_annealed: false, negotiation: Negotiation::WHOLE });
             return;
         }
