@@ -19,7 +19,7 @@ use crate::index::{Id, IndexVec};
 use crate::program::verifier::{Banks, Fault, Generators, Pcus, Place, Verifier, from_one};
 use crate::program::{
     Buffer, BufferId, BufferRole, BufferSpec, Fabric, Flow, FlowId, GemmMapping, LoopLevel, Mapping, Nest, OffChip,
-    PcuId, Piece, Resource, RowTile, Section, SectionGraph, Stage, StageId, StreamId, Tree, tree_over,
+    PcuId, Piece, Resource, RowTile, Section, SectionGraph, Stage, StageId, StreamId, Tree, TreeWalk, tree_over,
 };
 use crate::workload::TensorId;
 
@@ -140,10 +140,10 @@ impl<'a> Validated<'a> {
     /// The first link that leads nowhere, sink that is not reached, or check of the verifier that the section fails.
     pub fn over(self, links: &IndexVec<FlowId, Vec<Resource>>) -> Result<Section, Fault> {
         let Verifier { chip, fabric, .. } = self.verifier;
-        let mut trees = Vec::with_capacity(links.len());
+        let (mut walk, mut trees) = (TreeWalk::new(chip, fabric), Vec::with_capacity(links.len()));
         for (r, links) in links.iter_enumerated().take(self.unrouted.requests.len()) {
             let request = self.unrouted.requests.get(r.index());
-            let tree = tree_over(chip, fabric, request.source, request.sinks, links).map_err(|broken| {
+            let tree = tree_over(&mut walk, request.source, request.sinks, links).map_err(|broken| {
                 let place = broken.link.map_or(Place::Route(r), |link| Place::Link(r, link));
                 Fault::new(place, broken.title, broken.expected)
             })?;

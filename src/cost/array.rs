@@ -132,6 +132,7 @@ impl SystolicShape {
     }
 
     /// Row tiles one PCU does of a row tile of `rows` cut in `pm` slices.
+    #[inline]
     pub fn passes(&self, rows: u64, pm: u64) -> u64 {
         rows.div_ceil(self.row_grain).div_ceil(pm)
     }

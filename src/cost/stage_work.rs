@@ -127,6 +127,7 @@ impl StageWork {
     }
 
     /// Work of a lockstep group in a column tile and a row tile: of a row pass, or of all where passes differ.
+    #[inline]
     fn pass_of(&self, column_tile: u64, group: u64, tile: RowTile) -> PassWork {
         if let (Some(index), Some(sampled), Some(shape)) = (tile.index, &self.sampled, &self.shape) {
             return sampled.work(shape, (column_tile, group, index), self.pass(column_tile, group));
@@ -157,6 +158,7 @@ impl StageWork {
     }
 
     /// Row tiles one PCU does of a row tile (SIMD: rows).
+    #[inline]
     pub fn passes(&self, rows: u64) -> u64 {
         match (&self.shape, &self.mapping) {
             (Some(shape), mapping) => shape.passes(rows, mapping.pm()),
@@ -189,6 +191,7 @@ impl StageWork {
 
     /// How often a firing does the work of [`Self::pass_of`]: its row passes. A stage that adds up over rows passes over those of
     /// its result.
+    #[inline]
     fn row_passes(&self, column_tile: u64, tile: RowTile) -> u64 {
         if self.sampled.is_some() && tile.index.is_some() {
             return 1;
@@ -226,6 +229,7 @@ impl StageWork {
     }
 
     /// Cycles a lockstep group is occupied by a firing.
+    #[inline]
     pub fn cycles(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         match &self.mapping {
             Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
@@ -252,6 +256,7 @@ impl StageWork {
     }
 
     /// Tiles of a lockstep group's firing: results leave after each (SIMD: after each row).
+    #[inline]
     pub fn tiles(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         match &self.mapping {
             Mapping::Gemm(_) => self.row_passes(column_tile, tile) * self.pass_of(column_tile, group, tile).tiles,
@@ -381,6 +386,7 @@ impl StageWork {
     }
 
     /// Flits one event of a flow that feeds or leaves this stage moves, before the flow's share.
+    #[inline]
     pub fn flits(&self, amount: Amount, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         match amount {
             Amount::Activations => self.activation_flits(column_tile, group, tile),

@@ -12,14 +12,7 @@ const UNDER_WAY_BYTES: f64 = 32768.0;
 
 /// Vector operations of an element (assumed: steps of the usual formula).
 pub(super) fn operations(kind: OperatorKind) -> f64 {
-    let steps = match kind {
-        OperatorKind::Gelu | OperatorKind::LayerNorm => 12,
-        OperatorKind::Softmax => 10,
-        OperatorKind::RmsNorm => 8,
-        OperatorKind::Silu | OperatorKind::Sigmoid | OperatorKind::Tanh => 6,
-        other => other.assumed_simd_stages(),
-    };
-    steps as f64
+    kind.vector_steps() as f64
 }
 
 /// A kernel that moves bytes to and from memory and the L2, and does so many vector operations.

@@ -46,15 +46,14 @@ impl Lower<'_, '_> {
             }
             "Silu" | "Swish" | "HardSwish" | "Mish" | "com.microsoft.QuickGelu" => self.unary(step, "silu", "Silu"),
             "Sigmoid" | "HardSigmoid" => self.unary(step, "sigmoid", "Sigmoid"),
+            "Softplus" => self.unary(step, "softplus", "Softplus"),
             "Tanh" | "Softsign" => self.unary(step, "tanh", "Tanh"),
             "Mask" | "CausalMask" => {
                 self.unary(step, if step.op == "Mask" { "scale" } else { "causal_mask" }, &step.op)
             }
             "Rotary" | "RotaryEmbedding" => self.rotary(step),
             "Exp" | "Log" | "Sqrt" | "Neg" | "Abs" | "Reciprocal" | "Erf" | "Floor" | "Ceil" | "Round" | "Sign"
-            | "Elu" | "Selu" | "Celu" | "Softplus" | "Sin" | "Cos" | "Cast" | "Trilu" => {
-                self.unary(step, "scale", "a scale")
-            }
+            | "Elu" | "Selu" | "Celu" | "Sin" | "Cos" | "Cast" | "Trilu" => self.unary(step, "scale", "a scale"),
             "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Where" | "Sum" | "Mean" => self.binary(step),
             "Concat" => self.concat(step),
             "Split" => self.split(step),

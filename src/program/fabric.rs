@@ -34,6 +34,11 @@ pub enum Direction {
     North,
 }
 
+impl Direction {
+    /// All four, as links are numbered.
+    pub const ALL: [Self; 4] = [Self::East, Self::West, Self::South, Self::North];
+}
+
 /// A port of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
@@ -123,12 +128,19 @@ impl Fabric {
     }
 
     /// The site, direction and lane of a link; `None` for a port.
+    #[inline]
     pub fn link_at(&self, resource: Resource) -> Option<(Coordinate, Direction, u32)> {
-        const DIRECTIONS: [Direction; 4] = [Direction::East, Direction::West, Direction::South, Direction::North];
         let (edge, lane) = (resource / self.lanes, resource % self.lanes);
         let site = edge / 4;
         let from = Coordinate { x: site % self.columns, y: site / self.columns };
-        (resource < self.pmu_read).then(|| (from, DIRECTIONS[(edge % 4) as usize], lane))
+        (resource < self.pmu_read).then(|| (from, Direction::ALL[(edge % 4) as usize], lane))
+    }
+
+    /// The site that a link leaves, row by row, and in which direction; no port is asked for.
+    #[inline]
+    pub fn leaves(&self, link: Resource) -> (usize, Direction) {
+        let edge = link / self.lanes;
+        ((edge / 4) as usize, Direction::ALL[(edge % 4) as usize])
     }
 
     /// A PMU read port.
@@ -157,6 +169,7 @@ impl Fabric {
     }
 
     /// The port a resource is; `None` for a link.
+    #[inline]
     pub fn port_at(&self, resource: Resource) -> Option<Port> {
         let of = |first: u32, each: u32| ((resource - first) / each, (resource - first) % each);
         let port = if resource < self.pmu_read {
@@ -181,6 +194,7 @@ impl Fabric {
     }
 
     /// What a resource is.
+    #[inline]
     pub fn kind(&self, resource: Resource) -> ResourceKind {
         if resource < self.pmu_read {
             ResourceKind::Link

@@ -105,6 +105,7 @@ pub struct Flow {
 }
 
 /// The part of `amount` that a flow with `share` carries.
+#[inline]
 pub fn shared(amount: u64, share: (u64, u64)) -> u64 {
     if share.0 == share.1 {
         return amount;

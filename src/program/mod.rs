@@ -42,4 +42,4 @@ pub use sequence::SequenceRead;
 pub use stage::{Stage, continues, emits};
 pub use stream::{OffChip, Stream};
 pub use tiers::{home_tiers, tier_remarks};
-pub use tree::{Broken, Tree, cycles_to_sinks, tree_over};
+pub use tree::{Broken, Tree, TreeWalk, tree_over};

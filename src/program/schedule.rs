@@ -88,10 +88,12 @@ impl Schedule {
         Nest { rows, tile_rows, block_tiles: self.block_tiles, tiled_axis, order }
     }
 
+    #[inline]
     fn due(&self) -> &Walk {
         &self.walks[LoopLevel::FIRING.index()]
     }
 
+    #[inline]
     fn walk(&self, level: LoopLevel) -> &Walk {
         &self.walks[level.index()]
     }
@@ -141,6 +143,7 @@ impl Schedule {
         step
     }
 
+    #[inline]
     fn set(&self, step: &mut Step, walk: &Walk, point: &Point) {
         let mut in_block = 0;
         for (level, coordinate) in walk.coordinates.iter().enumerate() {
@@ -169,6 +172,7 @@ impl Schedule {
 
     /// Where what happens at a point of a nest that begins at `at` is complete: loops that the nest does not walk stand at
     /// their last iteration.
+    #[inline]
     pub fn complete(&self, level: LoopLevel, at: Step) -> Step {
         let (walk, due) = (self.walk(level), self.due());
         if walk.others.is_empty() {
@@ -215,6 +219,7 @@ impl Schedule {
 
     /// The firing of the nest `of` before the one at `at` in the same point of the nest `within`, if the latter is not its
     /// first.
+    #[inline]
     pub fn before(&self, of: LoopLevel, within: LoopLevel, at: Step) -> Option<Step> {
         let (due, walked) = (self.due(), &self.walk(of).others);
         let mut point = self.point(due, at);

@@ -1,8 +1,8 @@
-//! Whether the links of a flow are a tree from its source to its sinks: of configurations that were edited by hand.
+//! The links of a flow as a tree: how far its sinks are, and, of configurations that were edited by hand, whether it is one.
 
 use crate::arch::{Chip, Coordinate};
 
-use super::fabric::{Fabric, Resource, beyond};
+use super::fabric::{Direction, Fabric, Resource, beyond};
 
 /// A multicast tree.
 #[derive(Debug, Clone, Default)]
@@ -13,56 +13,69 @@ pub struct Tree {
     pub hop_cycles: u64,
 }
 
-/// Where links lead from a source.
-struct Reached {
-    /// Sites that are reached, and the cycles of the hops to them.
-    sites: rustc_hash::FxHashMap<Coordinate, u64>,
+/// Follows the links of one flow after another over the sites of a grid. Its lists are as long as the grid is large, so that
+/// it is made once for many flows.
+#[derive(Debug)]
+pub struct TreeWalk<'a> {
+    chip: &'a Chip,
+    fabric: &'a Fabric,
+    /// Directions of the links that leave each site, a bit each; none between two walks.
+    leaving: Vec<u8>,
+    /// Cycles of the hops to each site that the latest flow reaches.
+    cycles: Vec<Option<u64>>,
+    /// Those sites, nearest first.
+    reached: Vec<Coordinate>,
 }
 
-impl Reached {
-    /// Cycles to a sink, if it is reached.
-    fn cycles_to(&self, sink: Coordinate) -> u64 {
-        self.sites.get(&sink).copied().unwrap_or(0)
+impl<'a> TreeWalk<'a> {
+    /// No flow followed yet.
+    pub fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
+        let sites = chip.grid.units.len();
+        Self { chip, fabric, leaving: vec![0; sites], cycles: vec![None; sites], reached: Vec::new() }
     }
-}
 
-/// Cycles of the hops over `links` from a source's switch to that of each sink.
-pub fn cycles_to_sinks(
-    chip: &Chip,
-    fabric: &Fabric,
-    source: Coordinate,
-    sinks: &[Coordinate],
-    links: &[Resource],
-) -> Vec<u64> {
-    let reached = walk(chip, fabric, source, links);
-    sinks.iter().map(|&sink| reached.cycles_to(sink)).collect()
-}
+    fn index(&self, at: Coordinate) -> usize {
+        (at.y * self.chip.grid.columns + at.x) as usize
+    }
 
-/// Follows `links` from the source of a request, nearest sites first.
-fn walk(chip: &Chip, fabric: &Fabric, source: Coordinate, links: &[Resource]) -> Reached {
-    let mut leaving: Vec<(Coordinate, Coordinate)> = links
-        .iter()
-        .filter_map(|&link| fabric.link_at(link))
-        .filter_map(|(from, direction, _)| beyond(chip, from, direction).map(|to| (from, to)))
-        .collect();
-    leaving.sort_unstable_by_key(|&(from, to)| (from.y, from.x, to.y, to.x));
-    let key = |at: Coordinate| (at.y, at.x);
-    let mut sites: Vec<(Coordinate, u64)> = vec![(source, 0)];
-    let mut seen = rustc_hash::FxHashMap::default();
-    seen.insert(source, 0);
-    let mut next = 0;
-    while let Some(&(site, cycles)) = sites.get(next) {
-        next += 1;
-        let from = leaving.partition_point(|&(a, _)| key(a) < key(site));
-        for &(_, end) in leaving[from..].iter().take_while(|&&(a, _)| a == site) {
-            let cycles = cycles + chip.hop_cycles(site, end);
-            if let std::collections::hash_map::Entry::Vacant(new) = seen.entry(end) {
-                new.insert(cycles);
-                sites.push((end, cycles));
+    /// Follows `links` from the switch of a source, nearest sites first (breadth first).
+    pub fn follow(&mut self, source: Coordinate, links: &[Resource]) {
+        for site in std::mem::take(&mut self.reached) {
+            let index = self.index(site);
+            self.cycles[index] = None;
+        }
+        for (from, direction) in links.iter().map(|&link| self.fabric.leaves(link)) {
+            self.leaving[from] |= 1 << direction as u8;
+        }
+        self.reach(source, 0);
+        let mut next = 0;
+        while let Some(&site) = self.reached.get(next) {
+            next += 1;
+            let index = self.index(site);
+            let (leaving, cycles) = (self.leaving[index], self.cycles[index].unwrap_or(0));
+            for direction in Direction::ALL.into_iter().filter(|&direction| leaving >> direction as u8 & 1 == 1) {
+                if let Some(end) = beyond(self.chip, site, direction) {
+                    self.reach(end, cycles + self.chip.hop_cycles(site, end));
+                }
             }
         }
+        for (from, _) in links.iter().map(|&link| self.fabric.leaves(link)) {
+            self.leaving[from] = 0;
+        }
     }
-    Reached { sites: seen }
+
+    fn reach(&mut self, site: Coordinate, cycles: u64) {
+        let index = self.index(site);
+        if self.cycles[index].is_none() {
+            self.cycles[index] = Some(cycles);
+            self.reached.push(site);
+        }
+    }
+
+    /// Cycles of the hops from the latest flow's source to a site; `None` if its links do not lead there.
+    pub fn cycles_to(&self, site: Coordinate) -> Option<u64> {
+        self.cycles[self.index(site)]
+    }
 }
 
 /// Why links are no tree.
@@ -77,14 +90,14 @@ pub struct Broken {
 
 /// The tree over `links`, if they lead from the request's source to all its sinks.
 pub fn tree_over(
-    chip: &Chip,
-    fabric: &Fabric,
+    walk: &mut TreeWalk<'_>,
     source: Coordinate,
     sinks: &[Coordinate],
     links: &[Resource],
 ) -> Result<Tree, Broken> {
-    let reached = walk(chip, fabric, source, links);
-    let reaches = |at: Coordinate| reached.sites.contains_key(&at);
+    walk.follow(source, links);
+    let (chip, fabric) = (walk.chip, walk.fabric);
+    let reaches = |at: Coordinate| walk.cycles_to(at).is_some();
     let mut seen = rustc_hash::FxHashSet::default();
     let mut ends = rustc_hash::FxHashSet::default();
     ends.insert(source);
@@ -117,6 +130,6 @@ pub fn tree_over(
             return Err(Broken { link: None, title, expected });
         }
     }
-    let farthest = sinks.iter().map(|&sink| reached.cycles_to(sink)).max().unwrap_or(0);
+    let farthest = sinks.iter().filter_map(|&sink| walk.cycles_to(sink)).max().unwrap_or(0);
     Ok(Tree { links: links.to_vec(), hop_cycles: farthest })
 }

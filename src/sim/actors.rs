@@ -56,6 +56,8 @@ pub(super) struct Actor {
     pub(super) count: u64,
     /// Firings done.
     pub(super) next: u64,
+    /// Where the next one stands in the nest; of an actor that has done its last, the last.
+    pub(super) at: Step,
     /// When it is free for the next.
     pub(super) free_at: Ticks,
     /// Of a lockstep group: when the activations, and the weights, of the firings begun have left their PMUs, so that those of
@@ -125,8 +127,10 @@ impl<'a> Actors<'a> {
         for index in 0..actors.processes.list.len() {
             actors.add_actor(index);
         }
+        let mut hops = GroupHops::new(chip, fabric);
         for index in 0..actors.list.len() {
-            actors.add_flows(index);
+            hops.begin();
+            actors.add_flows(index, &mut hops);
         }
         actors
     }
@@ -144,6 +148,7 @@ impl<'a> Actors<'a> {
             level,
             count: firings,
             next: 0,
+            at: self.processes.point(self.list.len(), 0),
             free_at: 0,
             fed_at: [0; 2],
             waits_for_credit: 0,
@@ -166,7 +171,7 @@ impl<'a> Actors<'a> {
         });
     }
 
-    fn add_flows(&mut self, index: usize) {
+    fn add_flows(&mut self, index: usize, hops: &mut GroupHops<'_>) {
         let ProcessFlows { operands, weights, results, partial_reads, partial_writes } =
             &self.processes.list[index].flows;
         let actor = &mut self.list[index];
@@ -178,7 +183,6 @@ impl<'a> Actors<'a> {
             (actor.results, results),
             (actor.partial_writes, partial_writes),
         ];
-        let mut hops = GroupHops::default();
         for (group, flows) in of_actor.into_iter().take(actor.transfer_groups()) {
             self.transfer_groups[group].flows.clone_from(flows);
             for flow in flows.iter().map(|&f| &self.section.flows[f]) {
@@ -192,10 +196,8 @@ impl<'a> Actors<'a> {
                 match flow.kind {
                     FlowKind::PartialRead { .. }
                         if !flow.reads.is_some_and(|end| self.section.is_partial_fifo(end.buffer)) => {}
-                    FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => hops.add_results(self.fabric, flow),
-                    FlowKind::Feed { .. } | FlowKind::PartialRead { .. } => {
-                        hops.add_operands(self.chip, self.fabric, flow);
-                    }
+                    FlowKind::PartialWrite { .. } | FlowKind::Emit { .. } => hops.add_results(flow),
+                    FlowKind::Feed { .. } | FlowKind::PartialRead { .. } => hops.add_operands(flow),
                     _ => actor.feed_hops = actor.feed_hops.max(cycles(flow.hop_cycles)),
                 }
             }

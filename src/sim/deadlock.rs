@@ -32,8 +32,8 @@ impl Engine<'_> {
     /// no room, else starved. Those that have sent all are counted.
     pub(super) fn blocked(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (index, actor) in self.actors.iter().enumerate().filter(|(_, a)| a.next < a.count) {
-            let step = self.step(index);
+        for actor in self.actors.iter().filter(|actor| actor.next < actor.count) {
+            let step = actor.at;
             let mut waits = Vec::new();
             for input in &actor.inputs {
                 let slot = self.processes.needed(input, step);

@@ -155,16 +155,16 @@ impl<'a> Engine<'a> {
 
     /// First slots that the section before has loaded are there.
     fn take_what_was_loaded_before(&mut self) {
-        let (section, graph) = (self.section, &self.graph);
+        let section = self.section;
         for &stream in &section.prefetched {
-            let actor = &mut self.actors[self.stream_actor[stream]];
-            let at = self.processes.point(self.stream_actor[stream], 0);
-            let (_, moved) = transfer_bytes(self.chip, graph, section, stream, at);
-            actor.next = 1;
+            let index = self.stream_actor[stream];
+            let actor = &self.actors[index];
+            let (_, moved) = transfer_bytes(self.chip, &self.graph, section, stream, actor.at);
             for &buffer in &actor.outputs {
                 self.buffers[buffer].fill(0, Filled { first: 0, last: 0, parts: u64::MAX });
             }
             self.tiers[section.streams[stream].tier.index()].begin_behind_first(stream, moved);
+            self.go_on(index, 1);
         }
     }
 
@@ -278,7 +278,7 @@ impl<'a> Engine<'a> {
         if actor.scheduled.is_some() || actor.firing.is_some() || actor.next >= actor.count {
             return;
         }
-        let step = self.step(index);
+        let step = self.actors[index].at;
         let is_group = matches!(actor.kind, ProcessKind::Group { .. });
         // Operands of a lockstep group may go ahead of its work.
         let mut start = if is_group { actor.fed_at[0].min(actor.fed_at[1]) } else { actor.free_at };
@@ -318,7 +318,7 @@ impl<'a> Engine<'a> {
 
     fn start_group(&mut self, index: usize, stage: StageId, group: u64, now: Ticks) {
         let actor = &self.actors[index];
-        let at = self.step(index);
+        let at = self.actors[index].at;
         let row_tile = self.tiling.row_tile(at.row_tile);
         let rows = row_tile.rows;
         let work = &self.work[stage];
@@ -485,7 +485,7 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         let hops = actor.result_hops;
         let through = sent_by.max(out - now + worked + drains + leaves.saturating_sub(window));
-        actor.next += 1;
+        self.go_on(index, 1);
         let forwards_sums = self.forwards_sums(&self.actors[index]);
         if !emits && !forwards_sums && self.next_reads_these_sums(index, at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
@@ -507,7 +507,7 @@ impl<'a> Engine<'a> {
     }
 
     fn start_copy(&mut self, index: usize, home: BufferId, operand: BufferId, now: Ticks) {
-        let at = self.step(index);
+        let at = self.actors[index].at;
         let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, self.tiling, tensor, at));
         let through = self.network.send(self.actors[index].feed, flits, now, (now, 0));
@@ -515,7 +515,7 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         let hops = actor.feed_hops;
         actor.free_at = through;
-        actor.next += 1;
+        self.go_on(index, 1);
         self.fill(operand, at, Filled { first: now + hops, last: through + hops, parts: 1 }, now);
         self.release_inputs(index, at, [through; 3], now);
         self.wake(index, now);
@@ -531,7 +531,7 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         actor.scheduled = None;
         actor.free_at = now;
-        actor.next += 1;
+        self.go_on(index, 1);
         self.request(stream, slot, at, now);
         self.wake(index, now);
     }

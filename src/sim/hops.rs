@@ -1,59 +1,83 @@
 //! Hops of what a lockstep group takes and gives, PCU by PCU: the operands of a near PCU come early, and its results leave
 //! early, so that the longest way is one PCU's, from its operands to its results.
 
-use rustc_hash::FxHashMap;
-
 use crate::arch::{Chip, Coordinate};
 use crate::index::Id;
-use crate::program::{Fabric, Flow, PcuId, Port, cycles_to_sinks};
+use crate::program::{Fabric, Flow, PcuId, Port, TreeWalk};
 
-/// Hops on the ways through the PCUs of a lockstep group.
-#[derive(Debug, Default)]
-pub(super) struct GroupHops {
+/// Hops on the ways through the PCUs of a lockstep group. Its lists are as long as the chip has units: it is made once and
+/// begun again for each group.
+#[derive(Debug)]
+pub(super) struct GroupHops<'a> {
+    chip: &'a Chip,
+    fabric: &'a Fabric,
+    walk: TreeWalk<'a>,
     /// Cycles of the hops until all operands of a PCU have come; in a chain also those of the PCUs before it.
-    reached: FxHashMap<PcuId, u64>,
-    /// The most of them.
+    reached: Vec<u64>,
+    /// PCUs that are reached.
+    pcus: Vec<PcuId>,
+    /// The most cycles of hops of operands.
     operands: u64,
     /// The most cycles of hops of one PCU's operands and results.
     through: u64,
 }
 
-impl GroupHops {
+impl<'a> GroupHops<'a> {
+    /// Of a group without flows.
+    pub(super) fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
+        let reached = vec![0; chip.grid.pcus.len()];
+        Self { chip, fabric, walk: TreeWalk::new(chip, fabric), reached, pcus: Vec::new(), operands: 0, through: 0 }
+    }
+
+    /// Forgets the flows of one group, for the next.
+    pub(super) fn begin(&mut self) {
+        for pcu in self.pcus.drain(..) {
+            self.reached[pcu.index()] = 0;
+        }
+        (self.operands, self.through) = (0, 0);
+    }
+
     /// Adds a flow of operands; those between the PCUs of a chain behind those of its first.
-    pub(super) fn add_operands(&mut self, chip: &Chip, fabric: &Fabric, flow: &Flow) {
-        let ports = &flow.route[..flow.route.len() - flow.links as usize];
+    pub(super) fn add_operands(&mut self, flow: &Flow) {
+        let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
         let [source, sinks @ ..] = ports else { return };
-        let begins = match fabric.port_at(*source) {
-            Some(Port::PcuOut(pcu, _)) => self.reached.get(&pcu).copied().unwrap_or(0),
-            _ => 0,
-        };
-        let mut reach = |sink: u32, cycles: u64| {
-            if let Some(Port::PcuIn(pcu, _)) = fabric.port_at(sink) {
-                let reached = self.reached.entry(pcu).or_default();
-                *reached = (begins + cycles).max(*reached);
-            }
-            self.operands = self.operands.max(begins + cycles);
-        };
-        match (sinks, site(chip, fabric, *source)) {
-            ([], _) => {}
+        let begins = self.before(*source);
+        match (sinks, site(self.chip, self.fabric, *source)) {
             (sinks @ [_, _, ..], Some(from)) => {
-                let sites: Vec<Coordinate> = sinks.iter().filter_map(|&sink| site(chip, fabric, sink)).collect();
-                let links = &flow.route[ports.len()..];
-                // As all flows, also through the switch of the units.
-                let own = chip.network.hop_cycles;
-                let ways = cycles_to_sinks(chip, fabric, from, &sites, links);
-                sinks.iter().zip(ways).for_each(|(&sink, cycles)| reach(sink, cycles + own));
+                self.walk.follow(from, links);
+                for &sink in sinks {
+                    let Some(at) = site(self.chip, self.fabric, sink) else { continue };
+                    // As all flows, also through the switch of the units.
+                    let cycles = self.walk.cycles_to(at).unwrap_or(0) + self.chip.network.hop_cycles;
+                    self.reach(sink, begins + cycles);
+                }
             }
-            (sinks, _) => sinks.iter().for_each(|&sink| reach(sink, flow.hop_cycles)),
+            (sinks, _) => sinks.iter().for_each(|&sink| self.reach(sink, begins + flow.hop_cycles)),
+        }
+    }
+
+    fn reach(&mut self, sink: u32, cycles: u64) {
+        if let Some(Port::PcuIn(pcu, _)) = self.fabric.port_at(sink) {
+            let reached = &mut self.reached[pcu.index()];
+            if *reached == 0 {
+                self.pcus.push(pcu);
+            }
+            *reached = cycles.max(*reached);
+        }
+        self.operands = self.operands.max(cycles);
+    }
+
+    /// Cycles of the hops until the operands of the PCU at a port have come.
+    fn before(&self, source: u32) -> u64 {
+        match self.fabric.port_at(source) {
+            Some(Port::PcuOut(pcu, _)) => self.reached[pcu.index()],
+            _ => 0,
         }
     }
 
     /// Adds a flow of results.
-    pub(super) fn add_results(&mut self, fabric: &Fabric, flow: &Flow) {
-        let before = match flow.route.first().and_then(|&source| fabric.port_at(source)) {
-            Some(Port::PcuOut(pcu, _)) => self.reached.get(&pcu).copied().unwrap_or(0),
-            _ => 0,
-        };
+    pub(super) fn add_results(&mut self, flow: &Flow) {
+        let before = flow.route.first().map_or(0, |&source| self.before(source));
         self.through = self.through.max(before + flow.hop_cycles);
     }
 

@@ -40,7 +40,7 @@ fn repeat(value: &mut u64, before: u64, times: u64) {
 impl Engine<'_> {
     /// The firing of the nest an actor stands at.
     pub(super) fn urgency(&self, actor: usize) -> u64 {
-        self.processes.rank(self.step(actor))
+        self.processes.rank(self.actors[actor].at)
     }
 
     /// How far the run has come.
@@ -142,8 +142,8 @@ impl Engine<'_> {
         };
         self.queue = std::mem::take(&mut self.queue).into_iter().map(later).collect();
         for (index, &step) in steps.iter().enumerate() {
+            self.go_on(index, step);
             let actor = &mut self.actors[index];
-            actor.next += step;
             actor.free_at += time;
             actor.fed_at = actor.fed_at.map(|at| at + time);
             actor.latest.end += time;
@@ -153,7 +153,7 @@ impl Engine<'_> {
             repeat(&mut actor.stalled, before.waited[index].1, times);
             // An actor that has done its last firing stands nowhere: only a firing under way has a place to move to.
             if let Some(mut firing) = self.actors[index].firing {
-                firing.at = self.step(index);
+                firing.at = self.actors[index].at;
                 firing.emits_at += time;
                 firing.ends_at += time;
                 self.actors[index].firing = Some(firing);

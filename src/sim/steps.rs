@@ -6,9 +6,14 @@ use super::actors::Actor;
 use super::engine::Engine;
 
 impl Engine<'_> {
-    /// Where an actor's next firing stands in the nest.
-    pub(super) fn step(&self, index: usize) -> Step {
-        self.step_of(index, self.actors[index].next)
+    /// Counts firings of an actor that are done, from which its next one follows.
+    #[inline]
+    pub(super) fn go_on(&mut self, index: usize, firings: u64) {
+        let actor = &mut self.actors[index];
+        actor.next += firings;
+        if actor.next < actor.count {
+            actor.at = self.processes.point(index, actor.next);
+        }
     }
 
     /// Where the `n`-th firing of an actor stands.
@@ -42,7 +47,7 @@ impl Engine<'_> {
         let ProcessKind::Group { stage, .. } = actor.kind else { return false };
         let is_sum = self.section.stages[stage].spec.sums.is_some();
         actor.next < actor.count && {
-            let next = self.step(index);
+            let next = self.actors[index].at;
             if is_sum { next.column_tile == at.column_tile } else { next.row_tile == at.row_tile }
         }
     }

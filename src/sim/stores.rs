@@ -12,7 +12,7 @@ impl Engine<'_> {
     /// Sends a slot to the address generators. Memory can take nothing of it before the first bytes that a channel serves
     /// at once have come from the farthest PMU.
     pub(super) fn start_store(&mut self, index: usize, stream: StreamId, now: Ticks) {
-        let at = self.step(index);
+        let at = self.actors[index].at;
         let slot = self.actors[index].next;
         let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         let feed = self.actors[index].feed;
@@ -21,9 +21,9 @@ impl Engine<'_> {
         let piece = self.tiers[self.section.streams[stream].tier.index()].grain_bytes().min(moved);
         let first = (u128::from(through - from) * u128::from(piece) / u128::from(moved.max(1))) as Ticks;
         let actor = &mut self.actors[index];
-        actor.next += 1;
         actor.free_at = now;
         let hops = actor.feed_hops;
+        self.go_on(index, 1);
         self.filling[stream].push((slot, now, through + hops));
         self.queue.push(Reverse((from + hops + first, Event::Issue(stream, slot))));
         self.wake(index, now);

@@ -153,7 +153,7 @@ pub(super) fn simd<'v>(
                 x.chunks_mut(head).for_each(|head| along_row(operator.kind, head));
             }
             OperatorKind::LayerNorm | OperatorKind::RmsNorm => along_row(operator.kind, &mut x),
-            kind if kind <= OperatorKind::Tanh => x.iter_mut().for_each(|x| *x = unary(kind, *x)),
+            kind if kind.is_function() => x.iter_mut().for_each(|x| *x = unary(kind, *x)),
             _ => {
                 let label = labels.map_or(0, |labels| labels.values[row as usize] as u64);
                 x = line(workload, operator, &x, &y, Line { row, column, label, scores });

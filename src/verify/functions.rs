@@ -13,6 +13,7 @@ pub(super) fn unary(kind: OperatorKind, x: f32) -> f32 {
         OperatorKind::Silu => x * sigmoid(x),
         OperatorKind::Sigmoid => sigmoid(x),
         OperatorKind::Tanh => tanh(x),
+        OperatorKind::Softplus => x.max(0.0) + libm::log1pf(libm::expf(-x.abs())),
         _ => x,
     }
 }
@@ -91,6 +92,7 @@ mod tests {
             };
             near(OperatorKind::Gelu, 0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt())), 3e-7 * (1.0 + x.abs()));
             near(OperatorKind::Tanh, x.tanh(), 3e-7);
+            near(OperatorKind::Softplus, x.exp().ln_1p(), 3e-7 * (1.0 + x.abs()));
             near(OperatorKind::Silu, x / (1.0 + (-x).exp()), 5e-7 * (1.0 + x.abs()));
         }
     }

@@ -163,7 +163,7 @@ fn apply_to<'t>(
             }
             result
         }
-        OperatorKind::Gelu | OperatorKind::Relu | OperatorKind::Silu | OperatorKind::Sigmoid | OperatorKind::Tanh => {
+        kind if kind.is_function() => {
             let mut result = given[0].clone();
             for (value, error) in result.value.values.iter_mut().zip(&mut result.error.values) {
                 (*value, *error) = unary(*kind, *value, *error);
@@ -306,6 +306,9 @@ fn unary(kind: OperatorKind, x: f64, e: f64) -> (f64, f64) {
         OperatorKind::Silu => (x * sigmoid(x), 1.1, 8.0 * FP32 * (x.abs() + e)),
         OperatorKind::Sigmoid => (sigmoid(x), 0.25, 8.0 * FP32),
         OperatorKind::Tanh => (libm::tanh(x), 1.0, 16.0 * FP32 * (x.abs() + e).min(1.0)),
+        OperatorKind::Softplus => {
+            (x.max(0.0) + libm::log1p(libm::exp(-x.abs())), 1.0, 16.0 * FP32 * (1.0 + x.abs() + e))
+        }
         _ => (x, 1.0, 0.0),
     };
     // The argument is an fp32 number; where it was not before, it is rounded to one.

@@ -67,6 +67,7 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
                 dy * (s * (1.0 + x * (1.0 - s)))
             })
             .collect(),
+        OperatorKind::SoftplusGrad => pairs().map(|(&x, dy)| dy * sigmoid(x)).collect(),
         OperatorKind::SigmoidGrad => pairs().map(|(y, dy)| dy * (y * (1.0 - y))).collect(),
         OperatorKind::TanhGrad => pairs().map(|(y, dy)| dy * (1.0 - y * y)).collect(),
         OperatorKind::SoftmaxGrad => {

@@ -95,6 +95,7 @@ fn of_row(
             };
             (0u64..).zip(x).map(share).collect()
         }
+        OperatorKind::SoftplusGrad => pairs().map(|(&x, &dy)| dy * x.sigmoid()).collect(),
         OperatorKind::GeluGrad => pairs().map(|(&x, &dy)| dy * gelu_slope(x)).collect(),
         OperatorKind::ReluGrad => pairs()
             .map(|(&y, &dy)| {

@@ -265,8 +265,8 @@ impl Workload {
     }
 
     fn is_plain(&self, op: &Operator) -> bool {
-        let plain = OperatorKind::Gelu..=OperatorKind::RmsNorm;
-        let is_of_kind = op.kind == OperatorKind::Gemm || plain.contains(&op.kind);
+        use OperatorKind::{Add, Gemm, LayerNorm, Mul, RmsNorm, Softmax};
+        let is_of_kind = op.kind.is_function() || matches!(op.kind, Gemm | Add | Mul | Softmax | LayerNorm | RmsNorm);
         let is_view = |&t: &TensorId| self.tensors[t].view.is_some();
         let is_shaped = op.inputs.iter().chain([&op.output]).any(is_view);
         is_of_kind && !is_shaped && op.form.is_none() && op.heads <= 1 && op.phase == Phase::Forward

@@ -1,254 +1,225 @@
-//! What an operator computes, and what the compiler needs to know of each kind.
+//! What an operator computes, and what the compiler needs to know of each kind: one row of a table for each.
 
 use serde::{Deserialize, Serialize};
 
-/// What an operator computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OperatorKind {
+/// How output elements follow from input elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Sums of products, on the array.
+    Product,
+    /// Element `i` is a function of element `i` of the only input, and of nothing else.
+    Function,
+    /// Element `i` follows from element `i` of each input, and from row vectors or the place.
+    Element,
+    /// The same elements at other places.
+    Moved,
+    /// A step of an optimiser, element by element.
+    Update,
+    /// An element follows from its whole row, or all of its head.
+    Row,
+    /// An element follows from a window of an image, each channel for itself.
+    Pool,
+    /// Nothing is computed.
+    View,
+}
+
+/// The operator that makes the gradient of an input from that of the output, where there is one such operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gradient {
+    /// None, or several operators: `train` knows.
+    Special,
+    /// A kind that takes the input and the output's gradient.
+    OfInput(OperatorKind),
+    /// A kind that takes the output and its gradient.
+    OfOutput(OperatorKind),
+    /// The same kind, of the output's gradient.
+    Itself,
+}
+
+/// A row of the table.
+struct Row {
+    name: &'static str,
+    class: Class,
+    /// Inputs.
+    inputs: usize,
+    /// Row vectors of parameters, at most.
+    vectors: usize,
+    /// Times it reads each element of its input.
+    reads: u64,
+    /// Pipeline stages of the function.
+    stages: u64,
+    /// Vector operations an element on a GPU; as many as `stages` if 0.
+    steps: u64,
+    gradient: Gradient,
+}
+
+/// Of one elementwise operation in one step.
+const PLAIN: Row = Row {
+    name: "",
+    class: Class::Element,
+    inputs: 1,
+    vectors: 0,
+    reads: 1,
+    stages: 1,
+    steps: 0,
+    gradient: Gradient::Special,
+};
+
+/// Declares the kinds: of each its documentation, its name in files, and what differs from [`PLAIN`].
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $kind:ident $name:literal { $($field:ident: $value:expr),* };)+) => {
+        /// What an operator computes.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum OperatorKind {
+            $($(#[doc = $doc])+ $kind,)+
+        }
+
+        impl OperatorKind {
+            /// Every kind, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
+            const fn row(self) -> &'static Row {
+                match self {
+                    $(Self::$kind => &const { Row { name: $name, $($field: $value,)* ..PLAIN } },)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// `C[M,N] = A[M,K] x B[K,N]`; inputs A (activations) then B (weights).
-    Gemm,
+    Gemm "gemm" { class: Class::Product, inputs: 2, vectors: 1 };
     /// Gaussian error linear unit, element by element.
-    Gelu,
+    Gelu "gelu" { class: Class::Function, steps: 12, gradient: Gradient::OfInput(OperatorKind::GeluGrad) };
     /// `max(x, 0)`.
-    Relu,
+    Relu "relu" { class: Class::Function, gradient: Gradient::OfOutput(OperatorKind::ReluGrad) };
     /// `x * sigmoid(x)`.
-    Silu,
+    Silu "silu" { class: Class::Function, steps: 6, gradient: Gradient::OfInput(OperatorKind::SiluGrad) };
     /// Logistic function.
-    Sigmoid,
+    Sigmoid "sigmoid" { class: Class::Function, steps: 6, gradient: Gradient::OfOutput(OperatorKind::SigmoidGrad) };
     /// Hyperbolic tangent.
-    Tanh,
+    Tanh "tanh" { class: Class::Function, steps: 6, gradient: Gradient::OfOutput(OperatorKind::TanhGrad) };
     /// `a + b`, equal shapes.
-    Add,
+    Add "add" { inputs: 2 };
     /// `a * b`, equal shapes.
-    Mul,
+    Mul "mul" { inputs: 2 };
     /// Softmax along each row, or along each head of a row.
-    Softmax,
+    Softmax "softmax" { class: Class::Row, reads: 3, steps: 10, gradient: Gradient::OfOutput(OperatorKind::SoftmaxGrad) };
     /// Layer norm along each row.
-    LayerNorm,
+    LayerNorm "layer_norm" { class: Class::Row, vectors: 2, reads: 2, steps: 12, gradient: Gradient::OfInput(OperatorKind::LayerNormGrad) };
     /// Root-mean-square norm along each row.
-    RmsNorm,
+    RmsNorm "rms_norm" { class: Class::Row, vectors: 1, reads: 2, steps: 8, gradient: Gradient::OfInput(OperatorKind::RmsNormGrad) };
     /// A constant times x.
-    Scale,
+    Scale "scale" { gradient: Gradient::Itself };
     /// Scores of keys after the query become minus infinity.
-    CausalMask,
+    CausalMask "causal_mask" { stages: 2, gradient: Gradient::Itself };
     /// Pairs of elements of a head turned by an angle of their position.
-    Rotary,
+    Rotary "rotary" { class: Class::Row, stages: 3, gradient: Gradient::Itself };
     /// Elements dropped at random, the others scaled up.
-    Dropout,
+    Dropout "dropout" { stages: 4, gradient: Gradient::Itself };
     /// A row vector added to every row.
-    Bias,
+    Bias "bias" { vectors: 1 };
     /// Rows of a table by index.
-    Embedding,
+    Embedding "embedding" { class: Class::Moved, inputs: 2 };
     /// The matrix with rows and columns exchanged.
-    Transpose,
+    Transpose "transpose" { class: Class::Moved, gradient: Gradient::Itself };
     /// Columns of `a`, then columns of `b`.
-    Concat,
+    Concat "concat" { class: Class::Row, inputs: 2 };
     /// The sum of each row.
-    RowSum,
+    RowSum "row_sum" { class: Class::Row };
     /// The greatest element of each row.
-    RowMax,
+    RowMax "row_max" { class: Class::Row };
     /// Loss of each row of logits against its label.
-    CrossEntropy,
+    CrossEntropy "cross_entropy" { class: Class::Row, inputs: 2, reads: 2, stages: 10 };
     /// Of x and dy: dy times the derivative of GELU at x.
-    GeluGrad,
+    GeluGrad "gelu_grad" { inputs: 2, stages: 8 };
     /// Of x and dy: dy where x is positive.
-    ReluGrad,
+    ReluGrad "relu_grad" { inputs: 2 };
     /// Of x and dy: dy times the derivative of `silu` at x.
-    SiluGrad,
+    SiluGrad "silu_grad" { inputs: 2, stages: 6 };
     /// Of y and dy: dy y (1 - y).
-    SigmoidGrad,
+    SigmoidGrad "sigmoid_grad" { inputs: 2, stages: 3 };
     /// Of y and dy: dy (1 - y^2).
-    TanhGrad,
+    TanhGrad "tanh_grad" { inputs: 2, stages: 3 };
     /// Of y and dy: y (dy - sum of y dy), along each row or head.
-    SoftmaxGrad,
+    SoftmaxGrad "softmax_grad" { class: Class::Row, inputs: 2, reads: 2, stages: 4 };
     /// Of x and dy: the gradient of a layer norm's input.
-    LayerNormGrad,
+    LayerNormGrad "layer_norm_grad" { class: Class::Row, inputs: 2, reads: 2, stages: 14 };
     /// Of x and dy: the gradient of a root-mean-square norm's input.
-    RmsNormGrad,
+    RmsNormGrad "rms_norm_grad" { class: Class::Row, inputs: 2, reads: 2, stages: 12 };
     /// Of logits: softmax less the one-hot label.
-    CrossEntropyGrad,
+    CrossEntropyGrad "cross_entropy_grad" { class: Class::Row, inputs: 2, reads: 3, stages: 10 };
     /// Of dy: rows to be added to a table's gradient.
-    EmbeddingGrad,
+    EmbeddingGrad "embedding_grad" { class: Class::Moved };
     /// Of a weight and its gradient: the weight after a step of stochastic gradient descent.
-    SgdUpdate,
+    SgdUpdate "sgd_update" { class: Class::Update, inputs: 2, stages: 3 };
     /// Of a gradient and fp32 master weight and moments: both after a step of Adam, and the weight to compute with.
-    AdamUpdate,
+    AdamUpdate "adam_update" { class: Class::Update, inputs: 2, stages: 12 };
     /// Convolution of images by filters; in a resolved graph a GEMM over windows.
-    Conv,
+    Conv "conv" { class: Class::Product, inputs: 2, vectors: 1 };
     /// The greatest element of each window of an image, channel by channel.
-    MaxPool,
+    MaxPool "max_pool" { class: Class::Pool };
     /// The mean of each window of an image, channel by channel.
-    AveragePool,
+    AveragePool "average_pool" { class: Class::Pool };
     /// Each column times a gain, plus a bias: a batch norm with its statistics folded in.
-    BatchNorm,
+    BatchNorm "batch_norm" { vectors: 2, stages: 2 };
     /// The same elements in another shape; in a resolved graph a view.
-    Reshape,
+    Reshape "reshape" { class: Class::View };
     /// Some rows and columns; in a resolved graph a view.
-    Slice,
+    Slice "slice" { class: Class::View };
     /// The largest elements of each row by magnitude, as many as the result has, in order.
-    Select,
+    Select "select" { class: Class::Row, reads: 2, stages: 4 };
     /// Rows filled up with zeros.
-    Reformat,
+    Reformat "reformat" { class: Class::Row };
+    /// `ln(1 + exp(x))`.
+    Softplus "softplus" { class: Class::Function, stages: 8, gradient: Gradient::OfInput(OperatorKind::SoftplusGrad) };
+    /// Of x and dy: dy times the logistic function of x.
+    SoftplusGrad "softplus_grad" { inputs: 2, stages: 5 };
 }
 
 impl OperatorKind {
-    /// Every kind, in a fixed order.
-    pub const ALL: [Self; 42] = [
-        Self::Gemm,
-        Self::Gelu,
-        Self::Relu,
-        Self::Silu,
-        Self::Sigmoid,
-        Self::Tanh,
-        Self::Add,
-        Self::Mul,
-        Self::Softmax,
-        Self::LayerNorm,
-        Self::RmsNorm,
-        Self::Scale,
-        Self::CausalMask,
-        Self::Rotary,
-        Self::Dropout,
-        Self::Bias,
-        Self::Embedding,
-        Self::Transpose,
-        Self::Concat,
-        Self::RowSum,
-        Self::RowMax,
-        Self::CrossEntropy,
-        Self::GeluGrad,
-        Self::ReluGrad,
-        Self::SiluGrad,
-        Self::SigmoidGrad,
-        Self::TanhGrad,
-        Self::SoftmaxGrad,
-        Self::LayerNormGrad,
-        Self::RmsNormGrad,
-        Self::CrossEntropyGrad,
-        Self::EmbeddingGrad,
-        Self::SgdUpdate,
-        Self::AdamUpdate,
-        Self::Conv,
-        Self::MaxPool,
-        Self::AveragePool,
-        Self::BatchNorm,
-        Self::Reshape,
-        Self::Slice,
-        Self::Select,
-        Self::Reformat,
-    ];
-
     /// The name used in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gemm => "gemm",
-            Self::Gelu => "gelu",
-            Self::Relu => "relu",
-            Self::Silu => "silu",
-            Self::Sigmoid => "sigmoid",
-            Self::Tanh => "tanh",
-            Self::Add => "add",
-            Self::Mul => "mul",
-            Self::Softmax => "softmax",
-            Self::LayerNorm => "layer_norm",
-            Self::RmsNorm => "rms_norm",
-            Self::Scale => "scale",
-            Self::CausalMask => "causal_mask",
-            Self::Rotary => "rotary",
-            Self::Dropout => "dropout",
-            Self::Bias => "bias",
-            Self::Embedding => "embedding",
-            Self::Transpose => "transpose",
-            Self::Concat => "concat",
-            Self::RowSum => "row_sum",
-            Self::RowMax => "row_max",
-            Self::CrossEntropy => "cross_entropy",
-            Self::GeluGrad => "gelu_grad",
-            Self::ReluGrad => "relu_grad",
-            Self::SiluGrad => "silu_grad",
-            Self::SigmoidGrad => "sigmoid_grad",
-            Self::TanhGrad => "tanh_grad",
-            Self::SoftmaxGrad => "softmax_grad",
-            Self::LayerNormGrad => "layer_norm_grad",
-            Self::RmsNormGrad => "rms_norm_grad",
-            Self::CrossEntropyGrad => "cross_entropy_grad",
-            Self::EmbeddingGrad => "embedding_grad",
-            Self::SgdUpdate => "sgd_update",
-            Self::AdamUpdate => "adam_update",
-            Self::Conv => "conv",
-            Self::MaxPool => "max_pool",
-            Self::AveragePool => "average_pool",
-            Self::BatchNorm => "batch_norm",
-            Self::Reshape => "reshape",
-            Self::Slice => "slice",
-            Self::Select => "select",
-            Self::Reformat => "reformat",
-        }
+    pub const fn name(self) -> &'static str {
+        self.row().name
     }
 
     /// Number of inputs.
-    pub fn arity(self) -> usize {
-        match self {
-            Self::Gemm
-            | Self::Conv
-            | Self::Add
-            | Self::Mul
-            | Self::Embedding
-            | Self::Concat
-            | Self::CrossEntropy
-            | Self::GeluGrad
-            | Self::ReluGrad
-            | Self::SiluGrad
-            | Self::SigmoidGrad
-            | Self::TanhGrad
-            | Self::SoftmaxGrad
-            | Self::LayerNormGrad
-            | Self::RmsNormGrad
-            | Self::CrossEntropyGrad
-            | Self::SgdUpdate
-            | Self::AdamUpdate => 2,
-            _ => 1,
-        }
+    pub const fn arity(self) -> usize {
+        self.row().inputs
     }
 
-    /// Row vectors of parameters it may have, at most.
-    pub fn most_vectors(self) -> usize {
-        match self {
-            // Of a GEMM, a bias added while results drain.
-            Self::Gemm | Self::Conv | Self::Bias | Self::RmsNorm => 1,
-            Self::LayerNorm | Self::BatchNorm => 2,
-            _ => 0,
-        }
+    /// Row vectors of parameters it may have, at most; of a GEMM, a bias added while results drain.
+    pub const fn most_vectors(self) -> usize {
+        self.row().vectors
     }
 
-    /// Times a SIMD function reads each element of its input; `None` for a GEMM. Softmax takes the maximum, the sum of
-    /// exponentials, and the quotient; norms take the moments, then scale; their gradients a sum or two, then combine;
-    /// a selection counts magnitudes, then takes those above the threshold.
-    pub fn passes(self) -> u64 {
-        match self {
-            Self::Softmax | Self::CrossEntropyGrad => 3,
-            Self::LayerNorm
-            | Self::RmsNorm
-            | Self::CrossEntropy
-            | Self::SoftmaxGrad
-            | Self::LayerNormGrad
-            | Self::Select
-            | Self::RmsNormGrad => 2,
-            _ => 1,
-        }
+    /// Times a SIMD function reads each element of its input. Softmax takes the maximum, the sum of exponentials, and the
+    /// quotient; norms take the moments, then scale; their gradients a sum or two, then combine; a selection counts
+    /// magnitudes, then takes those above the threshold.
+    pub const fn passes(self) -> u64 {
+        self.row().reads
+    }
+
+    /// The operator that makes its input's gradient.
+    pub const fn gradient(self) -> Gradient {
+        self.row().gradient
+    }
+
+    /// Whether output element `i` is a function of element `i` of its only input, and of nothing else.
+    pub fn is_function(self) -> bool {
+        self.row().class == Class::Function
     }
 
     /// Whether an output element needs its whole input row (or all of its head).
     pub fn is_row_wise(self) -> bool {
-        self.passes() > 1
-            || matches!(self, Self::RowSum | Self::RowMax | Self::Rotary | Self::Concat | Self::Reformat)
-            || self.is_pool()
+        matches!(self.row().class, Class::Row | Class::Pool)
     }
 
     /// Whether it takes the windows of an image, each channel for itself.
     pub fn is_pool(self) -> bool {
-        matches!(self, Self::MaxPool | Self::AveragePool)
+        self.row().class == Class::Pool
     }
 
     /// Whether it takes the windows of an image.
@@ -258,42 +229,39 @@ impl OperatorKind {
 
     /// Whether its output is a view of its input, and nothing is computed.
     pub fn is_view(self) -> bool {
-        matches!(self, Self::Reshape | Self::Slice)
+        self.row().class == Class::View
     }
 
     /// Whether output element `i` needs only element `i` of each input.
     pub fn is_elementwise(self) -> bool {
-        !matches!(self, Self::Gemm | Self::Conv) && !self.is_view() && !self.is_row_wise()
+        matches!(self.row().class, Class::Function | Class::Element | Class::Moved | Class::Update)
+    }
+
+    /// Whether it is a step of an optimiser.
+    pub fn is_update(self) -> bool {
+        self.row().class == Class::Update
     }
 
     /// Whether a kernel of a GEMM computes it on the results, before they are written: its elements stay where they are.
     pub fn folds_into_a_gemm(self) -> bool {
-        let moves_or_updates = matches!(
-            self,
-            Self::Transpose | Self::Embedding | Self::EmbeddingGrad | Self::SgdUpdate | Self::AdamUpdate
-        );
-        self.is_elementwise() && !moves_or_updates
+        matches!(self.row().class, Class::Function | Class::Element)
     }
 
     /// Whether it can run in the tail of the array that makes its input.
     pub fn folds_into_a_tail(self) -> bool {
-        self.is_elementwise() && self.arity() == 1 && !matches!(self, Self::Transpose | Self::EmbeddingGrad)
+        self.folds_into_a_gemm() && self.arity() == 1
     }
 
     /// Pipeline stages of the function where a chip file says nothing (assumed: one an addition, multiplication or
     /// comparison in sequence, four for an exponential or a random number).
-    pub fn assumed_simd_stages(self) -> u64 {
-        match self {
-            Self::Rotary | Self::SigmoidGrad | Self::TanhGrad | Self::SgdUpdate => 3,
-            Self::CausalMask | Self::BatchNorm => 2,
-            Self::Dropout | Self::SoftmaxGrad | Self::Select => 4,
-            Self::GeluGrad => 8,
-            Self::SiluGrad => 6,
-            Self::CrossEntropy | Self::CrossEntropyGrad => 10,
-            Self::RmsNormGrad | Self::AdamUpdate => 12,
-            Self::LayerNormGrad => 14,
-            _ => 1,
-        }
+    pub const fn assumed_simd_stages(self) -> u64 {
+        self.row().stages
+    }
+
+    /// Vector operations of an element on a GPU (assumed: steps of the usual formula).
+    pub const fn vector_steps(self) -> u64 {
+        let Row { steps, stages, .. } = *self.row();
+        if steps == 0 { stages } else { steps }
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn link<'a>(
             let title = format!("two operators are named {name:?}");
             return Err(source.error(operator.name.span(), title, "the second of them"));
         }
-        let kinds = OperatorKind::ALL.map(OperatorKind::name);
+        let kinds: Vec<&str> = OperatorKind::ALL.iter().map(|kind| kind.name()).collect();
         let kind = source.keyword(&format!("operators.{name}.kind"), &operator.kind, &kinds)?;
         let kind = OperatorKind::ALL[kind];
         let inputs = inputs(source, operator, &name, kind, drafts)?;

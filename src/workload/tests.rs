@@ -522,7 +522,7 @@ fn an_empty_graph_is_refused() {
 #[test]
 fn functions_of_chips_are_the_kinds_of_operators() {
     let kinds: Vec<&str> =
-        OperatorKind::ALL.into_iter().filter(|kind| *kind != OperatorKind::Gemm).map(OperatorKind::name).collect();
+        OperatorKind::ALL.iter().filter(|kind| **kind != OperatorKind::Gemm).map(|kind| kind.name()).collect();
     assert_eq!(kinds[..crate::arch::FUNCTIONS.len()], crate::arch::FUNCTIONS);
 }
 

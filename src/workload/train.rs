@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::dynamic::{self, PatternOptions};
 use super::form::GemmOptions;
 use super::graph::{Operator, OperatorId, Tensor, TensorId, TensorRole};
-use super::kind::{OperatorKind, Phase};
+use super::kind::{Gradient, OperatorKind, Phase};
 use super::resolve::{Builder, Written};
 use super::spec::TrainingSpec;
 use crate::diagnostics::{Diagnostic, Origin};
@@ -214,7 +214,6 @@ impl Backward<'_> {
         let x = self.saved(inputs[0]);
         let y = self.saved(*output);
         let of_heads = GemmOptions { heads: options.heads, kv_heads: options.kv_heads, ..plain };
-        let unary = |kind| Some((kind, vec![x, dy]));
         let gradient = match kind {
             OperatorKind::Gemm if options.transpose_a => None,
             OperatorKind::Gemm => {
@@ -256,20 +255,12 @@ impl Backward<'_> {
                 self.tables.push((inputs[1], rows));
                 return Ok(());
             }
-            OperatorKind::Gelu => unary(OperatorKind::GeluGrad),
-            OperatorKind::Silu => unary(OperatorKind::SiluGrad),
-            OperatorKind::LayerNorm => unary(OperatorKind::LayerNormGrad),
-            OperatorKind::RmsNorm => unary(OperatorKind::RmsNormGrad),
-            OperatorKind::Relu => Some((OperatorKind::ReluGrad, vec![y, dy])),
-            OperatorKind::Sigmoid => Some((OperatorKind::SigmoidGrad, vec![y, dy])),
-            OperatorKind::Tanh => Some((OperatorKind::TanhGrad, vec![y, dy])),
-            OperatorKind::Softmax => Some((OperatorKind::SoftmaxGrad, vec![y, dy])),
-            OperatorKind::Scale
-            | OperatorKind::CausalMask
-            | OperatorKind::Rotary
-            | OperatorKind::Dropout
-            | OperatorKind::Transpose => Some((*kind, vec![dy])),
-            _ => None,
+            kind => match kind.gradient() {
+                Gradient::OfInput(gradient) => Some((gradient, vec![x, dy])),
+                Gradient::OfOutput(gradient) => Some((gradient, vec![y, dy])),
+                Gradient::Itself => Some((*kind, vec![dy])),
+                Gradient::Special => None,
+            },
         };
         let Some((kind, operands)) = gradient else { return Err(no_gradient(&operator)) };
         self.contribute(inputs[0], name, kind, operands, of_heads);

@@ -160,7 +160,7 @@ fn others() -> Vec<Workload> {
     ];
     let mut training =
         vec![head.to_owned(), "[training]\noptimizer = \"sgd\"\n".to_owned(), tensor("a0", 21, 13, "input")];
-    let functions = ["tanh", "sigmoid", "relu", "silu", "gelu", "rms_norm", "layer_norm", "softmax"];
+    let functions = ["tanh", "softplus", "sigmoid", "relu", "silu", "gelu", "rms_norm", "layer_norm", "softmax"];
     for (n, kind) in functions.into_iter().enumerate() {
         training.push(tensor(&format!("w{n}"), 13, 13, "weight"));
         training.push(op("gemm", &format!("\"a{n}\", \"w{n}\""), &format!("h{n}"), ""));
@@ -213,7 +213,7 @@ fn models_compute_what_they_say_and_no_operator_is_left_out() {
     // A convolution has become a product, and other shapes views.
     let is_resolved = |kind: OperatorKind| kind != OperatorKind::Conv && !kind.is_view();
     let missing: Vec<_> =
-        OperatorKind::ALL.into_iter().filter(|&kind| is_resolved(kind) && !seen.contains(&kind)).collect();
+        OperatorKind::ALL.iter().copied().filter(|&kind| is_resolved(kind) && !seen.contains(&kind)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 

@@ -5,7 +5,7 @@ use crate::index::Id;
 use crate::program::configuration::Section;
 use crate::program::fabric::{Port, Resource, ResourceKind};
 use crate::program::flow::Flow;
-use crate::program::tree::tree_over;
+use crate::program::tree::{TreeWalk, tree_over};
 
 use super::context::Verifier;
 use super::fault::{Fault, Place};
@@ -53,7 +53,7 @@ pub fn resources(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault
 /// The links of every route are a tree from its source to all its sinks, and what the flow says of them is true.
 pub fn trees(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let (chip, fabric) = (verifier.chip, verifier.fabric);
-    let mut sites = Vec::new();
+    let (mut walk, mut sites) = (TreeWalk::new(chip, fabric), Vec::new());
     for (f, flow) in section.flows.iter_enumerated() {
         let Some((source, sinks, links)) = parts(flow) else { continue };
         sites.clear();
@@ -63,7 +63,7 @@ pub fn trees(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
             let title = "a route ends at a unit that is not on the grid";
             return Err(Fault::new(Place::Route(f), title, "expected units of the chip"));
         };
-        let tree = tree_over(chip, fabric, from, &sites, links).map_err(|broken| match broken.link {
+        let tree = tree_over(&mut walk, from, &sites, links).map_err(|broken| match broken.link {
             Some(link) => Fault::new(Place::Link(f, link), broken.title, broken.expected),
             None => Fault::new(Place::Route(f), broken.title, broken.expected),
         })?;

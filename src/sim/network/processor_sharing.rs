@@ -26,13 +26,13 @@ const AGGREGATE: u32 = u32::MAX;
 /// A transfer under way over one resource, or an aggregate of several.
 #[derive(Debug, Clone, Copy, Default)]
 struct Active {
-    /// When it begins, if that is still to come.
+    /// When it begins, or has had the work that is left.
     from: Ticks,
     /// When it would end at its own rate.
     due: Ticks,
     /// When it ends, as far as the transfers known so far tell.
     until: Ticks,
-    /// Work left: ticks times [`CAPACITY`].
+    /// Work left then: ticks times [`CAPACITY`].
     left: u64,
     /// The transfer group, or [`AGGREGATE`].
     group: u32,
@@ -43,38 +43,29 @@ struct Active {
 }
 
 impl Active {
+    /// Work left at a time, if it has received its own rate until then.
+    fn left_at(&self, at: Ticks) -> u64 {
+        self.left.saturating_sub(u64::from(self.rate) * at.saturating_sub(self.from))
+    }
+
+    /// Moves its state to a time, over which it has received its own rate.
+    fn settle(&mut self, at: Ticks) {
+        (self.left, self.from) = (self.left_at(at), self.from.max(at));
+    }
+
+    /// Ticks of service that it receives from when it `begins` to compete until `end`, beside one with `own` work: round-robin
+    /// service gives it no more than so many flows of that work.
+    fn receives(&self, own: Work, begins: Ticks, end: Ticks) -> Ticks {
+        // Among others that delay it, its mean rate.
+        let is_undelayed = self.until == self.due || begins <= self.from;
+        let rate = if is_undelayed { u64::from(self.rate) } else { self.left / (self.until - self.from).max(1) };
+        let time = self.until.min(end).saturating_sub(begins);
+        ((rate * time).min(self.left) >> BITS).min(own.of_flows(u64::from(self.flows)))
+    }
+
     /// Work that it is late with when `left` is what remains: it takes that as soon as it can.
     fn backlog(&self, left: u64, at: Ticks) -> u64 {
         left.saturating_sub(u64::from(self.rate) * self.due.saturating_sub(at))
-    }
-}
-
-/// A transfer that competes with another one.
-#[derive(Debug, Clone, Copy, Default)]
-struct Competitor {
-    begins: Ticks,
-    until: Ticks,
-    /// The rate it receives.
-    rate: u64,
-    /// Work left.
-    left: u64,
-    /// Ticks that round-robin service gives it at most, while the other one has work.
-    most: Ticks,
-}
-
-impl Competitor {
-    /// An active transfer as one with `own` work meets it, from when it `begins` to compete; `at` is the time of its state.
-    fn of(active: &Active, at: Ticks, begins: Ticks, own: Work) -> Self {
-        let &Active { until, left, .. } = active;
-        let from = active.from.max(at);
-        // The mean rate that it receives among the others.
-        let rate = if begins > from { left / (until - from).max(1) } else { u64::from(active.rate) };
-        Self { begins, until, rate, left, most: own.of_flows(u64::from(active.flows)) }
-    }
-
-    /// Ticks of service that it receives in a time.
-    fn receives(&self, time: Ticks) -> Ticks {
-        ((self.rate * time).min(self.left) >> BITS).min(self.most)
     }
 }
 
@@ -168,11 +159,12 @@ impl ProcessorSharing {
         }
     }
 
+    /// The work left of each at the time of the state.
     fn work_left(&self) -> [u64; MOST] {
-        self.rows.map(|active| active.left)
+        self.rows.map(|active| active.left_at(self.at))
     }
 
-    /// Advances the state to `now`.
+    /// Advances the state to `now`. Where every transfer receives its own rate, only those that have ended change anything.
     pub fn advance(&mut self, now: Ticks) {
         if now <= self.at {
             return;
@@ -180,85 +172,68 @@ impl ProcessorSharing {
         if self.last_end <= now {
             (self.count, self.aggregates) = (0, 0);
         }
-        if self.count == 0 {
+        if self.count == 0 || !self.totals.is_contended() {
             self.at = now;
+            if self.count > 0 && self.totals.first_end <= now {
+                self.remove(|active| active.until <= now);
+            }
             return;
         }
         let mut left = self.work_left();
-        if self.totals.is_contended() {
-            self.serve(&mut left, now, |_, _| {});
-        } else {
-            for (left, active) in left.iter_mut().zip(self.active()) {
-                let time = now.saturating_sub(active.from.max(self.at));
-                let rest = active.left.saturating_sub(u64::from(active.rate) * time);
-                *left = if active.until <= now { 0 } else { rest };
-            }
-        }
+        self.serve(&mut left, now, |_, _| {});
         self.at = now;
         for (active, left) in self.active_mut().iter_mut().zip(left) {
             // To a whole tick: a run that repeats itself comes back to the same states.
             active.left = (left + CAPACITY / 2) >> BITS << BITS;
             active.from = active.from.max(now);
         }
-        self.remove_ended();
+        self.remove(|active| active.left == 0);
         self.totals = self.sum_up();
     }
 
-    /// Removes those that have no work left; the others stay in order.
-    fn remove_ended(&mut self) {
-        let Some(first) = self.active().iter().position(|active| active.left == 0) else { return };
-        let mut kept = first;
-        for i in first..self.count as usize {
-            if self.rows[i].left == 0 {
-                self.aggregates -= u32::from(self.rows[i].group == AGGREGATE);
-            } else {
-                self.rows[kept] = self.rows[i];
-                kept += 1;
+    /// Removes those that have ended; the others stay in order.
+    fn remove(&mut self, has_ended: impl Fn(&Active) -> bool) {
+        let (mut kept, mut rates, mut first_end) = (0, 0, Ticks::MAX);
+        for i in 0..self.count as usize {
+            let active = &self.rows[i];
+            if has_ended(active) {
+                self.aggregates -= u32::from(active.group == AGGREGATE);
+                continue;
             }
+            rates += u64::from(active.rate);
+            first_end = first_end.min(active.until);
+            if kept < i {
+                self.rows[kept] = self.rows[i];
+            }
+            kept += 1;
         }
         self.count = kept as u32;
+        (self.totals.rates, self.totals.first_end) = (rates, first_end);
     }
 
     /// How long the work of a transfer of `group` lasts from `at` on beside the others: each receives as much for each of
     /// its flows, unless it has less work or demands less. A result below `least` need not be exact.
     pub fn lasts(&self, group: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
-        if own.ticks + self.most_competing(group, at, own) < least {
+        if self.leaves(own, least) {
             return own.ticks;
         }
-        let mut competitors = [Competitor::default(); MOST];
-        let mut count = 0;
-        let (mut received, mut longest) = (0, 0);
-        for active in self.active() {
-            let begins = at.max(active.from);
-            if active.until > begins && active.group as usize != group {
-                let competitor = Competitor::of(active, self.at, begins, own);
-                received += competitor.receives(active.until - begins);
-                longest = longest.max(active.until - at);
-                competitors[count] = competitor;
-                count += 1;
-            }
-        }
-        // In a shorter time they receive no more.
-        let most = own.ticks + received;
-        if most <= least || longest <= most {
+        let competing = || {
+            let begun = self.active().iter().map(|active| (active, at.max(active.from)));
+            begun.filter(|&(active, begins)| active.until > begins && active.group as usize != group)
+        };
+        let received = |end| competing().map(|(active, begins)| active.receives(own, begins, end)).sum::<Ticks>();
+        let most = own.ticks + received(Ticks::MAX);
+        if most <= least || competing().all(|(active, _)| active.until - at <= most) {
             return most;
         }
-        let receives = |other: &Competitor| {
-            other.receives((other.until - other.begins).min((at + most).saturating_sub(other.begins)))
-        };
-        own.ticks + competitors[..count].iter().map(receives).sum::<Ticks>()
+        // In a shorter time they receive no more.
+        own.ticks + received(at + most)
     }
 
-    /// Cheap upper bound on the service that competing transfers can receive while this one is active.
-    fn most_competing(&self, group: usize, at: Ticks, own: Work) -> Ticks {
-        let (mut flows, mut left) = (0, 0);
-        for active in self.active() {
-            if active.until > at && active.group as usize != group {
-                flows += u64::from(active.flows);
-                left += active.left;
-            }
-        }
-        own.of_flows(flows).min(left >> BITS)
+    /// Whether all together leave so much of the capacity that the work is done within `least`.
+    fn leaves(&self, own: Work, least: Ticks) -> bool {
+        let Totals { rates, has_backlog, .. } = if self.count == 0 { Totals::default() } else { self.totals };
+        !has_backlog && own.ticks * CAPACITY <= CAPACITY.saturating_sub(rates) * least
     }
 
     /// Adds a transfer, which slows those under way. Writes to `delayed` which of them end later, and when.
@@ -285,6 +260,8 @@ impl ProcessorSharing {
         }
         self.add(Active { from, due: until, until, left, group: group as u32, flows, rate: rate as u32 });
         if self.totals.is_contended() {
+            let at = self.at;
+            self.active_mut().iter_mut().for_each(|active| active.settle(at));
             let mut left = self.work_left();
             let mut ends = [0; MOST];
             self.serve(&mut left, Ticks::MAX, |i, at| ends[i] = at);
@@ -305,6 +282,7 @@ impl ProcessorSharing {
         let own = self.active().iter().rposition(|active| active.group == new.group);
         if let Some(own) = own {
             let own = &mut self.rows[own];
+            own.settle(self.at);
             if new.from <= own.until || own.from > self.at {
                 own.left += new.left;
                 own.until = own.until.max(new.until);
@@ -329,6 +307,7 @@ impl ProcessorSharing {
         }
         let aggregates = self.rows.iter_mut().filter(|active| active.group == AGGREGATE);
         if let Some(aggregate) = aggregates.min_by_key(|aggregate| aggregate.until.abs_diff(new.until)) {
+            aggregate.settle(self.at);
             aggregate.from = aggregate.from.min(new.from);
             aggregate.until = aggregate.until.max(new.until);
             aggregate.due = aggregate.due.max(new.due);
@@ -346,9 +325,10 @@ impl ProcessorSharing {
             return;
         }
         words.extend([u64::from(self.count), clock.exact(self.at), clock.exact(self.last_end)]);
-        for &Active { from, due, until, left, group, flows, rate } in self.active() {
-            words.extend([from, due, until].map(|at| clock.exact(at)));
-            words.extend([left, u64::from(group)]);
+        for active in self.active() {
+            let &Active { from, due, until, group, flows, rate, .. } = active;
+            words.extend([from.max(self.at), due, until].map(|at| clock.exact(at)));
+            words.extend([active.left_at(self.at), u64::from(group)]);
             words.push(u64::from(flows) << 32 | u64::from(rate));
         }
     }
@@ -392,7 +372,7 @@ impl Totals {
 
     fn add(&mut self, active: &Active, at: Ticks) {
         self.rates += u64::from(active.rate);
-        self.has_backlog |= active.backlog(active.left, at) >= CAPACITY;
+        self.has_backlog |= active.backlog(active.left, at.min(active.from)) >= CAPACITY;
         self.first_end = self.first_end.min(active.until);
         self.last_end = self.last_end.max(active.until);
     }

@@ -187,11 +187,13 @@ impl SharedResources {
     }
 
     /// Those that a group uses.
+    #[inline]
     pub fn used_by(&self, group: usize) -> &[ResourceUse] {
         &self.groups[group].uses
     }
 
     /// What a transfer of `amount` flits moves in its largest flows.
+    #[inline]
     pub fn largest(&self, group: usize, amount: u64) -> Largest {
         let mut largest = Largest::default();
         self.groups[group].shares.iter().for_each(|share| largest.add(share, shared(amount, share.of)));
@@ -204,6 +206,7 @@ impl SharedResources {
     }
 
     /// Replaces `parts` by the flits of each distinct share of a transfer of `amount` flits; returns its largest flows.
+    #[inline]
     pub fn parts(&self, group: usize, amount: u64, parts: &mut Vec<u64>) -> Largest {
         let mut largest = Largest::default();
         parts.clear();
@@ -218,11 +221,13 @@ impl SharedResources {
 
 impl ResourceUse {
     /// How long independent flows take for work here at their own rates; `None` of others.
+    #[inline]
     pub fn burst_ticks(self, work: Ticks) -> Option<Ticks> {
         (self.burst_rate > 0).then(|| work.max(work * CAPACITY / u64::from(self.burst_rate)))
     }
 
     /// Work of a transfer of these parts here.
+    #[inline]
     pub fn work(self, parts: &[u64]) -> Work {
         let flits = parts[self.share as usize];
         let each = flits * Ticks::from(self.ticks_each);
