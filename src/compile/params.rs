@@ -36,6 +36,12 @@ pub struct PartitionParams {
     pub all_measured_pcus: u64,
     /// Share of its score at low effort that planning a section at full effort is taken to leave at best.
     pub refined_score: f64,
+    /// Part of the time of the best partition so far from which on a section that was planned at low effort is planned at
+    /// full effort when it is evaluated.
+    pub worth_refining: f64,
+    /// The same from which on a brief look is followed by a whole one: what that gains of a smaller section is nothing
+    /// beside the others.
+    pub worth_a_whole_look: f64,
     /// Operators of one section, at most.
     pub most_fused: usize,
     /// Operators of a run, at most, counting row reductions that get sections of their own behind it.
@@ -59,8 +65,7 @@ pub struct EvaluationParams {
     pub below_estimate: f64,
     /// Further batches that are measured where the best is far from its estimate.
     pub more_batches: usize,
-    /// Measured over estimated cycles up to which a mapping is as expected: good enough at low effort, and not
-    /// annealed.
+    /// Measured over estimated cycles up to which a mapping is as expected: good enough at low effort.
     pub as_estimated: f64,
     /// Score over the best score up to which mappings are placed and routed in several ways, on chips of few PCUs.
     pub near_best: f64,
@@ -72,6 +77,9 @@ pub struct EvaluationParams {
     pub near_lower_bound: f64,
     /// Share of the time that another trial must be able to gain.
     pub worth_a_step: f64,
+    /// Share by which measured over estimated cycles of one array of PCUs differ from tiling to tiling: what a tiling
+    /// may be faster than its array's other measurements say.
+    pub array_noise: f64,
     /// Optimistic factor: a full-effort search is assumed to reach at best this share of the estimate, or of the low-
     /// effort measurement.
     pub optimistic_factor: f64,
@@ -268,6 +276,8 @@ pub const PARAMS: Params = Params {
     partition: PartitionParams {
         all_measured_pcus: 256,
         refined_score: 0.95,
+        worth_refining: 0.005,
+        worth_a_whole_look: 0.02,
         most_fused: 12,
         most_with_row_reductions: 18,
         most_in_a_block: 24,
@@ -285,6 +295,7 @@ pub const PARAMS: Params = Params {
         as_fast: 0.0002,
         near_lower_bound: 1.01,
         worth_a_step: 0.002,
+        array_noise: 0.02,
         optimistic_factor: 0.96,
         sampled_bound: 0.9,
         hopeless: 1.3,
@@ -359,7 +370,7 @@ pub const PARAMS: Params = Params {
         full_link: 0.45,
         fuller_link: 0.9,
         progress: 0.95,
-        patience: 3,
+        patience: 2,
         detour_hops: 4,
         margin: 4,
         light_flow: 0.03,

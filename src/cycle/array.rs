@@ -24,14 +24,23 @@ struct Drain {
     cycles: u64,
     /// Which tile of its firing.
     cursor: Cursor,
-    /// As results or as sums for another slice of K, and not to be continued.
-    completes: bool,
-    /// As results.
-    emits: bool,
+    /// What they are.
+    leaves: Leaves,
     /// With the sums of other slices of K.
     merges: bool,
     /// Whether the firing has been told to its output.
     opened: bool,
+}
+
+/// What leaves the array after a tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    /// Results.
+    Results,
+    /// Sums that are complete for a slice of K, for another slice.
+    SumsOfASlice,
+    /// Sums that a later firing continues.
+    ToContinue,
 }
 
 /// Where a tile stands in the stage's work.
@@ -209,18 +218,18 @@ impl Array {
         if self.clock < drain.from + self.vectors_out * drain.cycles {
             return true;
         }
-        let results = if drain.completes { &mut self.results } else { &mut self.partials };
+        let results = if drain.leaves == Leaves::ToContinue { &mut self.partials } else { &mut self.results };
         if !drain.opened {
             drain.opened = true;
             results.open(amounts, drain.cursor.at);
-            if drain.emits {
+            if drain.leaves == Leaves::Results {
                 self.state.iter_mut().for_each(|operand| operand.open(amounts, drain.cursor.at));
             }
             self.merged.iter_mut().for_each(|operand| operand.open(amounts, drain.cursor.at));
         }
         let part = drain.cursor.tile * drain.vectors + self.vectors_out + 1;
         let part = (part, drain.cursor.tiles * drain.vectors);
-        let state: &[Operand] = if drain.emits { &self.state } else { &[] };
+        let state: &[Operand] = if drain.leaves == Leaves::Results { &self.state } else { &[] };
         let merged: &[Operand] = if drain.merges { &self.merged } else { &[] };
         if !state.iter().chain(merged).all(|operand| operand.is_here(wires, part)) {
             return false;
@@ -327,7 +336,13 @@ impl Array {
     fn complete(&mut self, amounts: &Amounts<'_>, end: u64) {
         let stage = &amounts.section.stages[self.stage];
         let emits = emits(stage, self.group, amounts.schedule, self.issue.at);
-        let completes = emits || forwards(stage, self.group, amounts.schedule, self.issue.at);
+        let leaves = if emits {
+            Leaves::Results
+        } else if forwards(stage, self.group, amounts.schedule, self.issue.at) {
+            Leaves::SumsOfASlice
+        } else {
+            Leaves::ToContinue
+        };
         let merges = merges(stage, self.group, amounts.schedule, self.issue.at);
         let shape = &self.work.shape;
         let results = shape.stages * shape.tail_cycles.max(1);
@@ -348,7 +363,7 @@ impl Array {
         }
         let from = begin + self.work.shape.lanes + self.work.shape.stages - 2 + cycles;
         let opened = self.issue.tile > 0;
-        self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, completes, emits, merges, opened });
+        self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, leaves, merges, opened });
         self.issued += 1;
         let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
         let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, self.depth_of_tile));

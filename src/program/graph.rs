@@ -453,7 +453,11 @@ impl<'a> SectionGraph<'a> {
             self.axes[axis].grain = lcm(grain, block.unwrap_or(1));
             self.axes_of[node % tensors].1[node / tensors] = Some(axis);
         }
-        // What a step in a tail reads and makes is cut as the gradient is, between words.
+        self.cut_steps();
+    }
+
+    /// What a step in a tail reads and makes is cut as the gradient is, between words.
+    fn cut_steps(&mut self) {
         for stage in &self.stages {
             let Some(update) = stage.update else { continue };
             let of_gradient = self.axes_of(self.workload.operators[stage.main].output);
@@ -461,7 +465,7 @@ impl<'a> SectionGraph<'a> {
                 self.axes[columns].grain = lcm(self.axes[columns].grain, update.word);
             }
             for tensor in [update.state, stage.output] {
-                let at = place(tensor);
+                let at = self.axes_of.partition_point(|&(other, _)| other < tensor);
                 self.axes_of[at].1 = of_gradient;
             }
         }

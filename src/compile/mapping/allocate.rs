@@ -1,119 +1,15 @@
 //! Splitting PCUs over the stages of a section so that the slowest stage is as fast as possible.
 
-use std::sync::Arc;
-
 use crate::compile::params::PARAMS;
-use crate::cost::StageFootprint;
 use crate::index::IndexVec;
-use crate::program::{Mapping, StageId};
+use crate::program::StageId;
 
+use super::front::{Candidate, StageCandidates};
 use super::pipeline::Pipeline;
-
-/// One way to map a stage, and what it costs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
-    /// PCUs it takes.
-    pub pcus: u64,
-    /// Cycles of the whole section that this mapping needs: those its busiest PCU works, times `duty_factor`.
-    pub cycles: u64,
-    /// The stage works in one of this many column tiles only (its part of the section's time is so much shorter).
-    pub duty_factor: u64,
-    /// The mapping.
-    pub mapping: Mapping,
-    /// Sizes its buffers follow.
-    pub footprint: StageFootprint,
-}
-
-/// What mappings of a stage are compared by: cycles, and what a split of K must gain.
-#[inline]
-fn weighed_cycles(cycles: u64, pk: u64) -> u64 {
-    if pk == 1 { cycles } else { (cycles as f64 * (1.0 + PARAMS.mapping.worth_splitting_k)) as u64 }
-}
 
 /// Cycles below which a split of K is worth its partial sums, where `cycles` can be had without.
 pub fn worth_a_split(cycles: u64) -> u64 {
     (cycles as f64 / (1.0 + PARAMS.mapping.worth_splitting_k)) as u64
-}
-
-/// The useful ways to map a stage: more PCUs, fewer cycles.
-#[derive(Debug, Clone, Default)]
-pub struct StageCandidates {
-    list: Arc<[Candidate]>,
-    /// Cycles of each: what an allocation searches, close together.
-    cycles: Arc<[u64]>,
-}
-
-impl StageCandidates {
-    /// The cheapest candidate that needs at most `cycles`.
-    fn cheapest(&self, cycles: u64) -> Option<&Candidate> {
-        self.list.get(self.cycles.partition_point(|&c| c > cycles))
-    }
-
-    /// The fastest candidate on at most `pcus`.
-    fn fastest(&self, pcus: u64) -> Option<&Candidate> {
-        self.list[..self.list.partition_point(|c| c.pcus <= pcus)].last()
-    }
-}
-
-/// What takes the mappings of a stage as they are enumerated.
-pub trait Offers {
-    /// Takes a mapping on `pcus` PCUs that needs `cycles`, with K in `pk` slices; made only if it is wanted.
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, make: impl FnOnce() -> Candidate);
-}
-
-/// Every mapping, made.
-impl Offers for Vec<Candidate> {
-    fn offer(&mut self, _: u64, _: u64, _: u64, make: impl FnOnce() -> Candidate) {
-        self.push(make());
-    }
-}
-
-/// The fastest candidate of each number of PCUs so far: no list, and no sort, of thousands for a handful that stay.
-#[derive(Debug, Default)]
-pub struct Front {
-    /// Weighed cycles, and which of `kept`; by PCUs.
-    fastest: Vec<(u64, u32)>,
-    kept: Vec<Candidate>,
-}
-
-impl Offers for Front {
-    /// Keeps a candidate if it is faster than others of as many PCUs.
-    #[inline]
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, make: impl FnOnce() -> Candidate) {
-        let pcus = pcus as usize;
-        if pcus >= self.fastest.len() {
-            self.fastest.resize(pcus + 1, (u64::MAX, 0));
-        }
-        let (least, at) = &mut self.fastest[pcus];
-        let weighed = weighed_cycles(cycles, pk);
-        if weighed >= *least {
-            return;
-        }
-        if *least == u64::MAX {
-            *at = self.kept.len() as u32;
-            self.kept.push(make());
-        } else {
-            self.kept[*at as usize] = make();
-        }
-        *least = weighed;
-    }
-}
-
-impl Front {
-    /// The candidates that no other beats in both PCUs and cycles; the front is empty then.
-    pub fn finish(&mut self) -> StageCandidates {
-        let mut least = u64::MAX;
-        let faster = |&(cycles, _): &(u64, u32)| {
-            let keeps = cycles < least;
-            least = least.min(cycles);
-            keeps
-        };
-        let places: Vec<u32> = self.fastest.iter().copied().filter(faster).map(|(_, at)| at).collect();
-        let list: Arc<[Candidate]> = places.iter().map(|&at| self.kept[at as usize]).collect();
-        self.fastest.clear();
-        self.kept.clear();
-        StageCandidates { cycles: list.iter().map(|candidate| candidate.cycles).collect(), list }
-    }
 }
 
 /// The allocation with the least slowest stage that takes at most `pcus`; exact over the candidates. No stage is made
@@ -133,34 +29,52 @@ fn allocate_in_parts(
     floor_cycles: u64,
     part: impl Fn(StageId) -> f64 + Copy,
 ) -> Option<IndexVec<StageId, Candidate>> {
-    if stages.iter().any(|stage| stage.list.is_empty()) {
+    if stages.iter().any(|stage| stage.len() == 0) {
         return None;
     }
     let needs = |stage: StageId, cycles: u64| {
         if part(stage) < 1.0 { (cycles as f64 / part(stage)).ceil() as u64 + 1 } else { cycles }
     };
     // No stage is faster than its last candidate; with their first, they take as few PCUs as can be.
-    let last = |(s, stage): (StageId, &StageCandidates)| needs(s, stage.cycles[stage.cycles.len() - 1]);
-    let first = |(s, stage): (StageId, &StageCandidates)| needs(s, stage.cycles[0]);
+    let last = |(s, stage): (StageId, &StageCandidates)| needs(s, stage.cycles(stage.len() - 1));
+    let first = |(s, stage): (StageId, &StageCandidates)| needs(s, stage.cycles(0));
     let fastest = stages.iter_enumerated().map(last).max()?.max(floor_cycles);
     let slowest = stages.iter_enumerated().map(first).max()?.max(fastest);
     let (mut exceeds, mut target) = (fastest, slowest);
-    if Cheapest::of(stages, fastest, part).pcus <= pcus {
+    let mut windows: Windows = stages.iter().map(|stage| Window { low: 0, high: stage.len() - 1, at: 0 }).collect();
+    if Cheapest::of(stages, fastest, part, &mut windows).pcus <= pcus {
         target = fastest;
-    } else if Cheapest::of(stages, slowest, part).pcus > pcus {
-        return None;
+    } else {
+        windows.iter_mut().for_each(|window| window.high = window.at);
+        if Cheapest::of(stages, slowest, part, &mut windows).pcus > pcus {
+            return None;
+        }
+        windows.iter_mut().for_each(|window| window.low = window.at);
     }
     // Bisection over the cycles of the candidates: between two of them nothing changes.
     while target - exceeds > 1 {
         let middle = exceeds + (target - exceeds) / 2;
-        let cheapest = Cheapest::of(stages, middle, part);
+        let cheapest = Cheapest::of(stages, middle, part, &mut windows);
         if cheapest.pcus <= pcus {
             target = middle;
+            windows.iter_mut().for_each(|window| window.low = window.at);
         } else {
             exceeds = cheapest.next_slower.saturating_sub(1).clamp(middle, target - 1);
+            windows.iter_mut().for_each(|window| window.high = window.at);
         }
     }
-    stages.iter_enumerated().map(|(s, stage)| stage.cheapest(in_part(target, part(s))).copied()).collect()
+    stages.iter_enumerated().map(|(s, stage)| stage.get(stage.cheapest(in_part(target, part(s))))).collect()
+}
+
+/// Of each stage, the candidates that a bisection has left, and the one it has come to.
+type Windows = IndexVec<StageId, Window>;
+
+/// See [`Windows`].
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    low: usize,
+    high: usize,
+    at: usize,
 }
 
 /// A stage's part of the slowest stage's cycles.
@@ -177,15 +91,21 @@ struct Cheapest {
 }
 
 impl Cheapest {
-    /// Of stages that each have a candidate that needs at most its part of `cycles`.
-    fn of(stages: &IndexVec<StageId, StageCandidates>, cycles: u64, part: impl Fn(StageId) -> f64) -> Self {
+    /// Of stages that each have a candidate, in its window, that needs at most its part of `cycles`.
+    fn of(
+        stages: &IndexVec<StageId, StageCandidates>,
+        cycles: u64,
+        part: impl Fn(StageId) -> f64,
+        windows: &mut Windows,
+    ) -> Self {
         let mut all = Self { pcus: 0, next_slower: u64::MAX };
-        for (s, stage) in stages.iter_enumerated() {
+        for ((s, stage), window) in stages.iter_enumerated().zip(windows) {
             let allowed = in_part(cycles, part(s));
-            let at = stage.cycles.partition_point(|&c| c > allowed).min(stage.cycles.len() - 1);
-            all.pcus += stage.list[at].pcus;
+            let at = stage.cheapest_of(window.low..window.high, allowed);
+            window.at = at;
+            all.pcus += stage.pcus(at);
             if let Some(slower) = at.checked_sub(1) {
-                let next = stage.cycles[slower];
+                let next = stage.cycles(slower);
                 let next = if part(s) < 1.0 { (next as f64 / part(s)) as u64 } else { next };
                 all.next_slower = all.next_slower.min(next);
             }
@@ -206,11 +126,13 @@ pub fn allocate_and_fill(
 ) -> Option<IndexVec<StageId, Candidate>> {
     let slowest = |picked: &IndexVec<StageId, Candidate>| pipeline.slowest(|s| picked[s].cycles);
     let mut best = allocate(stages, pcus, floor_cycles)?;
+    // Fewer PCUs, or more asked of a stage, make the slowest no faster: what follows begins there.
+    let least = best.iter().map(|candidate| candidate.cycles).fold(floor_cycles, u64::max);
     // Stages whose work grows along a sequence are faster than the others at its beginning, and should be so longer.
     let mut growing = 1.0;
     for part in PARAMS.mapping.growing_parts.into_iter().filter(|_| pipeline.is_uneven()) {
         let in_parts = |stage| if pipeline.grows(stage) { part } else { 1.0 };
-        let Some(picked) = allocate_in_parts(stages, pcus, floor_cycles, in_parts) else { continue };
+        let Some(picked) = allocate_in_parts(stages, pcus, least, in_parts) else { continue };
         if slowest(&picked) < slowest(&best) {
             (best, growing) = (picked, part);
         }
@@ -219,7 +141,7 @@ pub fn allocate_and_fill(
     let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].cycles, |_| 0.0));
     let is_hidden = |fill: f64| balanced + fill <= memory_cycles as f64;
     let is_worth = |fill: f64| fill > balanced * PARAMS.mapping.worth_filling && !is_hidden(fill);
-    let (mut least, balanced_picks) = (f64::INFINITY, best.clone());
+    let (mut shortest, balanced_picks) = (f64::INFINITY, best.clone());
     for kept in PARAMS.mapping.kept_for_filling {
         if !is_worth(fill) {
             break;
@@ -228,14 +150,14 @@ pub fn allocate_and_fill(
         let picked = if balancing == pcus {
             Some(balanced_picks.clone())
         } else {
-            allocate_in_parts(stages, balancing, floor_cycles, in_parts)
+            allocate_in_parts(stages, balancing, least, in_parts)
         };
         let Some(mut picked) = picked else { break };
         shorten_fill(stages, pipeline, &mut picked, pcus);
         let now = pipeline.fill_cycles(|s| picked[s].cycles, |_| 0.0);
         let cycles = slowest(&picked) + now;
-        if cycles < least {
-            (best, least, fill) = (picked, cycles, now);
+        if cycles < shortest {
+            (best, shortest, fill) = (picked, cycles, now);
         }
     }
     Some(best)
@@ -264,7 +186,7 @@ fn shorten_fill(
         let part = root(stage, &now);
         let most = ((budget as f64 * part / roots) as u64).clamp(now.pcus, now.pcus + free);
         if let Some(next) = stages[stage].fastest(most).filter(|next| next.cycles < now.cycles) {
-            picked[stage] = *next;
+            picked[stage] = next;
         }
         free -= picked[stage].pcus.saturating_sub(now.pcus).min(free);
         budget = budget.saturating_sub(picked[stage].pcus);
@@ -291,12 +213,19 @@ pub fn useful_splits(total: u64, most: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::SimdMapping;
+    use crate::compile::mapping::front::{Front, Offers, Place, Source};
+    use crate::cost::StageFootprint;
+    use crate::program::{Mapping, SimdMapping};
     use proptest::prelude::*;
 
-    fn candidate(pcus: u64, cycles: u64) -> Candidate {
-        let mapping = Mapping::Simd(SimdMapping { pm: pcus, pn: 1, chain: 1, passes: 1 });
-        Candidate { pcus, cycles, duty_factor: 1, mapping, footprint: StageFootprint::default() }
+    /// Candidates on so many PCUs each, that take so many cycles.
+    fn candidates(list: impl Iterator<Item = (u64, u64)>) -> StageCandidates {
+        let mut front = Front::default();
+        for (pcus, cycles) in list {
+            front.offer(pcus, cycles, 1, Place { row_slices: pcus as u32, of: 0 });
+        }
+        let mapping = Mapping::Simd(SimdMapping { pm: 1, pn: 1, chain: 1, passes: 1 });
+        front.finish(Source::Own([(mapping, StageFootprint::default())].into()), 1)
     }
 
     #[test]
@@ -309,12 +238,7 @@ mod tests {
     /// A normalisation in front of three GEMMs' worth of work: two PCUs suffice for the rate, but the first row tile waits.
     #[test]
     fn pcus_that_are_left_shorten_the_filling() {
-        let of_work = |work: u64, most: u64| {
-            let mut front = Front::default();
-            (1..=most)
-                .for_each(|pcus| front.offer(pcus, work.div_ceil(pcus), 1, || candidate(pcus, work.div_ceil(pcus))));
-            front.finish()
-        };
+        let of_work = |work: u64, most: u64| candidates((1..=most).map(|pcus| (pcus, work.div_ceil(pcus))));
         let stages: IndexVec<StageId, _> = [of_work(1_600, 20), of_work(80_000, 100)].into_iter().collect();
         let pipeline = Pipeline::chain(&[8, 8]);
         let balanced = allocate(&stages, 110, 0).unwrap();
@@ -331,11 +255,7 @@ mod tests {
             stages in prop::collection::vec((prop::collection::vec((1u64..9, 1u64..5_000), 1..6), 1u64..9), 1..5),
             pcus in 1u64..40,
         ) {
-            let front = |stage: &Vec<(u64, u64)>| {
-                let mut front = Front::default();
-                for &(pcus, cycles) in stage { front.offer(pcus, cycles, 1, || candidate(pcus, cycles)); }
-                front.finish()
-            };
+            let front = |stage: &Vec<(u64, u64)>| candidates(stage.iter().copied());
             let sets: IndexVec<StageId, _> = stages.iter().map(|(stage, _)| front(stage)).collect();
             let firings: Vec<u64> = stages.iter().map(|&(_, firings)| firings).collect();
             let pipeline = Pipeline::chain(&firings);
@@ -356,11 +276,7 @@ mod tests {
             stages in prop::collection::vec(prop::collection::vec((1u64..9, 1u64..50), 1..6), 1..4),
             pcus in 1u64..20,
         ) {
-            let front = |stage: &Vec<(u64, u64)>| {
-                let mut front = Front::default();
-                for &(pcus, cycles) in stage { front.offer(pcus, cycles, 1, || candidate(pcus, cycles)); }
-                front.finish()
-            };
+            let front = |stage: &Vec<(u64, u64)>| candidates(stage.iter().copied());
             let sets: IndexVec<StageId, _> = stages.iter().map(front).collect();
             let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
             let mut best = None;

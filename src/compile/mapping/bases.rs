@@ -14,10 +14,12 @@ use crate::program::{
 };
 use crate::workload::{OperatorId, TensorId};
 
-use super::allocate::{StageCandidates, useful_splits};
+use super::allocate::useful_splits;
 use super::balance::CostSample;
+use super::base::{Base, SumsBase};
+use super::front::StageCandidates;
 use super::roles::{StageRoles, duty_factor};
-use super::row_reduction::{SumsBase, sums_bases};
+use super::row_reduction::sums_bases;
 
 /// Which mappings of a stage are asked for.
 #[derive(Debug, Clone, Copy)]
@@ -36,42 +38,10 @@ impl Wanted {
     pub const ALL: Self = Self { private: true, split: true, turned: None };
 }
 
-/// Work of a GEMM stage for one choice of columns, for one row pass over all column tiles.
-#[derive(Debug, Clone, Copy)]
-pub struct Base {
-    pub rows_on_lanes: bool,
-    pub pn: u64,
-    pub pk: u64,
-    /// How the sums of its slices of K come together.
-    pub reduction: Reduction,
-    pub multicast_width: u64,
-    pub aligned: bool,
-    pub style: Style,
-    /// Busiest lockstep group of each column tile, summed.
-    pub in_step_cycles: u64,
-    /// Busiest lockstep group over all column tiles.
-    pub free_cycles: u64,
-    /// Of the gradient of a sparse weight, what the busiest lockstep group would take if it skipped nothing.
-    pub dense_cycles: Option<u64>,
-    /// Output tiles of a row pass of the busiest lockstep group.
-    pub tiles_of_pass: u64,
-    pub footprint: StageFootprint,
-}
-
-impl Base {
-    /// Cycles of a mean row pass of `pm` row slices, whose passes go on together: of a gradient that is sampled those under
-    /// which any slice stores something.
-    pub fn pass_cycles(&self, is_in_step: bool, pm: u64) -> u64 {
-        let cycles = if is_in_step { self.in_step_cycles } else { self.free_cycles };
-        let Some(dense) = self.dense_cycles.filter(|_| pm > 1) else { return cycles };
-        let skipped = 1.0 - (cycles as f64 / dense.max(1) as f64).min(1.0);
-        (dense as f64 * (1.0 - skipped.powf(pm as f64))).ceil() as u64
-    }
-}
-
-/// What fixes the bases of a stage: weight, functions in its tail, the cut of its weight, the gradient it samples, and whether
-/// K may be split.
-type BaseKey = (TensorId, usize, Option<(CutOf, u64)>, Option<TensorId>, bool);
+/// What fixes the bases of a stage: weight, the least cycles of a tile either way round and with sums of one and two other slices
+/// of K, the cut of its weight, the gradient it samples, and whether K may be split. Of the functions in its tail those cycles
+/// are all that counts.
+type BaseKey = (TensorId, [u64; 4], Option<(CutOf, u64)>, Option<TensorId>, bool);
 
 /// Which side of a weight a cut runs along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,7 +64,7 @@ pub struct BaseCache {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MappingsKey {
     main: OperatorId,
-    /// Functions in its tail.
+    /// Functions in its tail, but for a GEMM with one weight.
     tail: usize,
     /// Whether it adds up over rows.
     adds_up: bool,
@@ -160,6 +130,11 @@ impl<'a> StageBases<'a> {
         &self.stages[stage]
     }
 
+    /// The same, shared.
+    pub fn shared(&self, stage: StageId) -> &Arc<Vec<Base>> {
+        &self.stages[stage]
+    }
+
     /// What fixes the column splits of a GEMM with one weight; `None` of other stages.
     fn key(&self, stage: StageId) -> Option<BaseKey> {
         let spec = &self.graph.stages[stage];
@@ -174,7 +149,10 @@ impl<'a> StageBases<'a> {
             }
         });
         let may_split_k = self.graph.may_split_k(self.tiled_axis(), stage, Reduction::Tree);
-        Some((weight, spec.tail.len(), cut, self.graph.sampled(stage).map(|_| spec.output), may_split_k))
+        let least =
+            |rows_on_lanes, sums| self.tables.shape_of(stage, rows_on_lanes, sums).map_or(0, |s| s.tile_cycles(0));
+        let least = [least(false, 0), least(true, 0), least(false, 1), least(false, 2)];
+        Some((weight, least, cut, self.graph.sampled(stage).map(|_| spec.output), may_split_k))
     }
 
     fn cached(&self, stage: StageId, cache: &BaseCache) -> Arc<Vec<Base>> {
@@ -201,16 +179,17 @@ impl<'a> StageBases<'a> {
         let duty_factor = duty_factor(self.graph, nest, roles, stage);
         let walked = self.tiled_axis().filter(|_| roles.level[stage] == LoopLevel::FIRING);
         let in_step = nest.order == LoopOrder::ColumnTileOuter;
+        let splits = self.key(stage).map(|bases| SplitsKey { bases, in_step, private, split });
         let key = MappingsKey {
             main: spec.main,
-            tail: spec.tail.len(),
+            tail: if splits.is_some() { 0 } else { spec.tail.len() },
             adds_up: spec.sums.is_some(),
             is_second_made: spec.sequence.is_some(),
             rows: (self.graph.rows, nest.tile_rows),
             duty_factor,
             walked: walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile)),
             turned,
-            splits: self.key(stage).map(|bases| SplitsKey { bases, in_step, private, split }),
+            splits,
         };
         let known = cache.mappings.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {

@@ -1,14 +1,16 @@
 //! The ways to map each stage of a section for one cut of its axes.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use crate::compile::params::PARAMS;
-use crate::program::{GemmMapping, LoopOrder, Mapping};
+use crate::program::LoopOrder;
 
-use super::allocate::{Candidate, Front, Offers, StageCandidates, useful_splits};
-use super::bases::{Base, Wanted};
+use super::allocate::useful_splits;
+use super::base::{Base, SumsBase};
+use super::bases::Wanted;
+use super::front::{Front, Offers, Place, Source, StageCandidates};
 use super::heads::heads_mappings;
-use super::row_reduction::SumsBase;
 use super::simd::simd_mappings;
 use super::stage_context::StageContext;
 
@@ -21,9 +23,9 @@ thread_local! {
 struct SplitOnly<'a>(&'a mut Front);
 
 impl Offers for SplitOnly<'_> {
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, make: impl FnOnce() -> Candidate) {
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: Place) {
         if pk > 1 {
-            self.0.offer(pcus, cycles, pk, make);
+            self.0.offer(pcus, cycles, pk, place);
         }
     }
 }
@@ -34,19 +36,19 @@ pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidate
     let only_split = wanted.split && at.bases.of(at.stage).iter().any(|b| b.pk > 1 && b.dense_cycles.is_some());
     let work_out = || {
         SCRATCH.with_borrow_mut(|front| {
-            if only_split {
-                stage_mappings(at, wanted, &mut SplitOnly(front));
+            let source = if only_split {
+                stage_mappings(at, wanted, &mut SplitOnly(front))
             } else {
-                stage_mappings(at, wanted, front);
-            }
-            front.finish()
+                stage_mappings(at, wanted, front)
+            };
+            front.finish(source, at.duty_factor())
         })
     };
     at.bases.known(at.stage, (at.nest, at.roles), wanted, work_out)
 }
 
-/// Offers the mappings of one stage in a nest, those that others beat too.
-pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) {
+/// Offers the mappings of one stage in a nest, those that others beat too, by their places in the list returned.
+pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) -> Source {
     let spec = &at.graph.stages[at.stage];
     match (at.graph.form(at.stage), spec.weight) {
         _ if spec.sums.is_some() => reducer_mappings(at, wanted.turned, offer),
@@ -57,7 +59,7 @@ pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Of
 }
 
 /// Offers the mappings of a GEMM stage with one weight.
-fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) {
+fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) -> Source {
     let &StageContext { chip, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full_row_tiles, last_rows) = at.row_tiles();
@@ -66,18 +68,17 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers)
     for rows_on_lanes in [false, true].into_iter().filter(|&way| wanted.turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
         // With the PCUs of a row slice.
-        let of_shape: Vec<(u64, &Base)> = bases
-            .of(stage)
-            .iter()
-            .filter(|b| b.rows_on_lanes == rows_on_lanes)
-            .filter(|b| (wanted.private || b.multicast_width == b.pn) && (wanted.split || b.pk == 1))
-            .map(|b| (b.pn * b.pk, b))
+        let of_shape: Vec<(u64, u32, &Base)> = (0..)
+            .zip(bases.of(stage))
+            .filter(|(_, b)| b.rows_on_lanes == rows_on_lanes)
+            .filter(|(_, b)| (wanted.private || b.multicast_width == b.pn) && (wanted.split || b.pk == 1))
+            .map(|(of, b)| (b.pn * b.pk, of, b))
             .collect();
         for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), most) {
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
             let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
             let passes = passes.saturating_mul(duty_factor);
-            for &(columns, base) in &of_shape {
+            for &(columns, of, base) in &of_shape {
                 let pcus = pm * columns;
                 if pcus > most {
                     continue;
@@ -88,25 +89,11 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers)
                     None => each,
                 };
                 let cycles = each.saturating_mul(passes);
-                offer.offer(pcus, cycles, base.pk, || {
-                    let &Base { rows_on_lanes, pn, pk, reduction, multicast_width, aligned, style, .. } = base;
-                    let mapping = GemmMapping {
-                        rows_on_lanes,
-                        pm,
-                        pn,
-                        pk,
-                        reduction,
-                        multicast_width,
-                        streams: 1,
-                        aligned,
-                        style,
-                    };
-                    let (mapping, footprint) = (Mapping::Gemm(mapping), base.footprint);
-                    Candidate { pcus, cycles, duty_factor, mapping, footprint }
-                });
+                offer.offer(pcus, cycles, base.pk, Place { row_slices: pm as u32, of });
             }
         }
     }
+    Source::Splits(Arc::clone(bases.shared(stage)))
 }
 
 /// Cycles of a mean row pass of a gradient that is sampled, as its busiest lockstep group sees it. What a group executes of
@@ -121,7 +108,7 @@ fn uneven_row_tiles(each: u64, dense: u64, passes: u64, base: &Base) -> u64 {
 }
 
 /// Offers the mappings of a stage that adds up; with `turned`, only with rows of its result along the lanes, or across.
-fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut impl Offers) {
+fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut impl Offers) -> Source {
     let &StageContext { graph, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full, last) = at.row_tiles();
@@ -133,21 +120,13 @@ fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut imp
         let of = |rows: u64| if rows == 0 { 0 } else { shape.tile_cycles(rows * group) };
         Some(full.saturating_mul(of(nest.tile_rows)).saturating_add(of(last)))
     });
-    let wanted = |base: &&SumsBase| turned.is_none_or(|turned| turned == base.mapping.rows_on_lanes);
-    let candidate = |base: &SumsBase| {
-        let tile = tile[usize::from(base.mapping.rows_on_lanes)]?;
-        Some(Candidate {
-            pcus: base.mapping.pm * base.mapping.pn,
-            cycles: tile.saturating_mul(base.tiles).saturating_mul(duty_factor),
-            duty_factor,
-            mapping: Mapping::Gemm(base.mapping),
-            footprint: base.footprint,
-        })
-    };
-    bases
-        .sums(stage, nest.tile_rows)
-        .iter()
-        .filter(wanted)
-        .filter_map(candidate)
-        .for_each(|c| offer.offer(c.pcus, c.cycles, 1, || c));
+    let wanted = |base: &SumsBase| turned.is_none_or(|turned| turned == base.mapping.rows_on_lanes);
+    let list = bases.sums(stage, nest.tile_rows);
+    for (of, base) in (0..).zip(&*list).filter(|(_, base)| wanted(base)) {
+        let Some(tile) = tile[usize::from(base.mapping.rows_on_lanes)] else { continue };
+        let cycles = tile.saturating_mul(base.tiles).saturating_mul(duty_factor);
+        let row_slices = base.mapping.pm as u32;
+        offer.offer(base.mapping.pm * base.mapping.pn, cycles, 1, Place { row_slices, of });
+    }
+    Source::Sums(list)
 }

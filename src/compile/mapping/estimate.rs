@@ -8,7 +8,7 @@ use crate::program::{
 };
 use crate::workload::TensorId;
 
-use super::allocate::Candidate;
+use super::front::Candidate;
 use super::pipeline::Pipeline;
 use super::roles::StageRoles;
 use super::streams::streams;

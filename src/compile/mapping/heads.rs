@@ -7,14 +7,16 @@ use crate::cost::{heads_footprint, heads_work};
 use crate::program::{GemmMapping, Mapping, Reduction, Style};
 use crate::workload::GemmForm;
 
-use super::allocate::{Candidate, Offers, useful_splits};
+use super::allocate::useful_splits;
+use super::front::{Offers, Place, Source};
 use super::stage_context::StageContext;
 
 /// Offers the mappings of a stage with heads.
-pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut impl Offers) {
+pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut impl Offers) -> Source {
     let &StageContext { chip, graph, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full_row_tiles, last_rows) = at.row_tiles();
+    let mut list = Vec::new();
     for rows_on_lanes in [false, true] {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
         // Heads that share keys and values go to one stream: what they share is on chip once.
@@ -35,16 +37,16 @@ pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut
                 };
                 let work = heads_work(form, &shape, &mapping, nest.tile_rows);
                 let footprint = heads_footprint(graph, stage, form, &shape, &mapping, nest.tile_rows);
+                let of = list.len() as u32;
+                list.push((Mapping::Gemm(mapping), footprint));
                 for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
                     let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
                     let (pcus, cycles) = (pm * pn, work.cycles.saturating_mul(passes).saturating_mul(duty_factor));
-                    offer.offer(pcus, cycles, 1, || {
-                        let mapping = Mapping::Gemm(GemmMapping { pm, ..mapping });
-                        Candidate { pcus, cycles, duty_factor, mapping, footprint }
-                    });
+                    offer.offer(pcus, cycles, 1, Place { row_slices: pm as u32, of });
                 }
             }
         }
     }
+    Source::Own(list.into())
 }

@@ -2,10 +2,12 @@
 
 pub mod allocate;
 pub mod balance;
+pub mod base;
 pub mod bases;
 pub mod buffers;
 pub mod candidates;
 pub mod estimate;
+pub mod front;
 pub mod heads;
 pub mod pipeline;
 pub mod plan;

@@ -3,19 +3,11 @@
 //! leaves when the last row has passed: of the section, or of a sequence.
 
 use crate::arch::Chip;
-use crate::cost::{Reducer, StageFootprint, SystolicShape, reducer_footprint};
+use crate::cost::{Reducer, SystolicShape, reducer_footprint};
 use crate::program::{GemmMapping, Reduction, RowTile, SectionGraph, StageId, Style, TiledAxis};
 
 use super::allocate::useful_splits;
-
-/// A mapping that no other beats in both PCUs and work, whatever the row tile size.
-#[derive(Debug, Clone, Copy)]
-pub struct SumsBase {
-    pub mapping: GemmMapping,
-    /// Tiles of the busiest PCU in a row tile, over all column tiles.
-    pub tiles: u64,
-    pub footprint: StageFootprint,
-}
+use super::base::SumsBase;
 
 /// The useful mappings of a stage that adds up, for one cut; `tile_rows` matters to causal attention only.
 pub fn sums_bases(

@@ -3,15 +3,16 @@
 use crate::cost::{StageFootprint, chain};
 use crate::program::{LoopLevel, Mapping, SimdMapping};
 
-use super::allocate::{Candidate, Offers, useful_splits};
+use super::allocate::useful_splits;
+use super::front::{Offers, Place, Source};
 use super::stage_context::StageContext;
 
 /// Offers the mappings of a SIMD stage: rows and columns (or heads) over pipelines of as many PCUs as its function needs.
-pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) {
+pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) -> Source {
     let &StageContext { chip, graph, nest, roles, stage, .. } = at;
     let kind = graph.kind(stage);
     let (chain, passes) = (chain(chip, kind), kind.passes());
-    let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return };
+    let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return Source::default() };
     let columns = graph.simd_columns(stage);
     let (width, column_tiles) = match (nest.tiled_axis, roles.level[stage]) {
         (Some(cut), LoopLevel::FIRING) => (cut.tile, nest.column_tiles()),
@@ -26,18 +27,16 @@ pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) {
     };
     let duty_factor = at.duty_factor();
     for pm in useful_splits(nest.tile_rows, most) {
-        for &pn in &column_splits {
+        for (of, &pn) in (0..).zip(&column_splits) {
             if pm * pn > most {
                 continue;
             }
             let per_column_tile = width.div_ceil(pn).div_ceil(lanes) * passes;
-            let mapping = SimdMapping { pm, pn, chain, passes };
             let rows = nest.row_tiles().saturating_mul(nest.tile_rows.div_ceil(pm));
             let (pcus, cycles) = (pm * pn * chain, rows.saturating_mul(per_column_tile * column_tiles * duty_factor));
-            offer.offer(pcus, cycles, 1, || {
-                let (mapping, footprint) = (Mapping::Simd(mapping), StageFootprint::default());
-                Candidate { pcus, cycles, duty_factor, mapping, footprint }
-            });
+            offer.offer(pcus, cycles, 1, Place { row_slices: pm as u32, of });
         }
     }
+    let mapping = |&pn: &u64| Mapping::Simd(SimdMapping { pm: 1, pn, chain, passes });
+    Source::Own(column_splits.iter().map(|pn| (mapping(pn), StageFootprint::default())).collect())
 }

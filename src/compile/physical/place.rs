@@ -343,10 +343,9 @@ pub fn place_buffers(
     // Pieces tied to one PCU first: they have the least choice.
     order.sort_by_key(|&b| match buffers[b].spec.role {
         BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => (0, b),
-        BufferRole::State { .. } => (3, b),
         BufferRole::Operand { .. } => (1, b),
         BufferRole::Weight { .. } => (2, b),
-        BufferRole::Output { .. } => (3, b),
+        BufferRole::State { .. } | BufferRole::Output { .. } => (3, b),
         BufferRole::Resident { .. } => (4, b),
     });
     let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(LoopLevel::FIRING) as f64).max(1.0);

@@ -74,6 +74,14 @@ type Edge = u32;
 
 const DIRECTIONS: [Direction; 4] = [Direction::East, Direction::West, Direction::South, Direction::North];
 
+/// A straight trunk along a row, or along a column, and the sinks of its tree, by their places along and across it.
+#[derive(Clone, Copy)]
+struct Trunk<'l> {
+    along_row: bool,
+    at: u32,
+    lines: &'l [(u32, u32)],
+}
+
 /// Routes the flows of one section.
 #[derive(Debug)]
 pub struct Router<'a> {
@@ -118,9 +126,6 @@ struct Search {
     /// A bit for each direction in which edges at hand leave a site, where `seen_edges` has the stamp.
     leaving: Vec<u8>,
     seen_edges: Vec<u32>,
-    /// Edges of the tree at hand that were counted.
-    edge_stamp: u32,
-    counted: Vec<u32>,
     /// Of sites in the window of the path at hand: the cost from there to the target.
     cost: Vec<f64>,
     /// And the edge to leave by; not read at the target.
@@ -175,8 +180,6 @@ impl<'a> Router<'a> {
                 in_tree: vec![0; sites],
                 leaving: vec![0; sites],
                 seen_edges: vec![0; sites],
-                edge_stamp: 0,
-                counted: vec![0; sites * 4],
                 cost: vec![0.0; sites],
                 leave_by: vec![0; sites],
                 onward: Vec::new(),
@@ -312,8 +315,9 @@ impl<'a> Router<'a> {
             if trees[r].iter().all(|&edge| self.uses[edge as usize].load <= capacity) {
                 continue;
             }
+            let kept = self.prune(request, &trees[r]);
             self.book(&trees[r], -request.rate);
-            trees[r] = self.grow(request);
+            trees[r] = self.grow(request, kept);
             self.book(&trees[r], request.rate);
         }
     }
@@ -322,26 +326,52 @@ impl<'a> Router<'a> {
         at.y * self.columns + at.x
     }
 
-    fn edge(&self, from: Coordinate, direction: Direction) -> Edge {
-        self.site(from) * 4 + direction as u32
+    /// What is left of a tree, in order from its source, when full edges are cut and what leads to no sink any more is
+    /// dropped: only the sinks behind those edges are routed again (incremental rerouting, as in AIR, Murray et al., 2020).
+    fn prune(&mut self, request: Request<'_>, tree: &[Edge]) -> Vec<Edge> {
+        self.search.tree_stamp += 1;
+        self.search.path_stamp += 1;
+        let (reached, wanted) = (self.search.tree_stamp, self.search.path_stamp);
+        let source = self.site(request.source);
+        self.search.in_tree[source as usize] = reached;
+        let mut kept: Vec<Edge> = Vec::with_capacity(tree.len());
+        for &edge in tree {
+            let is_cut = self.uses[edge as usize].load > self.capacity;
+            if !is_cut && self.search.in_tree[(edge / 4) as usize] == reached {
+                self.search.in_tree[self.ends[edge as usize] as usize] = reached;
+                kept.push(edge);
+            }
+        }
+        for sink in request.sinks {
+            let site = self.site(*sink);
+            self.search.seen[site as usize] = wanted;
+        }
+        let mut left = kept.len();
+        for at in (0..kept.len()).rev() {
+            let edge = kept[at];
+            if self.search.seen[self.ends[edge as usize] as usize] == wanted {
+                self.search.seen[(edge / 4) as usize] = wanted;
+                left -= 1;
+                kept[left] = edge;
+            }
+        }
+        kept.drain(..left);
+        kept
     }
 
-    /// One for the hop, and more the fuller the edge would be and has been.
-    fn cost(&self, edge: Edge, rate: f64) -> f64 {
-        self.uses[edge as usize].price(rate, 1.0 / self.capacity)
-    }
-
-    /// A tree grown sink by sink, each along the cheapest path from what is already there.
-    fn grow(&mut self, request: Request<'_>) -> Vec<Edge> {
-        let mut edges: Vec<Edge> = Vec::new();
+    /// A tree grown from a part of it sink by sink, each along the cheapest path from what is already there.
+    fn grow(&mut self, request: Request<'_>, mut edges: Vec<Edge>) -> Vec<Edge> {
         let mut tree = vec![self.site(request.source)];
+        tree.extend(edges.iter().map(|&edge| self.ends[edge as usize]));
         let mut sinks = request.sinks.to_vec();
         let far = |c: &Coordinate| c.x.abs_diff(request.source.x) + c.y.abs_diff(request.source.y);
         sinks.sort_by_key(|c| (far(c), *c));
         sinks.dedup();
         self.search.tree_stamp += 1;
         let in_tree_stamp = self.search.tree_stamp;
-        self.search.in_tree[tree[0] as usize] = in_tree_stamp;
+        for &site in &tree {
+            self.search.in_tree[site as usize] = in_tree_stamp;
+        }
         for sink in sinks {
             let target = self.site(sink);
             if self.search.in_tree[target as usize] == in_tree_stamp {
@@ -459,40 +489,45 @@ impl<'a> Router<'a> {
 
     /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
     fn straight_tree(&mut self, request: Request<'_>) -> Vec<Edge> {
-        if let &[sink] = request.sinks {
-            let hops = request.source.x.abs_diff(sink.x) + request.source.y.abs_diff(sink.y);
+        let Request { source, sinks, rate } = request;
+        let per_capacity = 1.0 / self.capacity;
+        let uses = &self.uses;
+        let price = |edge: Edge| uses[edge as usize].price(rate, per_capacity);
+        if let &[sink] = sinks {
+            let hops = source.x.abs_diff(sink.x) + source.y.abs_diff(sink.y);
             let [by_row, by_column] = [true, false].map(|row_first| {
                 let mut cost = 0.0;
-                self.corner(request.source, sink, row_first, |edge| cost += self.cost(edge, request.rate));
+                self.corner(source, sink, row_first, |edge| cost += price(edge));
                 cost
             });
             let mut path = Vec::with_capacity(hops as usize);
-            self.corner(request.source, sink, by_row <= by_column, |edge| path.push(edge));
+            self.corner(source, sink, by_row <= by_column, |edge| path.push(edge));
             return path;
         }
-        let median = |f: fn(&Coordinate) -> u32| {
-            let mut list: Vec<u32> = request.sinks.iter().map(f).collect();
-            list.sort_unstable();
-            list[list.len() / 2]
-        };
-        let source = request.source;
-        let (mx, my) = (median(|c| c.x), median(|c| c.y));
-        let mut trunks = vec![(true, source.y), (false, source.x)];
-        if my != source.y {
-            trunks.push((true, my));
-        }
-        if mx != source.x {
-            trunks.push((false, mx));
-        }
-        let mut best: Option<(f64, Vec<Edge>)> = None;
-        for (along_row, at) in trunks {
-            let edges = self.trunk_tree(source, request.sinks, along_row, at);
-            let cost = edges.iter().map(|&edge| self.cost(edge, request.rate)).sum::<f64>();
-            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                best = Some((cost, edges));
+        // Sinks line by line across a trunk: once for every trunk along the same axis.
+        let lines = [true, false].map(|along_row| {
+            let split = |c: &Coordinate| if along_row { (c.x, c.y) } else { (c.y, c.x) };
+            let mut lines: Vec<(u32, u32)> = sinks.iter().map(split).collect();
+            lines.sort_unstable();
+            lines
+        });
+        let (middle_x, middle_y) = (lines[0][sinks.len() / 2].0, lines[1][sinks.len() / 2].0);
+        let trunks = [Some((true, source.y)), Some((false, source.x)), Some((true, middle_y)), Some((false, middle_x))];
+        let is_other = |at: usize| at < 2 || trunks[at] != trunks[at - 2];
+        let mut best: Option<(f64, (bool, u32))> = None;
+        for (along_row, at) in (0..4).filter(|&at| is_other(at)).filter_map(|at| trunks[at]) {
+            let mut cost = 0.0;
+            let trunk = Trunk { along_row, at, lines: &lines[usize::from(!along_row)] };
+            self.trunk_tree(source, trunk, |edge| cost += price(edge));
+            if best.is_none_or(|(least, _)| cost < least) {
+                best = Some((cost, (along_row, at)));
             }
         }
-        best.map(|(_, edges)| self.tidy(request, &edges)).unwrap_or_default()
+        let Some((_, (along_row, at))) = best else { return Vec::new() };
+        let mut edges = Vec::with_capacity(4 * sinks.len() + 16);
+        let trunk = Trunk { along_row, at, lines: &lines[usize::from(!along_row)] };
+        self.trunk_tree(source, trunk, |edge| edges.push(edge));
+        self.tidy(request, &edges)
     }
 
     /// Takes the path from a site to another with one corner, edge by edge.
@@ -513,41 +548,31 @@ impl<'a> Router<'a> {
         go(corner, second.0, second.1);
     }
 
-    /// Edges of the tree with a trunk along row (or column) `at`.
-    fn trunk_tree(&mut self, source: Coordinate, sinks: &[Coordinate], along_row: bool, at: u32) -> Vec<Edge> {
+    /// Takes the edges of a tree with a straight trunk, each once.
+    fn trunk_tree(&self, source: Coordinate, trunk: Trunk<'_>, mut take: impl FnMut(Edge)) {
+        let Trunk { along_row, at, lines } = trunk;
         // In trunk coordinates: `u` along the trunk, `v` across it.
-        let split = |c: Coordinate| if along_row { (c.x, c.y) } else { (c.y, c.x) };
-        let join = |u: u32, v: u32| if along_row { Coordinate { x: u, y: v } } else { Coordinate { x: v, y: u } };
+        let (su, sv) = if along_row { (source.x, source.y) } else { (source.y, source.x) };
+        let (stride_u, stride_v) = if along_row { (1, self.columns) } else { (self.columns, 1) };
         let (up, down, forth, back) = if along_row {
             (Direction::South, Direction::North, Direction::East, Direction::West)
         } else {
             (Direction::East, Direction::West, Direction::South, Direction::North)
         };
-        let (su, sv) = split(source);
-        let mut edges = Vec::with_capacity(4 * sinks.len() + 16);
+        let edge = |u: u32, v: u32, direction: Direction| (u * stride_u + v * stride_v) * 4 + direction as u32;
         let mut across = |u: u32, from: u32, to: u32| {
-            if to > from {
-                edges.extend((from..to).map(|v| self.edge(join(u, v), up)));
-            } else {
-                edges.extend((to + 1..=from).rev().map(|v| self.edge(join(u, v), down)));
-            }
+            (from..to).for_each(|v| take(edge(u, v, up)));
+            (to + 1..=from).rev().for_each(|v| take(edge(u, v, down)));
         };
         across(su, sv, at);
-        let mut reach: Vec<(u32, u32)> = sinks.iter().map(|&s| split(s)).collect();
-        reach.sort_unstable();
-        for group in reach.chunk_by(|a, b| a.0 == b.0) {
-            let (u, low, high) = (group[0].0, group[0].1.min(at), group[group.len() - 1].1.max(at));
+        for line in lines.chunk_by(|a, b| a.0 == b.0) {
+            let (u, low, high) = (line[0].0, line[0].1.min(at), line[line.len() - 1].1.max(at));
             across(u, at, high);
             across(u, at, low);
         }
-        let (first, last) = (reach[0].0.min(su), reach[reach.len() - 1].0.max(su));
-        edges.extend((su..last).map(|u| self.edge(join(u, at), forth)));
-        edges.extend((first + 1..=su).rev().map(|u| self.edge(join(u, at), back)));
-        self.search.edge_stamp += 1;
-        let stamp = self.search.edge_stamp;
-        let counted = &mut self.search.counted;
-        edges.retain(|&edge| std::mem::replace(&mut counted[edge as usize], stamp) != stamp);
-        edges
+        let (first, last) = (lines[0].0.min(su), lines[lines.len() - 1].0.max(su));
+        (su..last).for_each(|u| take(edge(u, at, forth)));
+        (first + 1..=su).rev().for_each(|u| take(edge(u, at, back)));
     }
 
     /// Puts every edge of every tree on the emptiest of its parallel links, heavy flows first.
@@ -607,7 +632,7 @@ mod tests {
             let mut site = || Coordinate { x: next(columns), y: next(rows) };
             let (source, sinks) = (site(), (0..=case % 5).map(|_| site()).collect::<Vec<_>>());
             let request = Request { source, sinks: &sinks, rate: 0.5 };
-            let edges = router.grow(request);
+            let edges = router.grow(request, Vec::new());
             let mut reached = vec![router.site(source)];
             for &edge in &edges {
                 assert!(reached.contains(&(edge / 4)), "case {case}: not in order from the source");
@@ -617,7 +642,8 @@ mod tests {
             }
             assert!(request.sinks.iter().all(|&sink| reached.contains(&router.site(sink))), "case {case}");
             if let &[sink] = request.sinks {
-                let cost = |path: &[Edge]| path.iter().map(|&edge| router.cost(edge, request.rate)).sum::<f64>();
+                let price = |edge: &Edge| router.uses[*edge as usize].price(request.rate, 1.0 / router.capacity);
+                let cost = |path: &[Edge]| path.iter().map(price).sum::<f64>();
                 for row_first in [true, false] {
                     let mut corner = Vec::new();
                     router.corner(source, sink, row_first, |edge| corner.push(edge));

@@ -10,7 +10,8 @@ use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::{Unplaced, assemble, assemble_annealed};
 use crate::compile::physical::route::Negotiation;
 use crate::cost::least_cycles;
-use crate::program::{Section, SectionGraph, StageId};
+use crate::index::IndexVec;
+use crate::program::{Mapping, Section, SectionGraph, StageId};
 
 use super::context::Effort;
 use super::context::SearchContext;
@@ -35,6 +36,24 @@ pub struct Routed {
     choice: Choice,
     /// Its links or ports are fuller than its estimate allows for.
     crowded: bool,
+    /// How it was placed and routed.
+    way: Way,
+}
+
+/// A way to place and route a mapping.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    is_annealed: bool,
+    negotiation: Negotiation,
+}
+
+/// A section that was looked at wholly, and whose choices are those of another: the two differ in functions that cost
+/// nothing, such as those in the tail of a GEMM.
+#[derive(Debug, Clone)]
+pub struct Twin {
+    choice: Choice,
+    way: Way,
+    cycles: u64,
 }
 
 impl Routed {
@@ -115,9 +134,17 @@ pub struct Looked {
     near: Vec<(u64, Choice)>,
     /// Of the order in which they are looked at, so many.
     tried: usize,
+    /// Of every array of PCUs that was measured, the least ratio of cycles to those estimated.
+    ratios: Vec<(IndexVec<StageId, Mapping>, f64)>,
 }
 
 impl Looked {
+    /// What a section with the same choices begins with, after a whole look.
+    pub fn twin(&self) -> Option<Twin> {
+        let best = self.best.as_ref().filter(|best| self.depth == Depth::Whole && best.run.is_some())?;
+        Some(Twin { choice: best.choice.clone(), way: best.way, cycles: best.cycles })
+    }
+
     /// What sections are compared by. After a brief look, what a whole one may make of it.
     pub fn score(&self) -> Option<u64> {
         self.hoped(Routed::score)
@@ -140,12 +167,13 @@ pub fn hoped(cycles: u64) -> u64 {
 }
 
 /// Measures the most promising of a section's choices and, for a whole look, steps from the best of them. Goes on from
-/// an earlier look. `at_once`: kinds of sections that are looked at.
+/// an earlier look, or begins with the best of a `twin`, and ends with it if it is as fast here. `at_once`: kinds of
+/// sections that are looked at.
 pub fn look(
     context: &SearchContext<'_>,
     graph: &SectionGraph<'_>,
     choices: &[Choice],
-    before: Option<Looked>,
+    (before, twin): (Option<Looked>, Option<&Twin>),
     depth: Depth,
     at_once: usize,
 ) -> Looked {
@@ -153,13 +181,25 @@ pub fn look(
     let effort = TrialBudget::new(chip, graph, at_once, context.effort);
     let floor = least_cycles(chip, graph.workload, context.tiers, &graph.operators);
     let is_new = before.is_none();
-    let looked =
-        before.unwrap_or(Looked { depth, best: None, unplaced: None, seen: Vec::new(), near: Vec::new(), tried: 0 });
+    let looked = before.unwrap_or(Looked {
+        depth,
+        best: None,
+        unplaced: None,
+        seen: Vec::new(),
+        near: Vec::new(),
+        tried: 0,
+        ratios: Vec::new(),
+    });
     let mut trial = Trial { context, chip, graph, negotiation: effort.negotiation, floor, looked };
     let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
     if context.effort == Effort::Low || !context.measures {
         trial.negotiation = Negotiation::WHOLE;
         trial.look_coarsely(choices, expected);
+        return Looked { depth: Depth::Whole, ..trial.looked };
+    }
+    if let Some(twin) = twin.filter(|_| is_new)
+        && trial.is_as_fast_as(twin)
+    {
         return Looked { depth: Depth::Whole, ..trial.looked };
     }
     let order = promising(choices);
@@ -290,13 +330,12 @@ impl Trial<'_, '_> {
         self.polish(PARAMS.evaluation.most_final);
     }
 
-    /// Routes the best with more care, its places annealed if links or ports cost more than expected; keeps what is not
-    /// slower: its links are less full. On chips of few PCUs the best `most`, each in several ways.
+    /// Routes the best with more care; keeps what is not slower: its links are less full. On chips of few PCUs the best
+    /// `most`, each in several ways, also with annealed places.
     fn polish(&mut self, most: usize) {
         let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some() && !self.is_done()) else { return };
-        let is_slowed = best.cycles as f64 > best.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated;
         if self.chip.pcus() > PARAMS.evaluation.few_pcus {
-            self.lay_again(best.choice.clone(), is_slowed, Negotiation::WHOLE);
+            self.lay_again(best.choice.clone(), Way { is_annealed: false, negotiation: Negotiation::WHOLE });
             return;
         }
         let good = (best.score() as f64 * PARAMS.evaluation.near_best) as u64;
@@ -306,37 +345,64 @@ impl Trial<'_, '_> {
         near.sort_by_key(|&(score, _)| score);
         near.dedup_by(|a, b| a.1 == b.1);
         for (_, choice) in near.into_iter().take(most) {
-            for annealed in [false, true] {
-                self.lay_again(choice.clone(), annealed, Negotiation::WHOLE);
-                self.lay_again(choice.clone(), annealed, Negotiation::FULLER);
+            for is_annealed in [false, true] {
+                for negotiation in [Negotiation::WHOLE, Negotiation::FULLER] {
+                    self.lay_again(choice.clone(), Way { is_annealed, negotiation });
+                }
             }
         }
     }
 
     /// Places, routes and measures a choice once more; it becomes the best if it is not slower.
-    fn lay_again(&mut self, choice: Choice, annealed: bool, negotiation: Negotiation) {
-        let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
+    fn lay_again(&mut self, choice: Choice, way: Way) {
         let Some(best) = self.looked.best.as_ref().filter(|_| self.context.measures) else { return };
-        let plan = choice.plan(chip, graph);
-        let again = if annealed {
-            assemble_annealed(chip, fabric, graph, &plan, tiers, negotiation)
-        } else {
-            assemble(chip, fabric, graph, &plan, tiers, negotiation, &[]).ok()
-        };
-        let Some((section, _)) = again else { return };
         let allowed = |cycles: u64| cycles.saturating_add((cycles as f64 * PARAMS.evaluation.as_fast) as u64);
-        if let Measurement::Takes(cycles, run) = self.context.measure(&section, allowed(best.cycles)) {
-            let routed = Routed { section, plan, cycles, run: Some(run), choice, crowded: best.crowded };
-            if routed.score() <= allowed(best.score()) {
-                self.looked.best = Some(routed);
-            }
+        let (most_cycles, most, crowded) = (allowed(best.cycles), allowed(best.score()), best.crowded);
+        if let Some(routed) = self.laid_in(choice, way, most_cycles).filter(|routed| routed.score() <= most) {
+            self.looked.best = Some(Routed { crowded, ..routed });
         }
     }
 
-    /// Whether a choice could be faster than the best so far.
+    /// A choice placed and routed in a way of its own, and measured to take at most so many cycles.
+    fn laid_in(&self, choice: Choice, way: Way, most_cycles: u64) -> Option<Routed> {
+        let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
+        let plan = choice.plan(chip, graph);
+        let (section, _) = if way.is_annealed {
+            assemble_annealed(chip, fabric, graph, &plan, tiers, way.negotiation)?
+        } else {
+            assemble(chip, fabric, graph, &plan, tiers, way.negotiation, &[]).ok()?
+        };
+        let Measurement::Takes(cycles, run) = self.context.measure(&section, most_cycles) else { return None };
+        Some(Routed { section, plan, cycles, run: Some(run), choice, crowded: false, way })
+    }
+
+    /// Begins with the best of a twin. Whether it is as fast here: then no other will be faster either.
+    fn is_as_fast_as(&mut self, twin: &Twin) -> bool {
+        let most = twin.cycles.saturating_add((twin.cycles as f64 * PARAMS.evaluation.as_fast) as u64);
+        self.looked.best = self.laid_in(twin.choice.clone(), twin.way, most);
+        self.looked.best.is_some()
+    }
+
+    /// Whether a choice could be faster than the best so far: by its lower bound, and by its estimate, as far as the same
+    /// array of PCUs has been measured in other tiles. Links and ports slow an array down by about as much in all of them.
     fn may_win(&self, choice: &Choice) -> bool {
-        let least = self.least_cycles(choice);
-        self.looked.best.as_ref().is_none_or(|best| least < best.cycles as f64 * (1.0 - PARAMS.evaluation.worth_a_step))
+        let Some(best) = &self.looked.best else { return true };
+        let wanted = best.cycles as f64 * (1.0 - PARAMS.evaluation.worth_a_step);
+        // On few PCUs estimates are rougher, and measuring is cheap.
+        let known = self.looked.ratios.iter().find(|(array, _)| is_array(array, choice));
+        let known = known.filter(|_| self.chip.pcus() > PARAMS.evaluation.few_pcus);
+        let may_take = choice.estimate.cycles as f64 * (1.0 - PARAMS.evaluation.array_noise);
+        let predicted = known.map_or(0.0, |&(_, ratio)| may_take * ratio);
+        self.least_cycles(choice).max(predicted) < wanted
+    }
+
+    /// Remembers how much slower than estimated an array of PCUs was measured, at least.
+    fn learn(&mut self, choice: &Choice, cycles: u64) {
+        let ratio = cycles as f64 / choice.estimate.cycles.max(1) as f64;
+        match self.looked.ratios.iter_mut().find(|(array, _)| is_array(array, choice)) {
+            Some((_, least)) => *least = least.min(ratio),
+            None => self.looked.ratios.push((choice.picked.iter().map(|c| c.mapping).collect(), ratio)),
+        }
     }
 
     /// Looks closely for a choice that can be placed, where a coarse look found none.
@@ -384,7 +450,7 @@ impl Trial<'_, '_> {
 
     /// Places and routes choices side by side, those that can be, and that could be measured then.
     fn lay_all(&mut self, choices: Vec<Choice>) -> Vec<Laid> {
-        let worth = choices.par_iter().filter(|choice| self.may_be_measured(choice));
+        let worth = choices.par_iter().filter(|choice| self.may_be_measured(choice) && self.may_win(choice));
         let laid: Vec<Result<Laid, Unplaced>> = worth.map(|choice| self.lay(choice)).collect();
         self.looked.seen.extend(choices);
         self.looked.unplaced =
@@ -401,6 +467,9 @@ impl Trial<'_, '_> {
             if self.is_done() || self.is_hopeless(laid.expected) {
                 break;
             }
+            if !self.may_win(&laid.choice) {
+                continue;
+            }
             let crowded = laid.is_crowded();
             let Laid { plan, section, expected, choice } = laid;
             // One that moves fewer bytes may take a little longer.
@@ -412,7 +481,9 @@ impl Trial<'_, '_> {
                 Measurement::TooLong => (u64::MAX, None),
                 Measurement::Unknown => (expected, None),
             };
-            let routed = Routed { section, plan, cycles, run, choice, crowded };
+            self.learn(&choice, if run.is_some() { cycles } else { cycles.min(most) });
+            let way = Way { is_annealed: false, negotiation: self.negotiation };
+            let routed = Routed { section, plan, cycles, run, choice, crowded, way };
             if routed.run.is_some() && self.chip.pcus() <= PARAMS.evaluation.few_pcus {
                 self.looked.near.push((routed.score(), routed.choice.clone()));
             }
@@ -461,6 +532,11 @@ impl Trial<'_, '_> {
         let expected = plan.estimate.cycles.max(crowded);
         Ok(Laid { plan, section, expected, choice: choice.clone() })
     }
+}
+
+/// Whether a choice's stages are mapped as those of an array.
+fn is_array(array: &IndexVec<StageId, Mapping>, choice: &Choice) -> bool {
+    array.iter().eq(choice.picked.iter().map(|candidate| &candidate.mapping))
 }
 
 /// Some choices.

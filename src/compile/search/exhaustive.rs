@@ -1,8 +1,9 @@
 //! Every mapping of a small graph, measured: what the search is judged by.
 
-use crate::compile::mapping::allocate::{Candidate, useful_splits};
+use crate::compile::mapping::allocate::useful_splits;
 use crate::compile::mapping::bases::Wanted;
 use crate::compile::mapping::candidates::stage_mappings;
+use crate::compile::mapping::front::{All, Candidate};
 use crate::compile::mapping::roles::StageRoles;
 use crate::compile::mapping::stage_context::StageContext;
 use crate::compile::physical::assemble::assemble;
@@ -103,9 +104,9 @@ impl Every<'_> {
         let bases = self.search.bases(tiled_axis);
         let of_stage = |stage| {
             let at = StageContext { chip, graph, bases: &bases, nest: &nest, roles: &roles, stage };
-            let mut list = Vec::new();
-            stage_mappings(&at, Wanted::ALL, &mut list);
-            list
+            let mut all = All::default();
+            let source = stage_mappings(&at, Wanted::ALL, &mut all);
+            all.finish(source, at.duty_factor())
         };
         let stages: IndexVec<StageId, Vec<Candidate>> = graph.stages.ids().map(of_stage).collect();
         self.allocations(&nest, &roles, &stages, &mut IndexVec::new(), chip.pcus())

@@ -13,7 +13,7 @@ use crate::workload::{OperatorId, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::context::{Effort, SearchContext};
-use super::evaluate::{Depth, Looked, Routed, hoped, look};
+use super::evaluate::{Depth, Looked, Routed, Twin, hoped, look};
 use super::plan::{NoPlan, plan};
 use super::runs::{Run, Runs};
 use super::space::{Choice, Search};
@@ -43,22 +43,40 @@ pub struct Chosen<'a> {
 }
 
 impl Planned<'_> {
-    /// Places, routes and measures its choices as far as is wanted, and keeps the fastest. `at_once`: kinds of sections
-    /// that are looked at.
-    fn route(&mut self, context: &SearchContext<'_>, depth: Depth, at_once: usize) {
+    /// Places, routes and measures its choices as far as is wanted, and is worth it, and keeps the fastest.
+    fn route(&mut self, context: &SearchContext<'_>, depth: Depth, among: &Among) {
+        let part = self.score() as f64 / among.cycles as f64;
         if !self.is_refined {
             self.is_refined = true;
             let chip = context.chip.in_section(self.graph.largest_off_chip_bytes());
             let search = Search { chip: &chip, graph: &self.graph, tiers: context.tiers, cache: context.bases };
-            if let Ok(choices) = plan(&search, context.effort) {
+            if part >= PARAMS.partition.worth_refining
+                && let Ok(choices) = plan(&search, context.effort)
+            {
                 self.choices = choices;
             }
         }
-        if self.looked.as_ref().is_none_or(|looked| looked.depth < depth) {
+        let is_worth = part >= PARAMS.partition.worth_a_whole_look;
+        if self.looked.as_ref().is_none_or(|looked| looked.depth < depth && is_worth) {
             let before = self.looked.take();
-            self.looked = Some(look(context, &self.graph, &self.choices, before, depth, at_once));
+            let twin = among.equivalents.iter().find(|(choices, _)| *choices == self.choices).map(|(_, twin)| twin);
+            let wanted = if is_worth { depth } else { Depth::Brief };
+            self.looked = Some(look(context, &self.graph, &self.choices, (before, twin), wanted, among.kinds));
+        }
+        if let Some(looked) = &mut self.looked {
+            looked.depth = looked.depth.max(depth);
         }
     }
+}
+
+/// What a section is looked at among.
+struct Among {
+    /// Kinds of sections that are looked at.
+    kinds: usize,
+    /// Cycles of all sections of a partition: a section that takes a small part of them is not worth a close look.
+    cycles: u64,
+    /// What other sections that were looked at had to choose from, and the best of it.
+    equivalents: Vec<(Vec<Choice>, Twin)>,
 }
 
 impl Planned<'_> {
@@ -343,7 +361,7 @@ impl<'a> Spans<'a> {
             let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned { graph, choices, is_refined: true, looked: None };
-            planned.route(context, Depth::Whole, firsts.len());
+            planned.route(context, Depth::Whole, &Among { kinds: firsts.len(), cycles: 0, equivalents: Vec::new() });
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
@@ -462,10 +480,15 @@ impl<'a> Spans<'a> {
             let wanted = &mut wanted[self.runs[run].kind];
             *wanted = (*wanted).max(Some(depth));
         }
-        let at_once = wanted.iter().flatten().count();
+        let is_part = |run: &usize| self.of(*run).is_some();
+        let best = self.best_partition((0, self.workload.operators.len())).unwrap_or_default();
+        let parts: Vec<usize> = best.into_iter().filter(is_part).collect();
+        let twin = |planned: &Planned<'_>| Some((planned.choices.clone(), planned.looked.as_ref()?.twin()?));
+        let equivalents: Vec<(Vec<Choice>, Twin)> = self.planned.iter().flatten().filter_map(twin).collect();
+        let among = Among { kinds: wanted.iter().flatten().count(), cycles: self.cycles(&parts), equivalents };
         let kinds =
             self.planned.par_iter_mut().zip(wanted).filter_map(|(planned, depth)| Some((planned.as_mut()?, depth?)));
-        kinds.for_each(|(planned, depth)| planned.route(context, depth, at_once));
+        kinds.for_each(|(planned, depth)| planned.route(context, depth, &among));
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
-use crate::compile::mapping::allocate::{Candidate, StageCandidates, allocate_and_fill, worth_a_split};
+use crate::compile::mapping::allocate::{allocate_and_fill, worth_a_split};
 use crate::compile::mapping::bases::{BaseCache, StageBases, Wanted};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
 use crate::compile::mapping::estimate::{Estimate, estimate};
+use crate::compile::mapping::front::{Candidate, StageCandidates};
 use crate::compile::mapping::pipeline::Pipeline;
 use crate::compile::mapping::plan::{SectionPlan, deepen};
 use crate::compile::mapping::residency::{LatencySlots, Residency};

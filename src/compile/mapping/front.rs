@@ -1,0 +1,190 @@
+//! The useful ways to map a stage: more PCUs, fewer cycles.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::compile::params::PARAMS;
+use crate::cost::StageFootprint;
+use crate::program::{GemmMapping, Mapping, SimdMapping};
+
+use super::base::{Base, SumsBase};
+
+/// One way to map a stage, and what it costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// PCUs it takes.
+    pub pcus: u64,
+    /// Cycles of the whole section that this mapping needs: those its busiest PCU works, times `duty_factor`.
+    pub cycles: u64,
+    /// The stage works in one of this many column tiles only (its part of the section's time is so much shorter).
+    pub duty_factor: u64,
+    /// The mapping.
+    pub mapping: Mapping,
+    /// Sizes its buffers follow.
+    pub footprint: StageFootprint,
+}
+
+/// What mappings of a stage are compared by: cycles, and what a split of K must gain.
+#[inline]
+fn weighed_cycles(cycles: u64, pk: u64) -> u64 {
+    if pk == 1 { cycles } else { (cycles as f64 * (1.0 + PARAMS.mapping.worth_splitting_k)) as u64 }
+}
+
+/// What the mappings of a stage are made of: lists that all nests share, so that a mapping is a place in one.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// Column splits of a GEMM with one weight, for any number of row slices.
+    Splits(Arc<Vec<Base>>),
+    /// Mappings of a stage that adds up over rows.
+    Sums(Arc<Vec<SumsBase>>),
+    /// Mappings of any other, for any number of row slices, with the sizes of each.
+    Own(Arc<[(Mapping, StageFootprint)]>),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Own(Arc::default())
+    }
+}
+
+impl Source {
+    /// A mapping with its sizes.
+    fn get(&self, Place { row_slices, of }: Place) -> (Mapping, StageFootprint) {
+        let (pm, of) = (u64::from(row_slices), of as usize);
+        match self {
+            Self::Splits(bases) => (Mapping::Gemm(bases[of].mapping(pm)), bases[of].footprint),
+            Self::Sums(bases) => (Mapping::Gemm(bases[of].mapping), bases[of].footprint),
+            Self::Own(list) => match list[of] {
+                (Mapping::Gemm(mapping), footprint) => (Mapping::Gemm(GemmMapping { pm, ..mapping }), footprint),
+                (Mapping::Simd(mapping), footprint) => (Mapping::Simd(SimdMapping { pm, ..mapping }), footprint),
+            },
+        }
+    }
+}
+
+/// A mapping of a stage: its row slices, and its place in the list it is taken from.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Row slices of a row tile.
+    pub row_slices: u32,
+    /// Place in the list.
+    pub of: u32,
+}
+
+/// What a mapping takes.
+#[derive(Debug, Clone, Copy)]
+struct Offered {
+    cycles: u64,
+    pcus: u32,
+    place: Place,
+}
+
+/// The useful ways to map a stage: more PCUs, fewer cycles.
+#[derive(Debug, Clone, Default)]
+pub struct StageCandidates {
+    list: Arc<[Offered]>,
+    source: Source,
+    duty_factor: u64,
+}
+
+impl StageCandidates {
+    /// The place of the cheapest that needs at most `cycles`.
+    pub fn cheapest(&self, cycles: u64) -> usize {
+        self.list.partition_point(|offered| offered.cycles > cycles)
+    }
+
+    /// The same among those at `places`; the end of them if none does.
+    pub fn cheapest_of(&self, places: Range<usize>, cycles: u64) -> usize {
+        places.start + self.list[places].partition_point(|offered| offered.cycles > cycles)
+    }
+
+    /// The fastest candidate on at most `pcus`.
+    pub fn fastest(&self, pcus: u64) -> Option<Candidate> {
+        self.get(self.list.partition_point(|offered| u64::from(offered.pcus) <= pcus).checked_sub(1)?)
+    }
+
+    /// A candidate.
+    pub fn get(&self, at: usize) -> Option<Candidate> {
+        let &Offered { cycles, pcus, place } = self.list.get(at)?;
+        let (mapping, footprint) = self.source.get(place);
+        Some(Candidate { pcus: u64::from(pcus), cycles, duty_factor: self.duty_factor, mapping, footprint })
+    }
+
+    /// Candidates.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Cycles that one needs.
+    pub fn cycles(&self, at: usize) -> u64 {
+        self.list[at].cycles
+    }
+
+    /// PCUs that one takes.
+    pub fn pcus(&self, at: usize) -> u64 {
+        u64::from(self.list[at].pcus)
+    }
+}
+
+/// What takes the mappings of a stage as they are enumerated.
+pub trait Offers {
+    /// Takes a mapping on `pcus` PCUs that needs `cycles`, with K in `pk` slices.
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: Place);
+}
+
+/// Every mapping.
+#[derive(Debug, Default)]
+pub struct All(Vec<Offered>);
+
+impl Offers for All {
+    fn offer(&mut self, pcus: u64, cycles: u64, _: u64, place: Place) {
+        self.0.push(Offered { cycles, pcus: pcus as u32, place });
+    }
+}
+
+impl All {
+    /// Them, as they were offered.
+    pub fn finish(self, source: Source, duty_factor: u64) -> Vec<Candidate> {
+        let all = StageCandidates { list: self.0.into(), source, duty_factor };
+        (0..all.list.len()).filter_map(|at| all.get(at)).collect()
+    }
+}
+
+/// The fastest candidate of each number of PCUs so far: no list, and no sort, of thousands for a handful that stay.
+#[derive(Debug, Default)]
+pub struct Front {
+    /// Weighed cycles, and the candidate; by PCUs.
+    fastest: Vec<(u64, Option<Offered>)>,
+    kept: Vec<Offered>,
+}
+
+impl Offers for Front {
+    /// Keeps a candidate if it is faster than others of as many PCUs.
+    #[inline]
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: Place) {
+        let at = pcus as usize;
+        if at >= self.fastest.len() {
+            self.fastest.resize(at + 1, (u64::MAX, None));
+        }
+        let weighed = weighed_cycles(cycles, pk);
+        if weighed < self.fastest[at].0 {
+            self.fastest[at] = (weighed, Some(Offered { cycles, pcus: pcus as u32, place }));
+        }
+    }
+}
+
+impl Front {
+    /// The candidates that no other beats in both PCUs and cycles; the front is empty then.
+    pub fn finish(&mut self, source: Source, duty_factor: u64) -> StageCandidates {
+        let mut least = u64::MAX;
+        for (cycles, offered) in self.fastest.drain(..) {
+            if cycles < least {
+                least = cycles;
+                self.kept.extend(offered);
+            }
+        }
+        let list = self.kept.as_slice().into();
+        self.kept.clear();
+        StageCandidates { list, source, duty_factor }
+    }
+}
