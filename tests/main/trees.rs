@@ -21,7 +21,6 @@ fn agree(chip: &Chip, workload: &Workload, of: &Configuration, within: f64, abou
     let [bound, event, cycle] = [&bound, &event, &cycle].map(working_cycles);
     assert!(bound <= event, "{about}: bound {bound}, event {event}");
     let error = event as f64 / cycle as f64 - 1.0;
-    println!("{about}: bound {bound}, event {event}, cycle {cycle}: {:+.2} %", error * 100.0);
     assert!(error.abs() < within, "{about}: event {event}, cycle {cycle}");
     [event, cycle]
 }
