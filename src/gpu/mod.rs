@@ -213,7 +213,7 @@ impl Timer<'_> {
                 let operator = &workload.operators[op];
                 let elements =
                     operator.inputs.iter().chain([&operator.output]).map(|&t| workload.tensors[t].stored_elements());
-                elements.max().unwrap_or(0) as f64 * stream::operations(operator.kind)
+                elements.max().unwrap_or(0) as f64 * operator.kind.vector_steps() as f64
             })
             .sum();
         let time = stream::time(self.gpu, memory, through, work * share);

@@ -1,7 +1,6 @@
 //! Kernels that only move data past the vector lanes.
 
 use crate::arch::Gpu;
-use crate::workload::OperatorKind;
 
 use super::time::{KernelTime, Limit};
 
@@ -9,11 +8,6 @@ use super::time::{KernelTime, Limit};
 const BLOCK_BYTES: f64 = 4096.0;
 /// Bytes an SM has under way: 2048 threads of 16 bytes [M CUDA programming guide: threads of an SM].
 const UNDER_WAY_BYTES: f64 = 32768.0;
-
-/// Vector operations of an element (assumed: steps of the usual formula).
-pub(super) fn operations(kind: OperatorKind) -> f64 {
-    kind.vector_steps() as f64
-}
 
 /// A kernel that moves bytes to and from memory and the L2, and does so many vector operations.
 pub(super) fn time(gpu: &Gpu, memory_bytes: f64, l2_bytes: f64, vector_operations: f64) -> KernelTime {

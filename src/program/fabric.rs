@@ -136,11 +136,11 @@ impl Fabric {
         (resource < self.pmu_read).then(|| (from, Direction::ALL[(edge % 4) as usize], lane))
     }
 
-    /// The site that a link leaves, row by row, and in which direction; no port is asked for.
+    /// The number, row by row, of the site that a link begins at, and its direction; `None` for a port.
     #[inline]
-    pub fn leaves(&self, link: Resource) -> (usize, Direction) {
-        let edge = link / self.lanes;
-        ((edge / 4) as usize, Direction::ALL[(edge % 4) as usize])
+    pub fn start_of(&self, resource: Resource) -> Option<(usize, Direction)> {
+        let edge = resource / self.lanes;
+        (resource < self.pmu_read).then(|| ((edge / 4) as usize, Direction::ALL[(edge % 4) as usize]))
     }
 
     /// A PMU read port.

@@ -219,7 +219,6 @@ impl Schedule {
 
     /// The firing of the nest `of` before the one at `at` in the same point of the nest `within`, if the latter is not its
     /// first.
-    #[inline]
     pub fn before(&self, of: LoopLevel, within: LoopLevel, at: Step) -> Option<Step> {
         let (due, walked) = (self.due(), &self.walk(of).others);
         let mut point = self.point(due, at);

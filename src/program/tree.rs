@@ -44,7 +44,7 @@ impl<'a> TreeWalk<'a> {
             let index = self.index(site);
             self.cycles[index] = None;
         }
-        for (from, direction) in links.iter().map(|&link| self.fabric.leaves(link)) {
+        for (from, direction) in links.iter().filter_map(|&link| self.fabric.start_of(link)) {
             self.leaving[from] |= 1 << direction as u8;
         }
         self.reach(source, 0);
@@ -59,7 +59,7 @@ impl<'a> TreeWalk<'a> {
                 }
             }
         }
-        for (from, _) in links.iter().map(|&link| self.fabric.leaves(link)) {
+        for (from, _) in links.iter().filter_map(|&link| self.fabric.start_of(link)) {
             self.leaving[from] = 0;
         }
     }

@@ -194,7 +194,7 @@ impl ProcessorSharing {
     /// How long the work of a transfer of `group` lasts from `at` on beside the others: each receives as much for each of
     /// its flows, unless it has less work or demands less. A result below `least` need not be exact.
     pub fn lasts(&self, group: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
-        if self.leaves(own, least) {
+        if self.has_room_for(own, least) {
             return own.ticks;
         }
         let competing = || {
@@ -210,8 +210,8 @@ impl ProcessorSharing {
         own.ticks + received(at + most)
     }
 
-    /// Whether all together leave so much of the capacity that the work is done within `least`.
-    fn leaves(&self, own: Work, least: Ticks) -> bool {
+    /// Whether the rates of all others leave so much of the capacity that the work is done within `least`.
+    fn has_room_for(&self, own: Work, least: Ticks) -> bool {
         let Totals { rates, has_backlog, .. } = if self.count == 0 { Totals::default() } else { self.totals };
         !has_backlog && own.ticks * CAPACITY <= CAPACITY.saturating_sub(rates) * least
     }
