@@ -218,11 +218,11 @@ mod tests {
     use crate::program::{Mapping, SimdMapping};
     use proptest::prelude::*;
 
-    /// Candidates on so many PCUs each, that take so many cycles.
-    fn candidates(list: impl Iterator<Item = (u64, u64)>) -> StageCandidates {
+    /// Candidates on so many PCUs each, that take so many cycles with K in so many slices.
+    fn candidates(list: impl Iterator<Item = (u64, u64, u64)>) -> StageCandidates {
         let mut front = Front::default();
-        for (pcus, cycles) in list {
-            front.offer(pcus, cycles, 1, Place { row_slices: pcus as u32, of: 0 });
+        for (pcus, cycles, pk) in list {
+            front.offer(pcus, cycles, pk, Place { row_slices: pcus as u32, of: 0 });
         }
         let mapping = Mapping::Simd(SimdMapping { pm: 1, pn: 1, chain: 1, passes: 1 });
         front.finish(Source::Own([(mapping, StageFootprint::default())].into()), 1)
@@ -238,7 +238,7 @@ mod tests {
     /// A normalisation in front of three GEMMs' worth of work: two PCUs suffice for the rate, but the first row tile waits.
     #[test]
     fn pcus_that_are_left_shorten_the_filling() {
-        let of_work = |work: u64, most: u64| candidates((1..=most).map(|pcus| (pcus, work.div_ceil(pcus))));
+        let of_work = |work: u64, most: u64| candidates((1..=most).map(|pcus| (pcus, work.div_ceil(pcus), 1)));
         let stages: IndexVec<StageId, _> = [of_work(1_600, 20), of_work(80_000, 100)].into_iter().collect();
         let pipeline = Pipeline::chain(&[8, 8]);
         let balanced = allocate(&stages, 110, 0).unwrap();
@@ -251,11 +251,20 @@ mod tests {
 
     proptest! {
         #[test]
+        fn cycles_fall_as_pcus_rise(list in prop::collection::vec((1u64..20, 90u64..120, 1u64..3), 1..30)) {
+            let front = candidates(list.into_iter());
+            for (fewer, more) in (0..front.len()).zip(1..front.len()) {
+                prop_assert!(front.pcus(fewer) < front.pcus(more));
+                prop_assert!(front.cycles(fewer) > front.cycles(more), "{:?}", front);
+            }
+        }
+
+        #[test]
         fn filling_takes_no_more_pcus_and_no_longer(
-            stages in prop::collection::vec((prop::collection::vec((1u64..9, 1u64..5_000), 1..6), 1u64..9), 1..5),
+            stages in prop::collection::vec((prop::collection::vec((1u64..9, 90u64..120, 1u64..3), 1..9), 1u64..9), 1..5),
             pcus in 1u64..40,
         ) {
-            let front = |stage: &Vec<(u64, u64)>| candidates(stage.iter().copied());
+            let front = |stage: &Vec<(u64, u64, u64)>| candidates(stage.iter().copied());
             let sets: IndexVec<StageId, _> = stages.iter().map(|(stage, _)| front(stage)).collect();
             let firings: Vec<u64> = stages.iter().map(|&(_, firings)| firings).collect();
             let pipeline = Pipeline::chain(&firings);
@@ -276,7 +285,7 @@ mod tests {
             stages in prop::collection::vec(prop::collection::vec((1u64..9, 1u64..50), 1..6), 1..4),
             pcus in 1u64..20,
         ) {
-            let front = |stage: &Vec<(u64, u64)>| candidates(stage.iter().copied());
+            let front = |stage: &Vec<(u64, u64)>| candidates(stage.iter().map(|&(pcus, cycles)| (pcus, cycles, 1)));
             let sets: IndexVec<StageId, _> = stages.iter().map(front).collect();
             let found = allocate(&sets, pcus, 0).map(|list| list.iter().map(|c| c.cycles).max().unwrap());
             let mut best = None;

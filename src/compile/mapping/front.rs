@@ -174,13 +174,15 @@ impl Offers for Front {
 }
 
 impl Front {
-    /// The candidates that no other beats in both PCUs and cycles; the front is empty then.
+    /// The candidates that none on fewer PCUs equals, in cycles or in weighed cycles: both fall as PCUs rise. The front
+    /// is empty then.
     pub fn finish(&mut self, source: Source, duty_factor: u64) -> StageCandidates {
-        let mut least = u64::MAX;
-        for (cycles, offered) in self.fastest.drain(..) {
-            if cycles < least {
-                least = cycles;
-                self.kept.extend(offered);
+        let (mut least_weighed, mut least) = (u64::MAX, u64::MAX);
+        for (weighed, offered) in self.fastest.drain(..) {
+            let faster = offered.filter(|offered| weighed < least_weighed && offered.cycles < least);
+            if let Some(offered) = faster {
+                (least_weighed, least) = (weighed, offered.cycles);
+                self.kept.push(offered);
             }
         }
         let list = self.kept.as_slice().into();
