@@ -6,7 +6,7 @@ use crate::arch::{Chip, TierId};
 use crate::index::{Id, IndexVec};
 use crate::program::{
     BufferId, Fabric, FlowId, FlowKind, LoopLevel, Mapping, PcuId, ProcessKind, Section, SectionGraph, StageId,
-    StreamId,
+    StreamId, Update,
 };
 use crate::workload::Workload;
 
@@ -84,7 +84,11 @@ impl<'a> Machine<'a> {
         let trees: Vec<Tree> =
             section.flows.iter().map(|flow| Tree::new(chip, fabric, &ports, flow)).collect::<Option<_>>()?;
         let depth = chip.network.fifo_depth_flits;
-        let widest = chip.pcu.lanes.values().copied().max().unwrap_or(1).max(chip.pcu.stages) * 4;
+        // Operands have at most 4 bytes an element; an optimiser's state may have several words.
+        let state_bytes =
+            |update: Update| (update.state_columns * graph.dtype(update.state).bytes()).div_ceil(update.word);
+        let element_bytes = graph.stages.iter().filter_map(|stage| stage.update).map(state_bytes).fold(4, u64::max);
+        let widest = chip.pcu.lanes.values().copied().max().unwrap_or(1).max(chip.pcu.stages) * element_bytes;
         // A step of an operand fits into its input FIFO twice.
         let input_depth = depth.max(2 * widest.div_ceil(chip.network.flit_bytes));
         let holds = |_: usize, port| ports.pcu(port).map(|_| input_depth);
