@@ -23,8 +23,8 @@ pub struct TreeWalk<'a> {
     leaving: Vec<u8>,
     /// Cycles of the hops to each site that the latest flow reaches.
     cycles: Vec<Option<u64>>,
-    /// Those sites, nearest first.
-    reached: Vec<Coordinate>,
+    /// Those sites, nearest first, each with the place in this list of the site before it.
+    reached: Vec<(Coordinate, usize)>,
 }
 
 impl<'a> TreeWalk<'a> {
@@ -40,36 +40,41 @@ impl<'a> TreeWalk<'a> {
 
     /// Follows `links` from the switch of a source, nearest sites first (breadth first).
     pub fn follow(&mut self, source: Coordinate, links: &[Resource]) {
-        for site in std::mem::take(&mut self.reached) {
+        for (site, _) in std::mem::take(&mut self.reached) {
             let index = self.index(site);
             self.cycles[index] = None;
         }
         for (from, direction) in links.iter().filter_map(|&link| self.fabric.start_of(link)) {
             self.leaving[from] |= 1 << direction as u8;
         }
-        self.reach(source, 0);
+        self.reach(source, 0, 0);
         let mut next = 0;
-        while let Some(&site) = self.reached.get(next) {
-            next += 1;
+        while let Some(&(site, _)) = self.reached.get(next) {
             let index = self.index(site);
             let (leaving, cycles) = (self.leaving[index], self.cycles[index].unwrap_or(0));
             for direction in Direction::ALL.into_iter().filter(|&direction| leaving >> direction as u8 & 1 == 1) {
                 if let Some(end) = beyond(self.chip, site, direction) {
-                    self.reach(end, cycles + self.chip.hop_cycles(site, end));
+                    self.reach(end, cycles + self.chip.hop_cycles(site, end), next);
                 }
             }
+            next += 1;
         }
         for (from, _) in links.iter().filter_map(|&link| self.fabric.start_of(link)) {
             self.leaving[from] = 0;
         }
     }
 
-    fn reach(&mut self, site: Coordinate, cycles: u64) {
+    fn reach(&mut self, site: Coordinate, cycles: u64, from: usize) {
         let index = self.index(site);
         if self.cycles[index].is_none() {
             self.cycles[index] = Some(cycles);
-            self.reached.push(site);
+            self.reached.push((site, from));
         }
+    }
+
+    /// Sites that the latest flow reaches, nearest first, each with the place of the site before it; the source, its own.
+    pub fn reached(&self) -> &[(Coordinate, usize)] {
+        &self.reached
     }
 
     /// Cycles of the hops from the latest flow's source to a site; `None` if its links do not lead there.

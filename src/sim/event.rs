@@ -148,6 +148,7 @@ impl<'a> Engine<'a> {
             recorder: None,
             longest: 0,
         };
+        engine.slow_to_credit_loops(fabric, &moved);
         engine.take_what_was_loaded_before();
         engine.longest = engine.longest_firing();
         engine.network.look_back(engine.longest);

@@ -7,6 +7,7 @@ mod account;
 mod actors;
 mod buffer;
 mod clock;
+mod credit_limits;
 mod deadline;
 mod deadlock;
 mod engine;

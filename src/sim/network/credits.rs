@@ -7,6 +7,8 @@
 use crate::arch::Chip;
 use crate::cost::{Ticks, cycles};
 
+use super::marked_graph::Loop;
+
 /// Credits of every flow of a chip: all FIFOs are equally deep, and all hops equally long.
 #[derive(Debug, Clone, Copy)]
 pub struct Credits {
@@ -22,6 +24,14 @@ impl Credits {
     /// Those of the links of `chip`.
     pub fn new(chip: &Chip) -> Self {
         let (depth, round_trip) = (chip.network.fifo_depth_flits.max(1), cycles(2 * chip.network.hop_cycles));
+        Self { depth, round_trip, flit: round_trip.div_ceil(depth) }
+    }
+
+    /// Those of a flow of `flits` flits a firing that goes around a loop.
+    pub fn of_loop(of: Loop, flits: f64) -> Self {
+        let depth = ((of.periods * flits) as u64).max(1);
+        // The rate is kept where the loop holds no whole number of flits.
+        let round_trip = (of.cycles_of_period() / flits * cycles(depth) as f64) as Ticks;
         Self { depth, round_trip, flit: round_trip.div_ceil(depth) }
     }
 

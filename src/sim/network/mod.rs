@@ -4,8 +4,10 @@
 //! allow. Each shared resource is a processor-sharing server of its own. Invariant: no resource receives more work in an
 //! interval than its rate times the interval.
 
+pub mod credit_loops;
 mod credits;
 mod independent_flows;
+mod marked_graph;
 pub mod peak_demand;
 mod processor_sharing;
 mod shared_resources;
@@ -22,6 +24,7 @@ use super::clock::Clock;
 
 use credits::Credits;
 use independent_flows::own_ticks;
+use marked_graph::Loop;
 use peak_demand::{Peak, demand};
 use processor_sharing::{CAPACITY, DelayedUntil, Demand, ProcessorSharing};
 use shared_resources::SharedResources;
@@ -45,7 +48,8 @@ pub struct Network<'a> {
     servers: Vec<ProcessorSharing>,
     /// When the latest transfer of each group ends, as known when it was sent.
     sent_until: Vec<Ticks>,
-    credits: Credits,
+    /// Credits of the flows of each group.
+    credits: Vec<Credits>,
     /// When each group has all its credits back.
     credits_full_at: Vec<Ticks>,
     delayed_until: DelayedUntil,
@@ -87,7 +91,7 @@ impl<'a> Network<'a> {
             latest: vec![0; groups.len()],
             servers: vec![ProcessorSharing::default(); shared.count()],
             sent_until: vec![0; groups.len()],
-            credits: Credits::new(chip),
+            credits: vec![Credits::new(chip); groups.len()],
             credits_full_at: vec![0; groups.len()],
             delayed_until: DelayedUntil::none(groups.len()),
             look_back: 0,
@@ -96,6 +100,17 @@ impl<'a> Network<'a> {
             lasts: Vec::new(),
             parts: Vec::new(),
         }
+    }
+
+    /// Flows of a group.
+    pub fn flows_of(&self, group: usize) -> impl Iterator<Item = &'a Flow> {
+        let (flows, groups) = (self.flows, self.groups);
+        groups[group].flows.iter().map(|&flow| &flows[flow])
+    }
+
+    /// Slows the flows of a group, of which the largest moves `flits` in a firing, to a loop of credits.
+    pub fn limit(&mut self, group: usize, of: Loop, flits: f64) {
+        self.credits[group] = Credits::of_loop(of, flits);
     }
 
     /// Sends `amount` flits, each flow its share, from time `at` on, over at least `nominal` ticks (the time that their source
@@ -112,7 +127,7 @@ impl<'a> Network<'a> {
         let at = at.max(self.ends_at(group));
         let largest = self.shared.parts(group, amount, &mut self.parts);
         let full_at = &mut self.credits_full_at[group];
-        let mut least = self.credits.take(full_at, at, largest.linked_flits, largest.ticks);
+        let mut least = self.credits[group].take(full_at, at, largest.linked_flits, largest.ticks);
         let alone = least.max(nominal);
         let uses = self.shared.used_by(group);
         self.lasts.clear();
@@ -167,7 +182,7 @@ impl<'a> Network<'a> {
     /// Flits of the largest flow of a transfer of `amount` flits, and the ticks they take at least.
     pub fn longest(&self, group: usize, amount: u64) -> (u64, Ticks) {
         let largest = self.shared.largest(group, amount);
-        (largest.flits, self.credits.rested(largest.linked_flits, largest.ticks))
+        (largest.flits, self.credits[group].rested(largest.linked_flits, largest.ticks))
     }
 
     /// Flits of the smallest flow of a transfer of `amount` flits, but one at least.
