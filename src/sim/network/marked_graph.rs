@@ -1,6 +1,6 @@
 //! Marked graphs: how long a period takes in which every node acts once, when nodes wait for each other over FIFOs.
 //!
-//! The least period is the greatest ratio of cycles to tokens over all loops (Reiter 1968). It is found as Lawler does (1976),
+//! The least period is the greatest ratio of cycles to periods over all loops (Reiter 1968). It is found as Lawler does (1976),
 //! by assuming a period: either the longest paths of that period exist (Bellman-Ford), or they show a loop that takes longer,
 //! whose ratio is the next assumption.
 
@@ -182,7 +182,7 @@ mod tests {
             (0..5).for_each(|_| { graph.add(); });
             for (from, to, there, back, periods) in fifos {
                 if from != to {
-                    // Ways lead on only, so that no loop is without tokens.
+                    // Ways lead on only, so that no loop is without room.
                     let ends = (from.min(to), from.max(to));
                     graph.add_fifo(ends, (f64::from(there), f64::from(back)), f64::from(periods));
                 }
