@@ -143,33 +143,24 @@ mod tests {
         let mut graph = MarkedGraph::default();
         let (switch, next) = (graph.add(), graph.add());
         graph.add_fifo((switch, next), (16.0, 16.0), 4.0 / 40.0);
-        assert_eq!(graph.slowest(100.0).unwrap().cycles_of_period().round(), 320.0);
-        assert_eq!(graph.slowest(320.0), None);
+        let slowest = graph.slowest(100.0).unwrap();
+        assert_eq!(slowest, Loop { cycles: 32.0, periods: 4.0 / 40.0 });
+        assert_eq!(graph.slowest(slowest.cycles_of_period()), None);
     }
 
-    /// Rows x and weights w meet at a near and a far PCU. The far one gets x over five hops of 10 cycles, whose FIFOs hold
-    /// enough; w goes to both, over one FIFO of two flits each. What w gives the near PCU waits until x is at the far one:
-    /// forward over 50 cycles, back over w's hop of 10, forward to the near, and back over x's FIFOs of eight flits.
+    /// Rows x and weights w meet at a near and at a far PCU, which x reaches over 90 cycles. What w gives the near PCU waits for
+    /// x at the far one: x to far, the room of w back, w to near, the room of x back: 90 + 10 + 10 + 10 cycles for the four flits
+    /// of each short FIFO.
     #[test]
     fn flows_that_meet_twice_wait_for_the_farther_way() {
         let mut graph = MarkedGraph::default();
-        let flits = 20.0;
+        let of_firing = |flits: f64| flits / 20.0;
         let [x, w, near, far] = [0; 4].map(|_| graph.add());
-        graph.add_fifo((x, near), (10.0, 10.0), 8.0 / flits);
-        graph.add_fifo((x, far), (50.0, 50.0), 100.0 / flits);
-        graph.add_fifo((w, near), (10.0, 10.0), 2.0 / flits);
-        graph.add_fifo((w, far), (10.0, 10.0), 2.0 / flits);
-        let slowest = graph.slowest(20.0).unwrap();
-        // x to far, its room of w, w to near, its room of x: 50 + 10 + 10 + 10 cycles for 2 + 8 flits; w's round trip alone
-        // takes 20 cycles for two flits.
-        assert_eq!(slowest, Loop { cycles: 20.0, periods: 2.0 / flits });
-        graph.clear();
-        let [x, w, near, far] = [0; 4].map(|_| graph.add());
-        graph.add_fifo((x, near), (10.0, 10.0), 4.0 / flits);
-        graph.add_fifo((x, far), (90.0, 90.0), 100.0 / flits);
-        graph.add_fifo((w, near), (10.0, 10.0), 4.0 / flits);
-        graph.add_fifo((w, far), (10.0, 10.0), 4.0 / flits);
-        assert_eq!(graph.slowest(20.0).unwrap(), Loop { cycles: 120.0, periods: 8.0 / flits });
+        graph.add_fifo((x, near), (10.0, 10.0), of_firing(4.0));
+        graph.add_fifo((x, far), (90.0, 90.0), of_firing(100.0));
+        graph.add_fifo((w, near), (10.0, 10.0), of_firing(4.0));
+        graph.add_fifo((w, far), (10.0, 10.0), of_firing(4.0));
+        assert_eq!(graph.slowest(20.0), Some(Loop { cycles: 120.0, periods: of_firing(8.0) }));
     }
 
     proptest! {
