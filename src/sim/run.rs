@@ -23,8 +23,8 @@ const MOST_MEASURED_EVENTS: u64 = 4_000_000;
 pub enum Measurement {
     /// It takes these cycles, launch included; the run that showed it.
     Takes(u64, SectionRun),
-    /// It takes more cycles than was asked, or never ends.
-    TooLong,
+    /// It takes more cycles than was asked, or never ends; events of the run that showed it.
+    TooLong(u64),
     /// It would take too long to find out.
     Unknown,
 }
@@ -37,7 +37,7 @@ pub fn measure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Sect
     let Some(run) = event::run(chip, workload, fabric, section, limits) else { return Measurement::Unknown };
     match run.stopped {
         None => Measurement::Takes(run.cycles + launch, run),
-        Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong,
+        Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong(run.events),
         Some(Stopped::Events) => Measurement::Unknown,
     }
 }

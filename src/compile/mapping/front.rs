@@ -103,6 +103,16 @@ impl StageCandidates {
         self.get(self.list.partition_point(|offered| u64::from(offered.pcus) <= pcus).checked_sub(1)?)
     }
 
+    /// The fewest PCUs on which the stage needs at most `cycles`; `None` if it needs more on any.
+    pub fn fewest_pcus(&self, cycles: u64) -> Option<u64> {
+        Some(u64::from(self.list.get(self.cheapest(cycles))?.pcus))
+    }
+
+    /// Cycles of a candidate whose busiest PCU works at most `cycles`.
+    pub fn needed_of_work(&self, cycles: u64) -> u64 {
+        cycles.saturating_add(1).saturating_mul(self.duty_factor) - 1
+    }
+
     /// A candidate.
     pub fn get(&self, at: usize) -> Option<Candidate> {
         let &Offered { cycles, pcus, place } = self.list.get(at)?;

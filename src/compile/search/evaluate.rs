@@ -134,6 +134,8 @@ pub struct Looked {
     near: Vec<(u64, Choice)>,
     /// Of the order in which they are looked at, so many.
     tried: usize,
+    /// Events of the runs that measured them.
+    events: u64,
     /// Of every array of PCUs that was measured, the least ratio of cycles to those estimated.
     ratios: Vec<(IndexVec<StageId, Mapping>, f64)>,
 }
@@ -188,6 +190,7 @@ pub fn look(
         seen: Vec::new(),
         near: Vec::new(),
         tried: 0,
+        events: 0,
         ratios: Vec::new(),
     });
     let mut trial = Trial { context, chip, graph, negotiation: effort.negotiation, floor, looked };
@@ -347,7 +350,9 @@ impl Trial<'_, '_> {
         for (_, choice) in near.into_iter().take(most) {
             for is_annealed in [false, true] {
                 for negotiation in [Negotiation::WHOLE, Negotiation::FULLER] {
-                    self.lay_again(choice.clone(), Way { is_annealed, negotiation });
+                    if !self.has_spent_its_events() {
+                        self.lay_again(choice.clone(), Way { is_annealed, negotiation });
+                    }
                 }
             }
         }
@@ -364,7 +369,7 @@ impl Trial<'_, '_> {
     }
 
     /// A choice placed and routed in a way of its own, and measured to take at most so many cycles.
-    fn laid_in(&self, choice: Choice, way: Way, most_cycles: u64) -> Option<Routed> {
+    fn laid_in(&mut self, choice: Choice, way: Way, most_cycles: u64) -> Option<Routed> {
         let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
         let plan = choice.plan(chip, graph);
         let (section, _) = if way.is_annealed {
@@ -372,7 +377,7 @@ impl Trial<'_, '_> {
         } else {
             assemble(chip, fabric, graph, &plan, tiers, way.negotiation, &[]).ok()?
         };
-        let Measurement::Takes(cycles, run) = self.context.measure(&section, most_cycles) else { return None };
+        let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles) else { return None };
         Some(Routed { section, plan, cycles, run: Some(run), choice, crowded: false, way })
     }
 
@@ -476,9 +481,9 @@ impl Trial<'_, '_> {
             let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
             let spared = self.looked.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
             let most = fastest.saturating_add(spared);
-            let (cycles, run) = match self.context.measure(&section, most) {
+            let (cycles, run) = match self.measured(&section, most) {
                 Measurement::Takes(cycles, run) => (cycles, Some(run)),
-                Measurement::TooLong => (u64::MAX, None),
+                Measurement::TooLong(_) => (u64::MAX, None),
                 Measurement::Unknown => (expected, None),
             };
             self.learn(&choice, if run.is_some() { cycles } else { cycles.min(most) });
@@ -517,11 +522,28 @@ impl Trial<'_, '_> {
         choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 }
     }
 
-    /// Whether the best so far is as good as need be, or too long to be measured.
+    /// Runs a section, and counts the events of the run.
+    fn measured(&mut self, section: &Section, most_cycles: u64) -> Measurement {
+        let measured = self.context.measure(section, most_cycles);
+        self.looked.events += match &measured {
+            Measurement::Takes(_, run) => run.events,
+            Measurement::TooLong(events) => *events,
+            Measurement::Unknown => 0,
+        };
+        measured
+    }
+
+    /// Whether measuring has taken as many events as the section is worth.
+    fn has_spent_its_events(&self) -> bool {
+        let times = if self.context.effort == Effort::Thorough { PARAMS.evaluation.thorough_trials as u64 } else { 1 };
+        self.looked.events >= PARAMS.evaluation.events_of_a_section * times
+    }
+
+    /// Whether the best so far is as good as need be, or too long to be measured, or enough events were spent on it.
     fn is_done(&self) -> bool {
         let near = |best: &Routed| best.cycles as f64 <= self.floor * PARAMS.evaluation.near_lower_bound;
         let unknown = |best: &Routed| self.context.measures && best.cycles < u64::MAX && best.run.is_none();
-        self.looked.best.as_ref().is_some_and(|best| near(best) || unknown(best))
+        self.looked.best.as_ref().is_some_and(|best| near(best) || unknown(best) || self.has_spent_its_events())
     }
 
     fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {

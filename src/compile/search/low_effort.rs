@@ -42,6 +42,8 @@ struct Look<'a> {
     seen: BTreeSet<Place>,
     /// The best of each of them.
     scores: BTreeSet<(u64, Place)>,
+    /// Of a cut and a loop order, the shortest row tile size of which no mapping fits.
+    too_long: BTreeMap<(usize, LoopOrder), usize>,
     kept: Kept,
     found: Found,
 }
@@ -55,6 +57,7 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> Kept {
         bases: BTreeMap::new(),
         seen: BTreeSet::new(),
         scores: BTreeSet::new(),
+        too_long: BTreeMap::new(),
         kept: Kept::default(),
         found: Found::default(),
     };
@@ -112,10 +115,18 @@ impl<'a> Look<'a> {
         let Some(&tile_rows) = row_tiles.get(place.1) else { return };
         let (kept, mut best) = (&mut self.kept, u64::MAX);
         for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
-            self.search.choices(bases, Tiling { tile_rows, order, k }, allotments, &mut self.found, |choice| {
+            let never_fits = self.too_long.entry((place.0, order)).or_insert(usize::MAX);
+            if place.1 >= *never_fits {
+                continue;
+            }
+            let tiling = Tiling { tile_rows, order, k };
+            let may_fit = self.search.choices(bases, tiling, allotments, &mut self.found, |choice| {
                 best = best.min(choice.estimate.score);
                 kept.offer(&choice);
             });
+            if !may_fit {
+                *never_fits = place.1;
+            }
         }
         if best < u64::MAX {
             self.scores.insert((best, place));

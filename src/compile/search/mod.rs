@@ -6,6 +6,7 @@ pub mod context;
 pub mod epilogues;
 pub mod evaluate;
 pub mod exhaustive;
+mod fits;
 pub mod low_effort;
 pub mod neighbours;
 pub mod nests;

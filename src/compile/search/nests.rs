@@ -1,8 +1,8 @@
-//! The loop nests that are tried: cuts of the axes and row tile sizes.
+//! The loop nests that are tried: cuts of the axes, row tile sizes, and what may stay on chip.
 
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
-use crate::program::{SectionGraph, TiledAxis};
+use crate::program::{LoopOrder, Nest, SectionGraph, TiledAxis};
 
 /// All cuts that are tried, narrow ones too, axis by axis, widths falling.
 pub fn cuts(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<TiledAxis> {
@@ -58,4 +58,13 @@ pub fn row_tile_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
     sizes.sort_unstable();
     sizes.dedup();
     sizes
+}
+
+/// Of a nest, what of its inputs and weights may stay on chip.
+pub fn residencies_of(nest: &Nest) -> &'static [(bool, bool)] {
+    if nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
+        &[(true, false), (true, true), (false, false)]
+    } else {
+        &[(true, true)]
+    }
 }

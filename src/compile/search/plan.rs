@@ -91,11 +91,12 @@ impl Search<'_> {
         if k == KAxis::Split && !bases.may_split_k() {
             return (kept, found);
         }
+        let mut may_fit = [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter].map(|order| (order, true));
         for tile_rows in self.row_tile_sizes(&bases) {
-            for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
+            for (order, may_fit) in may_fit.iter_mut().filter(|(_, may_fit)| *may_fit) {
                 let allotments = [Allotment::ALL, Allotment::EAGER];
-                let offer = |choice| kept.offer(&choice);
-                self.choices(&bases, Tiling { tile_rows, order, k }, &allotments, &mut found, offer);
+                let (tiling, offer) = (Tiling { tile_rows, order: *order, k }, |choice| kept.offer(&choice));
+                *may_fit = self.choices(&bases, tiling, &allotments, &mut found, offer);
             }
         }
         kept.least_banks = found.least_banks;

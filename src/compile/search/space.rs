@@ -20,7 +20,7 @@ use crate::cost::{StageFootprint, least_memory_cycles};
 use crate::index::IndexVec;
 use crate::program::{BufferId, BufferSpec, LoopOrder, Mapping, Nest, SectionGraph, StageId, StageSpec, TiledAxis};
 
-use super::nests::row_tile_sizes;
+use super::nests::{residencies_of, row_tile_sizes};
 
 /// A point of the search: what fixes a section, before it is worked out in full.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,7 +187,8 @@ impl Search<'_> {
     }
 
     /// Every choice for a nest's cut, row tile size and order that fits. With K split over PCUs, those whose slowest stage is
-    /// so much faster than any `found` so far that their partial sums are worth it.
+    /// so much faster than any `found` so far that their partial sums are worth it. False if no mapping of the nest fits, nor of
+    /// one that differs in longer row tiles.
     pub fn choices(
         &self,
         bases: &StageBases<'_>,
@@ -195,12 +196,12 @@ impl Search<'_> {
         allotments: &[Allotment],
         found: &mut Found,
         mut offer: impl FnMut(Choice),
-    ) {
+    ) -> bool {
         let (chip, graph, tiled_axis) = (self.chip, self.graph, bases.tiled_axis());
         let banks = chip.pmus() * chip.pmu.banks;
         let sequences = graph.sequences();
         if (tiled_axis.is_none() || sequences > 1) && order == LoopOrder::RowTileOuter {
-            return;
+            return true;
         }
         // A block of rows is a sequence, if sequences have weights of their own.
         let row_tiles = (graph.rows / sequences).div_ceil(tile_rows);
@@ -210,10 +211,10 @@ impl Search<'_> {
         // Slices of K of a gradient that is sampled have smaller copies of its operands, however fast they are.
         let copies_less = graph.stages.ids().any(|stage| graph.sampled(stage).is_some());
         if split && !bases.may_split_k() {
-            return;
+            return true;
         }
         if !roles.is_one_pass() || (order == LoopOrder::RowTileOuter && !self.weights_fit()) {
-            return;
+            return true;
         }
         // Half the time the section's tensors need off chip: faster stages would only wait.
         let memory_cycles = least_memory_cycles(chip, graph, self.tiers);
@@ -224,6 +225,12 @@ impl Search<'_> {
             let wanted = Wanted { private, split, turned: None };
             let stages: IndexVec<StageId, StageCandidates> =
                 graph.stages.ids().map(|stage| stage_candidates(&at(stage), wanted)).collect();
+            // A mask may be stored in fewer bytes on more PCUs.
+            let least_banks = if bases.has_masks() { 0 } else { self.least_banks(&nest, &roles, &stages) };
+            if least_banks > banks {
+                found.least_banks = found.least_banks.min(least_banks);
+                return false;
+            }
             let mut before: Vec<IndexVec<StageId, Candidate>> = Vec::new();
             for allotment in allotments {
                 let turned = allotment.turned.map(|(stage, turn)| {
@@ -234,6 +241,17 @@ impl Search<'_> {
                 let stages = turned.as_ref().unwrap_or(&stages);
                 let mut pcus = (chip.pcus() * allotment.sixteenths).div_ceil(16);
                 let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
+                // Too slow by its work alone to be measured beside the best, and no faster than what a split has to beat.
+                let longest = (found.least_score as f64 * PARAMS.nests.near_best) as u64;
+                let is_beyond = |needed: &dyn Fn(&StageCandidates) -> u64| {
+                    let fewest = stages.iter().map(|stage| stage.fewest_pcus(needed(stage)));
+                    fewest.sum::<Option<u64>>().is_none_or(|fewest| fewest > pcus)
+                };
+                if is_beyond(&|stage| stage.needed_of_work(longest))
+                    && (split || is_beyond(&|_| found.slowest_cycles.saturating_sub(1)))
+                {
+                    continue;
+                }
                 while let Some(picked) = allocate_and_fill(stages, &pipeline, pcus, floor_cycles, memory_cycles) {
                     if before.contains(&picked) {
                         break;
@@ -245,9 +263,8 @@ impl Search<'_> {
                     if !split {
                         found.slowest_cycles = found.slowest_cycles.min(slowest);
                     }
-                    // Too slow by its work alone to be measured beside the best.
                     let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
-                    if work as f64 > found.least_score as f64 * PARAMS.nests.near_best {
+                    if work > longest {
                         break;
                     }
                     let eager = allotment.eager;
@@ -257,6 +274,7 @@ impl Search<'_> {
                         offer(Choice { eager, ..choice });
                     };
                     let needed = self.residencies(nest, &roles, &picked, &mut offer);
+                    debug_assert!(needed >= least_banks, "{needed} banks suffice, {least_banks} are the bound");
                     found.least_banks = found.least_banks.min(needed);
                     before.push(picked);
                     // Every part of an array has banks of its own: fewer PCUs need fewer.
@@ -271,6 +289,7 @@ impl Search<'_> {
                 break;
             }
         }
+        true
     }
 
     fn weights_fit(&self) -> bool {
@@ -290,11 +309,7 @@ impl Search<'_> {
     ) -> u64 {
         let mappings: IndexVec<StageId, Mapping> = picked.iter().map(|c| c.mapping).collect();
         let footprint: IndexVec<StageId, StageFootprint> = picked.iter().map(|c| c.footprint).collect();
-        let choices: &[(bool, bool)] = if nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
-            &[(true, false), (true, true), (false, false)]
-        } else {
-            &[(true, true)]
-        };
+        let choices = residencies_of(&nest);
         // A stage that is off the cut has the time of all column tiles in any case.
         let again = roles.recomputing(self.graph, &nest).map(|again| {
             let in_every_column_tile = |(candidate, &again): (&Candidate, &bool)| {

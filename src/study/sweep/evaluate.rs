@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use indexmap::IndexMap;
+use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
@@ -11,6 +12,7 @@ use crate::cost::bound_cycles;
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::import;
 use crate::input::{Override, Root};
+use crate::outcome::Outcome;
 use crate::report::Document;
 use crate::study::inputs::{Inputs, drained, simulated};
 use crate::workload::Workload;
@@ -144,8 +146,10 @@ impl<'a> Bench<'a> {
     pub(super) fn keys(&self, setting: &Setting<'_>) -> Option<Keys> {
         let workload = setting.inputs.workload_content(&setting.sets, setting.seed)?;
         let once = self.study.compile == Compile::Once;
+        let for_all_rates = once || self.study.compile == Compile::Shared;
         let join = |chip: u128, pair: usize| chip.rotate_left(32) ^ workload ^ ((pair as u128) << 120);
-        let ground = setting.inputs.chip_content(&setting.sets, &|path| is_price(path) || (once && is_rate(path)))?;
+        let is_left_out = |path: &str| is_price(path) || (for_all_rates && is_rate(path));
+        let ground = setting.inputs.chip_content(&setting.sets, &is_left_out)?;
         Some(Keys {
             content: join(setting.inputs.chip_content(&setting.sets, &|_| false)?, setting.pair),
             // What is compiled once is compiled for the rates of the point's own files.
@@ -195,13 +199,46 @@ impl<'a> Bench<'a> {
                 // Prices change no run; rates do, and a configuration that is kept for them is run again.
                 let runs = compiled.iter().map(|c| match self.study.compile {
                     Compile::EveryPoint | Compile::Coarse => drained(simulate_measured(chip, workload, c, fidelity)),
-                    Compile::Once => simulated(chip, workload, &c.configuration, fidelity),
+                    Compile::Once | Compile::Shared => simulated(chip, workload, &c.configuration, fidelity),
                 });
                 match runs.collect::<Result<Vec<_>, _>>() {
                     Ok(outcomes) => Measured::Runs(Box::new(Document::new(chip, workload, &outcomes))),
                     Err(error) => Measured::Refused(error.title().to_owned()),
                 }
             }
+        }
+    }
+
+    /// Runs a point: of several compilations, mode by mode the fastest on the point's chip; of equals the first.
+    pub(super) fn best_measured(&self, built: &Built, all: &[Result<Vec<Compiled>, Diagnostic>]) -> Measured {
+        let compiled: Vec<&Vec<Compiled>> = all.iter().filter_map(|compiled| compiled.as_ref().ok()).collect();
+        match (&compiled[..], all.iter().find_map(|compiled| compiled.as_ref().err())) {
+            ([], Some(error)) => return Measured::Refused(error.title().to_owned()),
+            ([], None) => return Measured::Refused("nothing was compiled".to_owned()),
+            ([one], _) => return self.measured(built, one),
+            _ => {}
+        }
+        let Built { chip, workload } = built;
+        let Fidelity::Simulated(fidelity) = self.study.fidelity else { return self.measured(built, compiled[0]) };
+        let fastest = |mode: usize| {
+            let run = |compiled: &&Vec<Compiled>| simulated(chip, workload, &compiled[mode].configuration, fidelity);
+            let runs: Vec<Result<Outcome, Diagnostic>> = compiled.par_iter().map(run).collect();
+            let mut best: Option<Result<Outcome, Diagnostic>> = None;
+            for run in runs {
+                let is_faster = match (&best, &run) {
+                    (None, _) | (Some(Err(_)), Ok(_)) => true,
+                    (Some(Ok(best)), Ok(run)) => run.cycles < best.cycles,
+                    _ => false,
+                };
+                if is_faster {
+                    best = Some(run);
+                }
+            }
+            best.unwrap_or_else(|| Err(Diagnostic::new("nothing was compiled")))
+        };
+        match (0..self.study.modes.len()).map(fastest).collect::<Result<Vec<_>, _>>() {
+            Ok(outcomes) => Measured::Runs(Box::new(Document::new(chip, workload, &outcomes))),
+            Err(error) => Measured::Refused(error.title().to_owned()),
         }
     }
 

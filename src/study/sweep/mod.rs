@@ -17,6 +17,7 @@ mod parquet;
 mod results;
 mod row;
 mod run;
+mod shared;
 mod spec;
 mod study;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 
+use crate::compile::Compiled;
 use crate::cost::bound_cycles;
 use crate::diagnostics::Diagnostic;
 use crate::study::StudyError;
@@ -18,7 +19,8 @@ use super::journal::{Ending, Header, Journal, Record, changed_inputs, read};
 use super::metric::Measured;
 use super::results::Results;
 use super::row::row_of;
-use super::study::{Fidelity, Study};
+use super::shared::{MOST_COMPILED, rates, spread};
+use super::study::{Compile, Fidelity, Study};
 
 /// Points whose bounds are worked out between two writes to disk.
 const BOUNDS_AT_ONCE: usize = 4096;
@@ -130,6 +132,8 @@ struct Runner<'a, 't> {
     /// What of the journal is not believed.
     warnings: Vec<String>,
     mine: Vec<usize>,
+    /// Of every ground, the points whose configurations all its points share; of studies that share them.
+    shared: Option<IndexMap<u128, Vec<usize>>>,
     done: AtomicUsize,
     tick: &'t (dyn Fn(usize, usize) + Sync),
 }
@@ -170,10 +174,13 @@ impl<'a, 't> Runner<'a, 't> {
         };
         let mine: Vec<usize> = (0..study.points.len()).filter(|&index| shard.has(index)).collect();
         let done = AtomicUsize::new(mine.iter().filter(|&&index| found[index].is_some()).count());
-        Ok(Self { study, bench, journal, found: Mutex::new(found), warnings, mine, done, tick })
+        Ok(Self { study, bench, journal, found: Mutex::new(found), warnings, mine, shared: None, done, tick })
     }
 
-    fn run(self) -> Result<Results<'a>, StudyError> {
+    fn run(mut self) -> Result<Results<'a>, StudyError> {
+        if self.study.compile == Compile::Shared {
+            self.share();
+        }
         let pending: Vec<usize> = {
             let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
             self.mine.iter().copied().filter(|&index| found[index].is_none()).collect()
@@ -312,16 +319,43 @@ impl<'a, 't> Runner<'a, 't> {
         grounds.par_iter().try_for_each(|contents| self.one_ground(contents))
     }
 
+    fn ground(&self, point: usize) -> Option<u128> {
+        Some(self.bench.keys(&self.bench.setting(&self.study.points[point]))?.ground)
+    }
+
+    /// Of every ground of the whole study, whatever is done of it, the points that are compiled for all of it.
+    fn share(&mut self) {
+        let place = |index: usize| {
+            let point = &self.study.points[index];
+            let setting = self.bench.setting(point);
+            let built = self.bench.built(&setting).ok()?;
+            let ground = self.bench.keys(&setting)?.ground;
+            self.bench.holds(point, &built).ok()?.then(|| (ground, index, rates(&built.chip)))
+        };
+        let places: Vec<_> = (0..self.study.points.len()).into_par_iter().filter_map(place).collect();
+        let mut grounds: IndexMap<u128, (Vec<usize>, Vec<Vec<f64>>)> = IndexMap::new();
+        for (ground, index, rates) in places {
+            let (points, places) = grounds.entry(ground).or_default();
+            points.push(index);
+            places.push(rates);
+        }
+        let compiled_for = |(ground, (points, places)): (u128, (Vec<usize>, Vec<Vec<f64>>))| {
+            (ground, spread(&places, MOST_COMPILED).into_iter().map(|at| points[at]).collect())
+        };
+        self.shared = Some(grounds.into_iter().map(compiled_for).collect());
+    }
+
     fn one_ground(&self, contents: &[Vec<usize>]) -> Result<(), StudyError> {
         let Some(first) = contents.iter().flatten().next() else { return Ok(()) };
-        let configurations = self.bench.configurations(&self.bench.setting(&self.study.points[*first]));
+        let shared = self.shared.as_ref().and_then(|shared| shared.get(&self.ground(*first)?));
+        let alone = [*first];
+        let compiled_for = shared.map_or(&alone[..], |points| points);
+        let compile = |&point: &usize| self.bench.configurations(&self.bench.setting(&self.study.points[point]));
+        let configurations: Vec<Result<Vec<Compiled>, Diagnostic>> = compiled_for.par_iter().map(compile).collect();
         contents.par_iter().try_for_each(|indices| {
             let Some(first) = indices.first() else { return Ok(()) };
             let built = self.bench.built(&self.bench.setting(&self.study.points[*first]))?;
-            let measured = match &configurations {
-                Ok(configurations) => self.bench.measured(&built, configurations),
-                Err(error) => Measured::Refused(error.title().to_owned()),
-            };
+            let measured = self.bench.best_measured(&built, &configurations);
             let (ending, measured) = match measured {
                 Measured::Refused(why) => (Ending::Refused, Measured::Refused(format!("refused: {why}"))),
                 measured => (Ending::Ok, measured),

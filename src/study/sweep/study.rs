@@ -35,6 +35,9 @@ pub enum Compile {
     Coarse,
     /// For the chip and workload without the axes that only change rates: what would this configuration do elsewhere?
     Once,
+    /// For its own workload and for the chips of a few points that differ from its own in rates alone: the fastest of those
+    /// configurations on its own chip.
+    Shared,
 }
 
 /// A figure to make small or large.
@@ -151,8 +154,12 @@ impl Checker<'_> {
         let compile = match &spec.compile {
             None => Compile::EveryPoint,
             Some(word) => {
-                let known =
-                    [("every_point", Compile::EveryPoint), ("coarse", Compile::Coarse), ("once", Compile::Once)];
+                let known = [
+                    ("every_point", Compile::EveryPoint),
+                    ("coarse", Compile::Coarse),
+                    ("once", Compile::Once),
+                    ("shared", Compile::Shared),
+                ];
                 known[source.keyword("compile", word, &known.map(|(name, _)| name))?].1
             }
         };

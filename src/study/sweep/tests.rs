@@ -301,6 +301,38 @@ fn a_field_that_does_not_exist_is_told_at_its_axis() {
 }
 
 #[test]
+fn shared_mappings_follow_from_the_study_alone() {
+    let room = Room::new();
+    let axes = "[[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nvalues = [25, 50, 100, 150, 200, 400, 800]\n";
+    let text = format!("{HEAD}compile = \"shared\"\nmetrics = [\"kbk.cycles\", \"fused.cycles\"]\n{axes}");
+    let study = room.study(&text);
+    let whole = csv(&study, 1, None);
+    assert_eq!(whole, csv(&study, 2, None));
+    // Shards, of which the second does not run the points that are compiled for all.
+    let shards = [1, 2].map(|index| {
+        let out = room.out(&format!("shard{index}"));
+        sweep(&study, Shard { index, count: 2 }, Some(1), Some(&out), &|_, _| {}).unwrap();
+        out
+    });
+    let merged = merge(&study, &[&shards[0], &shards[1]]).unwrap().to_csv();
+    assert_eq!(whole, merged);
+    // Faster memory makes no configuration slower, so it makes no point slower.
+    let results = sweep(&study, Shard::WHOLE, Some(2), None, &|_, _| {}).unwrap();
+    let cycles: Vec<[f64; 2]> =
+        results.rows().iter().map(|row| [1, 2].map(|column| row[column].parse().unwrap())).collect();
+    for pair in cycles.windows(2) {
+        assert!(pair[1].iter().zip(pair[0]).all(|(now, before)| *now <= before * 1.001), "{cycles:?}");
+    }
+    // Compiled for itself, a point is hardly faster.
+    let own = room.study(&text.replace("shared", "every_point"));
+    let own = sweep(&own, Shard::WHOLE, Some(2), None, &|_, _| {}).unwrap();
+    for (shared, own) in results.rows().iter().zip(own.rows()) {
+        let [shared, own] = [shared, own].map(|row| row[2].parse::<f64>().unwrap());
+        assert!(shared <= own * 1.1, "{shared} cycles shared, {own} alone");
+    }
+}
+
+#[test]
 fn a_study_within_the_vendors_limits_takes_longer() {
     let room = Room::new();
     let text = format!("{HEAD}metrics = [\"fused.cycles\"]\n{AXES}");
