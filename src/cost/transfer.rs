@@ -66,7 +66,7 @@ fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, a
     let total = graph.workload.tensors[wanted.tensor].stored_bytes();
     let whole = |stage: &Stage| stage.spec.weight == Some(wanted.tensor);
     let form = section.stages.position(whole).and_then(|s| graph.form(s));
-    if let Some(form) = form.filter(|_| wanted.level == LoopLevel::BLOCK_COLUMN) {
+    if let Some(form) = form.filter(|form| form.instances > 1 && wanted.level == LoopLevel::BLOCK_COLUMN) {
         return total / form.instances;
     }
     let stage = section.stages.iter().find(|stage| whole(stage));

@@ -259,7 +259,7 @@ fn weight_slots(graph: &SectionGraph<'_>, tiling: Tiling, off_chip: &OffChip) ->
         return vec![bytes];
     }
     let mut readers = graph.stages.ids().filter(|&s| graph.stages[s].weight == Some(weight));
-    if let Some(form) = readers.find_map(|s| graph.form(s)) {
+    if let Some(form) = readers.find_map(|s| graph.form(s)).filter(|form| form.instances > 1) {
         // Every sequence has its own.
         return vec![bytes / form.instances];
     }

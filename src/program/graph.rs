@@ -7,6 +7,7 @@ use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 use super::ids::StageId;
+use super::key_axis::{KeyAxis, key_axes};
 use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS, Reduction};
 use super::nest::TiledAxis;
 use super::row_reduction::{Sums, Update, adds_up, streamed_rows, tied_columns, update_of};
@@ -60,6 +61,8 @@ pub struct Axis {
     pub extent: u64,
     /// Column tile widths should be multiples of this (block size of a mask along the axis).
     pub grain: u64,
+    /// The attention whose keys it is, if it is one of keys.
+    pub keys: Option<KeyAxis>,
 }
 
 impl<'a> SectionGraph<'a> {
@@ -361,6 +364,7 @@ impl<'a> SectionGraph<'a> {
         let mut whole = Vec::new();
         let mut gemms = Vec::new();
         let mut sums = Vec::new();
+        let keys = key_axes(self.workload, &self.operators);
         for &op in &self.operators {
             let operator = &self.workload.operators[op];
             if self.stages.iter().any(|stage| stage.update.is_some_and(|update| update.operator == op)) {
@@ -381,7 +385,15 @@ impl<'a> SectionGraph<'a> {
             used[out] = true;
             let first = place(operator.inputs[0]);
             used[first] = true;
-            if operator.form.is_some() {
+            let is_scores = keys.iter().any(|keys| keys.scores == op);
+            if is_scores || keys.iter().any(|keys| keys.context == op) {
+                // Rows of keys and values lie along the scores; heads cut the columns of the rest already.
+                let (along, other) = if is_scores { (out, first) } else { (first, out) };
+                let second = tensors + place(operator.inputs[1]);
+                used[second] = true;
+                sets.union(along, second);
+                whole.push(other);
+            } else if operator.form.is_some() {
                 // Heads cut the columns already, those of a second operand that is made here too.
                 whole.extend([first, out]);
                 whole.extend(operator.inputs.get(1).map(|&second| place(second)).filter(|&second| used[second]));
@@ -405,7 +417,7 @@ impl<'a> SectionGraph<'a> {
                         whole.push(out);
                     }
                 }
-                if operator.kind.is_row_wise() {
+                if operator.kind.is_row_wise() && keys.iter().all(|keys| keys.softmax != op) {
                     whole.push(out);
                 }
             }
@@ -446,7 +458,9 @@ impl<'a> SectionGraph<'a> {
                 (tensor.rows, tensor.mask.as_ref().map(|m| m.block_rows()))
             };
             let axis = *axis_of_root[root].get_or_insert_with(|| {
-                self.axes.push(Axis { extent, grain: 1 });
+                let keys = keys.iter().find(|keys| sets.find(place(keys.probabilities)) == root).cloned();
+                let extent = keys.as_ref().map_or(extent, |keys| keys.extent);
+                self.axes.push(Axis { extent, grain: 1, keys });
                 self.axes.len() - 1
             });
             let grain = self.axes[axis].grain;

@@ -204,7 +204,10 @@ impl Search<'_> {
         }
         // A block of rows is a sequence, if sequences have weights of their own.
         let row_tiles = (graph.rows / sequences).div_ceil(tile_rows);
-        let nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
+        let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
+        if !graph.keeps_statistics(&nest) {
+            nest.block_tiles = 1;
+        }
         let roles = StageRoles::new(graph, &nest);
         let split = k == KAxis::Split;
         // Slices of K of a gradient that is sampled have smaller copies of its operands, however fast they are.

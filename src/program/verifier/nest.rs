@@ -34,6 +34,11 @@ impl Verifier<'_> {
             let title = "the pipeline would stop: behind a stage that accumulates over column tiles, another works along the cut";
             return Err(Fault::new(Place::Nest, title, "expected another axis, or no cut"));
         }
+        if !self.graph.keeps_statistics(nest) {
+            let title = format!("a row block has {} row tiles, and the softmax goes over tiles of keys", nest.block_tiles);
+            let expected = "expected 1, or `row_tile_outer`: maxima and sums of one row tile are kept";
+            return Err(Fault::new(Place::BlockTiles, title, expected));
+        }
         let sequences = self.graph.sequences();
         if sequences > 1 && nest.block_tiles.saturating_mul(nest.tile_rows).saturating_mul(sequences) != rows {
             let of_block = nest.block_tiles.saturating_mul(nest.tile_rows);

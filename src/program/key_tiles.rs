@@ -1,0 +1,88 @@
+//! What the stages of attention work on in a column tile of its keys.
+
+use std::ops::Range;
+
+use crate::workload::{GemmForm, TensorId};
+
+use super::graph::SectionGraph;
+use super::ids::StageId;
+use super::key_axis::{KeyAxis, STATISTICS};
+use super::nest::{LoopOrder, Nest, TiledAxis};
+
+/// A product with heads in a column tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadsTile {
+    /// The shape of the product in it.
+    pub form: GemmForm,
+    /// Elements of statistics that a head's part of the operand has behind its depth.
+    pub statistics: u64,
+}
+
+impl HeadsTile {
+    /// A product that no column tile cuts.
+    pub fn whole(form: GemmForm) -> Self {
+        Self { form, statistics: 0 }
+    }
+
+    /// Steps of an output tile: its depth, and the statistics.
+    pub fn depth(&self) -> u64 {
+        self.form.k + self.statistics
+    }
+}
+
+impl SectionGraph<'_> {
+    /// The attention whose keys are cut.
+    pub fn cut_keys(&self, cut: Option<TiledAxis>) -> Option<&KeyAxis> {
+        self.axes.get(cut?.axis)?.keys.as_ref()
+    }
+
+    /// Columns of a tensor that a column tile works on; counted so that column tiles follow each other. Of scores, those of all
+    /// heads; of what the softmax makes, with the statistics behind each head.
+    pub fn columns_in(&self, cut: Option<TiledAxis>, tensor: TensorId, column_tile: u64) -> Range<u64> {
+        let Some(cut) = cut.filter(|cut| self.column_axis(tensor) == Some(cut.axis)) else {
+            return 0..self.workload.tensors[tensor].columns;
+        };
+        let range = column_tile * cut.tile..cut.extent.min((column_tile + 1) * cut.tile);
+        let Some(keys) = self.cut_keys(Some(cut)) else { return range };
+        let statistics = if tensor == keys.probabilities { keys.statistics } else { 0 };
+        keys.heads * range.start..keys.heads * (range.end + statistics)
+    }
+
+    /// The product of a stage with heads in each column tile: one if the cut does not touch it.
+    pub fn heads_tiles(&self, cut: Option<TiledAxis>, stage: StageId) -> Vec<HeadsTile> {
+        let Some(form) = self.form(stage) else { return Vec::new() };
+        let main = self.stages[stage].main;
+        let Some((cut, keys)) = cut.zip(self.cut_keys(cut)).filter(|(_, keys)| [keys.scores, keys.context].contains(&main))
+        else {
+            return vec![HeadsTile::whole(form)];
+        };
+        let of = |column_tile: u64| {
+            let tile = cut.tile.min(cut.extent - column_tile * cut.tile);
+            if main == keys.scores {
+                HeadsTile::whole(GemmForm { n: tile, ..form })
+            } else {
+                HeadsTile { form: GemmForm { k: tile, ..form }, statistics: keys.statistics }
+            }
+        };
+        (0..cut.extent.div_ceil(cut.tile)).map(of).collect()
+    }
+
+    /// The product of a stage with heads in its widest column tile, the first; `None` of other stages.
+    pub fn heads_tile(&self, cut: Option<TiledAxis>, stage: StageId) -> Option<HeadsTile> {
+        let form = self.form(stage)?;
+        let first = cut.map(|cut| TiledAxis { extent: cut.extent.min(cut.tile), ..cut });
+        self.heads_tiles(first, stage).into_iter().next().or(Some(HeadsTile::whole(form)))
+    }
+
+    /// Whether row tiles pass a nest as running maxima and sums need it: all column tiles of one before the next.
+    pub fn keeps_statistics(&self, nest: &Nest) -> bool {
+        self.cut_keys(nest.tiled_axis).is_none() || nest.order == LoopOrder::RowTileOuter || nest.block_tiles == 1
+    }
+
+    /// fp32 numbers that a pipeline of a stage keeps from one column tile to the next, if it has so many rows and slices of
+    /// heads: maxima and sums of a softmax over tiles of keys.
+    pub fn running_statistics(&self, cut: Option<TiledAxis>, stage: StageId, rows: u64, slices: u64) -> u64 {
+        let keys = self.cut_keys(cut).filter(|keys| self.stages[stage].main == keys.softmax);
+        keys.map_or(0, |keys| rows * keys.heads.div_ceil(slices.max(1)) * STATISTICS)
+    }
+}
