@@ -1,5 +1,7 @@
 //! A section on numbers: actors fire when their inputs are there and they have credits, and move tiles over flows.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::arch::Chip;
@@ -12,6 +14,7 @@ use super::address;
 use super::fault::Fault;
 use super::flow_share::{Stripe, stripes};
 use super::inbox::Incoming;
+use super::keys::Running;
 use super::layout::Layout;
 use super::matrix::Matrix;
 use super::ring::Ring;
@@ -54,6 +57,8 @@ pub(super) struct Machine<'a> {
     pub(super) views: Vec<Option<Matrix>>,
     /// What each stage emitted.
     pub(super) emitted: IndexVec<StageId, Emitted>,
+    /// Of every softmax over tiles of keys, what it keeps of a row and head: by stage, row and head.
+    pub(super) running: RefCell<BTreeMap<(usize, u64, u64), Running>>,
     /// Firings done.
     pub(super) step: u64,
 }
@@ -122,6 +127,7 @@ impl<'a> Machine<'a> {
             memory,
             emitted: emitted.collect(),
             layout,
+            running: RefCell::default(),
             step: 0,
         })
     }

@@ -156,7 +156,10 @@ impl Machine<'_> {
                     let operator = &self.layout.workload.operators[spec.main];
                     // A row block is a sequence, if sequences have second operands of their own.
                     let sequence = if form.instances > 1 { at.block } else { 0 };
-                    return Ok(super::weights::pack_heads(operator, &form, memory, index, sequence));
+                    let first = |tensor| self.layout.first_key(tensor, at.column_tile);
+                    let place = [sequence, first(spec.activations[0]), first(spec.output)];
+                    let tile = self.layout.heads_tile(stage, at.column_tile).map_or(form, |tile| tile.form);
+                    return Ok(super::weights::pack_heads(operator, (&form, &tile), memory, index, place));
                 }
                 let s = &self.section.stages[stage];
                 let k = self.layout.k_rows(stage, at.column_tile, slice / s.group_width());

@@ -246,6 +246,12 @@ pub fn estimate(
     let streams = streams(graph, nest, buffers);
     let mut per_tier = vec![0u64; chip.memory.len()];
     let mut late_sums = vec![0u64; chip.memory.len()];
+    // What stages read that come before any that adds up over column tiles, or do.
+    let mut early = vec![0u64; chip.memory.len()];
+    let reads_early = |tensor: TensorId| {
+        let reads = |s: StageId| graph.stages[s].activations.contains(&tensor) || graph.stages[s].weight == Some(tensor);
+        graph.stages.ids().any(|s| !roles.is_late(s) && reads(s))
+    };
     let mut first_state = vec![0u64; chip.memory.len()];
     let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
     let cut_outside = nest.column_tiles() > 1 && nest.order == LoopOrder::ColumnTileOuter;
@@ -268,6 +274,9 @@ pub fn estimate(
             continue;
         }
         reads = reads.saturating_add(bytes);
+        if reads_early(stream.tensor) {
+            early[tier.index()] = early[tier.index()].saturating_add(bytes);
+        }
         // What the steps in tails read is awaited in every column tile: the first is not hidden.
         match stream.level {
             _ if stream.weight => {}
@@ -333,7 +342,14 @@ pub fn estimate(
     let late_sums = slowest_tier(&late_sums);
     // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
     compute += late_sums + slowest_tier(&first_state);
-    let off_chip = (memory + firing).max(read_time + late_sums);
+    let mut off_chip = (memory + firing).max(read_time + late_sums);
+    if cut_outside {
+        // The last row tile passes the stages behind an accumulating one when all that others read has come.
+        let late = |s: StageId| {
+            if roles.is_late(s) { pipeline.firing_cycles(s, picked[s].cycles / picked[s].duty_factor) + lag(s) } else { 0.0 }
+        };
+        off_chip = off_chip.max(slowest_tier(&early) + pipeline.longest_path(late).0);
+    }
     let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + PARAMS.estimate.unhidden * compute.min(off_chip);
     let score = cycles + PARAMS.estimate.byte_price * memory;
     let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
