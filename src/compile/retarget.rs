@@ -15,8 +15,8 @@ use crate::cost::{StageWork, TileTables};
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::program::{
-    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, HeadsTile, LoopLevel, Mapping, Nest, Reduction, RowTile,
-    Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, home_tiers,
+    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, HeadsTile, LoopLevel, Mapping, Nest, Reduction,
+    RowTile, Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, home_tiers,
 };
 use crate::workload::Workload;
 

@@ -52,7 +52,8 @@ impl SectionGraph<'_> {
     pub fn heads_tiles(&self, cut: Option<TiledAxis>, stage: StageId) -> Vec<HeadsTile> {
         let Some(form) = self.form(stage) else { return Vec::new() };
         let main = self.stages[stage].main;
-        let Some((cut, keys)) = cut.zip(self.cut_keys(cut)).filter(|(_, keys)| [keys.scores, keys.context].contains(&main))
+        let Some((cut, keys)) =
+            cut.zip(self.cut_keys(cut)).filter(|(_, keys)| [keys.scores, keys.context].contains(&main))
         else {
             return vec![HeadsTile::whole(form)];
         };

@@ -5,8 +5,8 @@ use crate::compile::params::PARAMS;
 use crate::cost::{GatherPorts, StageFootprint};
 use crate::index::IndexVec;
 use crate::program::{
-    BufferId, BufferRole, BufferSpec, HeadsTile, LoopLevel, LoopOrder, Mapping, Nest, Reduction, SectionGraph, StageId, Style,
-    k_slice,
+    BufferId, BufferRole, BufferSpec, HeadsTile, LoopLevel, LoopOrder, Mapping, Nest, Reduction, SectionGraph, StageId,
+    Style, k_slice,
 };
 use crate::workload::TensorId;
 

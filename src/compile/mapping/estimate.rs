@@ -249,7 +249,8 @@ pub fn estimate(
     // What stages read that come before any that adds up over column tiles, or do.
     let mut early = vec![0u64; chip.memory.len()];
     let reads_early = |tensor: TensorId| {
-        let reads = |s: StageId| graph.stages[s].activations.contains(&tensor) || graph.stages[s].weight == Some(tensor);
+        let reads =
+            |s: StageId| graph.stages[s].activations.contains(&tensor) || graph.stages[s].weight == Some(tensor);
         graph.stages.ids().any(|s| !roles.is_late(s) && reads(s))
     };
     let mut first_state = vec![0u64; chip.memory.len()];
@@ -345,10 +346,8 @@ pub fn estimate(
     let mut off_chip = (memory + firing).max(read_time + late_sums);
     if cut_outside {
         // The last row tile passes the stages behind an accumulating one when all that others read has come.
-        let late = |s: StageId| {
-            if roles.is_late(s) { pipeline.firing_cycles(s, picked[s].cycles / picked[s].duty_factor) + lag(s) } else { 0.0 }
-        };
-        off_chip = off_chip.max(slowest_tier(&early) + pipeline.longest_path(late).0);
+        let late = pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, lag);
+        off_chip = off_chip.max(slowest_tier(&early) + late);
     }
     let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + PARAMS.estimate.unhidden * compute.min(off_chip);
     let score = cycles + PARAMS.estimate.byte_price * memory;

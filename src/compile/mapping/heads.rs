@@ -38,7 +38,8 @@ pub(super) fn heads_mappings(at: &StageContext<'_>, tiles: &[HeadsTile], offer: 
                 let cycles = |tile: &HeadsTile| heads_work(tile, &shape, &mapping, nest.tile_rows).cycles;
                 // All column tiles but the last are alike.
                 let last = others.last().map_or(0, cycles);
-                let of_pass = cycles(&tiles[0]).saturating_mul(tiles.len() as u64 - u64::from(!others.is_empty())) + last;
+                let of_pass =
+                    cycles(&tiles[0]).saturating_mul(tiles.len() as u64 - u64::from(!others.is_empty())) + last;
                 let footprint = heads_footprint(graph, stage, form, &shape, &mapping, nest.tile_rows);
                 let of = list.len() as u32;
                 list.push((Mapping::Gemm(mapping), footprint));

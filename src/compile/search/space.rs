@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
-use crate::compile::mapping::allocate::{allocate_and_fill, worth_a_split};
+use crate::compile::mapping::allocate::{MemoryCycles, allocate_and_fill, worth_a_split};
 use crate::compile::mapping::bases::{BaseCache, StageBases, Wanted};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
@@ -16,7 +16,7 @@ use crate::compile::mapping::resolve::{Resolved, resolve};
 use crate::compile::mapping::roles::StageRoles;
 use crate::compile::mapping::stage_context::StageContext;
 use crate::compile::params::PARAMS;
-use crate::cost::{StageFootprint, least_memory_cycles};
+use crate::cost::{StageFootprint, least_memory_cycles, least_memory_cycles_of};
 use crate::index::IndexVec;
 use crate::program::{BufferId, BufferSpec, LoopOrder, Mapping, Nest, SectionGraph, StageId, StageSpec, TiledAxis};
 
@@ -220,6 +220,8 @@ impl Search<'_> {
         }
         // Half the time the section's tensors need off chip: faster stages would only wait.
         let memory_cycles = least_memory_cycles(chip, graph, self.tiers);
+        let early = least_memory_cycles_of(chip, graph, self.tiers, |s| !roles.is_late(s));
+        let memory = MemoryCycles { all: memory_cycles, early };
         let floor_cycles = memory_cycles / 2;
         let pipeline = Pipeline::new(graph, &nest, &roles);
         let at = |stage| StageContext { chip, graph, bases, nest: &nest, roles: &roles, stage };
@@ -237,7 +239,7 @@ impl Search<'_> {
                 let stages = turned.as_ref().unwrap_or(&stages);
                 let mut pcus = (chip.pcus() * allotment.sixteenths).div_ceil(16);
                 let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
-                while let Some(picked) = allocate_and_fill(stages, &pipeline, pcus, floor_cycles, memory_cycles) {
+                while let Some(picked) = allocate_and_fill(stages, &pipeline, pcus, floor_cycles, memory) {
                     if before.contains(&picked) {
                         break;
                     }

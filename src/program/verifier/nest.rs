@@ -35,7 +35,8 @@ impl Verifier<'_> {
             return Err(Fault::new(Place::Nest, title, "expected another axis, or no cut"));
         }
         if !self.graph.keeps_statistics(nest) {
-            let title = format!("a row block has {} row tiles, and the softmax goes over tiles of keys", nest.block_tiles);
+            let title =
+                format!("a row block has {} row tiles, and the softmax goes over tiles of keys", nest.block_tiles);
             let expected = "expected 1, or `row_tile_outer`: maxima and sums of one row tile are kept";
             return Err(Fault::new(Place::BlockTiles, title, expected));
         }
