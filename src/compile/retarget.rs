@@ -186,6 +186,9 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
     let blocks = if sequences > 1 { sequences } else { was.blocks().min(PARAMS.retarget.most_blocks) };
     nest.block_tiles = nest.row_tiles().div_ceil(blocks).max(1);
     if !graph.keeps_statistics(&nest) {
+        if sequences > 1 {
+            return None;
+        }
         nest.block_tiles = 1;
     }
     Some(nest)

@@ -66,11 +66,14 @@ fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, a
     let total = graph.workload.tensors[wanted.tensor].stored_bytes();
     let whole = |stage: &Stage| stage.spec.weight == Some(wanted.tensor);
     let form = section.stages.position(whole).and_then(|s| graph.form(s));
-    if let Some(form) = form.filter(|form| form.instances > 1 && wanted.level == LoopLevel::BLOCK_COLUMN) {
-        return total / form.instances;
-    }
+    // Every sequence has its own.
+    let own = form.filter(|form| form.instances > 1 && wanted.level == LoopLevel::BLOCK_COLUMN);
+    let total = total / own.map_or(1, |form| form.instances);
     let stage = section.stages.iter().find(|stage| whole(stage));
-    let Some(stage) = stage.filter(|_| wanted.level != LoopLevel::ONCE) else { return total };
+    let Some(stage) = stage.filter(|stage| wanted.level != LoopLevel::ONCE && (own.is_none() || stage.work.len() > 1))
+    else {
+        return total;
+    };
     let stored = |column_tile: &Vec<PassWork>| column_tile.iter().map(|w| w.stored).sum::<u64>();
     let all: u64 = stage.work.iter().map(stored).sum();
     let before: u64 = stage.work[..at.column_tile as usize].iter().map(stored).sum();

@@ -254,14 +254,17 @@ impl<'a> Amounts<'a> {
 fn weight_slots(graph: &SectionGraph<'_>, tiling: Tiling, off_chip: &OffChip) -> Vec<u64> {
     let weight = off_chip.stream.tensor;
     let tensor = &graph.workload.tensors[weight];
-    let bytes = tensor.stored_bytes();
+    let mut bytes = tensor.stored_bytes();
     if off_chip.stream.level == LoopLevel::ONCE {
         return vec![bytes];
     }
     let mut readers = graph.stages.ids().filter(|&s| graph.stages[s].weight == Some(weight));
     if let Some(form) = readers.find_map(|s| graph.form(s)).filter(|form| form.instances > 1) {
-        // Every sequence has its own.
-        return vec![bytes / form.instances];
+        // Every sequence has its own: all of it, or column tile by column tile.
+        bytes /= form.instances;
+        if stored::column_tiles_of_weight(graph, tiling, weight) == 1 {
+            return vec![bytes];
+        }
     }
     let elements = |column_tile| {
         let (columns, k) = stored::part_of_weight(graph, tiling, weight, column_tile);

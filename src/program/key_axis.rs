@@ -24,7 +24,7 @@ pub struct KeyAxis {
     pub context: OperatorId,
     /// What the softmax makes.
     pub probabilities: TensorId,
-    /// Keys.
+    /// Keys of a sequence.
     pub extent: u64,
     /// Heads, each with a run of keys of its own in a row of scores.
     pub heads: u64,
@@ -33,15 +33,14 @@ pub struct KeyAxis {
 }
 
 /// The attention of a section's operators whose keys may be cut. Keys and values come from off chip, each for one product, and
-/// nothing but the next operator reads the scores. Causal products, which leave keys out, and those of several sequences are
-/// not among them.
+/// nothing but the next operator reads the scores. Causal products, which leave keys out, are not among them.
 pub fn key_axes(workload: &Workload, operators: &[OperatorId]) -> Vec<KeyAxis> {
     operators.iter().filter_map(|&op| key_axis(workload, operators, op)).collect()
 }
 
 fn key_axis(workload: &Workload, operators: &[OperatorId], scores: OperatorId) -> Option<KeyAxis> {
     let is_product = |op: &Operator, transpose_b: bool| {
-        let form = op.form.filter(|form| form.instances == 1 && form.causal.is_none())?;
+        let form = op.form.filter(|form| form.causal.is_none())?;
         let second = *op.inputs.get(1)?;
         let tensor = &workload.tensors[second];
         let readers = |op: &&OperatorId| workload.operators[**op].inputs.contains(&second);
@@ -85,7 +84,8 @@ fn key_axis(workload: &Workload, operators: &[OperatorId], scores: OperatorId) -
     let of_values = is_product(&workload.operators[context], false)?;
     let dtypes = [tensor, probabilities].map(|t| workload.tensors[t].dtype);
     let is_float = !dtypes.contains(&Dtype::Int8);
-    (is_float && (of_values.heads, of_values.k) == (form.heads, form.n)).then(|| KeyAxis {
+    let is_alike = (of_values.instances, of_values.heads, of_values.k) == (form.instances, form.heads, form.n);
+    (is_float && is_alike).then(|| KeyAxis {
         scores,
         softmax,
         context,

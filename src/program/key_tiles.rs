@@ -36,6 +36,18 @@ impl SectionGraph<'_> {
         self.axes.get(cut?.axis)?.keys.as_ref()
     }
 
+    /// Whether column tiles may cut an axis. Where sequences have second operands of their own, a row block is a sequence, and the
+    /// only axis is that of the keys of all of them.
+    pub fn may_cut(&self, axis: usize) -> bool {
+        let Some(of) = self.axes.get(axis) else { return false };
+        let is_along = |stage: StageId| {
+            let main = self.stages[stage].main;
+            of.keys.as_ref().is_some_and(|keys| [keys.scores, keys.context].contains(&main))
+        };
+        let is_own = |&stage: &StageId| self.form(stage).is_some_and(|form| form.instances > 1);
+        self.stages.ids().filter(is_own).all(is_along)
+    }
+
     /// Columns of a tensor that a column tile works on; counted so that column tiles follow each other. Of scores, those of all
     /// heads; of what the softmax makes, with the statistics behind each head.
     pub fn columns_in(&self, cut: Option<TiledAxis>, tensor: TensorId, column_tile: u64) -> Range<u64> {

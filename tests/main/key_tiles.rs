@@ -19,7 +19,11 @@ use rdusim::workload::{self, Workload};
 /// Queries that attend to keys and values from off chip, as in decoding.
 #[derive(Debug, Clone, Copy)]
 struct Attention {
+    /// Sequences.
+    batch: u64,
+    /// Queries of each.
     rows: u64,
+    /// Keys of each.
     keys: u64,
     heads: u64,
     kv_heads: u64,
@@ -31,11 +35,12 @@ struct Attention {
 }
 
 const PLAIN: Attention =
-    Attention { rows: 1, keys: 200, heads: 4, kv_heads: 4, size: 16, masked: false, dtype: "bf16" };
+    Attention { batch: 1, rows: 1, keys: 200, heads: 4, kv_heads: 4, size: 16, masked: false, dtype: "bf16" };
 
 impl Attention {
     fn text(self, pinned: bool) -> String {
-        let Self { rows, keys, heads, kv_heads, size, masked, dtype } = self;
+        let Self { batch, rows, keys, heads, kv_heads, size, masked, dtype } = self;
+        let (rows, keys) = (batch * rows, batch * keys);
         let (wide, narrow) = (heads * size, kv_heads * size);
         let tensor = |name: &str, rows: u64, columns: u64, role: &str| {
             format!("[[tensors]]\nname = \"{name}\"\nshape = [{rows}, {columns}]\nrole = \"{role}\"\n")
@@ -51,7 +56,7 @@ impl Attention {
         text += &tensor("v", keys, narrow, "input");
         text += &tensor("w_query", wide, wide, "weight");
         text += &tensor("w_project", wide, wide, "weight");
-        let grouped = format!("heads = {heads}\nkv_heads = {kv_heads}");
+        let grouped = format!("batch = {batch}\nheads = {heads}\nkv_heads = {kv_heads}");
         text += &operator("query", "gemm", &["x", "w_query"], "q", "");
         text += &operator("scores", "gemm", &["q", "k"], "s", &format!("transpose_b = true\n{grouped}"));
         let mut names = vec!["query", "scores", "softmax", "mix", "project", "add"];
@@ -132,6 +137,8 @@ fn tiles_of_keys_give_the_numbers_of_the_whole_row() {
         Attention { heads: 6, kv_heads: 2, rows: 5, ..PLAIN },
         Attention { heads: 3, kv_heads: 3, size: 10, keys: 97, masked: true, ..PLAIN },
         Attention { dtype: "fp32", rows: 2, keys: 64, ..PLAIN },
+        Attention { batch: 3, ..PLAIN },
+        Attention { batch: 4, rows: 2, heads: 4, kv_heads: 2, masked: true, ..PLAIN },
     ];
     let mut tried = 0;
     for of in cases {
@@ -139,7 +146,9 @@ fn tiles_of_keys_give_the_numbers_of_the_whole_row() {
         for tile in [7, 32, 64, of.keys] {
             for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
                 for tile_rows in [1, 2, of.rows] {
-                    if tile_rows > of.rows || tile > of.keys {
+                    // A row block is a sequence, and has one row tile.
+                    let is_split = of.batch > 1 && (tile_rows < of.rows || order == LoopOrder::RowTileOuter);
+                    if tile_rows > of.rows || tile > of.keys || is_split {
                         continue;
                     }
                     let about = format!("{of:?}, {tile} keys, {tile_rows} rows, {order:?}");
@@ -161,6 +170,7 @@ fn long_contexts_take_the_cycles_of_the_reference_model() {
         Attention { keys: 6_000, ..PLAIN },
         Attention { keys: 4_096, heads: 8, kv_heads: 2, masked: true, ..PLAIN },
         Attention { keys: 3_000, rows: 4, size: 32, ..PLAIN },
+        Attention { keys: 1_500, batch: 6, ..PLAIN },
     ] {
         let workload = of.workload(true);
         let configuration = tiled(&chip, &workload, (500, of.rows, LoopOrder::ColumnTileOuter)).expect("room");
@@ -168,7 +178,7 @@ fn long_contexts_take_the_cycles_of_the_reference_model() {
         assert!(outcome.cycles - chip.launch_cycles() >= 5_000, "{of:?}: {} cycles", outcome.cycles);
         for name in ["k", "v"] {
             let bytes = outcome.traffic().by_tensor[name].off_chip_read_bytes;
-            assert_eq!(bytes, of.keys * of.kv_heads * of.size * 2, "{name}");
+            assert_eq!(bytes, of.batch * of.keys * of.kv_heads * of.size * 2, "{name}");
         }
         println!("{}", hold(&chip, &workload, &configuration, &format!("{of:?}"), 0.03));
     }
@@ -181,16 +191,17 @@ proptest! {
     #[test]
     fn every_tile_of_keys_holds_the_laws(
         (rows, keys) in (1u64..6, 2u64..150), (groups, kv_heads, size) in (1u64..4, 1u64..4, 3u64..20), masked: bool,
-        part in 1u64..100, order: bool, tall in 1u64..6,
+        part in 1u64..100, order: bool, (batch, tall) in (1u64..4, 1u64..6),
     ) {
         let chip = sums::chip(&[]);
-        let of = Attention { rows, keys, heads: groups * kv_heads, kv_heads, size, masked, ..PLAIN };
-        // One head is a plain product.
-        prop_assume!(groups * kv_heads > 1);
+        let of = Attention { batch, rows, keys, heads: groups * kv_heads, kv_heads, size, masked, ..PLAIN };
+        // One head of one sequence is a plain product.
+        prop_assume!(groups * kv_heads * batch > 1);
         let workload = of.workload(true);
         let tile = (keys * part).div_ceil(100);
-        let order = if order { LoopOrder::ColumnTileOuter } else { LoopOrder::RowTileOuter };
-        if let Some(configuration) = tiled(&chip, &workload, (tile, tall.min(rows), order)) {
+        let order = if order || batch > 1 { LoopOrder::ColumnTileOuter } else { LoopOrder::RowTileOuter };
+        let tile_rows = if batch > 1 { rows } else { tall.min(rows) };
+        if let Some(configuration) = tiled(&chip, &workload, (tile, tile_rows, order)) {
             prove(&chip, &workload, &configuration, &format!("{of:?}, {tile} keys, {order:?}"), 0.5);
         }
     }
@@ -199,25 +210,33 @@ proptest! {
 /// Where PMUs hold neither the keys nor a row of scores, the search cuts the keys by itself, in one section, and reads them once.
 #[test]
 fn the_search_cuts_keys_that_do_not_fit() {
-    let of = Attention { keys: 40_000, heads: 4, kv_heads: 2, ..PLAIN };
     let chip = sums::chip(&["arch.pmu.capacity_bytes=32768"]);
+    for of in [
+        Attention { keys: 40_000, heads: 4, kv_heads: 2, ..PLAIN },
+        Attention { batch: 3, keys: 40_000, heads: 4, kv_heads: 2, ..PLAIN },
+    ] {
+        cuts_keys(&chip, of);
+    }
+}
+
+fn cuts_keys(chip: &Chip, of: Attention) {
     assert!(chip.sram_bytes() < of.keys * of.kv_heads * of.size * 2, "{} bytes", chip.sram_bytes());
     let workload = of.workload(false);
-    let compiled = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits");
+    let compiled = compile_measured(chip, &workload, &[Mode::Fused]).expect("it fits");
     let configuration = &compiled[0].configuration;
     let cuts = |section: &rdusim::program::Section| {
         let graph = SectionGraph::new(&workload, &section.operators, true).expect("a pipeline");
         graph.cut_keys(section.schedule.tiled_axis()).is_some()
     };
     assert_eq!(configuration.sections.iter().filter(|section| cuts(section)).count(), 1);
-    let outcome = simulate(&chip, &workload, configuration, Fidelity::Event);
+    let outcome = simulate(chip, &workload, configuration, Fidelity::Event);
     assert_eq!(outcome.stop, StopReason::Drained);
     for name in ["k", "v"] {
         let bytes = outcome.traffic().by_tensor[name].off_chip_read_bytes;
-        assert_eq!(bytes, of.keys * of.kv_heads * of.size * 2, "{name}");
+        assert_eq!(bytes, of.batch * of.keys * of.kv_heads * of.size * 2, "{name}");
     }
     // Kernel by kernel there is no softmax to cut them for.
-    assert!(compile_measured(&chip, &workload, &[Mode::Kbk]).is_err());
+    assert!(compile_measured(chip, &workload, &[Mode::Kbk]).is_err());
 }
 
 /// A decoder of 32 layers whose cache does not fit on chip: near its bound, and as long as all of it lies in one memory tier launched

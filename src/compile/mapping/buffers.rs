@@ -233,7 +233,11 @@ impl Sizer<'_> {
                 let slot = footprint.weight_slot_bytes.saturating_mul(m.pn * m.pk);
                 (
                     LoopLevel::BLOCK_COLUMN,
-                    (2 + self.residency.latency_slots.of(slots_in_flight(self.chip, slot))).min(nest.blocks()),
+                    (2 + self.residency.latency_slots.of(slots_in_flight(self.chip, slot))).min(if cut {
+                        nest.count(LoopLevel::BLOCK_COLUMN)
+                    } else {
+                        nest.blocks()
+                    }),
                 )
             }
             (true, false) => (LoopLevel::BLOCK_COLUMN, 2.min(nest.count(LoopLevel::BLOCK_COLUMN))),

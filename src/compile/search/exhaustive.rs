@@ -98,6 +98,9 @@ impl Every<'_> {
         let block_tiles = (graph.rows / graph.sequences()).div_ceil(tile_rows);
         let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles, tiled_axis, order };
         if !graph.keeps_statistics(&nest) {
+            if graph.sequences() > 1 {
+                return Some(());
+            }
             nest.block_tiles = 1;
         }
         let roles = StageRoles::new(graph, &nest);

@@ -206,6 +206,9 @@ impl Search<'_> {
         let row_tiles = (graph.rows / sequences).div_ceil(tile_rows);
         let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
         if !graph.keeps_statistics(&nest) {
+            if sequences > 1 {
+                return;
+            }
             nest.block_tiles = 1;
         }
         let roles = StageRoles::new(graph, &nest);

@@ -61,6 +61,10 @@ impl Verifier<'_> {
             let title = format!("the section has no axis {} of {} elements to cut", cut.axis, cut.extent);
             return Err(Fault::new(Place::Width, title, "expected an axis that no operator needs whole"));
         };
+        if !self.graph.may_cut(cut.axis) {
+            let title = "sequences have second operands of their own, and column tiles do not cut their keys";
+            return Err(Fault::new(Place::Width, title, "expected no cut, or one of the keys"));
+        }
         let is_whole = cut.tile == cut.extent || cut.tile.is_multiple_of(axis.grain);
         if !(1..=cut.extent).contains(&cut.tile) || !is_whole {
             let title = format!("a column tile cannot be {} of {} elements wide", cut.tile, cut.extent);
