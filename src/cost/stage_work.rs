@@ -90,7 +90,7 @@ impl StageWork {
         let causal = graph.form(index).filter(|form| form.causal.is_some() && reducer.is_none());
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
         let keys = graph.cut_keys(tiling.tiled_axis);
-        let cuts_heads = keys.is_some_and(|keys| [keys.scores, keys.context].contains(&spec.main));
+        let cuts_heads = keys.is_some_and(|keys| keys.is_product(spec.main));
         Self {
             mapping,
             shape,
@@ -108,7 +108,7 @@ impl StageWork {
             },
             result_columns: graph.workload.tensors[spec.output].columns,
             runs: keys.map_or(1, |keys| keys.heads),
-            statistics: keys.filter(|keys| keys.probabilities == spec.output).map_or(0, |k| k.heads * k.statistics),
+            statistics: keys.map_or(0, |keys| keys.statistics_of(spec.output)),
             sharers: graph.form(index).filter(|_| cuts_heads).map_or(1, |form| form.heads / form.b_heads),
             units: graph.units(index),
             macs_of_rows: (graph.form(index).is_some() && !cuts_heads || graph.sampled(index).is_some())

@@ -48,7 +48,10 @@ fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamI
         // Columns of the tensor as it lies in memory: a run of them in each of its rows.
         (payload / (rows * tensor.dtype.bytes())).max(1)
     } else if !is_one_run && (payload / rows < row_bytes || tensor.view.is_some_and(is_narrow)) {
-        rows
+        // Of scores, the keys of a column tile lie apart head by head.
+        let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(off_chip.tensor) == Some(cut.axis));
+        let heads = graph.cut_keys(tiling.tiled_axis).filter(|_| is_cut).map_or(1, |keys| keys.heads);
+        rows * heads
     } else {
         1
     };

@@ -227,8 +227,8 @@ impl Keys {
     fn new(graph: &SectionGraph<'_>, tiling: Tiling, index: StageId) -> Option<Self> {
         let (main, form) = (graph.stages[index].main, graph.form(index)?);
         let keys = graph.cut_keys(tiling.tiled_axis)?;
-        let are_columns = main == keys.scores;
-        if !are_columns && main != keys.context {
+        let are_columns = keys.scores == Some(main);
+        if !keys.is_product(main) {
             return None;
         }
         let length = |column_tile| tiling.column_range(column_tile).map_or(0, |range| range.end - range.start);

@@ -39,8 +39,7 @@ impl SimdAmounts {
         let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
         // Of scores, a run of keys for every head; of what the softmax makes of them, with statistics behind each.
         let keys = graph.cut_keys(tiling.tiled_axis);
-        let statistics =
-            keys.filter(|keys| keys.probabilities == stage.spec.output).map_or(0, |keys| keys.heads * keys.statistics);
+        let statistics = keys.map_or(0, |keys| keys.statistics_of(stage.spec.output));
         let columns_of = |column_tile| match tiling.column_range(column_tile) {
             Some(range) if is_cut => (range.end - range.start) * keys.map_or(1, |keys| keys.heads),
             _ => graph.simd_columns(index),

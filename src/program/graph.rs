@@ -385,8 +385,8 @@ impl<'a> SectionGraph<'a> {
             used[out] = true;
             let first = place(operator.inputs[0]);
             used[first] = true;
-            let is_scores = keys.iter().any(|keys| keys.scores == op);
-            if is_scores || keys.iter().any(|keys| keys.context == op) {
+            let is_scores = keys.iter().any(|keys| keys.scores == Some(op));
+            if keys.iter().any(|keys| keys.is_product(op)) {
                 // Rows of keys and values lie along the scores; heads cut the columns of the rest already.
                 let (along, other) = if is_scores { (out, first) } else { (first, out) };
                 let second = tensors + place(operator.inputs[1]);
@@ -417,7 +417,7 @@ impl<'a> SectionGraph<'a> {
                         whole.push(out);
                     }
                 }
-                if operator.kind.is_row_wise() && keys.iter().all(|keys| keys.softmax != op) {
+                if operator.kind.is_row_wise() && keys.iter().all(|keys| keys.softmax != Some(op)) {
                     whole.push(out);
                 }
             }
@@ -433,6 +433,14 @@ impl<'a> SectionGraph<'a> {
             }
             for (a, b) in tied_columns(self.workload, &of_graph) {
                 sets.union(place(a), place(b));
+            }
+        }
+        // Keys of two products that meet, and of one that meets a plain product, lie differently in a row.
+        for (at, of) in keys.iter().enumerate() {
+            let along = place(of.along);
+            let is_met = |&(k, n): &(usize, usize)| sets.equiv(along, k) || sets.equiv(along, n);
+            if gemms.iter().any(is_met) || keys[..at].iter().any(|other| sets.equiv(along, place(other.along))) {
+                whole.push(along);
             }
         }
         for (k, n) in gemms {
@@ -458,7 +466,7 @@ impl<'a> SectionGraph<'a> {
                 (tensor.rows, tensor.mask.as_ref().map(|m| m.block_rows()))
             };
             let axis = *axis_of_root[root].get_or_insert_with(|| {
-                let keys = keys.iter().find(|keys| sets.find(place(keys.probabilities)) == root).cloned();
+                let keys = keys.iter().find(|keys| sets.find(place(keys.along)) == root).cloned();
                 let extent = keys.as_ref().map_or(extent, |keys| keys.extent);
                 self.axes.push(Axis { extent, grain: 1, keys });
                 self.axes.len() - 1

@@ -42,7 +42,7 @@ impl SectionGraph<'_> {
         let Some(of) = self.axes.get(axis) else { return false };
         let is_along = |stage: StageId| {
             let main = self.stages[stage].main;
-            of.keys.as_ref().is_some_and(|keys| [keys.scores, keys.context].contains(&main))
+            of.keys.as_ref().is_some_and(|keys| keys.is_product(main))
         };
         let is_own = |&stage: &StageId| self.form(stage).is_some_and(|form| form.instances > 1);
         self.stages.ids().filter(is_own).all(is_along)
@@ -56,22 +56,19 @@ impl SectionGraph<'_> {
         };
         let range = column_tile * cut.tile..cut.extent.min((column_tile + 1) * cut.tile);
         let Some(keys) = self.cut_keys(Some(cut)) else { return range };
-        let statistics = if tensor == keys.probabilities { keys.statistics } else { 0 };
-        keys.heads * range.start..keys.heads * (range.end + statistics)
+        keys.heads * range.start..keys.heads * range.end + keys.statistics_of(tensor)
     }
 
     /// The product of a stage with heads in each column tile: one if the cut does not touch it.
     pub fn heads_tiles(&self, cut: Option<TiledAxis>, stage: StageId) -> Vec<HeadsTile> {
         let Some(form) = self.form(stage) else { return Vec::new() };
         let main = self.stages[stage].main;
-        let Some((cut, keys)) =
-            cut.zip(self.cut_keys(cut)).filter(|(_, keys)| [keys.scores, keys.context].contains(&main))
-        else {
+        let Some((cut, keys)) = cut.zip(self.cut_keys(cut)).filter(|(_, keys)| keys.is_product(main)) else {
             return vec![HeadsTile::whole(form)];
         };
         let of = |column_tile: u64| {
             let tile = cut.tile.min(cut.extent - column_tile * cut.tile);
-            if main == keys.scores {
+            if keys.scores == Some(main) {
                 HeadsTile::whole(GemmForm { n: tile, ..form })
             } else {
                 HeadsTile { form: GemmForm { k: tile, ..form }, statistics: keys.statistics }
@@ -89,13 +86,14 @@ impl SectionGraph<'_> {
 
     /// Whether row tiles pass a nest as running maxima and sums need it: all column tiles of one before the next.
     pub fn keeps_statistics(&self, nest: &Nest) -> bool {
-        self.cut_keys(nest.tiled_axis).is_none() || nest.order == LoopOrder::RowTileOuter || nest.block_tiles == 1
+        let has_softmax = self.cut_keys(nest.tiled_axis).is_some_and(|keys| keys.softmax.is_some());
+        !has_softmax || nest.order == LoopOrder::RowTileOuter || nest.block_tiles == 1
     }
 
     /// fp32 numbers that a pipeline of a stage keeps from one column tile to the next, if it has so many rows and slices of
     /// heads: maxima and sums of a softmax over tiles of keys.
     pub fn running_statistics(&self, cut: Option<TiledAxis>, stage: StageId, rows: u64, slices: u64) -> u64 {
-        let keys = self.cut_keys(cut).filter(|keys| self.stages[stage].main == keys.softmax);
+        let keys = self.cut_keys(cut).filter(|keys| keys.softmax == Some(self.stages[stage].main));
         keys.map_or(0, |keys| rows * keys.heads.div_ceil(slices.max(1)) * STATISTICS)
     }
 }

@@ -79,7 +79,7 @@ impl Layout<'_> {
         let first = self.columns(tensor, column_tile).start;
         let of_tile = self.keys_in(column_tile);
         let length = of_tile.end - of_tile.start;
-        let each = length + if tensor == keys.probabilities { keys.statistics } else { 0 };
+        let each = length + keys.statistics_of(tensor) / keys.heads;
         let (from, to) = (run.start - first, run.end - first);
         let of_head = |head: u64| {
             let part = from.max(head * each)..to.min(head * each + length);
@@ -93,14 +93,16 @@ impl Layout<'_> {
     /// Whether a stage is a softmax over tiles of keys.
     pub(super) fn keeps_statistics(&self, stage: StageId) -> bool {
         let spec = &self.section.stages[stage].spec;
-        self.keys_along(spec.output).is_some_and(|keys| keys.softmax == spec.main)
+        self.keys_along(spec.output).is_some_and(|keys| keys.softmax == Some(spec.main))
     }
 
     /// Whether a stage scales the sums of the tiles of keys before: the product with the values.
     pub(super) fn rescales(&self, stage: StageId) -> bool {
         let spec = &self.section.stages[stage].spec;
         let first = spec.activations.first().copied();
-        first.and_then(|tensor| self.keys_along(tensor)).is_some_and(|keys| keys.context == spec.main)
+        first
+            .and_then(|tensor| self.keys_along(tensor))
+            .is_some_and(|keys| keys.softmax.is_some() && keys.context == Some(spec.main))
     }
 }
 

@@ -235,8 +235,12 @@ fn cuts_keys(chip: &Chip, of: Attention) {
         let bytes = outcome.traffic().by_tensor[name].off_chip_read_bytes;
         assert_eq!(bytes, of.batch * of.keys * of.kv_heads * of.size * 2, "{name}");
     }
-    // Kernel by kernel there is no softmax to cut them for.
-    assert!(compile_measured(chip, &workload, &[Mode::Kbk]).is_err());
+    // Kernel by kernel the scores go off chip, from tiles of keys as well.
+    let kernels = compile_measured(chip, &workload, &[Mode::Kbk]).expect("it fits");
+    assert_eq!(kernels[0].configuration.sections.iter().filter(|section| cuts(section)).count(), 2);
+    let outcome = simulate(chip, &workload, &kernels[0].configuration, Fidelity::Event);
+    let bytes = outcome.traffic().by_tensor["s"];
+    assert_eq!(bytes.off_chip_write_bytes, of.batch * of.rows * of.heads * of.keys * 2);
 }
 
 /// A decoder of 32 layers whose cache does not fit on chip: near its bound, and as long as all of it lies in one memory tier launched
@@ -256,6 +260,49 @@ fn a_decoder_with_a_long_context_is_bound_by_memory() {
     }
 }
 
+/// Products alone: scores leave in tiles of keys, and come back so, head by head.
+#[test]
+fn products_alone_take_tiles_of_keys() {
+    let chip = sums::chip(&[]);
+    let mut tried = 0;
+    for of in [
+        PLAIN,
+        Attention { rows: 9, heads: 6, kv_heads: 2, ..PLAIN },
+        Attention { batch: 3, rows: 4, masked: true, ..PLAIN },
+        Attention { dtype: "fp32", rows: 3, ..PLAIN },
+    ] {
+        let workload = of.workload(false);
+        let kernels = compile(&chip, &workload, Mode::Epilogue).expect("a mapping");
+        for tile in [7, 64] {
+            for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
+                let mut configuration = kernels.clone();
+                for section in &mut configuration.sections {
+                    let graph = SectionGraph::new(&workload, &section.operators, section.operators.len() > 1);
+                    let graph = graph.expect("a pipeline");
+                    let Some(axis) = graph.axes.iter().position(|axis| axis.keys.is_some()) else { continue };
+                    let mut other = section.clone();
+                    let extent = graph.axes[axis].extent;
+                    other
+                        .change_nest(|nest| {
+                            (nest.tiled_axis, nest.order) = (Some(TiledAxis { axis, extent, tile }), order);
+                        })
+                        .expect("tiles have elements");
+                    if of.batch > 1 && order == LoopOrder::RowTileOuter {
+                        continue;
+                    }
+                    *section = retargeted_section(&chip, &workload, &other, |_| {}).expect("a mapping");
+                    tried += 1;
+                }
+                let about = format!("{of:?}, {tile} keys, {order:?}");
+                let verdict = verify(&chip, &workload, [&configuration], 5);
+                assert!(verdict[0].passed, "{about}: {:?}", verdict[0]);
+                println!("{}", hold(&chip, &workload, &configuration, &about, 0.3));
+            }
+        }
+    }
+    assert!(tried >= 20, "{tried}");
+}
+
 /// A softmax keeps the maxima and sums of one row tile: no other may come between its tiles of keys. And scores alone are whole.
 #[test]
 fn nests_that_lose_the_statistics_are_refused() {
@@ -269,6 +316,7 @@ fn nests_that_lose_the_statistics_are_refused() {
     assert!(found.iter().any(|violation| violation.to_string().contains("tiles of keys")), "{found:?}");
     let operators = &configuration.sections[0].operators;
     for part in [&operators[..3], &operators[2..]] {
+        // A softmax has the scores and the product with the values beside it, or takes whole rows.
         let graph = SectionGraph::new(&workload, part, true).expect("a pipeline");
         assert!(graph.axes.iter().all(|axis| axis.keys.is_none()));
     }
