@@ -314,13 +314,13 @@ impl StageWork {
     /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.
     pub fn stored_macs(&self, column_tile: u64, rows: u64) -> u64 {
         match &self.mapping {
-            Mapping::Gemm(_) => match self.macs_of_rows {
-                Some((macs, of_rows)) => (u128::from(macs) * u128::from(rows) / u128::from(of_rows)) as u64,
-                None => {
-                    let stored = (0..self.mapping.groups()).map(|b| self.pass(column_tile, b).stored).sum::<u64>();
-                    stored * self.sharers * rows
+            Mapping::Gemm(_) => {
+                if let Some((macs, of_rows)) = self.macs_of_rows {
+                    return (u128::from(macs) * u128::from(rows) / u128::from(of_rows)) as u64;
                 }
-            },
+                let stored = (0..self.mapping.groups()).map(|b| self.pass(column_tile, b).stored).sum::<u64>();
+                stored * self.sharers * rows
+            }
             Mapping::Simd(_) => 0,
         }
     }

@@ -385,10 +385,8 @@ impl<'a> SectionGraph<'a> {
             used[out] = true;
             let first = place(operator.inputs[0]);
             used[first] = true;
-            let is_scores = keys.iter().any(|keys| keys.scores == Some(op));
-            if keys.iter().any(|keys| keys.is_product(op)) {
+            if let Some((along, other)) = product_of_keys(&keys, op, first, out) {
                 // Rows of keys and values lie along the scores; heads cut the columns of the rest already.
-                let (along, other) = if is_scores { (out, first) } else { (first, out) };
                 let second = tensors + place(operator.inputs[1]);
                 used[second] = true;
                 sets.union(along, second);
@@ -435,14 +433,8 @@ impl<'a> SectionGraph<'a> {
                 sets.union(place(a), place(b));
             }
         }
-        // Keys of two products that meet, and of one that meets a plain product, lie differently in a row.
-        for (at, of) in keys.iter().enumerate() {
-            let along = place(of.along);
-            let is_met = |&(k, n): &(usize, usize)| sets.equiv(along, k) || sets.equiv(along, n);
-            if gemms.iter().any(is_met) || keys[..at].iter().any(|other| sets.equiv(along, place(other.along))) {
-                whole.push(along);
-            }
-        }
+        let along: Vec<usize> = keys.iter().map(|keys| place(keys.along)).collect();
+        whole.extend(met_keys(&along, &gemms, |a, b| sets.equiv(a, b)));
         for (k, n) in gemms {
             if sets.equiv(k, n) {
                 whole.push(k);
@@ -492,6 +484,21 @@ impl<'a> SectionGraph<'a> {
             }
         }
     }
+}
+
+/// Of tensors along keys, those whose axis another product of keys has too, or a plain product: keys of two lie differently in a row.
+fn met_keys(along: &[usize], gemms: &[(usize, usize)], is_joined: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+    let is_met = |&(at, &of): &(usize, &usize)| {
+        let by_gemm = gemms.iter().any(|&(k, n)| is_joined(of, k) || is_joined(of, n));
+        by_gemm || along[..at].iter().any(|&other| is_joined(of, other))
+    };
+    along.iter().enumerate().filter(is_met).map(|(_, &of)| of).collect()
+}
+
+/// The operand or result of a product of keys that keys lie along, and the other; `None` of other operators.
+fn product_of_keys(keys: &[KeyAxis], op: OperatorId, first: usize, out: usize) -> Option<(usize, usize)> {
+    let of = keys.iter().find(|keys| keys.is_product(op))?;
+    Some(if of.scores == Some(op) { (out, first) } else { (first, out) })
 }
 
 fn lcm(a: u64, b: u64) -> u64 {

@@ -1,6 +1,6 @@
 //! The keys of attention as an axis of a section: scores, softmax and the product with the values work on a tile of keys at a
-//! time, so that no row of scores is ever whole (online softmax, Milakov and Gimelshein 2018; the tiles of FlashAttention,
-//! Dao et al. 2022).
+//! time, so that no row of scores is ever whole (online softmax, Milakov and Gimelshein 2018; the tiles of flash
+//! attention, Dao et al. 2022).
 //!
 //! The scores of a column tile are those of its keys, head beside head. The softmax keeps the running maximum and sum of every
 //! row and head in the registers of its PCUs. Behind the exponentials of a head it leaves its *statistics*: by how much what
@@ -121,8 +121,8 @@ fn attention(workload: &Workload, operators: &[OperatorId], scores: OperatorId) 
     let of_values = product(workload, operators, context, false)?;
     let dtypes = [tensor, probabilities].map(|t| workload.tensors[t].dtype);
     let is_float = !dtypes.contains(&Dtype::Int8);
-    let is_alike = (of_values.instances, of_values.heads, of_values.k) == (form.instances, form.heads, form.n);
-    (is_float && is_alike).then(|| KeyAxis {
+    let has_same_keys = (of_values.instances, of_values.heads, of_values.k) == (form.instances, form.heads, form.n);
+    (is_float && has_same_keys).then(|| KeyAxis {
         scores: Some(scores),
         context: Some(context),
         softmax: Some(softmax),

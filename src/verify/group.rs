@@ -217,8 +217,8 @@ impl Machine<'_> {
             let name = format!("partial sums of {}", quoted(s.spec.output));
             Some(self.operand(actor, pcu, Operand::Partials, (1, count * index.columns()), &name)?)
         };
-        let statistics =
-            self.layout.rescales(stage).then(|| self.statistics_of(stage, at, &activations, index)).unwrap_or_default();
+        let rescales = self.layout.rescales(stage);
+        let statistics = if rescales { self.statistics_of(stage, at, &activations, index) } else { Vec::new() };
         if let Some(partials) = &mut partials {
             keys::scale(&mut partials.values, index, statistics.iter().map(|of| of.0), count as usize);
         }

@@ -14,10 +14,10 @@ use super::address;
 use super::fault::Fault;
 use super::flow_share::{Stripe, stripes};
 use super::inbox::Incoming;
-use super::keys::Running;
 use super::layout::Layout;
 use super::matrix::Matrix;
 use super::ring::Ring;
+use super::running::Running;
 use super::wires::{Trace, Unit, Wires};
 
 /// In which order actors that may fire do so.

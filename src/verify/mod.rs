@@ -30,6 +30,7 @@ mod retargeted;
 mod ring;
 mod row_functions;
 mod row_reference;
+mod running;
 mod scale;
 mod second;
 mod sums;

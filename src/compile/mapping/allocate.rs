@@ -152,10 +152,12 @@ pub fn allocate_and_fill(
     let behind = |picked: &IndexVec<StageId, Candidate>| {
         pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, |_| 0.0)
     };
+    let worth_filling = PARAMS.mapping.worth_filling;
     let is_hidden = |fill: f64, late: f64| {
-        balanced + fill <= memory.all as f64 && (late == 0.0 || memory.early as f64 + late <= memory.all as f64)
+        let most = memory.all as f64 * (1.0 + worth_filling);
+        balanced + fill <= memory.all as f64 && memory.early as f64 + late <= most
     };
-    let is_worth = |fill: f64, late: f64| fill > balanced * PARAMS.mapping.worth_filling && !is_hidden(fill, late);
+    let is_worth = |fill: f64, late: f64| fill > balanced * worth_filling && !is_hidden(fill, late);
     let mut late = behind(&best);
     let (mut shortest, balanced_picks) = (f64::INFINITY, best.clone());
     for kept in PARAMS.mapping.kept_for_filling {

@@ -36,7 +36,7 @@ pub(super) fn heads_mappings(at: &StageContext<'_>, tiles: &[HeadsTile], offer: 
                     style,
                 };
                 let cycles = |tile: &HeadsTile| heads_work(tile, &shape, &mapping, nest.tile_rows).cycles;
-                // All column tiles but the last are alike.
+                // All column tiles but the last are equal.
                 let last = others.last().map_or(0, cycles);
                 let of_pass =
                     cycles(&tiles[0]).saturating_mul(tiles.len() as u64 - u64::from(!others.is_empty())) + last;

@@ -446,10 +446,11 @@ impl<'a> Spans<'a> {
         let mut wanted: Vec<(usize, Depth)> = Vec::new();
         if self.lazy.is_none() {
             wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
-            // A loop over a whole block is one candidate beside many partitions of it: measured, whatever its estimate.
+            // A loop over a whole block is one candidate beside many partitions of it: searched in full, whatever its estimate and
+            // what its first mapping shows.
             let is_loop =
                 |&run: &usize| self.of(run).is_some() && is_whole_block(self.workload, &self.runs[run].operators);
-            wanted.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, Depth::Brief)));
+            wanted.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, Depth::Whole)));
             // Of short graphs also what may be faster than estimated.
             let is_short = self.workload.operators.len() <= PARAMS.partition.most_fused;
             let of_singles = if self.wanted.singles { Some(Depth::Whole) } else { is_short.then_some(Depth::Brief) };
