@@ -15,8 +15,8 @@ use crate::cost::{StageWork, TileTables};
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::program::{
-    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, LoopLevel, Mapping, Nest, Reduction, RowTile,
-    Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, home_tiers,
+    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, HeadsTile, LoopLevel, Mapping, Nest, Reduction,
+    RowTile, Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, home_tiers,
 };
 use crate::workload::Workload;
 
@@ -185,6 +185,12 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
     let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: 1, tiled_axis, order: was.order };
     let blocks = if sequences > 1 { sequences } else { was.blocks().min(PARAMS.retarget.most_blocks) };
     nest.block_tiles = nest.row_tiles().div_ceil(blocks).max(1);
+    if !graph.keeps_statistics(&nest) {
+        if sequences > 1 {
+            return None;
+        }
+        nest.block_tiles = 1;
+    }
     Some(nest)
 }
 
@@ -217,7 +223,7 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
             let pk = m.pk.min(graph.most_k_slices(nest.tiled_axis, s));
             let reduction = if pk > 1 { m.reduction } else { Reduction::Chain };
             let m = GemmMapping { pk, reduction, ..m };
-            if let Some(form) = graph.form(s) {
+            if let Some(HeadsTile { form, .. }) = graph.heads_tile(nest.tiled_axis, s) {
                 let streams = m.streams.min(form.b_heads);
                 let each = (m.pn / m.streams).min(form.n.div_ceil(shape.column_grain));
                 let pn = streams * each;
@@ -241,9 +247,11 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
         Mapping::Simd(m) => {
             let output = graph.stages[s].output;
             let lanes = *chip.pcu.lanes.get(&graph.stage_dtype(s))?;
-            let columns = match nest.column_range(0).zip(nest.tiled_axis) {
-                Some((range, cut)) if graph.column_axis(output) == Some(cut.axis) => range.end - range.start,
-                _ => graph.simd_columns(s),
+            let columns = if nest.tiled_axis.is_some_and(|cut| graph.column_axis(output) == Some(cut.axis)) {
+                let first = graph.columns_in(nest.tiled_axis, graph.stages[s].activations[0], 0);
+                first.end - first.start
+            } else {
+                graph.simd_columns(s)
             };
             let most = graph.units(s).unwrap_or_else(|| columns.div_ceil(lanes)).max(1);
             Some(Mapping::Simd(SimdMapping { pm: m.pm.min(nest.tile_rows), pn: m.pn.min(most), ..m }))

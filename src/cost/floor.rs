@@ -2,7 +2,7 @@
 
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
-use crate::program::SectionGraph;
+use crate::program::{SectionGraph, StageId};
 use crate::workload::{OperatorId, Workload};
 
 /// Cycles that no section of some operators beats: its launch, and its arithmetic at peak or its tensors moved once.
@@ -21,9 +21,19 @@ pub fn least_cycles(chip: &Chip, workload: &Workload, tiers: &[TierId], operator
 
 /// Cycles to move every tensor that enters or leaves the section once.
 pub fn least_memory_cycles(chip: &Chip, graph: &SectionGraph<'_>, tiers: &[TierId]) -> u64 {
+    least_memory_cycles_of(chip, graph, tiers, |_| true)
+}
+
+/// Cycles to move once every tensor that some stages take from memory or leave there.
+pub fn least_memory_cycles_of(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    tiers: &[TierId],
+    is_counted: impl Fn(StageId) -> bool,
+) -> u64 {
     let mut bytes = vec![0u64; chip.memory.len()];
     let mut seen = Vec::new();
-    for stage in &graph.stages {
+    for (_, stage) in graph.stages.iter_enumerated().filter(|(s, _)| is_counted(*s)) {
         let inputs = stage.activations.iter().chain(&stage.weight).filter(|&&t| graph.producer(t).is_none());
         let state = stage.update.as_ref().map(|update| &update.state);
         for &tensor in inputs.chain(state).chain(graph.leaves_section(stage.output).then_some(&stage.output)) {

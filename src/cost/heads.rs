@@ -2,24 +2,25 @@
 
 use std::ops::Range;
 
-use crate::program::{GemmMapping, OutputTile, PassWork, SectionGraph, StageId};
+use crate::program::{GemmMapping, HeadsTile, OutputTile, PassWork, SectionGraph, StageId};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::array::SystolicShape;
 use super::footprint::{StageFootprint, weight_slot_bytes};
 
-/// Work of one row pass over a mean row tile, all heads.
-pub fn heads_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, tile_rows: u64) -> PassWork {
+/// Work of one row pass over a mean row tile, all heads, in a column tile.
+pub fn heads_work(tile: &HeadsTile, shape: &SystolicShape, mapping: &GemmMapping, tile_rows: u64) -> PassWork {
+    let form = &tile.form;
     let grain = match form.causal {
         Some(CausalAxis::Columns) => width(shape, mapping),
         _ => 1,
     };
-    work_of_extent(form, shape, mapping, form.mean_causal_extent(tile_rows, grain))
+    work_of_extent(tile, shape, mapping, form.mean_causal_extent(tile_rows, grain))
 }
 
 /// Work of one row pass over row tile `tile` of a sequence of causal attention: on the keys up to its last row.
 pub(super) fn causal_work(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, tile: RowTileOf) -> PassWork {
-    work_of_extent(form, shape, mapping, form.causal_extent(tile.number, tile.rows))
+    work_of_extent(&HeadsTile::whole(*form), shape, mapping, form.causal_extent(tile.number, tile.rows))
 }
 
 /// A row tile of a sequence, by its number and the rows of a full one.
@@ -36,9 +37,11 @@ fn width(shape: &SystolicShape, mapping: &GemmMapping) -> u64 {
     shape.column_grain * (mapping.pn / mapping.streams)
 }
 
-fn work_of_extent(form: &GemmForm, shape: &SystolicShape, mapping: &GemmMapping, extent: u64) -> PassWork {
+fn work_of_extent(tile: &HeadsTile, shape: &SystolicShape, mapping: &GemmMapping, extent: u64) -> PassWork {
+    let form = &tile.form;
     let (columns, k) = match form.causal {
-        None => (form.n, form.k),
+        // Statistics are steps as those of the depth.
+        None => (form.n, tile.depth()),
         Some(CausalAxis::Columns) => (extent, form.k),
         Some(CausalAxis::Depth) => (form.n, extent),
     };

@@ -11,12 +11,8 @@ pub fn slot_bytes(graph: &SectionGraph<'_>, tiling: Tiling, tensor: crate::workl
     if let Some((rows, columns)) = reduced_extent(graph, tiling, tensor, at) {
         return (rows.end - rows.start) * (columns.end - columns.start) * t.dtype.bytes();
     }
-    let columns = match tiling.column_range(at.column_tile) {
-        Some(range) if tiling.tiled_axis.is_some_and(|c| graph.column_axis(tensor) == Some(c.axis)) => {
-            range.end - range.start
-        }
-        _ => t.columns,
-    };
+    let columns = graph.columns_in(tiling.tiled_axis, tensor, at.column_tile);
+    let columns = columns.end - columns.start;
     let first_row = at.row_tile * tiling.tile_rows;
     let elements = t.elements_of(first_row..first_row + tiling.rows_of(at.row_tile), columns);
     match &t.mask {

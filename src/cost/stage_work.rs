@@ -32,6 +32,12 @@ pub struct StageWork {
     columns: u64,
     /// Columns of the result.
     result_columns: u64,
+    /// Of attention whose keys are cut, heads that have a run of the cut axis each; else one.
+    runs: u64,
+    /// Columns of statistics that a softmax over tiles of keys leaves in each column tile.
+    statistics: u64,
+    /// MACs for a stored element of the second operand and a row: heads that share it.
+    sharers: u64,
     /// Groups of columns that a SIMD function takes whole (heads, a row); `None` for single columns.
     units: Option<u64>,
     /// MACs of so many rows, where that is not told by the stored weights.
@@ -83,6 +89,8 @@ impl StageWork {
         };
         let causal = graph.form(index).filter(|form| form.causal.is_some() && reducer.is_none());
         let chain = if let Mapping::Simd(m) = &mapping { m.chain } else { 1 };
+        let keys = graph.cut_keys(tiling.tiled_axis);
+        let cuts_heads = keys.is_some_and(|keys| keys.is_product(spec.main));
         Self {
             mapping,
             shape,
@@ -99,8 +107,11 @@ impl StageWork {
                 graph.simd_columns(index)
             },
             result_columns: graph.workload.tensors[spec.output].columns,
+            runs: keys.map_or(1, |keys| keys.heads),
+            statistics: keys.map_or(0, |keys| keys.statistics_of(spec.output)),
+            sharers: graph.form(index).filter(|_| cuts_heads).map_or(1, |form| form.heads / form.b_heads),
             units: graph.units(index),
-            macs_of_rows: (graph.form(index).is_some() || graph.sampled(index).is_some())
+            macs_of_rows: (graph.form(index).is_some() && !cuts_heads || graph.sampled(index).is_some())
                 .then(|| (graph.workload.stored_macs(spec.main), graph.rows)),
             element_bytes: dtype.bytes(),
             result_bytes: graph.dtype(spec.output).bytes(),
@@ -129,7 +140,7 @@ impl StageWork {
     /// Output columns in a column tile.
     pub fn width(&self, column_tile: u64) -> u64 {
         match self.tiling.column_range(column_tile) {
-            Some(range) if self.along_cut => range.end - range.start,
+            Some(range) if self.along_cut => self.runs * (range.end - range.start),
             _ => self.columns,
         }
     }
@@ -303,10 +314,13 @@ impl StageWork {
     /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.
     pub fn stored_macs(&self, column_tile: u64, rows: u64) -> u64 {
         match &self.mapping {
-            Mapping::Gemm(_) => match self.macs_of_rows {
-                Some((macs, of_rows)) => (u128::from(macs) * u128::from(rows) / u128::from(of_rows)) as u64,
-                None => (0..self.mapping.groups()).map(|b| self.pass(column_tile, b).stored).sum::<u64>() * rows,
-            },
+            Mapping::Gemm(_) => {
+                if let Some((macs, of_rows)) = self.macs_of_rows {
+                    return (u128::from(macs) * u128::from(rows) / u128::from(of_rows)) as u64;
+                }
+                let stored = (0..self.mapping.groups()).map(|b| self.pass(column_tile, b).stored).sum::<u64>();
+                stored * self.sharers * rows
+            }
             Mapping::Simd(_) => 0,
         }
     }
@@ -378,7 +392,8 @@ impl StageWork {
             return rows * self.pass(column_tile, group).columns.div_ceil(m.multicast_width) * self.result_bytes;
         }
         // The first slice has the most columns: whole heads where the function takes them whole.
-        let columns = self.part_of(self.width(column_tile).min(self.result_columns), column_tile, 0);
+        let made = self.width(column_tile).min(self.result_columns) + self.statistics;
+        let columns = self.part_of(made, column_tile, 0);
         self.passes(tile.rows) * (columns.end - columns.start) * self.result_bytes
     }
 

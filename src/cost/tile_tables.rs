@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
 use crate::program::{
-    GemmMapping, Nest, OutputTile, PassWork, SectionGraph, StageId, Style, TileLists, TiledAxis, k_slice,
+    GemmMapping, HeadsTile, Nest, OutputTile, PassWork, SectionGraph, StageId, Style, TileLists, TiledAxis, k_slice,
 };
 
 use super::array::SystolicShape;
@@ -138,7 +138,7 @@ impl<'a> TileTables<'a> {
         if let Some(reducer) = Reducer::new(self.graph, self.tiled_axis, 1, stage, mapping, &shape) {
             return reducer_footprint(&reducer, &shape);
         }
-        if let Some(form) = self.graph.form(stage) {
+        if let Some(HeadsTile { form, .. }) = self.graph.heads_tile(self.tiled_axis, stage) {
             return heads_footprint(self.graph, stage, &form, &shape, mapping, tile_rows);
         }
         let mut footprint = StageFootprint::of_gemm(self.graph, stage, &shape, mapping.multicast_width, work);
@@ -212,8 +212,8 @@ impl<'a> TileTables<'a> {
         if let Some(reducer) = Reducer::new(self.graph, self.tiled_axis, tile_rows, stage, mapping, &shape) {
             return Some(reducer_work(&reducer, &shape, self.tiled_axis, tile_rows));
         }
-        let form = self.graph.form(stage)?;
-        Some(vec![vec![heads_work(&form, &shape, mapping, tile_rows)]])
+        let tiles = self.graph.heads_tiles(self.tiled_axis, stage);
+        Some(tiles.iter().map(|tile| vec![heads_work(tile, &shape, mapping, tile_rows)]).collect())
     }
 
     /// Most useful `pm` and lockstep groups of a GEMM stage under a mapping's orientation and grouping; `None` if the chip lacks

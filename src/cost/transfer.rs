@@ -48,7 +48,10 @@ fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamI
         // Columns of the tensor as it lies in memory: a run of them in each of its rows.
         (payload / (rows * tensor.dtype.bytes())).max(1)
     } else if !is_one_run && (payload / rows < row_bytes || tensor.view.is_some_and(is_narrow)) {
-        rows
+        // Of scores, the keys of a column tile lie apart head by head.
+        let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(off_chip.tensor) == Some(cut.axis));
+        let heads = graph.cut_keys(tiling.tiled_axis).filter(|_| is_cut).map_or(1, |keys| keys.heads);
+        rows * heads
     } else {
         1
     };
@@ -66,11 +69,14 @@ fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, a
     let total = graph.workload.tensors[wanted.tensor].stored_bytes();
     let whole = |stage: &Stage| stage.spec.weight == Some(wanted.tensor);
     let form = section.stages.position(whole).and_then(|s| graph.form(s));
-    if let Some(form) = form.filter(|_| wanted.level == LoopLevel::BLOCK_COLUMN) {
-        return total / form.instances;
-    }
+    // Every sequence has its own.
+    let own = form.filter(|form| form.instances > 1 && wanted.level == LoopLevel::BLOCK_COLUMN);
+    let total = total / own.map_or(1, |form| form.instances);
     let stage = section.stages.iter().find(|stage| whole(stage));
-    let Some(stage) = stage.filter(|_| wanted.level != LoopLevel::ONCE) else { return total };
+    let Some(stage) = stage.filter(|stage| wanted.level != LoopLevel::ONCE && (own.is_none() || stage.work.len() > 1))
+    else {
+        return total;
+    };
     let stored = |column_tile: &Vec<PassWork>| column_tile.iter().map(|w| w.stored).sum::<u64>();
     let all: u64 = stage.work.iter().map(stored).sum();
     let before: u64 = stage.work[..at.column_tile as usize].iter().map(stored).sum();

@@ -169,9 +169,17 @@ impl<'a> Amounts<'a> {
     /// Columns of an activation tensor that a column tile has.
     fn columns(&self, tensor: TensorId, column_tile: u64) -> u64 {
         match (self.tiling.tiled_axis, self.tiling.column_range(column_tile)) {
-            (Some(cut), Some(range)) if self.graph.column_axis(tensor) == Some(cut.axis) => range.end - range.start,
+            (Some(cut), Some(range)) if self.graph.column_axis(tensor) == Some(cut.axis) => {
+                (range.end - range.start) * self.runs_of_row(tensor)
+            }
             _ => self.graph.workload.tensors[tensor].columns,
         }
+    }
+
+    /// Runs of columns of a row that a column tile has: of scores whose keys are cut, one for every head.
+    fn runs_of_row(&self, tensor: TensorId) -> u64 {
+        let cut = self.tiling.tiled_axis.filter(|cut| self.graph.column_axis(tensor) == Some(cut.axis));
+        self.graph.cut_keys(cut).map_or(1, |keys| keys.heads)
     }
 
     /// Rows and columns of the part of a result that is added up over rows and complete at a step; `None` of other tensors.
@@ -243,7 +251,7 @@ impl<'a> Amounts<'a> {
             Some(view) if view.is_part && columns < self.graph.workload.tensors[view.of].columns => rows,
             // Sparse tensors and pixels lie as they are moved.
             _ if columns == of.columns || of.mask.is_some() || of.window().is_some() => 1,
-            _ => rows,
+            _ => rows * self.runs_of_row(tensor),
         };
         (payload, runs * (payload / runs).next_multiple_of(burst), runs)
     }
@@ -254,14 +262,17 @@ impl<'a> Amounts<'a> {
 fn weight_slots(graph: &SectionGraph<'_>, tiling: Tiling, off_chip: &OffChip) -> Vec<u64> {
     let weight = off_chip.stream.tensor;
     let tensor = &graph.workload.tensors[weight];
-    let bytes = tensor.stored_bytes();
+    let mut bytes = tensor.stored_bytes();
     if off_chip.stream.level == LoopLevel::ONCE {
         return vec![bytes];
     }
     let mut readers = graph.stages.ids().filter(|&s| graph.stages[s].weight == Some(weight));
-    if let Some(form) = readers.find_map(|s| graph.form(s)) {
-        // Every sequence has its own.
-        return vec![bytes / form.instances];
+    if let Some(form) = readers.find_map(|s| graph.form(s)).filter(|form| form.instances > 1) {
+        // Every sequence has its own: all of it, or column tile by column tile.
+        bytes /= form.instances;
+        if stored::column_tiles_of_weight(graph, tiling, weight) == 1 {
+            return vec![bytes];
+        }
     }
     let elements = |column_tile| {
         let (columns, k) = stored::part_of_weight(graph, tiling, weight, column_tile);

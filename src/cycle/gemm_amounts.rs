@@ -55,8 +55,10 @@ impl GemmAmounts {
     ) -> Option<Self> {
         let dtype = graph.stage_dtype(index);
         let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, graph.last_functions(chip, index))?;
+        let keys = Keys::new(graph, tiling, index);
         let passes = match graph.form(index) {
             _ if stage.spec.sums.is_some() => Passes::Sums(SumAmounts::new(graph, tiling, index, mapping)?),
+            Some(_) if keys.is_some() => Passes::ByColumnTile(tiles_of_keys(&shape, &keys?, mapping)),
             Some(form) => Passes::ByRowTile(row_tiles_of_heads(&shape, tiling, &form, mapping)),
             None if graph.sampled(index).is_some() => {
                 Passes::Sampled(SampledAmounts::new(graph, tiling, (index, stage), (mapping, &shape))?)
@@ -209,6 +211,43 @@ impl Tiles<'_> {
         let depth = |tile: &OutputTile| stored::depth(mask, &columns(tile), k);
         RowPass::new(self.shape, self.mapping, tiles, tiles.iter().map(depth).collect())
     }
+}
+
+/// A product with heads whose keys are cut, by the lengths of its column tiles.
+struct Keys {
+    form: GemmForm,
+    /// Keys are columns of the product: of scores. Else they are its depth.
+    are_columns: bool,
+    tiles: Vec<u64>,
+    /// Further steps of the depth: statistics.
+    statistics: u64,
+}
+
+impl Keys {
+    fn new(graph: &SectionGraph<'_>, tiling: Tiling, index: StageId) -> Option<Self> {
+        let (main, form) = (graph.stages[index].main, graph.form(index)?);
+        let keys = graph.cut_keys(tiling.tiled_axis)?;
+        let are_columns = keys.scores == Some(main);
+        if !keys.is_product(main) {
+            return None;
+        }
+        let length = |column_tile| tiling.column_range(column_tile).map_or(0, |range| range.end - range.start);
+        let tiles = (0..tiling.column_tiles()).map(length).collect();
+        Some(Self { form, are_columns, tiles, statistics: if are_columns { 0 } else { keys.statistics } })
+    }
+}
+
+/// The row passes of a product with heads in every tile of keys.
+fn tiles_of_keys(shape: &ArrayShape, keys: &Keys, mapping: &GemmMapping) -> Vec<Vec<RowPass>> {
+    let of = |&length: &u64| {
+        let form = if keys.are_columns {
+            GemmForm { n: length, ..keys.form }
+        } else {
+            GemmForm { k: length + keys.statistics, ..keys.form }
+        };
+        vec![RowPass::of_heads(shape, mapping, &form, 0)]
+    };
+    keys.tiles.iter().map(of).collect()
 }
 
 /// The row passes of a GEMM with heads, by row tile of a sequence: with causal attention a row tile works on the keys up to

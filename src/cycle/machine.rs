@@ -319,7 +319,8 @@ impl<'a> Machine<'a> {
     fn key(&self, stream: StreamId, slot: u64) -> Key {
         let off_chip = &self.amounts.section.streams[stream].stream;
         let at = self.amounts.step(off_chip.level, slot, off_chip.writes);
-        (self.amounts.schedule.ordinal(LoopLevel::FIRING, at), stream, slot)
+        let due = if off_chip.writes { at } else { self.amounts.processes.due(stream, at) };
+        (self.amounts.schedule.ordinal(LoopLevel::FIRING, due), stream, slot)
     }
 
     fn give_orders(&mut self, now: u64) {

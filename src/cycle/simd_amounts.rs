@@ -37,8 +37,11 @@ impl SimdAmounts {
         let dtype = graph.stage_dtype(index);
         let lanes = *chip.pcu.lanes.get(&dtype)?;
         let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
+        // Of scores, a run of keys for every head; of what the softmax makes of them, with statistics behind each.
+        let keys = graph.cut_keys(tiling.tiled_axis);
+        let statistics = keys.map_or(0, |keys| keys.statistics_of(stage.spec.output));
         let columns_of = |column_tile| match tiling.column_range(column_tile) {
-            Some(range) if is_cut => range.end - range.start,
+            Some(range) if is_cut => (range.end - range.start) * keys.map_or(1, |keys| keys.heads),
             _ => graph.simd_columns(index),
         };
         // Slices take whole groups of columns: a row, or its heads, of a function that needs them whole; of a step of Adam
@@ -56,7 +59,8 @@ impl SimdAmounts {
             let groups = groups.unwrap_or(width).max(1);
             columns.min(groups.div_ceil(mapping.pn) * columns.div_ceil(groups))
         };
-        let read_and_made = |width: u64| (of_slice(width, width), of_slice(width, width.min(output.columns)));
+        let read_and_made =
+            |width: u64| (of_slice(width, width), of_slice(width, width.min(output.columns) + statistics));
         let column_tiles = if is_cut { tiling.column_tiles() } else { 1 };
         Some(Self {
             passes: mapping.passes,

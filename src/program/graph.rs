@@ -7,6 +7,7 @@ use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 use super::ids::StageId;
+use super::key_axis::{KeyAxis, key_axes};
 use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS, Reduction};
 use super::nest::TiledAxis;
 use super::row_reduction::{Sums, Update, adds_up, streamed_rows, tied_columns, update_of};
@@ -60,6 +61,8 @@ pub struct Axis {
     pub extent: u64,
     /// Column tile widths should be multiples of this (block size of a mask along the axis).
     pub grain: u64,
+    /// The attention whose keys it is, if it is one of keys.
+    pub keys: Option<KeyAxis>,
 }
 
 impl<'a> SectionGraph<'a> {
@@ -361,6 +364,7 @@ impl<'a> SectionGraph<'a> {
         let mut whole = Vec::new();
         let mut gemms = Vec::new();
         let mut sums = Vec::new();
+        let keys = key_axes(self.workload, &self.operators);
         for &op in &self.operators {
             let operator = &self.workload.operators[op];
             if self.stages.iter().any(|stage| stage.update.is_some_and(|update| update.operator == op)) {
@@ -381,7 +385,13 @@ impl<'a> SectionGraph<'a> {
             used[out] = true;
             let first = place(operator.inputs[0]);
             used[first] = true;
-            if operator.form.is_some() {
+            if let Some((along, other)) = product_of_keys(&keys, op, first, out) {
+                // Rows of keys and values lie along the scores; heads cut the columns of the rest already.
+                let second = tensors + place(operator.inputs[1]);
+                used[second] = true;
+                sets.union(along, second);
+                whole.push(other);
+            } else if operator.form.is_some() {
                 // Heads cut the columns already, those of a second operand that is made here too.
                 whole.extend([first, out]);
                 whole.extend(operator.inputs.get(1).map(|&second| place(second)).filter(|&second| used[second]));
@@ -405,7 +415,7 @@ impl<'a> SectionGraph<'a> {
                         whole.push(out);
                     }
                 }
-                if operator.kind.is_row_wise() {
+                if operator.kind.is_row_wise() && keys.iter().all(|keys| keys.softmax != Some(op)) {
                     whole.push(out);
                 }
             }
@@ -423,6 +433,8 @@ impl<'a> SectionGraph<'a> {
                 sets.union(place(a), place(b));
             }
         }
+        let along: Vec<usize> = keys.iter().map(|keys| place(keys.along)).collect();
+        whole.extend(met_keys(&along, &gemms, |a, b| sets.equiv(a, b)));
         for (k, n) in gemms {
             if sets.equiv(k, n) {
                 whole.push(k);
@@ -446,7 +458,9 @@ impl<'a> SectionGraph<'a> {
                 (tensor.rows, tensor.mask.as_ref().map(|m| m.block_rows()))
             };
             let axis = *axis_of_root[root].get_or_insert_with(|| {
-                self.axes.push(Axis { extent, grain: 1 });
+                let keys = keys.iter().find(|keys| sets.find(place(keys.along)) == root).cloned();
+                let extent = keys.as_ref().map_or(extent, |keys| keys.extent);
+                self.axes.push(Axis { extent, grain: 1, keys });
                 self.axes.len() - 1
             });
             let grain = self.axes[axis].grain;
@@ -470,6 +484,21 @@ impl<'a> SectionGraph<'a> {
             }
         }
     }
+}
+
+/// Of tensors along keys, those whose axis another product of keys has too, or a plain product: keys of two lie differently in a row.
+fn met_keys(along: &[usize], gemms: &[(usize, usize)], is_joined: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+    let is_met = |&(at, &of): &(usize, &usize)| {
+        let by_gemm = gemms.iter().any(|&(k, n)| is_joined(of, k) || is_joined(of, n));
+        by_gemm || along[..at].iter().any(|&other| is_joined(of, other))
+    };
+    along.iter().enumerate().filter(is_met).map(|(_, &of)| of).collect()
+}
+
+/// The operand or result of a product of keys that keys lie along, and the other; `None` of other operators.
+fn product_of_keys(keys: &[KeyAxis], op: OperatorId, first: usize, out: usize) -> Option<(usize, usize)> {
+    let of = keys.iter().find(|keys| keys.is_product(op))?;
+    Some(if of.scores == Some(op) { (out, first) } else { (first, out) })
 }
 
 fn lcm(a: u64, b: u64) -> u64 {

@@ -11,6 +11,8 @@ pub mod fingerprint;
 mod flow;
 mod graph;
 mod ids;
+mod key_axis;
+mod key_tiles;
 mod lower;
 mod mapping;
 mod nest;
@@ -30,6 +32,8 @@ pub use fabric::{Direction, Fabric, Port, Resource, ResourceKind, beyond};
 pub use flow::{Amount, Flow, FlowEnd, FlowKind, shared};
 pub use graph::{Axis, SectionGraph, StageSpec};
 pub use ids::{BufferId, FlowId, PcuId, PmuId, StageId, StreamId};
+pub use key_axis::KeyAxis;
+pub use key_tiles::HeadsTile;
 pub use lower::dataflow as lowered;
 pub use mapping::{
     GemmMapping, MOST_GATHERED_COLUMNS, Mapping, OutputTile, PassWork, Reduction, SimdMapping, Style, TileLists,

@@ -150,6 +150,8 @@ pub struct ProcessGraph {
     pub of_stream: IndexVec<StreamId, usize>,
     /// The process that starts each flow.
     pub of_flow: IndexVec<FlowId, usize>,
+    /// Streams in of which all readers come behind a stage that adds up over column tiles.
+    is_late: IndexVec<StreamId, bool>,
 }
 
 impl ProcessGraph {
@@ -166,6 +168,7 @@ impl ProcessGraph {
             producers: IndexVec::filled(section.buffers.len(), Vec::new()),
             of_stream: IndexVec::filled(section.streams.len(), 0),
             of_flow: IndexVec::new(),
+            is_late: late_streams(section),
         };
         graph.add_groups(section);
         graph.add_copies(section);
@@ -296,6 +299,13 @@ impl ProcessGraph {
         self.schedule.complete(level, at)
     }
 
+    /// The first firing that waits for what a stream reads at `at`: behind a stage that adds up over column tiles, none before
+    /// the last of them.
+    #[inline]
+    pub fn due(&self, stream: StreamId, at: Step) -> Step {
+        if self.is_late[stream] { self.schedule.complete(LoopLevel::ROW_TILE, at) } else { at }
+    }
+
     /// The number of a step among all firings: what is due first has the least.
     #[inline]
     pub fn rank(&self, at: Step) -> u64 {
@@ -380,6 +390,30 @@ impl ProcessGraph {
         let rule = &self.rules[stage];
         self.schedule.before(rule.level, rule.results, at)
     }
+}
+
+/// Whether all stages that read a stream come behind one that adds up over column tiles.
+fn late_streams(section: &Section) -> IndexVec<StreamId, bool> {
+    let mut is_late: IndexVec<StageId, bool> = IndexVec::filled(section.stages.len(), false);
+    for (s, stage) in section.stages.iter_enumerated() {
+        let made_late = |tensor: &TensorId| {
+            let producer = section.stages.position(|other| other.spec.output == *tensor).filter(|&p| p < s);
+            producer.is_some_and(|p| is_late[p] || section.stages[p].k_cut)
+        };
+        let second = stage.spec.weight.iter().filter(|_| stage.spec.sequence.is_some());
+        is_late[s] = stage.spec.activations.iter().chain(second).any(made_late);
+    }
+    let reads_late = |role: BufferRole| match role {
+        BufferRole::Operand { stage, .. } | BufferRole::Resident { stage, .. } | BufferRole::Weight { stage, .. } => {
+            is_late[stage]
+        }
+        _ => false,
+    };
+    let of_stream = |stream: StreamId| {
+        let mut ends = section.buffers.ids().filter(|&b| section.is_end(stream, b)).peekable();
+        ends.peek().is_some() && ends.all(|b| reads_late(section.buffers[b].spec.role))
+    };
+    section.streams.ids().map(of_stream).collect()
 }
 
 /// Buffers that the lockstep groups of a stage read, but for sums.

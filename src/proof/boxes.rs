@@ -68,12 +68,13 @@ impl NestBox {
     /// Every box of a section.
     pub(super) fn all(graph: &SectionGraph<'_>) -> Vec<Self> {
         let mut columns = vec![Columns::Whole];
-        // Weights of a sequence come once a row block, whole: such sections tile no axis.
-        if graph.sequences() <= 1 {
-            for (axis, of) in graph.axes.iter().enumerate() {
-                for tiles in CLASSES.into_iter().filter(|class| class.least > 1 && class.least <= of.extent) {
-                    columns.extend([Columns::RowTileOuter(axis, tiles), Columns::ColumnTileOuter(axis, tiles)]);
+        // Where sequences have weights of their own, a row block is a sequence, and its column tiles pass inside it.
+        for (axis, of) in graph.axes.iter().enumerate().filter(|(axis, _)| graph.may_cut(*axis)) {
+            for tiles in CLASSES.into_iter().filter(|class| class.least > 1 && class.least <= of.extent) {
+                if graph.sequences() <= 1 {
+                    columns.push(Columns::RowTileOuter(axis, tiles));
                 }
+                columns.push(Columns::ColumnTileOuter(axis, tiles));
             }
         }
         let classes = CLASSES.into_iter().filter(|class| class.least <= graph.rows && class.most >= graph.sequences());

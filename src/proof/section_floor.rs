@@ -183,7 +183,10 @@ impl Section<'_> {
                 let mut again = vec![0u64; self.bytes.len()];
                 if !resident {
                     let blocks = if from == to { 1 } else { 8u64.div_ceil(to.0).max(2) };
-                    for (_, weight) in self.weights().filter(|(stage, _)| self.along(*stage, axis) != Along::Off) {
+                    // Sequences read their own once.
+                    let is_shared = |stage: StageId| graph.form(stage).is_none_or(|form| form.instances == 1);
+                    let is_read_again = |stage: StageId| self.along(stage, axis) != Along::Off && is_shared(stage);
+                    for (_, weight) in self.weights().filter(|(stage, _)| is_read_again(*stage)) {
                         again[self.homes[weight.index()].index()] +=
                             (blocks - 1) * graph.workload.tensors[weight].stored_bytes();
                     }

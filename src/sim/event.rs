@@ -557,7 +557,7 @@ impl<'a> Engine<'a> {
         self.streams[stream].waste += moved - payload;
         let index = self.stream_actor[stream];
         let writes = self.section.streams[stream].stream.writes;
-        let needed = if writes { self.store_step(index, at) } else { at };
+        let needed = if writes { self.store_step(index, at) } else { self.processes.due(stream, at) };
         let urgency = self.processes.rank(needed);
         let runs = transfer_runs(&self.graph, self.section, stream, at);
         let tier = self.section.streams[stream].tier.index();

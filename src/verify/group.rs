@@ -13,6 +13,7 @@ use super::compute;
 use super::fault::Fault;
 use super::flow_share::part_columns;
 use super::inbox::{Incoming, Operand};
+use super::keys;
 use super::machine::Machine;
 use super::made::Made;
 use super::matrix::Matrix;
@@ -210,12 +211,17 @@ impl Machine<'_> {
             Some(read) => self.second_operand(actor, (stage, slice, pcu), at, read, &quoted(weight))?,
             None => self.operand(actor, pcu, Operand::Weights, (1, index.values as u64), &quoted(weight))?,
         };
-        let partials = if first_column_tile {
+        let mut partials = if first_column_tile {
             None
         } else {
             let name = format!("partial sums of {}", quoted(s.spec.output));
             Some(self.operand(actor, pcu, Operand::Partials, (1, count * index.columns()), &name)?)
         };
+        let rescales = self.layout.rescales(stage);
+        let statistics = if rescales { self.statistics_of(stage, at, &activations, index) } else { Vec::new() };
+        if let Some(partials) = &mut partials {
+            keys::scale(&mut partials.values, index, statistics.iter().map(|of| of.0), count as usize);
+        }
         let dtype = self.layout.graph.stage_dtype(stage);
         let operator = &self.layout.workload.operators[s.spec.main];
         let form = self.layout.graph.form(stage);
@@ -234,11 +240,16 @@ impl Machine<'_> {
                 compute::add(dtype, &mut sums, &merged.values);
             }
         }
+        if self.layout.schedule.ends(s.level, s.result_level(), at).1 {
+            keys::scale(&mut sums, index, statistics.iter().map(|of| 1.0 / of.1), count as usize);
+        }
+        // Columns of heads count from the first of the column tile.
+        let first = form.map_or(0, |_| self.layout.columns(s.spec.output, at.column_tile).start);
         let (mut columns, mut values, mut next) = (Vec::new(), Vec::new(), 0);
         for tile in &index.tiles {
             let width = (tile.columns.end - tile.columns.start) as usize;
             let end = next + width * count as usize;
-            columns.push(tile.columns.clone());
+            columns.push(first + tile.columns.start..first + tile.columns.end);
             values.push(Matrix { rows: count as usize, columns: width, values: sums[next..end].to_vec() });
             next = end;
         }
@@ -259,9 +270,30 @@ impl Machine<'_> {
         }
         let first = self.layout.columns(s.spec.output, at.column_tile).start;
         let run = first + columns.start..first + columns.end;
-        let place = (self.layout.first_row(at.row_tile) + rows.start, run.start);
+        if self.layout.keeps_statistics(stage) {
+            return Ok(self.softmax_of_keys(stage, &operands[0], rows, at, run));
+        }
+        let first_row = self.layout.first_row(at.row_tile) + rows.start;
         let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
-        let values = vec![compute::simd(self.layout.workload, &s.spec, &operands, place, argument)];
+        let simd = |operands: &[Matrix], column| {
+            compute::simd(self.layout.workload, &s.spec, operands, (first_row, column), argument)
+        };
+        let runs = self.layout.runs_in_tensor(s.spec.output, at.column_tile, &run);
+        let [(0, whole)] = runs.as_slice() else {
+            // Scores of several heads, one head after the other.
+            let mut values = Matrix::unwritten((rows.end - rows.start) as usize, (run.end - run.start) as usize);
+            for (first, columns) in runs {
+                let here = first as u64..first as u64 + columns.end - columns.start;
+                let part = |of: &Matrix| block::cut(of, 0..of.rows, &here).values;
+                let parts: Vec<Matrix> = operands.iter().map(part).collect();
+                let values_here = Block { row: 0, column: first, values: simd(&parts, columns.start) };
+                if write(&mut values, &values_here, &(0..u64::MAX)).is_err() {
+                    return Err(self.fault(actor, Some(Unit::Pcu(pcu)), "it computes a column twice".to_owned()));
+                }
+            }
+            return Ok(Made { rows, columns: Vec::from([run]), values: vec![values] });
+        };
+        let values = vec![simd(&operands, whole.start)];
         Ok(Made { rows, columns: Vec::from([run]), values })
     }
 
@@ -271,7 +303,10 @@ impl Machine<'_> {
         let is_gemm = spec.weight.is_some();
         let first_row = self.layout.first_row(at.row_tile);
         let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
-        let finish = |made: &Made, column: u64, m: &Matrix| {
+        let finish = |made: &Made, run: &Range<u64>, m: &Matrix| {
+            // An output tile lies in one head.
+            let columns = self.layout.runs_in_tensor(spec.output, at.column_tile, run);
+            let column = columns.first().map_or(run.start, |(_, columns)| columns.start);
             let place = (first_row + made.rows.start, column, m.columns);
             let values = if is_gemm {
                 compute::finish(self.layout.workload, spec, &m.values, place, argument)
@@ -281,7 +316,7 @@ impl Machine<'_> {
             Matrix { rows: m.rows, columns: m.columns, values }
         };
         let finish = |made: &Made| -> Vec<Matrix> {
-            made.columns.iter().zip(&made.values).map(|(run, m)| finish(made, run.start, m)).collect()
+            made.columns.iter().zip(&made.values).map(|(run, m)| finish(made, run, m)).collect()
         };
         let results: Vec<(PcuId, &Made, Vec<Matrix>)> =
             made.iter().map(|(pcu, made)| (*pcu, made, finish(made))).collect();
@@ -331,20 +366,27 @@ impl Machine<'_> {
         results: &[(PcuId, &Made, Vec<Matrix>)],
     ) -> Result<(), Fault> {
         let first_row = self.layout.first_row(at.row_tile) as usize;
+        let output = self.section.stages[stage].spec.output;
         let mut outside = None;
         for (pcu, made, values) in results {
             for (run, values) in made.columns.iter().zip(values) {
-                let emitted = &mut self.emitted[stage];
-                if run.end as usize > emitted.values.columns {
-                    outside = Some((*pcu, run.end));
-                    continue;
+                for (first, columns) in self.layout.runs_in_tensor(output, at.column_tile, run) {
+                    let emitted = &mut self.emitted[stage];
+                    if columns.end as usize > emitted.values.columns {
+                        outside = Some((*pcu, columns.end));
+                        continue;
+                    }
+                    let (start, end) = (columns.start as usize, columns.end as usize);
+                    for row in 0..values.rows {
+                        let to = first_row + made.rows.start as usize + row;
+                        let line = &values.row(row)[first..first + end - start];
+                        emitted.values.row_mut(to)[start..end].copy_from_slice(line);
+                        let width = emitted.values.columns;
+                        emitted.from[to * width + start..to * width + end].fill(pcu.index() as u32);
+                    }
                 }
-                for row in 0..values.rows {
-                    let to = first_row + made.rows.start as usize + row;
-                    emitted.values.row_mut(to)[run.start as usize..run.end as usize].copy_from_slice(values.row(row));
-                    let columns = emitted.values.columns;
-                    emitted.from[to * columns + run.start as usize..to * columns + run.end as usize]
-                        .fill(pcu.index() as u32);
+                if self.layout.keeps_statistics(stage) && at.column_tile + 1 == self.layout.tiling.column_tiles() {
+                    self.normalise(stage, made.rows.clone(), at, run);
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::arch::Chip;
 use crate::cost::{Reducer, StageWork, SystolicShape, Tile, TileTables};
 use crate::index::{Id, IndexVec};
 use crate::program::{
-    Buffer, BufferRole, LoopLevel, Mapping, Schedule, Section, SectionGraph, StageId, Step, Tiling, k_slice,
+    Buffer, BufferRole, HeadsTile, LoopLevel, Mapping, Schedule, Section, SectionGraph, StageId, Step, Tiling, k_slice,
 };
 use crate::workload::{TensorId, Workload};
 
@@ -35,6 +35,8 @@ pub(super) struct Layout<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) tiling: Tiling,
     pub(super) work: IndexVec<StageId, StageWork>,
+    /// Products of each stage with heads, in every column tile if the cut touches them.
+    heads: IndexVec<StageId, Vec<HeadsTile>>,
     /// Index of each GEMM stage's weight: `[stage][column_tile][group * share + q]`.
     index: IndexVec<StageId, Vec<Vec<SlotIndex>>>,
     /// Pixels under runs of windows, by tensor and rows.
@@ -62,8 +64,9 @@ impl<'a> Layout<'a> {
             StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles))
         };
         let work: IndexVec<StageId, StageWork> = section.stages.iter_enumerated().map(work).collect();
+        let heads = section.stages.ids().map(|stage| graph.heads_tiles(tiling.tiled_axis, stage)).collect();
         let (index, held, made) = (IndexVec::new(), RefCell::default(), RefCell::default());
-        let mut layout = Self { workload, section, graph, schedule, tiling, work, index, held, made };
+        let mut layout = Self { workload, section, graph, schedule, tiling, work, heads, index, held, made };
         for stage in section.stages.ids() {
             let index = layout.stage_index(chip, stage).map_err(|why| (stage, why))?;
             layout.index.push(index);
@@ -74,20 +77,24 @@ impl<'a> Layout<'a> {
     fn stage_index(&self, chip: &Chip, stage: StageId) -> Result<Vec<Vec<SlotIndex>>, String> {
         let s = &self.section.stages[stage];
         let (Mapping::Gemm(m), Some(weight)) = (&s.mapping, s.spec.weight) else { return Ok(Vec::new()) };
-        if let Some(form) = self.graph.form(stage) {
-            let timed = s.work.first().and_then(|c| c.first()).copied().unwrap_or_default();
+        if self.graph.form(stage).is_some() {
             let lanes = chip.pcu.lanes.get(&self.graph.stage_dtype(stage)).copied().unwrap_or(1);
             let grain = if m.rows_on_lanes { chip.pcu.stages } else { lanes };
-            let slots: Vec<SlotIndex> = (0..m.pn).map(|q| weights::index_of_heads(&form, m, grain, q)).collect();
-            let columns: u64 = slots.iter().map(SlotIndex::columns).sum();
-            let stored: usize = slots.iter().map(|slot| slot.values).sum();
-            if (columns, stored as u64) != (timed.columns, timed.stored) {
-                return Err(format!(
-                    "it was timed with {} columns and {} stored weights, its PCUs have {columns} and {stored}",
-                    timed.columns, timed.stored
-                ));
+            let mut index = Vec::with_capacity(self.heads[stage].len());
+            for (column_tile, tile) in self.heads[stage].iter().enumerate() {
+                let timed = s.work.get(column_tile).and_then(|c| c.first()).copied().unwrap_or_default();
+                let slots: Vec<SlotIndex> = (0..m.pn).map(|q| weights::index_of_heads(tile, m, grain, q)).collect();
+                let columns: u64 = slots.iter().map(SlotIndex::columns).sum();
+                let stored: usize = slots.iter().map(|slot| slot.values).sum();
+                if (columns, stored as u64) != (timed.columns, timed.stored) {
+                    return Err(format!(
+                        "it was timed with {} columns and {} stored weights, its PCUs have {columns} and {stored}",
+                        timed.columns, timed.stored
+                    ));
+                }
+                index.push(slots);
             }
-            return Ok(vec![slots]);
+            return Ok(index);
         }
         let tensor = &self.workload.tensors[weight];
         let kept = Kept::new(tensor.mask.as_deref());
@@ -147,17 +154,14 @@ impl<'a> Layout<'a> {
         Ok(index)
     }
 
-    /// Whether the cut runs along a tensor's columns.
-    fn is_cut(&self, tensor: TensorId) -> bool {
-        self.tiling.tiled_axis.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis))
+    /// Columns of a tensor that a column tile uses, as column tiles count them ([`SectionGraph::columns_in`]).
+    pub(super) fn columns(&self, tensor: TensorId, column_tile: u64) -> Range<u64> {
+        self.graph.columns_in(self.tiling.tiled_axis, tensor, column_tile)
     }
 
-    /// Columns of a tensor that a column tile uses.
-    pub(super) fn columns(&self, tensor: TensorId, column_tile: u64) -> Range<u64> {
-        match self.tiling.column_range(column_tile) {
-            Some(range) if self.is_cut(tensor) => range,
-            _ => 0..self.workload.tensors[tensor].columns,
-        }
+    /// The product of a stage with heads in a column tile.
+    pub(super) fn heads_tile(&self, stage: StageId, column_tile: u64) -> Option<&HeadsTile> {
+        self.heads[stage].get(column_tile as usize).or(self.heads[stage].last())
     }
 
     /// K rows of its weight that a lockstep group of a stage uses in a column tile.
@@ -205,10 +209,10 @@ impl<'a> Layout<'a> {
     pub(super) fn columns_given(&self, stage: StageId, column_tile: u64, part: u64) -> Range<u64> {
         let s = &self.section.stages[stage];
         let columns = self.columns(s.spec.activations[0], column_tile);
-        match self.graph.form(stage) {
-            Some(form) => {
-                let heads = form.heads_of_stream(s.mapping.streams(), part);
-                heads.start * form.k..heads.end * form.k
+        match self.heads_tile(stage, column_tile) {
+            Some(tile) => {
+                let heads = tile.form.heads_of_stream(s.mapping.streams(), part);
+                heads.start * tile.depth()..heads.end * tile.depth()
             }
             None => k_slice(&(0..columns.end - columns.start), part, s.mapping.pk(), self.graph.k_grain(stage)),
         }

@@ -1,5 +1,7 @@
 //! A section on numbers: actors fire when their inputs are there and they have credits, and move tiles over flows.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::arch::Chip;
@@ -15,6 +17,7 @@ use super::inbox::Incoming;
 use super::layout::Layout;
 use super::matrix::Matrix;
 use super::ring::Ring;
+use super::running::Running;
 use super::wires::{Trace, Unit, Wires};
 
 /// In which order actors that may fire do so.
@@ -54,6 +57,8 @@ pub(super) struct Machine<'a> {
     pub(super) views: Vec<Option<Matrix>>,
     /// What each stage emitted.
     pub(super) emitted: IndexVec<StageId, Emitted>,
+    /// Of every softmax over tiles of keys, what it keeps of a row and head: by stage, row and head.
+    pub(super) running: RefCell<BTreeMap<(usize, u64, u64), Running>>,
     /// Firings done.
     pub(super) step: u64,
 }
@@ -122,6 +127,7 @@ impl<'a> Machine<'a> {
             memory,
             emitted: emitted.collect(),
             layout,
+            running: RefCell::default(),
             step: 0,
         })
     }

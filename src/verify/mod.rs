@@ -18,6 +18,7 @@ mod functions;
 mod group;
 mod image_reference;
 mod inbox;
+mod keys;
 mod layout;
 mod machine;
 mod made;
@@ -29,6 +30,7 @@ mod retargeted;
 mod ring;
 mod row_functions;
 mod row_reference;
+mod running;
 mod scale;
 mod second;
 mod sums;
@@ -187,7 +189,9 @@ impl<'a> Check<'a> {
             for tensor in read.chain(operator.vectors.iter().copied()).chain(operator.indices).chain(indices) {
                 let made_here = machine.section.stages.position(|s| s.spec.output == tensor);
                 let values = made_here.map(|s| &machine.emitted[s].values).or(machine.memory[tensor.index()].as_ref());
-                given[tensor.index()] = values.cloned().map(Bounded::exact);
+                let scales = machine.layout.rescales(stage) && tensor == spec.activations[0];
+                let tiles = if scales { machine.layout.tiling.column_tiles() } else { 0 };
+                given[tensor.index()] = values.cloned().map(|values| keys::bounded(values, tiles));
             }
         }
         reference::chain(self.workload, &operators, &|tensor| given[tensor.index()].as_ref())

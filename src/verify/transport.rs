@@ -133,7 +133,10 @@ impl Machine<'_> {
                     let first = self.layout.columns(tensor, at.column_tile).start + extent.start;
                     let of_row_tile = self.layout.first_row(at.row_tile) + rows.start + row;
                     let line = memory.row(held.as_ref().map_or(of_row_tile, |held| held.pixels[row as usize]) as usize);
-                    line[(first + run.start) as usize..(first + run.end) as usize].to_vec()
+                    let columns = first + run.start..first + run.end;
+                    let runs = self.layout.runs_in_tensor(tensor, at.column_tile, &columns);
+                    let values = runs.iter().flat_map(|(_, of)| &line[of.start as usize..of.end as usize]);
+                    values.copied().collect()
                 };
                 let values = Matrix { rows: 1, columns: values.len(), values };
                 self.deliver(actor, f, end, at, &Block { row: row as usize, column: run.start as usize, values })?;
@@ -156,7 +159,10 @@ impl Machine<'_> {
                     let operator = &self.layout.workload.operators[spec.main];
                     // A row block is a sequence, if sequences have second operands of their own.
                     let sequence = if form.instances > 1 { at.block } else { 0 };
-                    return Ok(super::weights::pack_heads(operator, &form, memory, index, sequence));
+                    let first = |tensor| self.layout.first_key(tensor, at.column_tile);
+                    let place = [sequence, first(spec.activations[0]), first(spec.output)];
+                    let tile = self.layout.heads_tile(stage, at.column_tile).map_or(form, |tile| tile.form);
+                    return Ok(super::weights::pack_heads(operator, (&form, &tile), memory, index, place));
                 }
                 let s = &self.section.stages[stage];
                 let k = self.layout.k_rows(stage, at.column_tile, slice / s.group_width());
@@ -204,7 +210,11 @@ impl Machine<'_> {
                 for column in run {
                     let (to_row, to) = match sums_of {
                         Some((stage, pcu)) => self.layout.place_in(id, (stage, at), pcu, (row, column)),
-                        None => (first_row + row, first + column),
+                        None => {
+                            let column = first + column..first + column + 1;
+                            let run = self.layout.runs_in_tensor(id, at.column_tile, &column);
+                            (first_row + row, run.first().map_or(column.start, |(_, of)| of.start))
+                        }
                     };
                     let target = &mut memory.row_mut(to_row as usize)[to as usize];
                     if !is_unwritten(*target) {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::program::{GemmMapping, OutputTile};
+use crate::program::{GemmMapping, HeadsTile, OutputTile};
 use crate::workload::{GemmForm, Operator, Tensor};
 
 use super::address::of_second;
@@ -73,7 +73,8 @@ pub(super) fn index(
 
 /// The index of PCU column `q` of a stage with heads: its stream's heads one after the other, each in tiles of `grain`
 /// columns times the stream's columns of PCUs. What heads share of the second operand is in the slot once.
-pub(super) fn index_of_heads(form: &GemmForm, mapping: &GemmMapping, grain: u64, q: u64) -> SlotIndex {
+pub(super) fn index_of_heads(of: &HeadsTile, mapping: &GemmMapping, grain: u64, q: u64) -> SlotIndex {
+    let form = &of.form;
     let each = mapping.pn / mapping.streams;
     let heads = form.heads_of_stream(mapping.streams, q / each);
     let shared = form.heads / form.b_heads;
@@ -85,7 +86,7 @@ pub(super) fn index_of_heads(form: &GemmForm, mapping: &GemmMapping, grain: u64,
             let count = (columns.end - columns.start) * form.k;
             // The first head of a group brings the values.
             let before = slot.tiles.iter().find(|t| {
-                let first = (head - heads.start) / shared * shared * form.k;
+                let first = (head - heads.start) / shared * shared * of.depth();
                 t.first_activation == first && t.first_in_head == columns.start && !head.is_multiple_of(shared)
             });
             let first_value = before.map_or(slot.values, |tile| tile.first_value);
@@ -97,7 +98,7 @@ pub(super) fn index_of_heads(form: &GemmForm, mapping: &GemmMapping, grain: u64,
                 steps: (0..form.k as u32).collect(),
                 stored: vec![true; count as usize],
                 first_value,
-                first_activation: (head - heads.start) * form.k,
+                first_activation: (head - heads.start) * of.depth(),
                 first_in_head: columns.start,
             });
         }
@@ -146,23 +147,24 @@ pub(super) fn elements(
     elements
 }
 
-/// The values of a slot of a stage with heads for sequence `sequence`, in the order of its index.
+/// The values of a slot of a stage with heads, in the order of its index: of a sequence, from a depth and a column of each
+/// product on. `tile` is the part of the product `form` that a column tile has.
 pub(super) fn pack_heads(
     operator: &Operator,
-    form: &GemmForm,
+    (form, tile): (&GemmForm, &GemmForm),
     matrix: &Matrix,
     index: &SlotIndex,
-    sequence: u64,
+    [sequence, first_depth, first_column]: [u64; 3],
 ) -> Vec<f64> {
     let mut values = Vec::with_capacity(index.values);
-    for tile in &index.tiles {
-        if tile.first_value < values.len() {
+    for of in &index.tiles {
+        if of.first_value < values.len() {
             continue;
         }
-        let head = tile.columns.start / form.n;
-        for depth in 0..form.k {
-            for column in 0..tile.columns.end - tile.columns.start {
-                let at = [sequence, head, depth, tile.first_in_head + column];
+        let head = of.columns.start / tile.n;
+        for depth in 0..tile.k {
+            for column in 0..of.columns.end - of.columns.start {
+                let at = [sequence, head, first_depth + depth, first_column + of.first_in_head + column];
                 let (row, column) = of_second(operator, form, matrix.rows as u64, at);
                 values.push(matrix.row(row as usize)[column as usize]);
             }

@@ -14,6 +14,7 @@ mod fidelity;
 mod golden;
 mod gpu;
 mod import_graph;
+mod key_tiles;
 mod kinds;
 mod language;
 mod laws;

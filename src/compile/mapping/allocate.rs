@@ -114,15 +114,25 @@ impl Cheapest {
     }
 }
 
+/// Least cycles in which memory moves the tensors of a section.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MemoryCycles {
+    /// All of them.
+    pub all: u64,
+    /// Those of stages that do not wait for all column tiles.
+    pub early: u64,
+}
+
 /// Of allocations that keep some PCUs from balancing the stages ([`allocate`]) and give them to the filling of the pipeline
 /// ([`shorten_fill`]), the one with the least sum of the slowest stage's cycles and those of filling; of equals the first.
-/// Nothing is kept where moving the section's tensors (`memory_cycles`) takes longer than both.
+/// Nothing is kept where moving the section's tensors takes longer than both, and no less when stages that wait for all column tiles
+/// begin behind what the others take from memory.
 pub fn allocate_and_fill(
     stages: &IndexVec<StageId, StageCandidates>,
     pipeline: &Pipeline,
     pcus: u64,
     floor_cycles: u64,
-    memory_cycles: u64,
+    memory: MemoryCycles,
 ) -> Option<IndexVec<StageId, Candidate>> {
     let slowest = |picked: &IndexVec<StageId, Candidate>| pipeline.slowest(|s| picked[s].cycles);
     let mut best = allocate(stages, pcus, floor_cycles)?;
@@ -139,11 +149,19 @@ pub fn allocate_and_fill(
     }
     let in_parts = |stage| if pipeline.grows(stage) { growing } else { 1.0 };
     let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].cycles, |_| 0.0));
-    let is_hidden = |fill: f64| balanced + fill <= memory_cycles as f64;
-    let is_worth = |fill: f64| fill > balanced * PARAMS.mapping.worth_filling && !is_hidden(fill);
+    let behind = |picked: &IndexVec<StageId, Candidate>| {
+        pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, |_| 0.0)
+    };
+    let worth_filling = PARAMS.mapping.worth_filling;
+    let is_hidden = |fill: f64, late: f64| {
+        let most = memory.all as f64 * (1.0 + worth_filling);
+        balanced + fill <= memory.all as f64 && memory.early as f64 + late <= most
+    };
+    let is_worth = |fill: f64, late: f64| fill > balanced * worth_filling && !is_hidden(fill, late);
+    let mut late = behind(&best);
     let (mut shortest, balanced_picks) = (f64::INFINITY, best.clone());
     for kept in PARAMS.mapping.kept_for_filling {
-        if !is_worth(fill) {
+        if !is_worth(fill, late) {
             break;
         }
         let balancing = pcus - (pcus as f64 * kept) as u64;
@@ -157,6 +175,7 @@ pub fn allocate_and_fill(
         let now = pipeline.fill_cycles(|s| picked[s].cycles, |_| 0.0);
         let cycles = slowest(&picked) + now;
         if cycles < shortest {
+            late = behind(&picked);
             (best, shortest, fill) = (picked, cycles, now);
         }
     }
@@ -243,10 +262,13 @@ mod tests {
         let pipeline = Pipeline::chain(&[8, 8]);
         let balanced = allocate(&stages, 110, 0).unwrap();
         assert_eq!(balanced.iter().map(|c| (c.pcus, c.cycles)).collect::<Vec<_>>(), [(2, 800), (100, 800)]);
-        let filled = allocate_and_fill(&stages, &pipeline, 110, 0, 0).unwrap();
+        let filled = allocate_and_fill(&stages, &pipeline, 110, 0, MemoryCycles::default()).unwrap();
         assert_eq!(filled.iter().map(|c| (c.pcus, c.cycles)).collect::<Vec<_>>(), [(10, 160), (100, 800)]);
         // Nothing is gained where memory takes longer.
-        assert_eq!(allocate_and_fill(&stages, &pipeline, 110, 0, 1_000).unwrap(), balanced);
+        assert_eq!(
+            allocate_and_fill(&stages, &pipeline, 110, 0, MemoryCycles { all: 1_000, early: 0 }).unwrap(),
+            balanced
+        );
     }
 
     proptest! {
@@ -269,7 +291,7 @@ mod tests {
             let firings: Vec<u64> = stages.iter().map(|&(_, firings)| firings).collect();
             let pipeline = Pipeline::chain(&firings);
             let balanced = allocate(&sets, pcus, 0);
-            let filled = allocate_and_fill(&sets, &pipeline, pcus, 0, 0);
+            let filled = allocate_and_fill(&sets, &pipeline, pcus, 0, MemoryCycles::default());
             prop_assert_eq!(balanced.is_some(), filled.is_some());
             if let (Some(balanced), Some(filled)) = (balanced, filled) {
                 let cycles = |picked: &IndexVec<StageId, Candidate>| {

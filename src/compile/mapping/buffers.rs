@@ -5,8 +5,8 @@ use crate::compile::params::PARAMS;
 use crate::cost::{GatherPorts, StageFootprint};
 use crate::index::IndexVec;
 use crate::program::{
-    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, Reduction, SectionGraph, StageId, Style,
-    k_slice,
+    BufferId, BufferRole, BufferSpec, HeadsTile, LoopLevel, LoopOrder, Mapping, Nest, Reduction, SectionGraph, StageId,
+    Style, k_slice,
 };
 use crate::workload::TensorId;
 
@@ -50,10 +50,8 @@ struct Sizer<'a> {
 impl Sizer<'_> {
     /// Columns of a tensor in a (whole) column tile.
     fn width(&self, tensor: TensorId) -> u64 {
-        match self.nest.tiled_axis {
-            Some(c) if self.graph.column_axis(tensor) == Some(c.axis) => c.tile,
-            _ => self.graph.workload.tensors[tensor].columns,
-        }
+        let first = self.graph.columns_in(self.nest.tiled_axis, tensor, 0);
+        first.end - first.start
     }
 
     /// Slots that hold a row block, with one more to begin the next block in.
@@ -145,16 +143,16 @@ impl Sizer<'_> {
                 Mapping::Gemm(m) => {
                     // A PMU for each vector that is gathered in a cycle.
                     let spread = if m.style == Style::Gather { GatherPorts::new(self.chip).vectors } else { 1 };
-                    let part = match graph.form(stage) {
-                        Some(form) if graph.workload.tensors[tensor].window().is_none() => {
-                            let heads = form.heads_of_stream(m.streams, 0);
+                    let part = match graph.heads_tile(nest.tiled_axis, stage) {
+                        Some(tile) if graph.workload.tensors[tensor].window().is_none() => {
+                            let heads = tile.form.heads_of_stream(m.streams, 0);
                             self.slice_rows(m.pm, footprint)
                                 * (heads.end - heads.start)
-                                * form.k
+                                * tile.depth()
                                 * graph.dtype(tensor).bytes()
                         }
                         // Of pixels, the channels of its groups.
-                        Some(form) => {
+                        Some(HeadsTile { form, .. }) => {
                             let groups = form.heads_of_stream(m.streams, 0);
                             let whole = rows_bytes(self.slice_rows(m.pm, footprint));
                             (u128::from(whole) * u128::from(groups.end - groups.start)).div_ceil(u128::from(form.heads))
@@ -235,7 +233,11 @@ impl Sizer<'_> {
                 let slot = footprint.weight_slot_bytes.saturating_mul(m.pn * m.pk);
                 (
                     LoopLevel::BLOCK_COLUMN,
-                    (2 + self.residency.latency_slots.of(slots_in_flight(self.chip, slot))).min(nest.blocks()),
+                    (2 + self.residency.latency_slots.of(slots_in_flight(self.chip, slot))).min(if cut {
+                        nest.count(LoopLevel::BLOCK_COLUMN)
+                    } else {
+                        nest.blocks()
+                    }),
                 )
             }
             (true, false) => (LoopLevel::BLOCK_COLUMN, 2.min(nest.count(LoopLevel::BLOCK_COLUMN))),

@@ -52,7 +52,7 @@ pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Of
     let spec = &at.graph.stages[at.stage];
     match (at.graph.form(at.stage), spec.weight) {
         _ if spec.sums.is_some() => reducer_mappings(at, wanted.turned, offer),
-        (Some(form), Some(_)) => heads_mappings(at, &form, offer),
+        (Some(_), Some(_)) => heads_mappings(at, &at.graph.heads_tiles(at.nest.tiled_axis, at.stage), offer),
         (None, Some(_)) => gemm_mappings(at, wanted, offer),
         (_, None) => simd_mappings(at, offer),
     }

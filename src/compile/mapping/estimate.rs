@@ -233,6 +233,12 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
     payload.div_ceil(run).saturating_mul(run.next_multiple_of(chip.memory[tier].burst_bytes))
 }
 
+/// Whether a stage reads a tensor that comes before any that adds up over column tiles, or does.
+fn reads_early(graph: &SectionGraph<'_>, roles: &StageRoles, tensor: TensorId) -> bool {
+    let reads = |s: StageId| graph.stages[s].activations.contains(&tensor) || graph.stages[s].weight == Some(tensor);
+    graph.stages.ids().any(|s| !roles.is_late(s) && reads(s))
+}
+
 /// Costs a plan: compute, memory and what cannot overlap of them.
 pub fn estimate(
     chip: &Chip,
@@ -246,6 +252,7 @@ pub fn estimate(
     let streams = streams(graph, nest, buffers);
     let mut per_tier = vec![0u64; chip.memory.len()];
     let mut late_sums = vec![0u64; chip.memory.len()];
+    let mut early = vec![0u64; chip.memory.len()];
     let mut first_state = vec![0u64; chip.memory.len()];
     let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
     let cut_outside = nest.column_tiles() > 1 && nest.order == LoopOrder::ColumnTileOuter;
@@ -268,6 +275,9 @@ pub fn estimate(
             continue;
         }
         reads = reads.saturating_add(bytes);
+        if reads_early(graph, roles, stream.tensor) {
+            early[tier.index()] = early[tier.index()].saturating_add(bytes);
+        }
         // What the steps in tails read is awaited in every column tile: the first is not hidden.
         match stream.level {
             _ if stream.weight => {}
@@ -334,7 +344,13 @@ pub fn estimate(
     // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
     compute += late_sums + slowest_tier(&first_state);
     let off_chip = (memory + firing).max(read_time + late_sums);
-    let cycles = chip.launch_cycles() as f64 + compute.max(off_chip) + PARAMS.estimate.unhidden * compute.min(off_chip);
+    let mut longest = compute.max(off_chip);
+    if cut_outside {
+        // The last row tile passes the stages behind an accumulating one when all that others read has come.
+        let late = pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, lag);
+        longest = longest.max(slowest_tier(&early) + late);
+    }
+    let cycles = chip.launch_cycles() as f64 + longest + PARAMS.estimate.unhidden * compute.min(off_chip);
     let score = cycles + PARAMS.estimate.byte_price * memory;
     let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
     Estimate {

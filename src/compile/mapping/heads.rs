@@ -4,16 +4,16 @@
 //! that head's part of the activations; the heads left come after one another. All columns run in lockstep.
 
 use crate::cost::{heads_footprint, heads_work};
-use crate::program::{GemmMapping, Mapping, Reduction, Style};
-use crate::workload::GemmForm;
+use crate::program::{GemmMapping, HeadsTile, Mapping, Reduction, Style};
 
 use super::allocate::useful_splits;
 use super::front::{Offers, Place, Source};
 use super::stage_context::StageContext;
 
-/// Offers the mappings of a stage with heads.
-pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut impl Offers) -> Source {
+/// Offers the mappings of a stage with heads; `tiles` are its products in each column tile, the widest first.
+pub(super) fn heads_mappings(at: &StageContext<'_>, tiles: &[HeadsTile], offer: &mut impl Offers) -> Source {
     let &StageContext { chip, graph, bases, nest, stage, .. } = at;
+    let [HeadsTile { form, .. }, others @ ..] = tiles else { return Source::default() };
     let duty_factor = at.duty_factor();
     let (full_row_tiles, last_rows) = at.row_tiles();
     let mut list = Vec::new();
@@ -35,14 +35,18 @@ pub(super) fn heads_mappings(at: &StageContext<'_>, form: &GemmForm, offer: &mut
                     aligned: false,
                     style,
                 };
-                let work = heads_work(form, &shape, &mapping, nest.tile_rows);
+                let cycles = |tile: &HeadsTile| heads_work(tile, &shape, &mapping, nest.tile_rows).cycles;
+                // All column tiles but the last are equal.
+                let last = others.last().map_or(0, cycles);
+                let of_pass =
+                    cycles(&tiles[0]).saturating_mul(tiles.len() as u64 - u64::from(!others.is_empty())) + last;
                 let footprint = heads_footprint(graph, stage, form, &shape, &mapping, nest.tile_rows);
                 let of = list.len() as u32;
                 list.push((Mapping::Gemm(mapping), footprint));
                 for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), chip.pcus() / pn) {
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
                     let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
-                    let (pcus, cycles) = (pm * pn, work.cycles.saturating_mul(passes).saturating_mul(duty_factor));
+                    let (pcus, cycles) = (pm * pn, of_pass.saturating_mul(passes).saturating_mul(duty_factor));
                     offer.offer(pcus, cycles, 1, Place { row_slices: pm as u32, of });
                 }
             }

@@ -1,7 +1,7 @@
 //! The way of a row tile through the stages of a section: what it takes to fill the pipeline.
 
 use crate::index::IndexVec;
-use crate::program::{Nest, SectionGraph, StageId};
+use crate::program::{LoopOrder, Nest, SectionGraph, StageId};
 use crate::workload::CausalAxis;
 
 use super::roles::StageRoles;
@@ -13,6 +13,8 @@ pub struct Pipeline {
     before: IndexVec<StageId, Vec<StageId>>,
     /// Firings of each stage.
     firings: IndexVec<StageId, u64>,
+    /// With column tiles outermost, stages that begin when another has added up all of them.
+    late: IndexVec<StageId, bool>,
     /// How the work of causal attention grows along a sequence, where there is any.
     growth: Option<Growth>,
 }
@@ -56,9 +58,11 @@ impl Pipeline {
             let made = spec.activations.iter().chain(second).filter_map(|&tensor| graph.producer(tensor));
             made.filter(|&from| from < stage).collect()
         };
+        let is_outside = nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1;
         Self {
             before: graph.stages.ids().map(producers).collect(),
             firings: roles.level.iter().map(|&level| nest.count(level).max(1)).collect(),
+            late: graph.stages.ids().map(|s| is_outside && roles.is_late(s)).collect(),
             growth: Growth::new(graph),
         }
     }
@@ -71,6 +75,7 @@ impl Pipeline {
         Self {
             before: (0..firings.len()).map(before).collect(),
             firings: firings.iter().copied().collect(),
+            late: firings.iter().map(|_| false).collect(),
             growth: None,
         }
     }
@@ -122,6 +127,13 @@ impl Pipeline {
         }
         let path = std::iter::successors(longest.1, |&stage| passed[stage].1).collect();
         (longest.0, path)
+    }
+
+    /// Cycles that the last row tile takes behind the stages that add up over column tiles. A stage works `cycles` in all, and its
+    /// first results take `more`.
+    pub fn late_cycles(&self, cycles: impl Fn(StageId) -> u64, more: impl Fn(StageId) -> f64) -> f64 {
+        let of = |stage: StageId| self.firing_cycles(stage, cycles(stage)) + more(stage);
+        self.longest_path(|stage| if self.late[stage] { of(stage) } else { 0.0 }).0
     }
 
     /// Cycles before the slowest stage has all it works on: one firing of every stage on the longest path, but its own. A stage

@@ -15,7 +15,10 @@ pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) -> S
     let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return Source::default() };
     let columns = graph.simd_columns(stage);
     let (width, column_tiles) = match (nest.tiled_axis, roles.level[stage]) {
-        (Some(cut), LoopLevel::FIRING) => (cut.tile, nest.column_tiles()),
+        (Some(_), LoopLevel::FIRING) => {
+            let first = graph.columns_in(nest.tiled_axis, graph.stages[stage].activations[0], 0);
+            (first.end - first.start, nest.column_tiles())
+        }
         _ => (columns, 1),
     };
     // A function that needs more PCUs than an operator is given still gets one pipeline, if the chip has room.
@@ -28,7 +31,8 @@ pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) -> S
     let duty_factor = at.duty_factor();
     for pm in useful_splits(nest.tile_rows, most) {
         for (of, &pn) in (0..).zip(&column_splits) {
-            if pm * pn > most {
+            let kept = graph.running_statistics(nest.tiled_axis, stage, nest.tile_rows.div_ceil(pm), pn);
+            if pm * pn > most || kept > lanes * chip.pcu.stages {
                 continue;
             }
             let per_column_tile = width.div_ceil(pn).div_ceil(lanes) * passes;

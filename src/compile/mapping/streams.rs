@@ -26,7 +26,7 @@ pub fn streams(
             }
             BufferRole::Weight { stage, .. } if graph.stages[stage].sequence.is_some() => continue,
             BufferRole::Weight { tensor, .. } => {
-                let own = matches!(buffer.role, BufferRole::Weight { stage, .. } if graph.form(stage).is_some());
+                let own = matches!(buffer.role, BufferRole::Weight { stage, .. } if graph.form(stage).is_some_and(|form| form.instances > 1));
                 let passes = if buffer.level == LoopLevel::BLOCK_COLUMN && !own { nest.blocks() } else { 1 };
                 let tensor_bytes = workload.tensors[tensor].stored_bytes();
                 Stream { tensor, level: buffer.level, writes: false, weight: true, tensor_bytes, passes }

@@ -96,7 +96,13 @@ impl Every<'_> {
     fn nest(&mut self, tiled_axis: Option<TiledAxis>, tile_rows: u64, order: LoopOrder) -> Option<()> {
         let Search { chip, graph, .. } = self.search;
         let block_tiles = (graph.rows / graph.sequences()).div_ceil(tile_rows);
-        let nest = Nest { rows: graph.rows, tile_rows, block_tiles, tiled_axis, order };
+        let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles, tiled_axis, order };
+        if !graph.keeps_statistics(&nest) {
+            if graph.sequences() > 1 {
+                return Some(());
+            }
+            nest.block_tiles = 1;
+        }
         let roles = StageRoles::new(graph, &nest);
         if !roles.is_one_pass() || !graph.rows.is_multiple_of(graph.sequences() * tile_rows) && graph.sequences() > 1 {
             return Some(());

@@ -17,11 +17,7 @@ pub fn tiled_axes(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<
     if counts.contains(&1) {
         list.push(None);
     }
-    if graph.sequences() > 1 {
-        // Weights of a sequence come once a block, whole.
-        return list;
-    }
-    for (index, axis) in graph.axes.iter().enumerate() {
+    for (index, axis) in graph.axes.iter().enumerate().filter(|(index, _)| graph.may_cut(*index)) {
         let grain = if axis.grain >= lanes { axis.grain } else { axis.grain * lanes.div_ceil(axis.grain) };
         let mut last = axis.extent;
         for &count in counts {

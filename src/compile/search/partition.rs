@@ -220,11 +220,20 @@ impl<'a> Spans<'a> {
         // Long runs first: they take longest.
         firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
         let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
+        // What does not fit alone may fit with others.
+        let mut refused = None;
+        let mut refuse = |planned: Result<(), Unplannable>| match planned {
+            Err(why) if wanted.singles => Err(why),
+            other => {
+                refused = refused.or(other.err());
+                Ok(())
+            }
+        };
         if n <= PARAMS.partition.most_fused {
-            spans.plan_runs(context, &firsts)?;
-            return Ok(spans);
+            refuse(spans.plan_runs(context, &firsts))?;
+            return spans.unless(refused);
         }
-        spans.plan_runs(context, &singles)?;
+        refuse(spans.plan_runs(context, &singles))?;
         let most = longer.iter().map(|&run| spans.runs[run].operators.len()).max().unwrap_or(0);
         for length in 2..=most {
             let is_of_length = |run: &Run| run.operators.len() == length && !run.is_block;
@@ -235,7 +244,13 @@ impl<'a> Spans<'a> {
         }
         let blocks: Vec<usize> = longer.iter().copied().filter(|&run| spans.runs[run].is_block).collect();
         spans.plan_runs(context, &blocks)?;
-        Ok(spans)
+        spans.unless(refused)
+    }
+
+    /// What is planned, if there is a partition of it; else why an operator has no plan.
+    fn unless(self, refused: Option<Unplannable>) -> Result<Self, Unplannable> {
+        let whole = (0, self.workload.operators.len());
+        refused.filter(|_| self.best_partition(whole).is_err()).map_or(Ok(self), Err)
     }
 
     /// Plans the kinds of some runs, side by side.
@@ -431,10 +446,11 @@ impl<'a> Spans<'a> {
         let mut wanted: Vec<(usize, Depth)> = Vec::new();
         if self.lazy.is_none() {
             wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
-            // A loop over a whole block is one candidate beside many partitions of it: measured, whatever its estimate.
+            // A loop over a whole block is one candidate beside many partitions of it: searched in full, whatever its estimate and
+            // what its first mapping shows.
             let is_loop =
                 |&run: &usize| self.of(run).is_some() && is_whole_block(self.workload, &self.runs[run].operators);
-            wanted.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, Depth::Brief)));
+            wanted.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, Depth::Whole)));
             // Of short graphs also what may be faster than estimated.
             let is_short = self.workload.operators.len() <= PARAMS.partition.most_fused;
             let of_singles = if self.wanted.singles { Some(Depth::Whole) } else { is_short.then_some(Depth::Brief) };

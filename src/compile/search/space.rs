@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
-use crate::compile::mapping::allocate::{allocate_and_fill, worth_a_split};
+use crate::compile::mapping::allocate::{MemoryCycles, allocate_and_fill, worth_a_split};
 use crate::compile::mapping::bases::{BaseCache, StageBases, Wanted};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
@@ -16,7 +16,7 @@ use crate::compile::mapping::resolve::{Resolved, resolve};
 use crate::compile::mapping::roles::StageRoles;
 use crate::compile::mapping::stage_context::StageContext;
 use crate::compile::params::PARAMS;
-use crate::cost::{StageFootprint, least_memory_cycles};
+use crate::cost::{StageFootprint, least_memory_cycles, least_memory_cycles_of};
 use crate::index::IndexVec;
 use crate::program::{BufferId, BufferSpec, LoopOrder, Mapping, Nest, SectionGraph, StageId, StageSpec, TiledAxis};
 
@@ -205,7 +205,13 @@ impl Search<'_> {
         }
         // A block of rows is a sequence, if sequences have weights of their own.
         let row_tiles = (graph.rows / sequences).div_ceil(tile_rows);
-        let nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
+        let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
+        if !graph.keeps_statistics(&nest) {
+            if sequences > 1 {
+                return true;
+            }
+            nest.block_tiles = 1;
+        }
         let roles = StageRoles::new(graph, &nest);
         let split = k == KAxis::Split;
         // Slices of K of a gradient that is sampled have smaller copies of its operands, however fast they are.
@@ -218,6 +224,8 @@ impl Search<'_> {
         }
         // Half the time the section's tensors need off chip: faster stages would only wait.
         let memory_cycles = least_memory_cycles(chip, graph, self.tiers);
+        let early = least_memory_cycles_of(chip, graph, self.tiers, |s| !roles.is_late(s));
+        let memory = MemoryCycles { all: memory_cycles, early };
         let floor_cycles = memory_cycles / 2;
         let pipeline = Pipeline::new(graph, &nest, &roles);
         let at = |stage| StageContext { chip, graph, bases, nest: &nest, roles: &roles, stage };
@@ -252,7 +260,7 @@ impl Search<'_> {
                 {
                     continue;
                 }
-                while let Some(picked) = allocate_and_fill(stages, &pipeline, pcus, floor_cycles, memory_cycles) {
+                while let Some(picked) = allocate_and_fill(stages, &pipeline, pcus, floor_cycles, memory) {
                     if before.contains(&picked) {
                         break;
                     }

@@ -49,10 +49,8 @@ impl Verifier<'_> {
 
     /// Columns of a tensor in a column tile of the nest.
     pub fn columns(&self, nest: &Nest, tensor: TensorId, column_tile: u64) -> u64 {
-        match nest.column_range(column_tile) {
-            Some(range) if self.cuts_columns(nest, tensor) => range.end - range.start,
-            _ => self.graph.workload.tensors[tensor].columns,
-        }
+        let columns = self.graph.columns_in(nest.tiled_axis, tensor, column_tile);
+        columns.end - columns.start
     }
 
     /// Whether every sequence meets a weight of its own in a stage.

@@ -116,7 +116,10 @@ impl Wanted {
                 let is_cut = spec.activations.iter().take(2).any(|&tensor| verifier.cuts_columns(nest, tensor));
                 Self { stage, column_tiles: counted(is_cut), stored: rows * columns * heads * group }
             }
-            (Some(form), Some(_)) => Self { stage, column_tiles: 1, stored: form.b_heads * form.n * form.k },
+            (Some(form), Some(_)) => {
+                let column_tiles = graph.heads_tiles(nest.tiled_axis, stage).len() as u64;
+                Self { stage, column_tiles, stored: form.b_heads * form.n * form.k }
+            }
             (None, Some(weight)) => {
                 let is_cut = verifier.cuts_columns(nest, weight) || verifier.cuts_rows(nest, weight);
                 Self { stage, column_tiles: counted(is_cut), stored: tensors[weight].stored_elements() }
@@ -134,7 +137,11 @@ impl Wanted {
     fn columns(&self, verifier: &Verifier<'_>, nest: &Nest, column_tile: u64) -> u64 {
         let spec = &verifier.graph.stages[self.stage];
         match (verifier.graph.form(self.stage), spec.weight) {
-            (Some(form), _) => form.heads * form.n,
+            (Some(form), Some(_)) => {
+                let tiles = verifier.graph.heads_tiles(nest.tiled_axis, self.stage);
+                tiles.get(column_tile as usize).map_or(0, |tile| form.heads * tile.form.n)
+            }
+            (Some(form), None) => form.heads * form.n,
             (None, Some(weight)) => verifier.columns(nest, weight, column_tile),
             (None, None) => spec.activations.get(1).map_or(0, |&dy| verifier.columns(nest, dy, column_tile)),
         }

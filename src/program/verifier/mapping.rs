@@ -118,10 +118,16 @@ impl Verifier<'_> {
         exactly("passes", m.passes, kind.passes())?;
         from_one("pm", m.pm, nest.tile_rows)?;
         let lanes = chip.pcu.lanes.get(&graph.stage_dtype(stage)).copied().unwrap_or(1);
-        let width = match nest.tiled_axis {
-            Some(cut) if self.cuts_columns(nest, graph.stages[stage].output) => cut.tile,
-            _ => graph.simd_columns(stage),
+        let width = if self.cuts_columns(nest, graph.stages[stage].output) {
+            self.columns(nest, graph.stages[stage].activations[0], 0)
+        } else {
+            graph.simd_columns(stage)
         };
+        let kept = graph.running_statistics(nest.tiled_axis, stage, nest.tile_rows.div_ceil(m.pm.max(1)), m.pn);
+        if kept > lanes * chip.pcu.stages {
+            let expected = format!("expected at most {}: the registers of a PCU", lanes * chip.pcu.stages);
+            return Err((format!("a pipeline keeps {kept} maxima and sums between column tiles"), expected));
+        }
         let of_columns = || width.div_ceil(lanes);
         // Row functions are cut between heads only.
         from_one("pn", m.pn, graph.units(stage).filter(|_| kind.is_row_wise()).unwrap_or_else(of_columns))

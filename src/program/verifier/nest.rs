@@ -34,6 +34,12 @@ impl Verifier<'_> {
             let title = "the pipeline would stop: behind a stage that accumulates over column tiles, another works along the cut";
             return Err(Fault::new(Place::Nest, title, "expected another axis, or no cut"));
         }
+        if !self.graph.keeps_statistics(nest) {
+            let title =
+                format!("a row block has {} row tiles, and the softmax goes over tiles of keys", nest.block_tiles);
+            let expected = "expected 1, or `row_tile_outer`: maxima and sums of one row tile are kept";
+            return Err(Fault::new(Place::BlockTiles, title, expected));
+        }
         let sequences = self.graph.sequences();
         if sequences > 1 && nest.block_tiles.saturating_mul(nest.tile_rows).saturating_mul(sequences) != rows {
             let of_block = nest.block_tiles.saturating_mul(nest.tile_rows);
@@ -55,6 +61,10 @@ impl Verifier<'_> {
             let title = format!("the section has no axis {} of {} elements to cut", cut.axis, cut.extent);
             return Err(Fault::new(Place::Width, title, "expected an axis that no operator needs whole"));
         };
+        if !self.graph.may_cut(cut.axis) {
+            let title = "sequences have second operands of their own, and column tiles do not cut their keys";
+            return Err(Fault::new(Place::Width, title, "expected no cut, or one of the keys"));
+        }
         let is_whole = cut.tile == cut.extent || cut.tile.is_multiple_of(axis.grain);
         if !(1..=cut.extent).contains(&cut.tile) || !is_whole {
             let title = format!("a column tile cannot be {} of {} elements wide", cut.tile, cut.extent);

@@ -39,7 +39,9 @@ fn bytes(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> (u64,
         BufferRole::Weight { stage, tensor } if graph.stages[stage].sequence.is_some() => (1, of_rows(tensor)),
         BufferRole::Weight { stage, tensor } => {
             let slots = match spec.level {
-                LoopLevel::BLOCK_COLUMN if verifier.has_own_weights(stage) => nest.blocks(),
+                LoopLevel::BLOCK_COLUMN if verifier.has_own_weights(stage) => {
+                    nest.blocks() * if verifier.cuts_rows(nest, tensor) { nest.column_tiles() } else { 1 }
+                }
                 LoopLevel::BLOCK_COLUMN | LoopLevel::COLUMN => nest.column_tiles(),
                 _ => 1,
             };

@@ -216,9 +216,10 @@ impl Sums<'_> {
     fn has_columns(&self, stage: StageId, tensor: TensorId, pn: u64, slice: u64) -> bool {
         let (nest, graph) = (&self.section.schedule.nest(), self.verifier.graph);
         let output = graph.stages[stage].output;
-        let width = |column_tile| match nest.column_range(column_tile) {
-            Some(range) if self.verifier.cuts_columns(nest, output) => range.end - range.start,
-            _ => graph.simd_columns(stage),
+        let first = graph.stages[stage].activations[0];
+        let width = |column_tile| {
+            let is_cut = self.verifier.cuts_columns(nest, output);
+            if is_cut { self.verifier.columns(nest, first, column_tile) } else { graph.simd_columns(stage) }
         };
         [0, nest.column_tiles() - 1].into_iter().any(|column_tile| {
             let cut = self.verifier.cuts_columns(nest, tensor);
