@@ -181,13 +181,13 @@ impl Flow<'_> {
             times.fill(Times::default());
             for &input in &node.inputs {
                 let ring = &mut self.rings[input];
-                pair_up(times, ring.stretch_mut(ring.released(), firings), |at, slot| {
+                pair_up(times, ring.range_mut(ring.released(), firings), |at, slot| {
                     at.filled = at.filled.max(slot.filled);
                 });
             }
             for &output in &node.outputs {
                 let ring = &mut self.rings[output];
-                pair_up(times, ring.stretch_mut(ring.filled(), firings), |at, slot| {
+                pair_up(times, ring.range_mut(ring.filled(), firings), |at, slot| {
                     at.freed = at.freed.max(slot.freed);
                 });
             }
@@ -201,12 +201,12 @@ impl Flow<'_> {
             }
             for &input in &node.inputs {
                 let ring = &mut self.rings[input];
-                pair_up(times, ring.stretch_mut(ring.released(), firings), |at, slot| slot.freed = at.freed);
+                pair_up(times, ring.range_mut(ring.released(), firings), |at, slot| slot.freed = at.freed);
                 ring.release(firings);
             }
             for &output in &node.outputs {
                 let ring = &mut self.rings[output];
-                pair_up(times, ring.stretch_mut(ring.filled(), firings), |at, slot| slot.filled = at.filled);
+                pair_up(times, ring.range_mut(ring.filled(), firings), |at, slot| slot.filled = at.filled);
                 ring.fill(firings);
             }
             fired = true;

@@ -2,10 +2,10 @@
 //!
 //! The passes, in order:
 //!
-//! 1. `program::home_tiers`: the memory tier of each tensor;
+//! 1. `program::tensor_tiers`: the memory tier of each tensor;
 //! 2. `search::runs`, `search::canonical`: runs of operators that may share a section, isomorphic ones once;
 //! 3. `search::plan` over `mapping`: the loop nests, tiles and unit allocations of each run, by estimate;
-//! 4. `physical`: places, routes and address generators of the promising ones;
+//! 4. `physical`: places, routes and address generators of the best by estimate;
 //! 5. `search::evaluate`: the event engine measures them, and their neighbours;
 //! 6. `search::partition`: the cut of the graph into sections that takes least;
 //! 7. `prefetch`: weights that a section loads for the next one;

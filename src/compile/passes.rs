@@ -6,7 +6,7 @@ use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
-use crate::program::{BufferRole, Configuration, Fabric, Section, home_tiers, tier_remarks};
+use crate::program::{BufferRole, Configuration, Fabric, Section, tensor_tiers, tier_remarks};
 use crate::sim;
 use crate::workload::Workload;
 
@@ -42,7 +42,7 @@ pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Res
 }
 
 /// As [`compile_measured`], with as much care as is asked for. `bases` may be shared by calls for one workload and chips
-/// whose PCUs and PMU banks are alike.
+/// whose PCUs and PMU banks are equal.
 ///
 /// # Errors
 /// As there.
@@ -66,7 +66,7 @@ pub fn compile_with(
 ///
 /// `None` if the space has more than `most` mappings, or no mapping.
 pub fn exhaust(chip: &Chip, workload: &Workload, most: u64) -> Option<Exhausted> {
-    let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), home_tiers(chip, workload).ok()?);
+    let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
     let (fabric, tiers, bases) = (&fabric, &tiers[..], &bases);
     let context = SearchContext { chip, workload, fabric, tiers, effort: Effort::Full, measures: true, bases };
     exhaustive::exhaust(&context, most)
@@ -86,7 +86,7 @@ fn compile_modes(
     measures: bool,
     bases: &BaseCache,
 ) -> Result<Vec<Compiled>, Diagnostic> {
-    let tiers = home_tiers(chip, workload)?;
+    let tiers = tensor_tiers(chip, workload)?;
     let fabric = Fabric::new(chip);
     let context = &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, effort, measures, bases };
     let is_pinned = !workload.sections.is_empty();

@@ -16,7 +16,7 @@ use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::program::{
     Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, HeadsTile, LoopLevel, Mapping, Nest, Reduction,
-    RowTile, Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, home_tiers,
+    RowTile, Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, tensor_tiers,
 };
 use crate::workload::Workload;
 
@@ -25,7 +25,7 @@ use crate::workload::Workload;
 /// # Errors
 /// What of it cannot be kept, when it cannot: the section, and why; or a diagnostic's title when a tensor fits no tier.
 pub fn retargeted(chip: &Chip, workload: &Workload, of: &Configuration) -> Result<Configuration, String> {
-    let tiers = home_tiers(chip, workload).map_err(|why: Diagnostic| why.title().to_owned())?;
+    let tiers = tensor_tiers(chip, workload).map_err(|why: Diagnostic| why.title().to_owned())?;
     let fabric = Fabric::new(chip);
     let like = |section: &Section| {
         retarget_section(&section.chip(chip, workload), workload, &fabric, &tiers, section)
@@ -116,7 +116,7 @@ pub fn retargeted_section(
     of: &Section,
     change: impl Fn(&mut GemmMapping),
 ) -> Result<Section, String> {
-    let tiers = home_tiers(chip, workload).map_err(|why| why.title().to_owned())?;
+    let tiers = tensor_tiers(chip, workload).map_err(|why| why.title().to_owned())?;
     let mut other = of.clone();
     for stage in &mut other.stages {
         if let Mapping::Gemm(m) = &mut stage.mapping {
@@ -180,7 +180,7 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
     };
     let tiled_axis = match was.tiled_axis {
         None => None,
-        Some(cut) => Some(chunks(graph, cut)?),
+        Some(cut) => Some(column_tiles(graph, cut)?),
     };
     let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: 1, tiled_axis, order: was.order };
     let blocks = if sequences > 1 { sequences } else { was.blocks().min(PARAMS.retarget.most_blocks) };
@@ -195,7 +195,7 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
 }
 
 /// As many column tiles of the same axis, as far as blocks of masks allow; the last as short or whole as it was.
-fn chunks(graph: &SectionGraph<'_>, of: TiledAxis) -> Option<TiledAxis> {
+fn column_tiles(graph: &SectionGraph<'_>, of: TiledAxis) -> Option<TiledAxis> {
     let axis = graph.axes.get(of.axis)?;
     let count = of.extent.div_ceil(of.tile);
     let even = axis.extent.div_ceil(count).next_multiple_of(axis.grain);

@@ -76,7 +76,7 @@ pub struct Validated<'a> {
 }
 
 impl<'a> Validated<'a> {
-    /// Checks a draft of the section `graph` and works out what follows from it. `tiers` is the home of each tensor.
+    /// Checks a draft of the section `graph` and works out what follows from it. `tiers` is the tier of each tensor.
     ///
     /// # Errors
     /// The first choice that cannot be.
@@ -192,7 +192,7 @@ fn check_splits(verifier: &Verifier<'_>, nest: &Nest, stage: StageId, m: &GemmMa
 fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, IndexVec<BufferId, BufferSpec>), Fault> {
     let Verifier { chip, graph, .. } = *verifier;
     // Which tensors stay on chip shows in the loop levels.
-    let alike = |specs: &IndexVec<BufferId, BufferSpec>| {
+    let equal = |specs: &IndexVec<BufferId, BufferSpec>| {
         let same = |(a, b): &(&BufferSpec, &BufferDraft)| a.role == b.role && a.level == b.level;
         specs.iter().zip(&draft.buffers).take_while(same).count()
     };
@@ -208,19 +208,19 @@ fn check_buffers(verifier: &Verifier<'_>, draft: &Draft) -> Result<(Resolved, In
             // Depths are the draft's.
             let residency = Residency { inputs, weights, recompute, ..kept };
             let specs = buffers(chip, graph, &draft.nest, roles, residency, &draft.mappings, &exact.footprint);
-            if best.is_empty() || alike(&specs) > alike(&best) {
+            if best.is_empty() || equal(&specs) > equal(&best) {
                 (best, best_roles) = (specs, Some(roles.clone()));
             }
         }
     }
     exact.roles = best_roles.unwrap_or(exact.roles);
-    let (same, found) = (alike(&best), draft.buffers.len());
+    let (same, found) = (equal(&best), draft.buffers.len());
     if same < best.len() || same < found {
         if same < found.min(best.len()) {
             let title = "another buffer stands here than the nest and the mappings ask for";
             let name = |role: &BufferRole| match *role {
                 BufferRole::Operand { .. } => "an operand",
-                BufferRole::Resident { .. } => "a home",
+                BufferRole::Resident { .. } => "a resident buffer",
                 BufferRole::Weight { .. } => "a weight",
                 BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => "partial sums",
                 BufferRole::State { .. } => "the state",
@@ -285,7 +285,7 @@ fn check_streams(
             return Err(Fault::new(Place::Stream(s), title, expected));
         }
         taken.take(s, stream.tensor, &draft.ags)?;
-        let Some(tier) = verifier.home(stream.tensor) else {
+        let Some(tier) = verifier.tier_of(stream.tensor) else {
             let title = format!("the tensor `{}` has no tier", verifier.tensor(stream.tensor));
             return Err(Fault::new(Place::Stream(s), title, "expected one"));
         };

@@ -27,7 +27,7 @@ pub fn assign(table: &TileTable, groups: u64, cycles: impl Fn(&Tile) -> u64) -> 
         return table.column_tiles.iter().map(|tiles| vec![(0..tiles.len() as u32).collect()]).collect();
     }
     if table.same_columns && table.column_tiles.len() > 1 {
-        return assign_over_chunks(table, groups, cycles);
+        return assign_over_groups(table, groups, cycles);
     }
     table
         .column_tiles
@@ -54,7 +54,7 @@ fn longest_first(costs: &[u64]) -> Vec<u32> {
     order
 }
 
-fn assign_over_chunks(table: &TileTable, groups: usize, cycles: impl Fn(&Tile) -> u64) -> Assignment {
+fn assign_over_groups(table: &TileTable, groups: usize, cycles: impl Fn(&Tile) -> u64) -> Assignment {
     let column_tiles = table.column_tiles.len();
     let count = table.column_tiles[0].len();
     let cost = |t: usize, c: usize| cycles(&table.column_tiles[c][t]);
@@ -129,7 +129,7 @@ mod tests {
                     Some(&mask),
                     0..5120,
                     c * 2560..(c + 1) * 2560,
-                    &Cut { width: 16, aligned: false, gather: None, looked_at_of: 1 },
+                    &Cut { width: 16, aligned: false, gather: None, one_in: 1 },
                 )
             })
             .collect();

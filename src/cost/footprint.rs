@@ -28,7 +28,7 @@ pub struct StageFootprint {
 }
 
 impl StageFootprint {
-    /// Extents of a GEMM stage from its work table (`[column_tile][group]`).
+    /// Sizes of a GEMM stage from its work table (`[column_tile][group]`).
     pub fn of_gemm(
         graph: &SectionGraph<'_>,
         stage: StageId,

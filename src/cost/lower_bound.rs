@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::arch::{Chip, TierId};
 use crate::index::Id;
 use crate::mode::Mode;
-use crate::program::home_tiers;
+use crate::program::tensor_tiers;
 use crate::units::{Dtype, Rate};
 use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload, kernels_with_epilogues};
 
@@ -22,10 +22,10 @@ use super::io_bound::{elements_of_fused_gemm, elements_of_gemm};
 /// each operator's own, fused the largest of any operator and what tensors of others move beside it.
 pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
     // A tier that does not hold a tensor is not charged; what fits nowhere is charged nowhere (compile refuses it).
-    let homes = home_tiers(chip, workload).unwrap_or_default();
+    let tiers = tensor_tiers(chip, workload).unwrap_or_default();
     let all: Vec<OperatorId> = workload.operators.ids().collect();
     let of_kernel = |kernel: &[OperatorId]| {
-        let once = section_bound(&chip_of_kernel(chip, workload, kernel), workload, &homes, kernel, 1);
+        let once = section_bound(&chip_of_kernel(chip, workload, kernel), workload, &tiers, kernel, 1);
         let first = &workload.operators[kernel[0]];
         once.saturating_mul(first.repeat) / first.every
     };
@@ -37,7 +37,7 @@ pub fn bound_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> u64 {
         Mode::Fused => {
             // A section of a part of the graph may move a tensor that the whole graph keeps on chip.
             let largest = workload.tensors.iter().map(Tensor::stored_bytes).max().unwrap_or(0);
-            section_bound(&chip.in_section(largest), workload, &homes, &all, u64::MAX)
+            section_bound(&chip.in_section(largest), workload, &tiers, &all, u64::MAX)
         }
     }
 }
@@ -64,7 +64,7 @@ struct Use {
 fn section_bound(
     chip: &Chip,
     workload: &Workload,
-    homes: &[TierId],
+    tiers: &[TierId],
     operators: &[OperatorId],
     most_repeat: u64,
 ) -> u64 {
@@ -78,7 +78,7 @@ fn section_bound(
             *sum = sum.saturating_add(all);
         }
     }
-    let bytes = compulsory_bytes(chip, workload, homes, operators, most_repeat);
+    let bytes = compulsory_bytes(chip, workload, tiers, operators, most_repeat);
     chip.launch_cycles() + compute_cycles(chip, &macs).max(moving_cycles(chip, &bytes))
 }
 
@@ -102,7 +102,7 @@ pub fn moving_cycles(chip: &Chip, bytes: &[u64]) -> u64 {
 pub fn compulsory_bytes(
     chip: &Chip,
     workload: &Workload,
-    homes: &[TierId],
+    tiers: &[TierId],
     operators: &[OperatorId],
     most_repeat: u64,
 ) -> Vec<u64> {
@@ -128,7 +128,7 @@ pub fn compulsory_bytes(
     let mut of_bases: BTreeMap<TensorId, u64> = BTreeMap::new();
     for of_base in uses.chunk_by(|a, b| workload.base(a.tensor) == workload.base(b.tensor)) {
         let (first, base) = (of_base[0].tensor, workload.base(of_base[0].tensor));
-        let Some(tier) = homes.get(first.index()).filter(|_| !made[base.index()] || leaves(first)) else { continue };
+        let Some(tier) = tiers.get(first.index()).filter(|_| !made[base.index()] || leaves(first)) else { continue };
         // What passes from one repetition to the next may stay on chip; caches and weights are others in each.
         let is_of_each = match workload.tensors[base].role {
             TensorRole::Weight => true,
@@ -160,7 +160,7 @@ pub fn compulsory_bytes(
         let Some(of_gemm) = GemmTensors::new(workload, op, &made, most_repeat) else { continue };
         let tensors = of_gemm.bases;
         let Some(tier) =
-            homes.get(tensors[0].index()).filter(|&tier| tensors.iter().all(|t| homes[t.index()] == *tier))
+            tiers.get(tensors[0].index()).filter(|&tier| tensors.iter().all(|t| tiers[t.index()] == *tier))
         else {
             continue;
         };
@@ -264,9 +264,9 @@ mod tests {
     #[test]
     fn a_product_that_does_not_fit_moves_more() {
         let (chip, workload) = square(16_384);
-        let homes = home_tiers(&chip, &workload).unwrap();
+        let tiers = tensor_tiers(&chip, &workload).unwrap();
         let all: Vec<OperatorId> = workload.operators.ids().collect();
-        let moved: u64 = compulsory_bytes(&chip, &workload, &homes, &all, 1).iter().sum();
+        let moved: u64 = compulsory_bytes(&chip, &workload, &tiers, &all, 1).iter().sum();
         // 10 MiB of PMUs, 640 x 192 accumulators twice, and FIFOs; 2^49 / sqrt(room) elements of two bytes, less twice the room.
         let room = (room_bytes(&chip) / 2) as f64;
         let elements = (2.0f64).powi(49) / room.sqrt() - 2.0 * room;
@@ -274,7 +274,7 @@ mod tests {
         assert!(moved > 3 * 2 * 65_536 * 65_536);
         // With room for all that two passes share, nothing but the compulsory is known.
         let (chip, workload) = square(1 << 30);
-        let moved: u64 = compulsory_bytes(&chip, &workload, &homes, &all, 1).iter().sum();
+        let moved: u64 = compulsory_bytes(&chip, &workload, &tiers, &all, 1).iter().sum();
         assert_eq!(moved, 3 * 2 * 65_536 * 65_536);
     }
 

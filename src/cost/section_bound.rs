@@ -34,7 +34,7 @@ impl Classes {
         let mut steps = Vec::new();
         for column_tile in 0..tiling.column_tiles() {
             for row_tile in 0..different {
-                // Row tiles `different` apart are alike.
+                // Row tiles `different` apart are equal.
                 let like_it = (tiling.row_tiles() - row_tile).div_ceil(different);
                 let full = like_it - u64::from(ragged && (last - row_tile).is_multiple_of(different));
                 if full > 0 {
@@ -48,7 +48,7 @@ impl Classes {
         Self { steps }
     }
 
-    /// Those of the points of a nest. Points that cover all row tiles of a block, or of the section, are alike.
+    /// Those of the points of a nest. Points that cover all row tiles of a block, or of the section, are equal.
     fn of(schedule: &Schedule, level: LoopLevel, different: u64) -> Self {
         let column_tiles = schedule.tiling().column_tiles();
         match level {
@@ -285,8 +285,8 @@ impl Sizes<'_> {
                 let before = self.section.prefetched.contains(&stream);
                 self.slots(share, &classes, &bytes) - if before { self.first_slot_flits(share, stream) } else { 0 }
             }
-            FlowKind::Copy { home } => {
-                let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return 0 };
+            FlowKind::Copy { resident } => {
+                let BufferRole::Resident { tensor, .. } = self.section.buffers[resident].spec.role else { return 0 };
                 let bytes = |step| slot_bytes(self.graph, tiling, tensor, step);
                 let classes = Classes::of_slots(schedule, LoopLevel::FIRING, &self.graph.workload.tensors[tensor]);
                 self.slots(share, &classes, &bytes)
@@ -300,7 +300,7 @@ impl Sizes<'_> {
         shared(payload.div_ceil(self.chip.network.flit_bytes), share)
     }
 
-    /// Flits of the sums over row tiles that a flow reads, writes or leaves: alike in all row tiles.
+    /// Flits of the sums over row tiles that a flow reads, writes or leaves: as many in all row tiles.
     fn flits_of_sums(&self, flow: &Flow, share: (u64, u64), stage: StageId, sums: Sums) -> u64 {
         let tiling = self.section.schedule.tiling();
         let along_cut = self.section.stages[stage].level == LoopLevel::FIRING;

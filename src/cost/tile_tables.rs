@@ -19,8 +19,8 @@ use super::heads::{heads_footprint, heads_work};
 use super::reducer::{Reducer, reducer_footprint, reducer_work};
 use super::tiles::{Cut, Tile, sample, tiles};
 
-/// While searching, one in so many tiles of a fine mask is looked at.
-const LOOKED_AT_OF: usize = 16;
+/// While searching, one in so many tiles of a fine mask is counted.
+const ONE_IN: usize = 16;
 
 /// Blocks from which on a mask is fine.
 const FINE_BLOCKS: u64 = 1 << 22;
@@ -99,7 +99,7 @@ impl<'a> TileTables<'a> {
         }
         let gather = (style == Style::Gather).then(|| GatherPorts::new(self.chip));
         let fine = self.graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > FINE_BLOCKS);
-        let cut = Cut { width, aligned, gather, looked_at_of: if fine && !self.exact { LOOKED_AT_OF } else { 1 } };
+        let cut = Cut { width, aligned, gather, one_in: if fine && !self.exact { ONE_IN } else { 1 } };
         let (ranges, same_columns) = self.column_tile_ranges(stage);
         let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
         let slices = |(n, k): WeightRange| (0..pk).map(move |slice| (n.clone(), k_slice(&k, slice, pk, grain)));
@@ -148,7 +148,7 @@ impl<'a> TileTables<'a> {
             footprint = footprint.with_depth(&shape, deepest);
         }
         if mapping.multicast_width > 1 {
-            // Columns of PCUs on one stream neither store alike nor divide every tile evenly: the fullest counts.
+            // Columns of PCUs on one stream neither store as much nor divide every tile evenly: the fullest counts.
             let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
             let (ranges, _) = self.column_tile_ranges(stage);
             let (mut stored, mut columns) = (0, 0);

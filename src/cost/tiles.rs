@@ -39,8 +39,8 @@ pub struct Cut {
     pub aligned: bool,
     /// The ports that K rows are gathered through; `None` to skip.
     pub gather: Option<GatherPorts>,
-    /// Tiles of which only one is looked at, for an estimate; the others are taken to be like it.
-    pub looked_at_of: usize,
+    /// Tiles of which only one is counted, for an estimate; the others are taken to be like it.
+    pub one_in: usize,
 }
 
 /// Tiles of columns `columns` over K rows `k`.
@@ -61,7 +61,7 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
     let block = mask.block_columns();
     let whole = (width / block).max(1) * block;
     let k_blocks = k.start / mask.block_rows()..k.end.div_ceil(mask.block_rows());
-    // Only the words of this K range are looked at.
+    // Only the words of this K range are counted.
     let counter = mask.counter(k_blocks.clone());
     let words = |n: u64| &mask.column_words(n)[counter.words.clone()];
     let rows_of = |n: u64| {
@@ -81,8 +81,8 @@ pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: 
         if aligned {
             end = end.min(n * block + whole);
         }
-        if cut.looked_at_of > 1
-            && !tiles.len().is_multiple_of(cut.looked_at_of)
+        if cut.one_in > 1
+            && !tiles.len().is_multiple_of(cut.one_in)
             && let Some(&like) = tiles.last().filter(|tile| tile.columns == end - at)
         {
             tiles.push(Tile { start: at, ..like });
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn cut(width: u64, aligned: bool) -> Cut {
-        Cut { width, aligned, gather: None, looked_at_of: 1 }
+        Cut { width, aligned, gather: None, one_in: 1 }
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl<'a> Amounts<'a> {
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 self.stream_bytes(stream, at).0.div_ceil(flit)
             }
-            FlowKind::Copy { home } => match self.section.buffers[home].spec.role {
+            FlowKind::Copy { resident } => match self.section.buffers[resident].spec.role {
                 BufferRole::Resident { tensor, .. } => self.slot_bytes(tensor, at).div_ceil(flit),
                 _ => 0,
             },

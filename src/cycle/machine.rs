@@ -394,7 +394,7 @@ impl<'a> Machine<'a> {
             let agent = &self.control.agents[agent];
             let name = match agent.kind {
                 ProcessKind::Group { stage, group } => format!("`{}` lockstep group {group}", self.stage_name(stage)),
-                ProcessKind::Copy { home, .. } => format!("copies of `{}`", tensor(home)),
+                ProcessKind::Copy { resident, .. } => format!("copies of `{}`", tensor(resident)),
                 ProcessKind::Load { stream } => {
                     format!("load of `{}`", workload.tensors[section.streams[stream].stream.tensor].name)
                 }

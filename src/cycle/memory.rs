@@ -99,7 +99,7 @@ pub(super) struct Tier {
     /// Bytes that each stream may still have under way.
     windows: IndexVec<StreamId, u64>,
     /// Whether a channel may find something to do.
-    stirred: bool,
+    woken: bool,
     /// Bytes served.
     pub(super) bytes: u64,
 }
@@ -132,7 +132,7 @@ impl Tier {
                 .iter()
                 .map(|stream| chip.window_bytes(tier, stream.ags.len() as u64).unwrap_or(u64::MAX))
                 .collect(),
-            stirred: false,
+            woken: false,
             bytes: 0,
         }
     }
@@ -171,7 +171,7 @@ impl Tier {
         let transfer = Transfer { start, end, next, pending, available, is_write, run, has_runs, asked: now };
         let entry = self.transfers.partition_point(|(other, _)| *other < key);
         self.transfers.insert(entry, (key, transfer));
-        self.stirred = true;
+        self.woken = true;
     }
 
     /// Where a transfer stands in `transfers`.
@@ -184,14 +184,14 @@ impl Tier {
         if let Some(entry) = self.entry(key) {
             let transfer = &mut self.transfers[entry].1;
             transfer.available = transfer.start + bytes;
-            self.stirred = true;
+            self.woken = true;
         }
     }
 
     /// When something next happens by itself.
     pub(super) fn next_at(&self) -> u64 {
         let arrival = self.under_way.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
-        if !self.stirred {
+        if !self.woken {
             return arrival;
         }
         let free = self.waiting.iter().zip(&self.free).filter(|(keys, _)| !keys.is_empty()).map(|(_, &free)| free);
@@ -206,7 +206,7 @@ impl Tier {
                 break;
             }
             self.under_way.pop();
-            self.stirred |= self.windows[key.1] < self.grain;
+            self.woken |= self.windows[key.1] < self.grain;
             self.windows[key.1] += bytes;
             let Some(entry) = self.entry(key) else { continue };
             let transfer = &mut self.transfers[entry].1;
@@ -222,7 +222,7 @@ impl Tier {
 
     /// One cycle of the channels: they begin what they have time for.
     pub(super) fn tick(&mut self, now: u64) {
-        if self.stirred {
+        if self.woken {
             self.serve(now);
         }
     }
@@ -325,7 +325,7 @@ impl Tier {
             idle &= self.waiting[channel].is_empty() || self.free[channel] < until;
         }
         // A channel that could not go on waits for data or a request.
-        self.stirred = !idle;
+        self.woken = !idle;
     }
 }
 

@@ -19,7 +19,7 @@ use super::tree::Tree;
 /// A time that has not been fixed yet.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// The FIFO of a flow at a switch input. Flits of a flow are alike and in order, so that it is counters and times.
+/// The FIFO of a flow at a switch input. Flits of a flow are equal and in order, so that it is counters and times.
 #[derive(Debug)]
 struct Fifo {
     /// Flits sent into it.

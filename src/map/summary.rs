@@ -209,7 +209,7 @@ impl Summarizer<'_> {
     fn route(&self, flow: &Flow, flits: u64) -> RouteEntry {
         let (kind, stage, stream, buffer) = match flow.kind {
             FlowKind::Fill { stream, buffer } => ("fill", None, Some(stream), Some(buffer)),
-            FlowKind::Copy { home } => ("copy", None, None, Some(home)),
+            FlowKind::Copy { resident } => ("copy", None, None, Some(resident)),
             FlowKind::Feed { stage, .. } => ("feed", Some(stage), None, None),
             FlowKind::Emit { stage, .. } => ("emit", Some(stage), None, None),
             FlowKind::State { stage, .. } => ("state", Some(stage), None, None),

@@ -141,7 +141,7 @@ pub struct Prefetch {
 
 impl Section {
     /// The resident buffer that an operand buffer is copied from.
-    pub fn home_of(&self, operand: BufferId) -> Option<BufferId> {
+    pub fn resident_of(&self, operand: BufferId) -> Option<BufferId> {
         resident_of(&self.buffers, operand)
     }
 

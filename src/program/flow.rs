@@ -16,7 +16,7 @@ pub enum FlowKind {
     /// Resident buffer into a stage's operand buffer.
     Copy {
         /// Resident buffer.
-        home: BufferId,
+        resident: BufferId,
     },
     /// PMU to PCUs of a lockstep group, for the whole of a firing.
     Feed {

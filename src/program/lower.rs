@@ -69,7 +69,7 @@ impl Lowering<'_> {
             processes::ProcessKind::Group { stage, group } => {
                 (format!("stage {stage} group {group}"), ProcessKind::Stage)
             }
-            processes::ProcessKind::Copy { home, .. } => (format!("copy of buffer {home}"), ProcessKind::Copy),
+            processes::ProcessKind::Copy { resident, .. } => (format!("copy of buffer {resident}"), ProcessKind::Copy),
             processes::ProcessKind::Load { stream } => {
                 (format!("load {stream}"), ProcessKind::Load(self.stream(stream)))
             }

@@ -37,7 +37,7 @@ pub enum ProcessKind {
     /// A resident buffer's copies.
     Copy {
         /// Resident buffer.
-        home: BufferId,
+        resident: BufferId,
         /// Operand buffer.
         operand: BufferId,
     },
@@ -217,9 +217,9 @@ impl ProcessGraph {
 
     fn add_copies(&mut self, section: &Section) {
         for operand in section.buffers.ids() {
-            if let Some(home) = section.home_of(operand) {
-                let inputs = vec![Input::whole(home)];
-                self.add(ProcessKind::Copy { home, operand }, LoopLevel::FIRING, inputs, vec![operand]);
+            if let Some(resident) = section.resident_of(operand) {
+                let inputs = vec![Input::whole(resident)];
+                self.add(ProcessKind::Copy { resident, operand }, LoopLevel::FIRING, inputs, vec![operand]);
             }
         }
     }
@@ -244,7 +244,7 @@ impl ProcessGraph {
         for (index, process) in self.list.iter().enumerate() {
             match process.kind {
                 ProcessKind::Group { stage, group: 0 } => first_group[stage] = index,
-                ProcessKind::Copy { home, .. } => copy_of[home] = index,
+                ProcessKind::Copy { resident, .. } => copy_of[resident] = index,
                 _ => {}
             }
         }
@@ -258,7 +258,7 @@ impl ProcessGraph {
                 | FlowKind::Merge { stage, group }
                 | FlowKind::Emit { stage, group } => first_group[stage] + group as usize,
                 FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => self.of_stream[stream],
-                FlowKind::Copy { home } => copy_of[home],
+                FlowKind::Copy { resident } => copy_of[resident],
             };
             self.of_flow.push(index);
             let flows = &mut self.list[index].flows;
@@ -448,7 +448,7 @@ fn stage_inputs(section: &Section, s: StageId) -> Vec<Input> {
 /// Whether a buffer takes what a stage emits.
 fn takes_output(section: &Section, buffer: BufferId, output: TensorId) -> bool {
     match section.buffers[buffer].spec.role {
-        BufferRole::Operand { tensor, .. } => tensor == output && section.home_of(buffer).is_none(),
+        BufferRole::Operand { tensor, .. } => tensor == output && section.resident_of(buffer).is_none(),
         BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } | BufferRole::Weight { tensor, .. } => {
             tensor == output
         }

@@ -19,7 +19,7 @@ pub struct Stage {
     pub k_cut: bool,
     /// Its output columns are cut.
     pub n_cut: bool,
-    /// It is off the cut, and computes the same anew in every column tile: nothing keeps what it makes.
+    /// It is off the cut, and computes the same again in every column tile: nothing keeps what it makes.
     pub recomputed: bool,
     /// Work of one row pass, `[column_tile][group]`; empty for SIMD stages. One column tile if the cut does not touch it.
     pub work: Vec<Vec<PassWork>>,

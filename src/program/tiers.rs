@@ -8,7 +8,7 @@ use crate::workload::{Tensor, TensorId, TensorRole, Workload};
 
 /// The first tier of the chip's list that still has room for each tensor; those of which most bytes move for every byte
 /// held choose first, of equals the earlier in the file.
-pub fn home_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagnostic> {
+pub fn tensor_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagnostic> {
     let mut free: Vec<u64> = chip.memory.iter().map(|t| t.capacity_bytes).collect();
     let held = workload.held_at_once();
     let mut touches = vec![0.0; workload.tensors.len()];
@@ -20,26 +20,26 @@ pub fn home_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagn
     let mut order: Vec<TensorId> = workload.tensors.ids().filter(|&t| workload.tensors[t].view.is_none()).collect();
     let reuse = |t: &TensorId| touches[t.index()] / held[t.index()] as f64;
     order.sort_by(|a, b| reuse(b).total_cmp(&reuse(a)));
-    let mut homes = vec![TierId::from_index(0); workload.tensors.len()];
+    let mut tiers = vec![TierId::from_index(0); workload.tensors.len()];
     for id in order {
         let tensor = &workload.tensors[id];
         let bytes = tensor.stored_bytes().saturating_mul(held[id.index()]);
         let Some(tier) = free.iter().position(|&left| left >= bytes) else {
-            return Err(homeless(chip, tensor, bytes, &free));
+            return Err(without_tier(chip, tensor, bytes, &free));
         };
         free[tier] -= bytes;
-        homes[id.index()] = TierId::from_index(tier);
+        tiers[id.index()] = TierId::from_index(tier);
     }
     for (id, tensor) in workload.tensors.iter_enumerated() {
         if let Some(view) = tensor.view {
-            homes[id.index()] = homes[view.base.index()];
+            tiers[id.index()] = tiers[view.base.index()];
         }
     }
-    Ok(homes)
+    Ok(tiers)
 }
 
 /// What each tier holds, in a sentence a tier.
-pub fn tier_remarks(chip: &Chip, workload: &Workload, homes: &[TierId]) -> Vec<String> {
+pub fn tier_remarks(chip: &Chip, workload: &Workload, tiers: &[TierId]) -> Vec<String> {
     let at_once = workload.held_at_once();
     let mut held: Vec<[u64; 3]> = vec![[0; 3]; chip.memory.len()];
     for (id, tensor) in workload.tensors.iter_enumerated().filter(|(_, tensor)| tensor.view.is_none()) {
@@ -48,7 +48,7 @@ pub fn tier_remarks(chip: &Chip, workload: &Workload, homes: &[TierId]) -> Vec<S
             TensorRole::Input => 1,
             TensorRole::Intermediate | TensorRole::Output => 2,
         };
-        held[homes[id.index()].index()][kind] += tensor.stored_bytes().saturating_mul(at_once[id.index()]);
+        held[tiers[id.index()].index()][kind] += tensor.stored_bytes().saturating_mul(at_once[id.index()]);
     }
     let sentence = |(tier, bytes): (&Tier, [u64; 3])| {
         let [weights, inputs, made] = bytes.map(ByteSize);
@@ -63,7 +63,7 @@ pub fn tier_remarks(chip: &Chip, workload: &Workload, homes: &[TierId]) -> Vec<S
     chip.memory.iter().zip(held).map(sentence).collect()
 }
 
-fn homeless(chip: &Chip, tensor: &Tensor, bytes: u64, free: &[u64]) -> Diagnostic {
+fn without_tier(chip: &Chip, tensor: &Tensor, bytes: u64, free: &[u64]) -> Diagnostic {
     let most = free.iter().copied().max().unwrap_or(0);
     let diagnostic = Diagnostic::new(format!(
         "tensor `{}` needs {} off chip, the roomiest tier of {} has {} left: short by {}",

@@ -3,7 +3,7 @@
 use crate::arch::Chip;
 use crate::index::Id;
 use crate::mode::Mode;
-use crate::program::{fingerprint, home_tiers, is_whole_block};
+use crate::program::{fingerprint, is_whole_block, tensor_tiers};
 use crate::workload::{OperatorId, Uses, Workload};
 
 use super::boxes::NestBox;
@@ -40,8 +40,8 @@ pub fn check(chip: &Chip, workload: &Workload, certificate: &Certificate) -> Res
             ));
         }
     }
-    let Ok(homes) = home_tiers(chip, workload) else { return refuse("a tensor fits no memory tier of the chip") };
-    let mut ground = Ground { chip, workload, homes: &homes, masks: MaskFloors::default() };
+    let Ok(tiers) = tensor_tiers(chip, workload) else { return refuse("a tensor fits no memory tier of the chip") };
+    let mut ground = Ground { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
     let groups = groups_of(workload, mode);
     if groups.len() != certificate.groups.len() {
         return refuse(format!("`groups`: found {}, the graph has {}", certificate.groups.len(), groups.len()));

@@ -10,7 +10,7 @@ use crate::index::Id;
 use crate::program::{SectionGraph, gradient_of};
 use crate::workload::{OperatorId, Phase, Uses, Workload};
 
-/// Down-sets that are looked at, and sets of operators between two of them; a group with more is bounded as a whole.
+/// Down-sets that are bounded, and sets of operators between two of them; a group with more is bounded as a whole.
 const MOST_IDEALS: usize = 2_000;
 const MOST_SETS: usize = 20_000;
 /// Sections of a group, of which each takes about a millisecond: checking takes less than a second.

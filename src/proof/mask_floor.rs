@@ -9,7 +9,7 @@ use crate::cost::{GatherPorts, SystolicShape, gather_cycles};
 use crate::program::MOST_GATHERED_COLUMNS;
 use crate::sparsity::BlockMask;
 
-/// Pairs of blocks and their words that are looked at, at most: about 50 ms.
+/// Pairs of blocks and their words that are counted, at most: about 50 ms.
 const MOST_WORDS: u64 = 60_000_000;
 /// K blocks under all pairs of block columns for which gathering is counted in order, at most.
 const MOST_GATHERED: u64 = 8_000_000;
@@ -22,7 +22,7 @@ pub(super) struct MaskFloor {
 }
 
 impl MaskFloor {
-    /// Of a mask in a shape of array; `gather`: the rows of K are gathered. `None` if it is too large to be looked at.
+    /// Of a mask in a shape of array; `gather`: the rows of K are gathered. `None` if it is too large to be counted.
     pub(super) fn new(mask: &BlockMask, shape: &SystolicShape, gather: Option<&GatherPorts>) -> Option<Self> {
         let (grain, block, columns) = (shape.column_grain, mask.block_columns(), mask.columns());
         if gather.is_some() && grain > MOST_GATHERED_COLUMNS {
@@ -132,7 +132,7 @@ mod tests {
             let shape = shape(rows_on_lanes || gathers);
             let gather = gathers.then_some(&ports);
             let floor = MaskFloor::new(&mask, &shape, gather).unwrap();
-            let cut = Cut { width: shape.column_grain, aligned, gather: gathers.then_some(ports), looked_at_of: 1 };
+            let cut = Cut { width: shape.column_grain, aligned, gather: gathers.then_some(ports), one_in: 1 };
             let mut sum = 0;
             for start in (0..columns).step_by(tile as usize) {
                 let range = start..columns.min(start + tile);

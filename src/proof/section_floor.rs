@@ -25,7 +25,7 @@ const BLOCKS: [(u64, u64); 6] = [(8, 8), (6, 8), (4, 6), (2, 4), (1, 2), (0, 1)]
 pub(super) struct Ground<'a> {
     pub(super) chip: &'a Chip,
     pub(super) workload: &'a Workload,
-    pub(super) homes: &'a [TierId],
+    pub(super) tiers: &'a [TierId],
     pub(super) masks: MaskFloors,
 }
 
@@ -55,15 +55,15 @@ impl SectionFloor {
         let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
         let stages: Option<IndexVec<StageId, StageFloor>> =
             graph.stages.ids().map(|stage| StageFloor::new(chip, &graph, stage, &mut ground.masks)).collect();
-        let bytes = compulsory_bytes(chip, ground.workload, ground.homes, operators, 1);
-        let section = Section { chip, graph: &graph, stages: stages?, homes: ground.homes, bytes };
+        let bytes = compulsory_bytes(chip, ground.workload, ground.tiers, operators, 1);
+        let section = Section { chip, graph: &graph, stages: stages?, tiers: ground.tiers, bytes };
         let boxes = NestBox::all(&graph).into_iter().map(|of| (of, section.floor(&of))).collect();
         let without = section.without_weights(&section.bytes);
         let memory = section.bytes.iter().zip(without).enumerate().map(|(t, (&all, without))| {
             let rate = chip.tier_rate(TierId::from_index(t));
             (share(all, (rate.cycles, rate.bytes)), share(without, (rate.cycles, rate.bytes)))
         });
-        let mut weight_tiers: Vec<TierId> = section.weights().map(|(_, w)| ground.homes[w.index()]).collect();
+        let mut weight_tiers: Vec<TierId> = section.weights().map(|(_, w)| ground.tiers[w.index()]).collect();
         weight_tiers.sort_unstable();
         weight_tiers.dedup();
         Some(Self { boxes, memory: memory.collect(), weight_tiers })
@@ -88,7 +88,7 @@ struct Section<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     stages: IndexVec<StageId, StageFloor>,
-    homes: &'a [TierId],
+    tiers: &'a [TierId],
     /// Compulsory bytes of each tier.
     bytes: Vec<u64>,
 }
@@ -187,7 +187,7 @@ impl Section<'_> {
                     let is_shared = |stage: StageId| graph.form(stage).is_none_or(|form| form.instances == 1);
                     let is_read_again = |stage: StageId| self.along(stage, axis) != Along::Off && is_shared(stage);
                     for (_, weight) in self.weights().filter(|(stage, _)| is_read_again(*stage)) {
-                        again[self.homes[weight.index()].index()] +=
+                        again[self.tiers[weight.index()].index()] +=
                             (blocks - 1) * graph.workload.tensors[weight].stored_bytes();
                     }
                 }
@@ -399,7 +399,7 @@ impl Section<'_> {
             let from_off_chip = spec.weight.filter(|_| spec.sequence.is_none());
             if let Some(of) = from_off_chip.filter(|w| !loaded.contains(&graph.workload.base(*w))) {
                 loaded.push(graph.workload.base(of));
-                bytes[self.homes[of.index()].index()] +=
+                bytes[self.tiers[of.index()].index()] +=
                     share(tensors[of].stored_bytes(), weight(at)) / graph.sequences().max(1);
             }
             for &tensor in &spec.activations {
@@ -410,7 +410,7 @@ impl Section<'_> {
                 let of = &tensors[tensor];
                 if of.view.is_none() && of.mask.is_none() && of.rows == graph.rows && !loaded.contains(&tensor) {
                     loaded.push(tensor);
-                    bytes[self.homes[tensor.index()].index()] += share(of.dense_bytes(), rows(tensor));
+                    bytes[self.tiers[tensor.index()].index()] += share(of.dense_bytes(), rows(tensor));
                 }
             }
         }
@@ -428,7 +428,7 @@ impl Section<'_> {
             behind[s.index()] |= spec.activations.iter().any(follows);
             let of = &graph.workload.tensors[spec.output];
             if behind[s.index()] && graph.leaves_section(spec.output) && of.mask.is_none() && of.rows == graph.rows {
-                bytes[self.homes[spec.output.index()].index()] += share(of.dense_bytes(), rows);
+                bytes[self.tiers[spec.output.index()].index()] += share(of.dense_bytes(), rows);
             }
         }
         bytes
@@ -466,7 +466,7 @@ impl Section<'_> {
         for (_, weight) in self.weights() {
             let loaded = self.graph.workload.tensors[weight].stored_bytes().min(room);
             room -= loaded;
-            let of_tier = &mut bytes[self.homes[weight.index()].index()];
+            let of_tier = &mut bytes[self.tiers[weight.index()].index()];
             *of_tier = of_tier.saturating_sub(loaded);
         }
         bytes

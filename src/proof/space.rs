@@ -4,7 +4,7 @@ use crate::arch::{Chip, TierId};
 use crate::cost::compulsory_bytes;
 use crate::index::Id;
 use crate::mode::Mode;
-use crate::program::{SectionGraph, fingerprint, gradient_of, home_tiers, is_whole_block};
+use crate::program::{SectionGraph, fingerprint, gradient_of, is_whole_block, tensor_tiers};
 use crate::workload::{OperatorId, OperatorKind, Workload, kernels_with_epilogues};
 
 use super::boxes::ALL_ROW_TILES;
@@ -19,8 +19,8 @@ const GIVES_PERMILLE: [u64; 5] = [5, 20, 60, 200, u64::MAX];
 
 /// A certificate of a mapping. A tensor that fits no tier has none: it is `None`.
 pub fn certify(chip: &Chip, workload: &Workload, mode: Mode, mapped: &[Mapped]) -> Option<Certificate> {
-    let homes = home_tiers(chip, workload).ok()?;
-    let mut ground = Ground { chip, workload, homes: &homes, masks: MaskFloors::default() };
+    let tiers = tensor_tiers(chip, workload).ok()?;
+    let mut ground = Ground { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
     let groups: Vec<GroupEntry> =
         groups_of(workload, mode).iter().map(|group| Space::new(&mut ground, group, mode).entry(&ground)).collect();
     let sections = mapped.iter().map(|section| SectionEntry {
@@ -178,7 +178,7 @@ impl<'g> Space<'g> {
 
     /// Cycles of the group whatever its sections: a launch, all arithmetic on all PCUs, and what enters and leaves the group.
     fn least_as_a_whole(&self, ground: &Ground<'_>) -> u64 {
-        let Ground { chip, workload, homes, .. } = *ground;
+        let Ground { chip, workload, tiers, .. } = *ground;
         let operators = &self.group.operators;
         let mut masks = MaskFloors::default();
         let mut work = |&op: &OperatorId| {
@@ -199,7 +199,7 @@ impl<'g> Space<'g> {
             floor.unwrap_or(at_peak)
         };
         let work: u64 = operators.iter().map(&mut work).sum();
-        let bytes = compulsory_bytes(chip, workload, homes, operators, 1);
+        let bytes = compulsory_bytes(chip, workload, tiers, operators, 1);
         let moved = bytes.iter().enumerate().map(|(t, &bytes)| {
             let rate = chip.tier_rate(TierId::from_index(t));
             share(bytes, (rate.cycles, rate.bytes))

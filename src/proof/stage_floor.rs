@@ -59,7 +59,7 @@ struct Way {
     mask: Option<Arc<MaskFloor>>,
 }
 
-/// What is known of masks: a weight is looked at once, whatever the sections that read it.
+/// What is known of masks: a weight is counted once, whatever the sections that read it.
 #[derive(Debug, Default)]
 pub(super) struct MaskFloors {
     floors: BTreeMap<(TensorId, Dtype, usize), Option<Arc<MaskFloor>>>,
@@ -224,7 +224,7 @@ impl Way {
             return None;
         }
         let style = if gathers { Style::Gather } else { Style::Skip };
-        // A mask's floors serve sections with and without functions in the tail: it is looked at without.
+        // A mask's floors serve sections with and without functions in the tail: it is counted without.
         let tail = if mask.is_some() { 0 } else { graph.stages[stage].tail.len() as u64 };
         let shape = |partials| {
             let shape = SystolicShape::new(chip, dtype, rows_on_lanes, tail, partials)?;

@@ -101,7 +101,7 @@ pub fn role(role: &BufferRole) -> &'static str {
 }
 
 /// Which of [`ROLES`] a partial-sum FIFO is.
-pub const RELAY: usize = 5;
+pub const PARTIAL_FIFO: usize = 5;
 
 /// Roles, in the words of a file.
 pub const ROLES: [&str; 7] = ["operand", "resident", "weight", "partial_sums", "output", "partial_fifo", "state"];
@@ -117,7 +117,7 @@ pub fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
     let of = |stage: StageId| &workload.operators[context.mains[stage]].name;
     match flow.kind {
         FlowKind::Fill { stream, buffer } => format!("fill {} buffer {buffer}", tensor(stream)),
-        FlowKind::Copy { home } => format!("copy buffer {home}"),
+        FlowKind::Copy { resident } => format!("copy buffer {resident}"),
         FlowKind::Feed { stage, group } => format!("feed {} {group}", of(stage)),
         FlowKind::Emit { stage, group } => format!("emit {} {group}", of(stage)),
         FlowKind::State { stage, group } => format!("state {} {group}", of(stage)),

@@ -19,7 +19,7 @@ use crate::program::{
 use crate::workload::{OperatorId, TensorId, Workload, kernels_with_epilogues};
 
 use super::SCHEMA;
-use super::names::{self, FlowContext, RELAY};
+use super::names::{self, FlowContext, PARTIAL_FIFO};
 use super::spec::{BufferSpec, FileSpec, NestSpec, OwnerSpec, PartSpec, RouteSpec, RunSpec, SectionSpec, StreamSpec};
 
 /// Reads a saved file: the configurations of `modes`, in that order.
@@ -139,9 +139,9 @@ impl Reader<'_> {
         format!("expected the first of {}", kernel.iter().map(name).collect::<Vec<_>>().join(", "))
     }
 
-    /// The home of every tensor; each tier must hold what it is given.
+    /// The tier of every tensor; each tier must hold what it is given.
     fn tiers(&self, spec: &RunSpec) -> Result<Vec<TierId>, Diagnostic> {
-        let mut homes: Vec<Option<TierId>> = vec![None; self.workload.tensors.len()];
+        let mut tiers: Vec<Option<TierId>> = vec![None; self.workload.tensors.len()];
         let mut free: Vec<u64> = self.chip.memory.iter().map(|tier| tier.capacity_bytes).collect();
         let known: Vec<&str> = self.chip.memory.iter().map(|tier| tier.name.as_str()).collect();
         for (name, tier) in spec.tiers.get_ref() {
@@ -153,16 +153,16 @@ impl Reader<'_> {
                 return Err(self.error(tier.span(), title, format!("{} B are left", free[at])));
             }
             free[at] -= bytes;
-            homes[tensor.index()] = Some(TierId::from_index(at));
+            tiers[tensor.index()] = Some(TierId::from_index(at));
         }
-        let home = |(tensor, home): (usize, Option<TierId>)| {
-            home.ok_or_else(|| {
+        let tier = |(tensor, tier): (usize, Option<TierId>)| {
+            tier.ok_or_else(|| {
                 let name = &self.workload.tensors[TensorId::from_index(tensor)].name;
                 let title = format!("the tensor `{name}` has no tier");
                 self.error(spec.tiers.span(), title, format!("expected `{name} = TIER`"))
             })
         };
-        homes.into_iter().enumerate().map(home).collect()
+        tiers.into_iter().enumerate().map(tier).collect()
     }
 
     fn tensor(&self, field: &str, name: &Spanned<String>) -> Result<TensorId, Diagnostic> {
@@ -350,7 +350,7 @@ impl Reader<'_> {
         let stage = StageId::from_index(self.source.keyword("runs.sections.buffers.stage", &spec.stage, &mains)?);
         let tensor = self.tensor("runs.sections.buffers.tensor", &spec.tensor)?;
         let role = self.source.keyword("runs.sections.buffers.role", &spec.role, &names::ROLES)?;
-        if let Some(slice) = spec.k_slice.as_ref().filter(|_| role != RELAY) {
+        if let Some(slice) = spec.k_slice.as_ref().filter(|_| role != PARTIAL_FIFO) {
             let title = "only a partial-sum FIFO has a `k_slice`";
             return Err(self.error(slice.span(), title, "leave it out, or make it `role = \"partial_fifo\"`"));
         }
@@ -359,7 +359,7 @@ impl Reader<'_> {
             1 => BufferRole::Resident { stage, tensor },
             2 => BufferRole::Weight { stage, tensor },
             3 => BufferRole::PartialSums { stage },
-            RELAY => BufferRole::PartialFifo {
+            PARTIAL_FIFO => BufferRole::PartialFifo {
                 stage,
                 slice: if let Some(slice) = &spec.k_slice {
                     self.source.count("runs.sections.buffers.k_slice", slice, 0..=1 << 40)?

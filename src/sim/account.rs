@@ -265,7 +265,7 @@ fn describe(section: &Section, stage: &Stage) -> String {
         format!(
             ", {} column tiles{}",
             tiling.column_tiles(),
-            if stage.recomputed { ", computed anew in each" } else { "" }
+            if stage.recomputed { ", computed again in each" } else { "" }
         )
     } else {
         String::new()

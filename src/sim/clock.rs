@@ -2,7 +2,7 @@
 
 use crate::cost::Ticks;
 
-/// The point from which a state is looked at.
+/// The point from which a state is seen.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     /// Now.

@@ -105,7 +105,7 @@ impl<'a> Engine<'a> {
                     let first = schedule.step(section.streams[stream].stream.level, 0);
                     transfer_bytes(chip, &graph, section, stream, first).0
                 }
-                FlowKind::Copy { home } => match section.buffers[home].spec.role {
+                FlowKind::Copy { resident } => match section.buffers[resident].spec.role {
                     BufferRole::Resident { tensor, .. } => {
                         slot_bytes(&graph, tiling, tensor, schedule.step(LoopLevel::FIRING, 0))
                     }
@@ -312,7 +312,7 @@ impl<'a> Engine<'a> {
         self.actors[index].scheduled = None;
         match self.actors[index].kind {
             ProcessKind::Group { stage, group } => self.start_group(index, stage, group, now),
-            ProcessKind::Copy { home, operand } => self.start_copy(index, home, operand, now),
+            ProcessKind::Copy { resident, operand } => self.start_copy(index, resident, operand, now),
             ProcessKind::Store { stream } => self.start_store(index, stream, now),
             ProcessKind::Load { .. } => {}
         }
@@ -521,9 +521,9 @@ impl<'a> Engine<'a> {
         self.wake(index, now);
     }
 
-    fn start_copy(&mut self, index: usize, home: BufferId, operand: BufferId, now: Ticks) {
+    fn start_copy(&mut self, index: usize, resident: BufferId, operand: BufferId, now: Ticks) {
         let at = self.actors[index].at;
-        let BufferRole::Resident { tensor, .. } = self.section.buffers[home].spec.role else { return };
+        let BufferRole::Resident { tensor, .. } = self.section.buffers[resident].spec.role else { return };
         let flits = self.flits_of(slot_bytes(&self.graph, self.tiling, tensor, at));
         let through = self.network.send(self.actors[index].feed, flits, now, (now, 0));
         self.record(index, now, through);

@@ -55,7 +55,7 @@ impl<S: Clone + Default> Ring<S> {
 
     /// `count` slots from one on, to be changed, as far as they lie behind each other and from the first place on. They
     /// are not released, and no more than a turn ahead of those that are.
-    pub fn stretch_mut(&mut self, ordinal: u64, count: u64) -> (&mut [S], &mut [S]) {
+    pub fn range_mut(&mut self, ordinal: u64, count: u64) -> (&mut [S], &mut [S]) {
         let (place, count) = (self.place(ordinal), count as usize);
         let (start, behind) = self.places.split_at_mut(place);
         let first = count.min(behind.len());

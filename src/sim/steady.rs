@@ -1,5 +1,5 @@
 //! Steady state: when the state relative to now equals an earlier one, what happened in between happens again, as
-//! often as the nest goes on alike, and need not be simulated.
+//! often as the nest goes on in the same way, and need not be simulated.
 //!
 //! A run is deterministic: its future is a function of its state and of what the coming firings are. Where the loops of
 //! the nest have moved on by whole iterations, where every actor and buffer has moved on with them, and where the
@@ -47,7 +47,7 @@ pub(super) struct Steady {
     /// How far back times matter.
     reach: Ticks,
     /// The first of the column tiles in a row that are like each column tile.
-    alike: Vec<u64>,
+    equal: Vec<u64>,
     /// Loops over which some stage adds up: their first iteration is like no other.
     summed: Vec<bool>,
     /// Loops whose iterations do different work or move other bytes: those over row tiles of causal attention, and of windows
@@ -86,7 +86,7 @@ impl Steady {
         Some(Self {
             reference,
             reach: reach(engine),
-            alike: equal_column_tiles(engine),
+            equal: equal_column_tiles(engine),
             summed: (0..depth).map(is_summed).collect(),
             varied: (0..depth).map(is_varied).collect(),
             innermost: depth - 1 - usize::from(schedule.is_over_columns(depth - 1)),
@@ -209,7 +209,7 @@ impl Steady {
                 if !schedule.is_same_around(actor.level, level, from, to) {
                     return 0;
                 }
-                times = times.min(self.alike(schedule, level, from, to) / by);
+                times = times.min(self.equal(schedule, level, from, to) / by);
                 for input in actor.inputs.iter().filter(|input| still[input.buffer]) {
                     // Its slots must be there already.
                     let of = engine.section.buffers[input.buffer].spec.level;
@@ -229,10 +229,10 @@ impl Steady {
     }
 
     /// How many more iterations of a loop are like those that an actor went through `from` one place `to` another.
-    fn alike(&self, schedule: &Schedule, level: usize, from: Step, to: Step) -> u64 {
+    fn equal(&self, schedule: &Schedule, level: usize, from: Step, to: Step) -> u64 {
         if schedule.is_over_columns(level) {
-            let first = self.alike[from.column_tile as usize];
-            let last = self.alike.iter().rposition(|&other| other == first).unwrap_or(0) as u64;
+            let first = self.equal[from.column_tile as usize];
+            let last = self.equal.iter().rposition(|&other| other == first).unwrap_or(0) as u64;
             return last.saturating_sub(to.column_tile);
         }
         if self.summed[level] && schedule.iteration(level, from) == 0 {
@@ -267,13 +267,13 @@ fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
             && engine.section.stages.iter().all(work)
             && engine.section.streams.ids().all(|stream| bytes(stream, a) == bytes(stream, b))
     };
-    let mut alike = vec![0; column_tiles as usize];
+    let mut equal = vec![0; column_tiles as usize];
     for column_tile in 1..column_tiles {
         let is_inside = column_tile > 1 && column_tile + 1 < column_tiles;
-        alike[column_tile as usize] =
-            if is_inside && same(column_tile - 1, column_tile) { alike[column_tile as usize - 1] } else { column_tile };
+        equal[column_tile as usize] =
+            if is_inside && same(column_tile - 1, column_tile) { equal[column_tile as usize - 1] } else { column_tile };
     }
-    alike
+    equal
 }
 
 fn hash_of(words: &[u64]) -> u64 {

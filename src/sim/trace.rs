@@ -5,7 +5,7 @@ use crate::cost::{Ticks, to_cycles};
 /// Spans of one section that are kept.
 pub const MOST_SPANS: usize = 20_000;
 
-/// One stretch of work on a track, in cycles from the section's first request.
+/// One piece of work on a track, in cycles from the section's first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Index into [`SectionTrace::tracks`].

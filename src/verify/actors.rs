@@ -8,7 +8,7 @@ pub(super) enum Kind {
     /// An off-chip stream in.
     Load { stream: StreamId },
     /// A resident buffer's copies.
-    Copy { home: BufferId },
+    Copy { resident: BufferId },
     /// PCUs of a stage in lockstep.
     Group { stage: StageId, group: u64 },
     /// An off-chip stream out.
@@ -45,16 +45,16 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
     let loads =
         streams.clone().filter(|(_, s)| !s.stream.writes).map(|(stream, s)| (Kind::Load { stream }, s.stream.level));
     let stores = streams.filter(|(_, s)| s.stream.writes).map(|(stream, s)| (Kind::Store { stream }, s.stream.level));
-    let homes = section.flows.iter().filter_map(|flow| match flow.kind {
-        FlowKind::Copy { home } => Some(home),
+    let residents = section.flows.iter().filter_map(|flow| match flow.kind {
+        FlowKind::Copy { resident } => Some(resident),
         _ => None,
     });
-    let mut homes: Vec<BufferId> = homes.collect();
-    homes.dedup();
+    let mut residents: Vec<BufferId> = residents.collect();
+    residents.dedup();
     let stages = section.stages.iter_enumerated();
     let groups =
         stages.flat_map(|(stage, s)| (0..s.mapping.groups()).map(move |group| (Kind::Group { stage, group }, s.level)));
-    let copies = homes.into_iter().map(|home| (Kind::Copy { home }, LoopLevel::FIRING));
+    let copies = residents.into_iter().map(|resident| (Kind::Copy { resident }, LoopLevel::FIRING));
     for (kind, level) in loads.chain(copies).chain(groups).chain(stores) {
         list.push(Actor {
             kind,
@@ -75,7 +75,7 @@ pub(super) fn actors(section: &Section) -> Vec<Actor> {
         let kind = match flow.kind {
             FlowKind::Fill { stream, .. } => Kind::Load { stream },
             FlowKind::Drain { stream } => Kind::Store { stream },
-            FlowKind::Copy { home } => Kind::Copy { home },
+            FlowKind::Copy { resident } => Kind::Copy { resident },
             FlowKind::Feed { stage, group }
             | FlowKind::Emit { stage, group }
             | FlowKind::State { stage, group }
@@ -134,7 +134,9 @@ pub fn firing_rules(section: &Section) -> Vec<FiringRule> {
     let rule = |actor: &Actor| FiringRule {
         process: match actor.kind {
             Kind::Load { stream } => ProcessKind::Load { stream },
-            Kind::Copy { home } => ProcessKind::Copy { home, operand: actor.outputs.first().copied().unwrap_or(home) },
+            Kind::Copy { resident } => {
+                ProcessKind::Copy { resident, operand: actor.outputs.first().copied().unwrap_or(resident) }
+            }
             Kind::Group { stage, group } => ProcessKind::Group { stage, group },
             Kind::Store { stream } => ProcessKind::Store { stream },
         },

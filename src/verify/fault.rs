@@ -20,7 +20,7 @@ pub struct Fault {
     /// Firings of all actors before it.
     pub step: u64,
     /// Cycle of the run at which the event engine begins that firing (of a deadlock: at which all stands still); `None`
-    /// where it is in a stretch that the engine skips, or behind what it keeps.
+    /// where it is in a part that the engine skips, or behind what it keeps.
     pub cycle: Option<u64>,
     /// The actor, and its firing.
     #[serde(skip)]

@@ -387,7 +387,9 @@ impl<'a> Layout<'a> {
         let of = |stage: StageId| self.stage_name(stage);
         match buffer.spec.role {
             BufferRole::Operand { stage, tensor } => format!("buffer of `{}` for `{}`", name(tensor), of(stage)),
-            BufferRole::Resident { stage, tensor } => format!("home of `{}` for `{}`", name(tensor), of(stage)),
+            BufferRole::Resident { stage, tensor } => {
+                format!("resident copy of `{}` for `{}`", name(tensor), of(stage))
+            }
             BufferRole::Output { tensor, .. } => format!("store buffer of `{}`", name(tensor)),
             BufferRole::Weight { stage, tensor } => format!("weight buffer of `{}` for `{}`", name(tensor), of(stage)),
             BufferRole::State { tensor, .. } => format!("buffer of `{}` beside its gradient", name(tensor)),

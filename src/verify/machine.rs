@@ -26,7 +26,7 @@ pub(super) enum Order {
     /// The first in the order of the data goes as far as its credits allow, then the next: every buffer is as full as it can be.
     Eager,
     /// Always the last in the order of the data that may fire: every buffer is as empty as it can be.
-    Lazy,
+    Late,
 }
 
 /// What a stage emitted: values, and the PCU that each came from.
@@ -148,7 +148,7 @@ impl<'a> Machine<'a> {
                         }
                     }
                 }
-                Order::Lazy => {
+                Order::Late => {
                     if let Some(actor) = (0..self.actors.len()).rev().find(|&actor| self.is_ready(actor)) {
                         self.fire(actor)?;
                         moved = true;
@@ -300,7 +300,7 @@ impl<'a> Machine<'a> {
         let actor = &self.actors[index];
         let stage = match actor.kind {
             Kind::Group { stage, .. } => self.layout.stage_name(stage).to_owned(),
-            Kind::Copy { home } => match self.section.buffers[home].spec.role {
+            Kind::Copy { resident } => match self.section.buffers[resident].spec.role {
                 BufferRole::Resident { stage, .. } => self.layout.stage_name(stage).to_owned(),
                 _ => String::new(),
             },

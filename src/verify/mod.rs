@@ -139,12 +139,12 @@ impl<'a> Check<'a> {
         tally: &mut Tally<'c>,
     ) -> Result<Vec<Option<Matrix>>, Fault> {
         let start = |memory| Machine::new(self.chip, mapped, wires, section, memory);
-        let mut lazy = start(memory.clone())?;
-        lazy.run(Order::Lazy)?;
+        let mut late = start(memory.clone())?;
+        late.run(Order::Late)?;
         let mut eager = start(memory)?;
         eager.run(Order::Eager)?;
         tally.verdict.firings += eager.step;
-        for ((stage, a), b) in eager.emitted.iter_enumerated().zip(&lazy.emitted) {
+        for ((stage, a), b) in eager.emitted.iter_enumerated().zip(&late.emitted) {
             if a != b {
                 return Err(Fault {
                     section: section.name.as_str().into(),

@@ -14,7 +14,7 @@ use crate::workload::Workload;
 pub struct Retargeting {
     /// Sections, stages, loop orders, cut axes, residency, styles and orientations are those of the full size.
     pub kept: bool,
-    /// Why not, if they are not: the smaller graph was mapped anew.
+    /// Why not, if they are not: the smaller graph was mapped by itself.
     pub why: Option<String>,
     /// What differs in number, section by section.
     pub sections: Vec<RetargetedSection>,
@@ -36,7 +36,7 @@ pub struct RetargetedSection {
 }
 
 impl Retargeting {
-    fn anew(why: String) -> Self {
+    fn own_mapping(why: String) -> Self {
         Self { kept: false, why: Some(why), sections: Vec::new() }
     }
 
@@ -65,20 +65,20 @@ pub fn retargeted_from_full_size(
     small: &Workload,
     modes: &[Mode],
 ) -> Result<Vec<(Configuration, Retargeting)>, Diagnostic> {
-    let anew = |mode: Mode, why: String| {
+    let own_mapping = |mode: Mode, why: String| {
         let own = compile_measured(chip, small, &[mode])?.into_iter().map(|c| c.configuration).next();
-        own.map(|own| (own, Retargeting::anew(why))).ok_or_else(|| Diagnostic::new("no mode was asked for"))
+        own.map(|own| (own, Retargeting::own_mapping(why))).ok_or_else(|| Diagnostic::new("no mode was asked for"))
     };
     match compile_measured(chip, full, modes) {
-        Err(why) => modes.iter().map(|&mode| anew(mode, format!("at full size, {}", why.title()))).collect(),
+        Err(why) => modes.iter().map(|&mode| own_mapping(mode, format!("at full size, {}", why.title()))).collect(),
         Ok(compiled) => compiled
             .iter()
             .map(|of| match retargeted(chip, small, &of.configuration) {
                 Ok(like) => {
-                    let likeness = Retargeting::kept(&of.configuration, &like);
-                    Ok((like, likeness))
+                    let retargeting = Retargeting::kept(&of.configuration, &like);
+                    Ok((like, retargeting))
                 }
-                Err(why) => anew(of.configuration.mode, why),
+                Err(why) => own_mapping(of.configuration.mode, why),
             })
             .collect(),
     }

@@ -185,7 +185,7 @@ fn norm_gradient(x: &[Real], dy: &[Real], centred: bool) -> Vec<Real> {
     dy.iter().zip(&normed).map(|(&dy, &n)| scale * (dy - mean - n * along)).collect()
 }
 
-/// A step of Adam on a row: gradient; master weights, first and second moments side by side. All three anew, then the
+/// A step of Adam on a row: gradient; master weights, first and second moments side by side. All three new, then the
 /// weights to compute with, several in a word: its number here is the sum of them, the n-th times 2^n.
 fn adam(gradient: &[Real], state: &[Real], in_a_word: u64, narrowed: impl Fn(Real) -> Real) -> Vec<Real> {
     let c = Real::constant;

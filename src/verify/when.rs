@@ -29,14 +29,14 @@ pub(super) fn cycle(
 /// The event engine's number of an actor: lockstep groups by stage, then copies, then streams.
 fn track(section: &Section, kind: Kind) -> Option<usize> {
     let groups = |stages: usize| section.stages.iter().take(stages).map(|s| s.mapping.groups() as usize).sum::<usize>();
-    let homes = || {
-        let is_home = |b: &crate::program::Buffer| matches!(b.spec.role, BufferRole::Resident { .. });
-        section.buffers.iter_enumerated().filter(move |(_, b)| is_home(b)).map(|(b, _)| b)
+    let residents = || {
+        let is_resident = |b: &crate::program::Buffer| matches!(b.spec.role, BufferRole::Resident { .. });
+        section.buffers.iter_enumerated().filter(move |(_, b)| is_resident(b)).map(|(b, _)| b)
     };
     let all = groups(section.stages.len());
     Some(match kind {
         Kind::Group { stage, group } => groups(stage.index()) + group as usize,
-        Kind::Copy { home } => all + homes().position(|b| b == home)?,
-        Kind::Load { stream } | Kind::Store { stream } => all + homes().count() + stream.index(),
+        Kind::Copy { resident } => all + residents().position(|b| b == resident)?,
+        Kind::Load { stream } | Kind::Store { stream } => all + residents().count() + stream.index(),
     })
 }

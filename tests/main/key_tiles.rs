@@ -10,7 +10,7 @@ use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::program::verifier::{Verifier, Violation};
-use rdusim::program::{BufferRole, Configuration, Fabric, LoopOrder, Mapping, SectionGraph, TiledAxis, home_tiers};
+use rdusim::program::{BufferRole, Configuration, Fabric, LoopOrder, Mapping, SectionGraph, TiledAxis, tensor_tiers};
 use rdusim::saved;
 use rdusim::sim::simulate;
 use rdusim::verify::verify;
@@ -124,7 +124,7 @@ fn prove(chip: &Chip, workload: &Workload, configuration: &Configuration, about:
 fn violations(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<Violation> {
     let section = &configuration.sections[0];
     let graph = SectionGraph::new(workload, &section.operators, true).expect("a pipeline");
-    let (fabric, tiers) = (Fabric::new(chip), home_tiers(chip, workload).expect("room"));
+    let (fabric, tiers) = (Fabric::new(chip), tensor_tiers(chip, workload).expect("room"));
     Verifier { chip, fabric: &fabric, graph: &graph, tiers: &tiers }.violations(section)
 }
 

@@ -9,7 +9,7 @@ use rdusim::compile::{compile, compile_measured, retargeted_section};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::program::verifier::{Verifier, Violation};
-use rdusim::program::{BufferRole, Configuration, Fabric, GemmMapping, LoopLevel, SectionGraph, home_tiers};
+use rdusim::program::{BufferRole, Configuration, Fabric, GemmMapping, LoopLevel, SectionGraph, tensor_tiers};
 use rdusim::saved;
 use rdusim::sim::simulate;
 use rdusim::verify::verify;
@@ -220,7 +220,7 @@ fn keys_come_in_row_tiles_of_any_size() {
 fn violations(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<Violation> {
     let section = &configuration.sections[0];
     let graph = SectionGraph::new(workload, &section.operators, true).expect("a pipeline");
-    let (fabric, tiers) = (Fabric::new(chip), home_tiers(chip, workload).expect("room"));
+    let (fabric, tiers) = (Fabric::new(chip), tensor_tiers(chip, workload).expect("room"));
     Verifier { chip, fabric: &fabric, graph: &graph, tiers: &tiers }.violations(section)
 }
 

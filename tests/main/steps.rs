@@ -9,7 +9,7 @@ use rdusim::mode::Mode;
 use rdusim::outcome::Fidelity;
 use rdusim::program::verifier::Verifier;
 use rdusim::program::{
-    BufferRole, Configuration, Fabric, FlowKind, GemmMapping, LoopOrder, Section, SectionGraph, TiledAxis, home_tiers,
+    BufferRole, Configuration, Fabric, FlowKind, GemmMapping, LoopOrder, Section, SectionGraph, TiledAxis, tensor_tiers,
 };
 use rdusim::sim::simulate;
 use rdusim::verify::verify;
@@ -93,7 +93,7 @@ pub fn sections() -> Vec<Section> {
 fn prove(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str, most: f64) {
     let section = &configuration.sections[joined(configuration)];
     let graph = SectionGraph::new(workload, &section.operators, true).expect("a pipeline");
-    let (fabric, tiers) = (Fabric::new(chip), home_tiers(chip, workload).expect("room"));
+    let (fabric, tiers) = (Fabric::new(chip), tensor_tiers(chip, workload).expect("room"));
     let violations = Verifier { chip, fabric: &fabric, graph: &graph, tiers: &tiers }.violations(section);
     assert!(violations.is_empty(), "{about}: {violations:?}");
     hold(chip, workload, configuration, about, most);
@@ -247,7 +247,7 @@ fn state_that_does_not_come_is_missed() {
     let configuration = compile(&chip, &workload, Mode::Fused).expect("a mapping");
     let at = joined(&configuration);
     let graph = SectionGraph::new(&workload, &configuration.sections[at].operators, true).expect("a pipeline");
-    let (fabric, tiers) = (Fabric::new(&chip), home_tiers(&chip, &workload).expect("room"));
+    let (fabric, tiers) = (Fabric::new(&chip), tensor_tiers(&chip, &workload).expect("room"));
     let verifier = Verifier { chip: &chip, fabric: &fabric, graph: &graph, tiers: &tiers };
     let mut without = configuration.clone();
     let flow = without.sections[at].flows.position(|flow| matches!(flow.kind, FlowKind::State { .. })).expect("state");

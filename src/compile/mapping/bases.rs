@@ -270,7 +270,7 @@ impl<'a> StageBases<'a> {
                 bases.push(self.dense_like(stage, &shape, rows_on_lanes, (pn, 1, Reduction::Chain), &ranges));
             }
             if let Some(mask) = self.graph.mask(stage).or(self.graph.sampled(stage)) {
-                // As many columns of PCUs as one block of the mask is wide skip alike.
+                // As many columns of PCUs as one block of the mask is wide skip the same.
                 let of_a_block = mask.block_columns().div_ceil(shape.column_grain);
                 let mut shares = PARAMS.mapping.multicast_widths.to_vec();
                 shares.extend([of_a_block, 2 * of_a_block]);

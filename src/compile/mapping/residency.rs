@@ -7,7 +7,7 @@ pub struct Residency {
     pub inputs: bool,
     /// Chunked weights stay on chip for the whole section (else each row block reads them again).
     pub weights: bool,
-    /// What is made on chip and used in every column tile is computed anew in each (else it stays for a row block).
+    /// What is made on chip and used in every column tile is computed again in each (else it stays for a row block).
     pub recompute: bool,
     /// Room for what memory moves in its latency.
     pub latency_slots: LatencySlots,

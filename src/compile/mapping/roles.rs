@@ -17,7 +17,7 @@ pub struct StageRoles {
     pub n_cut: IndexVec<StageId, bool>,
     /// The stage comes after an accumulating one: it runs in the last column tile.
     late: IndexVec<StageId, bool>,
-    /// The stage is off the cut and computes the same anew in every column tile.
+    /// The stage is off the cut and computes the same again in every column tile.
     pub recomputed: IndexVec<StageId, bool>,
 }
 
@@ -51,7 +51,7 @@ impl StageRoles {
         roles
     }
 
-    /// The same where what stages off the cut make for those along it is computed anew in every column tile; `None` if no stage
+    /// The same where what stages off the cut make for those along it is computed again in every column tile; `None` if no stage
     /// makes such a thing, or column tiles are not outermost.
     pub fn recomputing(&self, graph: &SectionGraph<'_>, nest: &Nest) -> Option<Self> {
         if nest.order == LoopOrder::RowTileOuter || nest.column_tiles() == 1 {
@@ -74,7 +74,7 @@ impl StageRoles {
                 roles.level[s] = LoopLevel::FIRING;
             }
         }
-        roles.recomputed.iter().any(|&anew| anew).then_some(roles)
+        roles.recomputed.iter().any(|&recomputed| recomputed).then_some(roles)
     }
 
     /// Roles of every stage of `graph` in `nest`, as what stays on chip asks for.

@@ -49,7 +49,7 @@ pub fn sums_bases(
                     let of = |column_tile| {
                         reducer.passes(column_tile, RowTile::mean(tile_rows)) * reducer.tiles(column_tile)
                     };
-                    // All column tiles but the last are alike.
+                    // All column tiles but the last are equal.
                     let tiles = of(0).saturating_mul(column_tiles - 1).saturating_add(of(column_tiles - 1));
                     let slot = &mut least[(pm * pn) as usize];
                     if slot.is_none_or(|base| tiles < base.tiles) {

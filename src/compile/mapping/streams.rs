@@ -14,9 +14,9 @@ pub fn streams(
     for buffer in buffers {
         let stream = match buffer.role {
             BufferRole::Operand { stage, tensor } | BufferRole::Resident { stage, tensor } => {
-                let from_home = matches!(buffer.role, BufferRole::Operand { .. })
+                let from_resident = matches!(buffer.role, BufferRole::Operand { .. })
                     && buffers.iter().any(|b| b.role == BufferRole::Resident { stage, tensor });
-                if from_home || graph.producer(tensor).is_some() {
+                if from_resident || graph.producer(tensor).is_some() {
                     continue;
                 }
                 let cut = nest.tiled_axis.is_some_and(|c| graph.column_axis(tensor) == Some(c.axis));

@@ -69,7 +69,7 @@ fn walk(chip: &Chip, band: &[usize], by_row: bool, snake: bool) -> Vec<usize> {
     sites
 }
 
-/// A `pm x pn` array laid along a walk in blocks of `block` columns, each block row by row.
+/// A `pm x pn` array placed along a walk in blocks of `block` columns, each block row by row.
 struct Array<'a> {
     chip: &'a Chip,
     pm: u64,
@@ -414,8 +414,8 @@ pub fn place_buffers(
                     }
                     BufferRole::Resident { .. } | BufferRole::State { .. } | BufferRole::Output { .. } => {
                         let groups = s.mapping.groups();
-                        let is_home = matches!(spec.role, BufferRole::Resident { .. });
-                        let parts = if is_home { s.mapping.parts() } else { 1 };
+                        let is_resident = matches!(spec.role, BufferRole::Resident { .. });
+                        let parts = if is_resident { s.mapping.parts() } else { 1 };
                         centre(chip, (0..groups).flat_map(|b| (0..wide).map(move |q| s.pcu(b, slice / parts, q))))
                     }
                 };

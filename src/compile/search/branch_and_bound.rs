@@ -3,7 +3,7 @@
 use crate::cost::least_cycles;
 
 use super::context::SearchContext;
-use super::partition::{Lazy, Spans, Unplannable, Wanted};
+use super::partition::{Bounds, Spans, Unplannable, Wanted};
 use super::runs::Run;
 
 impl Spans<'_> {
@@ -17,14 +17,14 @@ impl Spans<'_> {
             of_all.saturating_sub(*saved)
         };
         let least = self.runs.iter().zip(&self.saved_by_looping).map(least).collect();
-        self.lazy = Some(Lazy { least, refused: vec![false; self.planned.len()], unplannable: None });
+        self.bounds = Some(Bounds { least, refused: vec![false; self.planned.len()], unplannable: None });
         if wanted.singles {
             let mut singles = self.singles();
             self.keep_unplanned(&mut singles);
             self.plan_runs(context, &singles)?;
         }
         let found = self.best_planned(context);
-        match (found, self.lazy.as_ref().and_then(|lazy| lazy.unplannable)) {
+        match (found, self.bounds.as_ref().and_then(|bounds| bounds.unplannable)) {
             (Err(_), Some(unplannable)) => Err(unplannable),
             _ => Ok(()),
         }
@@ -50,11 +50,11 @@ impl Spans<'_> {
                 return Ok(best);
             }
             let refused = self.plan_runs(context, &unplanned).err();
-            let Some(lazy) = &mut self.lazy else { return Ok(best) };
-            lazy.unplannable = lazy.unplannable.or(refused);
+            let Some(bounds) = &mut self.bounds else { return Ok(best) };
+            bounds.unplannable = bounds.unplannable.or(refused);
             for run in unplanned {
                 let kind = self.runs[run].kind;
-                lazy.refused[kind] = self.planned[kind].is_none();
+                bounds.refused[kind] = self.planned[kind].is_none();
             }
         }
     }
@@ -64,8 +64,8 @@ impl Spans<'_> {
     pub(super) fn not_slower(&mut self, best: Vec<usize>, context: &SearchContext<'_>) -> Vec<usize> {
         let cycles = self.cycles(&best);
         let mut singles = self.singles();
-        if let Some(lazy) = &self.lazy {
-            let least = singles.iter().map(|&run| lazy.least[run]).fold(0, u64::saturating_add);
+        if let Some(bounds) = &self.bounds {
+            let least = singles.iter().map(|&run| bounds.least[run]).fold(0, u64::saturating_add);
             if cycles <= least {
                 return best;
             }
@@ -75,7 +75,7 @@ impl Spans<'_> {
                 return best;
             }
         }
-        // At their best, if they have not been looked at.
+        // At their best, if they have not been evaluated.
         if self.are_planned(&singles) && cycles <= self.cycles(&singles) {
             return best;
         }

@@ -9,7 +9,7 @@ use crate::workload::Workload;
 /// How closely the search looks. Levels differ in budgets alone ([`crate::compile::params`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// A coarse grid of tilings, closer about the best, of which few are measured.
+    /// A grid of few tilings, closer about the best, of which few are measured.
     Low,
     /// Every cut, row tile size and allotment: what is found will be measured.
     Full,

@@ -1,4 +1,4 @@
-//! The choice of a section's mapping: the most promising are placed, routed and measured, and the best is improved
+//! The choice of a section's mapping: the best by estimate are placed, routed and measured, and the best is improved
 //! step by step.
 
 use rayon::prelude::*;
@@ -47,7 +47,7 @@ struct Way {
     negotiation: Negotiation,
 }
 
-/// A section that was looked at wholly, and whose choices are those of another: the two differ in functions that cost
+/// A section that was evaluated wholly, and whose choices are those of another: the two differ in functions that cost
 /// nothing, such as those in the tail of a GEMM.
 #[derive(Debug, Clone)]
 pub struct Twin {
@@ -110,10 +110,10 @@ impl TrialBudget {
     }
 }
 
-/// How far a section's choices have been looked at.
+/// How far a section's choices have been evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// The most promising are measured: enough to tell what the section may take.
+    /// The best by estimate are measured: enough to tell what the section may take.
     Brief,
     /// More of them, and steps from the best.
     Whole,
@@ -121,7 +121,7 @@ pub enum Depth {
 
 /// What looking at a section's choices has shown.
 #[derive(Debug)]
-pub struct Looked {
+pub struct Evaluated {
     /// How far that went.
     pub depth: Depth,
     /// The best of them; `None` if none can be placed.
@@ -132,7 +132,7 @@ pub struct Looked {
     seen: Vec<Choice>,
     /// Scores of those that were measured, on chips of few PCUs.
     near: Vec<(u64, Choice)>,
-    /// Of the order in which they are looked at, so many.
+    /// Of the order in which they are evaluated, so many.
     tried: usize,
     /// Events of the runs that measured them.
     events: u64,
@@ -140,7 +140,7 @@ pub struct Looked {
     ratios: Vec<(IndexVec<StageId, Mapping>, f64)>,
 }
 
-impl Looked {
+impl Evaluated {
     /// What a section with the same choices begins with, after a whole look.
     pub fn twin(&self) -> Option<Twin> {
         let best = self.best.as_ref().filter(|best| self.depth == Depth::Whole && best.run.is_some())?;
@@ -149,41 +149,41 @@ impl Looked {
 
     /// What sections are compared by. After a brief look, what a whole one may make of it.
     pub fn score(&self) -> Option<u64> {
-        self.hoped(Routed::score)
+        self.optimistic(Routed::score)
     }
 
     /// Cycles once, likewise.
     pub fn cycles(&self) -> Option<u64> {
-        self.hoped(|routed| routed.cycles)
+        self.optimistic(|routed| routed.cycles)
     }
 
-    fn hoped(&self, of: impl Fn(&Routed) -> u64) -> Option<u64> {
+    fn optimistic(&self, of: impl Fn(&Routed) -> u64) -> Option<u64> {
         let found = of(self.best.as_ref()?);
-        Some(if self.depth == Depth::Brief { hoped(found) } else { found })
+        Some(if self.depth == Depth::Brief { optimistic(found) } else { found })
     }
 }
 
 /// What a whole look may make of cycles that are estimated, or that a brief look has shown.
-pub fn hoped(cycles: u64) -> u64 {
+pub fn optimistic(cycles: u64) -> u64 {
     (cycles as f64 * PARAMS.evaluation.optimistic_factor) as u64
 }
 
-/// Measures the most promising of a section's choices and, for a whole look, steps from the best of them. Goes on from
+/// Measures the best by estimate of a section's choices and, for a whole look, steps from the best of them. Goes on from
 /// an earlier look, or begins with the best of a `twin`, and ends with it if it is as fast here. `at_once`: kinds of
-/// sections that are looked at.
+/// sections that are evaluated.
 pub fn look(
     context: &SearchContext<'_>,
     graph: &SectionGraph<'_>,
     choices: &[Choice],
-    (before, twin): (Option<Looked>, Option<&Twin>),
+    (before, twin): (Option<Evaluated>, Option<&Twin>),
     depth: Depth,
     at_once: usize,
-) -> Looked {
+) -> Evaluated {
     let chip = &*context.chip.in_section(graph.largest_off_chip_bytes());
     let effort = TrialBudget::new(chip, graph, at_once, context.effort);
     let floor = least_cycles(chip, graph.workload, context.tiers, &graph.operators);
     let is_new = before.is_none();
-    let looked = before.unwrap_or(Looked {
+    let evaluated = before.unwrap_or(Evaluated {
         depth,
         best: None,
         unplaced: None,
@@ -193,37 +193,37 @@ pub fn look(
         events: 0,
         ratios: Vec::new(),
     });
-    let mut trial = Trial { context, chip, graph, negotiation: effort.negotiation, floor, looked };
+    let mut trial = Trial { context, chip, graph, negotiation: effort.negotiation, floor, evaluated };
     let expected = choices.first().map_or(0, |choice| choice.estimate.cycles);
     if context.effort == Effort::Low || !context.measures {
         trial.negotiation = Negotiation::WHOLE;
-        trial.look_coarsely(choices, expected);
-        return Looked { depth: Depth::Whole, ..trial.looked };
+        trial.look_at_low_effort(choices, expected);
+        return Evaluated { depth: Depth::Whole, ..trial.evaluated };
     }
     if let Some(twin) = twin.filter(|_| is_new)
         && trial.is_as_fast_as(twin)
     {
-        return Looked { depth: Depth::Whole, ..trial.looked };
+        return Evaluated { depth: Depth::Whole, ..trial.evaluated };
     }
-    let order = promising(choices);
+    let order = ranked(choices);
     if is_new {
         trial.look_briefly(choices, &order, effort.found, depth);
     }
     if depth == Depth::Whole {
-        if trial.looked.tried == 1 && !trial.is_done() {
+        if trial.evaluated.tried == 1 && !trial.is_done() {
             // The brief look ended with the first.
             let batch = &order[1..order.len().min(1 + effort.found)];
-            trial.looked.tried += batch.len();
+            trial.evaluated.tried += batch.len();
             trial.measure(of(choices, batch));
         }
         trial.look_further(choices, &order, expected, effort);
     }
     let depth = if trial.is_done() { Depth::Whole } else { depth };
-    Looked { depth, ..trial.looked }
+    Evaluated { depth, ..trial.evaluated }
 }
 
-/// The order in which choices are looked at: in turn the best of the next cut, and of the next class; then the others.
-fn promising(choices: &[Choice]) -> Vec<usize> {
+/// The order in which choices are evaluated: in turn the best of the next cut, and of the next class; then the others.
+fn ranked(choices: &[Choice]) -> Vec<usize> {
     let first_of = |same: &dyn Fn(&Choice, &Choice) -> bool| {
         let is_first = |&index: &usize| !choices[..index].iter().any(|other| same(other, &choices[index]));
         (0..choices.len()).filter(is_first).collect::<Vec<usize>>()
@@ -251,30 +251,30 @@ struct Trial<'t, 'g> {
     negotiation: Negotiation,
     /// Cycles that no mapping beats.
     floor: f64,
-    looked: Looked,
+    evaluated: Evaluated,
 }
 
 impl Trial<'_, '_> {
     /// Measures few choices, and steps from the best if it takes longer than `expected`.
-    fn look_coarsely(&mut self, choices: &[Choice], expected: u64) {
-        for index in promising(choices) {
+    fn look_at_low_effort(&mut self, choices: &[Choice], expected: u64) {
+        for index in ranked(choices) {
             let next = &choices[index];
-            let best = self.looked.best.as_ref();
+            let best = self.evaluated.best.as_ref();
             if best.is_some_and(|best| {
-                self.looked.seen.len() >= PARAMS.evaluation.low_effort_trials || best.is_good_beside(next)
+                self.evaluated.seen.len() >= PARAMS.evaluation.low_effort_trials || best.is_good_beside(next)
             }) {
                 break;
             }
             self.measure(vec![next.clone()]);
         }
-        if self.looked.best.is_none() && self.context.effort == Effort::Low {
+        if self.evaluated.best.is_none() && self.context.effort == Effort::Low {
             self.lay_any();
         }
         self.improve(PARAMS.evaluation.low_effort_neighbours, |best| {
             best.cycles as f64 <= expected as f64 * PARAMS.evaluation.far_from_estimate
         });
         if self.chip.pcus() <= PARAMS.evaluation.few_pcus {
-            self.polish(1);
+            self.final_effort(1);
         }
     }
 
@@ -282,28 +282,28 @@ impl Trial<'_, '_> {
     /// `depth` whole, also a batch of `found` others.
     fn look_briefly(&mut self, choices: &[Choice], order: &[usize], found: usize, depth: Depth) {
         let (first, others) = order.split_at(order.len().min(1));
-        self.looked.tried = first.len();
-        let mut laid = self.lay_all(of(choices, first));
-        if !laid.iter().any(Laid::is_crowded) {
-            self.run(std::mem::take(&mut laid));
+        self.evaluated.tried = first.len();
+        let mut layouts = self.lay_all(of(choices, first));
+        if !layouts.iter().any(Layout::is_crowded) {
+            self.run(std::mem::take(&mut layouts));
         }
         let is_as_estimated = |best: &Routed| {
             !best.crowded && best.cycles as f64 <= best.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated
         };
-        if depth == Depth::Brief && self.looked.best.as_ref().is_some_and(is_as_estimated) {
+        if depth == Depth::Brief && self.evaluated.best.as_ref().is_some_and(is_as_estimated) {
             return;
         }
         for batch in others.chunks(found) {
-            self.looked.tried += batch.len();
+            self.evaluated.tried += batch.len();
             if !self.is_done() {
-                laid.extend(self.lay_all(of(choices, batch)));
+                layouts.extend(self.lay_all(of(choices, batch)));
             }
-            self.run(std::mem::take(&mut laid));
-            if self.looked.best.is_some() {
+            self.run(std::mem::take(&mut layouts));
+            if self.evaluated.best.is_some() {
                 break;
             }
         }
-        self.run(laid);
+        self.run(layouts);
     }
 
     /// Takes steps from the best; further batches and steps where links and ports cost more than `expected`: others may
@@ -315,34 +315,36 @@ impl Trial<'_, '_> {
             cycles > expected as f64 * PARAMS.evaluation.far_from_estimate
                 || cycles * PARAMS.evaluation.below_estimate < estimated
         };
-        for batch in order[self.looked.tried..].chunks(effort.found).take(PARAMS.evaluation.more_batches) {
-            if self.is_done() || !self.looked.best.as_ref().is_some_and(is_far) {
+        for batch in order[self.evaluated.tried..].chunks(effort.found).take(PARAMS.evaluation.more_batches) {
+            if self.is_done() || !self.evaluated.best.as_ref().is_some_and(is_far) {
                 break;
             }
-            self.looked.tried += batch.len();
+            self.evaluated.tried += batch.len();
             self.measure(of(choices, batch));
             self.improve(effort.steps, |best| !is_far(best));
         }
         if effort.is_hasty
-            && let Some(best) = self.looked.best.as_ref().filter(|best| best.crowded)
+            && let Some(best) = self.evaluated.best.as_ref().filter(|best| best.crowded)
         {
             let choice = best.choice.clone();
             self.negotiation = Negotiation::WHOLE;
             self.measure(vec![choice]);
         }
-        self.polish(PARAMS.evaluation.most_final);
+        self.final_effort(PARAMS.evaluation.most_final);
     }
 
     /// Routes the best with more care; keeps what is not slower: its links are less full. On chips of few PCUs the best
     /// `most`, each in several ways, also with annealed places.
-    fn polish(&mut self, most: usize) {
-        let Some(best) = self.looked.best.as_ref().filter(|best| best.run.is_some() && !self.is_done()) else { return };
+    fn final_effort(&mut self, most: usize) {
+        let Some(best) = self.evaluated.best.as_ref().filter(|best| best.run.is_some() && !self.is_done()) else {
+            return;
+        };
         if self.chip.pcus() > PARAMS.evaluation.few_pcus {
             self.lay_again(best.choice.clone(), Way { is_annealed: false, negotiation: Negotiation::WHOLE });
             return;
         }
         let good = (best.score() as f64 * PARAMS.evaluation.near_best) as u64;
-        let mut near = std::mem::take(&mut self.looked.near);
+        let mut near = std::mem::take(&mut self.evaluated.near);
         near.retain(|&(score, _)| score <= good);
         // Stable: of equals the first stays first.
         near.sort_by_key(|&(score, _)| score);
@@ -360,16 +362,16 @@ impl Trial<'_, '_> {
 
     /// Places, routes and measures a choice once more; it becomes the best if it is not slower.
     fn lay_again(&mut self, choice: Choice, way: Way) {
-        let Some(best) = self.looked.best.as_ref().filter(|_| self.context.measures) else { return };
+        let Some(best) = self.evaluated.best.as_ref().filter(|_| self.context.measures) else { return };
         let allowed = |cycles: u64| cycles.saturating_add((cycles as f64 * PARAMS.evaluation.as_fast) as u64);
         let (most_cycles, most, crowded) = (allowed(best.cycles), allowed(best.score()), best.crowded);
-        if let Some(routed) = self.laid_in(choice, way, most_cycles).filter(|routed| routed.score() <= most) {
-            self.looked.best = Some(Routed { crowded, ..routed });
+        if let Some(routed) = self.layout_in(choice, way, most_cycles).filter(|routed| routed.score() <= most) {
+            self.evaluated.best = Some(Routed { crowded, ..routed });
         }
     }
 
     /// A choice placed and routed in a way of its own, and measured to take at most so many cycles.
-    fn laid_in(&mut self, choice: Choice, way: Way, most_cycles: u64) -> Option<Routed> {
+    fn layout_in(&mut self, choice: Choice, way: Way, most_cycles: u64) -> Option<Routed> {
         let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
         let plan = choice.plan(chip, graph);
         let (section, _) = if way.is_annealed {
@@ -384,17 +386,17 @@ impl Trial<'_, '_> {
     /// Begins with the best of a twin. Whether it is as fast here: then no other will be faster either.
     fn is_as_fast_as(&mut self, twin: &Twin) -> bool {
         let most = twin.cycles.saturating_add((twin.cycles as f64 * PARAMS.evaluation.as_fast) as u64);
-        self.looked.best = self.laid_in(twin.choice.clone(), twin.way, most);
-        self.looked.best.is_some()
+        self.evaluated.best = self.layout_in(twin.choice.clone(), twin.way, most);
+        self.evaluated.best.is_some()
     }
 
     /// Whether a choice could be faster than the best so far: by its lower bound, and by its estimate, as far as the same
     /// array of PCUs has been measured in other tiles. Links and ports slow an array down by about as much in all of them.
     fn may_win(&self, choice: &Choice) -> bool {
-        let Some(best) = &self.looked.best else { return true };
+        let Some(best) = &self.evaluated.best else { return true };
         let wanted = best.cycles as f64 * (1.0 - PARAMS.evaluation.worth_a_step);
         // On few PCUs estimates are rougher, and measuring is cheap.
-        let known = self.looked.ratios.iter().find(|(array, _)| is_array(array, choice));
+        let known = self.evaluated.ratios.iter().find(|(array, _)| is_array(array, choice));
         let known = known.filter(|_| self.chip.pcus() > PARAMS.evaluation.few_pcus);
         let may_take = choice.estimate.cycles as f64 * (1.0 - PARAMS.evaluation.array_noise);
         let predicted = known.map_or(0.0, |&(_, ratio)| may_take * ratio);
@@ -404,19 +406,19 @@ impl Trial<'_, '_> {
     /// Remembers how much slower than estimated an array of PCUs was measured, at least.
     fn learn(&mut self, choice: &Choice, cycles: u64) {
         let ratio = cycles as f64 / choice.estimate.cycles.max(1) as f64;
-        match self.looked.ratios.iter_mut().find(|(array, _)| is_array(array, choice)) {
+        match self.evaluated.ratios.iter_mut().find(|(array, _)| is_array(array, choice)) {
             Some((_, least)) => *least = least.min(ratio),
-            None => self.looked.ratios.push((choice.picked.iter().map(|c| c.mapping).collect(), ratio)),
+            None => self.evaluated.ratios.push((choice.picked.iter().map(|c| c.mapping).collect(), ratio)),
         }
     }
 
-    /// Looks closely for a choice that can be placed, where a coarse look found none.
+    /// Looks closely for a choice that can be placed, where a low-effort look found none.
     fn lay_any(&mut self) {
         let SearchContext { tiers, bases, .. } = *self.context;
         let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };
         for choice in plan(&search, Effort::Full).unwrap_or_default() {
             self.measure(vec![choice]);
-            if self.looked.best.is_some() {
+            if self.evaluated.best.is_some() {
                 break;
             }
         }
@@ -427,9 +429,9 @@ impl Trial<'_, '_> {
         let SearchContext { tiers, effort, bases, .. } = *self.context;
         let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };
         while steps > 0 && !self.is_done() {
-            let Some(best) = self.looked.best.as_ref().filter(|best| !good(best)) else { break };
+            let Some(best) = self.evaluated.best.as_ref().filter(|best| !good(best)) else { break };
             let mut near = neighbours(&search, &best.choice);
-            near.retain(|choice| !self.looked.seen.contains(choice) && self.may_win(choice));
+            near.retain(|choice| !self.evaluated.seen.contains(choice) && self.may_win(choice));
             if near.is_empty() {
                 break;
             }
@@ -440,7 +442,7 @@ impl Trial<'_, '_> {
             steps -= near.len();
             let before = best.score();
             self.measure(near);
-            let is_better = self.looked.best.as_ref().is_some_and(|best| best.score() < before);
+            let is_better = self.evaluated.best.as_ref().is_some_and(|best| best.score() < before);
             if effort == Effort::Low && !is_better {
                 break;
             }
@@ -449,37 +451,37 @@ impl Trial<'_, '_> {
 
     /// Places, routes and measures choices.
     fn measure(&mut self, choices: Vec<Choice>) {
-        let laid = self.lay_all(choices);
-        self.run(laid);
+        let layouts = self.lay_all(choices);
+        self.run(layouts);
     }
 
     /// Places and routes choices side by side, those that can be, and that could be measured then.
-    fn lay_all(&mut self, choices: Vec<Choice>) -> Vec<Laid> {
+    fn lay_all(&mut self, choices: Vec<Choice>) -> Vec<Layout> {
         let worth = choices.par_iter().filter(|choice| self.may_be_measured(choice) && self.may_win(choice));
-        let laid: Vec<Result<Laid, Unplaced>> = worth.map(|choice| self.lay(choice)).collect();
-        self.looked.seen.extend(choices);
-        self.looked.unplaced =
-            laid.iter().filter_map(|laid| laid.as_ref().err()).next_back().copied().or(self.looked.unplaced);
-        laid.into_iter().filter_map(Result::ok).collect()
+        let layouts: Vec<Result<Layout, Unplaced>> = worth.map(|choice| self.lay(choice)).collect();
+        self.evaluated.seen.extend(choices);
+        self.evaluated.unplaced =
+            layouts.iter().filter_map(|layout| layout.as_ref().err()).next_back().copied().or(self.evaluated.unplaced);
+        layouts.into_iter().filter_map(Result::ok).collect()
     }
 
-    /// Measures choices from the most promising on; keeps the fastest, of equals the first.
-    fn run(&mut self, mut laid: Vec<Laid>) {
+    /// Measures choices from the best by estimate on; keeps the fastest, of equals the first.
+    fn run(&mut self, mut layouts: Vec<Layout>) {
         // Stable: of equals the first stays first.
-        laid.sort_by_key(|laid| laid.expected);
-        for laid in laid {
-            let fastest = self.looked.best.as_ref().map_or(u64::MAX, |best| best.cycles);
-            if self.is_done() || self.is_hopeless(laid.expected) {
+        layouts.sort_by_key(|layout| layout.expected);
+        for layout in layouts {
+            let fastest = self.evaluated.best.as_ref().map_or(u64::MAX, |best| best.cycles);
+            if self.is_done() || self.is_hopeless(layout.expected) {
                 break;
             }
-            if !self.may_win(&laid.choice) {
+            if !self.may_win(&layout.choice) {
                 continue;
             }
-            let crowded = laid.is_crowded();
-            let Laid { plan, section, expected, choice } = laid;
+            let crowded = layout.is_crowded();
+            let Layout { plan, section, expected, choice } = layout;
             // One that moves fewer bytes may take a little longer.
             let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
-            let spared = self.looked.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
+            let spared = self.evaluated.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
             let most = fastest.saturating_add(spared);
             let (cycles, run) = match self.measured(&section, most) {
                 Measurement::Takes(cycles, run) => (cycles, Some(run)),
@@ -490,10 +492,10 @@ impl Trial<'_, '_> {
             let way = Way { is_annealed: false, negotiation: self.negotiation };
             let routed = Routed { section, plan, cycles, run, choice, crowded, way };
             if routed.run.is_some() && self.chip.pcus() <= PARAMS.evaluation.few_pcus {
-                self.looked.near.push((routed.score(), routed.choice.clone()));
+                self.evaluated.near.push((routed.score(), routed.choice.clone()));
             }
-            if self.looked.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
-                self.looked.best = Some(routed);
+            if self.evaluated.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
+                self.evaluated.best = Some(routed);
             }
         }
     }
@@ -505,7 +507,7 @@ impl Trial<'_, '_> {
         } else {
             PARAMS.evaluation.hopeless
         };
-        self.looked.best.as_ref().is_some_and(|best| expected as f64 > best.cycles as f64 * hopeless)
+        self.evaluated.best.as_ref().is_some_and(|best| expected as f64 > best.cycles as f64 * hopeless)
     }
 
     /// Whether a choice can be measured at all, and can beat the best by its lower bound: known before it has places.
@@ -513,7 +515,7 @@ impl Trial<'_, '_> {
         let price = choice.estimate.score - choice.estimate.cycles;
         let least = self.least_cycles(choice) as u64;
         let may_beat = |best: &Routed| least.saturating_add(price) < best.score();
-        !self.is_hopeless(choice.estimate.cycles) && self.looked.best.as_ref().is_none_or(may_beat)
+        !self.is_hopeless(choice.estimate.cycles) && self.evaluated.best.as_ref().is_none_or(may_beat)
     }
 
     /// Cycles that a choice takes at least, as far as its masks are known.
@@ -525,7 +527,7 @@ impl Trial<'_, '_> {
     /// Runs a section, and counts the events of the run.
     fn measured(&mut self, section: &Section, most_cycles: u64) -> Measurement {
         let measured = self.context.measure(section, most_cycles);
-        self.looked.events += match &measured {
+        self.evaluated.events += match &measured {
             Measurement::Takes(_, run) => run.events,
             Measurement::TooLong(events) => *events,
             Measurement::Unknown => 0,
@@ -536,23 +538,23 @@ impl Trial<'_, '_> {
     /// Whether measuring has taken as many events as the section is worth.
     fn has_spent_its_events(&self) -> bool {
         let times = if self.context.effort == Effort::Thorough { PARAMS.evaluation.thorough_trials as u64 } else { 1 };
-        self.looked.events >= PARAMS.evaluation.events_of_a_section * times
+        self.evaluated.events >= PARAMS.evaluation.events_of_a_section * times
     }
 
     /// Whether the best so far is as good as need be, or too long to be measured, or enough events were spent on it.
     fn is_done(&self) -> bool {
         let near = |best: &Routed| best.cycles as f64 <= self.floor * PARAMS.evaluation.near_lower_bound;
         let unknown = |best: &Routed| self.context.measures && best.cycles < u64::MAX && best.run.is_none();
-        self.looked.best.as_ref().is_some_and(|best| near(best) || unknown(best) || self.has_spent_its_events())
+        self.evaluated.best.as_ref().is_some_and(|best| near(best) || unknown(best) || self.has_spent_its_events())
     }
 
-    fn lay(&self, choice: &Choice) -> Result<Laid, Unplaced> {
+    fn lay(&self, choice: &Choice) -> Result<Layout, Unplaced> {
         let (chip, graph, context) = (self.chip, self.graph, self.context);
         let plan = choice.plan(chip, graph);
         let (section, fullest) = assemble(chip, context.fabric, graph, &plan, context.tiers, self.negotiation, &[])?;
         let crowded = (plan.estimate.link_cycles(chip) as f64 * fullest) as u64 + chip.launch_cycles();
         let expected = plan.estimate.cycles.max(crowded);
-        Ok(Laid { plan, section, expected, choice: choice.clone() })
+        Ok(Layout { plan, section, expected, choice: choice.clone() })
     }
 }
 
@@ -567,7 +569,7 @@ fn of(choices: &[Choice], indices: &[usize]) -> Vec<Choice> {
 }
 
 /// A choice placed and routed, before it is measured.
-struct Laid {
+struct Layout {
     plan: SectionPlan,
     section: Section,
     /// Cycles by the estimate, or what its fullest link or port needs if that is more.
@@ -575,7 +577,7 @@ struct Laid {
     choice: Choice,
 }
 
-impl Laid {
+impl Layout {
     fn is_crowded(&self) -> bool {
         self.expected > self.plan.estimate.cycles
     }

@@ -1,4 +1,4 @@
-//! Every mapping of a small graph, measured: what the search is judged by.
+//! Every mapping of a small graph, measured: what the search is compared with.
 
 use crate::compile::mapping::allocate::useful_splits;
 use crate::compile::mapping::bases::Wanted;

@@ -1,4 +1,4 @@
-//! The plan search where nobody measures what it finds: a coarse look at cuts and row tile sizes, then a finer one about
+//! The plan search where nobody measures what it finds: a low-effort look at cuts and row tile sizes, then a finer one about
 //! the best. Finds what the full search finds in most cases, for a tenth of its work.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +13,11 @@ use super::space::{Allotment, Found, KAxis, Kept, Search, Tiling};
 /// How close a look is.
 #[derive(Debug, Clone, Copy)]
 struct Grain {
-    /// Of the cuts, one in so many is looked at first.
+    /// Of the cuts, one in so many is evaluated first.
     cuts: usize,
     /// The same for row tile sizes.
     row_tiles: usize,
-    /// So many of the best are looked about.
+    /// So many of the best are refined about.
     best: usize,
 }
 
@@ -36,9 +36,9 @@ struct Look<'a> {
     search: &'a Search<'a>,
     cuts: &'a [Option<TiledAxis>],
     grain: Grain,
-    /// Bases and row tile sizes of the cuts looked at.
+    /// Bases and row tile sizes of the cuts evaluated.
     bases: BTreeMap<usize, (StageBases<'a>, Vec<u64>)>,
-    /// Places looked at.
+    /// Places evaluated.
     seen: BTreeSet<Place>,
     /// The best of each of them.
     scores: BTreeSet<(u64, Place)>,
@@ -48,7 +48,7 @@ struct Look<'a> {
     found: Found,
 }
 
-/// The best choices of some cuts, as far as a coarse look shows them.
+/// The best choices of some cuts, as far as a low-effort look shows them.
 pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> Kept {
     let mut look = Look {
         search,
@@ -133,7 +133,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Looks at what lies between a place and the next that were looked at first.
+    /// Looks at what lies between a place and the next that were evaluated first.
     fn about(&mut self, (cut, row_tile): Place) {
         let Grain { cuts: cuts_apart, row_tiles: row_tiles_apart, .. } = self.grain;
         let cuts = cut.saturating_sub(cuts_apart - 1)..(cut + cuts_apart).min(self.cuts.len());

@@ -6,7 +6,7 @@ use crate::program::{LoopOrder, TiledAxis};
 use super::nests::cuts;
 use super::space::{Allotment, Choice, Found, KAxis, Search, Tiling};
 
-/// Choices next to `choice`, the most promising first: the next row tile sizes and column tile widths both ways, other loop orders
+/// Choices next to `choice`, the best by estimate first: the next row tile sizes and column tile widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
 pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];

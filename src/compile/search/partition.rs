@@ -13,7 +13,7 @@ use crate::workload::{OperatorId, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::context::{Effort, SearchContext};
-use super::evaluate::{Depth, Looked, Routed, Twin, hoped, look};
+use super::evaluate::{Depth, Evaluated, Routed, Twin, look, optimistic};
 use super::plan::{NoPlan, plan};
 use super::runs::{Run, Runs};
 use super::space::{Choice, Search};
@@ -26,7 +26,7 @@ pub(super) struct Planned<'a> {
     choices: Vec<Choice>,
     /// The choices are those of the search at full effort, if that is asked for.
     is_refined: bool,
-    looked: Option<Looked>,
+    evaluated: Option<Evaluated>,
 }
 
 /// A section that was chosen.
@@ -57,25 +57,25 @@ impl Planned<'_> {
             }
         }
         let is_worth = part >= PARAMS.partition.worth_a_whole_look;
-        if self.looked.as_ref().is_none_or(|looked| looked.depth < depth && is_worth) {
-            let before = self.looked.take();
+        if self.evaluated.as_ref().is_none_or(|evaluated| evaluated.depth < depth && is_worth) {
+            let before = self.evaluated.take();
             let twin = among.equivalents.iter().find(|(choices, _)| *choices == self.choices).map(|(_, twin)| twin);
             let wanted = if is_worth { depth } else { Depth::Brief };
-            self.looked = Some(look(context, &self.graph, &self.choices, (before, twin), wanted, among.kinds));
+            self.evaluated = Some(look(context, &self.graph, &self.choices, (before, twin), wanted, among.kinds));
         }
-        if let Some(looked) = &mut self.looked {
-            looked.depth = looked.depth.max(depth);
+        if let Some(evaluated) = &mut self.evaluated {
+            evaluated.depth = evaluated.depth.max(depth);
         }
     }
 }
 
-/// What a section is looked at among.
+/// What a section is evaluated among.
 struct Among {
-    /// Kinds of sections that are looked at.
+    /// Kinds of sections that are evaluated.
     kinds: usize,
     /// Cycles of all sections of a partition: a section that takes a small part of them is not worth a close look.
     cycles: u64,
-    /// What other sections that were looked at had to choose from, and the best of it.
+    /// What other sections that were evaluated had to choose from, and the best of it.
     equivalents: Vec<(Vec<Choice>, Twin)>,
 }
 
@@ -91,9 +91,9 @@ impl Planned<'_> {
     }
 
     fn score_once(&self) -> u64 {
-        match &self.looked {
+        match &self.evaluated {
             // What cannot be placed is no candidate.
-            Some(looked) => looked.score().unwrap_or(u64::MAX),
+            Some(evaluated) => evaluated.score().unwrap_or(u64::MAX),
             None if self.is_refined => self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score),
             None => self
                 .choices
@@ -104,12 +104,12 @@ impl Planned<'_> {
 
     /// It, placed and routed.
     fn routed(&self) -> Option<&Routed> {
-        self.looked.as_ref()?.best.as_ref()
+        self.evaluated.as_ref()?.best.as_ref()
     }
 
     /// Why the last plan that could not be placed could not.
     fn unplaced(&self) -> Option<Unplaced> {
-        self.looked.as_ref()?.unplaced
+        self.evaluated.as_ref()?.unplaced
     }
 }
 
@@ -146,7 +146,7 @@ pub struct Spans<'a> {
     left_out: LeftOut,
     wanted: Wanted,
     /// What is not planned yet, planned only if nothing sooner found beats it at its best.
-    pub(super) lazy: Option<Lazy>,
+    pub(super) bounds: Option<Bounds>,
 }
 
 /// Cycles of launches that a section saves if it loops over the repetitions of its block; 0 if it does not.
@@ -179,7 +179,7 @@ pub enum Whole<'s, 'a> {
 
 /// What is known of sections that are not planned.
 #[derive(Debug)]
-pub(super) struct Lazy {
+pub(super) struct Bounds {
     /// Of every run, a score that no plan of it beats.
     pub(super) least: Vec<u64>,
     /// Of every kind, whether planning or placing it failed.
@@ -208,7 +208,7 @@ impl<'a> Spans<'a> {
         let left_out = LeftOut { kinds: 0, longer: fused && n > PARAMS.partition.most_fused };
         let saved = |run: &Run| if fused { saved_by_looping(chip, workload, &run.operators) } else { 0 };
         let saved_by_looping = runs.iter().map(saved).collect();
-        let mut spans = Self { workload, runs, planned, kinds, saved_by_looping, left_out, wanted, lazy: None };
+        let mut spans = Self { workload, runs, planned, kinds, saved_by_looping, left_out, wanted, bounds: None };
         if !wanted.singles && !fused {
             return Ok(spans);
         }
@@ -266,7 +266,7 @@ impl<'a> Spans<'a> {
             let is_refined = operators.len() == 1 || !has_many;
             let effort = if is_refined { context.effort } else { Effort::Low };
             let choices = plan(&search, effort).map_err(Some)?;
-            Ok(Planned { graph, choices, is_refined, looked: None })
+            Ok(Planned { graph, choices, is_refined, evaluated: None })
         };
         let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
         // Of several that cannot run alone, the first is told.
@@ -296,7 +296,7 @@ impl<'a> Spans<'a> {
             least_cycles(chip, self.workload, tiers, operators) * self.workload.operators[operators[0]].repeat as f64
                 - self.saved_by_looping[run] as f64
         };
-        let hoped = |&first: &usize| {
+        let optimistic = |&first: &usize| {
             let parts = self.best_partition(self.runs[first].span).ok()?;
             let now: u64 =
                 parts.iter().filter(|&&part| self.of(part).is_some()).filter_map(|&part| self.score_alone(part)).sum();
@@ -305,13 +305,13 @@ impl<'a> Spans<'a> {
             Some(now as f64 - saved)
         };
         let is_worth = |&first: &usize| {
-            let Some(hoped) = hoped(&first) else { return true };
-            let alike = self.runs.iter().filter(|run| run.kind == self.runs[first].kind);
+            let Some(optimistic) = optimistic(&first) else { return true };
+            let equal = self.runs.iter().filter(|run| run.kind == self.runs[first].kind);
             let saves = |run: &Run| {
                 let (from, to) = run.span;
-                before[n] as f64 > before[from] as f64 + hoped + behind[to] as f64
+                before[n] as f64 > before[from] as f64 + optimistic + behind[to] as f64
             };
-            alike.into_iter().any(saves)
+            equal.into_iter().any(saves)
         };
         firsts.iter().copied().filter(is_worth).collect()
     }
@@ -345,8 +345,8 @@ impl<'a> Spans<'a> {
         if let Some(planned) = self.of(run) {
             return Some(planned.score().saturating_sub(self.saved_by_looping[run]));
         }
-        let lazy = self.lazy.as_ref()?;
-        (!lazy.refused[self.runs[run].kind]).then(|| lazy.least[run])
+        let bounds = self.bounds.as_ref()?;
+        (!bounds.refused[self.runs[run].kind]).then(|| bounds.least[run])
     }
 
     /// What a run's kind was planned as.
@@ -375,7 +375,7 @@ impl<'a> Spans<'a> {
             let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
             let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
-            let mut planned = Planned { graph, choices, is_refined: true, looked: None };
+            let mut planned = Planned { graph, choices, is_refined: true, evaluated: None };
             planned.route(context, Depth::Whole, &Among { kinds: firsts.len(), cycles: 0, equivalents: Vec::new() });
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
@@ -393,7 +393,7 @@ impl<'a> Spans<'a> {
             kinds,
             left_out: LeftOut::default(),
             wanted,
-            lazy: None,
+            bounds: None,
         })
     }
 
@@ -444,7 +444,7 @@ impl<'a> Spans<'a> {
             self.route(&all, Depth::Whole, context);
         }
         let mut wanted: Vec<(usize, Depth)> = Vec::new();
-        if self.lazy.is_none() {
+        if self.bounds.is_none() {
             wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
             // A loop over a whole block is one candidate beside many partitions of it: searched in full, whatever its estimate and
             // what its first mapping shows.
@@ -462,7 +462,7 @@ impl<'a> Spans<'a> {
         loop {
             let best = self.best_planned(context)?;
             let is_at = |run: usize, depth: Depth| {
-                self.of(run).and_then(|p| p.looked.as_ref()).is_some_and(|looked| looked.depth >= depth)
+                self.of(run).and_then(|p| p.evaluated.as_ref()).is_some_and(|evaluated| evaluated.depth >= depth)
             };
             let below = |depth: Depth| best.iter().copied().filter(|&run| !is_at(run, depth)).collect::<Vec<usize>>();
             let (unseen, shallow) = (below(Depth::Brief), below(Depth::Whole));
@@ -474,12 +474,13 @@ impl<'a> Spans<'a> {
         }
     }
 
-    /// Cycles of planned runs; of those that were not looked at wholly, what a look may make of them.
+    /// Cycles of planned runs; of those that were not evaluated wholly, what a look may make of them.
     pub(super) fn cycles(&self, runs: &[usize]) -> u64 {
         let of_run = |&run: &usize| {
             let planned = self.of(run)?;
-            let looked = planned.looked.as_ref().and_then(Looked::cycles);
-            let cycles = looked.or_else(|| planned.choices.first().map(|choice| hoped(choice.estimate.cycles)))?;
+            let evaluated = planned.evaluated.as_ref().and_then(Evaluated::cycles);
+            let cycles =
+                evaluated.or_else(|| planned.choices.first().map(|choice| optimistic(choice.estimate.cycles)))?;
             Some(cycles.saturating_mul(planned.repeat()).saturating_sub(self.saved_by_looping[run]))
         };
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
@@ -499,7 +500,7 @@ impl<'a> Spans<'a> {
         let is_part = |run: &usize| self.of(*run).is_some();
         let best = self.best_partition((0, self.workload.operators.len())).unwrap_or_default();
         let parts: Vec<usize> = best.into_iter().filter(is_part).collect();
-        let twin = |planned: &Planned<'_>| Some((planned.choices.clone(), planned.looked.as_ref()?.twin()?));
+        let twin = |planned: &Planned<'_>| Some((planned.choices.clone(), planned.evaluated.as_ref()?.twin()?));
         let equivalents: Vec<(Vec<Choice>, Twin)> = self.planned.iter().flatten().filter_map(twin).collect();
         let among = Among { kinds: wanted.iter().flatten().count(), cycles: self.cycles(&parts), equivalents };
         let kinds =

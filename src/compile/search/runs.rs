@@ -1,4 +1,4 @@
-//! The runs of operators that may become a section, and the order in which they are looked for.
+//! The runs of operators that may become a section, and the order in which they are evaluated.
 
 use rustc_hash::FxHashMap;
 

@@ -169,7 +169,7 @@ pub struct Search<'a> {
     pub chip: &'a Chip,
     /// The section's operators.
     pub graph: &'a SectionGraph<'a>,
-    /// Home of each tensor.
+    /// Tier of each tensor.
     pub tiers: &'a [TierId],
     /// Bases of stages worked out so far.
     pub cache: &'a BaseCache,

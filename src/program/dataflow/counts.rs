@@ -152,7 +152,7 @@ impl Projection {
 
 impl Listing {
     fn new(footprint: &Footprint, process: &Domain, slots: &Domain) -> Self {
-        // Outer loops that both have, with as many points in each iteration: their iterations are alike but for a shift.
+        // Outer loops that both have, with as many points in each iteration: their iterations are equal but for a shift.
         let shared = footprint.rules.iter().enumerate().take_while(|&(level, rule)| {
             *rule == Rule::Same { level }
                 && process.uniform_weight(level).is_some()

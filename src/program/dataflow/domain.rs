@@ -3,7 +3,7 @@
 //! A loop's trip count depends on the iteration index of at most one outer loop. The number of points below one
 //! iteration is therefore a product of one factor for each enclosing loop, each a function of that loop's index alone.
 //! [`Domain`] keeps these factors and their running sums. Numbering a point and finding the point of a number take one
-//! step for each loop, with one integer division where the iterations are alike (all but the last), and a binary search
+//! step for each loop, with one integer division where the iterations are equal (all but the last), and a binary search
 //! in running sums elsewhere.
 
 use std::fmt;

@@ -24,7 +24,7 @@ pub enum Schedule {
     /// The first, as often as it can.
     Eager,
     /// The last, once.
-    Lazy,
+    Late,
 }
 
 /// The data of one slot that a firing reads.
@@ -167,7 +167,7 @@ pub fn interpret(
     loop {
         let fired = match schedule {
             Schedule::Eager => interpreter.fire_next(graph.processes(), u64::MAX, kernels, memories)?,
-            Schedule::Lazy => interpreter.fire_next(graph.processes().rev(), 1, kernels, memories)?,
+            Schedule::Late => interpreter.fire_next(graph.processes().rev(), 1, kernels, memories)?,
         };
         if !fired {
             break;
@@ -301,9 +301,9 @@ impl<'a> Interpreter<'a> {
 
     fn addresses(&self, process: ProcessId, stream: &Stream, at: &Point) -> Vec<u64> {
         let domain = self.graph.domain(process);
-        let extents: Vec<u64> = stream.shape.iter().map(|dim| dim.extent).collect();
+        let lengths: Vec<u64> = stream.shape.iter().map(|dim| dim.extent).collect();
         let base = stream.address(domain, at);
-        let offsets = offsets(&extents, &stream.elements(domain, at));
+        let offsets = offsets(&lengths, &stream.elements(domain, at));
         offsets.into_iter().map(|offset| base + offset * stream.element_bytes).collect()
     }
 

@@ -45,9 +45,9 @@ impl Memories {
 }
 
 /// Offsets in elements of a box of a row-major tensor, in row-major order of the box.
-pub(super) fn offsets(extents: &[u64], ranges: &[Range<u64>]) -> Vec<u64> {
+pub(super) fn offsets(lengths: &[u64], ranges: &[Range<u64>]) -> Vec<u64> {
     let mut offsets = vec![0];
-    for (extent, range) in extents.iter().zip(ranges) {
+    for (extent, range) in lengths.iter().zip(ranges) {
         offsets = offsets.iter().flat_map(|offset| range.clone().map(move |i| offset * extent + i)).collect();
     }
     offsets

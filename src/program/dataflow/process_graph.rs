@@ -23,7 +23,7 @@ pub struct PortRef {
     pub port: usize,
 }
 
-/// A stretch of firings after which a process does the same again.
+/// A number of firings after which a process does the same again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
     /// Level of the loop whose iteration it is.
@@ -260,7 +260,7 @@ impl ProcessGraph {
     }
 
     /// The least depth with which each firing of a buffer's producers and consumers can do its work: the most slots
-    /// that one port needs, or has begun, at a time. Processes of more than `limit` firings are judged by as many of
+    /// that one port needs, or has begun, at a time. Processes of more than `limit` firings are tested by as many of
     /// their first. Reconvergent paths and overlap of producer and consumer need more.
     pub fn least_depth(&self, buffer: BufferId, limit: u64) -> u64 {
         let mut least = 1;

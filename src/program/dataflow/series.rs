@@ -124,9 +124,9 @@ impl Sums {
         }
         let iterations = sums.len() as u64 - 1;
         let each = if sums.len() > 1 { sums[1] } else { 1 };
-        let alike = sums.windows(2).rev().skip(1).all(|pair| pair[1] - pair[0] == each);
+        let equal = sums.windows(2).rev().skip(1).all(|pair| pair[1] - pair[0] == each);
         // The short form divides by `each` and takes a larger remainder for the next iteration.
-        if each > 0 && alike && sum <= each.saturating_mul(iterations) {
+        if each > 0 && equal && sum <= each.saturating_mul(iterations) {
             Self::Uniform { each, iterations, total: sum }
         } else {
             Self::Table(sums)

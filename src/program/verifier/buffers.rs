@@ -63,11 +63,11 @@ pub fn roles(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut found = rustc_hash::FxHashSet::default();
     for (b, buffer) in section.buffers.iter_enumerated() {
         let role = buffer.spec.role;
-        let is_home = match role {
+        let is_resident = match role {
             BufferRole::Resident { stage, tensor } => needed.contains(&BufferRole::Operand { stage, tensor }),
             _ => needed.contains(&role),
         };
-        if !is_home || !found.insert(role) {
+        if !is_resident || !found.insert(role) {
             let title = format!("a buffer that no stage needs, or a second one: {role:?}");
             return Err(Fault::new(Place::Buffer(b), title, "expected one a stage and operand, weight or result"));
         }
@@ -104,18 +104,18 @@ fn cadences_of(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) ->
     let nest = &section.schedule.nest();
     let of_tensor = |tensor| {
         let producer = verifier.graph.producer(tensor);
-        let is_anew = producer.is_some_and(|p| section.stages[p].recomputed);
-        if verifier.cuts_columns(nest, tensor) || is_anew { LoopLevel::FIRING } else { LoopLevel::ROW_TILE }
+        let is_recomputed = producer.is_some_and(|p| section.stages[p].recomputed);
+        if verifier.cuts_columns(nest, tensor) || is_recomputed { LoopLevel::FIRING } else { LoopLevel::ROW_TILE }
     };
     let stage = &section.stages[stage_of(&spec.role)];
     match spec.role {
         BufferRole::Operand { stage: s, tensor } => {
-            let has_home = section.buffers.iter().any(|b| b.spec.role == BufferRole::Resident { stage: s, tensor });
+            let has_resident = section.buffers.iter().any(|b| b.spec.role == BufferRole::Resident { stage: s, tensor });
             let is_external = verifier.graph.producer(tensor).is_none();
-            if has_home {
+            if has_resident {
                 return (LoopLevel::FIRING, None);
             }
-            // What is off the cut may be read anew for every column tile.
+            // What is off the cut may be read again for every column tile.
             let is_read_again = is_external && Verifier::repeats_rows(nest) && stage.level == LoopLevel::FIRING;
             (of_tensor(tensor), is_read_again.then_some(LoopLevel::FIRING))
         }

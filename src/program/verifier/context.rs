@@ -58,8 +58,8 @@ impl Verifier<'_> {
         self.graph.form(stage).is_some_and(|form| form.instances > 1)
     }
 
-    /// Home of a tensor; `None` if the tensor is not listed.
-    pub fn home(&self, tensor: TensorId) -> Option<TierId> {
+    /// Tier of a tensor; `None` if the tensor is not listed.
+    pub fn tier_of(&self, tensor: TensorId) -> Option<TierId> {
         self.tiers.get(tensor.index()).copied()
     }
 

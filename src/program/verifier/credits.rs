@@ -31,7 +31,7 @@ enum Process {
     /// The lockstep groups of a slice of a stage's K.
     Stage { stage: StageId, slice: u64 },
     /// The copies of a resident buffer.
-    Copy { home: BufferId },
+    Copy { resident: BufferId },
     /// An off-chip stream in.
     Load { stream: StreamId },
     /// An off-chip stream out.
@@ -169,9 +169,9 @@ fn actors(section: &Section) -> Vec<Actor> {
     let copies: IndexVec<BufferId, Option<usize>> = section
         .buffers
         .iter_enumerated()
-        .map(|(home, buffer)| {
+        .map(|(resident, buffer)| {
             matches!(buffer.spec.role, BufferRole::Resident { .. })
-                .then(|| add(Process::Copy { home }, LoopLevel::FIRING))
+                .then(|| add(Process::Copy { resident }, LoopLevel::FIRING))
         })
         .collect();
     let streams: IndexVec<StreamId, usize> = section
@@ -198,7 +198,7 @@ fn actors(section: &Section) -> Vec<Actor> {
     for flow in &section.flows {
         let index = match flow.kind {
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => Some(streams[stream]),
-            FlowKind::Copy { home } => copies[home],
+            FlowKind::Copy { resident } => copies[resident],
             FlowKind::Feed { stage, group }
             | FlowKind::Emit { stage, group }
             | FlowKind::State { stage, group }

@@ -59,8 +59,8 @@ impl Ends<'_> {
                 self.fill(flow, stream, buffer, from)?;
                 Amount::SlotBytes
             }
-            FlowKind::Copy { home } => {
-                self.copy(flow, home)?;
+            FlowKind::Copy { resident } => {
+                self.copy(flow, resident)?;
                 Amount::SlotBytes
             }
             FlowKind::Drain { stream } => {
@@ -173,14 +173,14 @@ impl Ends<'_> {
         require(self.is_generator(stream, from), "a fill from a generator that its stream does not have")
     }
 
-    fn copy(&self, flow: &Flow, home: BufferId) -> Result<(), Wrong> {
+    fn copy(&self, flow: &Flow, resident: BufferId) -> Result<(), Wrong> {
         let (Some(reads), Some(writes)) = (flow.reads, flow.writes) else { return Err("a copy without a buffer") };
         let BufferRole::Resident { stage, tensor } = self.section.buffers[reads.buffer].spec.role else {
             return Err("a copy of a buffer that is no resident copy");
         };
         let to = self.section.buffers[writes.buffer].spec.role;
         let is_beside = to == BufferRole::Operand { stage, tensor } && reads.slice == writes.slice;
-        require(reads.buffer == home && is_beside, "a copy into another operand")
+        require(reads.buffer == resident && is_beside, "a copy into another operand")
     }
 
     /// Operands: to the PCUs that the slice is for. Returns what such a flow counts.
@@ -295,8 +295,8 @@ pub fn takes_output(section: &Section, buffer: BufferId, stage: StageId) -> bool
     let output = section.stages[stage].spec.output;
     match section.buffers[buffer].spec.role {
         BufferRole::Operand { stage: of, tensor } => {
-            let home = BufferRole::Resident { stage: of, tensor };
-            tensor == output && !section.buffers.iter().any(|b| b.spec.role == home)
+            let resident = BufferRole::Resident { stage: of, tensor };
+            tensor == output && !section.buffers.iter().any(|b| b.spec.role == resident)
         }
         BufferRole::Resident { tensor, .. } | BufferRole::Output { tensor, .. } | BufferRole::Weight { tensor, .. } => {
             tensor == output

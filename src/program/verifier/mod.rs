@@ -22,7 +22,7 @@
 //! | | `sequences` | buffers of second operands that stages of the section make have a slot for each row tile of a sequence |
 //! | | `sram` | the PMUs and bytes that the section states are the sum over its buffers |
 //! | streams | `ends` | every tensor that enters or leaves has one stream for its buffers, and no other tensor has |
-//! | | `homes` | every stream goes to the tier that holds its tensor |
+//! | | `tiers` | every stream goes to the tier that holds its tensor |
 //! | | `bytes` | every stream moves all bytes of its tensor, as many times as the nest asks for them |
 //! | routes | `resources` | every route is a source port, sink ports and links that the chip has |
 //! | | `trees` | the links are a tree from the source to every sink; the flow's hops, links and PMU ends are those of its route |
@@ -92,7 +92,7 @@ const GROUPS: [&[Check]; 15] = [
         ("sequences", residency::sequences),
         ("sram", memory::sums),
     ],
-    &[("ends", streams::ends), ("homes", streams::tiers), ("bytes", streams::bytes)],
+    &[("ends", streams::ends), ("tiers", streams::tiers), ("bytes", streams::bytes)],
     &[("resources", routes::resources)],
     &[("trees", routes::trees)],
     &[("flow_ends", flows::ends)],

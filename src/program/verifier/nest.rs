@@ -114,7 +114,7 @@ pub fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a stage may compute its result anew in every column tile.
+/// Whether a stage may compute its result again in every column tile.
 fn may_recompute(verifier: &Verifier<'_>, section: &Section, roles: &Roles, s: StageId) -> bool {
     let spec = &verifier.graph.stages[s];
     let is_second = section.stages.iter().any(|stage| stage.spec.weight == Some(spec.output));

@@ -11,7 +11,7 @@ use super::fault::{Fault, Place};
 /// Bytes of a partial sum: fp32.
 const SUM_BYTES: u64 = 4;
 
-/// The slices of every slot hold all that comes into it, whole weights and row tiles alike.
+/// The slices of every slot hold all that comes into it, whole weights and row tiles.
 pub fn slots(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (b, buffer) in section.buffers.iter_enumerated() {
         let spec = &buffer.spec;

@@ -1,4 +1,4 @@
-//! Checks over all sections of a configuration: every operator once, tensors at home, weights that are prefetched.
+//! Checks over all sections of a configuration: every operator once, tensors in memory tiers, weights that are prefetched.
 
 use crate::arch::Chip;
 use crate::index::Id;
@@ -33,7 +33,7 @@ pub fn operators(_: &Chip, workload: &Workload, configuration: &Configuration) -
     Err(Fault::new(Place::Section, title, "expected every operator once"))
 }
 
-/// Every tensor has a home, and no tier holds more than it can.
+/// Every tensor has a tier, and no tier holds more than it can.
 pub fn tiers(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Fault> {
     let mut free: Vec<u64> = chip.memory.iter().map(|tier| tier.capacity_bytes).collect();
     let held = workload.held_at_once();

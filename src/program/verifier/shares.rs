@@ -137,11 +137,11 @@ impl Sums<'_> {
 
     /// Resident copies come whole into the operand buffers beside the PCUs.
     fn copies(&self) -> Result<(), Fault> {
-        for home in &self.section.buffers {
-            let BufferRole::Resident { stage, tensor } = home.spec.role else { continue };
+        for resident in &self.section.buffers {
+            let BufferRole::Resident { stage, tensor } = resident.spec.role else { continue };
             let Some(operand) = self.operand(stage, tensor) else { continue };
-            for slice in 0..home.spec.slices {
-                let of = 1.0 / home.spec.slices as f64;
+            for slice in 0..resident.spec.slices {
+                let of = 1.0 / resident.spec.slices as f64;
                 let more = self.section.buffers[operand].spec.copies > 1;
                 self.require(Whole::Copied(operand, slice), of, more, "a slice of a resident copy", operand)?;
             }
@@ -283,7 +283,7 @@ impl Sums<'_> {
                         }
                     }
                     for i in rows {
-                        // A short last row tile is dealt anew: a PCU may leave rows to other slices then, by more flows.
+                        // A short last row tile is dealt again: a PCU may leave rows to other slices then, by more flows.
                         self.require(of(i), 1.0, true, "the results of a PCU", b)?;
                     }
                 }

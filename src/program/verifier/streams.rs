@@ -1,4 +1,4 @@
-//! Checks of off-chip streams: one for every tensor that enters or leaves, from its home, with all its bytes.
+//! Checks of off-chip streams: one for every tensor that enters or leaves, from its tier, with all its bytes.
 
 use crate::program::buffer::{BufferRole, BufferSpec};
 use crate::program::configuration::Section;
@@ -31,8 +31,8 @@ fn end(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> Option<
     };
     match spec.role {
         BufferRole::Operand { stage, tensor } => {
-            let has_home = section.buffers.iter().any(|b| b.spec.role == BufferRole::Resident { stage, tensor });
-            (!has_home && verifier.graph.producer(tensor).is_none()).then(|| end(tensor, false, None))
+            let has_resident = section.buffers.iter().any(|b| b.spec.role == BufferRole::Resident { stage, tensor });
+            (!has_resident && verifier.graph.producer(tensor).is_none()).then(|| end(tensor, false, None))
         }
         BufferRole::Resident { tensor, .. } => {
             verifier.graph.producer(tensor).is_none().then(|| end(tensor, false, None))
@@ -76,17 +76,17 @@ pub fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Streams go to the home of their tensor.
+/// Streams go to the tier of their tensor.
 pub fn tiers(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (s, off_chip) in section.streams.iter_enumerated() {
-        let home = verifier.home(off_chip.stream.tensor);
+        let own = verifier.tier_of(off_chip.stream.tensor);
         let tier = verifier.chip.memory.get(off_chip.tier);
-        if tier.is_none() || home != Some(off_chip.tier) {
+        if tier.is_none() || own != Some(off_chip.tier) {
             let name = verifier.tensor(off_chip.stream.tensor);
             let of = tier.map_or("no tier", |tier| tier.name.as_str());
-            let home = home.and_then(|home| verifier.chip.memory.get(home)).map_or("none", |tier| tier.name.as_str());
+            let own = own.and_then(|own| verifier.chip.memory.get(own)).map_or("none", |tier| tier.name.as_str());
             let title = format!("the stream of `{name}` goes to `{of}`");
-            return Err(Fault::new(Place::Stream(s), title, format!("expected its home, `{home}`")));
+            return Err(Fault::new(Place::Stream(s), title, format!("expected its tier, `{own}`")));
         }
     }
     Ok(())

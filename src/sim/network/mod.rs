@@ -259,7 +259,7 @@ fn flow(share: (u64, u64), route: &[crate::program::Resource]) -> Flow {
     use crate::index::Id;
     use crate::program::{Amount, BufferId, FlowKind};
     Flow {
-        kind: FlowKind::Copy { home: BufferId::from_index(0) },
+        kind: FlowKind::Copy { resident: BufferId::from_index(0) },
         amount: Amount::SlotBytes,
         share,
         reads: None,

@@ -133,8 +133,8 @@ impl<'a> FlowBuilder<'a> {
                 let bytes = stream.tensor_bytes.saturating_mul(stream.passes);
                 (bytes.div_ceil(flit), 1)
             }
-            FlowKind::Copy { home } => {
-                let BufferRole::Resident { tensor, .. } = self.placed.buffers[home].spec.role else { return 0.0 };
+            FlowKind::Copy { resident } => {
+                let BufferRole::Resident { tensor, .. } = self.placed.buffers[resident].spec.role else { return 0.0 };
                 let bytes =
                     slot_bytes(self.graph, nest.tiling(), tensor, Step { block: 0, column_tile: 0, row_tile: 0 });
                 (bytes.div_ceil(flit), nest.count(LoopLevel::FIRING))

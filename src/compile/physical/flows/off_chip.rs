@@ -7,7 +7,7 @@ use super::{End, FlowBuilder};
 impl FlowBuilder<'_> {
     /// Resident buffers into the copies beside the PCUs.
     pub(super) fn copies(&mut self) {
-        for (home, buffer) in self.placed.buffers.iter_enumerated() {
+        for (resident, buffer) in self.placed.buffers.iter_enumerated() {
             let BufferRole::Resident { stage, tensor } = buffer.spec.role else { continue };
             let beside = |b: &Buffer| b.spec.role == BufferRole::Operand { stage, tensor };
             let Some(operand) = self.placed.buffers.position(beside) else { continue };
@@ -17,11 +17,11 @@ impl FlowBuilder<'_> {
                 for (index, part) in piece.parts.iter().enumerate() {
                     let share = (part.banks, banks * buffer.spec.slices);
                     self.fill_piece(
-                        FlowKind::Copy { home },
+                        FlowKind::Copy { resident },
                         Amount::SlotBytes,
                         share,
                         self.read_end(part),
-                        Some(FlowEnd { buffer: home, slice, part: index }),
+                        Some(FlowEnd { buffer: resident, slice, part: index }),
                         (operand, slice),
                     );
                 }

@@ -8,7 +8,7 @@
 //! | [`Check::Access`] | every rule names loops of its process and of its buffer, of equal axes; a write has the slot of its own iteration, or all: no window, so that no two firings write a slot but those that accumulate in it |
 //! | [`Check::Coverage`] | every producer contributes to every slot, and every slot is read: each tile is computed once and none for nothing |
 //! | [`Check::Carried`] | a tensor carried between repetitions has the declared distance, at least 1 and less than the repetitions; its initial slots are those of the first repetitions; every port that reads an earlier repetition is declared |
-//! | [`Check::Streams`] | a stream's tensor has the extents of the loops that walk it; each pass moves every byte once (of a stream in parts: none twice, and all passes every byte); a store's repetitions do not overlap |
+//! | [`Check::Streams`] | a stream's tensor has the lengths of the loops that walk it; each pass moves every byte once (of a stream in parts: none twice, and all passes every byte); a store's repetitions do not overlap |
 //! | [`Check::Depth`] | a buffer holds the slots that one firing keeps at a time |
 //! | [`Check::Deadlock`] | execution on counts reaches the end |
 //!

@@ -112,9 +112,9 @@ proptest! {
             prop_assert_eq!(domain.ordinal(&at), n as u64);
             prop_assert_eq!(domain.next(&at), points.get(n + 1).map(|next| Point::new(next)));
             for levels in 0..=nest.len() {
-                let alike = points.iter().filter(|other| other[..levels] == point[..levels]).count();
+                let equal = points.iter().filter(|other| other[..levels] == point[..levels]).count();
                 let first = points.iter().position(|other| other[..levels] == point[..levels]);
-                prop_assert_eq!(domain.count_below(levels, &at), alike as u64);
+                prop_assert_eq!(domain.count_below(levels, &at), equal as u64);
                 prop_assert_eq!(domain.ordinal_of_first(levels, &at), first.unwrap_or_default() as u64);
             }
         }

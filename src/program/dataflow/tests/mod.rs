@@ -65,11 +65,11 @@ fn stage(name: &str, nest: &[LoopId]) -> Process {
 
 /// Checks a dataflow, runs it in both schedules and returns what both leave.
 fn execute(make: impl Fn() -> Case) -> (Memories, Run) {
-    let (mut eager, mut lazy) = (make(), make());
+    let (mut eager, mut late) = (make(), make());
     let violations: Vec<String> = check(&eager.flow).iter().map(ToString::to_string).collect();
     assert!(violations.is_empty(), "{}", violations.join("\n"));
-    let (first, second) = (eager.run(Schedule::Eager), lazy.run(Schedule::Lazy));
-    assert!(eager.memories == lazy.memories, "two schedules leave different numbers");
+    let (first, second) = (eager.run(Schedule::Eager), late.run(Schedule::Late));
+    assert!(eager.memories == late.memories, "two schedules leave different numbers");
     assert_eq!(first.bytes, second.bytes);
     (eager.memories, first)
 }

@@ -95,16 +95,16 @@ fn run(case: &mut Case, schedule: Schedule) -> Result<Run, Fault> {
 proptest! {
     #[test]
     fn schedules_agree_and_the_verifier_foresees_deadlock(pipeline in pipelines()) {
-        let (mut eager, mut lazy) = (build(&pipeline), build(&pipeline));
+        let (mut eager, mut late) = (build(&pipeline), build(&pipeline));
         let violations = check(&eager.flow);
         let foreseen = violations.iter().all(|v| matches!(v.check, Check::Depth | Check::Deadlock));
         prop_assert!(foreseen, "{:?}", violations);
-        let (first, second) = (run(&mut eager, Schedule::Eager), run(&mut lazy, Schedule::Lazy));
+        let (first, second) = (run(&mut eager, Schedule::Eager), run(&mut late, Schedule::Late));
         match (first, second) {
             (Ok(first), Ok(second)) => {
                 prop_assert!(violations.is_empty(), "{:?}", violations);
                 prop_assert_eq!(first.bytes, second.bytes);
-                prop_assert!(eager.memories == lazy.memories);
+                prop_assert!(eager.memories == late.memories);
                 for (id, buffer) in eager.flow.buffers.iter_enumerated() {
                     prop_assert!(first.peak_slots[id].max(second.peak_slots[id]) <= buffer.depth);
                 }

@@ -237,7 +237,7 @@ fn deadlock_is_found_and_names_who_waits() {
     let mut case = looped(1);
     case.flow = flow;
     let graph = ProcessGraph::new(&case.flow).expect("a legal dataflow");
-    let fault = interpret(&case.flow, &graph, &mut case.kernels, &mut case.memories, Schedule::Lazy);
+    let fault = interpret(&case.flow, &graph, &mut case.kernels, &mut case.memories, Schedule::Late);
     let Err(Fault::Deadlock(blocked)) = fault else { panic!("{fault:?}") };
     let add = process(&case.flow, "add");
     let of_add = blocked.iter().find(|blocked| blocked.process == add).expect("the stage that writes `out`");
