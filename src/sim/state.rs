@@ -144,13 +144,19 @@ impl Engine<'_> {
         for (index, &step) in steps.iter().enumerate() {
             self.go_on(index, step);
             let actor = &mut self.actors[index];
+            // One that stands still all the while has waited for its inputs since it was free.
+            if step == 0 && actor.firing.is_none() && actor.next < actor.count {
+                actor.starved += time;
+            }
             actor.free_at += time;
             actor.fed_at = actor.fed_at.map(|at| at + time);
             actor.latest.end += time;
             actor.scheduled = actor.scheduled.map(|at| at + time);
             repeat(&mut actor.busy_cycles, before.busy_cycles[index], times);
-            repeat(&mut actor.starved, before.waited[index].0, times);
-            repeat(&mut actor.stalled, before.waited[index].1, times);
+            if step > 0 {
+                repeat(&mut actor.starved, before.waited[index].0, times);
+                repeat(&mut actor.stalled, before.waited[index].1, times);
+            }
             // An actor that has done its last firing stands nowhere: only a firing under way has a place to move to.
             if let Some(mut firing) = self.actors[index].firing {
                 firing.at = self.actors[index].at;
