@@ -4,7 +4,7 @@ use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
-use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{GemmForm, OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
 
 use super::ids::StageId;
 use super::key_axis::{KeyAxis, key_axes};
@@ -425,11 +425,7 @@ impl<'a> SectionGraph<'a> {
             used[node] = true;
         }
         if !sums.is_empty() {
-            let mut of_graph = vec![false; self.workload.tensors.len()];
-            for (tensor, _) in in_use.iter().zip(&used).filter(|(_, used)| **used) {
-                of_graph[tensor.index()] = true;
-            }
-            for (a, b) in tied_columns(self.workload, &of_graph) {
+            for (a, b) in tied_columns(self.workload, &flags(self.workload, &in_use, &used)) {
                 sets.union(place(a), place(b));
             }
         }
@@ -452,11 +448,7 @@ impl<'a> SectionGraph<'a> {
                 continue;
             }
             let tensor = &self.workload.tensors[in_use[node % tensors]];
-            let (extent, block) = if node < tensors {
-                (tensor.columns, tensor.mask.as_ref().map(|m| m.block_columns()))
-            } else {
-                (tensor.rows, tensor.mask.as_ref().map(|m| m.block_rows()))
-            };
+            let (extent, block) = length_and_block(tensor, node >= tensors);
             let axis = *axis_of_root[root].get_or_insert_with(|| {
                 let keys = keys.iter().find(|keys| sets.find(place(keys.along)) == root).cloned();
                 let extent = keys.as_ref().map_or(extent, |keys| keys.extent);
@@ -483,6 +475,25 @@ impl<'a> SectionGraph<'a> {
                 self.axes_of[at].1 = of_gradient;
             }
         }
+    }
+}
+
+/// Which tensors of a graph are among those in use, of which `used` says so.
+fn flags(workload: &Workload, in_use: &[TensorId], used: &[bool]) -> Vec<bool> {
+    let mut of_graph = vec![false; workload.tensors.len()];
+    for (tensor, _) in in_use.iter().zip(used).filter(|(_, used)| **used) {
+        of_graph[tensor.index()] = true;
+    }
+    of_graph
+}
+
+/// Elements along the columns of a tensor, or its rows, and of a block of its mask.
+fn length_and_block(tensor: &Tensor, is_rows: bool) -> (u64, Option<u64>) {
+    let mask = tensor.mask.as_ref();
+    if is_rows {
+        (tensor.rows, mask.map(|m| m.block_rows()))
+    } else {
+        (tensor.columns, mask.map(|m| m.block_columns()))
     }
 }
 

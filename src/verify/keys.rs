@@ -131,7 +131,9 @@ impl Machine<'_> {
                     let (keys, share) = (self.layout.keys_in(tile), state.share(tile as usize));
                     let columns = head * extent + keys.start..head * extent + keys.end;
                     let line = self.emitted[stage].values.row_mut(row as usize);
-                    line[columns.start as usize..columns.end as usize].iter_mut().for_each(|x| *x *= share);
+                    for x in &mut line[columns.start as usize..columns.end as usize] {
+                        *x *= share;
+                    }
                 }
             }
         }
@@ -157,7 +159,9 @@ pub(super) fn scale(sums: &mut [f64], index: &SlotIndex, factors: impl Iterator<
     let mut rest = sums;
     for (width, factor) in widths.zip(factors) {
         let (line, behind) = rest.split_at_mut(width as usize);
-        line.iter_mut().for_each(|x| *x = f64::from(*x as f32 * factor));
+        for x in line.iter_mut() {
+            *x = f64::from(*x as f32 * factor);
+        }
         rest = behind;
     }
 }

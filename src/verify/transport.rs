@@ -208,13 +208,12 @@ impl Machine<'_> {
             let mut twice = None;
             for (row, run) in runs {
                 for column in run {
-                    let (to_row, to) = match sums_of {
-                        Some((stage, pcu)) => self.layout.place_in(id, (stage, at), pcu, (row, column)),
-                        None => {
-                            let column = first + column..first + column + 1;
-                            let run = self.layout.runs_in_tensor(id, at.column_tile, &column);
-                            (first_row + row, run.first().map_or(column.start, |(_, of)| of.start))
-                        }
+                    let (to_row, to) = if let Some((stage, pcu)) = sums_of {
+                        self.layout.place_in(id, (stage, at), pcu, (row, column))
+                    } else {
+                        let column = first + column..first + column + 1;
+                        let run = self.layout.runs_in_tensor(id, at.column_tile, &column);
+                        (first_row + row, run.first().map_or(column.start, |(_, of)| of.start))
                     };
                     let target = &mut memory.row_mut(to_row as usize)[to as usize];
                     if !is_unwritten(*target) {

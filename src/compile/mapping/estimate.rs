@@ -251,8 +251,7 @@ pub fn estimate(
 ) -> Estimate {
     let streams = streams(graph, nest, buffers);
     let mut per_tier = vec![0u64; chip.memory.len()];
-    let mut late_sums = vec![0u64; chip.memory.len()];
-    let mut early = vec![0u64; chip.memory.len()];
+    let [mut late_sums, mut early] = [(); 2].map(|()| vec![0u64; chip.memory.len()]);
     let mut first_state = vec![0u64; chip.memory.len()];
     let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
     let cut_outside = nest.column_tiles() > 1 && nest.order == LoopOrder::ColumnTileOuter;
@@ -344,12 +343,9 @@ pub fn estimate(
     // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
     compute += late_sums + slowest_tier(&first_state);
     let off_chip = (memory + firing).max(read_time + late_sums);
-    let mut longest = compute.max(off_chip);
-    if cut_outside {
-        // The last row tile passes the stages behind an accumulating one when all that others read has come.
-        let late = pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, lag);
-        longest = longest.max(slowest_tier(&early) + late);
-    }
+    // The last row tile passes the stages behind an accumulating one when all that others read has come.
+    let late = pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, lag);
+    let longest = compute.max(off_chip).max(slowest_tier(&early) + late);
     let cycles = chip.launch_cycles() as f64 + longest + PARAMS.estimate.unhidden * compute.min(off_chip);
     let score = cycles + PARAMS.estimate.byte_price * memory;
     let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
