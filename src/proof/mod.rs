@@ -2,7 +2,7 @@
 //!
 //! A certificate lists the leaves of the search: for every section that a partition of the graph may have, every class of
 //! loop nests ([`boxes`]), each with cycles that no member of the class beats. The least sum over all partitions follows by
-//! shortest paths ([`groups`]). The checker enumerates sections and classes by itself, computes every bound own_mapping, and refuses a
+//! shortest paths ([`groups`]). The checker enumerates sections and classes by itself, computes every bound again, and refuses a
 //! certificate that leaves one out or claims more than it finds.
 //!
 //! Nothing here compiles or simulates: what a mapping takes is claimed, and reproduced by `rdusim run`. `docs/proof.md` derives
