@@ -4,6 +4,7 @@ use crate::program::{Fabric, ProcessKind};
 
 use super::engine::Engine;
 use super::network::credit_loops::{CreditLoops, Operand};
+use super::network::credits::Credits;
 
 impl Engine<'_> {
     /// Slows the operands of every lockstep group to the slowest loop of credits that their flows make. `moved`: flits of each
@@ -29,7 +30,7 @@ impl Engine<'_> {
             let least = largest.iter().fold(works, |least, &(_, flits)| least.max(flits));
             let Some(slowest) = loops.slowest(&operands, least) else { continue };
             for (of, flits) in largest.into_iter().filter(|&(_, flits)| flits > 0.0) {
-                self.network.limit(of, slowest, flits);
+                self.network.limit(of, Credits::of_loop(slowest, flits));
             }
         }
     }

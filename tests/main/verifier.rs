@@ -304,7 +304,7 @@ fn streams_that_cannot_be_are_refused() {
         other.stream.writes ^= true;
         s.streams.push(other);
     });
-    good.refuses("homes", |s| s.streams[stream_id(0)].tier = TierId::from_index(7));
+    good.refuses("tiers", |s| s.streams[stream_id(0)].tier = TierId::from_index(7));
     good.refuses("bytes", |s| s.streams[stream_id(0)].stream.passes += 1);
     good.refuses("bytes", |s| s.streams[stream_id(0)].stream.tensor_bytes -= 1);
 }

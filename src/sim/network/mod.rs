@@ -5,7 +5,7 @@
 //! interval than its rate times the interval.
 
 pub mod credit_loops;
-mod credits;
+pub mod credits;
 mod independent_flows;
 mod marked_graph;
 pub mod peak_demand;
@@ -24,7 +24,6 @@ use super::clock::Clock;
 
 use credits::Credits;
 use independent_flows::own_ticks;
-use marked_graph::Loop;
 use peak_demand::{Peak, demand};
 use processor_sharing::{CAPACITY, DelayedUntil, Demand, ProcessorSharing};
 use shared_resources::SharedResources;
@@ -108,9 +107,9 @@ impl<'a> Network<'a> {
         groups[group].flows.iter().map(|&flow| &flows[flow])
     }
 
-    /// Slows the flows of a group, of which the largest moves `flits` in a firing, to a loop of credits.
-    pub fn limit(&mut self, group: usize, of: Loop, flits: f64) {
-        self.credits[group] = Credits::of_loop(of, flits);
+    /// Slows the flows of a group to a loop of credits.
+    pub fn limit(&mut self, group: usize, to: Credits) {
+        self.credits[group] = to;
     }
 
     /// Sends `amount` flits, each flow its share, from time `at` on, over at least `nominal` ticks (the time that their source
