@@ -205,14 +205,15 @@ pub fn look(
     {
         return Evaluated { depth: Depth::Whole, ..trial.evaluated };
     }
-    let order = ranked(choices);
+    let mut order = ranked(choices);
+    let found = effort.found + bring_axes_forward(choices, &mut order, 1 + effort.found);
     if is_new {
-        trial.look_briefly(choices, &order, effort.found, depth);
+        trial.look_briefly(choices, &order, found, depth);
     }
     if depth == Depth::Whole {
         if trial.evaluated.tried == 1 && !trial.is_done() {
             // The brief look ended with the first.
-            let batch = &order[1..order.len().min(1 + effort.found)];
+            let batch = &order[1..order.len().min(1 + found)];
             trial.evaluated.tried += batch.len();
             trial.measure(of(choices, batch));
         }
@@ -241,6 +242,22 @@ fn ranked(choices: &[Choice]) -> Vec<usize> {
     let others: Vec<usize> = (0..choices.len()).filter(|index| !order.contains(index)).collect();
     order.extend(others);
     order
+}
+
+/// Puts the best choice of every tiled axis that is not among the `first` in `order` behind these; returns how many there are.
+fn bring_axes_forward(choices: &[Choice], order: &mut Vec<usize>, first: usize) -> usize {
+    let axis = |index: usize| choices[index].nest.tiled_axis.map(|cut| cut.axis);
+    let mut missing: Vec<usize> = Vec::new();
+    for index in 0..choices.len() {
+        let is_there = |&other: &usize| axis(other) == axis(index);
+        if !order.iter().take(first).any(is_there) && !missing.iter().any(is_there) {
+            missing.push(index);
+        }
+    }
+    order.retain(|index| !missing.contains(index));
+    let at = first.min(order.len());
+    order.splice(at..at, missing.iter().copied());
+    missing.len()
 }
 
 /// A look at a section's choices.
