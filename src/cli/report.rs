@@ -111,9 +111,9 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
 /// What tells a result from the others: its folder, where the files have one name.
 fn title(path: &Path, all: &[PathBuf]) -> String {
     let stem = |path: &Path| path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-    let alike = all.iter().filter(|other| stem(other) == stem(path)).count() > 1;
+    let ambiguous = all.iter().filter(|other| stem(other) == stem(path)).count() > 1;
     let folder = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    folder.filter(|_| alike).unwrap_or_else(|| stem(path))
+    folder.filter(|_| ambiguous).unwrap_or_else(|| stem(path))
 }
 
 /// The text of a result or its layouts.

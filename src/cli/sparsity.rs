@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::output;
 use super::values::Format;
 
-/// Edge of the blocks that are looked at where a mask has none of its own.
+/// Edge of the blocks that are counted where a mask has none of its own.
 const LOOKED_AT: u64 = 16;
 
 const PATTERNS: &str = "`unstructured`, `block`, `banded`, `row_skewed`, `column_skewed`, or N:M such as `2:4`";

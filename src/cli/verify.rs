@@ -38,17 +38,17 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
             }
             let like = retargeted_from_full_size(&chip, &load(&[])?, &workload, &modes)?;
             let unmeasured = |configuration| Compiled { configuration, runs: Vec::new(), clear: Vec::new() };
-            Ok(like.into_iter().map(|(configuration, likeness)| (unmeasured(configuration), likeness)).unzip())
+            Ok(like.into_iter().map(|(configuration, retargeting)| (unmeasured(configuration), retargeting)).unzip())
         });
-        let (measured, likenesses) = configurations?;
+        let (measured, retargetings) = configurations?;
         configured::save(&args.configuration, &chip, &workload, &measured)?;
         if let Some(path) = &args.trace {
             write_trace(path, &chip, &workload, &measured)?;
         }
         let configurations = measured.iter().map(|compiled| &compiled.configuration);
         let (mut runs, verifying) = timed(|| verify_all(&chip, &workload, configurations, args.seed));
-        for (run, likeness) in runs.iter_mut().zip(likenesses) {
-            run.mapping = Some(likeness);
+        for (run, retargeting) in runs.iter_mut().zip(retargetings) {
+            run.mapping = Some(retargeting);
         }
         Ok((compiling, (runs, verifying)))
     })?;

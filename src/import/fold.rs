@@ -69,7 +69,6 @@ pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
 }
 
 /// The result of a node on constants, of shape `shape`; `None` if it is not worked out here.
-#[expect(clippy::too_many_lines, reason = "one arm an operator")]
 pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]) -> Option<Array> {
     let count = few(shape)?;
     let first = inputs.first().copied().flatten();
@@ -77,34 +76,9 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
     let same = |array: &Array| (array.len() == count).then(|| Array { shape: shape.to_vec(), ..array.clone() });
     match step.op.as_str() {
         "Identity" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Dropout" => same(first?),
-        "Cast" => {
-            let to = step.int("to")?;
-            let x = first?;
-            let numbers = match (to, &x.numbers) {
-                (1 | 10 | 11 | 16, _) => Numbers::Reals((0..count).map(|index| x.real(index)).collect()),
-                (9, _) => Numbers::Ints((0..count).map(|index| i64::from(x.real(index) != 0.0)).collect()),
-                (_, Numbers::Ints(list)) => Numbers::Ints(Rc::clone(list)),
-                (_, Numbers::Reals(list)) => Numbers::Ints(list.iter().map(|&x| x as i64).collect()),
-            };
-            Some(Array { shape: shape.to_vec(), numbers })
-        }
+        "Cast" => cast(step, first?, shape, count),
         "Neg" | "Floor" | "Ceil" | "Sqrt" | "Reciprocal" | "Abs" | "Exp" | "Log" | "Sin" | "Cos" | "Round" => {
-            let x = first?;
-            let f = |x: f64| match step.op.as_str() {
-                "Neg" => -x,
-                "Floor" => x.floor(),
-                "Ceil" => x.ceil(),
-                "Sqrt" => x.sqrt(),
-                "Reciprocal" => 1.0 / x,
-                "Abs" => x.abs(),
-                "Exp" => libm::exp(x),
-                "Log" => libm::log(x),
-                "Sin" => libm::sin(x),
-                "Cos" => libm::cos(x),
-                _ => x.round(),
-            };
-            let list: Vec<f64> = (0..count).map(|index| f(x.real(index))).collect();
-            Some(of_kind(shape, list, x.is_real()))
+            Some(unary(&step.op, first?, shape, count))
         }
         "Not" => {
             let x = first?;
@@ -126,21 +100,7 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             Some(x.picked(shape.to_vec(), &indices(&x.shape, shape, count)))
         }
         "Concat" => concat(step, inputs, shape),
-        "Gather" => {
-            let (x, indices) = (first?, second?);
-            let axis = axis_of(step.int("axis").unwrap_or(0), x.shape.len())?;
-            let (before, along, behind) = around(&x.shape, axis);
-            let list = indices.list();
-            let mut at = Vec::with_capacity(count);
-            for outer in 0..before {
-                for &index in &list {
-                    let index = if index < 0 { index + along.cast_signed() as i64 } else { index };
-                    let index = usize::try_from(index).ok().filter(|&index| index < along)?;
-                    at.extend((0..behind).map(|inner| (outer * along + index) * behind + inner));
-                }
-            }
-            (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
-        }
+        "Gather" => gather(step, (first?, second?), shape, count),
         "Slice" => {
             let x = first?;
             let ranges = slice_ranges(step, inputs, &x.shape)?;
@@ -151,24 +111,7 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             }
             (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
         }
-        "Transpose" => {
-            let x = first?;
-            let rank = x.shape.len();
-            let perm: Vec<usize> = match step.ints("perm") {
-                Some(perm) => perm.iter().map(|&axis| axis_of(axis, rank)).collect::<Option<_>>()?,
-                None => (0..rank).rev().collect(),
-            };
-            if perm.len() != rank {
-                return None;
-            }
-            let strides = strides(&x.shape);
-            let mut at = vec![0usize];
-            for &axis in &perm {
-                let (dim, stride) = (x.shape[axis] as usize, strides[axis]);
-                at = at.iter().flat_map(|&base| (0..dim).map(move |index| base + index * stride)).collect();
-            }
-            (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
-        }
+        "Transpose" => transpose(step, first?, shape, count),
         "Range" => {
             let (start, step_by) = (first?.scalar()?, inputs.get(2).copied().flatten()?.scalar()?);
             let list = (0..count).map(|index| start + index as f64 * step_by).collect();
@@ -185,22 +128,85 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             };
             Some(of_kind(shape, vec![found], x.is_real()))
         }
-        "Trilu" => {
-            let x = first?;
-            let rank = shape.len();
-            let (rows, columns) = (*shape.get(rank.checked_sub(2)?)?, *shape.last()?);
-            let k = second.map_or(Some(0.0), Array::scalar)? as i64;
-            let upper = step.int("upper").unwrap_or(1) != 0;
-            let keeps = |index: usize| {
-                let (row, column) = (index as u64 / columns % rows, index as u64 % columns);
-                let beyond = column.cast_signed() - row.cast_signed() - k;
-                if upper { beyond >= 0 } else { beyond <= 0 }
-            };
-            let list = (0..count).map(|index| if keeps(index) { x.real(index) } else { 0.0 }).collect();
-            Some(of_kind(shape, list, x.is_real()))
-        }
+        "Trilu" => trilu(step, (first?, second), shape, count),
         _ => None,
     }
+}
+
+fn cast(step: &Step<'_>, x: &Array, shape: &[u64], count: usize) -> Option<Array> {
+    let to = step.int("to")?;
+    let numbers = match (to, &x.numbers) {
+        (1 | 10 | 11 | 16, _) => Numbers::Reals((0..count).map(|index| x.real(index)).collect()),
+        (9, _) => Numbers::Ints((0..count).map(|index| i64::from(x.real(index) != 0.0)).collect()),
+        (_, Numbers::Ints(list)) => Numbers::Ints(Rc::clone(list)),
+        (_, Numbers::Reals(list)) => Numbers::Ints(list.iter().map(|&x| x as i64).collect()),
+    };
+    Some(Array { shape: shape.to_vec(), numbers })
+}
+
+fn unary(op: &str, x: &Array, shape: &[u64], count: usize) -> Array {
+    let f = |x: f64| match op {
+        "Neg" => -x,
+        "Floor" => x.floor(),
+        "Ceil" => x.ceil(),
+        "Sqrt" => x.sqrt(),
+        "Reciprocal" => 1.0 / x,
+        "Abs" => x.abs(),
+        "Exp" => libm::exp(x),
+        "Log" => libm::log(x),
+        "Sin" => libm::sin(x),
+        "Cos" => libm::cos(x),
+        _ => x.round(),
+    };
+    let list: Vec<f64> = (0..count).map(|index| f(x.real(index))).collect();
+    of_kind(shape, list, x.is_real())
+}
+
+fn gather(step: &Step<'_>, (x, indices): (&Array, &Array), shape: &[u64], count: usize) -> Option<Array> {
+    let axis = axis_of(step.int("axis").unwrap_or(0), x.shape.len())?;
+    let (before, along, behind) = around(&x.shape, axis);
+    let list = indices.list();
+    let mut at = Vec::with_capacity(count);
+    for outer in 0..before {
+        for &index in &list {
+            let index = if index < 0 { index + along.cast_signed() as i64 } else { index };
+            let index = usize::try_from(index).ok().filter(|&index| index < along)?;
+            at.extend((0..behind).map(|inner| (outer * along + index) * behind + inner));
+        }
+    }
+    (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
+}
+
+fn transpose(step: &Step<'_>, x: &Array, shape: &[u64], count: usize) -> Option<Array> {
+    let rank = x.shape.len();
+    let perm: Vec<usize> = match step.ints("perm") {
+        Some(perm) => perm.iter().map(|&axis| axis_of(axis, rank)).collect::<Option<_>>()?,
+        None => (0..rank).rev().collect(),
+    };
+    if perm.len() != rank {
+        return None;
+    }
+    let strides = strides(&x.shape);
+    let mut at = vec![0usize];
+    for &axis in &perm {
+        let (dim, stride) = (x.shape[axis] as usize, strides[axis]);
+        at = at.iter().flat_map(|&base| (0..dim).map(move |index| base + index * stride)).collect();
+    }
+    (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
+}
+
+fn trilu(step: &Step<'_>, (x, k): (&Array, Option<&Array>), shape: &[u64], count: usize) -> Option<Array> {
+    let rank = shape.len();
+    let (rows, columns) = (*shape.get(rank.checked_sub(2)?)?, *shape.last()?);
+    let k = k.map_or(Some(0.0), Array::scalar)? as i64;
+    let upper = step.int("upper").unwrap_or(1) != 0;
+    let keeps = |index: usize| {
+        let (row, column) = (index as u64 / columns % rows, index as u64 % columns);
+        let beyond = column.cast_signed() - row.cast_signed() - k;
+        if upper { beyond >= 0 } else { beyond <= 0 }
+    };
+    let list = (0..count).map(|index| if keeps(index) { x.real(index) } else { 0.0 }).collect();
+    Some(of_kind(shape, list, x.is_real()))
 }
 
 impl Array {

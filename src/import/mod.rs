@@ -21,6 +21,7 @@ mod operators;
 mod options;
 mod pattern;
 mod proto;
+mod shapes;
 #[cfg(test)]
 mod tests;
 mod wire;

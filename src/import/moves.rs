@@ -228,7 +228,7 @@ impl Lower<'_, '_> {
                 _ => own.extent == 1 && layout.columns == 1,
             })
         };
-        let alike = |layout: &Layout| {
+        let equal = |layout: &Layout| {
             let rest = |layout: &Layout| {
                 let mut axes = layout.axes.clone();
                 axes[axis].clear();
@@ -236,10 +236,10 @@ impl Lower<'_, '_> {
             };
             layout.rows == first.rows && outermost(layout) && rest(layout) == rest(&first)
         };
-        if !layouts.iter().all(alike) {
+        if !layouts.iter().all(equal) {
             return unsupported("what is joined does not lie side by side in rows");
         }
-        // What begins alike is joined once: the dense blocks of a DenseNet.
+        // What begins in the same way is joined once: the dense blocks of a DenseNet.
         let mut parts: Vec<usize> = layouts.iter().map(|layout| layout.tensor).collect();
         let known = (2..=parts.len()).rev().find_map(|n| self.joined.get(&parts[..n]).map(|&tensor| (n, tensor)));
         let (mut count, mut tensor) = known.unwrap_or((1, parts[0]));

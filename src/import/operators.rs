@@ -1,9 +1,9 @@
 //! One function for each family of nodes.
 
-use super::infer::windows;
 use super::layout::{Layout, Side};
 use super::lower::{Done, Lower, Stop, unsupported};
 use super::net::{Step, ValueId};
+use super::shapes::windows;
 
 impl Lower<'_, '_> {
     /// Lowers a node.
@@ -155,18 +155,18 @@ impl Lower<'_, '_> {
         let straight = |y: &Layout| y.is_inner(m - 2, Side::Row) && y.is_inner(m - 1, Side::Column);
         let (rows, depth) = (x.extent(n - 2), x.extent(n - 1));
         let columns = y.extent(m - 1);
-        let alike = |x: &Layout, y: &Layout| {
+        let equal = |x: &Layout, y: &Layout| {
             let is_turned = y.extent(m - 2) > 1 && turned(y);
             let (inner_rows, inner_columns) = if is_turned { (columns, depth) } else { (depth, columns) };
             let groups = (x.rows / rows.max(1), y.rows / inner_rows.max(1));
             let heads = (x.columns / depth.max(1), y.columns / inner_columns.max(1));
             groups.0 == groups.1 && heads.1 > 0 && heads.0.is_multiple_of(heads.1)
         };
-        if !fits_a(&x) || !(turned(&y) || straight(&y)) || !alike(&x, &y) {
+        if !fits_a(&x) || !(turned(&y) || straight(&y)) || !equal(&x, &y) {
             // Every sequence and head then is a group of rows of its own.
             x = self.as_rows(a)?;
             y = if straight(&y) { self.as_rows(b)? } else { self.rows_turned(b)? };
-            if !fits_a(&x) || !(turned(&y) || straight(&y)) || !alike(&x, &y) {
+            if !fits_a(&x) || !(turned(&y) || straight(&y)) || !equal(&x, &y) {
                 return unsupported("operands whose axes do not correspond");
             }
         }

@@ -221,9 +221,9 @@ fn reduces_last(net: &Net<'_>, step: &Step<'_>) -> bool {
     matches!(axes, Some([axis]) if *axis == -1 || *axis == rank - 1)
 }
 
-/// Whether two values are the same, or made alike of the same.
+/// Whether two values are the same, or made by equal nodes of the same.
 fn is_same(net: &Net<'_>, a: ValueId, b: ValueId) -> bool {
-    let alike = |x: &Step<'_>, y: &Step<'_>| {
+    let equal = |x: &Step<'_>, y: &Step<'_>| {
         x.op == y.op
             && x.inputs.len() == y.inputs.len()
             && x.inputs.iter().zip(&y.inputs).all(|(x, y)| match (x, y) {
@@ -234,7 +234,7 @@ fn is_same(net: &Net<'_>, a: ValueId, b: ValueId) -> bool {
                 _ => x == y,
             })
     };
-    a == b || matches!((net.producer(a), net.producer(b)), (Some(x), Some(y)) if x.op == "Sub" && alike(x, y))
+    a == b || matches!((net.producer(a), net.producer(b)), (Some(x), Some(y)) if x.op == "Sub" && equal(x, y))
 }
 
 /// `(x - mean x) / sqrt(mean (x - mean x)^2 + e)`, or the same without the means, with gain and bias.
@@ -397,8 +397,7 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
                 Some(false) => {}
                 None => {
                     is_causal = true;
-                    note =
-                        Some("masks of attention that are too large to be looked at are taken to be causal".to_owned());
+                    note = Some("masks of attention that are too large to be read are taken to be causal".to_owned());
                 }
             }
         }
@@ -446,7 +445,7 @@ fn leads_to_product(net: &Net<'_>, value: ValueId, depth: usize) -> bool {
     }
 }
 
-/// Whether a mask leaves out the keys after the query; `None` if it is square, constant and too large to be looked at.
+/// Whether a mask leaves out the keys after the query; `None` if it is square, constant and too large to be read.
 fn causality(net: &Net<'_>, mask: ValueId, queries: u64, keys: u64) -> Option<bool> {
     let mut open = vec![(mask, 0)];
     let mut is_unknown = false;

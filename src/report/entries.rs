@@ -352,7 +352,7 @@ impl From<&SectionOutcome> for SectionEntry {
     }
 }
 
-/// How the bundles of a stage spent the drain of a section: mean cycles, which add up to it.
+/// How the lockstep groups of a stage spent the drain of a section: mean cycles, which add up to it.
 #[derive(Debug, Clone, Serialize)]
 pub struct UnitsEntry {
     /// Bundles.
@@ -368,16 +368,16 @@ pub struct UnitsEntry {
 }
 
 impl From<&[GroupOutcome]> for UnitsEntry {
-    fn from(bundles: &[GroupOutcome]) -> Self {
+    fn from(groups: &[GroupOutcome]) -> Self {
         let mean = |cycles: fn(&GroupOutcome) -> u64| {
-            quotient(bundles.iter().map(cycles).sum::<u64>() as f64, bundles.len() as f64)
+            quotient(groups.iter().map(cycles).sum::<u64>() as f64, groups.len() as f64)
         };
         Self {
-            bundles: bundles.len() as u64,
-            busy_cycles: mean(|bundle| bundle.busy_cycles),
-            starved_cycles: mean(|bundle| bundle.starved_cycles),
-            stalled_cycles: mean(|bundle| bundle.stalled_cycles),
-            idle_cycles: mean(|bundle| bundle.idle_cycles),
+            bundles: groups.len() as u64,
+            busy_cycles: mean(|group| group.busy_cycles),
+            starved_cycles: mean(|group| group.starved_cycles),
+            stalled_cycles: mean(|group| group.stalled_cycles),
+            idle_cycles: mean(|group| group.idle_cycles),
         }
     }
 }
@@ -395,7 +395,7 @@ pub struct StageEntry {
     pub mean_cycles: f64,
     /// How it was mapped.
     pub mapping: String,
-    /// Mean cycles of its bundles (PCUs in lockstep), by what they did; absent where no time passed.
+    /// Mean cycles of its lockstep groups, by what they did; absent where no time passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub units: Option<UnitsEntry>,
 }

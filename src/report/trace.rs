@@ -144,7 +144,7 @@ mod tests {
             start_cycle: 0,
             launch_cycles: 1250,
             cycles: 5000,
-            tracks: vec!["stage `up` (bundle 0)".into()],
+            tracks: vec!["stage `up` (lockstep group 0)".into()],
             spans: vec![Span { track: 0, number: 7, start_cycle: 10, end_cycle: 135 }],
             repeats: vec![Repeat { start_cycle: 135, end_cycle: 3000, times: 9 }],
             is_cut: true,

@@ -41,8 +41,8 @@ fn of_run(run: &RunVerdict) -> Vec<String> {
         whole(run.compared)
     );
     let mut lines = vec![wrapped(&format!("{:<10}", run.mode), &did)];
-    if let Some(likeness) = &run.mapping {
-        lines.push(wrapped("mapping   ", &of_likeness(likeness)));
+    if let Some(retargeting) = &run.mapping {
+        lines.push(wrapped("mapping   ", &of_retargeting(retargeting)));
     }
     if let Some(fault) = &run.fault {
         lines.push(wrapped("failed    ", &fault.to_string()));
@@ -60,12 +60,12 @@ fn of_run(run: &RunVerdict) -> Vec<String> {
     lines
 }
 
-fn of_likeness(likeness: &Retargeting) -> String {
-    if let Some(why) = &likeness.why {
+fn of_retargeting(retargeting: &Retargeting) -> String {
+    if let Some(why) = &retargeting.why {
         return format!("not that of the full size, which has no place here: {why}");
     }
     let all = |of: fn(&RetargetedSection) -> [u64; 2]| {
-        let sum = |at: usize| likeness.sections.iter().map(|section| of(section)[at]).sum::<u64>();
+        let sum = |at: usize| retargeting.sections.iter().map(|section| of(section)[at]).sum::<u64>();
         (sum(0), sum(1))
     };
     let counts = [

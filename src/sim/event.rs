@@ -11,12 +11,12 @@ use std::collections::BinaryHeap;
 use crate::arch::Chip;
 use crate::cost::{
     Limits, SectionRun, StageWork, Stopped, StreamBytes, TICKS_PER_CYCLE, Ticks, Waits, cycles, slot_bytes, to_cycles,
-    transfer_bytes, transfer_flits, transfer_runs, window_cycles,
+    transfer_bytes, transfer_flits, window_cycles,
 };
 use crate::index::{Id, IndexVec};
 use crate::program::{
     Amount, BufferId, BufferRole, Fabric, FlowKind, Input, LoopLevel, Mapping, ProcessGraph, ProcessKind, Reduction,
-    Section, SectionGraph, StageId, Step, StreamId, Streamed,
+    Section, SectionGraph, StageId, Step, Streamed,
 };
 use crate::workload::Workload;
 
@@ -24,7 +24,7 @@ use super::actors::{Actor, Actors, Firing, Latest};
 use super::buffer::{BufferState, Filled};
 use super::deadline::Deadline;
 use super::engine::{Engine, Event};
-use super::memory::{Arrival, TierServer, Transfer};
+use super::memory::TierServer;
 use super::merging::Work;
 use super::network::Network;
 use super::network::peak_demand::peaks;
@@ -434,7 +434,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
-    fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
+    pub(super) fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
             let Input { buffer, streamed, sequence, .. } = self.actors[index].inputs[i];
             let left = match streamed {
@@ -455,7 +455,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Marks a slot of a buffer as filled by one producer.
-    fn fill(&mut self, buffer: BufferId, at: Step, filled: Filled, now: Ticks) {
+    pub(super) fn fill(&mut self, buffer: BufferId, at: Step, filled: Filled, now: Ticks) {
         let slot = self.ordinal(buffer, at);
         self.end = self.end.max(filled.last);
         if self.buffers[buffer].fill(slot, filled) {
@@ -538,111 +538,5 @@ impl<'a> Engine<'a> {
 
     pub(super) fn flits_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.chip.network.flit_bytes)
-    }
-
-    fn issue(&mut self, stream: StreamId, slot: u64, now: Ticks) {
-        let index = self.stream_actor[stream];
-        let at = self.step_of(index, slot);
-        let actor = &mut self.actors[index];
-        actor.scheduled = None;
-        actor.free_at = now;
-        self.go_on(index, 1);
-        self.request(stream, slot, at, now);
-        self.wake(index, now);
-    }
-
-    pub(super) fn request(&mut self, stream: StreamId, slot: u64, at: Step, now: Ticks) {
-        let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        self.streams[stream].payload += payload;
-        self.streams[stream].waste += moved - payload;
-        let index = self.stream_actor[stream];
-        let writes = self.section.streams[stream].stream.writes;
-        let needed = if writes { self.store_step(index, at) } else { self.processes.due(stream, at) };
-        let urgency = self.processes.rank(needed);
-        let runs = transfer_runs(&self.graph, self.section, stream, at);
-        let tier = self.section.streams[stream].tier.index();
-        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved, runs }, now);
-        self.take_events(tier);
-    }
-
-    fn serve(&mut self, tier: usize, channel: usize, now: Ticks) {
-        self.tiers[tier].serve(channel, now);
-        self.take_events(tier);
-    }
-
-    /// Queues the events of a memory tier.
-    fn take_events(&mut self, tier: usize) {
-        let tier_server = &mut self.tiers[tier];
-        let due = tier_server.due.drain(..).map(|(channel, at)| Reverse((at, Event::Serve(tier, channel))));
-        self.queue.extend(due);
-        let arrival = |Arrival { at, stream, slot, first }| Reverse((at, Event::Arrive(stream, slot, first)));
-        self.queue.extend(tier_server.arrivals.drain(..).map(arrival));
-    }
-
-    fn arrive(&mut self, stream: StreamId, slot: u64, first: bool, now: Ticks) {
-        let index = self.stream_actor[stream];
-        let at = self.step_of(index, slot);
-        if self.section.streams[stream].stream.writes {
-            if !first && let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
-                let (_, began, through) = self.filling[stream].swap_remove(i);
-                let written = now.max(through);
-                if let Some(recorder) = &mut self.recorder {
-                    recorder.span(index, slot, began, written);
-                }
-                self.end = self.end.max(written);
-                self.release_inputs(index, self.store_step(index, at), [written; 3], now);
-            }
-            return;
-        }
-        if first {
-            let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            // Its flits follow each other as memory serves it; the first have come.
-            let tier = self.section.streams[stream].tier;
-            let ticks = self.chip.tier_rate(tier).ticks(payload, TICKS_PER_CYCLE);
-            let nominal = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
-            let nominal = nominal.max(self.tiers[tier.index()].window_ticks(stream, payload));
-            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, nominal));
-            self.filling[stream].push((slot, now, through));
-        } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
-            let (_, first_at, through) = self.filling[stream].swap_remove(i);
-            if let Some(recorder) = &mut self.recorder {
-                recorder.span(index, slot, first_at, now.max(through));
-            }
-            let hops = self.actors[index].feed_hops;
-            let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-            // The last stripes come from all channels at once, and leave one after the other.
-            let tier = &self.tiers[self.section.streams[stream].tier.index()];
-            let at_once = self.flits_of(tier.at_once_bytes(payload));
-            let fewest = self.network.fewest(self.actors[index].feed, self.flits_of(payload));
-            let through = through.max(now + self.network.longest(self.actors[index].feed, at_once).1);
-            let parts = fewest.min(parts_of(self.flits_of(payload), at_once, through - first_at, through - now)).max(1);
-            let filled = Filled { first: first_at + hops, last: through + hops, parts };
-            for o in 0..self.actors[index].outputs.len() {
-                self.fill(self.actors[index].outputs[o], at, filled, now);
-            }
-        }
-    }
-}
-
-/// In how many parts a slot of `flits` comes over `ticks` of which the last `at_once` flits take the last `leaving`: the
-/// part that is not there yet when those begin to leave, beside a slot that comes at a constant rate, is one of them.
-fn parts_of(flits: u64, at_once: u64, ticks: Ticks, leaving: Ticks) -> u64 {
-    let product = |flits: u64, ticks: Ticks| u128::from(flits) * u128::from(ticks);
-    let late = product(at_once, ticks).saturating_sub(product(flits, leaving));
-    product(flits, ticks).checked_div(late).map_or(u64::MAX, |parts| parts as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flits_that_come_at_once_are_one_part_unless_they_leave_slowly() {
-        // Four of five stripes come at the end of 100 ticks, and leave in no time, or in some.
-        assert_eq!(parts_of(50, 40, 100, 0), 1);
-        assert_eq!(parts_of(50, 40, 100, 30), 2);
-        // As slowly as all others: at a constant rate.
-        assert_eq!(parts_of(50, 40, 100, 80), u64::MAX);
-        assert_eq!(parts_of(50, 0, 100, 0), u64::MAX);
     }
 }

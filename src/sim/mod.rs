@@ -17,6 +17,7 @@ mod hops;
 mod memory;
 mod merging;
 mod network;
+mod off_chip;
 mod reference;
 mod ring;
 mod run;

@@ -1,7 +1,7 @@
 //! Exact numbers of random bits, many at a time.
 //!
 //! A mask of 10^8 elements is drawn in words of 64: each bit is set with a probability close to the wanted share, then
-//! bits chosen at random are set or cleared until the count is exact. Both steps treat all positions alike, so every
+//! bits chosen at random are set or cleared until the count is exact. Both steps treat all positions in the same way, so every
 //! choice of that many positions is equally likely.
 
 use std::ops::Range;

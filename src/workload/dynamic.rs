@@ -1,5 +1,5 @@
 //! Dynamic sparsity: every so many steps the pattern of a sparse weight changes. Its smallest elements are pruned, as many
-//! grow again elsewhere, and what is stored then is written anew.
+//! grow again elsewhere, and what is stored then is written again.
 
 use super::form::GemmOptions;
 use super::graph::{Operator, OperatorId, Tensor, TensorId, TensorRole};
@@ -18,7 +18,7 @@ const MOST_STEPS: u64 = 1 << 40;
 pub(super) struct PatternOptions {
     /// Steps from one change to the next.
     every: u64,
-    /// Share of the stored elements that is replaced at the step looked at.
+    /// Share of the stored elements that is replaced at the step in question.
     fraction: f64,
     /// Elements grow where the gradient of the whole weight is largest (else anywhere).
     by_gradient: bool,

@@ -123,7 +123,7 @@ impl GemmForm {
             None => self.m * self.n * self.k,
             Some(CausalAxis::Columns) => pairs(self.m, self.n) * self.k,
             Some(CausalAxis::Depth) => {
-                // Of a sum over a group of heads, every head is cut alike.
+                // Of a sum over a group of heads, every head is cut in the same way.
                 let groups = if self.k > self.m && self.k.is_multiple_of(self.m) && self.b_heads == self.heads {
                     self.k / self.m
                 } else {
@@ -146,7 +146,7 @@ impl GemmForm {
         full.min(before + self.m.min((tile + 1).saturating_mul(rows)))
     }
 
-    /// The mean extent of the causal axis that a token of `rows` rows covers, rounded up to `grain`; all tokens alike.
+    /// The mean extent of the causal axis that a token of `rows` rows covers, rounded up to `grain`; all tokens in the same way.
     pub fn mean_causal_extent(&self, rows: u64, grain: u64) -> u64 {
         let full = match self.causal {
             None => return 0,

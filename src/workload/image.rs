@@ -72,9 +72,9 @@ impl ImageOptions {
         let in_common = |axis: usize| self.reach(axis).saturating_sub(self.stride[axis]);
         let over =
             |axis: usize| ((output[axis] - 1) * self.stride[axis] + self.reach(axis)).saturating_sub(self.image[axis]);
-        // A run over the border of two images begins anew.
-        let anew = if images > 1 { (2 * in_common(0)).saturating_sub(over(0)) } else { 0 };
-        let lines = in_common(0).max(over(0)).max(anew).min(2 * self.image[0]);
+        // A run over the border of two images begins again.
+        let again = if images > 1 { (2 * in_common(0)).saturating_sub(over(0)) } else { 0 };
+        let lines = in_common(0).max(over(0)).max(again).min(2 * self.image[0]);
         // A run begins and ends within a line.
         let ends = 2 * self.stride[0].min(self.reach(0)) * in_common(1).max(over(1)).min(self.image[1]);
         // Windows beyond the image would otherwise be rows without a byte.

@@ -133,7 +133,7 @@ fn read(source: &Path, path: &Path) -> File {
         .map(|part| part.to_str().expect("an ASCII name").to_owned())
         .collect();
     let lines = text.lines().count();
-    let tests_only = matches!(parts[parts.len() - 1].as_str(), "tests.rs" | "fixture.rs");
+    let tests_only = parts.iter().any(|part| matches!(part.as_str(), "tests" | "tests.rs" | "fixture.rs"));
     let code = if tests_only { "" } else { text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default() };
     let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let module = parts[0].trim_end_matches(".rs").to_owned();

@@ -43,8 +43,8 @@ fn source(block: &str, case: &str, root: &str) -> (String, String, Vec<Override>
     (reference.file.display().to_string(), text, reference.set.iter().map(set).collect())
 }
 
-/// Every mode at `event` and `bound`, and if `judged` at `cycle`, as expectations see them.
-fn figures(chip: &Chip, workload: &Workload, judged: bool) -> Result<Value, String> {
+/// Every mode at `event` and `bound`, and if `with_cycle` at `cycle`, as expectations see them.
+fn figures(chip: &Chip, workload: &Workload, with_cycle: bool) -> Result<Value, String> {
     let configurations = compile_measured(chip, workload, &Mode::ALL).map_err(|error| error.render(false))?;
     let run = |fidelity| {
         let outcomes: Vec<_> =
@@ -55,7 +55,7 @@ fn figures(chip: &Chip, workload: &Workload, judged: bool) -> Result<Value, Stri
     let modes = |document: &Value| json!({ "kbk": document["runs"][0], "epilogue": document["runs"][1], "fused": document["runs"][2] });
     let mut all = modes(&event);
     all["bound"] = modes(&bound);
-    if judged {
+    if with_cycle {
         all["cycle"] = modes(&run(Fidelity::Cycle));
     }
     for key in ["speedup", "speedup_over_epilogue", "off_chip_traffic_ratio", "arch", "workload"] {

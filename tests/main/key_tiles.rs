@@ -1,7 +1,7 @@
 //! Attention over tiles of keys: the softmax keeps running maxima and sums, and the product with the values scales what it has
 //! added up, so that no row of scores is whole at any time.
 
-use crate::kinds::hold;
+use crate::kinds::{hold, read_again, violations};
 use crate::sums;
 use proptest::prelude::*;
 use rdusim::arch::{self, Chip};
@@ -9,9 +9,7 @@ use rdusim::compile::{compile, compile_measured, retargeted_section};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
-use rdusim::program::verifier::{Verifier, Violation};
-use rdusim::program::{BufferRole, Configuration, Fabric, LoopOrder, Mapping, SectionGraph, TiledAxis, tensor_tiers};
-use rdusim::saved;
+use rdusim::program::{BufferRole, Configuration, LoopOrder, Mapping, SectionGraph, TiledAxis};
 use rdusim::sim::simulate;
 use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
@@ -114,18 +112,8 @@ fn prove(chip: &Chip, workload: &Workload, configuration: &Configuration, about:
     let verdict = verify(chip, workload, [configuration], 5);
     assert!(verdict[0].passed, "{about}: {:?}", verdict[0]);
     let line = hold(chip, workload, configuration, about, most);
-    let text = saved::to_toml(chip, workload, [configuration]);
-    let read = saved::parse("saved", &text, chip, workload, &[Mode::Fused]);
-    let read = read.unwrap_or_else(|error| panic!("{about}: {}", error.render(false)));
-    assert_eq!(format!("{configuration:?}"), format!("{:?}", read[0]), "{about}: another configuration is read");
+    read_again(chip, workload, configuration, about);
     line
-}
-
-fn violations(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<Violation> {
-    let section = &configuration.sections[0];
-    let graph = SectionGraph::new(workload, &section.operators, true).expect("a pipeline");
-    let (fabric, tiers) = (Fabric::new(chip), tensor_tiers(chip, workload).expect("room"));
-    Verifier { chip, fabric: &fabric, graph: &graph, tiers: &tiers }.violations(section)
 }
 
 #[test]

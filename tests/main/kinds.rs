@@ -8,7 +8,9 @@ use rdusim::arch::Chip;
 use rdusim::compile::{compile, retargeted_section};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
-use rdusim::program::{Configuration, GemmMapping, Nest, Section, Style};
+use rdusim::program::verifier::{Verifier, Violation};
+use rdusim::program::{Configuration, Fabric, GemmMapping, Nest, Section, SectionGraph, Style, tensor_tiers};
+use rdusim::saved;
 use rdusim::sim::{check_size, simulate, simulate_unskipped};
 use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
@@ -45,6 +47,22 @@ pub fn hold(chip: &Chip, workload: &Workload, configuration: &Configuration, abo
     let line = format!("{about}: event {}, cycle {}, {:+.2} %", totals[0], totals[1], error * 100.0);
     assert!(error.abs() <= most, "{line}");
     line
+}
+
+/// What the verifier finds in the first section.
+pub fn violations(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<Violation> {
+    let section = &configuration.sections[0];
+    let graph = SectionGraph::new(workload, &section.operators, true).expect("a pipeline");
+    let (fabric, tiers) = (Fabric::new(chip), tensor_tiers(chip, workload).expect("room"));
+    Verifier { chip, fabric: &fabric, graph: &graph, tiers: &tiers }.violations(section)
+}
+
+/// What is saved is read again.
+pub fn read_again(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str) {
+    let text = saved::to_toml(chip, workload, [configuration]);
+    let read = saved::parse("saved", &text, chip, workload, &[Mode::Fused]);
+    let read = read.unwrap_or_else(|error| panic!("{about}: {}", error.render(false)));
+    assert_eq!(format!("{configuration:?}"), format!("{:?}", read[0]), "{about}: another configuration is read");
 }
 
 /// Compiles a workload in every mode and holds each.
@@ -84,7 +102,7 @@ fn gradients_of_sparse_weights() {
 }
 
 /// The product that makes the gradient of a sparse weight, with K split over PCUs that skip each for itself, and with row slices
-/// that skip together: counted alike, no faster than its bound, and right in numbers.
+/// that skip together: counted equally, no faster than its bound, and right in numbers.
 #[test]
 fn slices_of_the_gradient_of_a_sparse_weight() {
     let chip = sums::chip(&[]);

@@ -226,15 +226,15 @@ fn smaller_graphs_are_mapped_as_at_full_size() {
         let (small, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
         let full = load(&[]).expect("a workload");
         let like = retargeted_from_full_size(&chip, &full, &small, &Mode::ALL).expect("it compiles");
-        for (configuration, likeness) in &like {
-            assert!(likeness.kept, "{name}: {:?}", likeness.why);
+        for (configuration, retargeting) in &like {
+            assert!(retargeting.kept, "{name}: {:?}", retargeting.why);
             let fused = configuration.mode == Mode::Fused;
             // The full size is cut, or not, in as many chunks; and has tokens that follow each other.
             assert!(
-                likeness.sections.iter().all(|s| (s.column_tiles[0] > 1) == (s.column_tiles[1] > 1)),
-                "{likeness:?}"
+                retargeting.sections.iter().all(|s| (s.column_tiles[0] > 1) == (s.column_tiles[1] > 1)),
+                "{retargeting:?}"
             );
-            assert!(!fused || likeness.sections[0].row_tiles[1] > 1, "{likeness:?}");
+            assert!(!fused || retargeting.sections[0].row_tiles[1] > 1, "{retargeting:?}");
         }
         for run in verify(&chip, &small, like.iter().map(|l| &l.0), 0) {
             assert!(run.passed, "{name} {}: {:?} {:?}", run.mode, run.fault, run.by_stage);

@@ -1,16 +1,14 @@
 //! Keys and values made in the section that attends to them: a stage's second operand comes from another stage, row tile by
 //! row tile, is read as a causal prefix or as a whole sequence, and is freed with the sequence.
 
-use crate::kinds::hold;
+use crate::kinds::{hold, read_again, violations};
 use crate::sums;
 use proptest::prelude::*;
 use rdusim::arch::Chip;
 use rdusim::compile::{compile, compile_measured, retargeted_section};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
-use rdusim::program::verifier::{Verifier, Violation};
-use rdusim::program::{BufferRole, Configuration, Fabric, GemmMapping, LoopLevel, SectionGraph, tensor_tiers};
-use rdusim::saved;
+use rdusim::program::{BufferRole, Configuration, GemmMapping, LoopLevel, SectionGraph};
 use rdusim::sim::simulate;
 use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
@@ -104,14 +102,6 @@ fn prove(chip: &Chip, workload: &Workload, configuration: &Configuration, about:
         assert!(!is_inside || bytes.off_chip_read_bytes + bytes.off_chip_write_bytes == 0, "{about}: `{name}` moves");
     }
     line
-}
-
-/// What is saved is read again.
-fn read_again(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str) {
-    let text = saved::to_toml(chip, workload, [configuration]);
-    let read = saved::parse("saved", &text, chip, workload, &[Mode::Fused]);
-    let read = read.unwrap_or_else(|error| panic!("{about}: {}", error.render(false)));
-    assert_eq!(format!("{configuration:?}"), format!("{:?}", read[0]), "{about}: another configuration is read");
 }
 
 fn one_section(chip: &Chip, of: Attention) -> (Workload, Configuration) {
@@ -215,13 +205,6 @@ fn keys_come_in_row_tiles_of_any_size() {
         }
         assert!(tried >= 8, "{tried} mappings of {of:?}");
     }
-}
-
-fn violations(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<Violation> {
-    let section = &configuration.sections[0];
-    let graph = SectionGraph::new(workload, &section.operators, true).expect("a pipeline");
-    let (fabric, tiers) = (Fabric::new(chip), tensor_tiers(chip, workload).expect("room"));
-    Verifier { chip, fabric: &fabric, graph: &graph, tiers: &tiers }.violations(section)
 }
 
 /// All keys of a sequence are held until its last row tile, and what passes by while they are made as well: with fewer slots

@@ -46,7 +46,7 @@ fn all_fidelities_agree_on_trees() {
                     m.reduction = Reduction::Tree;
                 });
                 let about =
-                    format!("{sparsity} {pk} slices, {pn} columns in bundles of {share}, row tiles of {tile_rows}");
+                    format!("{sparsity} {pk} slices, {pn} columns in multicasts of {share}, row tiles of {tile_rows}");
                 agree(&chip, &workload, &tree, 0.05, &about);
             }
         }
@@ -94,7 +94,7 @@ fn k_is_cut_over_pcus_and_over_time_at_once() {
                     };
                     m.reduction = if pk > 1 { Reduction::Tree } else { Reduction::Chain };
                 });
-                let about = format!("{sparsity} {order:?} {pk} slices, {pn} columns in bundles of {share}");
+                let about = format!("{sparsity} {order:?} {pk} slices, {pn} columns in multicasts of {share}");
                 agree(&chip, &workload, &both, 0.08, &about);
                 for run in verify(&chip, &workload, [&both], 3) {
                     assert!(run.passed, "{about}: {:?} {:?}", run.fault, run.end_to_end);

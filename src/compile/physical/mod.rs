@@ -7,4 +7,5 @@ pub mod generators;
 pub mod place;
 pub mod placed;
 pub mod route;
+mod straight;
 pub mod unrouted;

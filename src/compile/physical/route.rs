@@ -70,34 +70,26 @@ impl Requests {
 }
 
 /// A hop between neighbouring switches: site and direction, not yet one of the parallel links.
-type Edge = u32;
+pub(super) type Edge = u32;
 
 const DIRECTIONS: [Direction; 4] = [Direction::East, Direction::West, Direction::South, Direction::North];
-
-/// A straight trunk along a row, or along a column, and the sinks of its tree, by their places along and across it.
-#[derive(Clone, Copy)]
-struct Trunk<'l> {
-    along_row: bool,
-    at: u32,
-    lines: &'l [(u32, u32)],
-}
 
 /// Routes the flows of one section.
 #[derive(Debug)]
 pub struct Router<'a> {
     chip: &'a Chip,
     fabric: &'a Fabric,
-    columns: u32,
+    pub(super) columns: u32,
     /// Flits a cycle that an edge should carry at most.
-    capacity: f64,
+    pub(super) capacity: f64,
     /// As `PARAMS.routing.margin`.
     margin: u32,
     /// Where each edge leads; [`NOWHERE`] beyond the grid.
-    ends: Vec<u32>,
+    pub(super) ends: Vec<u32>,
     /// Cycles of a hop over each edge.
     hop_cycles: Vec<u64>,
     /// What each edge carries.
-    uses: Vec<Use>,
+    pub(super) uses: Vec<Use>,
     /// Where each site stands.
     places: Vec<Coordinate>,
     search: Search,
@@ -105,7 +97,7 @@ pub struct Router<'a> {
 
 /// What an edge carries, and has carried.
 #[derive(Debug, Clone, Copy)]
-struct Use {
+pub(super) struct Use {
     /// Flits a cycle over all its parallel links.
     load: f64,
     /// One, and what overuse in earlier rounds has added to its cost.
@@ -143,7 +135,7 @@ struct Search {
 impl Use {
     /// One for the hop, and more the fuller the edge would be with `rate` more, and has been.
     #[inline]
-    fn price(self, rate: f64, per_capacity: f64) -> f64 {
+    pub(super) fn price(self, rate: f64, per_capacity: f64) -> f64 {
         let full = (self.load + rate) * per_capacity;
         self.weight * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
     }
@@ -223,7 +215,7 @@ impl<'a> Router<'a> {
 
     /// The edges of a tree that lead to sinks, along each branch in turn from the source; the first way to a site
     /// counts.
-    fn tidy(&mut self, request: Request<'_>, edges: &[Edge]) -> Vec<Edge> {
+    pub(super) fn tidy(&mut self, request: Request<'_>, edges: &[Edge]) -> Vec<Edge> {
         self.search.path_stamp += 1;
         let stamp = self.search.path_stamp;
         for &edge in edges {
@@ -322,7 +314,7 @@ impl<'a> Router<'a> {
         }
     }
 
-    fn site(&self, at: Coordinate) -> u32 {
+    pub(super) fn site(&self, at: Coordinate) -> u32 {
         at.y * self.columns + at.x
     }
 
@@ -485,94 +477,6 @@ impl<'a> Router<'a> {
         }
         let cheapest = |&a: &u32, &b: &u32| cost[a as usize].total_cmp(&cost[b as usize]).then(a.cmp(&b));
         near.iter().copied().min_by(cheapest).unwrap_or(target)
-    }
-
-    /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
-    fn straight_tree(&mut self, request: Request<'_>) -> Vec<Edge> {
-        let Request { source, sinks, rate } = request;
-        let per_capacity = 1.0 / self.capacity;
-        let uses = &self.uses;
-        let price = |edge: Edge| uses[edge as usize].price(rate, per_capacity);
-        if let &[sink] = sinks {
-            let hops = source.x.abs_diff(sink.x) + source.y.abs_diff(sink.y);
-            let [by_row, by_column] = [true, false].map(|row_first| {
-                let mut cost = 0.0;
-                self.corner(source, sink, row_first, |edge| cost += price(edge));
-                cost
-            });
-            let mut path = Vec::with_capacity(hops as usize);
-            self.corner(source, sink, by_row <= by_column, |edge| path.push(edge));
-            return path;
-        }
-        // Sinks line by line across a trunk: once for every trunk along the same axis.
-        let lines = [true, false].map(|along_row| {
-            let split = |c: &Coordinate| if along_row { (c.x, c.y) } else { (c.y, c.x) };
-            let mut lines: Vec<(u32, u32)> = sinks.iter().map(split).collect();
-            lines.sort_unstable();
-            lines
-        });
-        let (middle_x, middle_y) = (lines[0][sinks.len() / 2].0, lines[1][sinks.len() / 2].0);
-        let trunks = [Some((true, source.y)), Some((false, source.x)), Some((true, middle_y)), Some((false, middle_x))];
-        let is_other = |at: usize| at < 2 || trunks[at] != trunks[at - 2];
-        let mut best: Option<(f64, (bool, u32))> = None;
-        for (along_row, at) in (0..4).filter(|&at| is_other(at)).filter_map(|at| trunks[at]) {
-            let mut cost = 0.0;
-            let trunk = Trunk { along_row, at, lines: &lines[usize::from(!along_row)] };
-            self.trunk_tree(source, trunk, |edge| cost += price(edge));
-            if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, (along_row, at)));
-            }
-        }
-        let Some((_, (along_row, at))) = best else { return Vec::new() };
-        let mut edges = Vec::with_capacity(4 * sinks.len() + 16);
-        let trunk = Trunk { along_row, at, lines: &lines[usize::from(!along_row)] };
-        self.trunk_tree(source, trunk, |edge| edges.push(edge));
-        self.tidy(request, &edges)
-    }
-
-    /// Takes the path from a site to another with one corner, edge by edge.
-    fn corner(&self, from: Coordinate, to: Coordinate, row_first: bool, mut take: impl FnMut(Edge)) {
-        let mut go = |mut site: u32, hops: u32, direction: Direction| {
-            for _ in 0..hops {
-                let edge = site * 4 + direction as u32;
-                take(edge);
-                site = self.ends[edge as usize];
-            }
-            site
-        };
-        let along = if to.x > from.x { Direction::East } else { Direction::West };
-        let across = if to.y > from.y { Direction::South } else { Direction::North };
-        let legs = [(from.x.abs_diff(to.x), along), (from.y.abs_diff(to.y), across)];
-        let [first, second] = if row_first { legs } else { [legs[1], legs[0]] };
-        let corner = go(self.site(from), first.0, first.1);
-        go(corner, second.0, second.1);
-    }
-
-    /// Takes the edges of a tree with a straight trunk, each once.
-    fn trunk_tree(&self, source: Coordinate, trunk: Trunk<'_>, mut take: impl FnMut(Edge)) {
-        let Trunk { along_row, at, lines } = trunk;
-        // In trunk coordinates: `u` along the trunk, `v` across it.
-        let (su, sv) = if along_row { (source.x, source.y) } else { (source.y, source.x) };
-        let (stride_u, stride_v) = if along_row { (1, self.columns) } else { (self.columns, 1) };
-        let (up, down, forth, back) = if along_row {
-            (Direction::South, Direction::North, Direction::East, Direction::West)
-        } else {
-            (Direction::East, Direction::West, Direction::South, Direction::North)
-        };
-        let edge = |u: u32, v: u32, direction: Direction| (u * stride_u + v * stride_v) * 4 + direction as u32;
-        let mut across = |u: u32, from: u32, to: u32| {
-            (from..to).for_each(|v| take(edge(u, v, up)));
-            (to + 1..=from).rev().for_each(|v| take(edge(u, v, down)));
-        };
-        across(su, sv, at);
-        for line in lines.chunk_by(|a, b| a.0 == b.0) {
-            let (u, low, high) = (line[0].0, line[0].1.min(at), line[line.len() - 1].1.max(at));
-            across(u, at, high);
-            across(u, at, low);
-        }
-        let (first, last) = (lines[0].0.min(su), lines[lines.len() - 1].0.max(su));
-        (su..last).for_each(|u| take(edge(u, at, forth)));
-        (first + 1..=su).rev().for_each(|u| take(edge(u, at, back)));
     }
 
     /// Puts every edge of every tree on the emptiest of its parallel links, heavy flows first.

@@ -10,6 +10,7 @@ mod fits;
 pub mod low_effort;
 pub mod neighbours;
 pub mod nests;
+mod order;
 pub mod partition;
 pub mod plan;
 pub mod runs;

@@ -119,7 +119,7 @@ fn may_recompute(verifier: &Verifier<'_>, section: &Section, roles: &Roles, s: S
     let spec = &verifier.graph.stages[s];
     let is_second = section.stages.iter().any(|stage| stage.spec.weight == Some(spec.output));
     let takes = |stage: &&Stage| stage.spec.activations.contains(&spec.output);
-    let mut takers = section.stages.iter().filter(takes).peekable();
+    let mut consumers = section.stages.iter().filter(takes).peekable();
     Verifier::repeats_rows(&section.schedule.nest())
         && !roles.along[s]
         && !roles.late[s]
@@ -127,6 +127,6 @@ fn may_recompute(verifier: &Verifier<'_>, section: &Section, roles: &Roles, s: S
         && spec.sequence.is_none()
         && !is_second
         && !verifier.graph.leaves_section(spec.output)
-        && takers.peek().is_some()
-        && takers.all(|stage| stage.level == LoopLevel::FIRING)
+        && consumers.peek().is_some()
+        && consumers.all(|stage| stage.level == LoopLevel::FIRING)
 }

@@ -66,7 +66,7 @@ pub struct StageLayout {
     pub units: Vec<UnitShares>,
 }
 
-/// What some PCUs did alike: shares of the section's time, launch included.
+/// What some PCUs did, which is equal for all: shares of the section's time, launch included.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnitShares {
@@ -258,7 +258,7 @@ fn rounded(flits: u64) -> u64 {
     (flits + unit / 2) / unit * unit
 }
 
-/// What the PCUs of a stage did. The PCUs of a bundle stand together and work in lockstep.
+/// What the PCUs of a stage did. The PCUs of a lockstep group stand together and work in lockstep.
 fn units(stage: &StageOutcome, pcus: usize, cycles: u64) -> Vec<UnitShares> {
     // Four digits are enough for a colour.
     let share = |of: f64| (of / cycles.max(1) as f64 * 1e4).round() / 1e4;
@@ -267,14 +267,14 @@ fn units(stage: &StageOutcome, pcus: usize, cycles: u64) -> Vec<UnitShares> {
         return vec![UnitShares { pcus, busy, stalled_on_input: None, stalled_on_output: None }];
     }
     let wide = pcus / stage.groups.len();
-    let of_bundle = |bundle: &GroupOutcome| UnitShares {
+    let of_group = |group: &GroupOutcome| UnitShares {
         pcus: wide,
-        busy: share(bundle.busy_cycles as f64),
-        stalled_on_input: Some(share(bundle.starved_cycles as f64)),
-        stalled_on_output: Some(share(bundle.stalled_cycles as f64)),
+        busy: share(group.busy_cycles as f64),
+        stalled_on_input: Some(share(group.starved_cycles as f64)),
+        stalled_on_output: Some(share(group.stalled_cycles as f64)),
     };
     let mut runs: Vec<UnitShares> = Vec::new();
-    for unit in stage.groups.iter().map(of_bundle) {
+    for unit in stage.groups.iter().map(of_group) {
         match runs.last_mut() {
             Some(last) if (UnitShares { pcus: wide, ..*last }) == unit => last.pcus += wide,
             _ => runs.push(unit),

@@ -1,6 +1,6 @@
 //! `.safetensors`: the length of a JSON header, the header, and the elements of the tensors behind it.
 //!
-//! Read by hand: only the header and one tensor are looked at, and the tensor is streamed.
+//! Read by hand: only the header and one tensor are read, and the tensor is streamed.
 
 use std::io::{Read, Seek, SeekFrom};
 
