@@ -7,7 +7,7 @@ use super::human::percent;
 use super::table::{new_table, wrapped};
 use super::write::{File, WriteError};
 use crate::arch::Vendor;
-use crate::validate::{FitReport, Score, SetReport};
+use crate::validate::{FitReport, Score, SetPart, SetReport};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
@@ -31,7 +31,17 @@ struct SetEntry<'a> {
     rank_correlation: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ideal: Option<ScoreEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<PartEntry<'a>>,
     rows: Vec<RowEntry<'a>>,
+}
+
+#[derive(Serialize)]
+struct PartEntry<'a> {
+    name: &'a str,
+    points: usize,
+    median_error: f64,
+    worst_error: f64,
 }
 
 #[derive(Serialize)]
@@ -70,6 +80,12 @@ impl<'a> SetEntry<'a> {
             ideal_error: row.ideal_error(),
             outlier: row.outlier,
         });
+        let part = |part: &'a SetPart| PartEntry {
+            name: &part.name,
+            points: part.points,
+            median_error: part.score.median_error,
+            worst_error: part.score.worst_error,
+        };
         let ScoreEntry { median_error, worst_error, rank_correlation } = score(&set.score);
         Self {
             name: &set.name,
@@ -81,6 +97,7 @@ impl<'a> SetEntry<'a> {
             worst_error,
             rank_correlation,
             ideal: set.ideal_score.as_ref().map(score),
+            parts: set.parts.iter().map(part).collect(),
             rows: rows.collect(),
         }
     }
@@ -127,16 +144,16 @@ fn of_set(set: &SetReport) -> String {
 }
 
 fn summary(sets: &[SetReport]) -> String {
-    let header = ["set", "mapping", "points", "median error", "worst error", "rank correlation", "outliers"];
+    let header = ["set", "mapping or part", "points", "median error", "worst error", "rank correlation", "outliers"];
     let mut table = new_table(header.map(str::to_owned).to_vec());
     for set in sets {
-        let mut line = |quality: &str, score: &Score, outliers: String| {
+        let mut line = |quality: &str, score: &Score, points: usize, outliers: String| {
             let rank = score.rank_correlation.map_or_else(|| "-".to_owned(), |r| format!("{r:.3}"));
             let (median, worst) = (percent(score.median_error), percent(score.worst_error));
             table.add_row(vec![
                 set.name.clone(),
                 quality.to_owned(),
-                set.rows.len().to_string(),
+                if points > 0 { points } else { set.rows.len() }.to_string(),
                 median,
                 worst,
                 rank,
@@ -144,9 +161,12 @@ fn summary(sets: &[SetReport]) -> String {
             ]);
         };
         let outliers: Vec<&str> = set.rows.iter().filter(|row| row.outlier).map(|row| row.label.as_str()).collect();
-        line(set.quality.name(), &set.score, outliers.join(" "));
+        line(set.quality.name(), &set.score, 0, outliers.join(" "));
         if let Some(ideal) = &set.ideal_score {
-            line("ideal", ideal, String::new());
+            line("ideal", ideal, 0, String::new());
+        }
+        for part in &set.parts {
+            line(&part.name, &part.score, part.points, String::new());
         }
     }
     table.trim_fmt()
@@ -287,6 +307,7 @@ mod tests {
             plotted: true,
             score: Score::new(&[0.2, 1.0, 8.0], &[0.25, 1.0, 7.0]),
             ideal_score: Some(Score::new(&[0.2, 1.0, 8.0], &[0.4, 2.0, 16.0])),
+            parts: Vec::new(),
             rows,
         }
     }

@@ -40,6 +40,7 @@ fn report(name: &str, chip: &Chip, quantity: &str, source: &str, rows: Vec<SetRo
         rows,
         score,
         ideal_score: None,
+        parts: Vec::new(),
     }
 }
 

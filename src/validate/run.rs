@@ -64,6 +64,39 @@ pub struct SetReport {
     pub score: Score,
     /// Errors of the ideal mapping, where that is another.
     pub ideal_score: Option<Score>,
+    /// Errors of named parts of the points, so that what a fit saw and what it did not stand apart.
+    pub parts: Vec<SetPart>,
+}
+
+/// Some points of a set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetPart {
+    /// Which points.
+    pub name: String,
+    /// How many.
+    pub points: usize,
+    /// Their errors.
+    pub score: Score,
+}
+
+impl SetPart {
+    /// The points for which `belongs` holds; `None` if there are none.
+    pub(super) fn new(name: &str, rows: &[SetRow], belongs: impl Fn(usize, &SetRow) -> bool) -> Option<Self> {
+        let rows: Vec<&SetRow> =
+            rows.iter().enumerate().filter(|(i, row)| belongs(*i, row)).map(|(_, row)| row).collect();
+        let column = |value: fn(&SetRow) -> f64| rows.iter().map(|row| value(row)).collect::<Vec<f64>>();
+        let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
+        (!rows.is_empty()).then(|| Self { name: name.to_owned(), points: rows.len(), score })
+    }
+
+    /// The points up to the median of `at`, and those above it.
+    pub(super) fn by_size(rows: &[SetRow]) -> Vec<Self> {
+        let mut at: Vec<f64> = rows.iter().map(|row| row.at).collect();
+        at.sort_by(f64::total_cmp);
+        let Some(&median) = at.get(at.len().saturating_sub(1) / 2) else { return Vec::new() };
+        let small = Self::new("small half", rows, |_, row| row.at <= median);
+        small.into_iter().chain(Self::new("large half", rows, |_, row| row.at > median)).collect()
+    }
 }
 
 /// The chip that a set was measured on: the one given, or else a shipped one.
@@ -88,14 +121,19 @@ pub fn validate(set: &PublishedSet, chips: &[Chip]) -> Result<SetReport, Diagnos
     // The rule looks for breaks of a power law; a line with a constant part is none.
     let line = set.measured.is_linear();
     let out = if line { vec![false; at.len()] } else { outliers(&at, &published, &simulated) };
-    let rows = set.points.iter().enumerate().map(|(i, &(at, published))| SetRow {
-        label: format!("{at}"),
-        at,
-        published,
-        simulated: simulated[i],
-        ideal: Some(ideal[i]),
-        outlier: out[i],
-    });
+    let rows: Vec<SetRow> = set
+        .points
+        .iter()
+        .enumerate()
+        .map(|(i, &(at, published))| SetRow {
+            label: format!("{at}"),
+            at,
+            published,
+            simulated: simulated[i],
+            ideal: Some(ideal[i]),
+            outlier: out[i],
+        })
+        .collect();
     Ok(SetReport {
         name: set.name.to_owned(),
         chip: set.chip.to_owned(),
@@ -104,7 +142,8 @@ pub fn validate(set: &PublishedSet, chips: &[Chip]) -> Result<SetReport, Diagnos
         quantity: set.quantity.to_owned(),
         source: set.source.to_owned(),
         plotted: true,
-        rows: rows.collect(),
+        parts: if line { Vec::new() } else { SetPart::by_size(&rows) },
+        rows,
         score: Score::new(&published, &simulated),
         ideal_score: Some(Score::new(&published, &ideal)),
     })
@@ -171,6 +210,7 @@ pub fn layer_report(reports: &[SetReport]) -> Option<SetReport> {
         point: "figure".to_owned(),
         quantity: "milliseconds, and a ratio".to_owned(),
         plotted: false,
+        parts: Vec::new(),
         rows: rows.collect(),
         score: Score::new(&published, &simulated),
         ideal_score: Some(Score::new(&published, &ideal)),
