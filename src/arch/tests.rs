@@ -50,7 +50,7 @@ fn shipped_chips_meet_their_published_figures() {
 fn shipped_chips_have_their_published_units_and_memory() {
     for (name, units, agcus, ags, tiers) in [
         ("sn10", 640, 32, 64, &[("ddr", 100)][..]),
-        ("sn30", 1280, 64, 128, &[("ddr", 100)]),
+        ("sn30", 1280, 64, 128, &[("ddr", 240)]),
         ("sn40l", 1040, 80, 160, &[("hbm", 1800), ("ddr", 200)]),
         ("plasticine", 64, 18, 34, &[("ddr", 51)]),
     ] {

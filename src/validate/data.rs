@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::arch::{AnyChip, Quality};
+use crate::arch::{AnyChip, Chip, Quality};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case, Experts, Skew};
+use crate::mode::Mode;
 use crate::units::Dtype;
+use crate::workload;
 
-use super::run::{SetPart, SetReport, SetRow};
+use super::run::{SetPart, SetReport, SetRow, outcome};
 use super::score::Score;
 
 /// Columns of a time, and the microseconds of its unit.
@@ -97,16 +99,26 @@ pub fn validate_data(path: &str, text: &str, chip: &AnyChip) -> Result<SetReport
         let record = record.map_err(|error| broken(&error))?;
         let number = record.position().map_or(0, csv::Position::line);
         let line = Line { path, number, cells: columns.iter().copied().zip(record.iter()).collect() };
-        let (label, simulated) = simulated(kind, &line, chip)?;
+        let (label, times) = simulated(kind, &line, chip)?;
         let published = line.microseconds()?;
-        rows.push(SetRow { label, at: published, published, simulated: simulated * 1e6, ideal: None, outlier: false });
+        rows.push(SetRow {
+            label,
+            at: published,
+            published,
+            simulated: times.simulated * 1e6,
+            ideal: times.ideal.map(|seconds| seconds * 1e6),
+            serial: times.serial.map(|seconds| seconds * 1e6),
+            outlier: false,
+        });
     }
     let column = |value: fn(&SetRow) -> f64| rows.iter().map(value).collect::<Vec<f64>>();
     let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
+    let ideals: Option<Vec<f64>> = rows.iter().map(|row| row.ideal).collect();
+    let ideal = ideals.filter(|all| !all.is_empty()).map(|all| Score::new(&column(|row| row.published), &all));
     Ok(SetReport {
         name: kind.to_owned(),
         chip: chip.device().name().to_owned(),
-        quality: Quality::Ideal,
+        quality: if ideal.is_some() { Quality::Vendor } else { Quality::Ideal },
         point: "case".to_owned(),
         quantity: "microseconds".to_owned(),
         source: source.trim_start_matches("source:").trim().to_owned(),
@@ -114,7 +126,7 @@ pub fn validate_data(path: &str, text: &str, chip: &AnyChip) -> Result<SetReport
         parts: parts(&rows),
         rows,
         score,
-        ideal_score: None,
+        ideal_score: ideal,
     })
 }
 
@@ -162,8 +174,40 @@ fn kind_of(path: &str, columns: &[&str]) -> Result<&'static str, Diagnostic> {
     Ok(kind)
 }
 
-/// A case in words, and its seconds.
-fn simulated(kind: &str, line: &Line, chip: &AnyChip) -> Result<(String, f64), Diagnostic> {
+/// Seconds of a case.
+struct Times {
+    simulated: f64,
+    /// If nothing loads while it computes.
+    serial: Option<f64>,
+    /// With an ideal mapping, where `simulated` has vendor limits.
+    ideal: Option<f64>,
+}
+
+/// A product on an RDU, within its vendor's limits if it has any.
+fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
+    let &Case::Gemm { dtype, m, n, k } = case else {
+        let title = format!("{} is an RDU: only products can be simulated as cases on it", chip.name);
+        return Err(Diagnostic::new(title).with_help("give other operators as a workload file to `rdusim run`"));
+    };
+    let text = format!(
+        "schema = 1\nname = \"gemm\"\ndtype = \"{dtype}\"\n[dims]\nm = {m}\nn = {n}\nk = {k}\n\
+         [[tensors]]\nname = \"a\"\nshape = [\"m\", \"k\"]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"b\"\nshape = [\"k\", \"n\"]\nrole = \"weight\"\n\
+         [[operators]]\nname = \"gemm\"\nkind = \"gemm\"\ninputs = [\"a\", \"b\"]\noutput = \"c\"\n"
+    );
+    let workload = workload::parse("the product of a case", &text, &[], 0)?;
+    let run = |quality: Quality| outcome(&chip.under(quality)?, &workload, Mode::Kbk);
+    let ideal = chip.seconds(run(Quality::Ideal)?.cycles);
+    if chip.vendor.is_none() {
+        return Ok(Times { simulated: ideal, serial: None, ideal: None });
+    }
+    let vendor = run(Quality::Vendor)?;
+    let serial = Some(chip.seconds(vendor.serial_cycles()));
+    Ok(Times { simulated: chip.seconds(vendor.cycles), serial, ideal: Some(ideal) })
+}
+
+/// A case in words, and its times.
+fn simulated(kind: &str, line: &Line, chip: &AnyChip) -> Result<(String, Times), Diagnostic> {
     let dtype = line.dtype()?;
     let (label, case) = match kind {
         "attention-prefill" => {
@@ -195,8 +239,11 @@ fn simulated(kind: &str, line: &Line, chip: &AnyChip) -> Result<(String, f64), D
         }
     };
     match chip {
-        AnyChip::Gpu(gpu) => Ok((label, gpu::seconds(gpu, &case)?)),
-        AnyChip::Rdu(chip) => Err(Diagnostic::new(format!("{} is not a GPU", chip.name))),
+        AnyChip::Gpu(gpu) => {
+            let times = Times { simulated: gpu::seconds(gpu, &case)?, serial: None, ideal: None };
+            Ok((label, times))
+        }
+        AnyChip::Rdu(chip) => on_rdu(chip, &case).map(|times| (label, times)),
     }
 }
 
