@@ -210,6 +210,10 @@ fn vendor(source: &Source, spec: &VendorSpec) -> Result<Vendor, Diagnostic> {
         stream_bytes_per_s: gb_per_s("stream_gb_per_s", &spec.stream_gb_per_s)?,
         large,
         pcus_per_operator: source.count("vendor.pcus_per_operator", &spec.pcus_per_operator, limits::SIDE)?,
+        pcu_efficiency: match &spec.pcu_efficiency {
+            Some(share) => source.real("vendor.pcu_efficiency", share, 0.01..=1.0)?,
+            None => 1.0,
+        },
     };
     if let (Some(large), Some(rate)) = (&vendor.large, &spec.large_tensor_gb_per_s)
         && large.stream_bytes_per_s < vendor.stream_bytes_per_s

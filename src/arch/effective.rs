@@ -33,11 +33,11 @@ impl Chip {
 
     /// PCUs that one operator may be given.
     pub fn pcus_per_operator(&self) -> u64 {
-        self.limits().map_or(u64::MAX, |vendor| vendor.pcus_per_operator).min(self.pcus())
+        self.limits().map_or(u64::MAX, Vendor::effective_pcus).min(self.pcus())
     }
 
     /// The chip as one section finds it: under vendor limits its streams share a rate, which follows the largest tensor
-    /// that the section moves off chip.
+    /// that an elementwise section moves off chip (0: it multiplies matrices).
     pub fn in_section(&self, largest_bytes: u64) -> Cow<'_, Self> {
         let Some(vendor) = self.limits() else { return Cow::Borrowed(self) };
         let rate = vendor.section_bytes_per_s(largest_bytes);

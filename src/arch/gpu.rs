@@ -55,8 +55,12 @@ pub struct KernelLaunch {
     pub gap_us: f64,
     /// Host time a kernel, while the host launches one by one.
     pub host_us: f64,
+    /// Host time an operator of a training step, autograd and the small kernels around it included.
+    pub training_host_us: f64,
     /// The gap inside a captured graph.
     pub graph_gap_us: f64,
+    /// From a kernel's start to its first instruction on all SMs, and from its last result to its end.
+    pub ramp_us: f64,
 }
 
 /// What the GEMM library offers.
@@ -72,6 +76,8 @@ pub struct GemmLibrary {
     pub sustained_share: f64,
     /// Cycles a step costs beyond its data.
     pub step_overhead_cycles: f64,
+    /// Share of the shorter of arithmetic and memory traffic that runs under the longer.
+    pub overlap_share: f64,
     /// Parts that K is cut into at most.
     pub split_k_most: u64,
     /// Steps may be dealt evenly over the SMs.
@@ -91,6 +97,37 @@ pub struct AttentionKernel {
     pub backward_operations: f64,
     /// Share of the vector time that runs under the tensor cores' time.
     pub overlap_share: f64,
+    /// Microseconds of an SM for the start and the end of a thread block.
+    pub block_us: f64,
+}
+
+/// The kernels of an inference stack, called one by one.
+#[derive(Debug, Clone, Copy)]
+pub struct ServingStack {
+    /// Microseconds of a call outside its kernels.
+    pub call_us: f64,
+    /// Attention over a prompt.
+    pub prefill: AttentionKernel,
+    /// Queries that share a head of keys up to which the grouped kernel is used.
+    pub most_grouped: u64,
+    /// Queries of such a thread block; more are further blocks.
+    pub group_tile: u64,
+    /// Microseconds of a thread block with the queries of a head of keys, beside its bytes.
+    pub group_block_us: f64,
+    /// Such thread blocks of an SM.
+    pub groups_per_sm: u64,
+    /// Microseconds of a thread block with one query, beside its bytes.
+    pub head_block_us: f64,
+    /// Such thread blocks of an SM.
+    pub heads_per_sm: u64,
+    /// Keys of the least part of a cache.
+    pub part_keys: u64,
+    /// Bytes a second that an SM streams from the cache of keys and values, in 10^9.
+    pub sm_gb_per_s: f64,
+    /// Kernels that choose experts and sort tokens by them.
+    pub routing_kernels: u64,
+    /// Rate of a grouped product over that of a plain one.
+    pub grouped_share: f64,
 }
 
 /// Kernels for weights with stored blocks.
@@ -102,6 +139,42 @@ pub struct BlockSparseKernel {
     pub gather_share: f64,
 }
 
+/// What a stack runs attention with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionKind {
+    /// An operator a kernel: scores go through memory.
+    Unfused,
+    /// FlashAttention 1: a thread block has a head of a sequence.
+    Flash1,
+    /// FlashAttention 2: a thread block has a tile of queries.
+    Flash2,
+}
+
+impl AttentionKind {
+    /// Names in chip files; `none` and `flash` are short for the first and the last.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("unfused", Self::Unfused),
+        ("flash-1", Self::Flash1),
+        ("flash-2", Self::Flash2),
+        ("none", Self::Unfused),
+        ("flash", Self::Flash2),
+    ];
+
+    /// Whether scores stay in the SM.
+    pub fn is_flash(self) -> bool {
+        self != Self::Unfused
+    }
+
+    /// Words for notes.
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Unfused => "unfused",
+            Self::Flash1 => "FlashAttention 1",
+            Self::Flash2 => "FlashAttention 2",
+        }
+    }
+}
+
 /// What is fused in mode `fused`.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a step of its own, in any combination")]
@@ -110,8 +183,8 @@ pub struct Fusion {
     pub epilogue: bool,
     /// Runs of operators that only move data.
     pub elementwise: bool,
-    /// Scores stay in the SM.
-    pub flash_attention: bool,
+    /// What runs attention.
+    pub attention: AttentionKind,
     /// Kernels are captured as a graph.
     pub graphs: bool,
 }
@@ -170,6 +243,8 @@ pub struct Gpu {
     pub gemm: GemmLibrary,
     /// Fused attention.
     pub attention: AttentionKernel,
+    /// Calls of an inference stack.
+    pub serving: ServingStack,
     /// Sparse weights.
     pub block_sparse: BlockSparseKernel,
     /// What is fused in mode `fused`.

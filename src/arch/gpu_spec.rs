@@ -9,7 +9,8 @@ use toml::Spanned;
 
 use super::check::dtype;
 use super::gpu::{
-    AttentionKernel, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2, Sharding, Sm,
+    AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
+    ServingStack, Sharding, Sm,
 };
 use super::limits;
 use super::memory_tiers::memory;
@@ -33,6 +34,7 @@ pub(super) struct GpuSpec {
     launch: Table<KernelLaunchSpec>,
     gemm: Table<GemmSpec>,
     attention: Table<AttentionSpec>,
+    serving: Table<ServingSpec>,
     block_sparse: Table<BlockSparseSpec>,
     fusion: Table<FusionSpec>,
     cluster: Table<ClusterSpec>,
@@ -70,7 +72,9 @@ struct L2Spec {
 struct KernelLaunchSpec {
     gap_us: Spanned<Real>,
     host_us: Spanned<Real>,
+    training_host_us: Spanned<Real>,
     graph_gap_us: Spanned<Real>,
+    ramp_us: Spanned<Real>,
 }
 
 /// `[gemm]`
@@ -82,6 +86,7 @@ struct GemmSpec {
     pipeline: Spanned<Count>,
     sustained_share: Spanned<Real>,
     step_overhead_cycles: Spanned<Real>,
+    overlap_share: Spanned<Real>,
     split_k_most: Spanned<Count>,
     stream_k: Spanned<bool>,
 }
@@ -95,6 +100,25 @@ struct AttentionSpec {
     forward_operations: Spanned<Real>,
     backward_operations: Spanned<Real>,
     overlap_share: Spanned<Real>,
+    block_us: Spanned<Real>,
+}
+
+/// `[serving]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServingSpec {
+    call_us: Spanned<Real>,
+    prefill: Table<AttentionSpec>,
+    most_grouped: Spanned<Count>,
+    group_tile: Spanned<Count>,
+    group_block_us: Spanned<Real>,
+    groups_per_sm: Spanned<Count>,
+    head_block_us: Spanned<Real>,
+    heads_per_sm: Spanned<Count>,
+    part_keys: Spanned<Count>,
+    sm_gb_per_s: Spanned<Real>,
+    routing_kernels: Spanned<Count>,
+    grouped_share: Spanned<Real>,
 }
 
 /// `[block_sparse]`
@@ -179,24 +203,17 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
         launch: KernelLaunch {
             gap_us: source.real("launch.gap_us", &spec.launch.gap_us, limits::LAUNCH_US)?,
             host_us: source.real("launch.host_us", &spec.launch.host_us, limits::LAUNCH_US)?,
+            training_host_us: source.real(
+                "launch.training_host_us",
+                &spec.launch.training_host_us,
+                limits::LAUNCH_US,
+            )?,
             graph_gap_us: source.real("launch.graph_gap_us", &spec.launch.graph_gap_us, limits::LAUNCH_US)?,
+            ramp_us: source.real("launch.ramp_us", &spec.launch.ramp_us, limits::LAUNCH_US)?,
         },
         gemm: gemm(source, &spec.gemm)?,
-        attention: AttentionKernel {
-            tile_queries: source.count("attention.tile_queries", &spec.attention.tile_queries, TILE)?,
-            tile_keys: source.count("attention.tile_keys", &spec.attention.tile_keys, TILE)?,
-            forward_operations: source.real(
-                "attention.forward_operations",
-                &spec.attention.forward_operations,
-                0.0..=1e4,
-            )?,
-            backward_operations: source.real(
-                "attention.backward_operations",
-                &spec.attention.backward_operations,
-                0.0..=1e4,
-            )?,
-            overlap_share: source.real("attention.overlap_share", &spec.attention.overlap_share, 0.0..=1.0)?,
-        },
+        attention: attention(source, "attention", &spec.attention)?,
+        serving: serving(source, &spec.serving)?,
         block_sparse: BlockSparseKernel {
             block_overhead_cycles: source.real(
                 "block_sparse.block_overhead_cycles",
@@ -208,12 +225,47 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
         fusion: Fusion {
             epilogue: *spec.fusion.epilogue.get_ref(),
             elementwise: *spec.fusion.elementwise.get_ref(),
-            flash_attention: source.keyword("fusion.attention", &spec.fusion.attention, &["none", "flash"])? == 1,
+            attention: {
+                let names = AttentionKind::NAMES;
+                names[source.keyword("fusion.attention", &spec.fusion.attention, &names.map(|(name, _)| name))?].1
+            },
             graphs: *spec.fusion.graphs.get_ref(),
         },
         cluster: cluster(source, &spec.cluster)?,
         energy: energy(source, &spec.energy, &sm)?,
         sm,
+    })
+}
+
+fn attention(source: &Source, path: &str, spec: &AttentionSpec) -> Result<AttentionKernel, Diagnostic> {
+    let count = |key: &str, value| source.count(&format!("{path}.{key}"), value, TILE);
+    let real = |key: &str, value, range| source.real(&format!("{path}.{key}"), value, range);
+    Ok(AttentionKernel {
+        tile_queries: count("tile_queries", &spec.tile_queries)?,
+        tile_keys: count("tile_keys", &spec.tile_keys)?,
+        forward_operations: real("forward_operations", &spec.forward_operations, 0.0..=1e4)?,
+        backward_operations: real("backward_operations", &spec.backward_operations, 0.0..=1e4)?,
+        overlap_share: real("overlap_share", &spec.overlap_share, 0.0..=1.0)?,
+        block_us: real("block_us", &spec.block_us, limits::LAUNCH_US)?,
+    })
+}
+
+fn serving(source: &Source, spec: &ServingSpec) -> Result<ServingStack, Diagnostic> {
+    let count = |key: &str, value| source.count(&format!("serving.{key}"), value, 1..=1024);
+    let time = |key: &str, value| source.real(&format!("serving.{key}"), value, limits::LAUNCH_US);
+    Ok(ServingStack {
+        call_us: time("call_us", &spec.call_us)?,
+        prefill: attention(source, "serving.prefill", &spec.prefill)?,
+        most_grouped: count("most_grouped", &spec.most_grouped)?,
+        group_tile: count("group_tile", &spec.group_tile)?,
+        group_block_us: time("group_block_us", &spec.group_block_us)?,
+        groups_per_sm: count("groups_per_sm", &spec.groups_per_sm)?,
+        head_block_us: time("head_block_us", &spec.head_block_us)?,
+        heads_per_sm: count("heads_per_sm", &spec.heads_per_sm)?,
+        part_keys: count("part_keys", &spec.part_keys)?,
+        sm_gb_per_s: source.real("serving.sm_gb_per_s", &spec.sm_gb_per_s, limits::BANDWIDTH_GB_PER_S)?,
+        routing_kernels: count("routing_kernels", &spec.routing_kernels)?,
+        grouped_share: source.real("serving.grouped_share", &spec.grouped_share, SHARE)?,
     })
 }
 
@@ -260,6 +312,7 @@ fn gemm(source: &Source, spec: &GemmSpec) -> Result<GemmLibrary, Diagnostic> {
         pipeline: source.count("gemm.pipeline", &spec.pipeline, 1..=16)?,
         sustained_share: source.real("gemm.sustained_share", &spec.sustained_share, SHARE)?,
         step_overhead_cycles: source.real("gemm.step_overhead_cycles", &spec.step_overhead_cycles, 0.0..=1e6)?,
+        overlap_share: source.real("gemm.overlap_share", &spec.overlap_share, 0.0..=1.0)?,
         split_k_most: source.count("gemm.split_k_most", &spec.split_k_most, 1..=1024)?,
         stream_k: *spec.stream_k.get_ref(),
     })

@@ -27,7 +27,8 @@ pub use chip::{
 };
 pub use device::{AnyChip, Device, UnitNames};
 pub use gpu::{
-    AttentionKernel, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2, Sharding, Sm,
+    AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
+    ServingStack, Sharding, Sm,
 };
 pub use memory_parts::{Banks, MEMORY_PARTS, MemoryPart};
 pub use penalties::{BankCycles, Penalties};
@@ -50,10 +51,18 @@ pub fn load(path: &Path, sets: &[Override]) -> Result<Chip, Diagnostic> {
 
 /// Reads a chip file of any kind, with the `arch.` overrides among `sets` applied.
 pub fn open(path: &Path, sets: &[Override]) -> Result<AnyChip, Diagnostic> {
-    let source = Source::open(path, Root::Arch, sets)?;
-    match kind::of(&source)? {
-        Kind::Rdu => resolve(&source).map(|chip| AnyChip::Rdu(Box::new(chip))),
-        Kind::Gpu(_) => gpu_spec::gpu(&source, &source.read()?).map(|gpu| AnyChip::Gpu(Box::new(gpu))),
+    any(&Source::open(path, Root::Arch, sets)?)
+}
+
+/// Reads a chip of any kind from a text; `name` stands for the file in errors.
+pub fn parse_any(name: &str, text: &str, sets: &[Override]) -> Result<AnyChip, Diagnostic> {
+    any(&Source::new(name, text, Root::Arch, sets)?)
+}
+
+fn any(source: &Source) -> Result<AnyChip, Diagnostic> {
+    match kind::of(source)? {
+        Kind::Rdu => resolve(source).map(|chip| AnyChip::Rdu(Box::new(chip))),
+        Kind::Gpu(_) => gpu_spec::gpu(source, &source.read()?).map(|gpu| AnyChip::Gpu(Box::new(gpu))),
     }
 }
 

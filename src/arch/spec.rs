@@ -179,4 +179,5 @@ pub(super) struct VendorSpec {
     pub(super) large_tensor_bytes: Option<Spanned<Count>>,
     pub(super) large_tensor_gb_per_s: Option<Spanned<Real>>,
     pub(super) pcus_per_operator: Spanned<Count>,
+    pub(super) pcu_efficiency: Option<Spanned<Real>>,
 }

@@ -27,13 +27,15 @@ pub struct Vendor {
     pub launch_us: f64,
     /// Rate of all off-chip streams of a section together, bytes a second.
     pub stream_bytes_per_s: u64,
-    /// The rate of sections with a large tensor, if that is another.
+    /// The rate of elementwise sections with a large tensor, if that is another.
     pub large: Option<LargeTensors>,
     /// PCUs that an operator is given at most.
     pub pcus_per_operator: u64,
+    /// Share of their peak that those PCUs reach: an operator computes as fast as so many fewer at their peak.
+    pub pcu_efficiency: f64,
 }
 
-/// Sections that move a large tensor get more streams.
+/// Elementwise sections that move a large tensor get more streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LargeTensors {
     /// Bytes from which a tensor is large.
@@ -43,7 +45,13 @@ pub struct LargeTensors {
 }
 
 impl Vendor {
-    /// Rate of all off-chip streams of a section, bytes a second; `largest_bytes` is the largest tensor it moves.
+    /// PCUs at their peak that are as fast as those an operator is given.
+    pub fn effective_pcus(&self) -> u64 {
+        ((self.pcus_per_operator as f64 * self.pcu_efficiency).round() as u64).max(1)
+    }
+
+    /// Rate of all off-chip streams of a section, bytes a second; `largest_bytes` is the largest tensor it moves,
+    /// 0 if it multiplies matrices: only elementwise operators were measured at the rate of large tensors.
     pub fn section_bytes_per_s(&self, largest_bytes: u64) -> u64 {
         match self.large {
             Some(large) if largest_bytes >= large.tensor_bytes => large.stream_bytes_per_s,

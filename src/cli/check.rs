@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::output;
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
+use crate::study::explain::{Sources, sources};
 use crate::{arch, import, report};
 
 /// One line a file; if any is refused, every refusal and no line.
@@ -20,7 +21,10 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
     let mut lines = Vec::new();
     if let Some(path) = &args.arch {
         match arch::open(path, &sets) {
-            Ok(chip) => lines.push(format!("{}: chip {}\n", path.display(), report::describe_chip(chip.device()))),
+            Ok(chip) => {
+                let values = std::fs::read_to_string(path).map(|text| told(&sources(&text))).unwrap_or_default();
+                lines.push(format!("{}: chip {}{values}\n", path.display(), report::describe_chip(chip.device())));
+            }
             Err(diagnostic) => refused.push(diagnostic),
         }
     }
@@ -32,6 +36,21 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
         }
     }
     if refused.is_empty() { output::print_text(&lines.concat()) } else { Err(Failure::Refused(refused)) }
+}
+
+/// How many values of a chip file are known how well.
+fn told(of: &Sources) -> String {
+    let counts = [
+        (of.published, "published"),
+        (of.secondary, "from secondary sources"),
+        (of.derived, "derived or fitted"),
+        (of.recalled, "recalled"),
+        (of.assumed, "assumed"),
+        (of.unmarked, "without a mark"),
+    ];
+    let known: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    format!("; values: {}", known.join(", "))
 }
 
 /// Refuses to change a file that was not given.

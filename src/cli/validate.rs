@@ -9,7 +9,8 @@ use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 use crate::report;
 use crate::validate::{
-    CHIPS, PublishedSet, SetReport, analytic_sets, fit, layer_report, published_sets, validate as validate_set,
+    CHIPS, PublishedSet, SetReport, analytic_sets, fit, gpu_chip, layer_report, published_sets,
+    validate as validate_set, validate_data,
 };
 
 use super::failure::Failure;
@@ -27,6 +28,9 @@ pub(super) struct ValidateArgs {
     /// Run this set; may be repeated
     #[arg(long, value_name = "SET")]
     pub(super) only: Vec<String>,
+    /// Simulate the cases of this CSV file in place of the published sets (docs/validation.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "only")]
+    pub(super) data: Vec<PathBuf>,
     /// Also write JSON, CSV and pictures into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -53,6 +57,9 @@ pub(super) struct CalibrateArgs {
 
 /// Simulates the sets and shows their errors.
 pub(super) fn validate(args: &ValidateArgs) -> Result<(), Failure> {
+    if !args.data.is_empty() {
+        return on_data(args);
+    }
     let chips = chips(args.arch.as_deref(), &args.set)?;
     let sets = measured_on(published_sets()?, &chips);
     let names: Vec<&str> = sets.iter().map(|set| set.name).chain(ANALYTIC).collect();
@@ -71,14 +78,34 @@ pub(super) fn validate(args: &ValidateArgs) -> Result<(), Failure> {
         }
         Ok(reports)
     })?;
+    show(args, &reports)
+}
+
+fn show(args: &ValidateArgs, reports: &[SetReport]) -> Result<(), Failure> {
     let text = match args.format {
-        Format::Table => report::validation_table(&reports),
-        Format::Json => report::validation_json(&reports),
+        Format::Table => report::validation_table(reports),
+        Format::Json => report::validation_json(reports),
     };
     if let Some(directory) = &args.out {
-        report::write(directory, &report::validation_files(&reports)?)?;
+        report::write(directory, &report::validation_files(reports)?)?;
     }
     output::print_as(args.format, &text)
+}
+
+/// Simulates the cases of a user's files.
+fn on_data(args: &ValidateArgs) -> Result<(), Failure> {
+    let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    let chip = match &args.arch {
+        Some(path) => arch::open(path, &sets)?,
+        None => gpu_chip(&sets)?,
+    };
+    let mut reports = Vec::new();
+    for path in &args.data {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))?;
+        reports.push(validate_data(&path.display().to_string(), &text, &chip)?);
+    }
+    show(args, &reports)
 }
 
 /// Fits the vendor limits to some sets and shows them on all.

@@ -48,6 +48,9 @@ fn chip_of_kernel<'c>(chip: &'c Chip, workload: &Workload, kernel: &[OperatorId]
         let operator = &workload.operators[op];
         operator.inputs.iter().chain([&operator.output])
     };
+    if kernel.iter().any(|&op| workload.operators[op].kind == OperatorKind::Gemm) {
+        return chip.in_section(0);
+    }
     let moved = kernel.iter().flat_map(tensors).map(|&t| workload.tensors[t].stored_bytes());
     chip.in_section(moved.max().unwrap_or(0))
 }

@@ -263,7 +263,7 @@ pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kerne
             let parts = [
                 (fusion.epilogue, "GEMM epilogues"),
                 (fusion.elementwise, "runs of functions on the same rows"),
-                (fusion.flash_attention, "attention"),
+                (fusion.attention.is_flash(), fusion.attention.told()),
             ];
             let on: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
             let fused = if on.is_empty() { "nothing".to_owned() } else { on.join(", ") };

@@ -1,6 +1,6 @@
 //! The fused attention kernel: scores of a tile of queries and keys stay in the SM.
 
-use crate::arch::Gpu;
+use crate::arch::{AttentionKernel, Gpu};
 use crate::workload::GemmForm;
 
 use super::time::{KernelTime, Limit};
@@ -10,36 +10,83 @@ const FORWARD_PRODUCTS: f64 = 2.0;
 /// Scores again, and the gradients of values, probabilities, queries and keys.
 const BACKWARD_PRODUCTS: f64 = 5.0;
 
-/// Time of the kernel, or of its gradient's, for scores of `form`; `moved_bytes` to and from memory.
-pub(super) fn time(gpu: &Gpu, form: &GemmForm, macs_per_cycle: f64, moved_bytes: f64, gradient: bool) -> KernelTime {
-    let kernel = &gpu.attention;
+/// The scores of all heads and sequences.
+pub(super) struct Scores {
+    /// Heads of all sequences.
+    pub(super) instances: u64,
+    pub(super) queries: u64,
+    pub(super) keys: u64,
+    pub(super) head_dim: u64,
+    pub(super) causal: bool,
+}
+
+impl Scores {
+    pub(super) fn of(form: &GemmForm) -> Self {
+        Self {
+            instances: form.instances * form.heads,
+            queries: form.m,
+            keys: form.n,
+            head_dim: form.k,
+            causal: form.causal.is_some(),
+        }
+    }
+}
+
+/// Time of a forward kernel; `moved_bytes` to and from memory.
+pub(super) fn forward(
+    gpu: &Gpu,
+    kernel: &AttentionKernel,
+    scores: &Scores,
+    macs_per_cycle: f64,
+    moved_bytes: f64,
+) -> KernelTime {
+    time(gpu, kernel, scores, (macs_per_cycle, false), moved_bytes, false)
+}
+
+/// Time of the kernel, or of its gradient's; `moved_bytes` to and from memory. With `by_head` a thread block has all queries of
+/// a head of a sequence, as in FlashAttention 1: few heads leave SMs idle.
+pub(super) fn time(
+    gpu: &Gpu,
+    kernel: &AttentionKernel,
+    of: &Scores,
+    (macs_per_cycle, by_head): (f64, bool),
+    moved_bytes: f64,
+    gradient: bool,
+) -> KernelTime {
     let (queries, keys) = (kernel.tile_queries, kernel.tile_keys);
     let (products, operations) = if gradient {
         (BACKWARD_PRODUCTS, kernel.backward_operations)
     } else {
         (FORWARD_PRODUCTS, kernel.forward_operations)
     };
-    let row_tiles = form.m.div_ceil(queries);
-    let all = form.n.div_ceil(keys) as f64;
+    let row_tiles = of.queries.div_ceil(queries);
+    let all = of.keys.div_ceil(keys) as f64;
     // Tiles beyond the diagonal are skipped: the last tile of queries sees all keys, the first what is before it.
-    let (mean_steps, most_steps) = if form.causal.is_some() {
-        let first = (form.n.saturating_sub(form.m) + queries).min(form.n).div_ceil(keys) as f64;
+    let (mean_steps, most_steps) = if of.causal {
+        let first = (of.keys.saturating_sub(of.queries) + queries).min(of.keys).div_ceil(keys) as f64;
         (f64::midpoint(first, all), all)
     } else {
         (all, all)
     };
     let scores = (queries * keys) as f64;
-    let tensor = products * scores * form.k as f64 / macs_per_cycle / gpu.gemm.sustained_share;
+    let tensor = products * scores * of.head_dim as f64 / macs_per_cycle / gpu.gemm.sustained_share;
     let vector = scores * operations / gpu.sm.vector_lanes as f64 + scores / gpu.sm.special_lanes as f64;
     // Tensor cores and vector lanes are busy at once as far as they overlap.
     let hidden = (vector * kernel.overlap_share).min(tensor);
     let step = tensor + vector - hidden;
-    let tiles = form.instances * form.heads * row_tiles;
+    let tiles = of.instances * row_tiles;
     let mean = tiles as f64 / gpu.sm.count as f64 * mean_steps * step;
-    let sms = tiles.min(gpu.sm.count);
+    let sms = if by_head { of.instances } else { tiles }.min(gpu.sm.count);
     // Long and short tiles even out over many of them, but for the last one.
-    let busiest = mean.max(most_steps * step) + 2.0 * gpu.latency_cycles();
-    let step_bytes = 2.0 * (keys * form.k) as f64 * 2.0;
+    // A thread block fetches its queries and first keys before its first step, and writes its results after its last.
+    let ends = tiles.div_ceil(gpu.sm.count) as f64 * gpu.cycles_of_us(kernel.block_us);
+    let longest_block = if by_head {
+        of.instances.div_ceil(gpu.sm.count) as f64 * row_tiles as f64 * mean_steps * step
+    } else {
+        most_steps * step
+    };
+    let busiest = mean.max(longest_block) + ends + 2.0 * gpu.latency_cycles();
+    let step_bytes = 2.0 * (keys * of.head_dim) as f64 * 2.0;
     let l2_bytes = tiles as f64 * mean_steps * step_bytes * products / FORWARD_PRODUCTS + moved_bytes;
     let l2 = l2_bytes / gpu.l2.bytes_per_cycle as f64;
     let memory = moved_bytes / gpu.memory_bytes_per_cycle() + gpu.latency_cycles();

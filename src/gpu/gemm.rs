@@ -34,6 +34,15 @@ pub(super) struct Product {
     pub(super) epilogue_read_bytes: f64,
     /// Bytes that all epilogues write.
     pub(super) write_bytes: f64,
+    /// Rows of each product of a group, whose second operands are different matrices; empty if all have `m`.
+    pub(super) groups: Vec<u64>,
+}
+
+impl Product {
+    /// Rows of all products.
+    fn all_rows(&self) -> u64 {
+        if self.groups.is_empty() { self.count * self.m } else { self.groups.iter().sum() }
+    }
 }
 
 /// A tile and what a step of it takes.
@@ -80,7 +89,11 @@ impl<'a> Tile<'a> {
     }
 
     fn tiles(&self) -> u64 {
-        self.p.count * self.p.m.div_ceil(self.rows) * self.p.n.div_ceil(self.columns)
+        let columns = self.p.n.div_ceil(self.columns);
+        if self.p.groups.is_empty() {
+            return self.p.count * self.p.m.div_ceil(self.rows) * columns;
+        }
+        self.p.groups.iter().map(|rows| rows.div_ceil(self.rows) * columns).sum()
     }
 
     fn steps(&self) -> u64 {
@@ -91,7 +104,7 @@ impl<'a> Tile<'a> {
     fn ends(&self, sms: u64) -> (f64, f64) {
         let gpu = self.gpu;
         let rate = (gpu.sm.l2_bytes_per_cycle as f64).min(gpu.l2.bytes_per_cycle as f64 / sms as f64);
-        let elements = (self.p.count * self.p.m * self.p.n) as f64;
+        let elements = (self.p.all_rows() * self.p.n) as f64;
         let per_element = (self.p.epilogue_read_bytes + self.p.write_bytes) / elements.max(1.0);
         let prologue = gpu.latency_cycles() + self.step_bytes() / rate;
         (prologue, (self.rows * self.columns) as f64 * per_element / rate)
@@ -112,9 +125,10 @@ impl<'a> Tile<'a> {
         let exposed = (prologue + epilogue) * (1.0 + (rounds - 1.0) / resident as f64);
         let busiest = most as f64 * each + exposed;
         let mean = blocks as f64 / gpu.sm.count as f64 * each + exposed;
-        let mut time = self.finish(busiest, mean, sms, resident, blocks as f64 * steps as f64);
+        let phases = self.phases(blocks, steps as f64, resident);
+        let mut time = self.finish((busiest, mean, phases + exposed), sms, resident, blocks as f64 * steps as f64);
         if split > 1 {
-            self.add_partials(&mut time, (split * self.p.count * self.p.m * self.p.n) as f64 * PARTIAL_BYTES);
+            self.add_partials(&mut time, (split * self.p.all_rows() * self.p.n) as f64 * PARTIAL_BYTES);
         }
         let waves = blocks as f64 / (gpu.sm.count * self.resident) as f64;
         let cut = if split > 1 { format!(", K in {split} parts") } else { String::new() };
@@ -134,31 +148,57 @@ impl<'a> Tile<'a> {
         let rate = gpu.l2.bytes_per_cycle as f64 / gpu.sm.count as f64;
         let exposed = prologue + epilogue * (1.0 + (rounds - 1.0) / resident as f64) + 2.0 * border / rate;
         let busiest = per_sm * self.step_cycles(resident) + exposed;
-        let mut time = self.finish(busiest, busiest, gpu.sm.count, resident, all);
+        let mut time = self.finish((busiest, busiest, busiest), gpu.sm.count, resident, all);
         time.l2_bytes += 2.0 * border * (gpu.sm.count * resident) as f64;
         time.shape = format!("{} tiles of {} x {}, steps dealt evenly", self.tiles(), self.rows, self.columns);
         time
     }
 
+    /// Partial sums are written, and added up by a kernel of their own, which has its gap and its ramp.
     fn add_partials(&self, time: &mut KernelTime, bytes: f64) {
+        let gpu = self.gpu;
         time.l2_bytes += 2.0 * bytes;
-        time.cycles += 2.0 * bytes / self.gpu.l2.bytes_per_cycle as f64 + self.gpu.latency_cycles();
+        time.cycles += 2.0 * bytes / gpu.l2.bytes_per_cycle as f64 + 2.0 * gpu.latency_cycles();
+        time.cycles += gpu.cycles_of_us(gpu.launch.graph_gap_us + gpu.launch.ramp_us);
         if bytes > self.gpu.l2.reuse_bytes() {
             time.spill_bytes += bytes;
             time.cycles += 2.0 * bytes / self.gpu.memory_bytes_per_cycle();
         }
     }
 
-    fn finish(&self, busiest: f64, mean: f64, sms: u64, resident: u64, steps: f64) -> KernelTime {
+    /// Cycles of the rounds in which every SM has a thread block, and of the last, in which some have: each takes the longer
+    /// of its arithmetic and its share of the memory traffic, at the rate that its thread blocks can ask for.
+    fn phases(&self, blocks: u64, steps: f64, resident: u64) -> f64 {
+        let gpu = self.gpu;
+        let (a_read, b_read) = self.read_bytes(blocks.min(gpu.sm.count * resident));
+        let moved = a_read + b_read + self.p.epilogue_read_bytes + self.p.write_bytes;
+        let of_block = moved / blocks as f64;
+        let phase = |rounds: u64, sms: u64| {
+            let together = resident.min(rounds.max(1));
+            let memory = (rounds * sms) as f64 * of_block / self.memory_rate(sms * together);
+            let compute = rounds as f64 * steps * self.step_cycles(together);
+            compute.max(memory) + (1.0 - gpu.gemm.overlap_share) * compute.min(memory)
+        };
+        let (full, rest) = (blocks / gpu.sm.count, blocks % gpu.sm.count);
+        let last = if rest > 0 { phase(1, rest) } else { 0.0 };
+        let first = if full > 0 { phase(full, gpu.sm.count) } else { 0.0 };
+        first + last
+    }
+
+    /// Bytes a cycle that memory gives to so many thread blocks: few have few requests under way (Little's law).
+    fn memory_rate(&self, blocks: u64) -> f64 {
+        let gpu = self.gpu;
+        let under_way = (blocks * gpu.gemm.pipeline.saturating_sub(1).max(1)) as f64 * self.step_bytes();
+        gpu.memory_bytes_per_cycle().min(under_way / gpu.latency_cycles().max(1.0))
+    }
+
+    fn finish(&self, (busiest, mean, phases): (f64, f64, f64), sms: u64, resident: u64, steps: f64) -> KernelTime {
         let gpu = self.gpu;
         let (a_read, b_read) = self.read_bytes(sms * resident);
         let l2_bytes = steps * self.step_bytes() + self.p.epilogue_read_bytes + self.p.write_bytes;
         let l2 = l2_bytes / gpu.l2.bytes_per_cycle as f64;
         let moved = a_read + b_read + self.p.epilogue_read_bytes + self.p.write_bytes;
-        // Few SMs have few requests under way.
-        let under_way = (sms * resident * gpu.gemm.pipeline.saturating_sub(1).max(1)) as f64 * self.step_bytes();
-        let rate = gpu.memory_bytes_per_cycle().min(under_way / gpu.latency_cycles().max(1.0));
-        let memory = moved / rate;
+        let memory = moved / self.memory_rate(sms * resident);
         let start = gpu.latency_cycles();
         let limits = [
             (busiest, if mean < 0.9 * busiest { Limit::Imbalance } else { Limit::Compute }),
@@ -172,7 +212,7 @@ impl<'a> Tile<'a> {
             }
         }
         KernelTime {
-            cycles: longest.0,
+            cycles: longest.0.max(phases),
             limit: longest.1,
             busiest,
             mean,
@@ -189,6 +229,9 @@ impl<'a> Tile<'a> {
     /// rows and columns through the L2; a stripe that fits stays there for the next wave.
     fn read_bytes(&self, wave: u64) -> (f64, f64) {
         let p = self.p;
+        if !p.groups.is_empty() {
+            return (p.a_bytes, p.b_bytes);
+        }
         let (rows, columns) = (p.m.div_ceil(self.rows), p.n.div_ceil(self.columns));
         let stays = self.gpu.l2.reuse_bytes();
         let depth_bytes = (p.k * p.element_bytes) as f64;

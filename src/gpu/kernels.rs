@@ -14,7 +14,7 @@ const MOST_STREAMED: usize = 8;
 pub(super) fn kernels(workload: &Workload, fusion: Option<&Fusion>) -> Vec<Kernel> {
     let uses = Uses::new(workload);
     let groups = match fusion {
-        Some(fusion) if fusion.flash_attention => attention_groups::find(workload, &uses),
+        Some(fusion) if fusion.attention.is_flash() => attention_groups::find(workload, &uses),
         _ => Vec::new(),
     };
     let mut group_of: Vec<Option<usize>> = vec![None; workload.operators.len()];

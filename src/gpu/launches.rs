@@ -2,7 +2,7 @@
 
 use crate::arch::Gpu;
 use crate::mode::Mode;
-use crate::workload::Workload;
+use crate::workload::{Phase, Workload};
 
 use super::account::Timed;
 use super::kernel::Kernel;
@@ -11,7 +11,9 @@ use super::kernel::Kernel;
 pub(super) fn gaps(gpu: &Gpu, workload: &Workload, kernels: &[Kernel], timed: &[Timed], mode: Mode) -> Vec<f64> {
     let captured = mode == Mode::Fused && gpu.fusion.graphs;
     let gap = gpu.cycles_of_us(if captured { gpu.launch.graph_gap_us } else { gpu.launch.gap_us });
-    let host = if captured { 0.0 } else { gpu.cycles_of_us(gpu.launch.host_us) };
+    let trains = workload.operators.iter().any(|operator| operator.phase == Phase::Update);
+    let host_us = if trains { gpu.launch.training_host_us } else { gpu.launch.host_us };
+    let host = if captured { 0.0 } else { gpu.cycles_of_us(host_us) };
     let mut gaps = vec![gap; kernels.len()];
     let place = |at: usize| {
         let operator = &workload.operators[kernels[at].operators[0]];

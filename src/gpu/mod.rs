@@ -8,21 +8,28 @@ mod attention;
 mod attention_groups;
 mod cache;
 mod capacity;
+mod cases;
+mod experts;
 mod gemm;
 mod kernel;
 mod kernels;
 mod launches;
+mod serving;
 mod sparse;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod time;
 
-use crate::arch::{Fusion, Gpu, Sharding};
+use crate::arch::{AttentionKind, Fusion, Gpu, Sharding};
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, Workload};
+
+pub use self::cases::{Case, seconds};
+pub use self::experts::{Experts, Skew};
+pub use self::serving::AttentionCall;
 
 use self::account::Timed;
 use self::cache::Cache;
@@ -33,7 +40,8 @@ use self::sparse::{Chosen, Style};
 use self::time::KernelTime;
 
 /// What mode `epilogue` fuses, whatever the chip file says of `fused`.
-const EPILOGUES: Fusion = Fusion { epilogue: true, elementwise: false, flash_attention: false, graphs: false };
+const EPILOGUES: Fusion =
+    Fusion { epilogue: true, elementwise: false, attention: AttentionKind::Unfused, graphs: false };
 
 /// Runs a workload on a GPU in each of `modes`.
 ///
@@ -147,6 +155,7 @@ impl Timer<'_> {
             b_bytes: dense(b, self.missing(b)),
             epilogue_read_bytes: others.map(|t| self.missing(t)).sum(),
             write_bytes: self.writes(),
+            groups: Vec::new(),
         };
         let all = product.count * product.m * product.n * product.k;
         let chosen = match (&weight.mask, &workload.tensors[operator.output].mask) {
@@ -181,7 +190,9 @@ impl Timer<'_> {
         let macs_per_cycle = gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64;
         let reads: Vec<(TensorId, f64)> = self.kernel.reads.iter().map(|&t| (t, self.missing(t))).collect();
         let moved = reads.iter().map(|(_, bytes)| bytes).sum::<f64>() + self.writes();
-        let time = attention::time(gpu, &form, macs_per_cycle, moved, gradient);
+        let scores = attention::Scores::of(&form);
+        let by_head = gpu.fusion.attention == AttentionKind::Flash1;
+        let time = attention::time(gpu, &gpu.attention, &scores, (macs_per_cycle, by_head), moved, gradient);
         let products = if gradient { 5 } else { 2 };
         self.timed(time, reads, products * form.causal_macs())
     }
@@ -220,7 +231,8 @@ impl Timer<'_> {
         self.timed(time, reads, 0)
     }
 
-    fn timed(&self, time: KernelTime, reads: Vec<(TensorId, f64)>, macs: u64) -> Timed {
+    fn timed(&self, mut time: KernelTime, reads: Vec<(TensorId, f64)>, macs: u64) -> Timed {
+        time.cycles += self.gpu.cycles_of_us(self.gpu.launch.ramp_us);
         let writes = self.kernel.writes.iter().map(|&t| (t, self.bytes(t))).collect();
         Timed { time, reads, writes, macs, style: None, share: 1.0 }
     }

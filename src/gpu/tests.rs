@@ -65,11 +65,11 @@ fn a_wave_that_is_not_full_costs_what_it_leaves_idle() {
     let full = fused(&gpu, &gemm(128 * 72, 384, 8192, "bf16", ""));
     let over = fused(&gpu, &gemm(128 * 73, 384, 8192, "bf16", ""));
     let ratio = over.cycles as f64 / full.cycles as f64;
-    assert!((1.3..1.6).contains(&ratio), "{ratio}");
+    assert!((1.3..1.8).contains(&ratio), "{ratio}");
     assert_eq!(over.sections[0].bound_by, BoundBy::Imbalance);
-    // Ragged edges are computed in full: a row more is a row of tiles more.
+    // Ragged edges are computed in full, though not read: a row more is a row of tiles more.
     let ragged = fused(&gpu, &gemm(128 * 72 + 1, 384, 8192, "bf16", ""));
-    assert_eq!(ragged.cycles, over.cycles);
+    assert!((ragged.cycles as f64 / over.cycles as f64 - 1.0).abs() < 0.02, "{} {}", ragged.cycles, over.cycles);
     // Dealt evenly, the step is gone.
     let even = a100(&["arch.gemm.tiles=[[128, 128]]", "arch.gemm.split_k_most=1", "arch.gemm.stream_k=true"]);
     assert!((fused(&even, &gemm(128 * 73, 384, 8192, "bf16", "")).cycles as f64) < 0.8 * over.cycles as f64);

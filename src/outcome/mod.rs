@@ -324,7 +324,22 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
+impl SectionOutcome {
+    /// Cycles if the section's launch, its off-chip traffic and its computing came one after the other; its stages still
+    /// run as a pipeline. What a mapping overlaps makes no run longer than this, so it is never below `cycles`.
+    pub fn serial_cycles(&self) -> u64 {
+        let moving: u64 = self.busy.tiers.iter().map(|(_, cycles)| cycles).sum();
+        let computing = self.stages.iter().map(|stage| stage.busiest_cycles).max().unwrap_or(0);
+        (self.launch_cycles + moving + computing).max(self.cycles)
+    }
+}
+
 impl Outcome {
+    /// Cycles if in every section loads, computing and writes came one after the other.
+    pub fn serial_cycles(&self) -> u64 {
+        self.sections.iter().map(SectionOutcome::serial_cycles).sum()
+    }
+
     /// Traffic of all sections.
     pub fn traffic(&self) -> Traffic {
         let mut total = Traffic::default();

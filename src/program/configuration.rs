@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::arch::{Chip, TierId};
 use crate::index::{Id, IndexVec};
 use crate::mode::Mode;
-use crate::workload::{OperatorId, TensorId, Workload};
+use crate::workload::{OperatorId, OperatorKind, TensorId, Workload};
 
 use super::buffer::{Buffer, BufferRole, resident_of};
 use super::dataflow::DomainError;
@@ -157,7 +157,8 @@ impl Section {
 
     /// The chip as this section finds it ([`Chip::in_section`]).
     pub fn chip<'c>(&self, chip: &'c Chip, workload: &Workload) -> Cow<'c, Chip> {
+        let multiplies = self.stages.iter().any(|stage| workload.operators[stage.spec.main].kind == OperatorKind::Gemm);
         let moved = self.streams.iter().map(|off_chip| workload.tensors[off_chip.stream.tensor].stored_bytes());
-        chip.in_section(moved.max().unwrap_or(0))
+        chip.in_section(if multiplies { 0 } else { moved.max().unwrap_or(0) })
     }
 }

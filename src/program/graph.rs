@@ -228,8 +228,11 @@ impl<'a> SectionGraph<'a> {
         }
     }
 
-    /// Bytes of the largest tensor that the section moves off chip.
+    /// Bytes of the largest tensor that an elementwise section moves off chip; 0 if the section multiplies matrices.
     pub fn largest_off_chip_bytes(&self) -> u64 {
+        if self.stages.iter().any(|stage| self.workload.operators[stage.main].kind == OperatorKind::Gemm) {
+            return 0;
+        }
         let inputs = self.stages.iter().flat_map(|s| s.activations.iter().chain(&s.weight));
         let states = self.stages.iter().filter_map(|s| s.update).map(|update| update.state);
         let read = inputs.copied().chain(states).filter(|&t| self.producer(t).is_none());

@@ -40,13 +40,19 @@ pub(super) fn chip_at(chip: &dyn Device, dtype: Dtype) -> String {
 pub(super) fn limits(vendor: &Vendor) -> String {
     let rate = |bytes_per_s: u64| si_short(bytes_per_s as f64, "B/s");
     let large = vendor.large.map_or_else(String::new, |large| {
-        format!(" ({} with a tensor of {})", rate(large.stream_bytes_per_s), bytes_short(large.tensor_bytes))
+        format!(
+            " ({} if elementwise with a tensor of {})",
+            rate(large.stream_bytes_per_s),
+            bytes_short(large.tensor_bytes)
+        )
     });
     format!(
-        "vendor: launch {}, off chip at most {}{large} a section, {} PCUs an operator",
+        "vendor: launch {}, off chip at most {}{large} a section, {} PCUs an operator at {:.1} % of their peak; times are a \
+         range, from loads under computing to loads before it",
         si_short(vendor.launch_us / 1e6, "s"),
         rate(vendor.stream_bytes_per_s),
         whole(vendor.pcus_per_operator),
+        100.0 * vendor.pcu_efficiency,
     )
 }
 

@@ -64,6 +64,8 @@ pub struct VendorEntry {
     pub large_tensor_gb_per_s: Option<f64>,
     /// PCUs an operator is given at most.
     pub pcus_per_operator: u64,
+    /// Share of their peak that they reach.
+    pub pcu_efficiency: f64,
 }
 
 impl VendorEntry {
@@ -74,6 +76,7 @@ impl VendorEntry {
             large_tensor_bytes: vendor.large.map(|large| large.tensor_bytes),
             large_tensor_gb_per_s: vendor.large.map(|large| large.stream_bytes_per_s as f64 / 1e9),
             pcus_per_operator: vendor.pcus_per_operator,
+            pcu_efficiency: vendor.pcu_efficiency,
         }
     }
 }
@@ -108,6 +111,10 @@ pub struct RunEntry {
     pub cycles: u64,
     /// `cycles` over the clock.
     pub time_s: f64,
+    /// Under vendor limits: `time_s`, where loads run under computing as far as the mapping lets them, and the time if every
+    /// section loads, computes and writes one after the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_range_s: Option<[f64; 2]>,
     /// Sections started.
     pub launches: u64,
     /// Dense FLOP over time.
@@ -154,6 +161,7 @@ impl RunEntry {
             fidelity: outcome.fidelity.name(),
             cycles: outcome.cycles,
             time_s: figures.time_s,
+            time_range_s: figures.serial_s.map(|serial| [figures.time_s, serial]),
             tokens_per_s: tokens.map(|tokens| quotient(tokens as f64, figures.time_s)),
             phases: phases(chip, outcome),
             launches: figures.launches,

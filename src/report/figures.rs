@@ -84,6 +84,8 @@ pub(crate) struct Figures {
     pub(crate) bound_cycles: u64,
     /// `cycles / clock`.
     pub(crate) time_s: f64,
+    /// Under vendor limits: seconds if no section computes while it loads or writes.
+    pub(crate) serial_s: Option<f64>,
     /// Sections, each started once.
     pub(crate) launches: u64,
     /// Dense FLOP a second, in TFLOP/s.
@@ -113,6 +115,7 @@ impl Figures {
             cycles: outcome.cycles,
             bound_cycles: outcome.bound_cycles,
             time_s,
+            serial_s: chip.limits().map(|_| quotient(outcome.serial_cycles() as f64, chip.clock_hz() as f64)),
             launches: outcome.sections.iter().filter(|s| s.every == 1).map(|section| section.launches).sum(),
             tflops_dense_equivalent: quotient(work.dense_flops as f64 / 1e12, time_s),
             tflops_executed: quotient(executed / 1e12, time_s),

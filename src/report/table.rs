@@ -135,8 +135,12 @@ const BOUND_BY: &str = "bound by";
 /// Shown for sparse workloads only.
 const DENSE_EQUIVALENT: &str = "  dense equivalent";
 
-const SUMMARY: [Row; 22] = [
+/// Shown under vendor limits only.
+const SERIAL: &str = "  if loads are serial";
+
+const SUMMARY: [Row; 23] = [
     Row("time", |f| si(f.time_s, "s"), Some(|f| f.time_s)),
+    Row(SERIAL, |f| f.serial_s.map_or_else(String::new, |serial| si(serial, "s")), None),
     Row("cycles", |f| whole(f.cycles), None),
     Row("  lower bound", |f| whole(f.bound_cycles), None),
     Row("  bound / cycles", |f| percent(f.bound_share), None),
@@ -172,7 +176,9 @@ fn summary(work: &Work, names: &[String], figures: &[Figures], is_compared: bool
     }
     let mut table = new_table(header);
     let sparse = work.executed_flops != work.dense_flops;
-    for Row(label, show, measure) in SUMMARY.into_iter().filter(|row| sparse || row.0 != DENSE_EQUIVALENT) {
+    let limited = figures.iter().any(|run| run.serial_s.is_some());
+    let shown = |row: &Row| (sparse || row.0 != DENSE_EQUIVALENT) && (limited || row.0 != SERIAL);
+    for Row(label, show, measure) in SUMMARY.into_iter().filter(shown) {
         let mut cells = vec![label.to_owned()];
         if label == BOUND_BY && figures.len() > MOST_WIDE_RUNS {
             cells.extend(figures.iter().map(|run| bound_by(run).join("\n")));

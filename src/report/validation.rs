@@ -7,7 +7,7 @@ use super::human::percent;
 use super::table::{new_table, wrapped};
 use super::write::{File, WriteError};
 use crate::arch::Vendor;
-use crate::validate::{FitReport, Score, SetReport};
+use crate::validate::{FitReport, Score, SetPart, SetReport, SetRow};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
@@ -31,7 +31,45 @@ struct SetEntry<'a> {
     rank_correlation: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ideal: Option<ScoreEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<RangeEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<PartEntry<'a>>,
     rows: Vec<RowEntry<'a>>,
+}
+
+/// How the published figures lie to the ranges from loads under computing to loads before it.
+#[derive(Serialize)]
+struct RangeEntry {
+    /// Points inside.
+    inside: usize,
+    /// Points with a range.
+    points: usize,
+    /// Median of the absolute errors of the end that is nearer.
+    nearer_end_median_error: f64,
+    /// The largest error outside.
+    worst_outside: f64,
+}
+
+impl RangeEntry {
+    fn new(set: &SetReport) -> Option<Self> {
+        let outside: Vec<f64> = set.rows.iter().filter_map(SetRow::range_error).map(f64::abs).collect();
+        let nearer: Vec<f64> = set.rows.iter().filter_map(SetRow::nearer_end_error).map(|error| 1.0 + error).collect();
+        (!outside.is_empty()).then(|| Self {
+            inside: outside.iter().filter(|error| **error <= 0.0).count(),
+            points: outside.len(),
+            nearer_end_median_error: Score::new(&vec![1.0; nearer.len()], &nearer).median_error,
+            worst_outside: outside.iter().copied().fold(0.0, f64::max),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct PartEntry<'a> {
+    name: &'a str,
+    points: usize,
+    median_error: f64,
+    worst_error: f64,
 }
 
 #[derive(Serialize)]
@@ -51,6 +89,9 @@ struct RowEntry<'a> {
     ideal: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ideal_error: Option<f64>,
+    /// The simulated figure with loads under computing, and with loads before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<[f64; 2]>,
     outlier: bool,
 }
 
@@ -68,8 +109,15 @@ impl<'a> SetEntry<'a> {
             error: row.error(),
             ideal: row.ideal,
             ideal_error: row.ideal_error(),
+            range: row.serial.map(|serial| [row.simulated, serial]),
             outlier: row.outlier,
         });
+        let part = |part: &'a SetPart| PartEntry {
+            name: &part.name,
+            points: part.points,
+            median_error: part.score.median_error,
+            worst_error: part.score.worst_error,
+        };
         let ScoreEntry { median_error, worst_error, rank_correlation } = score(&set.score);
         Self {
             name: &set.name,
@@ -81,6 +129,8 @@ impl<'a> SetEntry<'a> {
             worst_error,
             rank_correlation,
             ideal: set.ideal_score.as_ref().map(score),
+            range: RangeEntry::new(set),
+            parts: set.parts.iter().map(part).collect(),
             rows: rows.collect(),
         }
     }
@@ -99,6 +149,7 @@ pub fn validation_json(sets: &[SetReport]) -> String {
 pub fn validation_table(sets: &[SetReport]) -> String {
     let mut blocks: Vec<String> = sets.iter().map(of_set).collect();
     blocks.push(summary(sets));
+    blocks.extend(ranges(sets));
     let mut text = blocks.join("\n\n");
     text.push('\n');
     text
@@ -109,7 +160,7 @@ fn of_set(set: &SetReport) -> String {
     let mut header = vec![set.point.clone(), "published".to_owned()];
     let measured = set.ideal_score.is_some();
     if measured {
-        header.extend(["vendor", "error", "ideal", "error", ""].map(str::to_owned));
+        header.extend(["vendor", "error", "serial", "ideal", "error", ""].map(str::to_owned));
     } else {
         header.extend(["simulated", "error"].map(str::to_owned));
     }
@@ -119,6 +170,7 @@ fn of_set(set: &SetReport) -> String {
             vec![row.label.clone(), number(row.published), number(row.simulated), signed_percent(row.error())];
         if let (Some(ideal), Some(error)) = (row.ideal, row.ideal_error()) {
             let mark = if row.outlier { "outlier" } else { "" };
+            cells.push(row.serial.map_or_else(String::new, number));
             cells.extend([number(ideal), signed_percent(error), mark.to_owned()]);
         }
         table.add_row(cells);
@@ -127,16 +179,16 @@ fn of_set(set: &SetReport) -> String {
 }
 
 fn summary(sets: &[SetReport]) -> String {
-    let header = ["set", "mapping", "points", "median error", "worst error", "rank correlation", "outliers"];
+    let header = ["set", "mapping or part", "points", "median error", "worst error", "rank correlation", "outliers"];
     let mut table = new_table(header.map(str::to_owned).to_vec());
     for set in sets {
-        let mut line = |quality: &str, score: &Score, outliers: String| {
+        let mut line = |quality: &str, score: &Score, points: usize, outliers: String| {
             let rank = score.rank_correlation.map_or_else(|| "-".to_owned(), |r| format!("{r:.3}"));
             let (median, worst) = (percent(score.median_error), percent(score.worst_error));
             table.add_row(vec![
                 set.name.clone(),
                 quality.to_owned(),
-                set.rows.len().to_string(),
+                if points > 0 { points } else { set.rows.len() }.to_string(),
                 median,
                 worst,
                 rank,
@@ -144,12 +196,33 @@ fn summary(sets: &[SetReport]) -> String {
             ]);
         };
         let outliers: Vec<&str> = set.rows.iter().filter(|row| row.outlier).map(|row| row.label.as_str()).collect();
-        line(set.quality.name(), &set.score, outliers.join(" "));
+        line(set.quality.name(), &set.score, 0, outliers.join(" "));
         if let Some(ideal) = &set.ideal_score {
-            line("ideal", ideal, String::new());
+            line("ideal", ideal, 0, String::new());
+        }
+        for part in &set.parts {
+            line(&part.name, &part.score, part.points, String::new());
         }
     }
     table.trim_fmt()
+}
+
+/// Under vendor limits, one line a set: how many published figures lie inside the simulated range.
+fn ranges(sets: &[SetReport]) -> Option<String> {
+    let line = |set: &SetReport| {
+        let range = RangeEntry::new(set)?;
+        Some(format!(
+            "{}: {} of {} points inside the range from loads under computing to loads before it, nearer end {} off in the \
+             median, at most {} outside",
+            set.name,
+            range.inside,
+            range.points,
+            percent(range.nearer_end_median_error),
+            percent(range.worst_outside)
+        ))
+    };
+    let lines: Vec<String> = sets.iter().filter_map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Four significant digits; large counts whole.
@@ -252,11 +325,12 @@ fn vendor_toml(vendor: &Vendor, sets: &[String]) -> String {
         )
     });
     format!(
-        "# calibrated on: {}\n[vendor]\nlaunch_us = {}\nstream_gb_per_s = {}\n{large}pcus_per_operator = {}\n",
+        "# calibrated on: {}\n[vendor]\nlaunch_us = {}\nstream_gb_per_s = {}\n{large}pcus_per_operator = {}\npcu_efficiency = {}\n",
         sets.join(", "),
         vendor.launch_us,
         vendor.stream_bytes_per_s as f64 / 1e9,
-        vendor.pcus_per_operator
+        vendor.pcus_per_operator,
+        vendor.pcu_efficiency
     )
 }
 
@@ -273,6 +347,7 @@ mod tests {
             published,
             simulated,
             ideal: Some(ideal),
+            serial: None,
             outlier,
         };
         let rows =
@@ -287,6 +362,7 @@ mod tests {
             plotted: true,
             score: Score::new(&[0.2, 1.0, 8.0], &[0.25, 1.0, 7.0]),
             ideal_score: Some(Score::new(&[0.2, 1.0, 8.0], &[0.4, 2.0, 16.0])),
+            parts: Vec::new(),
             rows,
         }
     }

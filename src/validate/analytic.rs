@@ -40,11 +40,12 @@ fn report(name: &str, chip: &Chip, quantity: &str, source: &str, rows: Vec<SetRo
         rows,
         score,
         ideal_score: None,
+        parts: Vec::new(),
     }
 }
 
 fn row(label: impl Into<String>, published: f64, simulated: f64) -> SetRow {
-    SetRow { label: label.into(), at: 0.0, published, simulated, ideal: None, outlier: false }
+    SetRow { label: label.into(), at: 0.0, published, simulated, ideal: None, serial: None, outlier: false }
 }
 
 fn load(text: &str, sets: &[&str]) -> Result<Workload, Diagnostic> {

@@ -69,6 +69,7 @@ impl Parameters {
                 ..large
             }),
             pcus_per_operator: (parameters[2].round() as u64).max(1),
+            pcu_efficiency: start.pcu_efficiency,
         }
     }
 }
@@ -161,7 +162,13 @@ mod tests {
     #[test]
     fn a_fit_finds_the_limits_that_made_the_figures() {
         let chip = CHIPS[0].load(&[]).unwrap();
-        let truth = Vendor { launch_us: 50.0, stream_bytes_per_s: 20_000_000_000, large: None, pcus_per_operator: 64 };
+        let truth = Vendor {
+            launch_us: 50.0,
+            stream_bytes_per_s: 20_000_000_000,
+            large: None,
+            pcus_per_operator: 64,
+            pcu_efficiency: 1.0,
+        };
         let limited = Chip { vendor: Some(truth), ..chip.clone() }.under(Quality::Vendor).unwrap();
         let mut set = published_sets().unwrap().swap_remove(0);
         set.points = vec![(64.0, 1.0), (128.0, 1.0), (768.0, 1.0), (1024.0, 1.0)];

@@ -5,13 +5,15 @@
 //! program, so that an installed binary validates itself from any directory.
 
 mod analytic;
+mod data;
 mod fit;
 mod published;
 mod run;
 mod score;
 
 pub use analytic::analytic_sets;
+pub use data::validate_data;
 pub use fit::{FitReport, Fitted, fit};
-pub use published::{CHIPS, ChipSource, Measured, PublishedSet, published_sets};
-pub use run::{SetReport, SetRow, layer_report, validate};
+pub use published::{CHIPS, ChipSource, Measured, PublishedSet, gpu_chip, published_sets};
+pub use run::{SetPart, SetReport, SetRow, layer_report, validate};
 pub use score::{Score, outliers};

@@ -1,6 +1,6 @@
 //! The published measurements, and the chips they were made on.
 
-use crate::arch::{self, Chip};
+use crate::arch::{self, AnyChip, Chip};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 use crate::mode::Mode;
@@ -36,6 +36,14 @@ pub const CHIPS: [ChipSource; 2] = [
     ChipSource { name: "SN10", path: "arch/sn10.toml", text: include_str!("../../arch/sn10.toml") },
     ChipSource { name: "SN30-half", path: "arch/sn30-half.toml", text: include_str!("../../arch/sn30-half.toml") },
 ];
+
+/// The GPU that comes with the program.
+///
+/// # Errors
+/// Overrides that do not apply to it.
+pub fn gpu_chip(sets: &[Override]) -> Result<AnyChip, Diagnostic> {
+    arch::parse_any("arch/a100.toml", include_str!("../../arch/a100.toml"), sets)
+}
 
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

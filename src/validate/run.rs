@@ -6,7 +6,7 @@ use crate::arch::{Chip, Quality};
 use crate::compile::{compile_measured, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
-use crate::outcome::{Fidelity, Outcome, StopReason};
+use crate::outcome::{Fidelity, Outcome, SectionOutcome, StopReason};
 use crate::workload::Workload;
 
 use super::published::{CHIPS, PublishedSet};
@@ -25,6 +25,8 @@ pub struct SetRow {
     pub simulated: f64,
     /// The same with an ideal mapping, where that is another.
     pub ideal: Option<f64>,
+    /// The quantity under the set's mapping quality if nothing loads while it computes.
+    pub serial: Option<f64>,
     /// Far from the rest of its set, by [`outliers`].
     pub outlier: bool,
 }
@@ -33,6 +35,20 @@ impl SetRow {
     /// Simulated over published, less one.
     pub fn error(&self) -> f64 {
         relative_error(self.published, self.simulated)
+    }
+
+    /// Whether the published figure lies between loads under computing and loads before it, and the error of the nearer
+    /// end: 0 inside.
+    pub fn range_error(&self) -> Option<f64> {
+        let serial = self.serial?;
+        let (low, high) = (self.simulated.min(serial), self.simulated.max(serial));
+        Some(relative_error(self.published, self.published.clamp(low, high)))
+    }
+
+    /// The error of the end of the range that is nearer to the published figure, inside or not.
+    pub fn nearer_end_error(&self) -> Option<f64> {
+        let errors = [self.error(), relative_error(self.published, self.serial?)];
+        errors.into_iter().min_by(|a, b| a.abs().total_cmp(&b.abs()))
     }
 
     /// The same of the ideal mapping.
@@ -64,6 +80,39 @@ pub struct SetReport {
     pub score: Score,
     /// Errors of the ideal mapping, where that is another.
     pub ideal_score: Option<Score>,
+    /// Errors of named parts of the points, so that what a fit saw and what it did not stand apart.
+    pub parts: Vec<SetPart>,
+}
+
+/// Some points of a set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetPart {
+    /// Which points.
+    pub name: String,
+    /// How many.
+    pub points: usize,
+    /// Their errors.
+    pub score: Score,
+}
+
+impl SetPart {
+    /// The points for which `belongs` holds; `None` if there are none.
+    pub(super) fn new(name: &str, rows: &[SetRow], belongs: impl Fn(usize, &SetRow) -> bool) -> Option<Self> {
+        let rows: Vec<&SetRow> =
+            rows.iter().enumerate().filter(|(i, row)| belongs(*i, row)).map(|(_, row)| row).collect();
+        let column = |value: fn(&SetRow) -> f64| rows.iter().map(|row| value(row)).collect::<Vec<f64>>();
+        let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
+        (!rows.is_empty()).then(|| Self { name: name.to_owned(), points: rows.len(), score })
+    }
+
+    /// The points up to the median of `at`, and those above it.
+    pub(super) fn by_size(rows: &[SetRow]) -> Vec<Self> {
+        let mut at: Vec<f64> = rows.iter().map(|row| row.at).collect();
+        at.sort_by(f64::total_cmp);
+        let Some(&median) = at.get(at.len().saturating_sub(1) / 2) else { return Vec::new() };
+        let small = Self::new("small half", rows, |_, row| row.at <= median);
+        small.into_iter().chain(Self::new("large half", rows, |_, row| row.at > median)).collect()
+    }
 }
 
 /// The chip that a set was measured on: the one given, or else a shipped one.
@@ -81,21 +130,27 @@ pub(super) fn chip_of<'c>(set: &PublishedSet, chips: &'c [Chip]) -> Result<&'c C
 /// A chip without vendor limits, or a point that cannot be run on it.
 pub fn validate(set: &PublishedSet, chips: &[Chip]) -> Result<SetReport, Diagnostic> {
     let chip = chip_of(set, chips)?;
-    let simulated = simulate_set(set, &chip.under(Quality::Vendor)?)?;
+    let (simulated, serial) = simulate_range(set, &chip.under(Quality::Vendor)?)?;
     let ideal = simulate_set(set, &chip.under(Quality::Ideal)?)?;
     let published: Vec<f64> = set.points.iter().map(|&(_, value)| value).collect();
     let at: Vec<f64> = set.points.iter().map(|&(at, _)| at).collect();
     // The rule looks for breaks of a power law; a line with a constant part is none.
     let line = set.measured.is_linear();
     let out = if line { vec![false; at.len()] } else { outliers(&at, &published, &simulated) };
-    let rows = set.points.iter().enumerate().map(|(i, &(at, published))| SetRow {
-        label: format!("{at}"),
-        at,
-        published,
-        simulated: simulated[i],
-        ideal: Some(ideal[i]),
-        outlier: out[i],
-    });
+    let rows: Vec<SetRow> = set
+        .points
+        .iter()
+        .enumerate()
+        .map(|(i, &(at, published))| SetRow {
+            label: format!("{at}"),
+            at,
+            published,
+            simulated: simulated[i],
+            ideal: Some(ideal[i]),
+            serial: Some(serial[i]),
+            outlier: out[i],
+        })
+        .collect();
     Ok(SetReport {
         name: set.name.to_owned(),
         chip: set.chip.to_owned(),
@@ -104,7 +159,8 @@ pub fn validate(set: &PublishedSet, chips: &[Chip]) -> Result<SetReport, Diagnos
         quantity: set.quantity.to_owned(),
         source: set.source.to_owned(),
         plotted: true,
-        rows: rows.collect(),
+        parts: if line { Vec::new() } else { SetPart::by_size(&rows) },
+        rows,
         score: Score::new(&published, &simulated),
         ideal_score: Some(Score::new(&published, &ideal)),
     })
@@ -112,26 +168,38 @@ pub fn validate(set: &PublishedSet, chips: &[Chip]) -> Result<SetReport, Diagnos
 
 /// The quantity of every point of a set, in order.
 pub(super) fn simulate_set(set: &PublishedSet, chip: &Chip) -> Result<Vec<f64>, Diagnostic> {
-    let quantity = |&(point, _): &(f64, f64)| {
+    simulate_range(set, chip).map(|(overlapped, _)| overlapped)
+}
+
+/// The quantity of every point with loads under computing, and with loads before it.
+fn simulate_range(set: &PublishedSet, chip: &Chip) -> Result<(Vec<f64>, Vec<f64>), Diagnostic> {
+    if let (true, Some(&(last, _))) = (set.measured.is_linear(), set.points.last()) {
+        let [overlapped, serial] = line(set, last, chip)?;
+        let on = |(fixed, slope): (f64, f64)| set.points.iter().map(|&(at, _)| fixed + at * slope).collect();
+        return Ok((on(overlapped), on(serial)));
+    }
+    let quantity = |&(point, _): &(f64, f64)| -> Result<(f64, f64), Diagnostic> {
         let workload = set.measured.workload(point)?;
         let outcome = outcome(chip, &workload, set.measured.mode())?;
-        Ok(set.measured.quantity(point, chip.seconds(outcome.cycles)))
+        let of = |cycles: u64| set.measured.quantity(point, chip.seconds(cycles));
+        Ok((of(outcome.cycles), of(outcome.serial_cycles())))
     };
-    if let (true, Some(&(last, _))) = (set.measured.is_linear(), set.points.last()) {
-        let (fixed, slope) = line(set, last, chip)?;
-        return Ok(set.points.iter().map(|&(at, _)| fixed + at * slope).collect());
-    }
-    set.points.par_iter().map(quantity).collect()
+    let both: Vec<(f64, f64)> = set.points.par_iter().map(quantity).collect::<Result<_, _>>()?;
+    Ok(both.into_iter().unzip())
 }
 
 /// Of a set that is linear in its points: the part that no point has a share in, and the part of each. Repeated
-/// sections are simulated once, so one run at `point` gives both.
-fn line(set: &PublishedSet, point: f64, chip: &Chip) -> Result<(f64, f64), Diagnostic> {
+/// sections are simulated once, so one run at `point` gives both; with loads under computing, and before it.
+fn line(set: &PublishedSet, point: f64, chip: &Chip) -> Result<[(f64, f64); 2], Diagnostic> {
     let outcome = outcome(chip, &set.measured.workload(point)?, set.measured.mode())?;
-    let repeated = outcome.sections.iter().filter(|section| section.repeat > 1);
-    let of_one: u64 = repeated.map(|section| section.cycles / section.repeat).sum();
-    let (all, of_one) = (chip.seconds(outcome.cycles), chip.seconds(of_one));
-    Ok((all - of_one * point, of_one))
+    let split = |cycles: fn(&SectionOutcome) -> u64| {
+        let repeated = outcome.sections.iter().filter(|section| section.repeat > 1);
+        let of_one: u64 = repeated.map(|section| cycles(section) / section.repeat).sum();
+        let all: u64 = outcome.sections.iter().map(cycles).sum();
+        let (all, of_one) = (chip.seconds(all), chip.seconds(of_one));
+        (all - of_one * point, of_one)
+    };
+    Ok([split(|section| section.cycles), split(SectionOutcome::serial_cycles)])
 }
 
 /// What the training sets say of a layer: its marginal time kernel by kernel and fused, their ratio, and steps of one
@@ -164,6 +232,7 @@ pub fn layer_report(reports: &[SetReport]) -> Option<SetReport> {
         published: published[i],
         simulated: simulated[i],
         ideal: Some(ideal[i]),
+        serial: None,
         outlier: false,
     });
     Some(SetReport {
@@ -171,6 +240,7 @@ pub fn layer_report(reports: &[SetReport]) -> Option<SetReport> {
         point: "figure".to_owned(),
         quantity: "milliseconds, and a ratio".to_owned(),
         plotted: false,
+        parts: Vec::new(),
         rows: rows.collect(),
         score: Score::new(&published, &simulated),
         ideal_score: Some(Score::new(&published, &ideal)),

@@ -34,7 +34,7 @@ const MODULES: [(&str, &[&str]); 26] = [
     ("saved", &["index", "mode", "diagnostics", "input", "arch", "workload", "program", "compile"]),
     ("gpu", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome"]),
     ("map", &["index", "arch", "workload", "program", "cost", "outcome"]),
-    ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "cost", "outcome", "compile"]),
+    ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "cost", "outcome", "compile", "gpu"]),
     (
         "verify",
         &[

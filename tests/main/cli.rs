@@ -35,7 +35,10 @@ fn check_tells_what_files_hold() {
 
 #[test]
 fn check_takes_either_file_alone() {
-    assert_eq!(succeeds("check --arch arch/sn40l.toml").lines().count(), 1);
+    let text = succeeds("check --arch arch/sn40l.toml");
+    assert_eq!(text.lines().count(), 1);
+    // Every value of a shipped file has a mark, and says which.
+    assert!(text.contains(" published, ") && text.contains(" assumed"), "{text}");
     assert_eq!(succeeds("check --workload workloads/gpt13b-mlp-sparse.toml").lines().count(), 1);
     let message = refused("check");
     assert!(message.contains("--arch") && message.contains("--workload"), "{message}");

@@ -300,3 +300,125 @@ fn the_committed_waterfalls_multiply_to_their_ends() {
         }
     }
 }
+
+/// Writes a file of cases and returns its path.
+fn cases(directory: &Path, name: &str, text: &str) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("a path").to_owned()
+}
+
+#[test]
+fn measurements_of_a_user_stand_beside_the_simulation() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = "# source: nowhere\ndtype,m,n,k,time_us\nbfloat16,4096,4096,4096,600\nbf16,16,8192,8192,90\n";
+    let file = cases(directory.path(), "gemm.csv", text);
+    let found = json(&["validate", "--data", &file, "--format", "json"]);
+    let set = &found["sets"][0];
+    assert_eq!((&set["name"], &set["source"], &set["chip"]), (&"gemm".into(), &"nowhere".into(), &"A100-80GB".into()));
+    // The same kernel as in a graph with this product alone, captured.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let square = root.join("workloads/gemm-square.toml");
+    let run = json(&[
+        "run",
+        "--mode",
+        "fused",
+        "--arch",
+        A100,
+        "--workload",
+        square.to_str().expect("a path"),
+        "--set",
+        "workload.dims.n=4096",
+        "--format",
+        "json",
+    ]);
+    let (time, simulated) = (run["runs"][0]["time_s"].as_f64(), set["rows"][0]["simulated"].as_f64());
+    let (time, simulated) = (time.expect("seconds") * 1e6, simulated.expect("microseconds"));
+    assert!((time - simulated).abs() < 0.01, "{time} and {simulated}");
+    let parts: Vec<&str> = set["parts"].as_array().expect("parts").iter().filter_map(|p| p["name"].as_str()).collect();
+    assert_eq!(parts, ["odd lines", "even lines", "small half", "large half"]);
+    for (header, line, expected) in [
+        ("m,n,time_us", "1,1,1", "no kind of case"),
+        ("m,n,k,speed", "1,1,1,1", "unknown column \"speed\""),
+        ("m,n,k", "1,1,1", "no column of measured times"),
+        ("m,n,k,time_us", "1,0,1,1", "gemm.csv:2: `n` is \"0\""),
+        ("m,n,k,time_us", "1,1,1,-1", "a number above 0"),
+        ("batch,isl,heads,kv_heads,head_dim,latency_ms", "1,128,8,3,128,1", "a divisor of the 8 heads"),
+    ] {
+        let file = cases(directory.path(), "gemm.csv", &format!("{header}\n{line}\n"));
+        let message = refused(&["validate", "--data", &file]);
+        assert!(message.contains(expected), "{expected} in\n{message}");
+    }
+}
+
+#[test]
+fn attention_and_experts_follow_their_mechanisms() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let times = |name: &str, header: &str, lines: &[&str]| -> Vec<f64> {
+        let file = cases(directory.path(), name, &format!("{header},time_us\n{},1\n", lines.join(",1\n")));
+        let found = json(&["validate", "--data", &file, "--format", "json"]);
+        let rows = found["sets"][0]["rows"].as_array().expect("rows").clone();
+        rows.iter().map(|row| row["simulated"].as_f64().expect("a time")).collect()
+    };
+    // Twice the tokens are four times the scores.
+    let prompt = times("p.csv", "batch,isl,heads,kv_heads,head_dim", &["4,8192,32,8,128", "4,16384,32,8,128"]);
+    assert!((3.4..4.0).contains(&(prompt[1] / prompt[0])), "{prompt:?}");
+    // A large cache is read once, at no more than the memory's rate, however many queries share it.
+    let cache = times("d.csv", "batch,cached,heads,kv_heads,head_dim", &["64,4096,8,8,128", "64,4096,64,8,128"]);
+    let bytes = 2.0 * 64.0 * 4096.0 * 8.0 * 128.0 * 2.0;
+    assert!(cache.iter().all(|time| time * 1e-6 > bytes / 1.8e12), "{cache:?}");
+    assert!(cache[1] < 1.1 * cache[0], "{cache:?}");
+    // Skewed tokens take longer than even ones where devices share the experts out, and as long where one has them all.
+    let header = "num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution";
+    let experts = times(
+        "e.csv",
+        header,
+        &[
+            "8192,4096,1536,8,128,1,8,uniform",
+            "8192,4096,1536,8,128,1,8,power_law_1.2",
+            "2,4096,1536,8,128,1,1,uniform",
+            "16384,4096,1536,8,128,1,1,uniform",
+            "16384,4096,1536,8,128,1,1,power_law_1.2",
+        ],
+    );
+    assert!(experts[1] > 1.3 * experts[0], "{experts:?}");
+    assert!(experts[4] < 1.1 * experts[3], "{experts:?}");
+    // Two tokens touch at most 16 experts of 128, and their weights come from memory.
+    let weights = 3.0 * 4096.0 * 1536.0 * 2.0 / 1.8e12 * 1e6;
+    assert!(experts[2] > 14.0 * weights && experts[2] < 20.0 * weights, "{experts:?} and {weights}");
+}
+
+#[test]
+fn a_stack_names_its_attention() {
+    let text = |attention: &str| {
+        let set = format!("arch.fusion.attention={attention}");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("m.toml");
+        let file = path.to_str().expect("a path");
+        stdout(&[
+            "model",
+            "gpt",
+            "--hidden",
+            "1024",
+            "--layers",
+            "2",
+            "--heads",
+            "8",
+            "--sequence",
+            "8192",
+            "-o",
+            file,
+        ]);
+        json(&["run", "--mode", "fused", "--arch", A100, "--workload", file, "--set", &set, "--format", "json"])
+    };
+    let of = |attention: &str| {
+        let run = text(attention)["runs"][0].clone();
+        (run["time_s"].as_f64().expect("seconds"), run["notes"].to_string())
+    };
+    let [unfused, first, second] = ["unfused", "flash-1", "flash-2"].map(of);
+    // Eight heads leave a hundred SMs idle where a thread block has a head.
+    assert!(second.0 < first.0 && second.0 < unfused.0, "{unfused:?} {first:?} {second:?}");
+    assert!(first.1.contains("FlashAttention 1") && second.1.contains("FlashAttention 2"));
+    assert!(!unfused.1.contains("FlashAttention"));
+    assert_eq!(of("none").0.to_bits(), unfused.0.to_bits());
+}

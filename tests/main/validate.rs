@@ -29,6 +29,44 @@ fn the_sets_of_sn10_are_within_their_targets() {
 }
 
 #[test]
+fn the_range_of_the_vendor_mapping_holds_most_large_products() {
+    let set = published_sets().expect("sets").into_iter().find(|set| set.name == "sn10-gemm-square").expect("a set");
+    let report = validate(&set, &chips()).expect("runs");
+    // A rate: loads before computing are never faster than loads under it.
+    assert!(report.rows.iter().all(|row| row.serial.is_some_and(|serial| serial <= row.simulated)));
+    let inside = report.rows.iter().filter(|row| row.at >= 1024.0 && row.range_error() == Some(0.0)).count();
+    assert_eq!(inside, 6, "{report:?}");
+    let nearer: Vec<f64> = report.rows.iter().filter_map(|row| row.nearer_end_error()).map(f64::abs).collect();
+    assert!(nearer.iter().filter(|error| **error <= 0.15).count() * 2 > nearer.len(), "{nearer:?}");
+    assert_eq!(report.parts.iter().map(|part| part.points).collect::<Vec<_>>(), [5, 4]);
+}
+
+#[test]
+fn only_elementwise_sections_have_the_rate_of_large_tensors() {
+    let chip = arch::load(Path::new("arch/sn10.toml"), &[]).expect("a chip").under(Quality::Vendor).expect("limits");
+    let seconds = |text: &str, mode: Mode| {
+        let workload = workload::parse("large.toml", text, &[], 0).expect("a workload");
+        let measured = compile_measured(&chip, &workload, &[mode]).expect("compiles");
+        let outcome = simulate_measured(&chip, &workload, &measured[0], Fidelity::Event);
+        assert!(outcome.bound_cycles <= outcome.cycles && outcome.cycles <= outcome.serial_cycles());
+        chip.seconds(outcome.cycles)
+    };
+    // Both move 2 x 640 MiB.
+    let head = "schema = 1\nname = \"large\"\n[[tensors]]\nname = \"x\"\nrole = \"input\"\n";
+    let relu = format!(
+        "{head}shape = [327680, 1024]\n[[operators]]\nname = \"f\"\nkind = \"relu\"\ninputs = [\"x\"]\noutput = \"y\"\n"
+    );
+    let gemm = format!(
+        "{head}shape = [327680, 1024]\n[[tensors]]\nname = \"w\"\nshape = [1024, 1024]\nrole = \"weight\"\n\
+         [[operators]]\nname = \"g\"\nkind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"y\"\n"
+    );
+    let bytes = 2.0 * 327_680.0 * 1024.0 * 2.0;
+    let (elementwise, product) = (seconds(&relu, Mode::Kbk), seconds(&gemm, Mode::Kbk));
+    assert!((elementwise / (bytes / 81.2e9) - 1.0).abs() < 0.05, "{elementwise}");
+    assert!(product >= bytes / 30.7e9, "{product}");
+}
+
+#[test]
 fn truths_are_met() {
     let sets = analytic_sets().expect("runs");
     let worst = |name: &str| sets.iter().find(|set| set.name == name).expect("a set").score.worst_error;

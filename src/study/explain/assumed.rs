@@ -49,7 +49,7 @@ pub(super) struct Assumptions {
 /// Finds the assumed fields of a chip file.
 pub(super) fn assumptions(text: &str) -> Assumptions {
     let Ok(document) = Document::parse(text) else { return Assumptions::default() };
-    let mut finder = Finder { lines: Lines::new(text), found: Vec::new() };
+    let mut finder = Finder { lines: Lines::new(text), found: Vec::new(), sources: Sources::default() };
     finder.table(document.as_table(), &mut Vec::new(), None);
     finder.found.sort_by_key(|found| found.at);
     let mut result = Assumptions::default();
@@ -79,6 +79,52 @@ fn is_shape(path: &[String]) -> bool {
     }
 }
 
+/// How many fields of a chip file have which kind of source, by their governing comments. A comment with several marks counts as
+/// the weakest of them, in the order of the fields here from the last to the first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The vendor's or authors' own text: [P].
+    pub published: u64,
+    /// A secondary page: [S].
+    pub secondary: u64,
+    /// By arithmetic from published figures, or fitted to measurements: [D], calibrated, fitted.
+    pub derived: u64,
+    /// Recalled: [M].
+    pub recalled: u64,
+    /// No source: assumed.
+    pub assumed: u64,
+    /// No mark.
+    pub unmarked: u64,
+}
+
+/// Counts the sources of a chip file's fields.
+pub fn sources(text: &str) -> Sources {
+    let Ok(document) = Document::parse(text) else { return Sources::default() };
+    let mut finder = Finder { lines: Lines::new(text), found: Vec::new(), sources: Sources::default() };
+    finder.table(document.as_table(), &mut Vec::new(), None);
+    finder.sources
+}
+
+impl Sources {
+    fn count(&mut self, comment: &str) {
+        let word = |mark: &str| comment.split(|c: char| !c.is_alphanumeric()).any(|word| word == mark);
+        let slot = if word(MARK) {
+            &mut self.assumed
+        } else if comment.contains("[M") {
+            &mut self.recalled
+        } else if comment.contains("[D") || word("calibrated") || word("fitted") || word("Fitted") {
+            &mut self.derived
+        } else if comment.contains("[S") {
+            &mut self.secondary
+        } else if comment.contains("[P") {
+            &mut self.published
+        } else {
+            &mut self.unmarked
+        };
+        *slot += 1;
+    }
+}
+
 struct Found {
     at: usize,
     path: Vec<String>,
@@ -90,6 +136,7 @@ struct Found {
 struct Finder<'a> {
     lines: Lines<'a>,
     found: Vec<Found>,
+    sources: Sources,
 }
 
 impl Finder<'_> {
@@ -131,10 +178,9 @@ impl Finder<'_> {
 
     fn field(&mut self, value: Option<&Value>, at: usize, path: &[String], header: Option<usize>) {
         let line = self.lines.of(at);
-        let Some(comment) = self.lines.governing(line, header).filter(|&comment| self.lines.says_assumed(comment))
-        else {
-            return;
-        };
+        let governing = self.lines.governing(line, header);
+        self.sources.count(&governing.map_or_else(String::new, |comment| self.lines.comment(comment)));
+        let Some(comment) = governing.filter(|&comment| self.lines.says_assumed(comment)) else { return };
         let number = value.and_then(|value| match value {
             Value::Integer(n) => Some(Number::Whole(*n.value())),
             Value::Float(x) => Some(Number::Real(*x.value())),
@@ -191,11 +237,16 @@ impl<'a> Lines<'a> {
     }
 
     fn says_assumed(&self, comment: usize) -> bool {
-        let says = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == MARK);
-        if !self.is_comment(comment) {
-            return self.lines[comment].split_once(" #").is_some_and(|(_, text)| says(text));
+        self.comment(comment).split(|c: char| !c.is_alphanumeric()).any(|word| word == MARK)
+    }
+
+    /// The text of a comment from its first line.
+    fn comment(&self, first: usize) -> String {
+        if !self.is_comment(first) {
+            return self.lines[first].split_once(" #").map_or_else(String::new, |(_, text)| text.to_owned());
         }
-        (comment..self.lines.len()).take_while(|&line| self.is_comment(line)).any(|line| says(self.lines[line]))
+        let lines = (first..self.lines.len()).take_while(|&line| self.is_comment(line));
+        lines.map(|line| self.lines[line]).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -13,6 +13,7 @@ use base::Base;
 use crate::diagnostics::Diagnostic;
 
 use super::inputs::{Inputs, run, run_all};
+pub use assumed::{Sources, sources};
 pub use base::Question;
 pub use entries::{
     AreaEntry, Band, Derivative, Effect, Explanation, ModeEntry, PowerEntry, ResourceEntry, SectionEntry, Uncertainty,

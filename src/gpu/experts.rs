@@ -1,0 +1,134 @@
+//! How tokens fall on experts: the rows of every expert of the busiest device, in a few draws.
+//!
+//! `uniform`: every token goes to its experts at random. `power_law_A`: popularities are drawn from a density proportional to
+//! x^-A between 1 and 0.8 tokens (0.01 and 2 where experts outnumber the routed tokens), and scaled to the routed tokens.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::units::Dtype;
+
+/// Draws whose mean is taken: the error of a mean of so many is a sixth of a draw's.
+const DRAWS: u64 = 32;
+/// Tokens up to which the experts of each are drawn one by one.
+const MOST_THROWN: u64 = 4096;
+
+/// How evenly tokens fall on experts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Skew {
+    /// Every expert equally likely.
+    Uniform,
+    /// Popularities by a power law of this exponent.
+    PowerLaw(f64),
+}
+
+/// A layer of experts, alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Experts {
+    /// Data type of weights and activations.
+    pub dtype: Dtype,
+    /// Tokens of the whole system.
+    pub tokens: u64,
+    /// Width of the model.
+    pub hidden: u64,
+    /// Width of an expert.
+    pub inner: u64,
+    /// Experts of a token.
+    pub chosen: u64,
+    /// Experts.
+    pub experts: u64,
+    /// Devices that share an expert.
+    pub tensor_parallel: u64,
+    /// Groups of devices that share the experts out.
+    pub expert_parallel: u64,
+    /// How evenly tokens fall.
+    pub skew: Skew,
+}
+
+/// Rows of each expert of the busiest device, in [`DRAWS`] draws.
+pub(super) fn loads(of: &Experts) -> Vec<Vec<u64>> {
+    let mut rng = Pcg64Mcg::seed_from_u64(of.tokens ^ (of.experts << 32));
+    let local = (of.experts / of.expert_parallel).max(1) as usize;
+    (0..DRAWS)
+        .map(|_| {
+            let rows = match of.skew {
+                Skew::Uniform => thrown(of, &mut rng),
+                Skew::PowerLaw(exponent) => nearest(of, &power_law(of, exponent, &mut rng)),
+            };
+            let busiest = rows.chunks(local).max_by_key(|rank| rank.iter().sum::<u64>());
+            busiest.map(<[u64]>::to_vec).unwrap_or_default()
+        })
+        .collect()
+}
+
+/// Popularities by inverting the distribution function of the truncated power law.
+fn power_law(of: &Experts, exponent: f64, rng: &mut Pcg64Mcg) -> Vec<f64> {
+    let routed = of.tokens * of.chosen;
+    let (low, high) = if routed > of.experts { (1.0, (of.tokens as f64 * 0.8).max(1.0)) } else { (0.01, 2.0_f64) };
+    let power = 1.0 - exponent;
+    (0..of.experts)
+        .map(|_| {
+            let u: f64 = rng.random();
+            if power.abs() < 1e-9 {
+                return low * (high / low).powf(u);
+            }
+            let (from, to) = (low.powf(power), high.powf(power));
+            ((to - from) * u + from).powf(1.0 / power)
+        })
+        .collect()
+}
+
+/// Whole rows in proportion to the shares, none above the tokens: the nearest whole numbers, and what they miss of the sum
+/// given to the experts with most rows, or taken from them, one each in turn.
+fn nearest(of: &Experts, shares: &[f64]) -> Vec<u64> {
+    let sum: f64 = shares.iter().sum();
+    let routed = of.tokens * of.chosen;
+    let mut rows: Vec<u64> =
+        shares.iter().map(|share| ((share / sum * routed as f64).round() as u64).min(of.tokens)).collect();
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&expert| std::cmp::Reverse(rows[expert]));
+    let mut missing = routed as i128 - rows.iter().map(|&rows| i128::from(rows)).sum::<i128>();
+    while missing != 0 {
+        let before = missing;
+        for &expert in &order {
+            if missing > 0 && rows[expert] < of.tokens {
+                rows[expert] += 1;
+                missing -= 1;
+            } else if missing < 0 && rows[expert] > 0 {
+                rows[expert] -= 1;
+                missing += 1;
+            }
+        }
+        if missing == before {
+            break;
+        }
+    }
+    rows
+}
+
+/// Rows of each expert where every token goes to different experts at random: of `experts` counts, each a sum of draws, the
+/// whole part is certain and the rest is thrown.
+fn thrown(of: &Experts, rng: &mut Pcg64Mcg) -> Vec<u64> {
+    let mut rows = vec![0; of.experts as usize];
+    // Many tokens: a normal approximation of the binomial count, which is exact enough above this.
+    if of.tokens > MOST_THROWN {
+        let chance = of.chosen as f64 / of.experts as f64;
+        let (mean, deviation) = (of.tokens as f64 * chance, (of.tokens as f64 * chance * (1.0 - chance)).sqrt());
+        for count in &mut rows {
+            // Irwin-Hall: the sum of twelve uniform numbers is nearly normal.
+            let normal: f64 = (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
+            *count = (mean + normal * deviation).round().clamp(0.0, of.tokens as f64) as u64;
+        }
+        return rows;
+    }
+    for _ in 0..of.tokens {
+        // Floyd's algorithm: `chosen` different experts.
+        let mut taken: Vec<u64> = Vec::with_capacity(of.chosen as usize);
+        for last in of.experts - of.chosen..of.experts {
+            let expert = rng.random_range(0..=last);
+            taken.push(if taken.contains(&expert) { last } else { expert });
+        }
+        taken.iter().for_each(|&expert| rows[expert as usize] += 1);
+    }
+    rows
+}

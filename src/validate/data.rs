@@ -1,0 +1,290 @@
+//! Measurements of a user beside the simulation: a CSV file of cases and times, `docs/validation.md` describes it.
+
+use std::collections::BTreeMap;
+
+use crate::arch::{AnyChip, Chip, Quality};
+use crate::diagnostics::Diagnostic;
+use crate::gpu::{self, AttentionCall, Case, Experts, Skew};
+use crate::mode::Mode;
+use crate::units::Dtype;
+use crate::workload;
+
+use super::run::{SetPart, SetReport, SetRow, outcome};
+use super::score::Score;
+
+/// Columns of a time, and the microseconds of its unit.
+const TIMES: [(&str, f64); 3] = [("time_us", 1.0), ("latency_ms", 1e3), ("time_s", 1e6)];
+
+/// A kind of case: its name, and the columns it takes; those of [`OPTIONAL`] may be missing.
+const KINDS: [(&str, &[&str]); 4] = [
+    ("gemm", &["m", "n", "k"]),
+    ("attention-prefill", &["batch", "isl", "heads", "kv_heads", "head_dim"]),
+    ("attention-decode", &["batch", "cached", "heads", "kv_heads", "head_dim"]),
+    (
+        "experts",
+        &[
+            "num_tokens",
+            "hidden_size",
+            "inter_size",
+            "topk",
+            "num_experts",
+            "moe_tp_size",
+            "moe_ep_size",
+            "distribution",
+        ],
+    ),
+];
+const OPTIONAL: [&str; 2] = ["dtype", "window_size"];
+
+/// Below this many microseconds, launches and latencies are most of a time.
+const SMALL_US: f64 = 10.0;
+
+/// A line of the file with its columns by name.
+struct Line<'a> {
+    path: &'a str,
+    number: u64,
+    cells: BTreeMap<&'a str, &'a str>,
+}
+
+impl Line<'_> {
+    fn error(&self, column: &str, found: &str, expected: &str) -> Diagnostic {
+        Diagnostic::new(format!("{}:{}: `{column}` is {found:?}, expected {expected}", self.path, self.number))
+    }
+
+    fn text(&self, column: &str) -> &str {
+        self.cells.get(column).copied().unwrap_or_default()
+    }
+
+    fn count(&self, column: &str) -> Result<u64, Diagnostic> {
+        let found = self.text(column);
+        let count = found.parse::<u64>().ok().filter(|count| (1..=1 << 32).contains(count));
+        count.ok_or_else(|| self.error(column, found, "a whole number from 1 to 2^32"))
+    }
+
+    fn dtype(&self) -> Result<Dtype, Diagnostic> {
+        let found = self.cells.get("dtype").copied().unwrap_or("bf16");
+        Ok(match found {
+            "bf16" | "bfloat16" => Dtype::Bf16,
+            "fp16" | "float16" | "half" => Dtype::Fp16,
+            "fp32" | "float32" => Dtype::Fp32,
+            "int8" => Dtype::Int8,
+            _ => return Err(self.error("dtype", found, "bf16, fp16, fp32 or int8")),
+        })
+    }
+
+    fn microseconds(&self) -> Result<f64, Diagnostic> {
+        let Some(&(column, unit)) = TIMES.iter().find(|(column, _)| self.cells.contains_key(column)) else {
+            return Err(self.error("time_us", "", "a time"));
+        };
+        let found = self.text(column);
+        let time = found.parse::<f64>().ok().filter(|time| time.is_finite() && *time > 0.0);
+        time.map(|time| time * unit).ok_or_else(|| self.error(column, found, "a number above 0"))
+    }
+}
+
+/// Simulates every case of a file on a chip: one set for the file, in microseconds.
+///
+/// # Errors
+/// A file that is not what `docs/validation.md` describes, or a case that the chip cannot run.
+pub fn validate_data(path: &str, text: &str, chip: &AnyChip) -> Result<SetReport, Diagnostic> {
+    let source = text.lines().next().and_then(|line| line.strip_prefix('#')).unwrap_or("no source given").trim();
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
+    let broken =
+        |error: &csv::Error| Diagnostic::new(format!("{path}: not a table of comma-separated values: {error}"));
+    let header = reader.headers().map_err(|error| broken(&error))?.clone();
+    let columns: Vec<&str> = header.iter().collect();
+    let kind = kind_of(path, &columns)?;
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|error| broken(&error))?;
+        let number = record.position().map_or(0, csv::Position::line);
+        let line = Line { path, number, cells: columns.iter().copied().zip(record.iter()).collect() };
+        let (label, times) = simulated(kind, &line, chip)?;
+        let published = line.microseconds()?;
+        rows.push(SetRow {
+            label,
+            at: published,
+            published,
+            simulated: times.simulated * 1e6,
+            ideal: times.ideal.map(|seconds| seconds * 1e6),
+            serial: times.serial.map(|seconds| seconds * 1e6),
+            outlier: false,
+        });
+    }
+    let column = |value: fn(&SetRow) -> f64| rows.iter().map(value).collect::<Vec<f64>>();
+    let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
+    let ideals: Option<Vec<f64>> = rows.iter().map(|row| row.ideal).collect();
+    let ideal = ideals.filter(|all| !all.is_empty()).map(|all| Score::new(&column(|row| row.published), &all));
+    Ok(SetReport {
+        name: kind.to_owned(),
+        chip: chip.device().name().to_owned(),
+        quality: if ideal.is_some() { Quality::Vendor } else { Quality::Ideal },
+        point: "case".to_owned(),
+        quantity: "microseconds".to_owned(),
+        source: source.trim_start_matches("source:").trim().to_owned(),
+        plotted: false,
+        parts: parts(&rows),
+        rows,
+        score,
+        ideal_score: ideal,
+    })
+}
+
+/// Odd and even lines, so that one may be fitted to and the other predicted, and lines by size.
+fn parts(rows: &[SetRow]) -> Vec<SetPart> {
+    let below = |_: usize, row: &SetRow| row.published < SMALL_US;
+    let mut list: Vec<SetPart> = [
+        SetPart::new("odd lines", rows, |i, _| i % 2 == 0),
+        SetPart::new("even lines", rows, |i, _| i % 2 == 1),
+        SetPart::new("even lines below 10 us", rows, |i, row| i % 2 == 1 && below(i, row)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    list.extend(SetPart::by_size(rows));
+    list
+}
+
+/// The kind whose columns a file has.
+fn kind_of(path: &str, columns: &[&str]) -> Result<&'static str, Diagnostic> {
+    let has = |column: &&str| columns.contains(column);
+    let takes = || {
+        let kinds = KINDS.iter().map(|(kind, columns)| format!("{kind}: {}", columns.join(", ")));
+        format!(
+            "columns by kind: {}; and one of {}",
+            kinds.collect::<Vec<_>>().join("; "),
+            TIMES.map(|t| t.0).join(", ")
+        )
+    };
+    let Some((kind, wanted)) = KINDS.iter().find(|(_, wanted)| wanted.iter().all(|column| has(&column))) else {
+        return Err(
+            Diagnostic::new(format!("{path}: the columns {columns:?} are those of no kind of case")).with_help(takes())
+        );
+    };
+    let known =
+        |column: &str| wanted.contains(&column) || OPTIONAL.contains(&column) || TIMES.iter().any(|t| t.0 == column);
+    if let Some(unknown) = columns.iter().find(|column| !known(column)) {
+        return Err(
+            Diagnostic::new(format!("{path}: unknown column {unknown:?} for cases of kind {kind}")).with_help(takes())
+        );
+    }
+    if !TIMES.iter().any(|(column, _)| has(&column)) {
+        return Err(Diagnostic::new(format!("{path}: no column of measured times")).with_help(takes()));
+    }
+    Ok(kind)
+}
+
+/// Seconds of a case.
+struct Times {
+    simulated: f64,
+    /// If nothing loads while it computes.
+    serial: Option<f64>,
+    /// With an ideal mapping, where `simulated` has vendor limits.
+    ideal: Option<f64>,
+}
+
+/// A product on an RDU, within its vendor's limits if it has any.
+fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
+    let &Case::Gemm { dtype, m, n, k } = case else {
+        let title = format!("{} is an RDU: only products can be simulated as cases on it", chip.name);
+        return Err(Diagnostic::new(title).with_help("give other operators as a workload file to `rdusim run`"));
+    };
+    let text = format!(
+        "schema = 1\nname = \"gemm\"\ndtype = \"{dtype}\"\n[dims]\nm = {m}\nn = {n}\nk = {k}\n\
+         [[tensors]]\nname = \"a\"\nshape = [\"m\", \"k\"]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"b\"\nshape = [\"k\", \"n\"]\nrole = \"weight\"\n\
+         [[operators]]\nname = \"gemm\"\nkind = \"gemm\"\ninputs = [\"a\", \"b\"]\noutput = \"c\"\n"
+    );
+    let workload = workload::parse("the product of a case", &text, &[], 0)?;
+    let run = |quality: Quality| outcome(&chip.under(quality)?, &workload, Mode::Kbk);
+    let ideal = chip.seconds(run(Quality::Ideal)?.cycles);
+    if chip.vendor.is_none() {
+        return Ok(Times { simulated: ideal, serial: None, ideal: None });
+    }
+    let vendor = run(Quality::Vendor)?;
+    let serial = Some(chip.seconds(vendor.serial_cycles()));
+    Ok(Times { simulated: chip.seconds(vendor.cycles), serial, ideal: Some(ideal) })
+}
+
+/// A case in words, and its times.
+fn simulated(kind: &str, line: &Line, chip: &AnyChip) -> Result<(String, Times), Diagnostic> {
+    let dtype = line.dtype()?;
+    let (label, case) = match kind {
+        "attention-prefill" => {
+            let of = attention(line, dtype, "isl")?;
+            (format!("{} x {} tokens, {}/{} heads", of.batch, of.tokens, of.heads, of.kv_heads), Case::Prefill(of))
+        }
+        "attention-decode" => {
+            let of = attention(line, dtype, "cached")?;
+            (format!("{} x {} cached, {}/{} heads", of.batch, of.tokens, of.heads, of.kv_heads), Case::Decode(of))
+        }
+        "experts" => {
+            let of = experts(line, dtype)?;
+            let label = format!(
+                "{} tokens, {} x {}, {} of {}, tp {} ep {}, {}",
+                of.tokens,
+                of.hidden,
+                of.inner,
+                of.chosen,
+                of.experts,
+                of.tensor_parallel,
+                of.expert_parallel,
+                line.text("distribution")
+            );
+            (label, Case::Experts(of))
+        }
+        _ => {
+            let (m, n, k) = (line.count("m")?, line.count("n")?, line.count("k")?);
+            (format!("{m} x {n} x {k}"), Case::Gemm { dtype, m, n, k })
+        }
+    };
+    match chip {
+        AnyChip::Gpu(gpu) => {
+            let times = Times { simulated: gpu::seconds(gpu, &case)?, serial: None, ideal: None };
+            Ok((label, times))
+        }
+        AnyChip::Rdu(chip) => on_rdu(chip, &case).map(|times| (label, times)),
+    }
+}
+
+fn attention(line: &Line, dtype: Dtype, tokens: &str) -> Result<AttentionCall, Diagnostic> {
+    if !matches!(line.text("window_size"), "" | "0") {
+        return Err(line.error("window_size", line.text("window_size"), "0: windows are not modelled"));
+    }
+    let (heads, kv_heads) = (line.count("heads")?, line.count("kv_heads")?);
+    if heads % kv_heads != 0 {
+        return Err(line.error("kv_heads", line.text("kv_heads"), &format!("a divisor of the {heads} heads")));
+    }
+    Ok(AttentionCall {
+        dtype,
+        batch: line.count("batch")?,
+        tokens: line.count(tokens)?,
+        heads,
+        kv_heads,
+        head_dim: line.count("head_dim")?,
+    })
+}
+
+fn experts(line: &Line, dtype: Dtype) -> Result<Experts, Diagnostic> {
+    let found = line.text("distribution");
+    let skew = match found.strip_prefix("power_law_").map(str::parse::<f64>) {
+        Some(Ok(exponent)) if (0.0..=8.0).contains(&exponent) => Skew::PowerLaw(exponent),
+        None if matches!(found, "uniform" | "balanced") => Skew::Uniform,
+        _ => return Err(line.error("distribution", found, "uniform, balanced or power_law_EXPONENT")),
+    };
+    let of = Experts {
+        dtype,
+        tokens: line.count("num_tokens")?,
+        hidden: line.count("hidden_size")?,
+        inner: line.count("inter_size")?,
+        chosen: line.count("topk")?,
+        experts: line.count("num_experts")?,
+        tensor_parallel: line.count("moe_tp_size")?,
+        expert_parallel: line.count("moe_ep_size")?,
+        skew,
+    };
+    if of.chosen > of.experts || of.experts > 1 << 16 {
+        return Err(line.error("num_experts", line.text("num_experts"), "at least `topk` and at most 65,536"));
+    }
+    Ok(of)
+}
