@@ -144,9 +144,9 @@ pub struct BlockSparseKernel {
 pub enum AttentionKind {
     /// An operator a kernel: scores go through memory.
     Unfused,
-    /// FlashAttention 1: a thread block has a head of a sequence.
+    /// `FlashAttention` 1: a thread block has a head of a sequence.
     Flash1,
-    /// FlashAttention 2: a thread block has a tile of queries.
+    /// `FlashAttention` 2: a thread block has a tile of queries.
     Flash2,
 }
 
@@ -177,7 +177,6 @@ impl AttentionKind {
 
 /// What is fused in mode `fused`.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a step of its own, in any combination")]
 pub struct Fusion {
     /// Functions and sums behind a GEMM.
     pub epilogue: bool,

@@ -179,7 +179,7 @@ impl Control {
             let order = |a: usize, b: usize| self.fills[fills[a]].progress(&self.fills[fills[b]]);
             *slowest = WinnerTree::new(fills.len(), order);
         }
-        for slots in self.buffers.iter_mut() {
+        for slots in &mut self.buffers {
             slots.filled = slots.filled_slots(&self.groups, &self.fills).max(slots.filled);
         }
     }

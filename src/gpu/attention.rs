@@ -44,7 +44,7 @@ pub(super) fn forward(
 }
 
 /// Time of the kernel, or of its gradient's; `moved_bytes` to and from memory. With `by_head` a thread block has all queries of
-/// a head of a sequence, as in FlashAttention 1: few heads leave SMs idle.
+/// a head of a sequence, as in `FlashAttention` 1: few heads leave SMs idle.
 pub(super) fn time(
     gpu: &Gpu,
     kernel: &AttentionKernel,

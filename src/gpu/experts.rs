@@ -87,7 +87,7 @@ fn nearest(of: &Experts, shares: &[f64]) -> Vec<u64> {
         shares.iter().map(|share| ((share / sum * routed as f64).round() as u64).min(of.tokens)).collect();
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&expert| std::cmp::Reverse(rows[expert]));
-    let mut missing = routed as i128 - rows.iter().map(|&rows| i128::from(rows)).sum::<i128>();
+    let mut missing = i128::from(routed) - rows.iter().map(|&rows| i128::from(rows)).sum::<i128>();
     while missing != 0 {
         let before = missing;
         for &expert in &order {
@@ -128,7 +128,9 @@ fn thrown(of: &Experts, rng: &mut Pcg64Mcg) -> Vec<u64> {
             let expert = rng.random_range(0..=last);
             taken.push(if taken.contains(&expert) { last } else { expert });
         }
-        taken.iter().for_each(|&expert| rows[expert as usize] += 1);
+        for &expert in &taken {
+            rows[expert as usize] += 1;
+        }
     }
     rows
 }

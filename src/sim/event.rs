@@ -335,12 +335,7 @@ impl<'a> Engine<'a> {
         let amounts =
             [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
         let feeds = [actor.feed, actor.weights];
-        let lengths = [0, 1].map(|kind| {
-            let (flits, least) = self.network.longest(feeds[kind], amounts[kind]);
-            // While a tile drains from the only set of accumulators, the FIFO before it fills.
-            let filling = least.saturating_mul(self.chip.network.fifo_depth_flits) / flits.max(1);
-            (flits, least + idle.saturating_sub(filling) * (tiles - 1))
-        });
+        let lengths = [0, 1].map(|kind| self.feed_length((feeds[kind], amounts[kind]), (tiles, idle)));
         // What is left after late operands takes as long as it is fed.
         let paced = lengths.iter().map(|&(_, least)| least).fold(cycles(occupied), Ticks::max);
         let tile = paced.div_ceil(tiles);
@@ -430,6 +425,14 @@ impl<'a> Engine<'a> {
         // The sums of the last tile are in its accumulators when it begins.
         let sums_left = merged.map_or(end.saturating_sub(first_tile), |merged| merged.left);
         self.release_inputs(index, at, [left[0], left[1], sums_left], now);
+    }
+
+    /// Flits of the largest flow that feeds a firing of `tiles` output tiles, and the ticks they take at least. While a tile drains
+    /// from the only set of accumulators, the array takes none, and only the FIFO before it fills.
+    fn feed_length(&self, (group, amount): (usize, u64), (tiles, idle): (u64, Ticks)) -> (u64, Ticks) {
+        let (flits, least) = self.network.longest(group, amount);
+        let filling = least.saturating_mul(self.chip.network.fifo_depth_flits) / flits.max(1);
+        (flits, least + idle.saturating_sub(filling) * (tiles - 1))
     }
 
     /// Takes down an actor's firing, if anybody wants to know.

@@ -156,7 +156,7 @@ fn kind_of(path: &str, columns: &[&str]) -> Result<&'static str, Diagnostic> {
             TIMES.map(|t| t.0).join(", ")
         )
     };
-    let Some((kind, wanted)) = KINDS.iter().find(|(_, wanted)| wanted.iter().all(|column| has(&column))) else {
+    let Some((kind, wanted)) = KINDS.iter().find(|(_, wanted)| wanted.iter().all(&has)) else {
         return Err(
             Diagnostic::new(format!("{path}: the columns {columns:?} are those of no kind of case")).with_help(takes())
         );
@@ -168,7 +168,7 @@ fn kind_of(path: &str, columns: &[&str]) -> Result<&'static str, Diagnostic> {
             Diagnostic::new(format!("{path}: unknown column {unknown:?} for cases of kind {kind}")).with_help(takes())
         );
     }
-    if !TIMES.iter().any(|(column, _)| has(&column)) {
+    if !TIMES.iter().any(|(column, _)| has(column)) {
         return Err(Diagnostic::new(format!("{path}: no column of measured times")).with_help(takes()));
     }
     Ok(kind)
