@@ -103,9 +103,10 @@ pub struct EvaluationParams {
     pub most_trials_on_few_pcus: u64,
     /// Trials on other chips, at most.
     pub most_trials: u64,
-    /// Events of all runs that measure a section's mappings after which no further mapping is measured: runs of many rows that
-    /// find no period take hundreds of thousands each. At two to three million a second it ends a look of some seconds.
-    pub events_of_a_section: u64,
+    /// Work of the event engine ([`crate::cost::Limits::work`]) in all runs that measure a section's mappings, after which no
+    /// further mapping is measured. A run may take half of what is left. On the machine that `reports/search.md` names a million
+    /// takes about 15 ms, so that the value ends a look within a second; no section of the models there needs two thirds of it.
+    pub work_of_a_section: u64,
     /// Sections evaluated at a time beyond which each gets fewer trials.
     pub sections_at_full_budget: usize,
     /// Trials of each of many sections, at least.
@@ -309,7 +310,7 @@ pub const PARAMS: Params = Params {
         most_trials_of_a_large_mask: 16,
         most_trials_on_few_pcus: 128,
         most_trials: 48,
-        events_of_a_section: 2_000_000,
+        work_of_a_section: 48_000_000,
         sections_at_full_budget: 8,
         least_trials_of_many: 4,
         thorough_trials: 4,

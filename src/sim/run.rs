@@ -14,32 +14,54 @@ use super::event::MOST_EVENTS;
 use super::trace::SectionTrace;
 use super::{account, deadlock, event, reference};
 
-/// Events after which [`measure`] gives up.
-const MOST_MEASURED_EVENTS: u64 = 4_000_000;
-
 /// What a measurement of a section has shown.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "made once a measurement, and most hold a run")]
 pub enum Measurement {
     /// It takes these cycles, launch included; the run that showed it.
     Takes(u64, SectionRun),
-    /// It takes more cycles than was asked, or never ends; events of the run that showed it.
+    /// It takes more cycles than was asked, or never ends; work of the run that showed it.
     TooLong(u64),
-    /// It would take too long to find out.
-    Unknown,
+    /// It would take more work than was asked to find out.
+    Unknown {
+        /// Work of the run that was stopped.
+        work: u64,
+        /// Cycles it would take at the pace of that run, launch included; 0 if it did not come to work.
+        at_pace: u64,
+    },
 }
 
-/// Runs one section, until it takes more than `most_cycles`, launch included.
-pub fn measure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, most_cycles: u64) -> Measurement {
+/// Runs one section, until it takes more than `most_cycles`, launch included, or more than `most_work`.
+pub fn measure(
+    chip: &Chip,
+    workload: &Workload,
+    fabric: &Fabric,
+    section: &Section,
+    (most_cycles, most_work): (u64, u64),
+) -> Measurement {
     let chip = &*section.chip(chip, workload);
     let launch = chip.launch_cycles();
-    let limits = Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch), skip: true };
-    let Some(run) = event::run(chip, workload, fabric, section, limits) else { return Measurement::Unknown };
+    let limits =
+        Limits { events: MOST_EVENTS, cycles: most_cycles.saturating_sub(launch), work: most_work, skip: true };
+    let Some(run) = event::run(chip, workload, fabric, section, limits) else {
+        return Measurement::Unknown { work: 0, at_pace: 0 };
+    };
     match run.stopped {
         None => Measurement::Takes(run.cycles + launch, run),
-        Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong(run.events),
-        Some(Stopped::Events) => Measurement::Unknown,
+        Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong(run.work),
+        Some(Stopped::Events) => {
+            let all = bound_section(chip, workload, fabric, section).map_or(0, |bound| worked(&bound));
+            let at_pace = u128::from(run.cycles) * u128::from(all) / u128::from(worked(&run).max(1));
+            let has_begun = worked(&run) > 0;
+            let at_pace = if has_begun { u64::try_from(at_pace).unwrap_or(u64::MAX).saturating_add(launch) } else { 0 };
+            Measurement::Unknown { work: run.work, at_pace }
+        }
     }
+}
+
+/// Cycles that all lockstep groups have worked together.
+fn worked(run: &SectionRun) -> u64 {
+    run.busy_cycles.iter().flatten().sum()
 }
 
 /// Runs a configuration of `workload` on `chip`, section by section.
@@ -72,7 +94,7 @@ pub fn simulate_known(
 /// the periods it skips.
 pub fn trace(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<SectionTrace> {
     let fabric = Fabric::new(chip);
-    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip: true };
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip: true };
     let mut start_cycle = 0;
     let trace_section = |section: &Section| {
         let chip = &*section.chip(chip, workload);
@@ -85,7 +107,7 @@ pub fn trace(chip: &Chip, workload: &Workload, configuration: &Configuration) ->
 
 /// Runs one section with the event engine: raw counts. `None` if its operators are no pipeline of `workload`.
 pub fn run_section(chip: &Chip, workload: &Workload, section: &Section, skip: bool) -> Option<SectionRun> {
-    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip };
     event::run(chip, workload, &Fabric::new(chip), section, limits)
 }
 
@@ -109,7 +131,7 @@ fn simulate_sections(
             (_, Fidelity::Bound) => bound_section(chip, workload, &fabric, section),
             // Kernels are a GPU's: of an RDU, `event` is meant.
             (_, Fidelity::Event | Fidelity::Kernel) => {
-                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip };
                 event::run(chip, workload, &fabric, section, limits)
             }
             (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),

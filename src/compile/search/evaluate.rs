@@ -133,8 +133,8 @@ pub struct Evaluated {
     near: Vec<(u64, Choice)>,
     /// Of the order in which they are evaluated, so many.
     tried: usize,
-    /// Events of the runs that measured them.
-    events: u64,
+    /// Work of the runs that measured them.
+    work: u64,
     /// Of every array of PCUs that was measured, the least ratio of cycles to those estimated.
     ratios: Vec<(IndexVec<StageId, Mapping>, f64)>,
 }
@@ -189,7 +189,7 @@ pub fn look(
         seen: Vec::new(),
         near: Vec::new(),
         tried: 0,
-        events: 0,
+        work: 0,
         ratios: Vec::new(),
     });
     let mut trial = Trial { context, chip, graph, negotiation: effort.negotiation, floor, evaluated };
@@ -331,7 +331,7 @@ impl Trial<'_, '_> {
         for (_, choice) in near.into_iter().take(most) {
             for is_annealed in [false, true] {
                 for negotiation in [Negotiation::WHOLE, Negotiation::FULLER] {
-                    if !self.has_spent_its_events() {
+                    if !self.has_spent_its_work() {
                         self.lay_again(choice.clone(), Way { is_annealed, negotiation });
                     }
                 }
@@ -465,7 +465,7 @@ impl Trial<'_, '_> {
             let (cycles, run) = match self.measured(&section, most) {
                 Measurement::Takes(cycles, run) => (cycles, Some(run)),
                 Measurement::TooLong(_) => (u64::MAX, None),
-                Measurement::Unknown => (expected, None),
+                Measurement::Unknown { at_pace, .. } => (expected.max(at_pace), None),
             };
             self.learn(&choice, if run.is_some() { cycles } else { cycles.min(most) });
             let way = Way { is_annealed: false, negotiation: self.negotiation };
@@ -503,28 +503,32 @@ impl Trial<'_, '_> {
         choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 }
     }
 
-    /// Runs a section, and counts the events of the run.
+    /// Runs a section, as far as the work goes that is left to measure with.
     fn measured(&mut self, section: &Section, most_cycles: u64) -> Measurement {
-        let measured = self.context.measure(section, most_cycles);
-        self.evaluated.events += match &measured {
-            Measurement::Takes(_, run) => run.events,
-            Measurement::TooLong(events) => *events,
-            Measurement::Unknown => 0,
+        let measured = self.context.measure(section, most_cycles, self.work_left() / 2);
+        self.evaluated.work += match &measured {
+            Measurement::Takes(_, run) => run.work,
+            Measurement::TooLong(work) | Measurement::Unknown { work, .. } => *work,
         };
         measured
     }
 
-    /// Whether measuring has taken as many events as the section is worth.
-    fn has_spent_its_events(&self) -> bool {
+    /// Work that the section's mappings may still be measured with.
+    fn work_left(&self) -> u64 {
         let times = if self.context.effort == Effort::Thorough { PARAMS.evaluation.thorough_trials as u64 } else { 1 };
-        self.evaluated.events >= PARAMS.evaluation.events_of_a_section * times
+        (PARAMS.evaluation.work_of_a_section * times).saturating_sub(self.evaluated.work)
     }
 
-    /// Whether the best so far is as good as need be, or too long to be measured, or enough events were spent on it.
+    /// Whether too little work is left to measure another mapping with.
+    fn has_spent_its_work(&self) -> bool {
+        self.work_left() < PARAMS.evaluation.work_of_a_section / 8
+    }
+
+    /// Whether the best so far is as good as need be, or too long to be measured, or no work is left to measure with.
     fn is_done(&self) -> bool {
         let near = |best: &Routed| best.cycles as f64 <= self.floor * PARAMS.evaluation.near_lower_bound;
-        let unknown = |best: &Routed| self.context.measures && best.cycles < u64::MAX && best.run.is_none();
-        self.evaluated.best.as_ref().is_some_and(|best| near(best) || unknown(best) || self.has_spent_its_events())
+        let is_spent = || self.context.measures && self.has_spent_its_work();
+        self.evaluated.best.as_ref().is_some_and(|best| near(best) || is_spent())
     }
 
     fn lay(&self, choice: &Choice) -> Result<Layout, Unplaced> {

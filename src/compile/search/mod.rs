@@ -13,5 +13,6 @@ pub mod nests;
 mod order;
 pub mod partition;
 pub mod plan;
+mod planned;
 pub mod runs;
 pub mod space;
