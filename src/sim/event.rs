@@ -180,7 +180,8 @@ impl<'a> Engine<'a> {
     }
 
     fn finish(mut self, limits: Limits) -> (SectionRun, Option<Recorder>) {
-        let deadline = Deadline::new(self.section, &self.work, limits.cycles.saturating_mul(TICKS_PER_CYCLE));
+        let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
+        let mut deadline = Deadline::new(self.section, &self.work, most_ticks, limits.work == u64::MAX);
         for actor in 0..self.actors.len() {
             self.wake(actor, 0);
         }
@@ -200,7 +201,7 @@ impl<'a> Engine<'a> {
                 break;
             }
             let is_late = matches!(event, Event::Start(actor) if deadline.will_pass(&self.actors[actor], now));
-            if is_late || deadline.has_passed(now) {
+            if is_late || deadline.has_passed(now) || deadline.is_outpaced(work, &self.actors, now) {
                 stopped = Some(Stopped::Cycles);
                 break;
             }

@@ -66,7 +66,7 @@ fn worked(run: &SectionRun) -> u64 {
 
 /// Runs a configuration of `workload` on `chip`, section by section.
 pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[], true)
+    simulate_sections(chip, workload, configuration, fidelity, &[], true, u64::MAX)
 }
 
 /// As [`simulate`], event by event, though all repeats: the same outcome, later.
@@ -76,7 +76,7 @@ pub fn simulate_unskipped(
     configuration: &Configuration,
     fidelity: Fidelity,
 ) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[], false)
+    simulate_sections(chip, workload, configuration, fidelity, &[], false, u64::MAX)
 }
 
 /// As [`simulate`], without repeating the event engine's `runs` of its sections that are at hand.
@@ -87,7 +87,20 @@ pub fn simulate_known(
     fidelity: Fidelity,
     runs: &[Option<SectionRun>],
 ) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, runs, true)
+    simulate_sections(chip, workload, configuration, fidelity, runs, true, u64::MAX)
+}
+
+/// As [`simulate`], as long as it takes no more than `most_cycles`; `None` if it takes more.
+pub fn simulate_within(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+    most_cycles: u64,
+) -> Option<Outcome> {
+    let outcome = simulate_sections(chip, workload, configuration, fidelity, &[], true, most_cycles);
+    let is_stopped = most_cycles < u64::MAX && matches!(outcome.stop, StopReason::Limit(_));
+    (!is_stopped && outcome.cycles <= most_cycles).then_some(outcome)
 }
 
 /// When every unit and stream worked, section by section: what the event engine simulates of a configuration, without
@@ -119,19 +132,22 @@ fn simulate_sections(
     fidelity: Fidelity,
     known: &[Option<SectionRun>],
     skip: bool,
+    most_cycles: u64,
 ) -> Outcome {
     let fabric = Fabric::new(chip);
     let mut sections = Vec::with_capacity(configuration.sections.len());
     let mut stop = StopReason::Drained;
     let mut loads_of: FxHashMap<*const u64, Arc<[LinkLoad]>> = FxHashMap::default();
+    let mut left = most_cycles;
     for (index, section) in configuration.sections.iter().enumerate() {
         let chip = &*section.chip(chip, workload);
+        let cycles = if most_cycles == u64::MAX { u64::MAX } else { left.saturating_sub(chip.launch_cycles()) };
         let run = match (known.get(index), fidelity) {
             (Some(Some(run)), _) => Some(run.clone()),
             (_, Fidelity::Bound) => bound_section(chip, workload, &fabric, section),
             // Kernels are a GPU's: of an RDU, `event` is meant.
             (_, Fidelity::Event | Fidelity::Kernel) => {
-                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip };
+                let limits = Limits { events: MOST_EVENTS, cycles, work: u64::MAX, skip };
                 event::run(chip, workload, &fabric, section, limits)
             }
             (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),
@@ -145,6 +161,7 @@ fn simulate_sections(
             }
             _ => account::loads(&run),
         };
+        left = left.saturating_sub(run.cycles.saturating_add(chip.launch_cycles()));
         sections.push(account::section_outcome(chip, workload, section, &run, configuration.mode, loads));
         match run.stopped {
             None => continue,

@@ -1,13 +1,15 @@
 //! The choice of a section's mapping: the best by estimate are placed, routed and measured, and the best is improved
 //! step by step.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::compile::mapping::estimate::Estimate;
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
-use crate::compile::physical::assemble::{Unplaced, assemble, assemble_annealed};
+use crate::compile::physical::assemble::{Unplaced, assemble, assemble_along, assemble_annealed};
 use crate::compile::physical::route::Negotiation;
 use crate::cost::{SectionRun, least_cycles};
 use crate::index::IndexVec;
@@ -24,7 +26,7 @@ use super::space::{Choice, Search};
 #[derive(Debug)]
 pub struct Routed {
     /// It.
-    pub section: Section,
+    pub section: Arc<Section>,
     /// The plan it is made of.
     pub plan: SectionPlan,
     /// Cycles it was measured to take; else the estimate, with what its fullest link or port needs.
@@ -53,6 +55,7 @@ pub struct Twin {
     choice: Choice,
     way: Way,
     cycles: u64,
+    section: Arc<Section>,
 }
 
 impl Routed {
@@ -143,7 +146,8 @@ impl Evaluated {
     /// What a section with the same choices begins with, after a whole look.
     pub fn twin(&self) -> Option<Twin> {
         let best = self.best.as_ref().filter(|best| self.depth == Depth::Whole && best.run.is_some())?;
-        Some(Twin { choice: best.choice.clone(), way: best.way, cycles: best.cycles })
+        let (choice, section) = (best.choice.clone(), Arc::clone(&best.section));
+        Some(Twin { choice, way: best.way, cycles: best.cycles, section })
     }
 
     /// What sections are compared by. After a brief look, what a whole one may make of it.
@@ -165,6 +169,11 @@ impl Evaluated {
 /// What a whole look may make of cycles that are estimated, or that a brief look has shown.
 pub fn optimistic(cycles: u64) -> u64 {
     (cycles as f64 * PARAMS.evaluation.optimistic_factor) as u64
+}
+
+/// What cycles count as that are not measured to the end.
+fn unmeasured(cycles: u64) -> u64 {
+    (cycles as f64 * PARAMS.evaluation.unmeasured) as u64
 }
 
 /// Measures the best by estimate of a section's choices and, for a whole look, steps from the best of them. Goes on from
@@ -319,6 +328,10 @@ impl Trial<'_, '_> {
             return;
         };
         if self.chip.pcus() > PARAMS.evaluation.few_pcus {
+            // What stages and memory alone take, no route shortens.
+            if best.cycles as f64 <= best.plan.estimate.cycles as f64 * PARAMS.evaluation.slowed_by_routes {
+                return;
+            }
             self.lay_again(best.choice.clone(), Way { is_annealed: false, negotiation: Negotiation::WHOLE });
             return;
         }
@@ -358,14 +371,28 @@ impl Trial<'_, '_> {
         } else {
             assemble(chip, fabric, graph, &plan, tiers, way.negotiation, &[]).ok()?
         };
-        let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles) else { return None };
-        Some(Routed { section, plan, cycles, run: Some(run), choice, crowded: false, way })
+        self.measured_to_take(Laid { section, plan, choice, way }, most_cycles)
     }
 
-    /// Begins with the best of a twin. Whether it is as fast here: then no other will be faster either.
+    /// A section as the best so far may be, if it takes at most so many cycles.
+    fn measured_to_take(&mut self, laid: Laid, most_cycles: u64) -> Option<Routed> {
+        let Laid { section, plan, choice, way } = laid;
+        let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles) else { return None };
+        Some(Routed { section: Arc::new(section), plan, cycles, run: Some(run), choice, crowded: false, way })
+    }
+
+    /// Begins with the best of a twin, on the same routes where its ports are the same. Whether it is as fast here: then no other will
+    /// be faster either.
     fn is_as_fast_as(&mut self, twin: &Twin) -> bool {
+        let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
         let most = twin.cycles.saturating_add((twin.cycles as f64 * PARAMS.evaluation.as_fast) as u64);
-        self.evaluated.best = self.layout_in(twin.choice.clone(), twin.way, most);
+        let (choice, way) = (twin.choice.clone(), twin.way);
+        let plan = choice.plan(chip, graph);
+        let along = assemble_along(chip, fabric, graph, &plan, tiers, &twin.section).filter(|_| !way.is_annealed);
+        self.evaluated.best = match along {
+            Some(section) => self.measured_to_take(Laid { section, plan, choice, way }, most),
+            None => self.layout_in(choice, way, most),
+        };
         self.evaluated.best.is_some()
     }
 
@@ -465,11 +492,11 @@ impl Trial<'_, '_> {
             let (cycles, run) = match self.measured(&section, most) {
                 Measurement::Takes(cycles, run) => (cycles, Some(run)),
                 Measurement::TooLong(_) => (u64::MAX, None),
-                Measurement::Unknown { at_pace, .. } => (expected.max(at_pace), None),
+                Measurement::Unknown { at_pace, .. } => (unmeasured(expected.max(at_pace)), None),
             };
             self.learn(&choice, if run.is_some() { cycles } else { cycles.min(most) });
             let way = Way { is_annealed: false, negotiation: self.negotiation };
-            let routed = Routed { section, plan, cycles, run, choice, crowded, way };
+            let routed = Routed { section: Arc::new(section), plan, cycles, run, choice, crowded, way };
             if routed.run.is_some() && self.chip.pcus() <= PARAMS.evaluation.few_pcus {
                 self.evaluated.near.push((routed.score(), routed.choice.clone()));
             }
@@ -549,6 +576,14 @@ fn is_array(array: &IndexVec<StageId, Mapping>, choice: &Choice) -> bool {
 /// Some choices.
 fn of(choices: &[Choice], indices: &[usize]) -> Vec<Choice> {
     indices.iter().map(|&index| choices[index].clone()).collect()
+}
+
+/// A choice placed and routed in a way of its own.
+struct Laid {
+    section: Section,
+    plan: SectionPlan,
+    choice: Choice,
+    way: Way,
 }
 
 /// A choice placed and routed, before it is measured.

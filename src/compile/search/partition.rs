@@ -436,16 +436,21 @@ impl<'a> Spans<'a> {
         }
     }
 
-    /// Of every kind, whether it is the twin of one before it: evaluated behind that, it begins with what was found there.
+    /// Of every kind, whether it is the twin of another that is evaluated wholly: evaluated behind that, it begins with what was
+    /// found there.
     fn twins(&self, asks: &[Option<Ask>]) -> Vec<bool> {
         let asked = |kind: usize| Some((self.planned[kind].as_ref()?, asks[kind]?));
-        let has_twin_before = |kind: usize| {
+        let whole: Vec<(usize, &Planned<'_>)> = (0..asks.len())
+            .filter_map(|kind| asked(kind).filter(|(_, ask)| ask.is_whole()).map(|(planned, _)| (kind, planned)))
+            .collect();
+        let waits = |kind: usize| {
             asked(kind).is_some_and(|(planned, ask)| {
-                let mut before = (0..kind).filter_map(asked);
-                before.any(|(other, of_other)| planned.is_twin_of(other, [ask, of_other]))
+                // Of several the first goes ahead.
+                let mut ahead = whole.iter().take_while(|&&(other, _)| other < kind || !ask.is_whole());
+                ahead.any(|&(other, ahead)| other != kind && planned.is_twin_of(ahead))
             })
         };
-        (0..asks.len()).map(has_twin_before).collect()
+        (0..asks.len()).map(waits).collect()
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if

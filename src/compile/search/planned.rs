@@ -39,6 +39,13 @@ pub(super) struct Ask {
     look: Option<Depth>,
 }
 
+impl Ask {
+    /// Whether it is evaluated wholly.
+    pub(super) fn is_whole(self) -> bool {
+        self.look == Some(Depth::Whole)
+    }
+}
+
 impl<'a> Planned<'a> {
     /// A section with its choices, best first, none of them measured.
     pub(super) fn new(graph: SectionGraph<'a>, choices: Vec<Choice>, is_refined: bool) -> Self {
@@ -76,12 +83,10 @@ impl<'a> Planned<'a> {
         }
     }
 
-    /// Whether it is evaluated wholly, for the first time, and differs from `other`, of which the same is asked, in functions alone
-    /// that cost nothing.
-    pub(super) fn is_twin_of(&self, other: &Self, [ask, of_other]: [Ask; 2]) -> bool {
-        let is_whole = |ask: Ask| ask.look == Some(Depth::Whole);
-        let are_new = self.evaluated.is_none() && other.evaluated.is_none();
-        are_new && is_whole(ask) && is_whole(of_other) && self.choices == other.choices
+    /// Whether it differs from `other`, which is evaluated wholly, in functions alone that cost nothing, and neither has been
+    /// evaluated before.
+    pub(super) fn is_twin_of(&self, other: &Self) -> bool {
+        self.evaluated.is_none() && other.evaluated.is_none() && self.choices == other.choices
     }
 
     /// Its choices and the best of them, if it was evaluated wholly.
