@@ -71,7 +71,7 @@ pub struct EvaluationParams {
     pub near_best: f64,
     /// Mappings placed and routed in several ways, at most.
     pub most_final: usize,
-    /// What a mapping that is not measured to the end counts as, over its estimate or its pace so far: links fill up as it goes on.
+    /// What a mapping that is not measured to the end counts as, over its estimate or its rate so far: links fill up as it goes on.
     pub unmeasured: f64,
     /// Measured over estimated cycles up to which links are not taken to slow a mapping down: it is not routed once more.
     pub slowed_by_routes: f64,
@@ -300,7 +300,7 @@ pub const PARAMS: Params = Params {
         as_estimated: 1.03,
         near_best: 1.15,
         most_final: 6,
-        unmeasured: 1.25,
+        unmeasured: 1.05,
         slowed_by_routes: 1.01,
         as_fast: 0.0002,
         near_lower_bound: 1.01,

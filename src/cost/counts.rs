@@ -71,7 +71,7 @@ pub struct Limits {
     pub cycles: u64,
     /// Work that it may cost the host: steps of the engine, each about as long as serving one transfer at one resource for
     /// one interval. Counted, not timed, so that where a run ends is a function of its inputs. With a limit of work, a run also
-    /// ends where its pace would lead it far beyond its cycles.
+    /// ends where its rate would lead it far beyond its cycles.
     pub work: u64,
     /// Whether what repeats exactly is skipped: the result is the same, sooner.
     pub skip: bool,

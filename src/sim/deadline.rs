@@ -3,9 +3,9 @@
 //! An actor works its firings one after the other, so that none of them ends before now and all the work that is left to
 //! it. This bound is exact: a run that is stopped by it would have passed the limit.
 //!
-//! A run whose work is limited and that costs the host much is also stopped when its pace shows that it will pass the limit by far: the work that all
-//! groups did since the pace was last looked at, over the time that passed. The times in between double, so that filling the
-//! pipeline counts for little.
+//! A run whose work is limited and that costs the host much is also stopped when its rate shows that it will pass the limit by
+//! far: the work that all groups did since the rate was last examined, over the time that passed. The times in between double, so
+//! that filling the pipeline counts for little.
 
 use crate::cost::{StageWork, Ticks, busy_cycles, cycles};
 use crate::index::IndexVec;
@@ -19,21 +19,22 @@ pub(super) struct Deadline {
     most_ticks: Ticks,
     /// Cycles of every lockstep group; empty without a limit.
     busy_cycles: IndexVec<StageId, Vec<u64>>,
-    /// Work of the engine at which the pace is looked at next.
+    /// Work of the engine at which the rate is examined next.
     next_look: u64,
-    /// The time, and the cycles that all groups had worked, when it was looked at before.
+    /// The time, and the cycles that all groups had worked, when it was examined before.
     before: Option<(Ticks, u64)>,
 }
 
-/// Work of the engine from which the pace of a run is looked at: some 15 ms of the host.
+/// Work of the engine from which the rate of a run is examined: some 15 ms of the host.
 const FIRST_LOOK: u64 = 1_000_000;
-/// Percent of the limit beyond which a run's pace must lead it for the run to be stopped.
+/// Percent of the limit beyond which a run's rate must lead it for the run to be stopped.
 const OUTPACED_PERCENT: u128 = 103;
-/// One in so many of a run's cycles of work must be done before its pace counts.
+/// One in so many of a run's cycles of work must be done before its rate counts.
 const LEAST_DONE: u64 = 32;
 
 impl Deadline {
-    /// A limit of `most_ticks`, which may be [`Ticks::MAX`], kept exactly or where the pace shows that it will be passed by far.
+    /// A limit of `most_ticks`, which may be [`Ticks::MAX`]: a run is stopped only when it must pass it (`is_exact`), or also when its
+    /// rate shows that it will.
     pub(super) fn new(
         section: &Section,
         work: &IndexVec<StageId, StageWork>,
@@ -49,7 +50,7 @@ impl Deadline {
         now > self.most_ticks
     }
 
-    /// Whether a run that has cost so much work will pass the limit by far at the pace of its latest half.
+    /// Whether a run that has cost so much work will pass the limit by far at the rate of its latest half.
     pub(super) fn is_outpaced(&mut self, work: u64, actors: &[Actor], now: Ticks) -> bool {
         if work < self.next_look || self.busy_cycles.is_empty() {
             return false;

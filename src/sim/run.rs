@@ -26,8 +26,8 @@ pub enum Measurement {
     Unknown {
         /// Work of the run that was stopped.
         work: u64,
-        /// Cycles it would take at the pace of that run, launch included; 0 if it did not come to work.
-        at_pace: u64,
+        /// Cycles it would take at the rate of that run, launch included; 0 if it did not come to work.
+        at_rate: u64,
     },
 }
 
@@ -44,17 +44,17 @@ pub fn measure(
     let limits =
         Limits { events: MOST_EVENTS, cycles: most_cycles.saturating_sub(launch), work: most_work, skip: true };
     let Some(run) = event::run(chip, workload, fabric, section, limits) else {
-        return Measurement::Unknown { work: 0, at_pace: 0 };
+        return Measurement::Unknown { work: 0, at_rate: 0 };
     };
     match run.stopped {
         None => Measurement::Takes(run.cycles + launch, run),
         Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong(run.work),
         Some(Stopped::Events) => {
             let all = bound_section(chip, workload, fabric, section).map_or(0, |bound| worked(&bound));
-            let at_pace = u128::from(run.cycles) * u128::from(all) / u128::from(worked(&run).max(1));
+            let at_rate = u128::from(run.cycles) * u128::from(all) / u128::from(worked(&run).max(1));
             let has_begun = worked(&run) > 0;
-            let at_pace = if has_begun { u64::try_from(at_pace).unwrap_or(u64::MAX).saturating_add(launch) } else { 0 };
-            Measurement::Unknown { work: run.work, at_pace }
+            let at_rate = if has_begun { u64::try_from(at_rate).unwrap_or(u64::MAX).saturating_add(launch) } else { 0 };
+            Measurement::Unknown { work: run.work, at_rate }
         }
     }
 }

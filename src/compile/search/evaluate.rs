@@ -333,12 +333,12 @@ impl Trial<'_, '_> {
         } else {
             assemble(chip, fabric, graph, &plan, tiers, way.negotiation, &[]).ok()?
         };
-        self.measured_to_take(Laid { section, plan, choice, way }, most_cycles)
+        self.measured_to_take(RoutedChoice { section, plan, choice, way }, most_cycles)
     }
 
     /// A section as the best so far may be, if it takes at most so many cycles.
-    fn measured_to_take(&mut self, laid: Laid, most_cycles: u64) -> Option<Routed> {
-        let Laid { section, plan, choice, way } = laid;
+    fn measured_to_take(&mut self, routed_choice: RoutedChoice, most_cycles: u64) -> Option<Routed> {
+        let RoutedChoice { section, plan, choice, way } = routed_choice;
         let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles) else { return None };
         Some(Routed { section: Arc::new(section), plan, cycles, run: Some(run), choice, crowded: false, way })
     }
@@ -352,7 +352,7 @@ impl Trial<'_, '_> {
         let plan = choice.plan(chip, graph);
         let along = assemble_along(chip, fabric, graph, &plan, tiers, &twin.section).filter(|_| !way.is_annealed);
         self.evaluated.best = match along {
-            Some(section) => self.measured_to_take(Laid { section, plan, choice, way }, most),
+            Some(section) => self.measured_to_take(RoutedChoice { section, plan, choice, way }, most),
             None => self.layout_in(choice, way, most),
         };
         self.evaluated.best.is_some()
@@ -454,7 +454,7 @@ impl Trial<'_, '_> {
             let (cycles, run) = match self.measured(&section, most) {
                 Measurement::Takes(cycles, run) => (cycles, Some(run)),
                 Measurement::TooLong(_) => (u64::MAX, None),
-                Measurement::Unknown { at_pace, .. } => (unmeasured(expected.max(at_pace)), None),
+                Measurement::Unknown { at_rate, .. } => (unmeasured(expected.max(at_rate)), None),
             };
             self.learn(&choice, if run.is_some() { cycles } else { cycles.min(most) });
             let way = Way { is_annealed: false, negotiation: self.negotiation };
@@ -541,7 +541,7 @@ fn of(choices: &[Choice], indices: &[usize]) -> Vec<Choice> {
 }
 
 /// A choice placed and routed in a way of its own.
-struct Laid {
+struct RoutedChoice {
     section: Section,
     plan: SectionPlan,
     choice: Choice,

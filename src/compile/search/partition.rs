@@ -426,7 +426,7 @@ impl<'a> Spans<'a> {
             Some(planned.as_mut()?.prepare(context, depth?, cycles))
         };
         let asks: Vec<Option<Ask>> = of_kinds.map(prepare).collect();
-        let waits = self.twins(&asks);
+        let waits = self.isomorphic(&asks);
         for turn in [false, true] {
             let equivalents = self.planned.iter().flatten().filter_map(Planned::equivalent).collect();
             let among = Among { kinds, equivalents };
@@ -438,7 +438,7 @@ impl<'a> Spans<'a> {
 
     /// Of every kind, whether it is the twin of another that is evaluated wholly: evaluated behind that, it begins with what was
     /// found there.
-    fn twins(&self, asks: &[Option<Ask>]) -> Vec<bool> {
+    fn isomorphic(&self, asks: &[Option<Ask>]) -> Vec<bool> {
         let asked = |kind: usize| Some((self.planned[kind].as_ref()?, asks[kind]?));
         let whole: Vec<(usize, &Planned<'_>)> = (0..asks.len())
             .filter_map(|kind| asked(kind).filter(|(_, ask)| ask.is_whole()).map(|(planned, _)| (kind, planned)))
