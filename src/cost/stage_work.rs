@@ -259,11 +259,9 @@ impl StageWork {
         match &self.mapping {
             Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
                 (Some(reducer), Some(shape)) => {
-                    let is_last = tile.index.is_some_and(|index| index + 1 == self.tiling.row_tiles());
-                    let shape = self.last_shape.as_ref().filter(|_| is_last).unwrap_or(shape);
                     reducer.passes(column_tile, tile)
                         * reducer.tiles(column_tile)
-                        * shape.tile_cycles(reducer.depth(tile.rows))
+                        * self.shape_in(*shape, tile).tile_cycles(reducer.depth(tile.rows))
                 }
                 _ => self.row_passes(column_tile, tile) * self.pass_of(column_tile, group, tile).cycles,
             },
@@ -306,9 +304,15 @@ impl StageWork {
         shape.map_or(0, |shape| shape.drain_cycles(results, merged))
     }
 
-    /// Cycles at the end of a tile in which it only drains.
-    pub fn idle_cycles(&self) -> u64 {
-        self.shape.map_or(0, |shape| shape.idle_cycles())
+    /// Cycles at the end of an output tile in which it only drains.
+    pub fn idle_cycles(&self, tile: RowTile) -> u64 {
+        self.shape.map_or(0, |shape| self.shape_in(shape, tile).idle_cycles())
+    }
+
+    /// The array as it works in a row tile: in the section's last one with the step in the tail, if there is one.
+    fn shape_in(&self, shape: SystolicShape, tile: RowTile) -> SystolicShape {
+        let is_last = tile.index.is_some_and(|index| index + 1 == self.tiling.row_tiles());
+        self.last_shape.filter(|_| is_last).unwrap_or(shape)
     }
 
     /// MACs a firing executes on all PCUs (padding included), and SIMD element operations.

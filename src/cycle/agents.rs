@@ -114,6 +114,13 @@ pub(super) struct Slots {
     pub(super) stored: bool,
 }
 
+impl Slots {
+    /// Slots that all fills of all slices are through with.
+    pub(super) fn filled_slots(&self, groups: &[FillGroup], fills: &[Fill]) -> u64 {
+        self.slices.iter().map(|&slice| groups[slice].slowest(fills).slot).min().unwrap_or(0)
+    }
+}
+
 /// Of the `all` flits that a flow reads in a firing, those that can be read when `part` of the slot is there.
 pub(super) fn first_reading(
     amounts: &Amounts<'_>,

@@ -197,14 +197,14 @@ impl Array {
         }
     }
 
-    /// One cycle.
-    pub(super) fn tick(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> Did {
+    /// One cycle of a PCU that may begin so many firings. A firing whose tiles store nothing takes no operands that it would wait for.
+    pub(super) fn tick(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, enabled: u64, now: u64) -> Did {
         let draining = !self.out.is_empty();
         if !self.drain(amounts, wires, now) {
             return Did::Waits;
         }
         let loads = self.load_sums(amounts, wires, now);
-        let steps = self.step(amounts, wires, now);
+        let steps = self.issue.firing < enabled.min(self.firings) && self.step(amounts, wires, now);
         if draining || loads || steps {
             self.clock += 1;
             return Did::Moved;
@@ -288,9 +288,6 @@ impl Array {
 
     /// Issues a k-step, if its tile has accumulators and its operands are here.
     fn step(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
-        if self.issue.firing >= self.firings {
-            return false;
-        }
         if self.issue.tiles == 0 {
             self.issue.firing += 1;
             self.open_issue(amounts);

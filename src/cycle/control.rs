@@ -41,6 +41,8 @@ pub(super) struct Control {
     /// Whether each reader is among them.
     is_woken: Vec<bool>,
     pub(super) orders: Vec<Order>,
+    /// Agents that may begin a firing since the list was last read.
+    pub(super) began: Vec<usize>,
     /// Readers, fills and stores that are not through.
     pub(super) open: usize,
 }
@@ -74,6 +76,7 @@ impl Control {
             woken_readers: Vec::new(),
             is_woken: Vec::new(),
             orders: Vec::new(),
+            began: Vec::new(),
             open: 0,
         };
         control.add_agents(amounts);
@@ -170,11 +173,14 @@ impl Control {
         self.buffers[buffer].slices.iter().copied().find(|&group| self.groups[group].slice == slice)
     }
 
-    /// Finds the slowest fill of every group.
+    /// Finds the slowest fill of every group, and the slots that are filled as nothing comes for them.
     fn add_groups(&mut self) {
         for FillGroup { fills, slowest, .. } in &mut self.groups {
             let order = |a: usize, b: usize| self.fills[fills[a]].progress(&self.fills[fills[b]]);
             *slowest = WinnerTree::new(fills.len(), order);
+        }
+        for slots in self.buffers.iter_mut() {
+            slots.filled = slots.filled_slots(&self.groups, &self.fills).max(slots.filled);
         }
     }
 
@@ -296,6 +302,7 @@ impl Control {
                 while self.agents[agent].enabled < self.agents[agent].count && self.can_begin(amounts, agent) {
                     let slot = self.agents[agent].enabled;
                     self.agents[agent].enabled += 1;
+                    self.began.push(agent);
                     changed = true;
                     if let ProcessKind::Load { stream } | ProcessKind::Store { stream } = self.agents[agent].kind {
                         self.orders.push(Order::Begin { stream, slot });
@@ -360,12 +367,22 @@ impl Control {
                 wires.give(flow, total, now);
                 changed = true;
             }
-            if wires.sent(flow) < all {
+            if wires.sent(flow) < all || self.frees_unfilled(amounts, reader) {
                 return changed;
             }
             changed = true;
             self.finish(amounts, reader);
         }
+    }
+
+    /// Whether a firing that takes nothing of a slot would free it before it is filled.
+    fn frees_unfilled(&self, amounts: &Amounts<'_>, reader: usize) -> bool {
+        let r = &self.readers[reader];
+        let Some((buffer, _)) = r.streamed.filter(|_| r.of_firing == 0) else { return false };
+        let at = self.step(amounts, r.agent, r.firing);
+        let input = amounts.processes.list[r.agent].inputs.iter().find(|input| input.buffer == buffer);
+        let frees = input.is_some_and(|input| !amounts.processes.freed(input, at).is_empty());
+        frees && amounts.processes.slot(buffer, at) >= self.buffers[buffer].filled
     }
 
     /// A reader has sent a firing.
@@ -473,8 +490,7 @@ impl Control {
     /// More of a slice of a buffer has been filled.
     fn fill(&mut self, buffer: BufferId, group: usize) {
         let slots = &mut self.buffers[buffer];
-        let slot = |&slice: &usize| self.groups[slice].slowest(&self.fills).slot;
-        let filled = slots.slices.iter().map(slot).min().unwrap_or(0);
+        let filled = slots.filled_slots(&self.groups, &self.fills);
         let is_full = filled > slots.filled;
         if is_full {
             slots.filled = filled;

@@ -65,6 +65,9 @@ pub(super) struct Machine<'a> {
     wires: Wires,
     control: Control,
     units: Vec<Unit>,
+    /// The agent of every unit, and the units of every agent.
+    agent_of_unit: Vec<usize>,
+    units_of_agent: Vec<Vec<usize>>,
     /// Units that may move in the next cycle, as bits.
     awake: Vec<u64>,
     /// Of every sink and of every flow's source, the unit.
@@ -121,6 +124,8 @@ impl<'a> Machine<'a> {
             wires,
             control,
             units: Vec::new(),
+            agent_of_unit: Vec::new(),
+            units_of_agent: Vec::new(),
             awake: Vec::new(),
             tiers,
             progress: Vec::new(),
@@ -138,9 +143,13 @@ impl<'a> Machine<'a> {
 
     fn add_units(&mut self, ports: &Ports) -> Option<()> {
         let section = self.amounts.section;
+        self.units_of_agent = vec![Vec::new(); self.control.agents.len()];
         for (s, stage) in section.stages.iter_enumerated() {
             let (pm, wide) = (stage.mapping.pm(), stage.group_width());
             for group in 0..stage.mapping.groups() {
+                let is_this = |kind| matches!(kind, ProcessKind::Group { stage, group: g } if (stage, g) == (s, group));
+                let agent = self.control.agents.iter().position(|agent| is_this(agent.kind))?;
+                let first = self.units.len();
                 for i in 0..pm {
                     match stage.mapping {
                         Mapping::Gemm(_) => {
@@ -156,6 +165,8 @@ impl<'a> Machine<'a> {
                         }
                     }
                 }
+                self.units_of_agent[agent] = (first..self.units.len()).collect();
+                self.agent_of_unit.resize(self.units.len(), agent);
             }
         }
         self.awake = vec![0; self.units.len().div_ceil(64)];
@@ -214,6 +225,7 @@ impl<'a> Machine<'a> {
         let ended = loop {
             let mut moved = self.remember(now);
             moved |= self.control.settle(&self.amounts, &mut self.wires, now);
+            self.wake_begun();
             self.give_orders(now);
             self.tiers.iter_mut().for_each(|tier| tier.tick(now));
             if self.control.open == 0 {
@@ -246,8 +258,10 @@ impl<'a> Machine<'a> {
             while awake != 0 {
                 let bit = awake & awake.wrapping_neg();
                 awake ^= bit;
-                let did = match &mut self.units[word * 64 + bit.trailing_zeros() as usize] {
-                    Unit::Array(u) => u.tick(&self.amounts, &mut self.wires, now),
+                let unit = word * 64 + bit.trailing_zeros() as usize;
+                let enabled = self.control.agents[self.agent_of_unit[unit]].enabled;
+                let did = match &mut self.units[unit] {
+                    Unit::Array(u) => u.tick(&self.amounts, &mut self.wires, enabled, now),
                     Unit::Pipeline(u) => u.tick(&self.amounts, &mut self.wires, now),
                 };
                 if did == Did::Moved {
@@ -262,6 +276,15 @@ impl<'a> Machine<'a> {
 
     fn wake(&mut self, unit: usize) {
         self.awake[unit / 64] |= 1 << (unit % 64);
+    }
+
+    /// Wakes the units whose groups may begin another firing.
+    fn wake_begun(&mut self) {
+        while let Some(agent) = self.control.began.pop() {
+            for i in 0..self.units_of_agent[agent].len() {
+                self.wake(self.units_of_agent[agent][i]);
+            }
+        }
     }
 
     /// Takes what the memories have ready; whether anything arrived.

@@ -340,7 +340,7 @@ impl<'a> Engine<'a> {
         let work = &self.work[stage];
         let occupied = work.cycles(at.column_tile, group, row_tile);
         let tiles = work.tiles(at.column_tile, group, row_tile).max(1);
-        let idle = cycles(work.idle_cycles().min(occupied));
+        let idle = cycles(work.idle_cycles(row_tile).min(occupied));
         let continues = self.processes.continues(actor.kind, at);
         let operands = [actor.feed, actor.weights, actor.partial_reads, actor.state];
         let sums_from = self.sums_from(actor, at);
@@ -349,7 +349,12 @@ impl<'a> Engine<'a> {
         let amounts =
             [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
         let feeds = [actor.feed, actor.weights];
-        let lengths = [0, 1].map(|kind| self.network.longest(feeds[kind], amounts[kind]));
+        let lengths = [0, 1].map(|kind| {
+            let (flits, least) = self.network.longest(feeds[kind], amounts[kind]);
+            // While a tile drains from the only set of accumulators, the FIFO before it fills.
+            let filling = least.saturating_mul(self.chip.network.fifo_depth_flits) / flits.max(1);
+            (flits, least + idle.saturating_sub(filling) * (tiles - 1))
+        });
         // What is left after late operands takes as long as it is fed.
         let paced = lengths.iter().map(|&(_, least)| least).fold(cycles(occupied), Ticks::max);
         let tile = paced.div_ceil(tiles);
@@ -372,10 +377,11 @@ impl<'a> Engine<'a> {
         let nominal = cycles(occupied) - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
         // With one set of accumulators the last tile drains when its operands have come.
-        let fed_by = [
-            self.network.send(actor.feed, amounts[0], now, (fed_at[0], nominal)),
-            self.network.send(actor.weights, amounts[1], now, (fed_at[1], nominal)),
-        ];
+        let fed_by = [0, 1].map(|kind| {
+            self.network
+                .send(feeds[kind], amounts[kind], now, (fed_at[kind], nominal))
+                .max(fed_at[kind] + lengths[kind].1)
+        });
         end = end.max(fed_by[0].max(fed_by[1]) + idle);
         if continues {
             let sums = work.flits(Amount::Partials, at.column_tile, group, work.sums_before(row_tile));
@@ -502,7 +508,7 @@ impl<'a> Engine<'a> {
             Mapping::Simd(m) => tile / m.passes,
         };
         let (worked, drains) = match work.mapping() {
-            Mapping::Gemm(_) => (end.saturating_sub(cycles(work.idle_cycles())).max(now), window),
+            Mapping::Gemm(_) => (end.saturating_sub(cycles(work.idle_cycles(row_tile))).max(now), window),
             Mapping::Simd(_) => (end, 0),
         };
         // What is worked on now comes out when it has passed the array.

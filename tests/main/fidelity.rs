@@ -105,3 +105,13 @@ fn credits_go_around_loops_of_flows() {
         assert!(!errors.is_empty(), "no section of wide pair {number} of seed {seed} is long");
     }
 }
+
+/// A mask that stores nothing in whole column tiles or row blocks: firings without work take no operands, yet wait for their
+/// row tiles (12, 188), free no slot that is still to be filled (12), and wait for none that stays empty (250).
+#[test]
+fn firings_without_stored_weights_keep_their_turn() {
+    for (seed, number) in [(870_455, 12), (611_203, 188), (870_455, 250)] {
+        let errors = errors_of(wide_pair(seed, number), &format!("wide pair {number} of seed {seed}"), 0.1);
+        assert!(!errors.is_empty(), "no section of wide pair {number} of seed {seed} is long");
+    }
+}
