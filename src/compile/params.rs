@@ -71,6 +71,10 @@ pub struct EvaluationParams {
     pub near_best: f64,
     /// Mappings placed and routed in several ways, at most.
     pub most_final: usize,
+    /// What a mapping that is not measured to the end counts as, over its estimate or its rate so far: links fill up as it goes on.
+    pub unmeasured: f64,
+    /// Measured over estimated cycles up to which links are not taken to slow a mapping down: it is not routed once more.
+    pub slowed_by_routes: f64,
     /// Share of its time that a mapping with less full links may be slower.
     pub as_fast: f64,
     /// Cycles over the lower bound of the section at which a mapping is taken without more trials.
@@ -103,9 +107,10 @@ pub struct EvaluationParams {
     pub most_trials_on_few_pcus: u64,
     /// Trials on other chips, at most.
     pub most_trials: u64,
-    /// Events of all runs that measure a section's mappings after which no further mapping is measured: runs of many rows that
-    /// find no period take hundreds of thousands each. At two to three million a second it ends a look of some seconds.
-    pub events_of_a_section: u64,
+    /// Work of the event engine ([`crate::cost::Limits::work`]) in all runs that measure a section's mappings, after which no
+    /// further mapping is measured. A run may take half of what is left. On the machine that `reports/search.md` names a million
+    /// takes about 15 ms, so that the value ends a look within a second; no section of the models there needs half of it.
+    pub work_of_a_section: u64,
     /// Sections evaluated at a time beyond which each gets fewer trials.
     pub sections_at_full_budget: usize,
     /// Trials of each of many sections, at least.
@@ -295,6 +300,8 @@ pub const PARAMS: Params = Params {
         as_estimated: 1.03,
         near_best: 1.15,
         most_final: 6,
+        unmeasured: 1.05,
+        slowed_by_routes: 1.01,
         as_fast: 0.0002,
         near_lower_bound: 1.01,
         worth_a_step: 0.002,
@@ -309,7 +316,7 @@ pub const PARAMS: Params = Params {
         most_trials_of_a_large_mask: 16,
         most_trials_on_few_pcus: 128,
         most_trials: 48,
-        events_of_a_section: 2_000_000,
+        work_of_a_section: 64_000_000,
         sections_at_full_budget: 8,
         least_trials_of_many: 4,
         thorough_trials: 4,

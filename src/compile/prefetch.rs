@@ -111,7 +111,7 @@ fn find(
     }
     let launch = chip.launch_cycles();
     let most = ((cycles + launch) as f64 * (1.0 - PARAMS.prefetch.worth)) as u64;
-    match measure(unmoved, workload, fabric, &section, most) {
+    match measure(unmoved, workload, fabric, &section, (most, PARAMS.evaluation.work_of_a_section)) {
         Measurement::Takes(cycles, run) if cycles <= most => Some(Found { section, run, loads }),
         _ => None,
     }

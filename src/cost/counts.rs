@@ -47,6 +47,8 @@ pub struct SectionRun {
     pub usage: Usage,
     /// Events that were simulated one by one: fewer than happened, where periods were skipped.
     pub events: u64,
+    /// What simulating them has cost the host, in the unit of [`Limits::work`].
+    pub work: u64,
 }
 
 /// Why a section did not drain.
@@ -54,7 +56,7 @@ pub struct SectionRun {
 pub enum Stopped {
     /// Nothing could go on; one line per blocked actor.
     Deadlock(Vec<String>),
-    /// Too many events.
+    /// Too many events, or too much work.
     Events,
     /// Too many cycles.
     Cycles,
@@ -67,6 +69,10 @@ pub struct Limits {
     pub events: u64,
     /// Cycles it may take, launch excluded.
     pub cycles: u64,
+    /// Work that it may cost the host: steps of the engine, each about as long as serving one transfer at one resource for
+    /// one interval. Counted, not timed, so that where a run ends is a function of its inputs. With a limit of work, a run also
+    /// ends where its rate would lead it far beyond its cycles.
+    pub work: u64,
     /// Whether what repeats exactly is skipped: the result is the same, sooner.
     pub skip: bool,
 }

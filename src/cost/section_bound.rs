@@ -161,6 +161,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         window_cycles,
         usage,
         events: 0,
+        work: 0,
     })
 }
 

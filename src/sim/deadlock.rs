@@ -71,7 +71,7 @@ fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: BufferId) -> &'
 
 /// Slots of a buffer that are tried at most, and events of each try.
 const DEEPEST: u64 = 4096;
-const LIMITS: Limits = Limits { events: 1_000_000, cycles: u64::MAX, skip: true };
+const LIMITS: Limits = Limits { events: 1_000_000, cycles: u64::MAX, work: u64::MAX, skip: true };
 
 /// The buffer that frees a blocked section with the fewest more slots, in words; `None` if none does alone.
 pub fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<String> {

@@ -54,4 +54,6 @@ pub struct Engine<'a> {
     pub(super) recorder: Option<Recorder>,
     /// The longest firing by itself: an event may look back so far.
     pub(super) longest: Ticks,
+    /// Work of setting the section up: links and ports of all routes.
+    pub(super) setup: u64,
 }

@@ -35,6 +35,9 @@ use super::trace::{Recorder, SectionTrace};
 /// Events after which a run is ended as too long.
 pub const MOST_EVENTS: u64 = 200_000_000;
 
+/// Steps that an event takes beside those at links and ports ([`Limits::work`]).
+const EVENT_STEPS: u64 = 12;
+
 /// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
 /// operators are no pipeline.
 pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, limits: Limits) -> Option<SectionRun> {
@@ -147,6 +150,7 @@ impl<'a> Engine<'a> {
             simd_elements: IndexVec::filled(section.stages.len(), 0),
             recorder: None,
             longest: 0,
+            setup: section.flows.iter().map(|flow| flow.route.len() as u64).sum(),
         };
         engine.slow_to_credit_loops(fabric, &moved);
         engine.take_what_was_loaded_before();
@@ -176,25 +180,28 @@ impl<'a> Engine<'a> {
     }
 
     fn finish(mut self, limits: Limits) -> (SectionRun, Option<Recorder>) {
-        let deadline = Deadline::new(self.section, &self.work, limits.cycles.saturating_mul(TICKS_PER_CYCLE));
+        let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
+        let mut deadline = Deadline::new(self.section, &self.work, most_ticks, limits.work == u64::MAX);
         for actor in 0..self.actors.len() {
             self.wake(actor, 0);
         }
         let mut steady = if limits.skip { Steady::new(&self) } else { None };
         let mut events = 0u64;
         let mut stopped = None;
+        let mut work = self.setup;
         while let Some(Reverse((mut now, event))) = self.queue.pop() {
             if matches!(event, Event::Serve(tier, channel) if !self.tiers[tier].is_due(channel, now)) {
                 continue;
             }
             self.end = self.end.max(now);
             events += 1;
-            if events > limits.events {
+            work = self.setup + self.work_of(events, steady.as_ref());
+            if events > limits.events || work > limits.work {
                 stopped = Some(Stopped::Events);
                 break;
             }
             let is_late = matches!(event, Event::Start(actor) if deadline.will_pass(&self.actors[actor], now));
-            if is_late || deadline.has_passed(now) {
+            if is_late || deadline.has_passed(now) || deadline.is_outpaced(work, &self.actors, now) {
                 stopped = Some(Stopped::Cycles);
                 break;
             }
@@ -246,8 +253,15 @@ impl<'a> Engine<'a> {
             streams: self.streams,
             usage,
             events,
+            work,
         };
         (run, self.recorder)
+    }
+
+    /// Work that some events have cost, with all that they did to links and ports, and states written in search of a period.
+    fn work_of(&self, events: u64, steady: Option<&Steady>) -> u64 {
+        let (visits, rows) = self.network.steps();
+        events * EVENT_STEPS + visits + rows + steady.map_or(0, Steady::written)
     }
 
     /// How long a firing of a lockstep group takes by itself: its work, and its operands at their ports. Others take no time.

@@ -30,5 +30,7 @@ mod trace;
 pub use event::MOST_EVENTS;
 pub use reference::check_size;
 pub use ring::Ring;
-pub use run::{Measurement, measure, run_section, simulate, simulate_known, simulate_unskipped, trace};
+pub use run::{
+    Measurement, measure, run_section, simulate, simulate_known, simulate_unskipped, simulate_within, trace,
+};
 pub use trace::{MOST_SPANS, Repeat, SectionTrace, Span};

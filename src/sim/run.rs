@@ -14,37 +14,59 @@ use super::event::MOST_EVENTS;
 use super::trace::SectionTrace;
 use super::{account, deadlock, event, reference};
 
-/// Events after which [`measure`] gives up.
-const MOST_MEASURED_EVENTS: u64 = 4_000_000;
-
 /// What a measurement of a section has shown.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "made once a measurement, and most hold a run")]
 pub enum Measurement {
     /// It takes these cycles, launch included; the run that showed it.
     Takes(u64, SectionRun),
-    /// It takes more cycles than was asked, or never ends; events of the run that showed it.
+    /// It takes more cycles than was asked, or never ends; work of the run that showed it.
     TooLong(u64),
-    /// It would take too long to find out.
-    Unknown,
+    /// It would take more work than was asked to find out.
+    Unknown {
+        /// Work of the run that was stopped.
+        work: u64,
+        /// Cycles it would take at the rate of that run, launch included; 0 if it did not come to work.
+        at_rate: u64,
+    },
 }
 
-/// Runs one section, until it takes more than `most_cycles`, launch included.
-pub fn measure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, most_cycles: u64) -> Measurement {
+/// Runs one section, until it takes more than `most_cycles`, launch included, or more than `most_work`.
+pub fn measure(
+    chip: &Chip,
+    workload: &Workload,
+    fabric: &Fabric,
+    section: &Section,
+    (most_cycles, most_work): (u64, u64),
+) -> Measurement {
     let chip = &*section.chip(chip, workload);
     let launch = chip.launch_cycles();
-    let limits = Limits { events: MOST_MEASURED_EVENTS, cycles: most_cycles.saturating_sub(launch), skip: true };
-    let Some(run) = event::run(chip, workload, fabric, section, limits) else { return Measurement::Unknown };
+    let limits =
+        Limits { events: MOST_EVENTS, cycles: most_cycles.saturating_sub(launch), work: most_work, skip: true };
+    let Some(run) = event::run(chip, workload, fabric, section, limits) else {
+        return Measurement::Unknown { work: 0, at_rate: 0 };
+    };
     match run.stopped {
         None => Measurement::Takes(run.cycles + launch, run),
-        Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong(run.events),
-        Some(Stopped::Events) => Measurement::Unknown,
+        Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong(run.work),
+        Some(Stopped::Events) => {
+            let all = bound_section(chip, workload, fabric, section).map_or(0, |bound| worked(&bound));
+            let at_rate = u128::from(run.cycles) * u128::from(all) / u128::from(worked(&run).max(1));
+            let has_begun = worked(&run) > 0;
+            let at_rate = if has_begun { u64::try_from(at_rate).unwrap_or(u64::MAX).saturating_add(launch) } else { 0 };
+            Measurement::Unknown { work: run.work, at_rate }
+        }
     }
+}
+
+/// Cycles that all lockstep groups have worked together.
+fn worked(run: &SectionRun) -> u64 {
+    run.busy_cycles.iter().flatten().sum()
 }
 
 /// Runs a configuration of `workload` on `chip`, section by section.
 pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[], true)
+    simulate_sections(chip, workload, configuration, fidelity, &[], true, u64::MAX)
 }
 
 /// As [`simulate`], event by event, though all repeats: the same outcome, later.
@@ -54,7 +76,7 @@ pub fn simulate_unskipped(
     configuration: &Configuration,
     fidelity: Fidelity,
 ) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[], false)
+    simulate_sections(chip, workload, configuration, fidelity, &[], false, u64::MAX)
 }
 
 /// As [`simulate`], without repeating the event engine's `runs` of its sections that are at hand.
@@ -65,14 +87,27 @@ pub fn simulate_known(
     fidelity: Fidelity,
     runs: &[Option<SectionRun>],
 ) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, runs, true)
+    simulate_sections(chip, workload, configuration, fidelity, runs, true, u64::MAX)
+}
+
+/// As [`simulate`], as long as it takes no more than `most_cycles`; `None` if it takes more.
+pub fn simulate_within(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    fidelity: Fidelity,
+    most_cycles: u64,
+) -> Option<Outcome> {
+    let outcome = simulate_sections(chip, workload, configuration, fidelity, &[], true, most_cycles);
+    let is_stopped = most_cycles < u64::MAX && matches!(outcome.stop, StopReason::Limit(_));
+    (!is_stopped && outcome.cycles <= most_cycles).then_some(outcome)
 }
 
 /// When every unit and stream worked, section by section: what the event engine simulates of a configuration, without
 /// the periods it skips.
 pub fn trace(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<SectionTrace> {
     let fabric = Fabric::new(chip);
-    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip: true };
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip: true };
     let mut start_cycle = 0;
     let trace_section = |section: &Section| {
         let chip = &*section.chip(chip, workload);
@@ -85,7 +120,7 @@ pub fn trace(chip: &Chip, workload: &Workload, configuration: &Configuration) ->
 
 /// Runs one section with the event engine: raw counts. `None` if its operators are no pipeline of `workload`.
 pub fn run_section(chip: &Chip, workload: &Workload, section: &Section, skip: bool) -> Option<SectionRun> {
-    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip };
     event::run(chip, workload, &Fabric::new(chip), section, limits)
 }
 
@@ -97,19 +132,22 @@ fn simulate_sections(
     fidelity: Fidelity,
     known: &[Option<SectionRun>],
     skip: bool,
+    most_cycles: u64,
 ) -> Outcome {
     let fabric = Fabric::new(chip);
     let mut sections = Vec::with_capacity(configuration.sections.len());
     let mut stop = StopReason::Drained;
     let mut loads_of: FxHashMap<*const u64, Arc<[LinkLoad]>> = FxHashMap::default();
+    let mut left = most_cycles;
     for (index, section) in configuration.sections.iter().enumerate() {
         let chip = &*section.chip(chip, workload);
+        let cycles = if most_cycles == u64::MAX { u64::MAX } else { left.saturating_sub(chip.launch_cycles()) };
         let run = match (known.get(index), fidelity) {
             (Some(Some(run)), _) => Some(run.clone()),
             (_, Fidelity::Bound) => bound_section(chip, workload, &fabric, section),
             // Kernels are a GPU's: of an RDU, `event` is meant.
             (_, Fidelity::Event | Fidelity::Kernel) => {
-                let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, skip };
+                let limits = Limits { events: MOST_EVENTS, cycles, work: u64::MAX, skip };
                 event::run(chip, workload, &fabric, section, limits)
             }
             (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),
@@ -123,6 +161,7 @@ fn simulate_sections(
             }
             _ => account::loads(&run),
         };
+        left = left.saturating_sub(run.cycles.saturating_add(chip.launch_cycles()));
         sections.push(account::section_outcome(chip, workload, section, &run, configuration.mode, loads));
         match run.stopped {
             None => continue,

@@ -60,6 +60,8 @@ pub(super) struct Steady {
     /// Iterations of the latest look.
     place: Vec<u64>,
     words: Vec<u64>,
+    /// Words of states that were written so far.
+    written: u64,
 }
 
 impl Steady {
@@ -93,7 +95,13 @@ impl Steady {
             snapshots_of: (0..depth).map(|_| Snapshots::default()).collect(),
             place: vec![0; depth],
             words: Vec::new(),
+            written: 0,
         })
+    }
+
+    /// Words of states that were written so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written
     }
 
     /// Whether the coming firing of `actor` is a point of comparison.
@@ -128,6 +136,7 @@ impl Steady {
         }
         self.words.clear();
         engine.write_state(clock, self.reference, &mut self.words);
+        self.written += self.words.len() as u64;
         let hash = hash_of(&self.words);
         let known = &self.snapshots_of[level];
         let same = |snapshot: &&Snapshot| snapshot.hash == hash && snapshot.words == self.words;
@@ -155,6 +164,7 @@ impl Steady {
     fn is_known_fingerprint(&mut self, engine: &Engine<'_>, clock: Clock) -> bool {
         self.words.clear();
         engine.write_actors(clock, &mut self.words);
+        self.written += self.words.len() as u64;
         let hash = hash_of(&self.words);
         let fingerprints = &mut self.snapshots_of[self.innermost].fingerprints;
         let known = fingerprints.contains(&hash);

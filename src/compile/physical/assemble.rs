@@ -48,6 +48,20 @@ pub fn assemble(
     Ok(placed.routed(chip, fabric, graph, unrouted, negotiation))
 }
 
+/// Places a plan whose routes are known from a section with the same ports; `None` where its ports are others.
+pub fn assemble_along(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    plan: &SectionPlan,
+    tiers: &[TierId],
+    routed: &Section,
+) -> Option<Section> {
+    let (placed, unrouted) = place(chip, fabric, graph, plan, tiers, &[]).ok()?;
+    let flows = unrouted.along(&routed.flows)?;
+    Some(placed.section(chip, graph, flows))
+}
+
 /// Places a plan once more, anneals its places and routes it; `None` where annealing moves nothing.
 pub fn assemble_annealed(
     chip: &Chip,

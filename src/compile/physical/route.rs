@@ -17,15 +17,25 @@ pub struct Negotiation {
     full: f64,
     /// As `PARAMS.routing.margin`.
     margin: u32,
+    /// As `PARAMS.routing.detour_hops`.
+    detour_hops: u32,
 }
 
 impl Negotiation {
-    /// For a mapping that is tried: a few rounds.
-    pub const TRIAL: Self =
-        Self { rounds: PARAMS.routing.trial_rounds, margin: PARAMS.routing.margin / 2, ..Self::WHOLE };
+    /// For a mapping that is tried: a few rounds, among fewer paths.
+    pub const TRIAL: Self = Self {
+        rounds: PARAMS.routing.trial_rounds,
+        margin: PARAMS.routing.margin / 2,
+        detour_hops: PARAMS.routing.detour_hops / 2,
+        ..Self::WHOLE
+    };
     /// As long as it helps.
-    pub const WHOLE: Self =
-        Self { rounds: PARAMS.routing.rounds, full: PARAMS.routing.full_link, margin: PARAMS.routing.margin };
+    pub const WHOLE: Self = Self {
+        rounds: PARAMS.routing.rounds,
+        full: PARAMS.routing.full_link,
+        margin: PARAMS.routing.margin,
+        detour_hops: PARAMS.routing.detour_hops,
+    };
     /// With shorter ways over fuller links.
     pub const FULLER: Self = Self { full: PARAMS.routing.fuller_link, ..Self::WHOLE };
 }
@@ -84,6 +94,8 @@ pub struct Router<'a> {
     pub(super) capacity: f64,
     /// As `PARAMS.routing.margin`.
     margin: u32,
+    /// As `PARAMS.routing.detour_hops`.
+    detour_hops: u32,
     /// Where each edge leads; [`NOWHERE`] beyond the grid.
     pub(super) ends: Vec<u32>,
     /// Cycles of a hop over each edge.
@@ -160,6 +172,7 @@ impl<'a> Router<'a> {
             columns,
             capacity: f64::from(fabric.lanes()),
             margin: PARAMS.routing.margin,
+            detour_hops: PARAMS.routing.detour_hops,
             ends,
             hop_cycles,
             uses: vec![Use { load: 0.0, weight: 1.0 }; sites * 4],
@@ -185,9 +198,9 @@ impl<'a> Router<'a> {
 
     /// A tree for every request; crowded links are negotiated.
     pub fn route_all(mut self, requests: &Requests, negotiation: Negotiation) -> Vec<Tree> {
-        let Negotiation { rounds, full, margin } = negotiation;
+        let Negotiation { rounds, full, margin, detour_hops } = negotiation;
         self.capacity *= full;
-        self.margin = margin;
+        (self.margin, self.detour_hops) = (margin, detour_hops);
         let mut order: Vec<usize> = (0..requests.len()).collect();
         let rate = |r: usize| requests.list[r].1;
         order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)).then(a.cmp(&b)));
@@ -197,20 +210,24 @@ impl<'a> Router<'a> {
             self.book(&trees[r], rate(r));
         }
         let (mut least, mut stuck) = (self.overuse(), 0);
-        let mut best = trees.clone();
+        // What was replaced since the best round, in order.
+        let mut replaced: Vec<(usize, Vec<Edge>)> = Vec::new();
         for _ in 0..rounds {
             if least == 0.0 || stuck > PARAMS.routing.patience {
                 break;
             }
-            self.negotiate(requests, &order, &mut trees);
+            self.negotiate(requests, &order, &mut trees, &mut replaced);
             let overuse = self.overuse();
             stuck = if overuse < least * PARAMS.routing.progress { 0 } else { stuck + 1 };
             if overuse < least {
                 least = overuse;
-                best.clone_from(&trees);
+                replaced.clear();
             }
         }
-        self.to_links(requests, &order, best)
+        for (r, tree) in replaced.into_iter().rev() {
+            trees[r] = tree;
+        }
+        self.to_links(requests, &order, trees)
     }
 
     /// The edges of a tree that lead to sinks, along each branch in turn from the source; the first way to a site
@@ -291,8 +308,14 @@ impl<'a> Router<'a> {
         self.uses.iter().map(|edge| (edge.load - capacity).max(0.0)).sum()
     }
 
-    /// Reroutes the flows over full edges once.
-    fn negotiate(&mut self, requests: &Requests, order: &[usize], trees: &mut [Vec<Edge>]) {
+    /// Reroutes the flows over full edges once; appends their trees before to `replaced`.
+    fn negotiate(
+        &mut self,
+        requests: &Requests,
+        order: &[usize],
+        trees: &mut [Vec<Edge>],
+        replaced: &mut Vec<(usize, Vec<Edge>)>,
+    ) {
         let capacity = self.capacity;
         for Use { load, weight } in &mut self.uses {
             if *load > capacity {
@@ -309,8 +332,9 @@ impl<'a> Router<'a> {
             }
             let kept = self.prune(request, &trees[r]);
             self.book(&trees[r], -request.rate);
-            trees[r] = self.grow(request, kept);
-            self.book(&trees[r], request.rate);
+            let tree = self.grow(request, kept);
+            self.book(&tree, request.rate);
+            replaced.push((r, std::mem::replace(&mut trees[r], tree)));
         }
     }
 
@@ -387,7 +411,7 @@ impl<'a> Router<'a> {
     /// target, line by line.
     fn cheapest_path(&mut self, tree: &[u32], target: u32, rate: f64) -> u32 {
         let (columns, rows) = (self.columns, self.chip.grid.rows);
-        let Self { places, uses, search, capacity, margin, .. } = self;
+        let Self { places, uses, search, capacity, margin, detour_hops, .. } = self;
         let Search { cost, leave_by, onward, from_below, down, up, near, .. } = search;
         let Coordinate { x: tx, y: ty } = places[target as usize];
         let hops = |site: u32| {
@@ -397,7 +421,7 @@ impl<'a> Router<'a> {
         // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.
         let nearest = tree.iter().map(|&site| hops(site)).min().unwrap_or(0);
         near.clear();
-        near.extend(tree.iter().copied().filter(|&site| hops(site) <= nearest + PARAMS.routing.detour_hops));
+        near.extend(tree.iter().copied().filter(|&site| hops(site) <= nearest + *detour_hops));
         let (mut low, mut high) = ((tx, ty), (tx, ty));
         for &site in &*near {
             let Coordinate { x, y } = places[site as usize];

@@ -22,6 +22,22 @@ impl Unrouted {
         &self.mean_rates
     }
 
+    /// The flows over the links that those of another section take between the same ports; `None` where a port differs.
+    pub fn along(mut self, routed: &IndexVec<FlowId, Flow>) -> Option<IndexVec<FlowId, Flow>> {
+        if self.flows.len() != routed.len() {
+            return None;
+        }
+        for (flow, other) in self.flows.iter_mut().zip(routed) {
+            let (ports, links) = other.route.split_at(other.route.len() - other.links as usize);
+            if flow.route != ports {
+                return None;
+            }
+            flow.route.extend(links);
+            (flow.links, flow.hop_cycles) = (other.links, other.hop_cycles);
+        }
+        Some(self.flows)
+    }
+
     /// The flows over the links of `trees`, and the fullest link's or port's share of the time in which the busiest
     /// stage works.
     pub fn with_trees(mut self, chip: &Chip, fabric: &Fabric, trees: Vec<Tree>) -> (IndexVec<FlowId, Flow>, f64) {

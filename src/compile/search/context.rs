@@ -37,12 +37,12 @@ pub struct SearchContext<'c> {
 }
 
 impl SearchContext<'_> {
-    /// Runs a placed and routed section in the event engine, until it takes more than `most_cycles`, launch included;
-    /// [`Measurement::Unknown`] if estimates are believed.
-    pub fn measure(&self, section: &Section, most_cycles: u64) -> Measurement {
+    /// Runs a placed and routed section in the event engine, until it takes more than `most_cycles`, launch included, or more
+    /// than `most_work`; [`Measurement::Unknown`] if estimates are believed.
+    pub fn measure(&self, section: &Section, most_cycles: u64, most_work: u64) -> Measurement {
         if !self.measures {
-            return Measurement::Unknown;
+            return Measurement::Unknown { work: 0, at_rate: 0 };
         }
-        sim::measure(self.chip, self.workload, self.fabric, section, most_cycles)
+        sim::measure(self.chip, self.workload, self.fabric, section, (most_cycles, most_work))
     }
 }

@@ -1,19 +1,22 @@
 //! The choice of a section's mapping: the best by estimate are placed, routed and measured, and the best is improved
 //! step by step.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::compile::mapping::estimate::Estimate;
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
-use crate::compile::physical::assemble::{Unplaced, assemble, assemble_annealed};
+use crate::compile::physical::assemble::{Unplaced, assemble, assemble_along, assemble_annealed};
 use crate::compile::physical::route::Negotiation;
 use crate::cost::{SectionRun, least_cycles};
 use crate::index::IndexVec;
 use crate::program::{Mapping, Section, SectionGraph, StageId};
 use crate::sim::Measurement;
 
+use super::budget::TrialBudget;
 use super::context::{Effort, SearchContext};
 use super::neighbours::neighbours;
 use super::order::{bring_axes_forward, ranked};
@@ -24,7 +27,7 @@ use super::space::{Choice, Search};
 #[derive(Debug)]
 pub struct Routed {
     /// It.
-    pub section: Section,
+    pub section: Arc<Section>,
     /// The plan it is made of.
     pub plan: SectionPlan,
     /// Cycles it was measured to take; else the estimate, with what its fullest link or port needs.
@@ -53,6 +56,7 @@ pub struct Twin {
     choice: Choice,
     way: Way,
     cycles: u64,
+    section: Arc<Section>,
 }
 
 impl Routed {
@@ -67,45 +71,6 @@ impl Routed {
         let cycles = self.cycles as f64;
         cycles <= self.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated
             || cycles <= other.estimate.cycles as f64
-    }
-}
-
-/// How many mappings are placed and measured, by the size of the chip: what placing, routing and measuring one takes
-/// grows with it.
-#[derive(Debug, Clone, Copy)]
-struct TrialBudget {
-    /// Of those the plan search found.
-    found: usize,
-    /// Of neighbours of the best.
-    steps: usize,
-    /// How links of a trial are negotiated.
-    negotiation: Negotiation,
-    /// That is less than all that helps.
-    is_hasty: bool,
-}
-
-impl TrialBudget {
-    /// For one of `at_once` kinds of sections. A large mask makes every look at a mapping longer.
-    fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize, effort: Effort) -> Self {
-        let is_large = |stage: StageId| {
-            graph
-                .mask(stage)
-                .is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > PARAMS.evaluation.large_mask_blocks)
-        };
-        let budget = &PARAMS.evaluation;
-        let most = match chip.pcus() {
-            _ if graph.stages.ids().any(is_large) => budget.most_trials_of_a_large_mask,
-            pcus if pcus <= budget.few_pcus => budget.most_trials_on_few_pcus,
-            _ => budget.most_trials,
-        };
-        let all = (budget.trials_times_pcus / chip.pcus().max(1)).clamp(budget.least_trials, most) as usize;
-        let full = budget.sections_at_full_budget;
-        let is_thorough = effort == Effort::Thorough;
-        let times = if is_thorough { budget.thorough_trials } else { 1 };
-        let each = (all * full / at_once.max(full)).max(budget.least_trials_of_many) * times;
-        let is_hasty = chip.pcus() > budget.few_pcus && !is_thorough;
-        let negotiation = if is_hasty { Negotiation::TRIAL } else { Negotiation::WHOLE };
-        Self { found: each.div_ceil(2), steps: each / 2, negotiation, is_hasty }
     }
 }
 
@@ -133,8 +98,8 @@ pub struct Evaluated {
     near: Vec<(u64, Choice)>,
     /// Of the order in which they are evaluated, so many.
     tried: usize,
-    /// Events of the runs that measured them.
-    events: u64,
+    /// Work of the runs that measured them.
+    work: u64,
     /// Of every array of PCUs that was measured, the least ratio of cycles to those estimated.
     ratios: Vec<(IndexVec<StageId, Mapping>, f64)>,
 }
@@ -143,7 +108,8 @@ impl Evaluated {
     /// What a section with the same choices begins with, after a whole look.
     pub fn twin(&self) -> Option<Twin> {
         let best = self.best.as_ref().filter(|best| self.depth == Depth::Whole && best.run.is_some())?;
-        Some(Twin { choice: best.choice.clone(), way: best.way, cycles: best.cycles })
+        let (choice, section) = (best.choice.clone(), Arc::clone(&best.section));
+        Some(Twin { choice, way: best.way, cycles: best.cycles, section })
     }
 
     /// What sections are compared by. After a brief look, what a whole one may make of it.
@@ -165,6 +131,11 @@ impl Evaluated {
 /// What a whole look may make of cycles that are estimated, or that a brief look has shown.
 pub fn optimistic(cycles: u64) -> u64 {
     (cycles as f64 * PARAMS.evaluation.optimistic_factor) as u64
+}
+
+/// What cycles count as that are not measured to the end.
+fn unmeasured(cycles: u64) -> u64 {
+    (cycles as f64 * PARAMS.evaluation.unmeasured) as u64
 }
 
 /// Measures the best by estimate of a section's choices and, for a whole look, steps from the best of them. Goes on from
@@ -189,7 +160,7 @@ pub fn look(
         seen: Vec::new(),
         near: Vec::new(),
         tried: 0,
-        events: 0,
+        work: 0,
         ratios: Vec::new(),
     });
     let mut trial = Trial { context, chip, graph, negotiation: effort.negotiation, floor, evaluated };
@@ -319,6 +290,10 @@ impl Trial<'_, '_> {
             return;
         };
         if self.chip.pcus() > PARAMS.evaluation.few_pcus {
+            // What stages and memory alone take, no route shortens.
+            if best.cycles as f64 <= best.plan.estimate.cycles as f64 * PARAMS.evaluation.slowed_by_routes {
+                return;
+            }
             self.lay_again(best.choice.clone(), Way { is_annealed: false, negotiation: Negotiation::WHOLE });
             return;
         }
@@ -331,7 +306,7 @@ impl Trial<'_, '_> {
         for (_, choice) in near.into_iter().take(most) {
             for is_annealed in [false, true] {
                 for negotiation in [Negotiation::WHOLE, Negotiation::FULLER] {
-                    if !self.has_spent_its_events() {
+                    if !self.has_spent_its_work() {
                         self.lay_again(choice.clone(), Way { is_annealed, negotiation });
                     }
                 }
@@ -358,14 +333,28 @@ impl Trial<'_, '_> {
         } else {
             assemble(chip, fabric, graph, &plan, tiers, way.negotiation, &[]).ok()?
         };
-        let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles) else { return None };
-        Some(Routed { section, plan, cycles, run: Some(run), choice, crowded: false, way })
+        self.measured_to_take(RoutedChoice { section, plan, choice, way }, most_cycles)
     }
 
-    /// Begins with the best of a twin. Whether it is as fast here: then no other will be faster either.
+    /// A section as the best so far may be, if it takes at most so many cycles.
+    fn measured_to_take(&mut self, routed_choice: RoutedChoice, most_cycles: u64) -> Option<Routed> {
+        let RoutedChoice { section, plan, choice, way } = routed_choice;
+        let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles) else { return None };
+        Some(Routed { section: Arc::new(section), plan, cycles, run: Some(run), choice, crowded: false, way })
+    }
+
+    /// Begins with the best of a twin, on the same routes where its ports are the same. Whether it is as fast here: then no other will
+    /// be faster either.
     fn is_as_fast_as(&mut self, twin: &Twin) -> bool {
+        let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
         let most = twin.cycles.saturating_add((twin.cycles as f64 * PARAMS.evaluation.as_fast) as u64);
-        self.evaluated.best = self.layout_in(twin.choice.clone(), twin.way, most);
+        let (choice, way) = (twin.choice.clone(), twin.way);
+        let plan = choice.plan(chip, graph);
+        let along = assemble_along(chip, fabric, graph, &plan, tiers, &twin.section).filter(|_| !way.is_annealed);
+        self.evaluated.best = match along {
+            Some(section) => self.measured_to_take(RoutedChoice { section, plan, choice, way }, most),
+            None => self.layout_in(choice, way, most),
+        };
         self.evaluated.best.is_some()
     }
 
@@ -465,11 +454,13 @@ impl Trial<'_, '_> {
             let (cycles, run) = match self.measured(&section, most) {
                 Measurement::Takes(cycles, run) => (cycles, Some(run)),
                 Measurement::TooLong(_) => (u64::MAX, None),
-                Measurement::Unknown => (expected, None),
+                // Where nothing is measured, estimates are believed.
+                Measurement::Unknown { .. } if !self.context.measures => (expected, None),
+                Measurement::Unknown { at_rate, .. } => (unmeasured(expected.max(at_rate)), None),
             };
             self.learn(&choice, if run.is_some() { cycles } else { cycles.min(most) });
             let way = Way { is_annealed: false, negotiation: self.negotiation };
-            let routed = Routed { section, plan, cycles, run, choice, crowded, way };
+            let routed = Routed { section: Arc::new(section), plan, cycles, run, choice, crowded, way };
             if routed.run.is_some() && self.chip.pcus() <= PARAMS.evaluation.few_pcus {
                 self.evaluated.near.push((routed.score(), routed.choice.clone()));
             }
@@ -503,28 +494,32 @@ impl Trial<'_, '_> {
         choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 }
     }
 
-    /// Runs a section, and counts the events of the run.
+    /// Runs a section, as far as the work goes that is left to measure with.
     fn measured(&mut self, section: &Section, most_cycles: u64) -> Measurement {
-        let measured = self.context.measure(section, most_cycles);
-        self.evaluated.events += match &measured {
-            Measurement::Takes(_, run) => run.events,
-            Measurement::TooLong(events) => *events,
-            Measurement::Unknown => 0,
+        let measured = self.context.measure(section, most_cycles, self.work_left() / 2);
+        self.evaluated.work += match &measured {
+            Measurement::Takes(_, run) => run.work,
+            Measurement::TooLong(work) | Measurement::Unknown { work, .. } => *work,
         };
         measured
     }
 
-    /// Whether measuring has taken as many events as the section is worth.
-    fn has_spent_its_events(&self) -> bool {
+    /// Work that the section's mappings may still be measured with.
+    fn work_left(&self) -> u64 {
         let times = if self.context.effort == Effort::Thorough { PARAMS.evaluation.thorough_trials as u64 } else { 1 };
-        self.evaluated.events >= PARAMS.evaluation.events_of_a_section * times
+        (PARAMS.evaluation.work_of_a_section * times).saturating_sub(self.evaluated.work)
     }
 
-    /// Whether the best so far is as good as need be, or too long to be measured, or enough events were spent on it.
+    /// Whether too little work is left to measure another mapping with.
+    fn has_spent_its_work(&self) -> bool {
+        self.work_left() < PARAMS.evaluation.work_of_a_section / 8
+    }
+
+    /// Whether the best so far is as good as need be, or too long to be measured, or no work is left to measure with.
     fn is_done(&self) -> bool {
         let near = |best: &Routed| best.cycles as f64 <= self.floor * PARAMS.evaluation.near_lower_bound;
-        let unknown = |best: &Routed| self.context.measures && best.cycles < u64::MAX && best.run.is_none();
-        self.evaluated.best.as_ref().is_some_and(|best| near(best) || unknown(best) || self.has_spent_its_events())
+        let is_spent = || self.context.measures && self.has_spent_its_work();
+        self.evaluated.best.as_ref().is_some_and(|best| near(best) || is_spent())
     }
 
     fn lay(&self, choice: &Choice) -> Result<Layout, Unplaced> {
@@ -545,6 +540,14 @@ fn is_array(array: &IndexVec<StageId, Mapping>, choice: &Choice) -> bool {
 /// Some choices.
 fn of(choices: &[Choice], indices: &[usize]) -> Vec<Choice> {
     indices.iter().map(|&index| choices[index].clone()).collect()
+}
+
+/// A choice placed and routed in a way of its own.
+struct RoutedChoice {
+    section: Section,
+    plan: SectionPlan,
+    choice: Choice,
+    way: Way,
 }
 
 /// A choice placed and routed, before it is measured.

@@ -6,6 +6,7 @@ use crate::compile::mapping::candidates::stage_mappings;
 use crate::compile::mapping::front::{All, Candidate};
 use crate::compile::mapping::roles::StageRoles;
 use crate::compile::mapping::stage_context::StageContext;
+use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::assemble;
 use crate::compile::physical::route::Negotiation;
 use crate::cost::least_memory_cycles;
@@ -161,7 +162,9 @@ impl Every<'_> {
                 continue;
             };
             self.found.measured += 1;
-            if let Measurement::Takes(cycles, _) = self.context.measure(&section, self.best) {
+            if let Measurement::Takes(cycles, _) =
+                self.context.measure(&section, self.best, PARAMS.evaluation.work_of_a_section)
+            {
                 self.best = self.best.min(cycles);
             }
         }

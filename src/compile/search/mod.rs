@@ -1,6 +1,7 @@
 //! Search: which operators share a section, and how each section is mapped.
 
 pub mod branch_and_bound;
+mod budget;
 pub mod canonical;
 pub mod context;
 pub mod epilogues;
@@ -13,5 +14,6 @@ pub mod nests;
 mod order;
 pub mod partition;
 pub mod plan;
+mod planned;
 pub mod runs;
 pub mod space;

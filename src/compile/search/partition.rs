@@ -13,21 +13,11 @@ use crate::workload::{OperatorId, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::context::{Effort, SearchContext};
-use super::evaluate::{Depth, Evaluated, Routed, Twin, look, optimistic};
+use super::evaluate::{Depth, Evaluated, optimistic};
 use super::plan::{NoPlan, plan};
+use super::planned::{Among, Ask, Planned};
 use super::runs::{Run, Runs};
 use super::space::{Choice, Search};
-
-/// A possible section and its plans, best first.
-#[derive(Debug)]
-pub(super) struct Planned<'a> {
-    graph: SectionGraph<'a>,
-    /// What is worth a look, best first.
-    choices: Vec<Choice>,
-    /// The choices are those of the search at full effort, if that is asked for.
-    is_refined: bool,
-    evaluated: Option<Evaluated>,
-}
 
 /// A section that was chosen.
 #[derive(Debug)]
@@ -40,77 +30,6 @@ pub struct Chosen<'a> {
     pub section: Section,
     /// The run that measured it, or one that is the same but for its names, if one did.
     pub run: Option<SectionRun>,
-}
-
-impl Planned<'_> {
-    /// Places, routes and measures its choices as far as is wanted, and is worth it, and keeps the fastest.
-    fn route(&mut self, context: &SearchContext<'_>, depth: Depth, among: &Among) {
-        let part = self.score() as f64 / among.cycles as f64;
-        if !self.is_refined {
-            self.is_refined = true;
-            let chip = context.chip.in_section(self.graph.largest_off_chip_bytes());
-            let search = Search { chip: &chip, graph: &self.graph, tiers: context.tiers, cache: context.bases };
-            if part >= PARAMS.partition.worth_refining
-                && let Ok(choices) = plan(&search, context.effort)
-            {
-                self.choices = choices;
-            }
-        }
-        let is_worth = part >= PARAMS.partition.worth_a_whole_look;
-        if self.evaluated.as_ref().is_none_or(|evaluated| evaluated.depth < depth && is_worth) {
-            let before = self.evaluated.take();
-            let twin = among.equivalents.iter().find(|(choices, _)| *choices == self.choices).map(|(_, twin)| twin);
-            let wanted = if is_worth { depth } else { Depth::Brief };
-            self.evaluated = Some(look(context, &self.graph, &self.choices, (before, twin), wanted, among.kinds));
-        }
-        if let Some(evaluated) = &mut self.evaluated {
-            evaluated.depth = evaluated.depth.max(depth);
-        }
-    }
-}
-
-/// What a section is evaluated among.
-struct Among {
-    /// Kinds of sections that are evaluated.
-    kinds: usize,
-    /// Cycles of all sections of a partition: a section that takes a small part of them is not worth a close look.
-    cycles: u64,
-    /// What other sections that were evaluated had to choose from, and the best of it.
-    equivalents: Vec<(Vec<Choice>, Twin)>,
-}
-
-impl Planned<'_> {
-    /// Times it runs.
-    fn repeat(&self) -> u64 {
-        self.graph.workload.operators[self.graph.operators[0]].repeat
-    }
-
-    /// What partitions are compared by: cycles, and the price of the bytes moved.
-    fn score(&self) -> u64 {
-        self.score_once().saturating_mul(self.repeat())
-    }
-
-    fn score_once(&self) -> u64 {
-        match &self.evaluated {
-            // What cannot be placed is no candidate.
-            Some(evaluated) => evaluated.score().unwrap_or(u64::MAX),
-            None if self.is_refined => self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score),
-            None => self
-                .choices
-                .first()
-                .map_or(u64::MAX, |choice| (choice.estimate.score as f64 * PARAMS.partition.refined_score) as u64),
-        }
-    }
-
-    /// It, placed and routed.
-    fn routed(&self) -> Option<&Routed> {
-        self.evaluated.as_ref()?.best.as_ref()
-    }
-
-    /// Why the last plan that could not be placed could not.
-    fn unplaced(&self) -> Option<Unplaced> {
-        self.evaluated.as_ref()?.unplaced
-    }
 }
 
 /// An operator that cannot be planned even alone.
@@ -266,7 +185,7 @@ impl<'a> Spans<'a> {
             let is_refined = operators.len() == 1 || !has_many;
             let effort = if is_refined { context.effort } else { Effort::Low };
             let choices = plan(&search, effort).map_err(Some)?;
-            Ok(Planned { graph, choices, is_refined, evaluated: None })
+            Ok(Planned::new(graph, choices, is_refined))
         };
         let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
         // Of several that cannot run alone, the first is told.
@@ -375,8 +294,9 @@ impl<'a> Spans<'a> {
             let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
             let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
-            let mut planned = Planned { graph, choices, is_refined: true, evaluated: None };
-            planned.route(context, Depth::Whole, &Among { kinds: firsts.len(), cycles: 0, equivalents: Vec::new() });
+            let mut planned = Planned::new(graph, choices, true);
+            let ask = planned.prepare(context, Depth::Whole, 0);
+            planned.route(context, ask, &Among { kinds: firsts.len(), equivalents: Vec::new() });
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
@@ -500,12 +420,37 @@ impl<'a> Spans<'a> {
         let is_part = |run: &usize| self.of(*run).is_some();
         let best = self.best_partition((0, self.workload.operators.len())).unwrap_or_default();
         let parts: Vec<usize> = best.into_iter().filter(is_part).collect();
-        let twin = |planned: &Planned<'_>| Some((planned.choices.clone(), planned.evaluated.as_ref()?.twin()?));
-        let equivalents: Vec<(Vec<Choice>, Twin)> = self.planned.iter().flatten().filter_map(twin).collect();
-        let among = Among { kinds: wanted.iter().flatten().count(), cycles: self.cycles(&parts), equivalents };
-        let kinds =
-            self.planned.par_iter_mut().zip(wanted).filter_map(|(planned, depth)| Some((planned.as_mut()?, depth?)));
-        kinds.for_each(|(planned, depth)| planned.route(context, depth, &among));
+        let (kinds, cycles) = (wanted.iter().flatten().count(), self.cycles(&parts));
+        let of_kinds = self.planned.par_iter_mut().zip(wanted);
+        let prepare = |(planned, depth): (&mut Option<Planned<'_>>, Option<Depth>)| {
+            Some(planned.as_mut()?.prepare(context, depth?, cycles))
+        };
+        let asks: Vec<Option<Ask>> = of_kinds.map(prepare).collect();
+        let waits = self.isomorphic(&asks);
+        for turn in [false, true] {
+            let equivalents = self.planned.iter().flatten().filter_map(Planned::equivalent).collect();
+            let among = Among { kinds, equivalents };
+            let of_turn = self.planned.par_iter_mut().zip(&asks).zip(&waits).filter(|(_, waits)| **waits == turn);
+            let of_turn = of_turn.filter_map(|((planned, ask), _)| Some((planned.as_mut()?, (*ask)?)));
+            of_turn.for_each(|(planned, ask)| planned.route(context, ask, &among));
+        }
+    }
+
+    /// Of every kind, whether it is the twin of another that is evaluated wholly: evaluated behind that, it begins with what was
+    /// found there.
+    fn isomorphic(&self, asks: &[Option<Ask>]) -> Vec<bool> {
+        let asked = |kind: usize| Some((self.planned[kind].as_ref()?, asks[kind]?));
+        let whole: Vec<(usize, &Planned<'_>)> = (0..asks.len())
+            .filter_map(|kind| asked(kind).filter(|(_, ask)| ask.is_whole()).map(|(planned, _)| (kind, planned)))
+            .collect();
+        let waits = |kind: usize| {
+            asked(kind).is_some_and(|(planned, ask)| {
+                // Of several the first goes ahead.
+                let mut ahead = whole.iter().take_while(|&&(other, _)| other < kind || !ask.is_whole());
+                ahead.any(|&(other, ahead)| other != kind && planned.is_twin_of(ahead))
+            })
+        };
+        (0..asks.len()).map(waits).collect()
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if

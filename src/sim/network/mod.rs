@@ -55,6 +55,9 @@ pub struct Network<'a> {
     /// How long before it is known a transfer may begin.
     look_back: Ticks,
     least: Ticks,
+    /// Resources visited by transfers, and rows served there.
+    visits: u64,
+    rows: u64,
     /// How long the transfer being sent lasts at each resource.
     lasts: Vec<Ticks>,
     /// Flits of the transfer being sent, by distinct share.
@@ -95,6 +98,8 @@ impl<'a> Network<'a> {
             delayed_until: DelayedUntil::none(groups.len()),
             look_back: 0,
             least: 0,
+            visits: 0,
+            rows: 0,
             shared,
             lasts: Vec::new(),
             parts: Vec::new(),
@@ -130,9 +135,10 @@ impl<'a> Network<'a> {
         let alone = least.max(nominal);
         let uses = self.shared.used_by(group);
         self.lasts.clear();
+        self.visits += uses.len() as u64;
         for resource in uses {
             let server = &mut self.servers[resource.resource as usize];
-            server.advance(now.saturating_sub(self.look_back));
+            self.rows += server.advance(now.saturating_sub(self.look_back));
             let lasts = server.lasts(group, at, resource.work(&self.parts), least);
             self.lasts.push(lasts);
             least = least.max(lasts);
@@ -152,10 +158,15 @@ impl<'a> Network<'a> {
                     None => duration,
                 };
             let demand = Demand { group, span: (at, ends), work, flows: resource.flows };
-            self.servers[resource.resource as usize].enter(demand, &mut self.delayed_until);
+            self.rows += self.servers[resource.resource as usize].enter(demand, &mut self.delayed_until);
         }
         self.sent_until[group] = self.sent_until[group].max(at + least);
         at + duration
+    }
+
+    /// Steps that sending has taken so far: visits of resources, and rows served there in each interval.
+    pub fn steps(&self) -> (u64, u64) {
+        (self.visits, self.rows)
     }
 
     /// Sets how long before it is known a transfer may begin.

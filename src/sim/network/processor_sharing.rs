@@ -119,12 +119,14 @@ impl ProcessorSharing {
         totals
     }
 
-    /// Serves all until `to`, or until all have ended: reduces the work `left` and tells `ends` which ends when.
-    fn serve(&self, left: &mut [u64; MOST], to: Ticks, mut ends: impl FnMut(usize, Ticks)) {
-        let mut at = self.at;
+    /// Serves all until `to`, or until all have ended: reduces the work `left` and tells `ends` which ends when. Returns the
+    /// rows served, summed over the intervals.
+    fn serve(&self, left: &mut [u64; MOST], to: Ticks, mut ends: impl FnMut(usize, Ticks)) -> u64 {
+        let (mut at, mut served) = (self.at, 0);
         let mut interval = Interval::default();
         while at < to {
             let begins = interval.begin(self.active(), at, left);
+            served += u64::from(self.count);
             if begins >= to && interval.is_uncontended() {
                 for (i, rate) in interval.rates() {
                     if left[i] <= rate.saturating_mul(to - at) {
@@ -132,12 +134,12 @@ impl ProcessorSharing {
                     }
                     left[i] = left[i].saturating_sub(rate.saturating_mul(to - at));
                 }
-                return;
+                return served;
             }
             interval.share();
             let time = interval.length(begins.min(to) - at, self.active(), at, left);
             if time == Ticks::MAX - at {
-                return;
+                return served;
             }
             for (i, rate) in interval.rates() {
                 left[i] = left[i].saturating_sub(rate * time);
@@ -147,24 +149,26 @@ impl ProcessorSharing {
             }
             at += time;
         }
+        served
     }
 
-    /// Advances the state to `now`, and removes the transfers that have ended; the others stay in order.
-    pub fn advance(&mut self, now: Ticks) {
+    /// Advances the state to `now`, and removes the transfers that have ended; the others stay in order. Returns the rows
+    /// served, summed over the intervals.
+    pub fn advance(&mut self, now: Ticks) -> u64 {
         if now <= self.at {
-            return;
+            return 0;
         }
         if self.last_end <= now {
             (self.count, self.aggregates) = (0, 0);
         }
         if self.count == 0 {
             self.at = now;
-            return;
+            return 0;
         }
-        let mut served = None;
+        let (mut served, mut rows) = (None, u64::from(self.count));
         if self.totals.is_contended() {
             let mut left = self.rows.map(|active| active.left);
-            self.serve(&mut left, now, |_, _| {});
+            rows += self.serve(&mut left, now, |_, _| {});
             served = Some(left);
         }
         self.at = now;
@@ -189,6 +193,7 @@ impl ProcessorSharing {
             kept += 1;
         }
         (self.count, self.totals) = (kept as u32, totals);
+        rows
     }
 
     /// How long the work of a transfer of `group` lasts from `at` on beside the others: each receives as much for each of
@@ -216,8 +221,9 @@ impl ProcessorSharing {
         !has_backlog && own.ticks * CAPACITY <= CAPACITY.saturating_sub(rates) * least
     }
 
-    /// Adds a transfer, which slows those under way. Writes to `delayed` which of them end later, and when.
-    pub fn enter(&mut self, demand: Demand, delayed: &mut DelayedUntil) {
+    /// Adds a transfer, which slows those under way. Writes to `delayed` which of them end later, and when. Returns the rows
+    /// served, summed over the intervals.
+    pub fn enter(&mut self, demand: Demand, delayed: &mut DelayedUntil) -> u64 {
         let Demand { group, span: (mut from, until), work, flows } = demand;
         let mut left = work << BITS;
         let rate = left.div_ceil(until - from).min(CAPACITY);
@@ -227,22 +233,23 @@ impl ProcessorSharing {
             left = left.saturating_sub(rate.min(CAPACITY.saturating_sub(taken)) * (self.at - from));
             from = self.at;
             if left == 0 {
-                return;
+                return 0;
             }
         }
+        let mut rows = u64::from(self.count);
         let until = until.max(from + 1);
         // The state stays as far back as there are rows for it.
         while (self.count - self.aggregates) as usize >= MOST_TRANSFERS
             && self.totals.first_end <= from
             && self.totals.first_end > self.at
         {
-            self.advance(self.totals.first_end);
+            rows += self.advance(self.totals.first_end);
         }
         self.add(Active { from, due: until, until, left, group: group as u32, flows, rate: rate as u32 });
         if self.totals.is_contended() {
             let mut left = self.rows.map(|active| active.left);
             let mut ends = [0; MOST];
-            self.serve(&mut left, Ticks::MAX, |i, at| ends[i] = at);
+            rows += self.serve(&mut left, Ticks::MAX, |i, at| ends[i] = at);
             for (active, end) in self.active_mut().iter_mut().zip(ends) {
                 if end > active.until {
                     delayed.add(active.group, end);
@@ -252,6 +259,7 @@ impl ProcessorSharing {
             self.totals = self.sum_up();
         }
         self.last_end = self.totals.last_end;
+        rows
     }
 
     /// Adds a transfer: to what its group still has to move, or to the aggregate that ends at about the same time, if

@@ -101,6 +101,13 @@ struct Resource {
     busy: u64,
 }
 
+impl Resource {
+    /// A bit for each group of a class that uses it: one that covers another has all its bits (a Bloom filter of one hash).
+    fn groups(&self) -> u64 {
+        self.demands.iter().fold(0, |bits, demand| bits | 1 << (demand.group % u64::BITS))
+    }
+}
+
 /// Whether every transfer that waits at a resource with `demands` waits no less at one with `others`.
 fn is_covered(demands: &Demands, others: &Demands) -> bool {
     let mut others = others.iter();
@@ -266,17 +273,22 @@ fn uncovered(mut resources: Vec<Resource>, groups: usize) -> Vec<Resource> {
     resources.sort_by_cached_key(|Resource { demands, .. }| {
         std::cmp::Reverse((demands.len(), demands.iter().map(|demand| demand.work).sum::<u64>()))
     });
-    let mut kept_by: Vec<Vec<usize>> = vec![Vec::new(); groups];
+    // With the groups of each, so that few are compared in full.
+    let mut kept_by: Vec<Vec<(u64, usize)>> = vec![Vec::new(); groups];
     let mut kept: Vec<Resource> = Vec::new();
     for resource in resources {
         // Every group that uses this one uses the other: enough to search those of the group with the fewest.
         let of_group = |demand: &Demand| &kept_by[demand.group as usize];
         let fewest = resource.demands.iter().map(of_group).min_by_key(|list| list.len());
-        if fewest.is_some_and(|list| list.iter().any(|&other| is_covered(&resource.demands, &kept[other].demands))) {
+        let groups = resource.groups();
+        let covers = |&(of_other, other): &(u64, usize)| {
+            groups & !of_other == 0 && is_covered(&resource.demands, &kept[other].demands)
+        };
+        if fewest.is_some_and(|list| list.iter().any(covers)) {
             continue;
         }
         for demand in &resource.demands {
-            kept_by[demand.group as usize].push(kept.len());
+            kept_by[demand.group as usize].push((groups, kept.len()));
         }
         kept.push(resource);
     }

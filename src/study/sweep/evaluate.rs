@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use indexmap::IndexMap;
-use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
@@ -12,8 +11,10 @@ use crate::cost::bound_cycles;
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::import;
 use crate::input::{Override, Root};
-use crate::outcome::Outcome;
+use crate::outcome::{Fidelity as RunFidelity, Outcome};
+use crate::program::Configuration;
 use crate::report::Document;
+use crate::sim::{simulate, simulate_within};
 use crate::study::inputs::{Inputs, drained, simulated};
 use crate::workload::Workload;
 
@@ -221,20 +222,9 @@ impl<'a> Bench<'a> {
         let Built { chip, workload } = built;
         let Fidelity::Simulated(fidelity) = self.study.fidelity else { return self.measured(built, compiled[0]) };
         let fastest = |mode: usize| {
-            let run = |compiled: &&Vec<Compiled>| simulated(chip, workload, &compiled[mode].configuration, fidelity);
-            let runs: Vec<Result<Outcome, Diagnostic>> = compiled.par_iter().map(run).collect();
-            let mut best: Option<Result<Outcome, Diagnostic>> = None;
-            for run in runs {
-                let is_faster = match (&best, &run) {
-                    (None, _) | (Some(Err(_)), Ok(_)) => true,
-                    (Some(Ok(best)), Ok(run)) => run.cycles < best.cycles,
-                    _ => false,
-                };
-                if is_faster {
-                    best = Some(run);
-                }
-            }
-            best.unwrap_or_else(|| Err(Diagnostic::new("nothing was compiled")))
+            let configurations: Vec<&Configuration> =
+                compiled.iter().map(|compiled| &compiled[mode].configuration).collect();
+            fastest(chip, workload, &configurations, fidelity)
         };
         match (0..self.study.modes.len()).map(fastest).collect::<Result<Vec<_>, _>>() {
             Ok(outcomes) => Measured::Runs(Box::new(Document::new(chip, workload, &outcomes))),
@@ -263,6 +253,39 @@ impl<'a> Bench<'a> {
             Some(axis) => self.study.source.restated(axis.span.clone(), &error),
             None => error,
         }
+    }
+}
+
+/// The fastest run of several configurations of one mode; of equals the first. The one with the least bound runs first, and none
+/// runs longer than the fastest so far (branch and bound).
+fn fastest(
+    chip: &Chip,
+    workload: &Workload,
+    configurations: &[&Configuration],
+    fidelity: RunFidelity,
+) -> Result<Outcome, Diagnostic> {
+    let bound = |configuration: &Configuration| simulate(chip, workload, configuration, RunFidelity::Bound).cycles;
+    let mut order: Vec<(u64, usize)> = (0..).zip(configurations).map(|(at, of)| (bound(of), at)).collect();
+    order.sort_unstable();
+    let mut best: Option<(u64, usize, Outcome)> = None;
+    let mut failed: Option<(usize, Diagnostic)> = None;
+    for (bound, at) in order {
+        let most_cycles = best.as_ref().map_or(u64::MAX, |&(cycles, _, _)| cycles);
+        if bound > most_cycles {
+            break;
+        }
+        match simulate_within(chip, workload, configurations[at], fidelity, most_cycles).map(drained) {
+            Some(Ok(run)) if best.as_ref().is_none_or(|&(cycles, of, _)| (run.cycles, at) < (cycles, of)) => {
+                best = Some((run.cycles, at, run));
+            }
+            Some(Err(error)) if failed.as_ref().is_none_or(|&(of, _)| at < of) => failed = Some((at, error)),
+            _ => {}
+        }
+    }
+    match (best, failed) {
+        (Some((_, _, run)), _) => Ok(run),
+        (None, Some((_, error))) => Err(error),
+        (None, None) => Err(Diagnostic::new("nothing was compiled")),
     }
 }
 

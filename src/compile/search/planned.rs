@@ -1,0 +1,128 @@
+//! A possible section: the choices that were planned for it, and what measuring them has shown.
+
+use std::sync::Arc;
+
+use crate::compile::params::PARAMS;
+use crate::compile::physical::assemble::Unplaced;
+use crate::program::SectionGraph;
+
+use super::context::SearchContext;
+use super::evaluate::{Depth, Evaluated, Routed, Twin, look};
+use super::plan::plan;
+use super::space::{Choice, Search};
+
+/// A possible section and its plans, best first.
+#[derive(Debug)]
+pub(super) struct Planned<'a> {
+    pub(super) graph: SectionGraph<'a>,
+    /// What is worth a look, best first.
+    pub(super) choices: Arc<[Choice]>,
+    /// The choices are those of the search at full effort, if that is asked for.
+    is_refined: bool,
+    pub(super) evaluated: Option<Evaluated>,
+}
+
+/// What sections are evaluated among.
+pub(super) struct Among {
+    /// Kinds of sections that are evaluated.
+    pub(super) kinds: usize,
+    /// What other sections that were evaluated had to choose from, and the best of it.
+    pub(super) equivalents: Vec<(Arc<[Choice]>, Twin)>,
+}
+
+/// What is asked of the evaluation of a section.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    /// How far it counts as evaluated afterwards.
+    depth: Depth,
+    /// How far it is evaluated; `None` if that has been done already, or is not worth it.
+    look: Option<Depth>,
+}
+
+impl Ask {
+    /// Whether it is evaluated wholly.
+    pub(super) fn is_whole(self) -> bool {
+        self.look == Some(Depth::Whole)
+    }
+}
+
+impl<'a> Planned<'a> {
+    /// A section with its choices, best first, none of them measured.
+    pub(super) fn new(graph: SectionGraph<'a>, choices: Vec<Choice>, is_refined: bool) -> Self {
+        Self { graph, choices: choices.into(), is_refined, evaluated: None }
+    }
+
+    /// Plans it at full effort if it has not been, and is worth it among sections that take `cycles` together. What is to be done
+    /// to evaluate it as far as `depth`: a section that takes a small part of them is not worth a close look.
+    pub(super) fn prepare(&mut self, context: &SearchContext<'_>, depth: Depth, cycles: u64) -> Ask {
+        let part = self.score() as f64 / cycles as f64;
+        if !self.is_refined {
+            self.is_refined = true;
+            let chip = context.chip.in_section(self.graph.largest_off_chip_bytes());
+            let search = Search { chip: &chip, graph: &self.graph, tiers: context.tiers, cache: context.bases };
+            if part >= PARAMS.partition.worth_refining
+                && let Ok(choices) = plan(&search, context.effort)
+            {
+                self.choices = choices.into();
+            }
+        }
+        let is_worth = part >= PARAMS.partition.worth_a_whole_look;
+        let is_due = self.evaluated.as_ref().is_none_or(|evaluated| evaluated.depth < depth && is_worth);
+        Ask { depth, look: is_due.then_some(if is_worth { depth } else { Depth::Brief }) }
+    }
+
+    /// Places, routes and measures its choices as far as is asked, and keeps the fastest.
+    pub(super) fn route(&mut self, context: &SearchContext<'_>, ask: Ask, among: &Among) {
+        if let Some(depth) = ask.look {
+            let before = self.evaluated.take();
+            let twin = among.equivalents.iter().find(|(choices, _)| *choices == self.choices).map(|(_, twin)| twin);
+            self.evaluated = Some(look(context, &self.graph, &self.choices, (before, twin), depth, among.kinds));
+        }
+        if let Some(evaluated) = &mut self.evaluated {
+            evaluated.depth = evaluated.depth.max(ask.depth);
+        }
+    }
+
+    /// Whether it differs from `other`, which is evaluated wholly, in functions alone that cost nothing, and neither has been
+    /// evaluated before.
+    pub(super) fn is_twin_of(&self, other: &Self) -> bool {
+        self.evaluated.is_none() && other.evaluated.is_none() && self.choices == other.choices
+    }
+
+    /// Its choices and the best of them, if it was evaluated wholly.
+    pub(super) fn equivalent(&self) -> Option<(Arc<[Choice]>, Twin)> {
+        Some((Arc::clone(&self.choices), self.evaluated.as_ref()?.twin()?))
+    }
+
+    /// Times it runs.
+    pub(super) fn repeat(&self) -> u64 {
+        self.graph.workload.operators[self.graph.operators[0]].repeat
+    }
+
+    /// What partitions are compared by: cycles, and the price of the bytes moved.
+    pub(super) fn score(&self) -> u64 {
+        self.score_once().saturating_mul(self.repeat())
+    }
+
+    fn score_once(&self) -> u64 {
+        match &self.evaluated {
+            // What cannot be placed is no candidate.
+            Some(evaluated) => evaluated.score().unwrap_or(u64::MAX),
+            None if self.is_refined => self.choices.first().map_or(u64::MAX, |choice| choice.estimate.score),
+            None => self
+                .choices
+                .first()
+                .map_or(u64::MAX, |choice| (choice.estimate.score as f64 * PARAMS.partition.refined_score) as u64),
+        }
+    }
+
+    /// It, placed and routed.
+    pub(super) fn routed(&self) -> Option<&Routed> {
+        self.evaluated.as_ref()?.best.as_ref()
+    }
+
+    /// Why the last plan that could not be placed could not.
+    pub(super) fn unplaced(&self) -> Option<Unplaced> {
+        self.evaluated.as_ref()?.unplaced
+    }
+}
