@@ -36,7 +36,8 @@ fn the_range_of_the_vendor_mapping_holds_most_large_products() {
     assert!(report.rows.iter().all(|row| row.serial.is_some_and(|serial| serial <= row.simulated)));
     let inside = report.rows.iter().filter(|row| row.at >= 1024.0 && row.range_error() == Some(0.0)).count();
     assert_eq!(inside, 6, "{report:?}");
-    let nearer: Vec<f64> = report.rows.iter().filter_map(|row| row.nearer_end_error()).map(f64::abs).collect();
+    let nearer: Vec<f64> =
+        report.rows.iter().filter_map(rdusim::validate::SetRow::nearer_end_error).map(f64::abs).collect();
     assert!(nearer.iter().filter(|error| **error <= 0.15).count() * 2 > nearer.len(), "{nearer:?}");
     assert_eq!(report.parts.iter().map(|part| part.points).collect::<Vec<_>>(), [5, 4]);
 }
