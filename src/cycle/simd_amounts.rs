@@ -45,12 +45,13 @@ impl SimdAmounts {
             _ => graph.simd_columns(index),
         };
         // Slices take whole groups of columns: a row, or its heads, of a function that needs them whole; of a step of Adam
-        // the elements whose new weights share a word of the result.
+        // the elements whose new weights share a word of the result, if these come out even.
         let groups = match operator.kind {
             OperatorKind::AdamUpdate => {
                 let gradient = &graph.workload.tensors[operator.inputs[0]];
-                let elements_of_word = output.dtype.bytes() / gradient.dtype.bytes();
-                Some(gradient.columns.div_ceil(elements_of_word.max(1)))
+                let elements_of_word = (output.dtype.bytes() / gradient.dtype.bytes()).max(1);
+                let is_even = gradient.columns % elements_of_word == 0;
+                Some(if is_even { gradient.columns / elements_of_word } else { 1 })
             }
             kind if kind.is_row_wise() => Some(operator.heads.max(1)),
             _ => None,

@@ -221,7 +221,8 @@ impl<'a> SectionGraph<'a> {
             OperatorKind::AdamUpdate => {
                 let gradient = &self.workload.tensors[operator.inputs[0]];
                 let in_a_word = (Dtype::Fp32.bytes() / gradient.dtype.bytes()).max(1);
-                Some(gradient.columns.div_ceil(in_a_word))
+                // A row whose last word is not full is not cut, as its words are not equal.
+                Some(if gradient.columns.is_multiple_of(in_a_word) { gradient.columns / in_a_word } else { 1 })
             }
             kind if kind.is_row_wise() => Some(operator.heads.max(1)),
             _ => None,

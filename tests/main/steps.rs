@@ -272,15 +272,14 @@ fn state_that_does_not_come_is_missed() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Any shape and optimiser, but for known wrong cuts: an Adam step of bf16 weights of odd width (rows 9, inner 5, halves 3) is
-    /// cut into slices whose state does not match their gradient.
+    /// Any shape and optimiser. Adam steps of bf16 weights of odd width (9, 5, 3) were cut within a word.
     #[test]
-    fn every_step_in_a_tail_holds_its_laws(rows in 9u64..150, inner in 2u64..35, halves in 3u64..60, adam: bool, wide: bool) {
+    fn every_step_in_a_tail_holds_its_laws(rows in 9u64..150, inner in 4u64..70, halves in 3u64..60, adam: bool, wide: bool) {
         let chip = sums::chip(&[]);
         let of = Layers {
             optimizer: if adam { "adam" } else { "sgd" },
             dtype: if wide { "fp32" } else { "bf16" },
-            shape: [rows, 2 * inner, 2 * halves],
+            shape: [rows, inner, 2 * halves],
         };
         let workload = of.workload(JOINED);
         let configuration = compile(&chip, &workload, Mode::Fused).unwrap_or_else(|error| panic!("{of:?}: {error:?}"));
