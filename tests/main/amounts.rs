@@ -138,7 +138,7 @@ fn compare_pair((family, chip, graph): (&str, ChipValues, GraphValues), about: &
 }
 
 #[test]
-fn training_steps_and_images_are_counted_alike() {
+fn training_steps_and_images_are_counted_equally() {
     let mut compared = Compared::default();
     for number in 0..16 {
         for family in ["training", "images"] {
@@ -160,7 +160,7 @@ fn the_reference_model_counts_what_the_search_counts() {
 }
 
 #[test]
-fn heads_and_sums_over_rows_are_counted_alike() {
+fn heads_and_sums_over_rows_are_counted_equally() {
     let mut compared = Compared::default();
     let chip = sums::chip(&[]);
     for (case, shape) in [(1u64, 12u64, 5u64), (2, 9, 4), (3, 16, 8), (1, 40, 3)].into_iter().enumerate() {

@@ -193,7 +193,7 @@ fn training_a_sparse_layer_does_the_stored_part_of_all_three_products() {
     }
 }
 
-/// Pruning, growing and writing a pattern anew costs something once, and a hundredth of it in each of a hundred steps.
+/// Pruning, growing and writing a new pattern costs something once, and a hundredth of it in each of a hundred steps.
 #[test]
 fn a_change_of_the_pattern_is_shared_by_the_steps_between() {
     let text = |pattern: &str| {

@@ -229,7 +229,7 @@ fn smaller_graphs_are_mapped_as_at_full_size() {
         for (configuration, retargeting) in &like {
             assert!(retargeting.kept, "{name}: {:?}", retargeting.why);
             let fused = configuration.mode == Mode::Fused;
-            // The full size is cut, or not, in as many chunks; and has tokens that follow each other.
+            // The full size is cut, or not, in as many column tiles; and has row tiles that follow each other.
             assert!(
                 retargeting.sections.iter().all(|s| (s.column_tiles[0] > 1) == (s.column_tiles[1] > 1)),
                 "{retargeting:?}"

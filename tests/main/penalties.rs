@@ -1,4 +1,4 @@
-//! What memory loses beside its rate: it acts, in both engines alike, and no bound counts on it.
+//! What memory loses beside its rate: it acts, in both engines, and no bound counts on it.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use rdusim::sim::{check_size, run_section, simulate};
 
 const SEED: u64 = 11;
 const PAIRS: usize = 30;
-/// Shorter sections are not judged.
+/// Shorter sections are not compared.
 const LONG: u64 = 5_000;
 
 /// What tiers are made to lose.
@@ -55,7 +55,7 @@ fn losing(values: &ChipValues, losses: Losses) -> Chip {
 }
 
 #[test]
-fn penalties_act_in_both_engines_alike_and_below_no_bound() {
+fn penalties_act_in_both_engines_and_below_no_bound() {
     let mut errors = [const { Vec::new() }; LOSSES.len()];
     let mut slower = [0; LOSSES.len()];
     for number in 0..PAIRS {

@@ -1,4 +1,4 @@
-//! Tensors that are computed anew in every chunk, in place of being kept for a row block.
+//! Tensors that are recomputed in every column tile, in place of being kept for a row block.
 
 use rdusim::arch::{self, Chip};
 use rdusim::compile::compile_measured;
@@ -39,7 +39,7 @@ fn again(configuration: &Configuration) -> Vec<bool> {
 
 /// 10 MiB of SRAM for 128 MiB of `z` and 32 MiB of `w`: kept, `z` comes in row blocks that read `w` 25 times.
 #[test]
-fn what_has_no_room_is_computed_anew_where_that_is_faster() {
+fn what_has_no_room_is_recomputed_where_that_is_faster() {
     let chip = chip(include_str!("../../arch/sn10.toml"), &["arch.pmu.capacity_bytes=16384"]);
     let workload = widened(16_384, 64, 4096);
     let found = fused(&chip, &workload);
@@ -51,7 +51,7 @@ fn what_has_no_room_is_computed_anew_where_that_is_faster() {
         (traffic.off_chip_read_bytes, tensor.stored_bytes())
     };
     let (all, w) = read("w");
-    // `w` once, and `x` in every chunk.
+    // `w` once, and `x` in every column tile.
     assert!(all < 3 * w, "{all} bytes read, `w` has {w}");
     // 11.4 M cycles were the best with `z` kept.
     assert!(outcome.cycles < 5_000_000, "{} cycles", outcome.cycles);

@@ -25,7 +25,7 @@ fn what_is_found_is_near_the_best_of_all_mappings() {
         let (chip, graph) = small_pair(SEED, number);
         let Some([_, found]) = cycles(&chip, &graph) else { continue };
         let Some(best) = exhaust(&chip.chip(), &graph.workload(), MOST_MAPPINGS) else { continue };
-        // Both are measured alike, and the search is free to find what the enumeration leaves out.
+        // Both are measured in one way, and the search is free to find what the enumeration leaves out.
         let ratio = found as f64 / best.cycles as f64;
         all += 1;
         near += i32::from(ratio <= 1.03);
@@ -50,21 +50,21 @@ fn cycles_with(chip: &ChipValues, graph: &GraphValues, care: Effort, bases: &Bas
 }
 
 #[test]
-fn a_coarse_search_finds_much_the_same() {
+fn a_search_of_low_effort_finds_much_the_same() {
     let mut ratios: Vec<f64> = Vec::new();
     for number in 0..30 {
         let (_, chip, graph) = pair(SEED, number);
         let full = cycles(&chip, &graph);
-        let coarse = cycles_with(&chip, &graph, Effort::Low, &BaseCache::default());
-        assert_eq!(full.is_some(), coarse.is_some(), "pair {number}: the one search finds what the other does not");
-        let Some((full, coarse)) = full.zip(coarse) else { continue };
-        assert!(coarse[1] <= coarse[0], "pair {number}: fused is slower than kernel by kernel");
-        ratios.extend(coarse.iter().zip(full).map(|(&coarse, full)| coarse as f64 / full as f64));
+        let low = cycles_with(&chip, &graph, Effort::Low, &BaseCache::default());
+        assert_eq!(full.is_some(), low.is_some(), "pair {number}: the one search finds what the other does not");
+        let Some((full, low)) = full.zip(low) else { continue };
+        assert!(low[1] <= low[0], "pair {number}: fused is slower than kernel by kernel");
+        ratios.extend(low.iter().zip(full).map(|(&low, full)| low as f64 / full as f64));
     }
     ratios.sort_by(f64::total_cmp);
     let (median, worst) = (ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
     println!("{} runs: median {median:.4}, worst {worst:.4} of the cycles of a full search", ratios.len());
-    // Pair 5 has so few links that routes decide: a coarse search measures too few of them.
+    // Pair 5 has so few links that routes decide: a search of low effort measures too few of them.
     assert!(ratios.len() >= 30 && median <= 1.02 && worst <= 2.2, "median {median}, worst {worst}");
 }
 

@@ -130,7 +130,7 @@ fn all_fidelities_agree_on_slices_of_k() {
             });
             let [bound, event, cycle] = [Fidelity::Bound, Fidelity::Event, Fidelity::Cycle]
                 .map(|fidelity| simulate(&chip, &workload, &split, fidelity));
-            let about = format!("{sparsity} {pk} slices, {pn} columns in bundles of {share}");
+            let about = format!("{sparsity} {pk} slices, {pn} columns in lockstep groups of {share}");
             for (e, c) in event.sections.iter().zip(&cycle.sections) {
                 assert_eq!(e.traffic, c.traffic, "{about}");
             }

@@ -49,11 +49,11 @@ fn equal_blocks_are_equal_sections() {
         let mode = measured.configuration.mode;
         assert!(measured.runs.iter().all(Option::is_some), "{mode:?}");
         // Each section's run is what the engine says of that very section.
-        let (reused, anew) = (
+        let (reused, recomputed) = (
             simulate_measured(&chip, &workload, measured, Fidelity::Event),
             simulate(&chip, &workload, &measured.configuration, Fidelity::Event),
         );
-        assert_eq!(format!("{reused:?}"), format!("{anew:?}"));
+        assert_eq!(format!("{reused:?}"), format!("{recomputed:?}"));
         assert_eq!(reused.stop, StopReason::Drained);
         // From the second block to the last but one, cycles repeat.
         let each = reused.sections.len() / 24;
