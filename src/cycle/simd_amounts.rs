@@ -50,7 +50,7 @@ impl SimdAmounts {
             OperatorKind::AdamUpdate => {
                 let gradient = &graph.workload.tensors[operator.inputs[0]];
                 let elements_of_word = (output.dtype.bytes() / gradient.dtype.bytes()).max(1);
-                let is_even = gradient.columns % elements_of_word == 0;
+                let is_even = gradient.columns.is_multiple_of(elements_of_word);
                 Some(if is_even { gradient.columns / elements_of_word } else { 1 })
             }
             kind if kind.is_row_wise() => Some(operator.heads.max(1)),
