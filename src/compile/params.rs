@@ -39,9 +39,9 @@ pub struct PartitionParams {
     /// Part of the time of the best partition so far from which on a section that was planned at low effort is planned at
     /// full effort when it is evaluated.
     pub worth_refining: f64,
-    /// The same from which on a brief look is followed by a whole one: what that gains of a smaller section is nothing
+    /// The same from which on evaluation at low effort is followed by full effort: what that gains of a smaller section is nothing
     /// beside the others.
-    pub worth_a_whole_look: f64,
+    pub worth_full_evaluation: f64,
     /// Operators of one section, at most.
     pub most_fused: usize,
     /// Operators of a run, at most, counting row reductions that get sections of their own behind it.
@@ -109,7 +109,7 @@ pub struct EvaluationParams {
     pub most_trials: u64,
     /// Work of the event engine ([`crate::cost::Limits::work`]) in all runs that measure a section's mappings, after which no
     /// further mapping is measured. A run may take half of what is left. On the machine that `reports/search.md` names a million
-    /// takes about 15 ms, so that the value ends a look within a second; no section of the models there needs half of it.
+    /// takes about 15 ms, so that the value ends the evaluation of a section within a second; no section of the models there needs half of it.
     pub work_of_a_section: u64,
     /// Sections evaluated at a time beyond which each gets fewer trials.
     pub sections_at_full_budget: usize,
@@ -285,7 +285,7 @@ pub const PARAMS: Params = Params {
         all_measured_pcus: 256,
         refined_score: 0.95,
         worth_refining: 0.005,
-        worth_a_whole_look: 0.02,
+        worth_full_evaluation: 0.02,
         most_fused: 12,
         most_with_row_reductions: 18,
         most_in_a_block: 24,

@@ -20,13 +20,13 @@ pub(super) struct Deadline {
     /// Cycles of every lockstep group; empty without a limit.
     busy_cycles: IndexVec<StageId, Vec<u64>>,
     /// Work of the engine at which the rate is examined next.
-    next_look: u64,
+    next_check: u64,
     /// The time, and the cycles that all groups had worked, when it was examined before.
     before: Option<(Ticks, u64)>,
 }
 
 /// Work of the engine from which the rate of a run is examined: some 15 ms of the host.
-const FIRST_LOOK: u64 = 1_000_000;
+const FIRST_CHECK: u64 = 1_000_000;
 /// Percent of the limit beyond which a run's rate must lead it for the run to be stopped.
 const OUTPACED_PERCENT: u128 = 103;
 /// One in so many of a run's cycles of work must be done before its rate counts.
@@ -42,7 +42,7 @@ impl Deadline {
         is_exact: bool,
     ) -> Self {
         let busy_cycles = if most_ticks == Ticks::MAX { IndexVec::new() } else { busy_cycles(section, work) };
-        Self { most_ticks, busy_cycles, next_look: if is_exact { u64::MAX } else { FIRST_LOOK }, before: None }
+        Self { most_ticks, busy_cycles, next_check: if is_exact { u64::MAX } else { FIRST_CHECK }, before: None }
     }
 
     /// Whether the limit has passed by `now`.
@@ -52,10 +52,10 @@ impl Deadline {
 
     /// Whether a run that has cost so much work will pass the limit by far at the rate of its latest half.
     pub(super) fn is_outpaced(&mut self, work: u64, actors: &[Actor], now: Ticks) -> bool {
-        if work < self.next_look || self.busy_cycles.is_empty() {
+        if work < self.next_check || self.busy_cycles.is_empty() {
             return false;
         }
-        self.next_look = work.saturating_mul(2);
+        self.next_check = work.saturating_mul(2);
         let all: u64 = self.busy_cycles.iter().flatten().sum();
         let done: u64 = actors.iter().map(|actor| actor.busy_cycles).sum();
         let Some((from, did)) = self.before.replace((now, done)) else { return false };

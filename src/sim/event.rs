@@ -208,7 +208,7 @@ impl<'a> Engine<'a> {
             match event {
                 Event::Start(actor) => {
                     if let Some(steady) = steady.as_mut().filter(|steady| steady.is_reference(actor)) {
-                        now = steady.look(&mut self, now);
+                        now = steady.skip_periods(&mut self, now);
                     }
                     self.start(actor, now);
                 }

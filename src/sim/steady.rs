@@ -57,7 +57,7 @@ pub(super) struct Steady {
     innermost: usize,
     /// States by loop.
     snapshots_of: Vec<Snapshots>,
-    /// Iterations of the latest look.
+    /// Iterations at the latest comparison.
     place: Vec<u64>,
     words: Vec<u64>,
     /// Words of states that were written so far.
@@ -111,7 +111,7 @@ impl Steady {
 
     /// Compares the state before the reference's firing at `now` with earlier ones, and skips what will repeat. Returns
     /// the time from which the run goes on.
-    pub(super) fn look(&mut self, engine: &mut Engine<'_>, now: Ticks) -> Ticks {
+    pub(super) fn skip_periods(&mut self, engine: &mut Engine<'_>, now: Ticks) -> Ticks {
         let schedule = engine.processes.schedule();
         let actor = &engine.actors[self.reference];
         let at = schedule.step(actor.level, actor.next);

@@ -18,11 +18,11 @@ pub(super) struct TrialBudget {
     /// How links of a trial are negotiated.
     pub(super) negotiation: Negotiation,
     /// That is less than all that helps.
-    pub(super) is_hasty: bool,
+    pub(super) is_low_effort: bool,
 }
 
 impl TrialBudget {
-    /// For one of `at_once` kinds of sections. A large mask makes every look at a mapping longer.
+    /// For one of `at_once` kinds of sections. A large mask makes the evaluation of every mapping longer.
     pub(super) fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize, effort: Effort) -> Self {
         let is_large = |stage: StageId| {
             graph
@@ -40,8 +40,8 @@ impl TrialBudget {
         let is_thorough = effort == Effort::Thorough;
         let times = if is_thorough { budget.thorough_trials } else { 1 };
         let each = (all * full / at_once.max(full)).max(budget.least_trials_of_many) * times;
-        let is_hasty = chip.pcus() > budget.few_pcus && !is_thorough;
-        let negotiation = if is_hasty { Negotiation::TRIAL } else { Negotiation::WHOLE };
-        Self { found: each.div_ceil(2), steps: each / 2, negotiation, is_hasty }
+        let is_low_effort = chip.pcus() > budget.few_pcus && !is_thorough;
+        let negotiation = if is_low_effort { Negotiation::TRIAL } else { Negotiation::WHOLE };
+        Self { found: each.div_ceil(2), steps: each / 2, negotiation, is_low_effort }
     }
 }

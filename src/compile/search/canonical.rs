@@ -12,7 +12,7 @@ use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Window, Workload};
 
-/// Everything about a run of operators that its compilation looks at; tensors are numbered as they first appear.
+/// Everything about a run of operators that its compilation depends on; tensors are numbered as they first appear.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CanonicalForm {
     operators: Vec<OperatorForm>,
@@ -56,7 +56,7 @@ pub struct CanonicalForms<'a> {
 }
 
 impl<'a> CanonicalForms<'a> {
-    /// Looks at the tensors of a workload.
+    /// Reads the tensors of a workload.
     pub fn new(workload: &'a Workload, tiers: &'a [TierId]) -> Self {
         let mut different: Vec<&Arc<BlockMask>> = Vec::new();
         let mut masks = Vec::with_capacity(workload.tensors.len());
@@ -83,7 +83,7 @@ impl<'a> CanonicalForms<'a> {
         Self { workload, tiers, masks, consumers }
     }
 
-    /// What a run of operators, in topological order, looks like.
+    /// The canonical form of a run of operators in topological order.
     pub fn canonical_form(&self, operators: &[OperatorId]) -> CanonicalForm {
         let tensors = tensors(self.workload, operators);
         let number: FxHashMap<TensorId, usize> = tensors.iter().enumerate().map(|(i, &t)| (t, i)).collect();
@@ -162,7 +162,7 @@ fn tensors(workload: &Workload, operators: &[OperatorId]) -> Vec<TensorId> {
     list
 }
 
-/// From the names of one run to those of its twin.
+/// From the names of one run to those of its isomorphic run.
 pub struct Renaming<'a> {
     from: &'a SectionGraph<'a>,
     to: &'a SectionGraph<'a>,
@@ -209,7 +209,7 @@ impl<'a> Renaming<'a> {
         }
     }
 
-    /// The plan of the twin.
+    /// The plan, with the names of the isomorphic run.
     pub fn plan(&self, plan: &SectionPlan) -> SectionPlan {
         let mut plan = plan.clone();
         self.nest(&mut plan.nest);
@@ -217,10 +217,10 @@ impl<'a> Renaming<'a> {
         plan
     }
 
-    /// The section of the twin.
+    /// The section, with the names of the isomorphic run.
     pub fn section(&self, section: &Section) -> Section {
         let mut section = section.clone();
-        section.change_nest(|nest| self.nest(nest)).expect("the twin has the same tiles");
+        section.change_nest(|nest| self.nest(nest)).expect("the isomorphic section has the same tiles");
         section.operators.iter_mut().for_each(|op| *op = self.operator(*op));
         let names: Vec<&str> =
             section.operators.iter().map(|&op| self.to.workload.operators[op].name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What every part of a search looks at: the chip, its fabric, where tensors live, and how much effort is spent.
+//! What every part of a search works on: the chip, its fabric, where tensors live, and how much effort is spent.
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::bases::BaseCache;
@@ -6,7 +6,7 @@ use crate::program::{Fabric, Section};
 use crate::sim::{self, Measurement};
 use crate::workload::Workload;
 
-/// How closely the search looks. Levels differ in budgets alone ([`crate::compile::params`]).
+/// How much effort the search spends. Levels differ in budgets alone ([`crate::compile::params`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// A grid of few tilings, closer about the best, of which few are measured.
@@ -28,7 +28,7 @@ pub struct SearchContext<'c> {
     pub fabric: &'c Fabric,
     /// Memory tier of each tensor.
     pub tiers: &'c [TierId],
-    /// How closely the search looks.
+    /// How much effort the search spends.
     pub effort: Effort,
     /// Whether sections that may be chosen are measured by the event engine; else estimates are believed.
     pub measures: bool,

@@ -8,7 +8,7 @@ use crate::workload::{OperatorId, kernels_with_epilogues};
 
 use super::canonical::CanonicalForms;
 use super::context::SearchContext;
-use super::evaluate::Depth;
+use super::evaluate::EvaluationLevel;
 use super::partition::{Spans, Unplannable};
 use super::runs::Run;
 
@@ -34,7 +34,7 @@ impl Spans<'_> {
             let mut unplanned = runs.clone();
             self.keep_unplanned(&mut unplanned);
             self.plan_runs(context, &unplanned).map_err(NoKernels::Unplannable)?;
-            self.route(&runs, Depth::Whole, context);
+            self.route(&runs, EvaluationLevel::Full, context);
             let mut shorter = Vec::new();
             for (kernel, run) in kernels.iter().zip(runs) {
                 match kernel.split_last() {

@@ -49,10 +49,10 @@ struct Way {
     negotiation: Negotiation,
 }
 
-/// A section that was evaluated wholly, and whose choices are those of another: the two differ in functions that cost
+/// A section that was evaluated in full, and whose choices are those of another: the two differ in functions that cost
 /// nothing, such as those in the tail of a GEMM.
 #[derive(Debug, Clone)]
-pub struct Twin {
+pub struct Isomorphic {
     choice: Choice,
     way: Way,
     cycles: u64,
@@ -76,18 +76,18 @@ impl Routed {
 
 /// How far a section's choices have been evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Depth {
+pub enum EvaluationLevel {
     /// The best by estimate are measured: enough to tell what the section may take.
-    Brief,
+    Low,
     /// More of them, and steps from the best.
-    Whole,
+    Full,
 }
 
-/// What looking at a section's choices has shown.
+/// What the evaluation of a section's choices has shown.
 #[derive(Debug)]
 pub struct Evaluated {
     /// How far that went.
-    pub depth: Depth,
+    pub level: EvaluationLevel,
     /// The best of them; `None` if none can be placed.
     pub best: Option<Routed>,
     /// Why the last that could not be placed could not.
@@ -105,14 +105,14 @@ pub struct Evaluated {
 }
 
 impl Evaluated {
-    /// What a section with the same choices begins with, after a whole look.
-    pub fn twin(&self) -> Option<Twin> {
-        let best = self.best.as_ref().filter(|best| self.depth == Depth::Whole && best.run.is_some())?;
+    /// What a section with the same choices begins with, after full effort.
+    pub fn isomorphic(&self) -> Option<Isomorphic> {
+        let best = self.best.as_ref().filter(|best| self.level == EvaluationLevel::Full && best.run.is_some())?;
         let (choice, section) = (best.choice.clone(), Arc::clone(&best.section));
-        Some(Twin { choice, way: best.way, cycles: best.cycles, section })
+        Some(Isomorphic { choice, way: best.way, cycles: best.cycles, section })
     }
 
-    /// What sections are compared by. After a brief look, what a whole one may make of it.
+    /// What sections are compared by. After low effort, what full effort may make of it.
     pub fn score(&self) -> Option<u64> {
         self.optimistic(Routed::score)
     }
@@ -124,11 +124,11 @@ impl Evaluated {
 
     fn optimistic(&self, of: impl Fn(&Routed) -> u64) -> Option<u64> {
         let found = of(self.best.as_ref()?);
-        Some(if self.depth == Depth::Brief { optimistic(found) } else { found })
+        Some(if self.level == EvaluationLevel::Low { optimistic(found) } else { found })
     }
 }
 
-/// What a whole look may make of cycles that are estimated, or that a brief look has shown.
+/// What full effort may make of cycles that are estimated, or that low effort has shown.
 pub fn optimistic(cycles: u64) -> u64 {
     (cycles as f64 * PARAMS.evaluation.optimistic_factor) as u64
 }
@@ -138,15 +138,15 @@ fn unmeasured(cycles: u64) -> u64 {
     (cycles as f64 * PARAMS.evaluation.unmeasured) as u64
 }
 
-/// Measures the best by estimate of a section's choices and, for a whole look, steps from the best of them. Goes on from
-/// an earlier look, or begins with the best of a `twin`, and ends with it if it is as fast here. `at_once`: kinds of
+/// Measures the best by estimate of a section's choices and, at full effort, steps from the best of them. Goes on from
+/// an earlier evaluation, or begins with that of an isomorphic section, and ends with it if it is as fast here. `at_once`: kinds of
 /// sections that are evaluated.
-pub fn look(
+pub fn evaluate_choices(
     context: &SearchContext<'_>,
     graph: &SectionGraph<'_>,
     choices: &[Choice],
-    (before, twin): (Option<Evaluated>, Option<&Twin>),
-    depth: Depth,
+    (before, isomorphic): (Option<Evaluated>, Option<&Isomorphic>),
+    level: EvaluationLevel,
     at_once: usize,
 ) -> Evaluated {
     let chip = &*context.chip.in_section(graph.largest_off_chip_bytes());
@@ -154,7 +154,7 @@ pub fn look(
     let floor = least_cycles(chip, graph.workload, context.tiers, &graph.operators);
     let is_new = before.is_none();
     let evaluated = before.unwrap_or(Evaluated {
-        depth,
+        level,
         best: None,
         unplaced: None,
         seen: Vec::new(),
@@ -168,32 +168,32 @@ pub fn look(
     if context.effort == Effort::Low || !context.measures {
         trial.negotiation = Negotiation::WHOLE;
         trial.look_at_low_effort(choices, expected);
-        return Evaluated { depth: Depth::Whole, ..trial.evaluated };
+        return Evaluated { level: EvaluationLevel::Full, ..trial.evaluated };
     }
-    if let Some(twin) = twin.filter(|_| is_new)
-        && trial.is_as_fast_as(twin)
+    if let Some(isomorphic) = isomorphic.filter(|_| is_new)
+        && trial.is_as_fast_as(isomorphic)
     {
-        return Evaluated { depth: Depth::Whole, ..trial.evaluated };
+        return Evaluated { level: EvaluationLevel::Full, ..trial.evaluated };
     }
     let mut order = ranked(choices);
     let found = effort.found + bring_axes_forward(choices, &mut order, 1 + effort.found);
     if is_new {
-        trial.look_briefly(choices, &order, found, depth);
+        trial.evaluate_at_low_effort(choices, &order, found, level);
     }
-    if depth == Depth::Whole {
+    if level == EvaluationLevel::Full {
         if trial.evaluated.tried == 1 && !trial.is_done() {
-            // The brief look ended with the first.
+            // Low effort ended with the first.
             let batch = &order[1..order.len().min(1 + found)];
             trial.evaluated.tried += batch.len();
             trial.measure(of(choices, batch));
         }
         trial.look_further(choices, &order, expected, effort);
     }
-    let depth = if trial.is_done() { Depth::Whole } else { depth };
-    Evaluated { depth, ..trial.evaluated }
+    let level = if trial.is_done() { EvaluationLevel::Full } else { level };
+    Evaluated { level, ..trial.evaluated }
 }
 
-/// A look at a section's choices.
+/// The evaluation of a section's choices.
 struct Trial<'t, 'g> {
     context: &'t SearchContext<'g>,
     chip: &'t Chip,
@@ -229,8 +229,8 @@ impl Trial<'_, '_> {
     }
 
     /// Measures the first choice, alone if nothing speaks against it. If it takes longer than estimated, or with
-    /// `depth` whole, also a batch of `found` others.
-    fn look_briefly(&mut self, choices: &[Choice], order: &[usize], found: usize, depth: Depth) {
+    /// `level` full, also a batch of `found` others.
+    fn evaluate_at_low_effort(&mut self, choices: &[Choice], order: &[usize], found: usize, level: EvaluationLevel) {
         let (first, others) = order.split_at(order.len().min(1));
         self.evaluated.tried = first.len();
         let mut layouts = self.lay_all(of(choices, first));
@@ -240,7 +240,7 @@ impl Trial<'_, '_> {
         let is_as_estimated = |best: &Routed| {
             !best.crowded && best.cycles as f64 <= best.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated
         };
-        if depth == Depth::Brief && self.evaluated.best.as_ref().is_some_and(is_as_estimated) {
+        if level == EvaluationLevel::Low && self.evaluated.best.as_ref().is_some_and(is_as_estimated) {
             return;
         }
         for batch in others.chunks(found) {
@@ -273,7 +273,7 @@ impl Trial<'_, '_> {
             self.measure(of(choices, batch));
             self.improve(effort.steps, |best| !is_far(best));
         }
-        if effort.is_hasty
+        if effort.is_low_effort
             && let Some(best) = self.evaluated.best.as_ref().filter(|best| best.crowded)
         {
             let choice = best.choice.clone();
@@ -343,14 +343,14 @@ impl Trial<'_, '_> {
         Some(Routed { section: Arc::new(section), plan, cycles, run: Some(run), choice, crowded: false, way })
     }
 
-    /// Begins with the best of a twin, on the same routes where its ports are the same. Whether it is as fast here: then no other will
-    /// be faster either.
-    fn is_as_fast_as(&mut self, twin: &Twin) -> bool {
+    /// Begins with the best of an isomorphic section, on the same routes where its ports are the same. Whether it is as fast here:
+    /// then no other will be faster either.
+    fn is_as_fast_as(&mut self, isomorphic: &Isomorphic) -> bool {
         let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
-        let most = twin.cycles.saturating_add((twin.cycles as f64 * PARAMS.evaluation.as_fast) as u64);
-        let (choice, way) = (twin.choice.clone(), twin.way);
+        let most = isomorphic.cycles.saturating_add((isomorphic.cycles as f64 * PARAMS.evaluation.as_fast) as u64);
+        let (choice, way) = (isomorphic.choice.clone(), isomorphic.way);
         let plan = choice.plan(chip, graph);
-        let along = assemble_along(chip, fabric, graph, &plan, tiers, &twin.section).filter(|_| !way.is_annealed);
+        let along = assemble_along(chip, fabric, graph, &plan, tiers, &isomorphic.section).filter(|_| !way.is_annealed);
         self.evaluated.best = match along {
             Some(section) => self.measured_to_take(RoutedChoice { section, plan, choice, way }, most),
             None => self.layout_in(choice, way, most),
@@ -380,7 +380,7 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// Looks closely for a choice that can be placed, where a low-effort look found none.
+    /// Searches at full effort for a choice that can be placed, where low effort found none.
     fn lay_any(&mut self) {
         let SearchContext { tiers, bases, .. } = *self.context;
         let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };

@@ -1,4 +1,4 @@
-//! The plan search where nobody measures what it finds: a low-effort look at cuts and row tile sizes, then a finer one about
+//! The plan search where nobody measures what it finds: a coarse grid of cuts and row tile sizes, then a finer one about
 //! the best. Finds what the full search finds in most cases, for a tenth of its work.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use crate::compile::params::PARAMS;
 
 use super::space::{Allotment, Found, KAxis, Kept, Search, Tiling};
 
-/// How close a look is.
+/// How fine the grid is.
 #[derive(Debug, Clone, Copy)]
 struct Grain {
     /// Of the cuts, one in so many is evaluated first.
@@ -32,7 +32,7 @@ impl Grain {
 type Place = (usize, usize);
 
 /// The search of one section.
-struct Look<'a> {
+struct LowEffort<'a> {
     search: &'a Search<'a>,
     cuts: &'a [Option<TiledAxis>],
     grain: Grain,
@@ -48,9 +48,9 @@ struct Look<'a> {
     found: Found,
 }
 
-/// The best choices of some cuts, as far as a low-effort look shows them.
+/// The best choices of some cuts, as far as low effort shows them.
 pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> Kept {
-    let mut look = Look {
+    let mut search = LowEffort {
         search,
         cuts,
         grain: Grain::of(PARAMS.nests.low_effort_dense),
@@ -61,36 +61,36 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> Kept {
         kept: Kept::default(),
         found: Found::default(),
     };
-    if !cuts.is_empty() && look.of_cut(0).0.has_masks() {
-        look.grain = Grain::of(PARAMS.nests.low_effort_sparse);
+    if !cuts.is_empty() && search.of_cut(0).0.has_masks() {
+        search.grain = Grain::of(PARAMS.nests.low_effort_sparse);
     }
-    for cut in (0..cuts.len()).step_by(look.grain.cuts) {
-        let row_tiles = look.of_cut(cut).1.len();
+    for cut in (0..cuts.len()).step_by(search.grain.cuts) {
+        let row_tiles = search.of_cut(cut).1.len();
         // From the largest down: the largest fills all lanes.
-        for row_tile in (0..row_tiles).rev().step_by(look.grain.row_tiles) {
-            look.at((cut, row_tile), &[Allotment::ALL], KAxis::Whole);
+        for row_tile in (0..row_tiles).rev().step_by(search.grain.row_tiles) {
+            search.at((cut, row_tile), &[Allotment::ALL], KAxis::Whole);
         }
     }
     for _ in 0..PARAMS.nests.low_effort_rounds {
-        let seen = look.seen.len();
-        for place in look.best() {
-            look.about(place);
+        let seen = search.seen.len();
+        for place in search.best() {
+            search.about(place);
         }
-        if look.seen.len() == seen {
+        if search.seen.len() == seen {
             break;
         }
     }
     for k in [KAxis::Whole, KAxis::Split] {
-        for place in look.best() {
-            look.seen.remove(&place);
-            look.at(place, &[Allotment::ALL, Allotment::EAGER], k);
+        for place in search.best() {
+            search.seen.remove(&place);
+            search.at(place, &[Allotment::ALL, Allotment::EAGER], k);
         }
     }
-    look.kept.least_banks = look.found.least_banks;
-    look.kept
+    search.kept.least_banks = search.found.least_banks;
+    search.kept
 }
 
-impl<'a> Look<'a> {
+impl<'a> LowEffort<'a> {
     fn of_cut(&mut self, cut: usize) -> &(StageBases<'a>, Vec<u64>) {
         let (search, tiled_axis) = (self.search, self.cuts[cut]);
         self.bases.entry(cut).or_insert_with(|| {
@@ -105,7 +105,7 @@ impl<'a> Look<'a> {
         self.scores.iter().take(self.grain.best).map(|&(_, place)| place).collect()
     }
 
-    /// Looks at a place, if nobody has.
+    /// Evaluates a place, if it has not been.
     fn at(&mut self, place: Place, allotments: &[Allotment], k: KAxis) {
         if !self.seen.insert(place) {
             return;
@@ -133,7 +133,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Looks at what lies between a place and the next that were evaluated first.
+    /// Evaluates what lies between a place and the next that were evaluated first.
     fn about(&mut self, (cut, row_tile): Place) {
         let Grain { cuts: cuts_apart, row_tiles: row_tiles_apart, .. } = self.grain;
         let cuts = cut.saturating_sub(cuts_apart - 1)..(cut + cuts_apart).min(self.cuts.len());

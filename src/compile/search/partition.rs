@@ -13,9 +13,9 @@ use crate::workload::{OperatorId, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::context::{Effort, SearchContext};
-use super::evaluate::{Depth, Evaluated, optimistic};
+use super::evaluate::{Evaluated, EvaluationLevel, optimistic};
 use super::plan::{NoPlan, plan};
-use super::planned::{Among, Ask, Planned};
+use super::planned::{Among, Planned, Request};
 use super::runs::{Run, Runs};
 use super::space::{Choice, Search};
 
@@ -58,7 +58,7 @@ pub struct Spans<'a> {
     pub(super) workload: &'a Workload,
     pub(super) runs: Vec<Run>,
     pub(super) planned: Vec<Option<Planned<'a>>>,
-    /// Kinds by what their runs look like.
+    /// Kinds by the canonical form of their runs.
     pub(super) kinds: FxHashMap<CanonicalForm, usize>,
     /// Of every run, cycles that a loop over the repetitions of its block saves.
     pub(super) saved_by_looping: Vec<u64>,
@@ -107,7 +107,7 @@ pub(super) struct Bounds {
     pub(super) unplannable: Option<Unplannable>,
 }
 
-/// What the search did not look at.
+/// What the search did not evaluate.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LeftOut {
     /// Kinds of sections that could gain too little.
@@ -295,8 +295,8 @@ impl<'a> Spans<'a> {
             let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned::new(graph, choices, true);
-            let ask = planned.prepare(context, Depth::Whole, 0);
-            planned.route(context, ask, &Among { kinds: firsts.len(), equivalents: Vec::new() });
+            let request = planned.prepare(context, EvaluationLevel::Full, 0);
+            planned.route(context, request, &Among { kinds: firsts.len(), equivalents: Vec::new() });
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
@@ -325,7 +325,7 @@ impl<'a> Spans<'a> {
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
     pub fn kernel_by_kernel(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         let singles = self.singles();
-        self.route(&singles, Depth::Whole, context);
+        self.route(&singles, EvaluationLevel::Full, context);
         match singles.iter().find(|&&run| !self.is_routed(run)) {
             Some(&run) => Err(run),
             None => Ok(singles),
@@ -361,40 +361,46 @@ impl<'a> Spans<'a> {
             && context.chip.pcus() * self.planned.len() as u64 <= PARAMS.partition.all_measured_pcus
         {
             let all: Vec<usize> = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
-            self.route(&all, Depth::Whole, context);
+            self.route(&all, EvaluationLevel::Full, context);
         }
-        let mut wanted: Vec<(usize, Depth)> = Vec::new();
+        let mut wanted: Vec<(usize, EvaluationLevel)> = Vec::new();
         if self.bounds.is_none() {
-            wanted.extend(first.iter().map(|&run| (run, Depth::Brief)));
+            wanted.extend(first.iter().map(|&run| (run, EvaluationLevel::Low)));
             // A loop over a whole block is one candidate beside many partitions of it: searched in full, whatever its estimate and
             // what its first mapping shows.
             let is_loop =
                 |&run: &usize| self.of(run).is_some() && is_whole_block(self.workload, &self.runs[run].operators);
-            wanted.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, Depth::Whole)));
+            wanted.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, EvaluationLevel::Full)));
             // Of short graphs also what may be faster than estimated.
             let is_short = self.workload.operators.len() <= PARAMS.partition.most_fused;
-            let of_singles = if self.wanted.singles { Some(Depth::Whole) } else { is_short.then_some(Depth::Brief) };
-            if let Some(depth) = of_singles {
-                wanted.extend(self.singles().into_iter().map(|run| (run, depth)));
+            let of_singles = if self.wanted.singles {
+                Some(EvaluationLevel::Full)
+            } else {
+                is_short.then_some(EvaluationLevel::Low)
+            };
+            if let Some(level) = of_singles {
+                wanted.extend(self.singles().into_iter().map(|run| (run, level)));
             }
         }
         self.route_each(wanted.into_iter(), context);
         loop {
             let best = self.best_planned(context)?;
-            let is_at = |run: usize, depth: Depth| {
-                self.of(run).and_then(|p| p.evaluated.as_ref()).is_some_and(|evaluated| evaluated.depth >= depth)
+            let is_at = |run: usize, level: EvaluationLevel| {
+                self.of(run).and_then(|p| p.evaluated.as_ref()).is_some_and(|evaluated| evaluated.level >= level)
             };
-            let below = |depth: Depth| best.iter().copied().filter(|&run| !is_at(run, depth)).collect::<Vec<usize>>();
-            let (unseen, shallow) = (below(Depth::Brief), below(Depth::Whole));
+            let below =
+                |level: EvaluationLevel| best.iter().copied().filter(|&run| !is_at(run, level)).collect::<Vec<usize>>();
+            let (unseen, shallow) = (below(EvaluationLevel::Low), below(EvaluationLevel::Full));
             if shallow.is_empty() {
                 return Ok(self.not_slower(best, context));
             }
-            let (unrouted, depth) = if unseen.is_empty() { (shallow, Depth::Whole) } else { (unseen, Depth::Brief) };
-            self.route(&unrouted, depth, context);
+            let (unrouted, level) =
+                if unseen.is_empty() { (shallow, EvaluationLevel::Full) } else { (unseen, EvaluationLevel::Low) };
+            self.route(&unrouted, level, context);
         }
     }
 
-    /// Cycles of planned runs; of those that were not evaluated wholly, what a look may make of them.
+    /// Cycles of planned runs; of those that were not evaluated in full, what evaluation may make of them.
     pub(super) fn cycles(&self, runs: &[usize]) -> u64 {
         let of_run = |&run: &usize| {
             let planned = self.of(run)?;
@@ -406,51 +412,51 @@ impl<'a> Spans<'a> {
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 
-    pub(super) fn route(&mut self, runs: &[usize], depth: Depth, context: &SearchContext<'_>) {
-        self.route_each(runs.iter().map(|&run| (run, depth)), context);
+    pub(super) fn route(&mut self, runs: &[usize], level: EvaluationLevel, context: &SearchContext<'_>) {
+        self.route_each(runs.iter().map(|&run| (run, level)), context);
     }
 
-    /// Looks at runs, each as far as is wanted.
-    fn route_each(&mut self, runs: impl Iterator<Item = (usize, Depth)>, context: &SearchContext<'_>) {
-        let mut wanted: Vec<Option<Depth>> = vec![None; self.planned.len()];
-        for (run, depth) in runs {
+    /// Evaluates runs, each as far as is asked.
+    fn route_each(&mut self, runs: impl Iterator<Item = (usize, EvaluationLevel)>, context: &SearchContext<'_>) {
+        let mut wanted: Vec<Option<EvaluationLevel>> = vec![None; self.planned.len()];
+        for (run, level) in runs {
             let wanted = &mut wanted[self.runs[run].kind];
-            *wanted = (*wanted).max(Some(depth));
+            *wanted = (*wanted).max(Some(level));
         }
         let is_part = |run: &usize| self.of(*run).is_some();
         let best = self.best_partition((0, self.workload.operators.len())).unwrap_or_default();
         let parts: Vec<usize> = best.into_iter().filter(is_part).collect();
         let (kinds, cycles) = (wanted.iter().flatten().count(), self.cycles(&parts));
         let of_kinds = self.planned.par_iter_mut().zip(wanted);
-        let prepare = |(planned, depth): (&mut Option<Planned<'_>>, Option<Depth>)| {
-            Some(planned.as_mut()?.prepare(context, depth?, cycles))
+        let prepare = |(planned, level): (&mut Option<Planned<'_>>, Option<EvaluationLevel>)| {
+            Some(planned.as_mut()?.prepare(context, level?, cycles))
         };
-        let asks: Vec<Option<Ask>> = of_kinds.map(prepare).collect();
-        let waits = self.isomorphic(&asks);
+        let requests: Vec<Option<Request>> = of_kinds.map(prepare).collect();
+        let waits = self.isomorphic(&requests);
         for turn in [false, true] {
             let equivalents = self.planned.iter().flatten().filter_map(Planned::equivalent).collect();
             let among = Among { kinds, equivalents };
-            let of_turn = self.planned.par_iter_mut().zip(&asks).zip(&waits).filter(|(_, waits)| **waits == turn);
-            let of_turn = of_turn.filter_map(|((planned, ask), _)| Some((planned.as_mut()?, (*ask)?)));
-            of_turn.for_each(|(planned, ask)| planned.route(context, ask, &among));
+            let of_turn = self.planned.par_iter_mut().zip(&requests).zip(&waits).filter(|(_, waits)| **waits == turn);
+            let of_turn = of_turn.filter_map(|((planned, request), _)| Some((planned.as_mut()?, (*request)?)));
+            of_turn.for_each(|(planned, request)| planned.route(context, request, &among));
         }
     }
 
-    /// Of every kind, whether it is the twin of another that is evaluated wholly: evaluated behind that, it begins with what was
+    /// Of every kind, whether it is isomorphic to another that is evaluated in full: evaluated behind that, it begins with what was
     /// found there.
-    fn isomorphic(&self, asks: &[Option<Ask>]) -> Vec<bool> {
-        let asked = |kind: usize| Some((self.planned[kind].as_ref()?, asks[kind]?));
-        let whole: Vec<(usize, &Planned<'_>)> = (0..asks.len())
-            .filter_map(|kind| asked(kind).filter(|(_, ask)| ask.is_whole()).map(|(planned, _)| (kind, planned)))
+    fn isomorphic(&self, requests: &[Option<Request>]) -> Vec<bool> {
+        let asked = |kind: usize| Some((self.planned[kind].as_ref()?, requests[kind]?));
+        let whole: Vec<(usize, &Planned<'_>)> = (0..requests.len())
+            .filter_map(|kind| asked(kind).filter(|(_, request)| request.is_full()).map(|(planned, _)| (kind, planned)))
             .collect();
         let waits = |kind: usize| {
-            asked(kind).is_some_and(|(planned, ask)| {
+            asked(kind).is_some_and(|(planned, request)| {
                 // Of several the first goes ahead.
-                let mut ahead = whole.iter().take_while(|&&(other, _)| other < kind || !ask.is_whole());
-                ahead.any(|&(other, ahead)| other != kind && planned.is_twin_of(ahead))
+                let mut ahead = whole.iter().take_while(|&&(other, _)| other < kind || !request.is_full());
+                ahead.any(|&(other, ahead)| other != kind && planned.is_isomorphic_to(ahead))
             })
         };
-        (0..asks.len()).map(waits).collect()
+        (0..requests.len()).map(waits).collect()
     }
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if

@@ -26,7 +26,7 @@ pub enum NoPlan {
     Pcus(u64),
 }
 
-/// Finds the choices of a section that are worth a look, by score, best first: of every cut, loop order and residency the
+/// Finds the choices of a section that are worth evaluating, by score, best first: of every cut, loop order and residency the
 /// best, and the best if computing, moving or starting were dearer than thought.
 pub fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
     let Search { chip, graph, .. } = *context;

@@ -7,7 +7,7 @@ use crate::compile::physical::assemble::Unplaced;
 use crate::program::SectionGraph;
 
 use super::context::SearchContext;
-use super::evaluate::{Depth, Evaluated, Routed, Twin, look};
+use super::evaluate::{Evaluated, EvaluationLevel, Isomorphic, Routed, evaluate_choices};
 use super::plan::plan;
 use super::space::{Choice, Search};
 
@@ -15,7 +15,7 @@ use super::space::{Choice, Search};
 #[derive(Debug)]
 pub(super) struct Planned<'a> {
     pub(super) graph: SectionGraph<'a>,
-    /// What is worth a look, best first.
+    /// What is worth evaluating, best first.
     pub(super) choices: Arc<[Choice]>,
     /// The choices are those of the search at full effort, if that is asked for.
     is_refined: bool,
@@ -27,22 +27,22 @@ pub(super) struct Among {
     /// Kinds of sections that are evaluated.
     pub(super) kinds: usize,
     /// What other sections that were evaluated had to choose from, and the best of it.
-    pub(super) equivalents: Vec<(Arc<[Choice]>, Twin)>,
+    pub(super) equivalents: Vec<(Arc<[Choice]>, Isomorphic)>,
 }
 
 /// What is asked of the evaluation of a section.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
+pub(super) struct Request {
     /// How far it counts as evaluated afterwards.
-    depth: Depth,
+    level: EvaluationLevel,
     /// How far it is evaluated; `None` if that has been done already, or is not worth it.
-    look: Option<Depth>,
+    evaluate: Option<EvaluationLevel>,
 }
 
-impl Ask {
-    /// Whether it is evaluated wholly.
-    pub(super) fn is_whole(self) -> bool {
-        self.look == Some(Depth::Whole)
+impl Request {
+    /// Whether it is evaluated in full.
+    pub(super) fn is_full(self) -> bool {
+        self.evaluate == Some(EvaluationLevel::Full)
     }
 }
 
@@ -53,8 +53,8 @@ impl<'a> Planned<'a> {
     }
 
     /// Plans it at full effort if it has not been, and is worth it among sections that take `cycles` together. What is to be done
-    /// to evaluate it as far as `depth`: a section that takes a small part of them is not worth a close look.
-    pub(super) fn prepare(&mut self, context: &SearchContext<'_>, depth: Depth, cycles: u64) -> Ask {
+    /// to evaluate it as far as `level`: a section that takes a small part of them is not worth full effort.
+    pub(super) fn prepare(&mut self, context: &SearchContext<'_>, level: EvaluationLevel, cycles: u64) -> Request {
         let part = self.score() as f64 / cycles as f64;
         if !self.is_refined {
             self.is_refined = true;
@@ -66,32 +66,37 @@ impl<'a> Planned<'a> {
                 self.choices = choices.into();
             }
         }
-        let is_worth = part >= PARAMS.partition.worth_a_whole_look;
-        let is_due = self.evaluated.as_ref().is_none_or(|evaluated| evaluated.depth < depth && is_worth);
-        Ask { depth, look: is_due.then_some(if is_worth { depth } else { Depth::Brief }) }
+        let is_worth = part >= PARAMS.partition.worth_full_evaluation;
+        let is_due = self.evaluated.as_ref().is_none_or(|evaluated| evaluated.level < level && is_worth);
+        Request { level, evaluate: is_due.then_some(if is_worth { level } else { EvaluationLevel::Low }) }
     }
 
     /// Places, routes and measures its choices as far as is asked, and keeps the fastest.
-    pub(super) fn route(&mut self, context: &SearchContext<'_>, ask: Ask, among: &Among) {
-        if let Some(depth) = ask.look {
+    pub(super) fn route(&mut self, context: &SearchContext<'_>, request: Request, among: &Among) {
+        if let Some(level) = request.evaluate {
             let before = self.evaluated.take();
-            let twin = among.equivalents.iter().find(|(choices, _)| *choices == self.choices).map(|(_, twin)| twin);
-            self.evaluated = Some(look(context, &self.graph, &self.choices, (before, twin), depth, among.kinds));
+            let isomorphic = among
+                .equivalents
+                .iter()
+                .find(|(choices, _)| *choices == self.choices)
+                .map(|(_, isomorphic)| isomorphic);
+            self.evaluated =
+                Some(evaluate_choices(context, &self.graph, &self.choices, (before, isomorphic), level, among.kinds));
         }
         if let Some(evaluated) = &mut self.evaluated {
-            evaluated.depth = evaluated.depth.max(ask.depth);
+            evaluated.level = evaluated.level.max(request.level);
         }
     }
 
-    /// Whether it differs from `other`, which is evaluated wholly, in functions alone that cost nothing, and neither has been
+    /// Whether it differs from `other`, which is evaluated in full, in functions alone that cost nothing, and neither has been
     /// evaluated before.
-    pub(super) fn is_twin_of(&self, other: &Self) -> bool {
+    pub(super) fn is_isomorphic_to(&self, other: &Self) -> bool {
         self.evaluated.is_none() && other.evaluated.is_none() && self.choices == other.choices
     }
 
-    /// Its choices and the best of them, if it was evaluated wholly.
-    pub(super) fn equivalent(&self) -> Option<(Arc<[Choice]>, Twin)> {
-        Some((Arc::clone(&self.choices), self.evaluated.as_ref()?.twin()?))
+    /// Its choices and the best of them, if it was evaluated in full.
+    pub(super) fn equivalent(&self) -> Option<(Arc<[Choice]>, Isomorphic)> {
+        Some((Arc::clone(&self.choices), self.evaluated.as_ref()?.isomorphic()?))
     }
 
     /// Times it runs.

@@ -31,7 +31,7 @@ pub struct Runs {
     pub list: Vec<Run>,
     /// The first of each kind.
     pub firsts: Vec<usize>,
-    /// Kinds by what their runs look like.
+    /// Kinds by the canonical form of their runs.
     pub kinds: FxHashMap<CanonicalForm, usize>,
 }
 
