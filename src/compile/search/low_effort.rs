@@ -1,4 +1,4 @@
-//! The plan search where nobody measures what it finds: a coarse grid of cuts and row tile sizes, then a finer one about
+//! The plan search where nobody measures what it finds: a grid of few cuts and row tile sizes, then a finer one about
 //! the best. Finds what the full search finds in most cases, for a tenth of its work.
 
 use std::collections::{BTreeMap, BTreeSet};
