@@ -226,7 +226,7 @@ fn training_gpt_13b_lands_in_the_published_band() {
     assert!(error.contains("does not fit") && error.contains("saved activations"), "{error}");
 }
 
-/// FlashAttention makes the probabilities anew in its backward kernel, whether the graph says so or not.
+/// `FlashAttention` makes the probabilities anew in its backward kernel, whether the graph says so or not.
 #[test]
 fn a_fused_attention_kernel_recomputes_by_itself() {
     let gpu = a100(&["arch.cluster.devices=8", "arch.cluster.sharding=full"]);
