@@ -139,23 +139,34 @@ impl Ahead {
             {
                 continue;
             }
-            if let Some(run) = &mut runs[before] {
-                add_loads(chip_before, run, &loads);
-            }
+            let repeat = repeat(workload, &section);
+            let saved_cycles = cycles(&runs[next]).saturating_sub(run.cycles) * repeat;
+            let bytes = loads.iter().map(|load| load.payload_bytes).sum::<u64>() * repeat;
             let mut run = run;
             add_loads(chip, &mut run, &section.prefetches);
-            let repeat = repeat(workload, &section);
-            loaded.saved_cycles += (cycles(&runs[next]) - run.cycles) * repeat;
-            loaded.bytes += loads.iter().map(|load| load.payload_bytes).sum::<u64>() * repeat;
-            loaded.sections += 1;
-            configuration.sections[before].prefetches = loads;
-            configuration.sections[next] = section;
+            let run_before = runs[before].as_ref().map(|run| {
+                let mut run = run.clone();
+                add_loads(chip_before, &mut run, &loads);
+                run
+            });
+            let old = std::mem::replace(&mut configuration.sections[next], section);
+            let old_loads = std::mem::replace(&mut configuration.sections[before].prefetches, loads);
+            // Before the first repetition nothing hides the loads.
+            let first = first_load_cycles(context.chip, workload, &configuration, next);
+            if saved_cycles <= first {
+                configuration.sections[next] = old;
+                configuration.sections[before].prefetches = old_loads;
+                continue;
+            }
+            runs[before] = run_before;
             runs[next] = Some(run);
+            loaded.saved_cycles += saved_cycles - first;
+            loaded.bytes += bytes;
+            loaded.sections += 1;
         }
         let mut all = 0;
         for (index, section) in configuration.sections.iter().enumerate() {
             let first = first_load_cycles(chip, workload, &configuration, index);
-            loaded.saved_cycles = loaded.saved_cycles.saturating_sub(first);
             all += cycles(&runs[index]) * repeat(workload, section) + first;
         }
         Self { alone, sections: configuration.sections, runs, cycles: all, loaded }

@@ -90,17 +90,17 @@ fn the_last_section_of_a_block_loads_for_the_next_repetition() {
         assert_eq!(outcome, simulate(&chip, &workload, &measured.configuration, Fidelity::Event));
         (measured, outcome)
     };
-    let (measured, outcome) = of(4);
+    let (measured, outcome) = of(40);
     let [first, last] = &measured.configuration.sections[..] else { panic!("two sections") };
     let loads = &last.prefetches;
     assert!(!first.prefetched.is_empty() && loads.len() == first.prefetched.len());
     let run = measured.runs[0].as_ref().expect("measured").cycles + chip.launch_cycles();
-    let exposed = outcome.sections[0].cycles - 4 * run;
+    let exposed = outcome.sections[0].cycles - 40 * run;
     let (tier, bytes) = (loads[0].tier, loads.iter().map(|load| load.moved_bytes).sum());
     let (rate, latency) = (chip.tier_rate(tier).cycles_for(bytes), chip.tier_latency_cycles(tier));
     assert!(exposed >= rate + latency && exposed < 2 * (rate + latency), "{exposed} cycles, memory alone {rate}");
     // Once, however many repetitions follow.
-    assert_eq!(of(8).1.sections[0].cycles - outcome.sections[0].cycles, 4 * run);
+    assert_eq!(of(80).1.sections[0].cycles - outcome.sections[0].cycles, 40 * run);
     // A graph that runs once has nothing behind its last section.
     let (once, _) = of(1);
     assert!(once.configuration.sections[1].prefetches.is_empty());
