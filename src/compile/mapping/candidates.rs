@@ -67,29 +67,31 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers)
     let most = chip.pcus_per_operator();
     for rows_on_lanes in [false, true].into_iter().filter(|&way| wanted.turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
-        // With the PCUs of a row slice.
-        let of_shape: Vec<(u64, u32, &Base)> = (0..)
+        // With the PCUs of a row slice, and its cycles.
+        let of_shape: Vec<(u64, u64, u64, u32, Option<&Base>)> = (0..)
             .zip(bases.of(stage))
             .filter(|(_, b)| b.rows_on_lanes == rows_on_lanes)
             .filter(|(_, b)| (wanted.private || b.multicast_width == b.pn) && (wanted.split || b.pk == 1))
-            .map(|(of, b)| (b.pn * b.pk, of, b))
+            .map(|(of, b)| (b.pn * b.pk, b.pass_cycles(in_step, 1), b.pk, of, b.dense_cycles.map(|_| b)))
             .collect();
         for pm in useful_splits(nest.tile_rows.div_ceil(shape.row_grain), most) {
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
             let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
             let passes = passes.saturating_mul(duty_factor);
-            for &(columns, of, base) in &of_shape {
+            for &(columns, each, pk, of, sampled) in &of_shape {
                 let pcus = pm * columns;
                 if pcus > most {
                     continue;
                 }
-                let each = base.pass_cycles(in_step, pm);
-                let each = match base.dense_cycles {
-                    Some(dense) => uneven_row_tiles(each, dense, shape.passes(nest.tile_rows, pm), base),
+                let each = match sampled.and_then(|base| Some((base, base.dense_cycles?))) {
+                    Some((base, dense)) => {
+                        let each = base.pass_cycles(in_step, pm);
+                        uneven_row_tiles(each, dense, shape.passes(nest.tile_rows, pm), base)
+                    }
                     None => each,
                 };
                 let cycles = each.saturating_mul(passes);
-                offer.offer(pcus, cycles, base.pk, Place { row_slices: pm as u32, of });
+                offer.offer(pcus, cycles, pk, Place { row_slices: pm as u32, of });
             }
         }
     }

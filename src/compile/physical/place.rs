@@ -108,44 +108,65 @@ impl Array<'_> {
     /// Flit-hops a cycle of all streams of activations, of weights, and of partial sums from slice to slice of K.
     fn flit_hops(&self, activation_rate: f64, weight_rate: f64, partial_rate: f64) -> f64 {
         let at = |i: u64, j: u64| self.chip.grid.pcus[self.site(i, j)];
+        let (mut trees, mut sinks) = (TreeLinks::default(), Vec::new());
+        let mut links = |tree: &mut dyn Iterator<Item = Coordinate>| {
+            sinks.clear();
+            sinks.extend(tree);
+            trees.of(&sinks)
+        };
         let mut hops = 0.0;
-        for group in 0..self.pn / self.multicast_width {
+        // A stream to one PCU has no tree.
+        for group in (0..self.pn / self.multicast_width).filter(|_| self.multicast_width > 1) {
             for i in 0..self.pm {
-                let sinks: Vec<Coordinate> =
-                    (0..self.multicast_width).map(|q| at(i, group * self.multicast_width + q)).collect();
-                hops += activation_rate * tree_links(&sinks);
+                let columns = group * self.multicast_width..(group + 1) * self.multicast_width;
+                hops += activation_rate * links(&mut columns.map(|j| at(i, j)));
             }
         }
         for j in 0..self.pn {
-            let sinks: Vec<Coordinate> = (0..self.pm).map(|i| at(i, j)).collect();
-            hops += weight_rate * tree_links(&sinks);
+            hops += weight_rate * links(&mut (0..self.pm).map(|i| at(i, j)));
         }
         let of_slice = self.pn / self.pk;
         for j in of_slice..self.pn {
-            let hop = |i| partial_rate * tree_links(&[at(i, j - of_slice), at(i, j)]);
+            let hop = |i| partial_rate * links(&mut [at(i, j - of_slice), at(i, j)].into_iter());
             hops += (0..self.pm).map(hop).sum::<f64>();
         }
         hops
     }
 }
 
-/// Links of a multicast tree over sites: a trunk along the middle row or column, and branches.
-fn tree_links(sinks: &[Coordinate]) -> f64 {
-    let along = |trunk: fn(&Coordinate) -> u32, branch: fn(&Coordinate) -> u32| {
-        let mut sorted: Vec<(u32, u32)> = sinks.iter().map(|c| (trunk(c), branch(c))).collect();
-        sorted.sort_unstable();
-        let mut branches: Vec<u32> = sorted.iter().map(|s| s.1).collect();
-        branches.sort_unstable();
-        let middle = branches[branches.len() / 2];
-        let mut links = sorted[sorted.len() - 1].0 - sorted[0].0;
-        for group in sorted.chunk_by(|a, b| a.0 == b.0) {
-            let low = group[0].1.min(middle);
-            let high = group[group.len() - 1].1.max(middle);
-            links += high - low;
+/// Counts the links of multicast trees over sites: a trunk along the middle row or column, and branches.
+#[derive(Debug, Default)]
+struct TreeLinks {
+    /// Places of the sites across the trunk.
+    branches: Vec<u32>,
+    /// For each line across the trunk the first and the last place on it that the tree reaches.
+    reached: Vec<(u32, u32)>,
+}
+
+impl TreeLinks {
+    /// Links of the shorter of both trees.
+    fn of(&mut self, sinks: &[Coordinate]) -> f64 {
+        if sinks.len() < 2 {
+            return 0.0;
         }
-        f64::from(links)
-    };
-    along(|c| c.x, |c| c.y).min(along(|c| c.y, |c| c.x))
+        let [by_row, by_column] = [true, false].map(|is_row| self.along(sinks, is_row));
+        f64::from(by_row.min(by_column))
+    }
+
+    fn along(&mut self, sinks: &[Coordinate], is_row: bool) -> u32 {
+        let split = |c: &Coordinate| if is_row { (c.x, c.y) } else { (c.y, c.x) };
+        self.branches.clear();
+        self.branches.extend(sinks.iter().map(|c| split(c).1));
+        let (_, &mut middle, _) = self.branches.select_nth_unstable(sinks.len() / 2);
+        let (first, last) = sinks.iter().map(|c| split(c).0).fold((u32::MAX, 0), |(a, b), at| (a.min(at), b.max(at)));
+        self.reached.clear();
+        self.reached.resize((last - first + 1) as usize, (middle, middle));
+        for (at, branch) in sinks.iter().map(split) {
+            let (low, high) = &mut self.reached[(at - first) as usize];
+            (*low, *high) = ((*low).min(branch), (*high).max(branch));
+        }
+        last - first + self.reached.iter().map(|(low, high)| high - low).sum::<u32>()
+    }
 }
 
 /// No PMU, or none with a bank left.

@@ -101,7 +101,12 @@ pub struct Router<'a> {
     /// Cycles of a hop over each edge.
     hop_cycles: Vec<u64>,
     /// What each edge carries.
-    pub(super) uses: Vec<Use>,
+    uses: Vec<Use>,
+    /// What each edge costs a flow of `priced_rate`.
+    pub(super) prices: Vec<f64>,
+    /// Flits a cycle that `prices` are for; NaN for none. Flows come by falling rate, and those of a stage's groups are equal:
+    /// prices hold for hundreds of flows.
+    priced_rate: f64,
     /// Where each site stands.
     places: Vec<Coordinate>,
     search: Search,
@@ -109,7 +114,7 @@ pub struct Router<'a> {
 
 /// What an edge carries, and has carried.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Use {
+struct Use {
     /// Flits a cycle over all its parallel links.
     load: f64,
     /// One, and what overuse in earlier rounds has added to its cost.
@@ -134,12 +139,9 @@ struct Search {
     cost: Vec<f64>,
     /// And the edge to leave by; not read at the target.
     leave_by: Vec<Edge>,
-    /// Along the line at hand: the costs of going on to the line before, of coming along from below, and prices of going
-    /// down and up.
+    /// Along the line at hand: the costs of going on to the line before, and of coming along from below.
     onward: Vec<f64>,
     from_below: Vec<f64>,
-    down: Vec<f64>,
-    up: Vec<f64>,
     /// Sites of the tree near the target.
     near: Vec<u32>,
 }
@@ -147,7 +149,7 @@ struct Search {
 impl Use {
     /// One for the hop, and more the fuller the edge would be with `rate` more, and has been.
     #[inline]
-    pub(super) fn price(self, rate: f64, per_capacity: f64) -> f64 {
+    fn price(self, rate: f64, per_capacity: f64) -> f64 {
         let full = (self.load + rate) * per_capacity;
         self.weight * (1.0 + 0.5 * full + 8.0 * (full - 1.0).max(0.0))
     }
@@ -176,6 +178,8 @@ impl<'a> Router<'a> {
             ends,
             hop_cycles,
             uses: vec![Use { load: 0.0, weight: 1.0 }; sites * 4],
+            prices: vec![0.0; sites * 4],
+            priced_rate: f64::NAN,
             places: (0..chip.grid.rows).flat_map(|y| (0..columns).map(move |x| Coordinate { x, y })).collect(),
             search: Search {
                 path_stamp: 0,
@@ -189,8 +193,6 @@ impl<'a> Router<'a> {
                 leave_by: vec![0; sites],
                 onward: Vec::new(),
                 from_below: Vec::new(),
-                down: Vec::new(),
-                up: Vec::new(),
                 near: Vec::new(),
             },
         }
@@ -296,9 +298,24 @@ impl<'a> Router<'a> {
         (0..4).filter(move |direction| mask >> direction & 1 == 1).map(move |direction| site * 4 + direction)
     }
 
+    /// Adds to what edges carry.
     fn book(&mut self, edges: &[Edge], rate: f64) {
+        let per_capacity = 1.0 / self.capacity;
         for &edge in edges {
-            self.uses[edge as usize].load += rate;
+            let edge = edge as usize;
+            self.uses[edge].load += rate;
+            self.prices[edge] = self.uses[edge].price(self.priced_rate, per_capacity);
+        }
+    }
+
+    /// Prices every edge for flows of a rate, unless it is priced for them already.
+    pub(super) fn price_for(&mut self, rate: f64) {
+        if self.priced_rate.to_bits() != rate.to_bits() {
+            self.priced_rate = rate;
+            let per_capacity = 1.0 / self.capacity;
+            for (price, of) in self.prices.iter_mut().zip(&self.uses) {
+                *price = of.price(rate, per_capacity);
+            }
         }
     }
 
@@ -322,6 +339,7 @@ impl<'a> Router<'a> {
                 *weight += (*load - capacity) / capacity + 0.2;
             }
         }
+        self.priced_rate = f64::NAN;
         for &r in order {
             let request = requests.get(r);
             if request.rate < PARAMS.routing.light_flow {
@@ -377,15 +395,17 @@ impl<'a> Router<'a> {
 
     /// A tree grown from a part of it sink by sink, each along the cheapest path from what is already there.
     fn grow(&mut self, request: Request<'_>, mut edges: Vec<Edge>) -> Vec<Edge> {
-        let mut tree = vec![self.site(request.source)];
-        tree.extend(edges.iter().map(|&edge| self.ends[edge as usize]));
+        self.price_for(request.rate);
+        let mut tree = vec![request.source];
+        tree.extend(edges.iter().map(|&edge| self.places[self.ends[edge as usize] as usize]));
         let mut sinks = request.sinks.to_vec();
         let far = |c: &Coordinate| c.x.abs_diff(request.source.x) + c.y.abs_diff(request.source.y);
         sinks.sort_by_key(|c| (far(c), *c));
         sinks.dedup();
         self.search.tree_stamp += 1;
         let in_tree_stamp = self.search.tree_stamp;
-        for &site in &tree {
+        for &at in &tree {
+            let site = self.site(at);
             self.search.in_tree[site as usize] = in_tree_stamp;
         }
         for sink in sinks {
@@ -393,13 +413,13 @@ impl<'a> Router<'a> {
             if self.search.in_tree[target as usize] == in_tree_stamp {
                 continue;
             }
-            let mut at = self.cheapest_path(&tree, target, request.rate);
+            let mut at = self.cheapest_path(&tree, target);
             while at != target {
                 let edge = self.search.leave_by[at as usize];
                 edges.push(edge);
                 at = self.ends[edge as usize];
                 self.search.in_tree[at as usize] = in_tree_stamp;
-                tree.push(at);
+                tree.push(self.places[at as usize]);
             }
         }
         // One path is in order as it is.
@@ -409,22 +429,19 @@ impl<'a> Router<'a> {
     /// Finds the cheapest path from a site of `tree` to `target`, of those that never turn back along the axis on which
     /// they are farther apart; `leave_by` leads there from the site returned. Without a heap: one sweep away from the
     /// target, line by line.
-    fn cheapest_path(&mut self, tree: &[u32], target: u32, rate: f64) -> u32 {
+    fn cheapest_path(&mut self, tree: &[Coordinate], target: u32) -> u32 {
         let (columns, rows) = (self.columns, self.chip.grid.rows);
-        let Self { places, uses, search, capacity, margin, detour_hops, .. } = self;
-        let Search { cost, leave_by, onward, from_below, down, up, near, .. } = search;
+        let Self { places, prices, search, margin, detour_hops, .. } = self;
+        let Search { cost, leave_by, onward, from_below, near, .. } = search;
         let Coordinate { x: tx, y: ty } = places[target as usize];
-        let hops = |site: u32| {
-            let Coordinate { x, y } = places[site as usize];
-            x.abs_diff(tx) + y.abs_diff(ty)
-        };
+        let hops = |at: &Coordinate| at.x.abs_diff(tx) + at.y.abs_diff(ty);
         // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.
-        let nearest = tree.iter().map(|&site| hops(site)).min().unwrap_or(0);
+        let nearest = tree.iter().map(hops).min().unwrap_or(0);
         near.clear();
-        near.extend(tree.iter().copied().filter(|&site| hops(site) <= nearest + *detour_hops));
         let (mut low, mut high) = ((tx, ty), (tx, ty));
-        for &site in &*near {
-            let Coordinate { x, y } = places[site as usize];
+        for &at in tree.iter().filter(|&at| hops(at) <= nearest + *detour_hops) {
+            let Coordinate { x, y } = at;
+            near.push(y * columns + x);
             low = (low.0.min(x), low.1.min(y));
             high = (high.0.max(x), high.1.max(y));
         }
@@ -442,29 +459,24 @@ impl<'a> Router<'a> {
         }
         .map(|direction| direction as u32);
         let width = (high_v - low_v + 1) as usize;
-        for line in [&mut *onward, from_below, down, up] {
+        for line in [&mut *onward, from_below] {
             line.clear();
             line.resize(width, f64::INFINITY);
         }
-        let per_capacity = 1.0 / *capacity;
         // Costs along line `u`, where `onward` has those of going on from each site to the line before by edges in
         // direction `on`: or by an edge along the line, up and down each for itself, as none pays to turn back.
         let mut along = |u: u32, on: u32, onward: &mut [f64]| {
             let first = u * stride_u + low_v * stride_v;
             let sites = || (0..width as u32).map(|i| first + i * stride_v);
-            for (site, (down, up)) in sites().zip(down.iter_mut().zip(up.iter_mut())) {
-                let edges = &uses[(site * 4) as usize..][..4];
-                *down = edges[down_edge as usize].price(rate, per_capacity);
-                *up = edges[up_edge as usize].price(rate, per_capacity);
-            }
             let mut least = f64::INFINITY;
-            for ((below, &on), &down) in from_below.iter_mut().zip(&*onward).zip(&*down) {
-                *below = least + down;
+            for (site, (below, &on)) in sites().zip(from_below.iter_mut().zip(&*onward)) {
+                *below = least + prices[(site * 4 + down_edge) as usize];
                 least = on.min(*below);
             }
             let mut least = f64::INFINITY;
-            let lines = onward.iter_mut().zip(&*from_below).zip(&*up);
-            for (site, ((on_cost, &below), &up)) in sites().rev().zip(lines.rev()) {
+            let lines = onward.iter_mut().zip(&*from_below);
+            for (site, (on_cost, &below)) in sites().rev().zip(lines.rev()) {
+                let up = prices[(site * 4 + up_edge) as usize];
                 let above = least + up;
                 least = on_cost.min(above);
                 let (mut cheapest, mut by) = (*on_cost, on);
@@ -485,7 +497,7 @@ impl<'a> Router<'a> {
         let mut sweep = |u: u32, on: u32, onward: &mut [f64]| {
             let first = u * stride_u + low_v * stride_v;
             for (i, next) in (0..).zip(&mut *onward) {
-                *next += uses[((first + i * stride_v) * 4 + on) as usize].price(rate, per_capacity);
+                *next += prices[((first + i * stride_v) * 4 + on) as usize];
             }
             along(u, on, onward);
         };

@@ -17,9 +17,9 @@ impl Router<'_> {
     /// The cheapest tree with a trunk along a row or a column, through the source or through the middle of the sinks.
     pub(super) fn straight_tree(&mut self, request: Request<'_>) -> Vec<Edge> {
         let Request { source, sinks, rate } = request;
-        let per_capacity = 1.0 / self.capacity;
-        let uses = &self.uses;
-        let price = |edge: Edge| uses[edge as usize].price(rate, per_capacity);
+        self.price_for(rate);
+        let prices = &self.prices;
+        let price = |edge: Edge| prices[edge as usize];
         if let &[sink] = sinks {
             let hops = source.x.abs_diff(sink.x) + source.y.abs_diff(sink.y);
             let [by_row, by_column] = [true, false].map(|row_first| {
