@@ -1,10 +1,10 @@
 //! Single kernels by their shapes, for stacks that are lists of kernels: no graph around them, operands in memory.
 
 use super::attention::{self, Scores};
+use super::cases::product;
 use super::gemm;
 use super::serving::AttentionCall;
 use super::stream;
-use super::cases::product;
 use crate::arch::Gpu;
 use crate::diagnostics::Diagnostic;
 use crate::units::Dtype;

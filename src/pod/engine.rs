@@ -140,6 +140,19 @@ struct Way {
     by_level: Vec<u64>,
 }
 
+/// A reduction in time.
+#[derive(Debug)]
+struct Reducing {
+    /// Flows of its phases.
+    flows: Vec<Flow>,
+    /// The phase under way.
+    phase: usize,
+    /// Actors that have not come to it.
+    missing: usize,
+    /// When the last came.
+    since: u64,
+}
+
 #[derive(Debug, Default, Clone)]
 struct State {
     at: usize,
@@ -162,8 +175,7 @@ struct Engine<'p, 's> {
     reduction_of_activity: BTreeMap<ActivityId, usize>,
     /// What has arrived: when it was sent.
     arrived: BTreeMap<Input, u64>,
-    /// Flows of the phases of reductions, the phase under way, actors still missing.
-    reductions: Vec<(Vec<Flow>, usize, usize)>,
+    reductions: Vec<Reducing>,
     result: Simulated,
 }
 
@@ -187,7 +199,7 @@ pub fn simulate(plan: &Plan, network: &Network<'_>) -> Simulated {
             reduction.phases.iter().map(|(_, demand)| traffic.add(demand, reduction.rate_share)).collect();
         reduction_of_activity.extend(flows.iter().filter_map(Flow::activity).map(|activity| (activity, index)));
         reduction.actors.iter().for_each(|&actor| states[actor].reductions_left += 1);
-        reductions.push((flows, 0, reduction.actors.len()));
+        reductions.push(Reducing { flows, phase: 0, missing: reduction.actors.len(), since: 0 });
     }
     let result = Simulated { spent: vec![Spent::default(); plan.actors.len()], ..Simulated::default() };
     let events = BinaryHeap::new();
@@ -377,7 +389,7 @@ impl Engine<'_, '_> {
             self.next_transfer(way, now);
             self.try_start(input.0, now);
         } else if let Some(&reduction) = self.reduction_of_activity.get(&activity) {
-            self.reductions[reduction].1 += 1;
+            self.reductions[reduction].phase += 1;
             self.next_phase(reduction, now);
         }
     }
@@ -387,8 +399,9 @@ impl Engine<'_, '_> {
         let plan = self.plan;
         self.states[actor].free_since = now;
         for (index, _) in plan.reductions.iter().enumerate().filter(|(_, of)| of.actors.contains(&actor)) {
-            self.reductions[index].2 -= 1;
-            if self.reductions[index].2 == 0 {
+            self.reductions[index].missing -= 1;
+            if self.reductions[index].missing == 0 {
+                self.reductions[index].since = now;
                 self.next_phase(index, now);
             }
         }
@@ -400,14 +413,15 @@ impl Engine<'_, '_> {
     fn next_phase(&mut self, index: usize, now: u64) {
         let plan = self.plan;
         let reduction = &plan.reductions[index];
-        if let Some((delay, _)) = reduction.phases.get(self.reductions[index].1) {
+        if let Some((delay, _)) = reduction.phases.get(self.reductions[index].phase) {
             self.events.push(Reverse((now + delay, Event::Reduce(index))));
             return;
         }
         for &actor in &reduction.actors {
             self.states[actor].reductions_left -= 1;
             if self.states[actor].reductions_left == 0 {
-                let since = self.states[actor].free_since;
+                // Before all had come to the last of its reductions, it waited for other stages.
+                let since = self.states[actor].free_since.max(self.reductions[index].since);
                 self.spend(actor, SpanKind::Reduce, (since, now));
                 self.events.push(Reverse((now + plan.actors[actor].optimizer_ns, Event::Updated(actor))));
             }
@@ -415,9 +429,9 @@ impl Engine<'_, '_> {
     }
 
     fn reduce(&mut self, index: usize, now: u64) {
-        let flow = self.reductions[index].0[self.reductions[index].1];
+        let flow = self.reductions[index].flows[self.reductions[index].phase];
         if !self.traffic.start(&flow) {
-            self.reductions[index].1 += 1;
+            self.reductions[index].phase += 1;
             self.next_phase(index, now);
         }
     }

@@ -61,7 +61,9 @@ pub fn workload(job: &Job, piece: Piece) -> String {
         ("vocabulary", a.vocabulary.div_ceil(t)),
     ];
     let mut file = String::from("schema = 1\nname = \"part\"\ndtype = \"bf16\"\n\n[dims]\n");
-    for (name, size) in dims {
+    let is_used =
+        |name: &str| text.tensors.contains(&format!("{name:?}")) || text.operators.contains(&format!("{name:?}"));
+    for (name, size) in dims.into_iter().filter(|(name, _)| is_used(name)) {
         let _ = writeln!(file, "{name} = {size}");
     }
     let saved = if job.parallel.recompute == Recompute::Full { "recomputed" } else { "saved" };

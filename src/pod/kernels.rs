@@ -144,7 +144,8 @@ pub fn layer(job: &Job, stack: StackKind) -> Passes {
         Shape::stream(own_rows, hidden, 7),
     ]);
     // A product's two gradients, and the sum of the rows for its bias.
-    let of_product = |n: u64, k: u64| [Shape::product(rows, k, n), Shape::product(k, n, rows), Shape::stream(rows, n, 2)];
+    let of_product =
+        |n: u64, k: u64| [Shape::product(rows, k, n), Shape::product(k, n, rows), Shape::stream(rows, n, 2)];
     let of_norm =
         [Shape::stream(own_rows, hidden, 6), Shape::stream(own_rows, hidden, 4), Shape::stream(own_rows, hidden, 6)];
     let mut backward = vec![Shape::stream(own_rows, hidden, 5)];

@@ -99,14 +99,26 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
         changed
     };
     if !p.zero && p.dp > 1 {
-        consider(&mut list, "zero=1 (the optimiser's state over the replicas)".to_owned(), with(&|job| job.parallel.zero = true));
+        consider(
+            &mut list,
+            "zero=1 (the optimiser's state over the replicas)".to_owned(),
+            with(&|job| job.parallel.zero = true),
+        );
     }
     if !p.sp && p.tp > 1 {
-        consider(&mut list, "sp=1 (norms and dropout along the sequence)".to_owned(), with(&|job| job.parallel.sp = true));
+        consider(
+            &mut list,
+            "sp=1 (norms and dropout along the sequence)".to_owned(),
+            with(&|job| job.parallel.sp = true),
+        );
     }
     if p.schedule == Schedule::GPipe {
         let schedule = Schedule::OneForwardOneBackward;
-        consider(&mut list, "schedule=1f1b (fewer micro-batches held)".to_owned(), with(&|job| job.parallel.schedule = schedule));
+        consider(
+            &mut list,
+            "schedule=1f1b (fewer micro-batches held)".to_owned(),
+            with(&|job| job.parallel.schedule = schedule),
+        );
     }
     for recompute in [Recompute::Selective, Recompute::Full] {
         if p.recompute == Recompute::None || (p.recompute == Recompute::Selective && recompute == Recompute::Full) {
@@ -121,11 +133,13 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
     }
     for factor in [2, 4, 8] {
         consider(
-            &mut list, format!("pp={} ({factor} times the chips)", p.pp * factor),
+            &mut list,
+            format!("pp={} ({factor} times the chips)", p.pp * factor),
             with(&|job| job.parallel.pp *= factor),
         );
         consider(
-            &mut list, format!("tp={} ({factor} times the chips)", p.tp * factor),
+            &mut list,
+            format!("tp={} ({factor} times the chips)", p.tp * factor),
             with(&|job| job.parallel.tp *= factor),
         );
     }

@@ -233,7 +233,8 @@ impl Job {
         if let Schedule::Interleaved(_) = p.schedule
             && self.micro_batches() % p.pp != 0
         {
-            let title = format!("interleaving needs a multiple of pp = {} micro-batches, found {}", p.pp, self.micro_batches());
+            let title =
+                format!("interleaving needs a multiple of pp = {} micro-batches, found {}", p.pp, self.micro_batches());
             return Err(Diagnostic::new(title).with_help("change `--batch`, `--micro-batch`, dp or pp"));
         }
         if p.sp && (p.tp == 1 || self.sequence % p.tp != 0) {

@@ -76,6 +76,7 @@ struct StackSpec {
     name: Spanned<String>,
     library: Spanned<String>,
     host_us: Spanned<Real>,
+    backward_host_us: Spanned<Real>,
     kernel_factor: Spanned<Real>,
     blocking: Spanned<bool>,
     scatter_gather: Spanned<bool>,
@@ -186,8 +187,13 @@ fn level(source: &Source, spec: &LevelSpec) -> Result<Level, Diagnostic> {
                 sizes.map(|size| source.count(&field("dimensions"), size, MEMBERS)).collect::<Result<_, _>>()?;
             let product = sizes.iter().fold(1u64, |product, size| product.saturating_mul(*size));
             if product != members {
-                let title = format!("`{}` have {product} places, `{}` is {members}", field("dimensions"), field("members"));
-                return Err(source.error_among(&[list.span(), spec.members.span()], title, "their product must be equal"));
+                let title =
+                    format!("`{}` have {product} places, `{}` is {members}", field("dimensions"), field("members"));
+                return Err(source.error_among(
+                    &[list.span(), spec.members.span()],
+                    title,
+                    "their product must be equal",
+                ));
             }
             Topology::Torus(sizes)
         }
@@ -253,6 +259,7 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         kind,
         library,
         host_us: source.real(&field("host_us"), &spec.host_us, US)?,
+        backward_host_us: source.real(&field("backward_host_us"), &spec.backward_host_us, US)?,
         kernel_factor: source.real(&field("kernel_factor"), &spec.kernel_factor, FACTOR)?,
         blocking: *spec.blocking.get_ref(),
         scatter_gather: *spec.scatter_gather.get_ref(),

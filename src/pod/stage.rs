@@ -23,8 +23,8 @@ pub struct Pass {
     pub recompute: f64,
     /// Collectives of the tensor group.
     pub tensor_comm: f64,
-    /// The host's time to launch all of it, one after the other.
-    pub host: f64,
+    /// Waiting for the host to launch what follows.
+    pub waiting: f64,
 }
 
 impl Pass {
@@ -36,7 +36,7 @@ impl Pass {
             compute: self.compute * n,
             recompute: self.recompute * n,
             tensor_comm: self.tensor_comm * n,
-            host: self.host * n,
+            waiting: self.waiting * n,
         }
     }
 
@@ -47,13 +47,20 @@ impl Pass {
             compute: self.compute + other.compute,
             recompute: self.recompute + other.recompute,
             tensor_comm: self.tensor_comm + other.tensor_comm,
-            host: self.host + other.host,
+            waiting: self.waiting + other.waiting,
         }
     }
 
-    /// Seconds on the chip: never less than the host takes to launch it.
+    /// Seconds on the chip.
     pub fn seconds(&self) -> f64 {
-        (self.compute + self.recompute + self.tensor_comm).max(self.host)
+        self.compute + self.recompute + self.tensor_comm + self.waiting
+    }
+
+    /// The same with what the chip waits for if the host takes `host` seconds to launch it: the host runs ahead where the
+    /// chip is slower, and the chip never ends before the host has launched the last kernel.
+    #[must_use]
+    fn launched(self, host: f64) -> Self {
+        Self { waiting: (host - self.seconds()).max(0.0), ..self }
     }
 }
 
@@ -88,6 +95,8 @@ pub struct TensorComm {
     pub backward: f64,
     /// Seconds of one on the whole activation: of embedding and logits.
     pub single: f64,
+    /// Bytes by level of one on the whole activation.
+    pub single_by_level: Vec<u64>,
     /// How many launches each pass has for them.
     pub launches: u64,
     /// Bytes by level of a forward pass of a layer, all groups of a stage.
@@ -118,6 +127,7 @@ pub fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorCo
             forward: pass,
             backward: pass,
             single: all.seconds,
+            single_by_level: all.by_level(),
             launches: 2,
             by_level,
             backward_ratio: 1.0,
@@ -132,6 +142,7 @@ pub fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorCo
         forward: pass,
         backward: pass + 2.0 * gather.seconds,
         single: all.seconds,
+        single_by_level: all.by_level(),
         launches: 4,
         by_level,
         backward_ratio: 1.5,
@@ -154,12 +165,13 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
         return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
     }
     let gap = gpu.launch.gap_us / 1e6;
-    let host = stack.host_us / 1e6;
     let seconds = |calls: &[KernelCall]| -> Result<f64, Diagnostic> {
-        let times = calls.iter().map(|call| kernel_seconds(gpu, call).map(|seconds| seconds * stack.kernel_factor + gap));
+        let times =
+            calls.iter().map(|call| kernel_seconds(gpu, call).map(|seconds| seconds * stack.kernel_factor + gap));
         times.sum()
     };
-    let launched = |kernels: usize, collectives: u64| (kernels as f64 + collectives as f64) * host;
+    let forward_host = |launches: u64| launches as f64 * stack.host_us / 1e6;
+    let backward_host = |launches: u64| launches as f64 * stack.backward_host_us / 1e6;
     let layer = kernels::layer(job, stack.kind);
     let forward_s = seconds(&layer.forward)?;
     let attention_s = seconds(&layer.attention)?;
@@ -168,24 +180,19 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
         Recompute::Selective => (attention_s, layer.attention.len(), 0.0, 0),
         Recompute::Full => (forward_s, layer.forward.len(), comm.forward, comm.launches),
     };
-    let forward = Pass {
-        compute: forward_s,
-        recompute: 0.0,
-        tensor_comm: comm.forward,
-        host: launched(layer.forward.len(), comm.launches),
-    };
-    let backward = Pass {
-        compute: seconds(&layer.backward)?,
-        recompute: again,
-        tensor_comm: comm.backward + again_comm,
-        host: launched(layer.backward.len() + again_kernels, comm.launches + again_launches),
-    };
+    let forward = Pass { compute: forward_s, tensor_comm: comm.forward, ..Pass::default() };
+    let forward = forward.launched(forward_host(layer.forward.len() as u64 + comm.launches));
+    let again = Pass { recompute: again, tensor_comm: again_comm, ..Pass::default() };
+    let again = again.launched(forward_host(again_kernels as u64 + again_launches));
+    let backward = Pass { compute: seconds(&layer.backward)?, tensor_comm: comm.backward, ..Pass::default() };
+    let backward = again.plus(backward.launched(backward_host(layer.backward.len() as u64 + comm.launches)));
     let count = job.layers_of_part();
     let plain = |passes: &kernels::Passes, forward_comm: f64, backward_comm: f64| -> Result<PieceTime, Diagnostic> {
-        let pass = |calls: &[KernelCall], comm: f64| -> Result<Pass, Diagnostic> {
-            Ok(Pass { compute: seconds(calls)?, recompute: 0.0, tensor_comm: comm, host: launched(calls.len(), 0) })
+        let pass = |calls: &[KernelCall], comm: f64, host: f64| -> Result<Pass, Diagnostic> {
+            Ok(Pass { compute: seconds(calls)?, tensor_comm: comm, ..Pass::default() }.launched(host))
         };
-        let (forward, backward) = (pass(&passes.forward, forward_comm)?, pass(&passes.backward, backward_comm)?);
+        let forward = pass(&passes.forward, forward_comm, forward_host(passes.forward.len() as u64))?;
+        let backward = pass(&passes.backward, backward_comm, backward_host(passes.backward.len() as u64))?;
         Ok(PieceTime { forward, backward, update: 0.0 })
     };
     Ok(Pieces {

@@ -147,8 +147,10 @@ pub struct Stack {
     pub kind: StackKind,
     /// Library of its collectives.
     pub library: String,
-    /// Microseconds of the host for each kernel launch.
+    /// Microseconds of the host for each kernel of a forward pass, the interpreter included.
     pub host_us: f64,
+    /// The same in a backward pass, which the framework's own engine launches.
+    pub backward_host_us: f64,
     /// Time of a kernel in a training run over its time alone.
     pub kernel_factor: f64,
     /// The sender of activations waits until they are received.

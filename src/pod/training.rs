@@ -186,8 +186,7 @@ impl Builder<'_> {
         let used = actors.iter().flat_map(|actor| &actor.next.1.by_level).enumerate();
         let highest = used.filter(|(_, bytes)| **bytes > 0).map(|(level, _)| level % levels.len()).max().unwrap_or(0);
         let message_ns = ns(levels[highest].message_us / 1e6);
-        let plan =
-            Plan { actors, reductions, parts: p.schedule.parts(), message_ns, blocking: self.stack.blocking };
+        let plan = Plan { actors, reductions, parts: p.schedule.parts(), message_ns, blocking: self.stack.blocking };
         Ok((plan, bytes))
     }
 
@@ -245,16 +244,14 @@ impl Builder<'_> {
         let (actor, spent) = actors.min_by_key(|(_, spent)| spent.bubble).unwrap_or((0, Spent::default()));
         let stage = actor / (simulated.spent.len() / p.pp as usize).max(1);
         let mut all = Pass::default();
-        let mut waited = 0.0;
         for part in 0..p.schedule.parts() {
             for pass in self.passes(stage as u64, part) {
                 all = all.plus(pass.times(micro));
-                waited += (pass.seconds() - pass.compute - pass.recompute - pass.tensor_comm) * micro as f64;
             }
         }
         let s = |ns: u64| ns as f64 / 1e9;
         // What is left after rounding to nanoseconds goes to computing, so that all adds up.
-        let compute = s(spent.work) - all.recompute - all.tensor_comm - waited;
+        let compute = s(spent.work) - all.recompute - all.tensor_comm - all.waiting;
         let time = StepTime {
             compute,
             recompute: all.recompute,
@@ -263,7 +260,7 @@ impl Builder<'_> {
             bubble: s(spent.bubble),
             data_comm: s(spent.reduce),
             optimizer: s(spent.optimizer),
-            other: waited,
+            other: all.waiting,
         };
         let device = self.system.chip.device();
         let peak = device.peak_flops(Dtype::Bf16).or_else(|| device.peak_flops(Dtype::Fp16)).unwrap_or(f64::INFINITY);
@@ -306,7 +303,9 @@ impl Builder<'_> {
         levels
             .map(|(at, level)| {
                 let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
-                let rest = of_level(reduce, at) + of_level(&simulated.transfer_bytes, at);
+                // Of the embedding's output, and of the gradient of what the logits read.
+                let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at);
+                let rest = ends + of_level(reduce, at) + of_level(&simulated.transfer_bytes, at);
                 (level.name.clone(), tensor.round() as u64 + rest)
             })
             .collect()

@@ -32,10 +32,7 @@ const KINDS: [(&str, &[&str]); 6] = [
         ],
     ),
     (pods::COLLECTIVES, &["collective", "gpus", "message_size"]),
-    (
-        pods::TRAINING,
-        &["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp"],
-    ),
+    (pods::TRAINING, &["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp"]),
 ];
 const OPTIONAL: [&str; 4] = ["dtype", "window_size", "library", "params_b"];
 
@@ -55,13 +52,16 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     let columns: Vec<&str> = header.iter().collect();
     let kind = kind_of(path, &columns)?;
     let mut rows = Vec::new();
-    let mut of_rows = Vec::new();
+    let (mut of_rows, mut steps) = (Vec::new(), Vec::new());
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
         let number = record.position().map_or(0, csv::Position::line);
         let line = Line { path, number, cells: columns.iter().copied().zip(record.iter()).collect() };
         let (label, times) = simulated(kind, &line, target)?;
         let published = line.microseconds()?;
+        if kind == pods::TRAINING {
+            steps.push(pods::measured(&line)?);
+        }
         if pods::is_of_systems(kind) {
             of_rows.push(pods::feature(kind, &line)?);
         }
@@ -79,6 +79,10 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
     let ideals: Option<Vec<f64>> = rows.iter().map(|row| row.ideal).collect();
     let ideal = ideals.filter(|all| !all.is_empty()).map(|all| Score::new(&column(|row| row.published), &all));
+    let mut list = if pods::is_of_systems(kind) { pods::parts(&rows, &of_rows) } else { parts(&rows) };
+    if let (Target::System(system), pods::TRAINING) = (target, kind) {
+        list.extend(pods::compared(system, &steps, &rows)?);
+    }
     Ok(SetReport {
         name: kind.to_owned(),
         chip: target.name().to_owned(),
@@ -87,7 +91,7 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
         quantity: "microseconds".to_owned(),
         source: source.trim_start_matches("source:").trim().to_owned(),
         plotted: false,
-        parts: if pods::is_of_systems(kind) { pods::parts(&rows, &of_rows) } else { parts(&rows) },
+        parts: list,
         rows,
         score,
         ideal_score: ideal,
@@ -200,7 +204,9 @@ fn simulated(kind: &str, line: &Line, target: &Target) -> Result<(String, Times)
     if pods::is_of_systems(kind) {
         let Target::System(system) = target else {
             let title = format!("cases of kind {kind} are of a system, {} is a chip", target.name());
-            return Err(Diagnostic::new(title).with_help("give `--arch` a system file, such as arch/systems/dgx-a100.toml"));
+            return Err(
+                Diagnostic::new(title).with_help("give `--arch` a system file, such as arch/systems/dgx-a100.toml")
+            );
         };
         let (label, seconds) = pods::simulated(kind, line, system)?;
         return Ok((label, Times { simulated: seconds, serial: None, ideal: None }));

@@ -16,13 +16,7 @@ fn plan(schedule: Schedule, stages: u64, micro: u64) -> Plan {
         is_last: stage + 1 == stages,
         optimizer_ns: 0,
     };
-    Plan {
-        actors: (0..stages).map(actor).collect(),
-        reductions: Vec::new(),
-        parts,
-        message_ns: 0,
-        blocking: false,
-    }
+    Plan { actors: (0..stages).map(actor).collect(), reductions: Vec::new(), parts, message_ns: 0, blocking: false }
 }
 
 fn end(schedule: Schedule, stages: u64, micro: u64) -> u64 {
