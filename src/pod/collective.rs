@@ -174,7 +174,9 @@ impl Builder<'_> {
     /// Flows of equal size at the same time.
     fn flows(&self, pairs: &[(u64, u64)], bytes: u64, steps: &[u64]) -> Phase {
         let mut demand = Demand::default();
-        pairs.iter().for_each(|&pair| self.network.flow(&mut demand, pair, bytes));
+        for &pair in pairs {
+            self.network.flow(&mut demand, pair, bytes);
+        }
         Phase { demand, steps: steps.to_vec() }
     }
 

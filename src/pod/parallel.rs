@@ -8,9 +8,9 @@ use crate::model::{Activation, Architecture, Norm, Position};
 pub enum Schedule {
     /// A micro-batch at a time goes forward through all stages, and back.
     Naive,
-    /// All forward, then all backward (Huang et al., *GPipe*, 2019).
+    /// All forward, then all backward (Huang et al., *`GPipe`*, 2019).
     GPipe,
-    /// One forward, one backward (Narayanan et al., *PipeDream*, 2019, with its flush).
+    /// One forward, one backward (Narayanan et al., *`PipeDream`*, 2019, with its flush).
     OneForwardOneBackward,
     /// The same with several parts of the model on each stage (Narayanan et al., 2021).
     Interleaved(u64),
@@ -70,7 +70,7 @@ pub struct Parallel {
     pub schedule: Schedule,
     /// What is computed again.
     pub recompute: Recompute,
-    /// The optimiser's state is divided over the replicas (Rajbhandari et al., *ZeRO*, 2020, stage 1).
+    /// The optimiser's state is divided over the replicas (Rajbhandari et al., *`ZeRO`*, 2020, stage 1).
     pub zero: bool,
 }
 
@@ -226,18 +226,18 @@ impl Job {
             ("micro-batch", self.micro_batch, "sequences of a replica", self.batch / p.dp.max(1)),
         ];
         for (what, divisor, of, number) in pairs {
-            if divisor == 0 || number == 0 || number % divisor != 0 {
+            if divisor == 0 || number == 0 || !number.is_multiple_of(divisor) {
                 return Err(Diagnostic::new(format!("{what} = {divisor} does not divide the {number} {of}")));
             }
         }
         if let Schedule::Interleaved(_) = p.schedule
-            && self.micro_batches() % p.pp != 0
+            && !self.micro_batches().is_multiple_of(p.pp)
         {
             let title =
                 format!("interleaving needs a multiple of pp = {} micro-batches, found {}", p.pp, self.micro_batches());
             return Err(Diagnostic::new(title).with_help("change `--batch`, `--micro-batch`, dp or pp"));
         }
-        if p.sp && (p.tp == 1 || self.sequence % p.tp != 0) {
+        if p.sp && (p.tp == 1 || !self.sequence.is_multiple_of(p.tp)) {
             let title = format!("sp = 1 needs tp above 1 that divides the {} tokens of a sequence", self.sequence);
             return Err(Diagnostic::new(title));
         }

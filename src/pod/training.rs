@@ -86,7 +86,7 @@ pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result
     let builder = Builder { system, stack, job, pieces, network: Network::new(system) };
     let (plan, reduce_bytes) = builder.plan(detail)?;
     let simulated = simulate(&plan, &builder.network);
-    builder.finished(&comm, &reduce_bytes, simulated)
+    Ok(builder.finished(&comm, &reduce_bytes, simulated))
 }
 
 struct Builder<'s> {
@@ -235,7 +235,7 @@ impl Builder<'_> {
         plan(&self.network, &self.system.protocols, &self.stack.library, None, &Call { kind, groups, bytes })
     }
 
-    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated) -> Result<Step, Diagnostic> {
+    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated) -> Step {
         let (job, p) = (self.job, &self.job.parallel);
         let micro = job.micro_batches();
         let step_s = simulated.end as f64 / 1e9;
@@ -278,7 +278,7 @@ impl Builder<'_> {
         if job.density.is_some() {
             notes.push("mfu counts the products of dense layers".to_owned());
         }
-        Ok(Step {
+        Step {
             step_s,
             time,
             critical: stage,
@@ -289,7 +289,7 @@ impl Builder<'_> {
             bound_s,
             simulated,
             notes,
-        })
+        }
     }
 
     /// Bytes by level of all chips: tensor collectives, transfers, reductions.

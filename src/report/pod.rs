@@ -1,5 +1,7 @@
 //! A training step on a pod: JSON, table and the picture of its schedule.
 
+use std::fmt::Write as _;
+
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -161,7 +163,8 @@ impl PodReport<'_> {
             p.recompute.name(),
             u64::from(p.zero)
         );
-        text += &format!(
+        let _ = write!(
+            text,
             "batch {} by {} of {} tokens, {} micro-batches a replica, stack {}\n\n",
             job.batch,
             job.micro_batch,
@@ -169,7 +172,8 @@ impl PodReport<'_> {
             job.micro_batches(),
             self.stack.kind.name()
         );
-        text += &format!(
+        let _ = write!(
+            text,
             "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}\n\n",
             si(step.step_s, "s"),
             si(self.tokens_per_s(), ""),
@@ -181,7 +185,7 @@ impl PodReport<'_> {
         for (_, name, seconds) in parts(&step.time).into_iter().filter(|(_, name, _)| !name.is_empty()) {
             table.add_row(vec![name.to_owned(), si(seconds, "s"), percent(seconds / step.step_s)]);
         }
-        text += &format!("{table}\n\n");
+        let _ = write!(text, "{table}\n\n");
         let memory = &step.memory;
         let mut table = new_table(vec![format!("memory of stage {}", memory.stage), "bytes".to_owned()]);
         let kinds = [
@@ -196,14 +200,14 @@ impl PodReport<'_> {
         for (name, count) in kinds {
             table.add_row(vec![name.to_owned(), bytes(count)]);
         }
-        text += &format!("{table}\n\n");
+        let _ = write!(text, "{table}\n\n");
         let mut table = new_table(vec!["traffic of all chips".to_owned(), "bytes".to_owned()]);
         for (level, count) in &step.traffic {
             table.add_row(vec![format!("between members of a {level}"), bytes(*count)]);
         }
-        text += &format!("{table}\n");
+        let _ = writeln!(text, "{table}");
         for note in &step.notes {
-            text += &format!("\n{}\n", wrapped("- ", note));
+            let _ = writeln!(text, "\n{}", wrapped("- ", note));
         }
         text
     }

@@ -202,7 +202,7 @@ pub(super) fn compared(system: &System, steps: &[Measured], rows: &[SetRow]) -> 
     let of = |name: &str, simulated: &[f64], odd: bool| {
         let rows: Vec<SetRow> =
             rows.iter().zip(simulated).map(|(row, &simulated)| SetRow { simulated, ..row.clone() }).collect();
-        SetPart::new(name, &rows, |i, _| (i % 2 == 0) == odd && steps[i].job.parallel.tp <= MOST_TENSOR)
+        SetPart::new(name, &rows, |i, _| i.is_multiple_of(2) == odd && steps[i].job.parallel.tp <= MOST_TENSOR)
     };
     let closed = closed_form(system, steps, &published);
     let mut list = vec![
@@ -230,7 +230,7 @@ const VOCABULARY: u64 = 51_200;
 /// Odd lines, which constants were fitted to, and even lines, which were predicted; and those that targets are set for.
 pub(super) fn parts(rows: &[SetRow], features: &[u64]) -> Vec<SetPart> {
     let is_collective = rows.first().is_some_and(|row| row.label.contains(" B on "));
-    let half = |i: usize, odd: bool| (i % 2 == 0) == odd;
+    let half = |i: usize, odd: bool| i.is_multiple_of(2) == odd;
     let large = |i: usize| features[i] > LARGE_BYTES;
     let mut list = vec![
         SetPart::new("odd lines", rows, |i, _| half(i, true)),
