@@ -26,7 +26,8 @@ pub struct Memory {
 impl Memory {
     /// All of it.
     pub fn peak(&self) -> u64 {
-        self.weights + self.gradients + self.optimizer + self.activations + self.buffers
+        let state = self.weights + self.gradients + self.optimizer;
+        state.saturating_add(self.activations).saturating_add(self.buffers)
     }
 }
 
@@ -39,7 +40,8 @@ fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let wide = 4 * job.sequence * job.micro_batch * a.feed_forward;
     let whole = 18 * sbh + wide;
     let kept = if job.parallel.sp { whole / t } else { 10 * sbh + (whole - 10 * sbh) / t };
-    let scores = 5 * job.micro_batch * a.heads * job.sequence * job.sequence / t;
+    // Saturates where no memory would do.
+    let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence as f64).powi(2)) as u64;
     (kept, if stack == StackKind::Megatron { scores } else { 0 })
 }
 
@@ -53,13 +55,14 @@ pub fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let input = 2 * sbh / if p.sp { p.tp } else { 1 };
     let layers = job.layers_of_part();
     let mut activations = match p.recompute {
-        Recompute::None => held * layers * (kept + scores),
-        Recompute::Selective => held * layers * kept + scores,
-        Recompute::Full => held * layers * input + kept + scores,
+        Recompute::None => (held * layers).saturating_mul(kept.saturating_add(scores)),
+        Recompute::Selective => (held * layers).saturating_mul(kept).saturating_add(scores),
+        Recompute::Full => (held * layers).saturating_mul(input).saturating_add(kept.saturating_add(scores)),
     };
     if stage + 1 == p.pp {
         // Logits in 2 bytes and in fp32.
-        activations += job.sequence * job.micro_batch * job.architecture.vocabulary.div_ceil(p.tp) * 6;
+        let logits = (job.sequence * job.micro_batch).saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
+        activations = activations.saturating_add(logits);
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
     Memory {

@@ -176,6 +176,9 @@ fn schedule(text: &str) -> Option<Schedule> {
     })
 }
 
+/// Most passes of all stages of a step.
+const MOST_PASSES: u64 = 1 << 22;
+
 /// A step of training, checked.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -215,6 +218,17 @@ impl Job {
         if a.position == Position::Alibi || a.post_norm || a.parallel {
             return Err(Diagnostic::new(format!("{}: only pre-norm GPT and Llama layers are modelled", self.model)));
         }
+        let most = [
+            ("hidden", a.hidden, 1 << 18),
+            ("feed-forward width", a.feed_forward, 1 << 20),
+            ("vocabulary", a.vocabulary, 1 << 24),
+            ("layers", a.layers, 1 << 14),
+            ("sequence", self.sequence, 1 << 20),
+            ("micro-batch", self.micro_batch, 1 << 16),
+        ];
+        if let Some((what, found, most)) = most.into_iter().find(|(_, found, most)| found > most) {
+            return Err(Diagnostic::new(format!("{}: {what} is {found}, at most {most} is modelled", self.model)));
+        }
         let parts = p.pp.saturating_mul(p.schedule.parts());
         let pairs = [
             ("tp", p.tp, "query heads", a.heads),
@@ -230,6 +244,11 @@ impl Job {
                 return Err(Diagnostic::new(format!("{what} = {divisor} does not divide the {number} {of}")));
             }
         }
+        let passes = parts.saturating_mul(2 * self.micro_batches());
+        if passes > MOST_PASSES {
+            let title = format!("a step has {passes} passes of stages, at most {MOST_PASSES} are simulated");
+            return Err(Diagnostic::new(title).with_help("use fewer or larger micro-batches, stages or parts"));
+        }
         if let Schedule::Interleaved(_) = p.schedule
             && !self.micro_batches().is_multiple_of(p.pp)
         {
@@ -244,7 +263,7 @@ impl Job {
         Ok(())
     }
 
-    /// Parameters of one layer on a chip.
+    /// Parameters of one layer on a chip, stored elements of its matrices.
     pub fn layer_parameters(&self) -> u64 {
         let a = &self.architecture;
         let kv = a.hidden / a.heads * a.kv_heads;
@@ -252,7 +271,8 @@ impl Job {
         let products = a.hidden * (2 * a.hidden + 2 * kv + matrices * a.feed_forward);
         let biases = if a.bias { (a.hidden + 2 * kv + a.feed_forward) / self.parallel.tp + 2 * a.hidden } else { 0 };
         let norms = if a.norm == Norm::Layer { 4 * a.hidden } else { 2 * a.hidden };
-        products / self.parallel.tp + biases + norms
+        let stored = (products as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
+        stored / self.parallel.tp + biases + norms
     }
 
     /// Parameters of the token table, and of positions, on a chip.
@@ -276,12 +296,13 @@ impl Job {
         all
     }
 
-    /// FLOP of products in one forward pass of one sequence: layers, attention over all scores, logits.
+    /// FLOP of products in one forward pass of one sequence: stored elements of layers, all scores, logits.
     pub fn forward_flops(&self) -> f64 {
         let a = &self.architecture;
         let kv = a.hidden / a.heads * a.kv_heads;
         let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
         let products = (a.hidden * (2 * a.hidden + 2 * kv + matrices * a.feed_forward)) as f64;
+        let products = products * self.density.unwrap_or(1.0);
         let s = self.sequence as f64;
         let layer = 2.0 * s * products + 4.0 * s * s * a.hidden as f64;
         a.layers as f64 * layer + 2.0 * s * (a.hidden * a.vocabulary) as f64

@@ -267,8 +267,7 @@ impl Builder<'_> {
         let able = peak * p.chips() as f64 * step_s;
         let model_flops = 3.0 * job.forward_flops() * job.batch as f64;
         let again = job.recomputed_flops() * job.batch as f64;
-        let dense_share = job.density.unwrap_or(1.0);
-        let bound_s = model_flops * dense_share / (peak * p.chips() as f64);
+        let bound_s = model_flops / (peak * p.chips() as f64);
         let memory = memory::of_job(job, self.stack.kind);
         let mut notes = vec![format!(
             "stack {}: {}; tensor collectives are exposed, gradients are reduced after the last backward pass",
@@ -276,7 +275,7 @@ impl Builder<'_> {
             if self.stack.blocking { "a sender waits for its transfer" } else { "transfers run beside computing" }
         )];
         if job.density.is_some() {
-            notes.push("mfu counts the products of dense layers".to_owned());
+            notes.push("mfu, hfu and the lower bound count stored elements of sparse matrices; memory leaves out their indices".to_owned());
         }
         Step {
             step_s,

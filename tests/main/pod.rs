@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rdusim::input::Override;
 use rdusim::model::{Architecture, preset};
 use rdusim::pod::{
     Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Stack, StackKind, System, least_bytes, of_job,
@@ -235,4 +236,71 @@ fn a_step_on_rdus_has_the_time_of_its_sections() {
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
     let of = |key: &str| result["time_s"][key].as_f64().expect("a time");
     assert!(of("compute") > 0.0 && of("tensor_comm_exposed") > 0.0 && of("optimizer") > 0.0);
+}
+
+#[test]
+fn a_torus_moves_no_more_than_it_must() {
+    let sets = ["arch.level.node.topology=\"torus\"", "arch.level.node.dimensions=[2,4]"];
+    let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
+    let system = open(Path::new("arch/systems/dgx-a100.toml"), &sets).expect("a torus");
+    let network = Network::new(&system);
+    let groups = [(0..8).collect::<Vec<u64>>()];
+    let bytes = 1 << 20;
+    let call = Call { kind: CollectiveKind::AllReduce, groups: &groups, bytes };
+    let list = phases(&network, &call, Algorithm::Torus).expect("a whole torus");
+    // Along two dimensions and back.
+    assert_eq!(list.len(), 4);
+    let all: u64 = list.iter().flat_map(|phase| &phase.demand.by_level).sum();
+    assert_eq!(all, (least_bytes(CollectiveKind::AllReduce, 8, bytes) * 8.0).round() as u64);
+    // Opposite corners of a ring of four are two hops apart, one more in the other dimension.
+    let mut demand = rdusim::pod::Demand::default();
+    network.flow(&mut demand, (0, 5), 10);
+    assert_eq!(demand.by_level, [30]);
+}
+
+#[test]
+fn system_files_say_what_is_wrong_and_where() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = std::fs::read_to_string("arch/systems/sn10-8.toml").expect("a shipped system");
+    let refused = |from: &str, to: &str| {
+        let path = folder.path().join("system.toml");
+        assert!(text.contains(from), "{from}");
+        std::fs::write(&path, text.replacen(from, to, 1)).expect("a file");
+        let output = rdusim(&["check", "--arch", path.to_str().expect("a path")]);
+        assert_eq!(output.status.code(), Some(2), "{to}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let chip = "chip = \"../sn10.toml\"";
+    let shipped = format!("chip = {:?}", std::fs::canonicalize("arch/sn10.toml").expect("a chip"));
+    assert!(refused(chip, "chip = \"gone.toml\"").contains("system.toml:8:8"));
+    let both = |from: &str, to: &str| refused(&format!("{chip}\n"), &format!("{shipped}\n{to}\n")) + from;
+    assert!(both("", "chips = 8").contains("unknown field `chips`"));
+}
+
+#[test]
+fn cases_of_systems_are_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |text: &str, more: &[&str]| {
+        let path = folder.path().join("cases.csv");
+        std::fs::write(&path, text).expect("a file");
+        let mut arguments = vec!["validate", "--data", path.to_str().expect("a path"), "--format", "json"];
+        arguments.extend(more);
+        rdusim(&arguments)
+    };
+    // Times that nobody measured: whether they are near is not asked.
+    let collectives = "# source: made up\ncollective,gpus,message_size,dtype,time_us\nall_reduce,8,1000000,half,50\n\
+                       all_gather,4,1000000,half,30\n";
+    let steps = "gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iteration_ms\n\
+                 8,16,1,1024,16,24,1024,2,2,2,200\n8,8,1,2048,16,24,1024,4,1,2,300\n";
+    for text in [collectives, steps] {
+        let output = run(text, &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+        assert_eq!(result["sets"][0]["rows"].as_array().expect("rows").len(), 2);
+        assert_eq!(result["sets"][0]["chip"], "DGX-A100");
+        let refused = run(text, &["--arch", "arch/a100.toml"]);
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("are of a system"));
+    }
+    let wrong = run(&steps.replace("8,16,1", "6,16,1"), &[]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("expected tp x pp x dp = 8"));
 }
