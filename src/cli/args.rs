@@ -10,7 +10,7 @@ use super::prove::{self, CheckProofArgs, ProveArgs};
 use super::run_args::{ConfigArgs, SharedArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
-use super::values::{Fidelity, Format, Mapping, Mode, ModelPhase, Optimizer, ValueType};
+use super::values::{Fidelity, Format, Mapping, Mode, ModelPhase, Optimizer, Recompute, ValueType};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -352,9 +352,9 @@ pub(super) struct ModelArgs {
     /// Optimiser of a training step
     #[arg(long, value_enum, default_value_t = Optimizer::Adam)]
     pub(super) optimizer: Optimizer,
-    /// Compute activations again in the backward phase instead of saving them
-    #[arg(long)]
-    pub(super) recompute: bool,
+    /// What the backward phase computes again instead of reading it from memory
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "full")]
+    pub(super) recompute: Recompute,
     /// Drop elements behind attention and feed-forward block
     #[arg(long)]
     pub(super) dropout: bool,

@@ -56,7 +56,7 @@ pub(super) fn configurations(
     match &from.config {
         Some(path) => {
             refuse_models(workload, "a configuration file cannot hold")?;
-            let unmeasured = |configuration| Compiled { configuration, runs: Vec::new(), clear: Vec::new() };
+            let unmeasured = |configuration| Compiled { configuration, runs: Vec::new() };
             Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
         }
         None => compile_with(chip, workload, modes, from.effort.into(), &BaseCache::default()),

@@ -51,7 +51,7 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
             Optimizer::Adam => "adam".to_owned(),
             Optimizer::Sgd => "sgd".to_owned(),
         },
-        recompute: args.recompute,
+        recompute: args.recompute.into(),
         dropout: args.dropout,
         weights: Vec::new(),
         notes: Vec::new(),

@@ -26,6 +26,26 @@ pub(super) enum Optimizer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Recompute {
+    /// Nothing: all activations are saved
+    None,
+    /// Scores and probabilities of attention
+    Selective,
+    /// All operators of a layer
+    Full,
+}
+
+impl From<Recompute> for crate::model::Recompute {
+    fn from(value: Recompute) -> Self {
+        match value {
+            Recompute::None => Self::None,
+            Recompute::Selective => Self::Selective,
+            Recompute::Full => Self::Full,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ValueType {
     Bf16,
     Fp16,

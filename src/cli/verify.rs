@@ -37,7 +37,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
                 return Ok((configured::configurations(&args.configuration, &chip, &workload, &modes)?, Vec::new()));
             }
             let like = retargeted_from_full_size(&chip, &load(&[])?, &workload, &modes)?;
-            let unmeasured = |configuration| Compiled { configuration, runs: Vec::new(), clear: Vec::new() };
+            let unmeasured = |configuration| Compiled { configuration, runs: Vec::new() };
             Ok(like.into_iter().map(|(configuration, retargeting)| (unmeasured(configuration), retargeting)).unzip())
         });
         let (measured, retargetings) = configurations?;

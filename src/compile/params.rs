@@ -268,6 +268,9 @@ pub struct PrefetchParams {
     pub idle_share: f64,
     /// Share of a section's time that its prefetches must gain.
     pub worth: f64,
+    /// Share of the run's time that could be gained by more prefetches before a section is mapped once more in half of the
+    /// banks: that takes as long as to search for one more section.
+    pub worth_room: f64,
 }
 
 /// Mappings applied to smaller sizes.
@@ -386,6 +389,6 @@ pub const PARAMS: Params = Params {
         margin: 4,
         light_flow: 0.03,
     },
-    prefetch: PrefetchParams { idle_share: 0.8, worth: 0.001 },
+    prefetch: PrefetchParams { idle_share: 0.8, worth: 0.001, worth_room: 0.01 },
     retarget: RetargetParams { most_row_tiles: 4, most_blocks: 2 },
 };

@@ -1,25 +1,22 @@
 //! The passes of the compiler, one after the other.
 
-use rayon::prelude::*;
-
 use crate::arch::Chip;
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
-use crate::program::{BufferRole, Configuration, Fabric, Section, tensor_tiers, tier_remarks};
+use crate::program::{Configuration, Fabric, Section, tensor_tiers, tier_remarks};
 use crate::sim;
 use crate::workload::Workload;
 
 use super::compiled::Compiled;
 use super::mapping::bases::BaseCache;
-use super::physical::assemble::assemble;
-use super::physical::route::Negotiation;
+use super::prefetch::prefetch_weights;
+use super::remarks;
 use super::search::context::{Effort, SearchContext};
 use super::search::epilogues::NoKernels;
 use super::search::exhaustive::{self, Exhausted};
 use super::search::partition::{Chosen, Spans, Wanted};
 use super::verified::after_all;
-use super::{prefetch, remarks};
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), with epilogues ([`Mode::Epilogue`]), or as many
 /// as pay ([`Mode::Fused`]). The search believes its estimates.
@@ -53,13 +50,7 @@ pub fn compile_with(
     effort: Effort,
     bases: &BaseCache,
 ) -> Result<Vec<Compiled>, Diagnostic> {
-    let mut compiled = compile_modes(chip, workload, modes, effort, true, bases)?;
-    let fabric = Fabric::new(chip);
-    for measured in &mut compiled {
-        prefetch::prefetch_weights(chip, workload, &fabric, measured);
-        after_all("prefetch", chip, workload, &fabric, &measured.configuration);
-    }
-    Ok(compiled)
+    compile_modes(chip, workload, modes, effort, true, bases)
 }
 
 /// The best of all mappings of a small graph, by the event engine.
@@ -116,8 +107,7 @@ fn compile_modes(
         let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| remarks::of_section(chip, &c.graph, &c.plan)).collect();
         let of_a_model = workload.first_of_a_model().is_some();
-        let clear = if mode == Mode::Fused && of_a_model { clear_of_each_other(context, &chosen) } else { Vec::new() };
-        let (sections, measured): (Vec<Section>, _) = chosen.into_iter().map(|c| (c.section, c.run)).unzip();
+        let (sections, runs): (Vec<Section>, _) = chosen.iter().map(|c| (c.section.clone(), c.run.clone())).unzip();
         if searches(mode) && sections.len() > 1 {
             notes.push(remarks::several_sections(chip, workload, &sections, spans.whole()));
         }
@@ -135,7 +125,14 @@ fn compile_modes(
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
         after_all("partition", chip, workload, &fabric, &configuration);
-        compiled.push(Compiled { configuration, runs: measured, clear });
+        let mut measured = Compiled { configuration, runs };
+        // Graphs that configuration files and the `cycle` fidelity can hold are left as they are, and so are kernels, which
+        // come one by one.
+        if measures && mode == Mode::Fused && of_a_model {
+            prefetch_weights(context, chosen, &mut measured);
+            after_all("prefetch", chip, workload, &fabric, &measured.configuration);
+        }
+        compiled.push(measured);
     }
     Ok(compiled)
 }
@@ -166,22 +163,4 @@ fn partitions(
         partitions.push((mode, runs?));
     }
     Ok(partitions)
-}
-
-/// Sections that follow another every time, placed so that their weights can be loaded while that one runs.
-fn clear_of_each_other(context: &SearchContext<'_>, chosen: &[Chosen<'_>]) -> Vec<Option<Section>> {
-    let place = |index: usize| {
-        let (before, next) = (&chosen[index.checked_sub(1)?].section, &chosen[index]);
-        let has_weights = next.plan.buffers.iter().any(|buffer| matches!(buffer.role, BufferRole::Weight { .. }));
-        if !has_weights || !next.section.follows(before, next.graph.workload) {
-            return None;
-        }
-        let chip = &*context.chip.in_section(next.graph.largest_off_chip_bytes());
-        let taken = before.taken_banks(chip);
-        let (fabric, tiers) = (context.fabric, context.tiers);
-        assemble(chip, fabric, &next.graph, &next.plan, tiers, Negotiation::TRIAL, &taken)
-            .ok()
-            .map(|(section, _)| section)
-    };
-    (0..chosen.len()).into_par_iter().map(place).collect()
 }

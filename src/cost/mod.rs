@@ -42,5 +42,5 @@ pub use stage_work::StageWork;
 pub use tile_tables::{TileTables, WeightRange};
 pub use tiles::{Cut, Tile, sample, tiles};
 pub use time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
-pub use transfer::{first_slot_bytes, transfer_bytes, transfer_runs};
+pub use transfer::{first_load_cycles, first_slot_bytes, transfer_bytes, transfer_runs};
 pub use usage::{FlitCounts, Usage};

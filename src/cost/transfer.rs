@@ -1,8 +1,8 @@
 //! Bytes of the transfers of an off-chip stream.
 
-use crate::arch::Chip;
-use crate::program::{LoopLevel, PassWork, Section, SectionGraph, Stage, Step, StreamId};
-use crate::workload::View;
+use crate::arch::{Chip, TierId};
+use crate::program::{Configuration, LoopLevel, PassWork, Prefetch, Section, SectionGraph, Stage, Step, StreamId};
+use crate::workload::{View, Workload};
 
 use super::slots::{reduced_extent, slot_bytes};
 
@@ -61,6 +61,28 @@ fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamI
 /// The same of the first slot of a stream.
 pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: StreamId) -> (u64, u64) {
     transfer_bytes(chip, graph, section, stream, section.schedule.step(section.streams[stream].stream.level, 0))
+}
+
+/// Cycles before the first repetition of a section whose weights the last section of its block loads for the others: then
+/// they are loaded while nothing else runs.
+pub fn first_load_cycles(chip: &Chip, workload: &Workload, configuration: &Configuration, index: usize) -> u64 {
+    let section = &configuration.sections[index];
+    let before = configuration.section_before(index, workload).filter(|&before| before > index);
+    let Some(loads) = before.map(|before| &configuration.sections[before].prefetches).filter(|l| !l.is_empty()) else {
+        return 0;
+    };
+    let of_tier = |tier: TierId| {
+        let bytes = loads.iter().filter(|load| load.tier == tier).map(|load| load.moved_bytes).sum();
+        chip.tier_rate(tier).cycles_for(bytes)
+    };
+    let of_stream = |(&stream, load): (&StreamId, &Prefetch)| {
+        let ags = section.streams[stream].ags.len() as u64;
+        load.moved_bytes.div_ceil((ags * chip.ag_bytes_per_cycle.min(chip.network.flit_bytes)).max(1))
+    };
+    let by_tiers = chip.memory.ids().map(of_tier).max().unwrap_or(0);
+    let by_streams = section.prefetched.iter().zip(loads).map(of_stream).max().unwrap_or(0);
+    let latency = loads.iter().map(|load| chip.tier_latency_cycles(load.tier)).max().unwrap_or(0);
+    by_tiers.max(by_streams) + latency
 }
 
 /// Stored bytes of one slot of a weight stream: its share of values and metadata, exact over all slots.

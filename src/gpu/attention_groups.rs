@@ -95,19 +95,34 @@ fn around(workload: &Workload, uses: &Uses, softmax: OperatorId) -> Option<Group
     Some(Group { operators, work: Work::Attention(scores), inside })
 }
 
-/// The gradient's operators of an attention, if there are any.
+/// The gradient's operators of an attention, if there are any: from its probabilities, or from those that the backward phase
+/// computes again. The kernel of the gradient makes them anew in either case.
 fn gradient_of(workload: &Workload, uses: &Uses, group: &Group) -> Option<Group> {
     let Work::Attention(scores) = group.work else { return None };
-    let softmax = group.operators.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Softmax)?;
+    let of_scores = |op: OperatorId| &workload.operators[op].inputs;
+    let anew =
+        workload.operators.ids().filter(|&op| workload.operators[op].kind == OperatorKind::Softmax).find_map(|op| {
+            let mut operators = vec![op];
+            let made_from = up(workload, uses, workload.operators[op].inputs[0], &mut operators)?;
+            let is_alone = made_from != scores && around(workload, uses, op).is_none();
+            (is_alone && of_scores(made_from) == of_scores(scores)).then_some(operators)
+        });
+    let chain = anew.as_deref().unwrap_or(&group.operators);
+    let softmax = chain.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Softmax)?;
     let made = workload.operators[softmax].output;
     let of_softmax = uses
         .consumers(workload, made)
         .iter()
         .copied()
         .find(|&op| workload.operators[op].kind == OperatorKind::SoftmaxGrad)?;
+    let mut anew = anew.unwrap_or_default();
+    if !anew.is_empty() {
+        down(workload, uses, made, &mut anew);
+    }
     let mut operators = vec![of_softmax];
     up(workload, uses, workload.operators[of_softmax].inputs[1], &mut operators)?;
     let of_scores = down(workload, uses, workload.operators[of_softmax].output, &mut operators);
+    operators.append(&mut anew);
     let inside: Vec<TensorId> = operators.iter().map(|&op| workload.operators[op].output).collect();
     // Gradients of queries and keys, and of the values.
     let gemms = |tensor: TensorId| {
@@ -115,7 +130,7 @@ fn gradient_of(workload: &Workload, uses: &Uses, group: &Group) -> Option<Group>
         list.filter(|&op| workload.operators[op].kind == OperatorKind::Gemm && !group.operators.contains(&op))
     };
     operators.extend(gemms(of_scores));
-    for &tensor in &group.inside {
+    for &tensor in inside.iter().chain(&group.inside) {
         operators.extend(gemms(tensor));
     }
     operators.sort_unstable_by_key(|op| op.index());

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::options::{Imported, Options};
 use crate::diagnostics::Diagnostic;
 use crate::input;
-use crate::model::{Activation, Architecture, Norm, Phase, Position, WeightFile, write};
+use crate::model::{Activation, Architecture, Norm, Phase, Position, Recompute, WeightFile, write};
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
@@ -77,7 +77,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         dtype: options.dtype().to_owned(),
         sparsity: None,
         optimizer: "adam".to_owned(),
-        recompute: false,
+        recompute: Recompute::None,
         dropout: false,
         weights,
         notes,

@@ -6,4 +6,4 @@ mod preset;
 mod write;
 
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
-pub use write::{Options, Phase, Sparsity, WeightFile, write};
+pub use write::{Options, Phase, Recompute, Sparsity, WeightFile, write};

@@ -19,6 +19,29 @@ pub enum Phase {
     Decode,
 }
 
+/// What the backward phase of a training step computes again instead of reading it from memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Recompute {
+    /// Nothing: every activation that a gradient needs is saved.
+    #[default]
+    None,
+    /// Scores and probabilities of attention.
+    Selective,
+    /// All operators of a layer.
+    Full,
+}
+
+impl Recompute {
+    /// The value of `training.activations`.
+    fn activations(self) -> &'static str {
+        match self {
+            Self::None => "saved",
+            Self::Selective => "selective",
+            Self::Full => "recomputed",
+        }
+    }
+}
+
 /// Sparsity of every matrix of the layers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sparsity {
@@ -49,8 +72,8 @@ pub struct Options {
     pub sparsity: Option<Sparsity>,
     /// `adam` or `sgd`.
     pub optimizer: String,
-    /// Activations are computed again in the backward phase.
-    pub recompute: bool,
+    /// What the backward phase computes again.
+    pub recompute: Recompute,
     /// Elements are dropped behind attention and feed-forward block.
     pub dropout: bool,
     /// Files that matrices of the layers take their masks from, by the matrix's name.
@@ -161,7 +184,7 @@ impl Writer<'_> {
             let _ = writeln!(text, "{name} = {size}");
         }
         if *phase == Phase::Training {
-            let activations = if *recompute { "recomputed" } else { "saved" };
+            let activations = recompute.activations();
             let _ = writeln!(text, "\n[training]\noptimizer = {optimizer:?}\nactivations = {activations:?}");
         }
         let _ = writeln!(text, "\n[[blocks]]\nname = \"layer\"\nrepeat = \"layers\"");

@@ -66,7 +66,11 @@ pub fn workload(job: &Job, piece: Piece) -> String {
     for (name, size) in dims.into_iter().filter(|(name, _)| is_used(name)) {
         let _ = writeln!(file, "{name} = {size}");
     }
-    let saved = if job.parallel.recompute == Recompute::Full { "recomputed" } else { "saved" };
+    let saved = match job.parallel.recompute {
+        Recompute::None => "saved",
+        Recompute::Selective => "selective",
+        Recompute::Full => "recomputed",
+    };
     let _ = writeln!(file, "\n[training]\noptimizer = \"adam\"\nactivations = {saved:?}");
     let _ = writeln!(file, "micro_batches = {}", job.micro_batches());
     if let Piece::Layers(count) = piece {

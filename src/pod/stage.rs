@@ -203,9 +203,6 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
 }
 
 fn on_rdu(chip: &Chip, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
-    if job.parallel.recompute == Recompute::Selective {
-        return Err(Diagnostic::new("recompute = selective is not modelled on an RDU, which need not keep scores"));
-    }
     let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
     let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
         let text = graph::workload(job, piece);

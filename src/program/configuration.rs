@@ -30,6 +30,20 @@ pub struct Configuration {
     pub notes: Vec<String>,
 }
 
+impl Configuration {
+    /// The section that runs before another every time, or in every repetition but the first: the one in front of it in their
+    /// block, and of the first section of a block that is repeated, the last.
+    pub fn section_before(&self, index: usize, workload: &Workload) -> Option<usize> {
+        let section = self.sections.get(index)?;
+        if let Some(before) = index.checked_sub(1).filter(|&before| section.follows(&self.sections[before], workload)) {
+            return Some(before);
+        }
+        let behind = self.sections[index + 1..].iter().take_while(|behind| behind.follows(section, workload)).count();
+        let is_repeated = workload.operators[*section.operators.first()?].repeat > 1;
+        (behind > 0 && is_repeated).then_some(index + behind)
+    }
+}
+
 /// One section, placed and routed.
 #[derive(Debug, Clone)]
 pub struct Section {
@@ -55,9 +69,10 @@ pub struct Section {
     pub sram_bank_loss_bytes: u64,
     /// Cycles the compiler expected, launch included.
     pub estimated_cycles: u64,
-    /// Streams of weights whose first slot is in its banks when the section begins: the one before has loaded it.
+    /// Streams of weights whose first slot is in its banks when the section begins: the one before has loaded it, or, for the
+    /// first repetition of a block, nothing else runs while it is loaded.
     pub prefetched: Vec<StreamId>,
-    /// What it loads for the section behind it while it runs.
+    /// What it loads for the section behind it while it runs; the last of a block for the first of the next repetition.
     pub prefetches: Vec<Prefetch>,
 }
 

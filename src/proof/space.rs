@@ -165,7 +165,7 @@ impl<'g> Space<'g> {
                 Some(Length { alone: total(alone), prefetched: total(prefetched), given })
             })
             .collect();
-        partitions.shortest(&lengths) / self.group.every
+        partitions.shortest(&lengths, self.group.repeat) / self.group.every
     }
 
     /// All repetitions of a section, launches included.

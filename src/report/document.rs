@@ -188,6 +188,8 @@ mod tests {
             "sections",
             "stop",
             "notes",
+            "power_w",
+            "sram_peak_bytes",
         ];
         assert_eq!(keys(&json, 6, "    {"), run);
         let traffic = [

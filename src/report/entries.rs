@@ -10,6 +10,7 @@ use crate::outcome::{
 use crate::workload::Phase;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
+use super::metrics::{MetricValue, RunView, metrics_of};
 
 /// The chip in short.
 #[derive(Debug, Clone, Serialize)]
@@ -146,6 +147,9 @@ pub struct RunEntry {
     pub blocked: Vec<String>,
     /// What a user should know about the mapping.
     pub notes: Vec<String>,
+    /// Further figures ([`super::METRICS`]).
+    #[serde(flatten)]
+    pub metrics: IndexMap<&'static str, MetricValue>,
 }
 
 impl RunEntry {
@@ -176,6 +180,7 @@ impl RunEntry {
             stop,
             blocked,
             notes: outcome.notes.clone(),
+            metrics: metrics_of(&RunView { figures: &figures, outcome, tokens }),
         }
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod human;
 mod map_files;
 mod map_table;
 mod mask;
+mod metrics;
 mod page;
 mod pod;
 mod side;
@@ -38,6 +39,7 @@ pub use self::entries::{
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
+pub use self::metrics::{METRICS, Metric, MetricValue};
 pub use self::page::{
     BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SectionLayout, StageLayout,
     UnitShares, View,

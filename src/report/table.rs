@@ -14,6 +14,7 @@ use super::document::tokens;
 use super::entries::{PhaseEntry, phases};
 use super::figures::{Figures, Work, quotient};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
+use super::metrics::{METRICS, MetricValue, RunView, metrics_of};
 use super::side::{Side, named};
 
 /// Columns no line goes beyond.
@@ -43,6 +44,11 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
     let work = Work::of(workload);
     let runs = named(sides);
     let figures: Vec<Figures> = runs.iter().map(|(_, chip, outcome)| Figures::new(*chip, &work, outcome)).collect();
+    let view = |(of, figures)| {
+        let (_, _, outcome): &(String, &dyn Device, &Outcome) = of;
+        metrics_of(&RunView { figures, outcome, tokens: tokens(workload) })
+    };
+    let metrics: Vec<_> = runs.iter().zip(&figures).map(view).collect();
     let names: Vec<&str> = runs.iter().map(|(name, ..)| name.as_str()).collect();
     let headers: Vec<String> = if sides.len() > 1 {
         runs.iter().map(|(_, chip, run)| format!("{}\n{}", shorten(chip.name(), NARROW), run.mode.name())).collect()
@@ -51,7 +57,7 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
     };
     // The last run against each before it; of two chips, each mode on the first against the same mode on the second.
     let is_compared = sides.len() == 1 || runs.len() == 2;
-    let mut blocks = vec![heading(workload, &work, sides), summary(&work, &headers, &figures, is_compared)];
+    let mut blocks = vec![heading(workload, &work, sides), summary(&work, &headers, &figures, &metrics, is_compared)];
     let pairs: Vec<(usize, usize)> = if is_compared {
         (1..runs.len()).map(|before| (before - 1, runs.len() - 1)).collect()
     } else {
@@ -165,7 +171,13 @@ const SUMMARY: [Row; 23] = [
 ];
 
 /// Figures of the runs side by side; if they are compared, also those of each run over those of the last.
-fn summary(work: &Work, names: &[String], figures: &[Figures], is_compared: bool) -> String {
+fn summary(
+    work: &Work,
+    names: &[String],
+    figures: &[Figures],
+    metrics: &[IndexMap<&'static str, MetricValue>],
+    is_compared: bool,
+) -> String {
     let mut header = vec![String::new()];
     header.extend(names.iter().cloned());
     let last = names.iter().zip(figures).next_back().filter(|_| is_compared);
@@ -187,6 +199,19 @@ fn summary(work: &Work, names: &[String], figures: &[Figures], is_compared: bool
         }
         if let (Some((_, last)), Some(measure)) = (last, measure) {
             cells.extend(others().map(|(_, run)| ratio(measure(run), measure(last))));
+        }
+        table.add_row(cells);
+    }
+    for metric in METRICS {
+        let values: Vec<Option<f64>> =
+            metrics.iter().map(|run| run.get(metric.key).map(|value| value.number())).collect();
+        if values.iter().all(Option::is_none) {
+            continue;
+        }
+        let mut cells = vec![metric.label.to_owned()];
+        cells.extend(values.iter().map(|value| value.map_or_else(String::new, |value| metric.shown(value))));
+        if let Some((last, others)) = values.split_last().filter(|_| is_compared) {
+            cells.extend(others.iter().map(|value| value.zip(*last).map_or_else(String::new, |(a, b)| ratio(a, b))));
         }
         table.add_row(cells);
     }

@@ -19,13 +19,14 @@ const BALANCED: f64 = 0.9;
 /// A section in which nothing is busy for this share of the time is bound by filling and draining.
 const BUSY: f64 = 0.5;
 
-/// Reports one section of a configuration in a mode, with the [`loads`] of its run.
+/// Reports one section of a configuration in a mode, with the [`loads`] of its run. `first_load_cycles` come before its first
+/// repetition.
 pub fn section_outcome(
     chip: &Chip,
     workload: &Workload,
     section: &Section,
     run: &SectionRun,
-    mode: Mode,
+    (mode, first_load_cycles): (Mode, u64),
     links: Arc<[LinkLoad]>,
 ) -> SectionOutcome {
     let first = section.operators.first().map(|&op| &workload.operators[op]);
@@ -35,7 +36,7 @@ pub fn section_outcome(
     let launches = if section.is_looped(workload, mode) { 1 } else { repeat };
     let launch_cycles = chip.launch_cycles().saturating_mul(launches).div_ceil(every);
     let cycles = run.cycles.saturating_mul(repeat).saturating_add(chip.launch_cycles().saturating_mul(launches));
-    let cycles = cycles.div_ceil(every);
+    let cycles = cycles.saturating_add(first_load_cycles).div_ceil(every);
     let traffic = traffic(chip, workload, section, run).looped(repeat, launches).shared_by(every);
     let energy = energy(chip, workload, section, run, (repeat, every), &traffic, cycles);
     let names = |ops: &[crate::workload::OperatorId]| -> Vec<String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::cost::{Limits, SectionRun, Stopped, bound_cycles, bound_section};
+use crate::cost::{Limits, SectionRun, Stopped, bound_cycles, bound_section, first_load_cycles};
 use crate::outcome::{Fidelity, LinkLoad, Outcome, StopReason};
 use crate::program::{Configuration, Fabric, Section};
 use crate::workload::Workload;
@@ -162,7 +162,8 @@ fn simulate_sections(
             _ => account::loads(&run),
         };
         left = left.saturating_sub(run.cycles.saturating_add(chip.launch_cycles()));
-        sections.push(account::section_outcome(chip, workload, section, &run, configuration.mode, loads));
+        let mode = (configuration.mode, first_load_cycles(chip, workload, configuration, index));
+        sections.push(account::section_outcome(chip, workload, section, &run, mode, loads));
         match run.stopped {
             None => continue,
             Some(Stopped::Deadlock(mut lines)) => {

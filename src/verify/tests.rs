@@ -11,7 +11,7 @@ use crate::compile::{compile, retargeted_section};
 use crate::index::{Id, IndexVec};
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::model::{Architecture, Options, Phase, preset, write};
+use crate::model::{Architecture, Options, Phase, Recompute, preset, write};
 use crate::program::{
     Amount, Buffer, BufferId, BufferRole, Configuration, Flow, FlowId, FlowKind, GemmMapping, LoopLevel, LoopOrder,
     Mapping, Nest, OutputTile, Resource, Stage, StageId, Step, Style, TiledAxis,
@@ -110,7 +110,7 @@ fn attention(mode: Mode) -> Case {
         dtype: "bf16".to_owned(),
         sparsity: None,
         optimizer: "adam".to_owned(),
-        recompute: false,
+        recompute: Recompute::None,
         dropout: false,
         weights: Vec::new(),
         notes: Vec::new(),

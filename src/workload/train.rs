@@ -21,11 +21,27 @@ use toml::Spanned;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TrainingOptions {
     optimizer: OperatorKind,
-    recomputed: bool,
+    recompute: Recompute,
     /// Micro-batches of a step, of which the graph is one.
     micro_batches: u64,
     pattern: Option<PatternOptions>,
 }
+
+/// What the backward phase computes again instead of reading it from memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recompute {
+    /// Nothing.
+    None,
+    /// Scores and probabilities of attention, which take sequence x sequence elements a head and few operations: selective
+    /// recomputation (Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022).
+    Attention,
+    /// Every operator of a block, of which only the inputs are saved.
+    Blocks,
+}
+
+/// Values of `training.activations`.
+const ACTIVATIONS: [(&str, Recompute); 3] =
+    [("saved", Recompute::None), ("selective", Recompute::Attention), ("recomputed", Recompute::Blocks)];
 
 /// The largest number of micro-batches.
 const MOST_MICRO_BATCHES: u64 = 1 << 40;
@@ -35,14 +51,14 @@ pub(super) fn options(source: &Source, spec: &Spanned<Table<TrainingSpec>>) -> R
     let spec = spec.get_ref();
     let optimizers = [("adam", OperatorKind::AdamUpdate), ("sgd", OperatorKind::SgdUpdate)];
     let chosen = source.keyword("training.optimizer", &spec.optimizer, &optimizers.map(|(name, _)| name))?;
-    let recomputed = match &spec.activations {
-        Some(word) => source.keyword("training.activations", word, &["saved", "recomputed"])? == 1,
-        None => false,
+    let recompute = match &spec.activations {
+        Some(word) => ACTIVATIONS[source.keyword("training.activations", word, &ACTIVATIONS.map(|(name, _)| name))?].1,
+        None => Recompute::None,
     };
     let count = |micro| source.count("training.micro_batches", micro, 1..=MOST_MICRO_BATCHES);
     let micro_batches = spec.micro_batches.as_ref().map_or(Ok(1), count)?;
     let pattern = spec.pattern.as_ref().map(|pattern| dynamic::options(source, pattern)).transpose()?;
-    Ok(TrainingOptions { optimizer: optimizers[chosen].1, recomputed, micro_batches, pattern })
+    Ok(TrainingOptions { optimizer: optimizers[chosen].1, recompute, micro_batches, pattern })
 }
 
 /// Adds the backward graph and the update of every weight to a forward graph.
@@ -62,8 +78,10 @@ pub(super) fn derive(graph: &mut Builder, options: TrainingOptions) -> Result<()
         let block = backward.graph.operators[forward[at - 1]].block;
         let start = (0..at).rev().find(|&i| backward.graph.operators[forward[i]].block != block).map_or(0, |i| i + 1);
         let run = &forward[start..at];
-        if options.recomputed && block.is_some() {
-            backward.recompute(run);
+        match options.recompute {
+            Recompute::Blocks if block.is_some() => backward.recompute(&run[..run.len() - 1], false),
+            Recompute::Attention => backward.recompute(&probabilities(backward.graph, run), true),
+            _ => {}
         }
         for &op in run.iter().rev() {
             backward.of_operator(op)?;
@@ -91,6 +109,8 @@ struct Pending {
     output: TensorId,
     /// It carries a gradient (else it computes something of the forward graph again).
     is_gradient: bool,
+    /// It waits until no gradient can go on without it, to run beside its reader.
+    is_late: bool,
     /// Indices of an embedding whose gradient it is.
     indices: Option<TensorId>,
 }
@@ -143,7 +163,7 @@ impl Backward<'_> {
         options: GemmOptions,
     ) {
         let written = Written { inputs, options };
-        self.list.push(Pending { kind, name, written, output, is_gradient: true, indices: None });
+        self.list.push(Pending { kind, name, written, output, is_gradient: true, is_late: false, indices: None });
     }
 
     /// Whether anything wants the gradient of a tensor.
@@ -275,9 +295,9 @@ impl Backward<'_> {
         Ok(())
     }
 
-    /// Runs the operators of a block again before their gradients, so that only its inputs need be saved.
-    fn recompute(&mut self, run: &[OperatorId]) {
-        for &op in &run[..run.len() - 1] {
+    /// Runs operators again before their gradients, so that what they make need not be saved.
+    fn recompute(&mut self, operators: &[OperatorId], is_late: bool) {
+        for &op in operators {
             let operator = self.graph.operators[op].clone();
             self.place = (operator.block, operator.repeat);
             let mut written = self.graph.written[op].clone();
@@ -288,7 +308,8 @@ impl Backward<'_> {
             let output = self.like(operator.output, name, TensorRole::Intermediate);
             self.again.insert(operator.output, output);
             let name = format!("{}.again", operator.name);
-            self.list.push(Pending { kind: operator.kind, name, written, output, is_gradient: false, indices: None });
+            let (kind, is_gradient, indices) = (operator.kind, false, None);
+            self.list.push(Pending { kind, name, written, output, is_gradient, is_late, indices });
         }
     }
 
@@ -300,10 +321,10 @@ impl Backward<'_> {
             let made: Vec<TensorId> = waiting.iter().map(|p| p.output).collect();
             let ready = |p: &Pending| !p.written.inputs.iter().any(|input| made.contains(input));
             let row_wise = |p: &Pending| ready(p) && !p.written.options.transpose_a;
-            let Some(next) = waiting.iter().position(row_wise).or_else(|| waiting.iter().position(ready)) else {
-                return;
-            };
-            let Pending { kind, name, written, output, is_gradient, indices } = waiting.remove(next);
+            let first = |rule: &dyn Fn(&Pending) -> bool| waiting.iter().position(rule);
+            let next = first(&|p| row_wise(p) && !p.is_late).or_else(|| first(&row_wise)).or_else(|| first(&ready));
+            let Some(next) = next else { return };
+            let Pending { kind, name, written, output, is_gradient, indices, .. } = waiting.remove(next);
             let mut operator = self.graph.operator(&name, kind, &written, output);
             operator.is_gradient = is_gradient;
             operator.indices = operator.indices.or(indices);
@@ -327,6 +348,42 @@ impl Backward<'_> {
         list.sort_unstable();
         list
     }
+}
+
+/// The operators that make probabilities of attention: from the product of queries and keys (a GEMM of two activations) over
+/// functions of an element or a row to a softmax, where each result has one reader before the softmax; and what is dropped of
+/// them.
+fn probabilities(graph: &Builder, run: &[OperatorId]) -> Vec<OperatorId> {
+    let is_made = |tensor: TensorId| graph.tensors[tensor].role == TensorRole::Intermediate;
+    let producer = |tensor: TensorId| run.iter().copied().find(|&op| graph.operators[op].output == tensor);
+    let readers = |tensor: TensorId| graph.operators.iter().filter(|op| op.inputs.contains(&tensor)).count();
+    let chain_to = |softmax: OperatorId| {
+        let mut chain = vec![softmax];
+        let mut at = softmax;
+        loop {
+            let before = graph.written[at].inputs[0];
+            at = producer(before).filter(|_| is_made(before) && readers(before) == 1)?;
+            chain.push(at);
+            let Written { inputs, options } = &graph.written[at];
+            match graph.operators[at].kind {
+                OperatorKind::Gemm if options.transpose_b && inputs.iter().all(|&input| is_made(input)) => {
+                    return Some(chain);
+                }
+                kind if (kind.is_elementwise() || kind.is_row_wise()) && inputs.len() == 1 => {}
+                _ => return None,
+            }
+        }
+    };
+    let is_softmax = |op: &OperatorId| graph.operators[*op].kind == OperatorKind::Softmax;
+    let mut list: Vec<OperatorId> = run.iter().copied().filter(is_softmax).filter_map(chain_to).flatten().collect();
+    let drops = |op: &OperatorId| {
+        let Operator { kind, inputs, .. } = &graph.operators[*op];
+        *kind == OperatorKind::Dropout && producer(inputs[0]).is_some_and(|from| list.contains(&from))
+    };
+    let dropped: Vec<OperatorId> = run.iter().copied().filter(drops).collect();
+    list.extend(dropped);
+    list.sort_unstable();
+    list
 }
 
 /// The block whose operators read a weight.

@@ -5,6 +5,7 @@ use std::path::Path;
 use rdusim::arch::{self, Chip};
 use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::mode::Mode;
+use rdusim::model;
 use rdusim::outcome::{Fidelity, Outcome, StopReason};
 use rdusim::sim::{check_size, simulate, simulate_unskipped};
 use rdusim::workload::{self, Workload};
@@ -75,6 +76,78 @@ fn a_section_begins_sooner_by_what_was_loaded_before_it_and_the_bytes_count_ther
         assert_eq!(bound.traffic.network_byte_hops, event.traffic.network_byte_hops);
     }
     assert!(outcome.bound_cycles <= outcome.cycles);
+}
+
+/// The last section of a block loads for the first of the next repetition. What the first repetition begins with is loaded
+/// before it, and nothing hides that.
+#[test]
+fn the_last_section_of_a_block_loads_for_the_next_repetition() {
+    let chip = chip("sn40l");
+    let of = |repeat: u64| {
+        let workload = layers(8192, repeat);
+        let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+        let outcome = simulate_measured(&chip, &workload, &measured, Fidelity::Event);
+        assert_eq!(outcome, simulate(&chip, &workload, &measured.configuration, Fidelity::Event));
+        (measured, outcome)
+    };
+    let (measured, outcome) = of(40);
+    let [first, last] = &measured.configuration.sections[..] else { panic!("two sections") };
+    let loads = &last.prefetches;
+    assert!(!first.prefetched.is_empty() && loads.len() == first.prefetched.len());
+    let run = measured.runs[0].as_ref().expect("measured").cycles + chip.launch_cycles();
+    let exposed = outcome.sections[0].cycles - 40 * run;
+    let (tier, bytes) = (loads[0].tier, loads.iter().map(|load| load.moved_bytes).sum());
+    let (rate, latency) = (chip.tier_rate(tier).cycles_for(bytes), chip.tier_latency_cycles(tier));
+    assert!(exposed >= rate + latency && exposed < 2 * (rate + latency), "{exposed} cycles, memory alone {rate}");
+    // Once, however many repetitions follow.
+    assert_eq!(of(80).1.sections[0].cycles - outcome.sections[0].cycles, 40 * run);
+    // A graph that runs once has nothing behind its last section.
+    let (once, _) = of(1);
+    assert!(once.configuration.sections[1].prefetches.is_empty());
+    assert!(once.configuration.sections[0].prefetched.is_empty());
+}
+
+/// Two layers of GPT-13B: the feed-forward section has a mapping in all banks, and one in half of them, under which the
+/// weights of the next layer's attention are loaded.
+#[test]
+fn a_section_makes_room_for_the_weights_of_the_next() {
+    let (mut architecture, sequence) = model::preset("gpt-13b").expect("a preset");
+    architecture.layers = 2;
+    architecture.vocabulary = 512;
+    let text = model::write(&model::Options {
+        name: "two layers".to_owned(),
+        architecture,
+        phase: model::Phase::Forward,
+        batch: 1,
+        sequence,
+        context: sequence,
+        dtype: "bf16".to_owned(),
+        sparsity: None,
+        optimizer: "adam".to_owned(),
+        recompute: model::Recompute::None,
+        dropout: false,
+        notes: Vec::new(),
+        weights: Vec::new(),
+    });
+    let workload = workload::parse("two layers", &text.expect("a workload"), &[], 0).expect("a graph");
+    let full = chip("sn40l");
+    let cycles = |chip: &Chip| {
+        let measured = compile_measured(chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+        (simulate_measured(chip, &workload, &measured, Fidelity::Event).cycles, measured.configuration)
+    };
+    let (of_full, configuration) = cycles(&full);
+    let attention = configuration.sections.iter().position(|section| section.stages.len() > 4).expect("attention");
+    let section = &configuration.sections[attention];
+    assert!(section.prefetched.len() >= 4, "{} streams are loaded ahead", section.prefetched.len());
+    let before = configuration.section_before(attention, &workload).expect("a section before");
+    let taken = configuration.sections[before].taken_banks(&full);
+    assert!(taken.iter().all(|&banks| banks <= full.pmu.banks / 2));
+    // And so half of the banks are not faster, by what the laws allow.
+    let mut half = full.clone();
+    half.pmu.banks /= 2;
+    half.pmu.capacity_bytes /= 2;
+    let of_half = cycles(&half).0;
+    assert!(of_full as f64 <= 1.01 * of_half as f64, "{of_full} cycles, with half of the banks {of_half}");
 }
 
 #[test]

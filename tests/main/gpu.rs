@@ -176,7 +176,7 @@ fn a100(sets: &[&str]) -> Gpu {
     }
 }
 
-fn training(recompute: bool) -> workload::Workload {
+fn training(recompute: model::Recompute) -> workload::Workload {
     let (architecture, sequence) = model::preset("gpt-13b").expect("a preset");
     let text = model::write(&model::Options {
         name: "gpt-13b".to_owned(),
@@ -206,9 +206,9 @@ fn seconds(gpu: &Gpu, outcome: &Outcome) -> f64 {
 #[test]
 fn training_gpt_13b_lands_in_the_published_band() {
     let gpu = a100(&OF_EIGHT);
-    let again = training(true);
+    let again = training(model::Recompute::Full);
     // Work of the model, recomputation not counted: of the graph that saves its activations.
-    let saved = training(false);
+    let saved = training(model::Recompute::None);
     let macs: u64 = saved.operators.ids().map(|op| saved.dense_macs(op) * saved.operators[op].repeat).sum();
     let peak = gpu.macs_per_cycle(rdusim::units::Dtype::Bf16).expect("bf16") as f64 * gpu.clock_hz as f64;
     let outcomes = gpu::run(&gpu, &again, &Mode::ALL).expect("it fits");
@@ -226,9 +226,20 @@ fn training_gpt_13b_lands_in_the_published_band() {
     assert!(error.contains("does not fit") && error.contains("saved activations"), "{error}");
 }
 
+/// `FlashAttention` makes the probabilities anew in its backward kernel, whether the graph says so or not.
+#[test]
+fn a_fused_attention_kernel_recomputes_by_itself() {
+    let gpu = a100(&["arch.cluster.devices=8", "arch.cluster.sharding=full"]);
+    let run =
+        |recompute: model::Recompute| gpu::run(&gpu, &training(recompute), &[Mode::Kbk, Mode::Fused]).expect("it fits");
+    let (saved, selective) = (run(model::Recompute::None), run(model::Recompute::Selective));
+    assert_eq!(saved[1].cycles, selective[1].cycles);
+    assert!(saved[0].cycles < selective[0].cycles, "one by one, three more kernels a layer run");
+}
+
 #[test]
 fn every_step_of_fusion_is_at_least_as_fast() {
-    let again = training(true);
+    let again = training(model::Recompute::Full);
     let off = ["epilogue", "elementwise", "graphs"].map(|key| format!("arch.fusion.{key}=false"));
     let none = "arch.fusion.attention=none".to_owned();
     let steps: Vec<Vec<&str>> = vec![
@@ -255,7 +266,7 @@ fn every_step_of_fusion_is_at_least_as_fast() {
 
 #[test]
 fn mode_epilogue_is_fused_with_epilogues_alone() {
-    let again = training(true);
+    let again = training(model::Recompute::Full);
     let time = |sets: &[&str], mode: Mode| {
         let gpu = a100(&[&OF_EIGHT[..], sets].concat());
         seconds(&gpu, &gpu::run(&gpu, &again, &[mode]).expect("it fits").remove(0))

@@ -3,7 +3,7 @@
 use rdusim::arch::{self, Chip};
 use rdusim::compile::compile;
 use rdusim::mode::Mode;
-use rdusim::model::{Architecture, Options, PRESETS, Phase, preset, write};
+use rdusim::model::{Architecture, Options, PRESETS, Phase, Recompute, preset, write};
 use rdusim::outcome::{Fidelity, Outcome, SectionOutcome};
 use rdusim::sim::{check_size, simulate};
 use rdusim::workload::{self, OperatorKind, Workload};
@@ -19,7 +19,7 @@ fn options(architecture: Architecture, phase: Phase) -> Options {
         dtype: "bf16".to_owned(),
         sparsity: None,
         optimizer: "adam".to_owned(),
-        recompute: false,
+        recompute: Recompute::None,
         dropout: false,
         weights: Vec::new(),
         notes: Vec::new(),
@@ -80,7 +80,7 @@ fn a_training_step_of_gpt_has_its_published_flop() {
 #[test]
 fn recomputing_adds_one_forward_pass_of_the_layers() {
     let saved = options(small(3), Phase::Training);
-    let again = Options { recompute: true, ..saved.clone() };
+    let again = Options { recompute: Recompute::Full, ..saved.clone() };
     let forward = graph(&options(small(3), Phase::Forward));
     let in_layers: u64 = forward
         .operators
@@ -89,6 +89,24 @@ fn recomputing_adds_one_forward_pass_of_the_layers() {
         .map(|(op, operator)| forward.dense_macs(op) * operator.repeat)
         .sum();
     assert_eq!(macs(&graph(&again)) - macs(&graph(&saved)), in_layers);
+}
+
+#[test]
+fn selective_recomputation_adds_the_scores_of_attention() {
+    let saved = options(small(3), Phase::Training);
+    let selective = graph(&Options { recompute: Recompute::Selective, ..saved.clone() });
+    let saved = graph(&saved);
+    let of_name = |name: &str| selective.operators.iter().find(|op| op.name == name);
+    let scores = selective.operators.iter_enumerated().find(|(_, op)| op.name == "scores").map(|(op, _)| op);
+    let scores = selective.dense_macs(scores.expect("scores")) * 3;
+    assert_eq!(macs(&selective) - macs(&saved), scores);
+    let again: Vec<&str> =
+        selective.operators.iter().map(|op| op.name.as_str()).filter(|name| name.contains(".again")).collect();
+    assert_eq!(again, ["scores.again", "mask.again", "softmax.again"]);
+    // No gradient reads what the forward pass has made of the scores, so that it need not be saved.
+    let probabilities = of_name("softmax").expect("a softmax").output;
+    let readers = selective.operators.iter().filter(|op| op.inputs.iter().any(|&t| selective.base(t) == probabilities));
+    assert_eq!(readers.map(|op| op.name.as_str()).collect::<Vec<_>>(), ["mix"]);
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn small(name: &str, phase: Phase) -> Options {
         dtype: "bf16".to_owned(),
         sparsity: None,
         optimizer: "adam".to_owned(),
-        recompute: false,
+        recompute: model::Recompute::None,
         dropout: false,
         notes: Vec::new(),
         weights: Vec::new(),
@@ -187,12 +187,17 @@ fn others() -> Vec<Workload> {
 #[test]
 fn models_compute_what_they_say_and_no_operator_is_left_out() {
     let chip = arch::load(Path::new("arch/plasticine.toml"), &[]).expect("a chip");
-    let trained =
-        Options { optimizer: "sgd".to_owned(), recompute: true, dropout: true, ..small("gpt2", Phase::Training) };
+    let trained = Options {
+        optimizer: "sgd".to_owned(),
+        recompute: model::Recompute::Full,
+        dropout: true,
+        ..small("gpt2", Phase::Training)
+    };
     let sparse = model::Sparsity { density: 0.4, block: 4 };
     let mut list = vec![
         model_of(&small("gpt2", Phase::Forward)),
         model_of(&trained),
+        model_of(&Options { recompute: model::Recompute::Selective, ..trained.clone() }),
         model_of(&small("llama2-70b", Phase::Training)),
         model_of(&small("llama2-70b", Phase::Decode)),
         model_of(&Options { sparsity: Some(sparse), ..small("llama2-7b", Phase::Training) }),

@@ -340,21 +340,27 @@ pub fn place_buffers(
     let mut buffers: IndexVec<BufferId, Buffer> =
         plan.buffers.iter().map(|&spec| Buffer { spec, pieces: Vec::new() }).collect();
     let mut order: Vec<BufferId> = buffers.ids().collect();
+    // What the section makes itself is not there while another section runs.
+    let is_loaded = |role: BufferRole| match role {
+        BufferRole::Weight { stage, .. } => stages[stage].spec.sequence.is_none(),
+        _ => false,
+    };
     // Pieces tied to one PCU first: they have the least choice.
     order.sort_by_key(|&b| match buffers[b].spec.role {
         BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => (0, b),
         BufferRole::Operand { .. } => (1, b),
-        BufferRole::Weight { .. } => (2, b),
-        BufferRole::State { .. } | BufferRole::Output { .. } => (3, b),
-        BufferRole::Resident { .. } => (4, b),
+        role @ BufferRole::Weight { .. } if taken.is_empty() || is_loaded(role) => (2, b),
+        BufferRole::Weight { .. } => (3, b),
+        BufferRole::State { .. } | BufferRole::Output { .. } => (4, b),
+        BufferRole::Resident { .. } => (5, b),
     });
     let interval = (plan.estimate.busy_cycles as f64 / plan.nest.count(LoopLevel::FIRING) as f64).max(1.0);
     let mut held: Option<Vec<u64>> = None;
     for index in order {
         let spec = buffers[index].spec;
         match (spec.role, &held) {
-            (BufferRole::Weight { .. }, None) => held = Some(pool.hold(taken)),
-            (BufferRole::State { .. } | BufferRole::Output { .. } | BufferRole::Resident { .. }, Some(banks)) => {
+            (role, None) if is_loaded(role) => held = Some(pool.hold(taken)),
+            (role, Some(banks)) if !is_loaded(role) => {
                 pool.give_back(banks);
                 held = Some(Vec::new());
             }

@@ -3,6 +3,7 @@
 pub mod branch_and_bound;
 mod budget;
 pub mod canonical;
+pub mod compact;
 pub mod context;
 pub mod epilogues;
 pub mod evaluate;

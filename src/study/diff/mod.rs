@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::diagnostics::Diagnostic;
+use crate::report::METRICS;
 pub use difference::{Change, Difference, InputChange, RunChange, SectionChange};
 use read::{ResultFile, Run, Section};
 
@@ -68,6 +69,12 @@ fn run_change(a: &Run, b: &Run) -> RunChange {
     for (place, joules) in &a.energy_j {
         if let Some(other) = b.energy_j.get(place) {
             figures.insert(format!("energy_{place}_j"), Change::new(*joules, *other));
+        }
+    }
+    for metric in &METRICS {
+        let of = |run: &Run| run.others.get(metric.key).and_then(Value::as_f64);
+        if let Some((a, b)) = of(a).zip(of(b)) {
+            figures.insert(metric.key.to_owned(), Change::new(a, b));
         }
     }
     let mut tensors: IndexMap<String, Change> = IndexMap::new();

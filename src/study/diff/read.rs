@@ -32,6 +32,9 @@ pub(super) struct Run {
     pub(super) traffic: Traffic,
     pub(super) energy_j: IndexMap<String, f64>,
     pub(super) sections: Vec<Section>,
+    /// All other keys.
+    #[serde(flatten)]
+    pub(super) others: IndexMap<String, Value>,
 }
 
 /// Bytes of a run.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::report::human;
+use crate::report::{METRICS, human};
 
 use super::difference::{Change, Difference, RunChange, SectionChange};
 
@@ -88,7 +88,9 @@ fn tell_run(text: &mut String, run: &RunChange) {
 }
 
 fn quantity(name: &str, value: f64) -> String {
-    if name.ends_with("_s") {
+    if let Some(metric) = METRICS.iter().find(|metric| metric.key == name) {
+        metric.shown(value)
+    } else if name.ends_with("_s") {
         seconds(value)
     } else if name.ends_with("_bytes") {
         bytes(value)

@@ -2,7 +2,7 @@
 
 use crate::arch::Chip;
 use crate::mode::Mode;
-use crate::report::{Document, RunEntry};
+use crate::report::{Document, METRICS, MetricValue, RunEntry};
 use crate::workload::Workload;
 
 /// One cell of a result.
@@ -24,6 +24,15 @@ impl std::fmt::Display for Cell {
     }
 }
 
+impl From<MetricValue> for Cell {
+    fn from(value: MetricValue) -> Self {
+        match value {
+            MetricValue::Whole(count) => Self::Whole(count),
+            MetricValue::Real(measure) => Self::Real(measure),
+        }
+    }
+}
+
 /// A figure that a study records for each point.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Metric {
@@ -31,6 +40,8 @@ pub(super) enum Metric {
     Input(&'static InputFigure),
     /// Of a mode's run.
     Run(Mode, &'static RunFigure),
+    /// Of a mode's run, by its key in the JSON object.
+    Key(Mode, &'static str),
     /// Of two runs.
     Both(&'static BothFigure),
     /// `ok`, or why there is no result.
@@ -70,7 +81,7 @@ const INPUTS: [InputFigure; 13] = [
 /// Figures of a run that the lower bound of the graph has too.
 const BOUNDED: [Name; 3] = ["cycles", "time_s", "bound_cycles"];
 
-const RUNS: [RunFigure; 26] = [
+const RUNS: [RunFigure; 24] = [
     ("cycles", |run| Cell::Whole(run.cycles)),
     ("time_s", |run| Cell::Real(run.time_s)),
     ("bound_cycles", |run| Cell::Whole(run.bound_cycles)),
@@ -94,10 +105,6 @@ const RUNS: [RunFigure; 26] = [
     ("energy_network_j", |run| Cell::Real(run.energy_j.network)),
     ("energy_off_chip_j", |run| Cell::Real(run.energy_j.off_chip)),
     ("energy_static_j", |run| Cell::Real(run.energy_j.static_)),
-    ("power_w", |run| Cell::Real(if run.time_s > 0.0 { run.energy_j.total / run.time_s } else { 0.0 })),
-    ("sram_peak_bytes", |run| {
-        Cell::Whole(run.sections.iter().map(|section| section.sram_peak_bytes).max().unwrap_or(0))
-    }),
     ("bound_by", |run| {
         // Of the section that takes most of the time; of equals the first.
         let longest = run.sections.iter().rev().max_by_key(|section| section.cycles);
@@ -113,6 +120,10 @@ const BOTH: [BothFigure; 3] = [
     (TRAFFIC_RATIO, [Mode::Kbk, Mode::Fused], |document| document.off_chip_traffic_ratio),
 ];
 
+fn run_names() -> impl Iterator<Item = Name> {
+    RUNS.iter().map(|(name, _)| *name).chain(METRICS.iter().map(|metric| metric.key))
+}
+
 impl Metric {
     /// The metric of a name, if there is one.
     pub(super) fn named(name: &str) -> Option<Self> {
@@ -124,7 +135,9 @@ impl Metric {
         let run = || {
             let (mode, figure) = name.split_once('.')?;
             let mode = Mode::named(mode)?;
-            RUNS.iter().find(|(known, _)| *known == figure).map(|figure| Self::Run(mode, figure))
+            let of_field = RUNS.iter().find(|(known, _)| *known == figure).map(|figure| Self::Run(mode, figure));
+            let of_key = || METRICS.iter().find(|known| known.key == figure).map(|known| Self::Key(mode, known.key));
+            of_field.or_else(of_key)
         };
         input.or_else(both).or_else(run)
     }
@@ -133,10 +146,8 @@ impl Metric {
     pub(super) fn names() -> Vec<String> {
         let inputs = INPUTS.iter().map(|(name, _)| (*name).to_owned());
         let both = BOTH.iter().map(|(name, ..)| (*name).to_owned());
-        let runs = Mode::ALL
-            .into_iter()
-            .rev()
-            .flat_map(|mode| RUNS.iter().map(move |(name, _)| format!("{}.{name}", mode.name())));
+        let runs =
+            Mode::ALL.into_iter().rev().flat_map(|mode| run_names().map(move |name| format!("{}.{name}", mode.name())));
         inputs.chain(both).chain(["status".to_owned()]).chain(runs).collect()
     }
 
@@ -144,7 +155,7 @@ impl Metric {
     pub(super) fn needs(self) -> Vec<Mode> {
         match self {
             Self::Input(_) | Self::Status => Vec::new(),
-            Self::Run(mode, _) => vec![mode],
+            Self::Run(mode, _) | Self::Key(mode, _) => vec![mode],
             Self::Both((_, modes, _)) => modes.to_vec(),
         }
     }
@@ -154,6 +165,7 @@ impl Metric {
         match self {
             Self::Input(_) | Self::Status => true,
             Self::Run(_, (name, _)) => BOUNDED.contains(name),
+            Self::Key(..) => false,
             Self::Both((name, ..)) => *name != TRAFFIC_RATIO,
         }
     }
@@ -170,6 +182,10 @@ impl Metric {
             (Self::Run(mode, (_, figure)), Measured::Runs(document)) => {
                 document.runs.iter().find(|run| run.mode == mode.name()).map(figure)
             }
+            (Self::Key(mode, key), Measured::Runs(document)) => {
+                let run = document.runs.iter().find(|run| run.mode == mode.name())?;
+                run.metrics.get(key).map(|&value| value.into())
+            }
             (Self::Both((.., figure)), Measured::Runs(document)) => figure(document).map(Cell::Real),
             (Self::Run(mode, (name, _)), Measured::Bounds(bounds)) => {
                 let (_, cycles) = bounds.iter().find(|(of, _)| *of == mode)?;
@@ -181,7 +197,7 @@ impl Metric {
             }
             (Self::Status, Measured::Refused(why)) => Some(Cell::Word(why.clone())),
             (Self::Status, _) => Some(Cell::Word("ok".to_owned())),
-            (_, Measured::Refused(_)) => None,
+            (_, Measured::Refused(_)) | (Self::Key(..), Measured::Bounds(_)) => None,
         }
     }
 }
