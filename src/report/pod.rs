@@ -38,10 +38,6 @@ struct Document<'a> {
     model: &'a str,
     phase: &'static str,
     parallel: ParallelEntry,
-    stack: &'static str,
-    batch: u64,
-    micro_batch: u64,
-    seq: u64,
     step_s: f64,
     tokens_per_s: f64,
     mfu: f64,
@@ -69,6 +65,11 @@ struct ParallelEntry {
     schedule: String,
     recompute: &'static str,
     zero: u64,
+    /// What else a step is: the software, sequences of a step and of a micro-batch, tokens of a sequence.
+    stack: &'static str,
+    batch: u64,
+    micro_batch: u64,
+    seq: u64,
 }
 
 #[derive(Serialize)]
@@ -120,11 +121,11 @@ impl PodReport<'_> {
                 schedule: p.schedule.name(),
                 recompute: p.recompute.name(),
                 zero: u64::from(p.zero),
+                stack: self.stack.kind.name(),
+                batch: job.batch,
+                micro_batch: job.micro_batch,
+                seq: job.sequence,
             },
-            stack: self.stack.kind.name(),
-            batch: job.batch,
-            micro_batch: job.micro_batch,
-            seq: job.sequence,
             step_s: step.step_s,
             tokens_per_s: self.tokens_per_s(),
             mfu: step.mfu,

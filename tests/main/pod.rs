@@ -186,6 +186,24 @@ fn the_binary_prints_the_object() {
     let step_s = result["step_s"].as_f64().expect("a time");
     assert!((times.iter().sum::<f64>() / step_s - 1.0).abs() < 1e-9);
     assert_eq!(result["system"]["chips"], 8);
+    let mut names: Vec<&str> = result.as_object().expect("an object").keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let agreed = [
+        "bound_s",
+        "hfu",
+        "memory_bytes",
+        "mfu",
+        "model",
+        "parallel",
+        "phase",
+        "schema",
+        "step_s",
+        "system",
+        "time_s",
+        "tokens_per_s",
+        "traffic_bytes",
+    ];
+    assert_eq!(names, agreed);
     let memory = ["weights", "gradients", "optimizer", "activations", "kv_cache", "buffers"];
     let all: u64 = memory.iter().map(|kind| result["memory_bytes"][kind].as_u64().expect("bytes")).sum();
     assert_eq!(result["memory_bytes"]["peak"].as_u64(), Some(all));
