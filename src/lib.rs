@@ -40,6 +40,7 @@ pub mod map;
 pub mod mode;
 pub mod model;
 pub mod outcome;
+pub mod pod;
 pub mod program;
 pub mod proof;
 pub mod report;

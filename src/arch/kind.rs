@@ -31,6 +31,11 @@ const OF_RDU: [&str; 7] = ["grid", "pcu", "pmu", "network", "ag", "area", "vendo
 pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
     let head: Head = source.read()?;
     let kind = match &head.kind {
+        Some(word) if word.get_ref() == "system" => {
+            let title = "this needs a chip: the file describes a system of chips";
+            let help = "`pod`, `check` and `validate --data` take a system";
+            return Err(source.error(word.span(), title, "expected \"rdu\" or \"gpu\"").with_help(help));
+        }
         Some(word) if source.keyword("kind", word, &["rdu", "gpu"])? == 1 => Kind::Gpu(word.span()),
         _ => Kind::Rdu,
     };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
+use super::pod::{POD_EXAMPLES, PodArgs};
 use super::prove::{self, CheckProofArgs, ProveArgs};
 use super::run_args::{ConfigArgs, SharedArgs};
 use super::study_args;
@@ -224,6 +225,9 @@ pub(super) enum Command {
     /// Read a chip file, a workload file or both, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Train a model on many chips: stages, links, memory
+    #[command(after_help = POD_EXAMPLES)]
+    Pod(PodArgs),
     /// Write a certificate: how far a mapping is from what no mapping beats
     #[command(after_help = prove::PROVE_EXAMPLES)]
     Prove(ProveArgs),
@@ -302,7 +306,7 @@ pub(super) struct MapArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ModelArgs {
-    /// gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt-13b, llama2-7b, llama2-70b, bloom-176b, mistral-7b, falcon-40b,
+    /// gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt-13b, gpt3-175b, gpt-1t, llama2-7b, llama2-70b, bloom-176b, mistral-7b, falcon-40b,
     /// bert-base, bert-large; or gpt or llama
     #[arg(value_name = "NAME")]
     pub(super) name: String,
@@ -493,7 +497,7 @@ mod tests {
 
     use super::*;
 
-    const ALL_EXAMPLES: [&str; 12] = [
+    const ALL_EXAMPLES: [&str; 13] = [
         EXAMPLES,
         COMPARE_EXAMPLES,
         RUN_EXAMPLES,
@@ -506,6 +510,7 @@ mod tests {
         CALIBRATE_EXAMPLES,
         REPORT_EXAMPLES,
         CHECK_EXAMPLES,
+        POD_EXAMPLES,
     ];
 
     #[test]

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::output;
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
+use crate::pod::{self, System};
 use crate::study::explain::{Sources, sources};
 use crate::{arch, import, report};
 
@@ -20,10 +21,15 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
     let mut lines = Vec::new();
     if let Some(path) = &args.arch {
-        match arch::open(path, &sets) {
-            Ok(chip) => {
+        let described = if pod::is_system(path) {
+            pod::open(path, &sets).map(|system| format!("system {}", described_system(&system)))
+        } else {
+            arch::open(path, &sets).map(|chip| format!("chip {}", report::describe_chip(chip.device())))
+        };
+        match described {
+            Ok(described) => {
                 let values = std::fs::read_to_string(path).map(|text| told(&sources(&text))).unwrap_or_default();
-                lines.push(format!("{}: chip {}{values}\n", path.display(), report::describe_chip(chip.device())));
+                lines.push(format!("{}: {described}{values}\n", path.display()));
             }
             Err(diagnostic) => refused.push(diagnostic),
         }
@@ -36,6 +42,22 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
         }
     }
     if refused.is_empty() { output::print_text(&lines.concat()) } else { Err(Failure::Refused(refused)) }
+}
+
+/// One line on a system.
+fn described_system(system: &System) -> String {
+    let levels = system.levels.iter().map(|level| {
+        let (members, topology) = (level.members, level.topology.name());
+        format!("{} of {members} ({topology}, {:.0} GB/s a member)", level.name, level.member_gb_per_s())
+    });
+    let stacks: Vec<&str> = system.stacks.iter().map(|stack| stack.kind.name()).collect();
+    format!(
+        "{}: {} in {}; stacks {}",
+        system.name,
+        system.chip.device().name(),
+        levels.collect::<Vec<_>>().join(", "),
+        stacks.join(", ")
+    )
 }
 
 /// How many values of a chip file are known how well.

@@ -15,6 +15,7 @@ mod map;
 mod model;
 mod output;
 mod panics;
+mod pod;
 mod progress;
 mod prove;
 mod report;
@@ -81,6 +82,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Verify(args) => verify::verify(&args),
         Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
+        Command::Pod(args) => pod::pod(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::CheckProof(args) => prove::check_proof(&args),
         Command::Completions { shell } => {

@@ -7,9 +7,10 @@ use clap::Args;
 use crate::arch::{self, Chip, Quality};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
+use crate::pod;
 use crate::report;
 use crate::validate::{
-    CHIPS, PublishedSet, SetReport, analytic_sets, fit, gpu_chip, layer_report, published_sets,
+    CHIPS, PublishedSet, SetReport, Target, analytic_sets, fit, gpu_chip, is_of_a_system, layer_report, published_sets,
     validate as validate_set, validate_data,
 };
 
@@ -19,7 +20,7 @@ use super::{output, progress};
 
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {
-    /// Chip file (TOML) in place of the shipped one of its name; only its sets are run
+    /// Chip file (TOML) in place of the shipped one of its name; only its sets are run. With --data, a system file too
     #[arg(long, value_name = "FILE")]
     pub(super) arch: Option<PathBuf>,
     /// Change a field of the chips: arch.PATH=VALUE; may be repeated
@@ -95,15 +96,24 @@ fn show(args: &ValidateArgs, reports: &[SetReport]) -> Result<(), Failure> {
 /// Simulates the cases of a user's files.
 fn on_data(args: &ValidateArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = match &args.arch {
-        Some(path) => arch::open(path, &sets)?,
-        None => gpu_chip(&sets)?,
+    let given = match &args.arch {
+        Some(path) if pod::is_system(path) => Some(Target::System(Box::new(pod::open(path, &sets)?))),
+        Some(path) => Some(Target::Chip(arch::open(path, &sets)?)),
+        None => None,
     };
     let mut reports = Vec::new();
     for path in &args.data {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))?;
-        reports.push(validate_data(&path.display().to_string(), &text, &chip)?);
+        let name = path.display().to_string();
+        let report = match &given {
+            Some(target) => validate_data(&name, &text, target),
+            None if is_of_a_system(&text) => {
+                validate_data(&name, &text, &Target::System(Box::new(pod::dgx_a100(&sets)?)))
+            }
+            None => validate_data(&name, &text, &Target::Chip(gpu_chip(&sets)?)),
+        };
+        reports.push(report?);
     }
     show(args, &reports)
 }

@@ -61,7 +61,8 @@ fn rate(gpu: &Gpu, dtype: Dtype) -> Result<f64, Diagnostic> {
     })
 }
 
-fn product(gpu: &Gpu, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Result<Product, Diagnostic> {
+/// A product whose operands and result lie in memory.
+pub(super) fn product(gpu: &Gpu, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Result<Product, Diagnostic> {
     let bytes = |rows: u64, columns: u64| (rows * columns * dtype.bytes()) as f64;
     Ok(Product {
         count: 1,

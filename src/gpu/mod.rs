@@ -7,6 +7,7 @@ mod account;
 mod attention;
 mod attention_groups;
 mod cache;
+mod calls;
 mod capacity;
 mod cases;
 mod experts;
@@ -27,6 +28,7 @@ use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, Workload};
 
+pub use self::calls::{KernelCall, kernel_seconds};
 pub use self::cases::{Case, seconds};
 pub use self::experts::{Experts, Skew};
 pub use self::serving::AttentionCall;

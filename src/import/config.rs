@@ -85,6 +85,13 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     Ok(Imported { text, masks: None })
 }
 
+/// The dimensions of a model and the tokens of the sequences that it was trained with.
+pub(super) fn architecture(path: &Path) -> Result<(Architecture, u64), Diagnostic> {
+    let fields = Fields { path: path.display().to_string(), map: object(path)? };
+    let Model { architecture, sequence, .. } = fields.model(fields.family()?)?;
+    Ok((architecture, sequence))
+}
+
 fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
     let refused = |why: String| Diagnostic::new(format!("cannot read `{}`: {why}", path.display()));
     let file = input::open(path).map_err(|why| refused(format!("it {why}")))?;

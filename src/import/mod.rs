@@ -32,6 +32,7 @@ pub use options::{Imported, Options};
 
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
+use crate::model::Architecture;
 use crate::workload::{self, Workload};
 
 /// Whether a file is a model to be imported, by its ending.
@@ -49,6 +50,14 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
         return config::import(path, options);
     }
     onnx::import(path, options)
+}
+
+/// The dimensions of the model of a `config.json`, and the tokens of the sequences that it was trained with.
+///
+/// # Errors
+/// A file that cannot be read or names no known family.
+pub fn architecture(path: &Path) -> Result<(Architecture, u64), Diagnostic> {
+    config::architecture(path)
 }
 
 /// Reads a workload file or a model, with the `workload.` overrides among `sets` applied. `seed` goes into every random

@@ -139,7 +139,7 @@ const fn gpt2(hidden: u64, layers: u64, heads: u64) -> Architecture {
 const GPT2_SOURCE: &str = "github.com/openai/gpt-2, sizes of the released models";
 
 /// Every preset.
-pub const PRESETS: [Preset; 12] = [
+pub const PRESETS: [Preset; 14] = [
     Preset { name: "gpt2", architecture: GPT2, parameters: 124_000_000, source: GPT2_SOURCE, sequence: 1024 },
     Preset {
         name: "gpt2-medium",
@@ -167,6 +167,20 @@ pub const PRESETS: [Preset; 12] = [
         architecture: Architecture { position: Position::Learned(2048), ..gpt2(5120, 40, 40) },
         parameters: 12_853_000_000,
         source: "Dey et al. 2023, arXiv:2304.03208: dimensions of Cerebras-GPT 13B (13 B, rounded; this is their sum)",
+        sequence: 2048,
+    },
+    Preset {
+        name: "gpt3-175b",
+        architecture: Architecture { position: Position::Learned(2048), ..gpt2(12288, 96, 96) },
+        parameters: 174_600_000_000,
+        source: "Brown et al. 2020, arXiv:2005.14165, table 2.1 (175 B, rounded; this is the sum of its dimensions)",
+        sequence: 2048,
+    },
+    Preset {
+        name: "gpt-1t",
+        architecture: Architecture { vocabulary: 51200, position: Position::Learned(2048), ..gpt2(25600, 128, 160) },
+        parameters: 1_008_000_000_000,
+        source: "Narayanan et al. 2021, arXiv:2104.04473, table 1 (1008.0 B)",
         sequence: 2048,
     },
     Preset {

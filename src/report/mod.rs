@@ -17,6 +17,7 @@ mod map_table;
 mod mask;
 mod metrics;
 mod page;
+mod pod;
 mod side;
 mod table;
 mod trace;
@@ -26,7 +27,8 @@ mod waterfall;
 mod write;
 
 pub use self::chart::{
-    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot, WaterfallChart,
+    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot, TimelineChart,
+    WaterfallChart,
 };
 pub use self::csv::{guarded as guarded_cell, sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, workload as describe_workload};
@@ -42,6 +44,7 @@ pub use self::page::{
     BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SectionLayout, StageLayout,
     UnitShares, View,
 };
+pub use self::pod::PodReport;
 pub use self::side::Side;
 pub use self::table::{table, table_of};
 pub use self::trace::trace_json;

@@ -69,6 +69,7 @@ struct PartEntry<'a> {
     name: &'a str,
     points: usize,
     median_error: f64,
+    ninetieth_error: f64,
     worst_error: f64,
 }
 
@@ -116,6 +117,7 @@ impl<'a> SetEntry<'a> {
             name: &part.name,
             points: part.points,
             median_error: part.score.median_error,
+            ninetieth_error: part.score.ninetieth_error,
             worst_error: part.score.worst_error,
         };
         let ScoreEntry { median_error, worst_error, rank_correlation } = score(&set.score);
@@ -201,7 +203,10 @@ fn summary(sets: &[SetReport]) -> String {
             line("ideal", ideal, 0, String::new());
         }
         for part in &set.parts {
-            line(&part.name, &part.score, part.points, String::new());
+            // Cases of a file: a part may be large.
+            let most = format!("9 in 10 within {}", percent(part.score.ninetieth_error));
+            let of_cases = !set.plotted && set.ideal_score.is_none();
+            line(&part.name, &part.score, part.points, if of_cases { most } else { String::new() });
         }
     }
     table.trim_fmt()

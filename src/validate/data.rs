@@ -1,22 +1,20 @@
 //! Measurements of a user beside the simulation: a CSV file of cases and times, `docs/validation.md` describes it.
 
-use std::collections::BTreeMap;
-
 use crate::arch::{AnyChip, Chip, Quality};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case, Experts, Skew};
 use crate::mode::Mode;
+use crate::pod::System;
 use crate::units::Dtype;
 use crate::workload;
 
+use super::line::{Line, TIMES};
+use super::pods;
 use super::run::{SetPart, SetReport, SetRow, outcome};
 use super::score::Score;
 
-/// Columns of a time, and the microseconds of its unit.
-const TIMES: [(&str, f64); 3] = [("time_us", 1.0), ("latency_ms", 1e3), ("time_s", 1e6)];
-
 /// A kind of case: its name, and the columns it takes; those of [`OPTIONAL`] may be missing.
-const KINDS: [(&str, &[&str]); 4] = [
+const KINDS: [(&str, &[&str]); 6] = [
     ("gemm", &["m", "n", "k"]),
     ("attention-prefill", &["batch", "isl", "heads", "kv_heads", "head_dim"]),
     ("attention-decode", &["batch", "cached", "heads", "kv_heads", "head_dim"]),
@@ -33,60 +31,19 @@ const KINDS: [(&str, &[&str]); 4] = [
             "distribution",
         ],
     ),
+    (pods::COLLECTIVES, &["collective", "gpus", "message_size"]),
+    (pods::TRAINING, &["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp"]),
 ];
-const OPTIONAL: [&str; 2] = ["dtype", "window_size"];
+const OPTIONAL: [&str; 4] = ["dtype", "window_size", "library", "params_b"];
 
 /// Below this many microseconds, launches and latencies are most of a time.
 const SMALL_US: f64 = 10.0;
 
-/// A line of the file with its columns by name.
-struct Line<'a> {
-    path: &'a str,
-    number: u64,
-    cells: BTreeMap<&'a str, &'a str>,
-}
-
-impl Line<'_> {
-    fn error(&self, column: &str, found: &str, expected: &str) -> Diagnostic {
-        Diagnostic::new(format!("{}:{}: `{column}` is {found:?}, expected {expected}", self.path, self.number))
-    }
-
-    fn text(&self, column: &str) -> &str {
-        self.cells.get(column).copied().unwrap_or_default()
-    }
-
-    fn count(&self, column: &str) -> Result<u64, Diagnostic> {
-        let found = self.text(column);
-        let count = found.parse::<u64>().ok().filter(|count| (1..=1 << 32).contains(count));
-        count.ok_or_else(|| self.error(column, found, "a whole number from 1 to 2^32"))
-    }
-
-    fn dtype(&self) -> Result<Dtype, Diagnostic> {
-        let found = self.cells.get("dtype").copied().unwrap_or("bf16");
-        Ok(match found {
-            "bf16" | "bfloat16" => Dtype::Bf16,
-            "fp16" | "float16" | "half" => Dtype::Fp16,
-            "fp32" | "float32" => Dtype::Fp32,
-            "int8" => Dtype::Int8,
-            _ => return Err(self.error("dtype", found, "bf16, fp16, fp32 or int8")),
-        })
-    }
-
-    fn microseconds(&self) -> Result<f64, Diagnostic> {
-        let Some(&(column, unit)) = TIMES.iter().find(|(column, _)| self.cells.contains_key(column)) else {
-            return Err(self.error("time_us", "", "a time"));
-        };
-        let found = self.text(column);
-        let time = found.parse::<f64>().ok().filter(|time| time.is_finite() && *time > 0.0);
-        time.map(|time| time * unit).ok_or_else(|| self.error(column, found, "a number above 0"))
-    }
-}
-
-/// Simulates every case of a file on a chip: one set for the file, in microseconds.
+/// Simulates every case of a file on a chip or a system: one set for the file, in microseconds.
 ///
 /// # Errors
 /// A file that is not what `docs/validation.md` describes, or a case that the chip cannot run.
-pub fn validate_data(path: &str, text: &str, chip: &AnyChip) -> Result<SetReport, Diagnostic> {
+pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetReport, Diagnostic> {
     let source = text.lines().next().and_then(|line| line.strip_prefix('#')).unwrap_or("no source given").trim();
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
     let broken =
@@ -95,12 +52,19 @@ pub fn validate_data(path: &str, text: &str, chip: &AnyChip) -> Result<SetReport
     let columns: Vec<&str> = header.iter().collect();
     let kind = kind_of(path, &columns)?;
     let mut rows = Vec::new();
+    let (mut of_rows, mut steps) = (Vec::new(), Vec::new());
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
         let number = record.position().map_or(0, csv::Position::line);
         let line = Line { path, number, cells: columns.iter().copied().zip(record.iter()).collect() };
-        let (label, times) = simulated(kind, &line, chip)?;
+        let (label, times) = simulated(kind, &line, target)?;
         let published = line.microseconds()?;
+        if kind == pods::TRAINING {
+            steps.push(pods::measured(&line)?);
+        }
+        if pods::is_of_systems(kind) {
+            of_rows.push(pods::feature(kind, &line)?);
+        }
         rows.push(SetRow {
             label,
             at: published,
@@ -115,15 +79,19 @@ pub fn validate_data(path: &str, text: &str, chip: &AnyChip) -> Result<SetReport
     let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
     let ideals: Option<Vec<f64>> = rows.iter().map(|row| row.ideal).collect();
     let ideal = ideals.filter(|all| !all.is_empty()).map(|all| Score::new(&column(|row| row.published), &all));
+    let mut list = if pods::is_of_systems(kind) { pods::parts(&rows, &of_rows) } else { parts(&rows) };
+    if let (Target::System(system), pods::TRAINING) = (target, kind) {
+        list.extend(pods::compared(system, &steps, &rows)?);
+    }
     Ok(SetReport {
         name: kind.to_owned(),
-        chip: chip.device().name().to_owned(),
+        chip: target.name().to_owned(),
         quality: if ideal.is_some() { Quality::Vendor } else { Quality::Ideal },
         point: "case".to_owned(),
         quantity: "microseconds".to_owned(),
         source: source.trim_start_matches("source:").trim().to_owned(),
         plotted: false,
-        parts: parts(&rows),
+        parts: list,
         rows,
         score,
         ideal_score: ideal,
@@ -174,6 +142,31 @@ fn kind_of(path: &str, columns: &[&str]) -> Result<&'static str, Diagnostic> {
     Ok(kind)
 }
 
+/// What a file was measured on.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A chip.
+    Chip(AnyChip),
+    /// A system of chips.
+    System(Box<System>),
+}
+
+impl Target {
+    fn name(&self) -> &str {
+        match self {
+            Self::Chip(chip) => chip.device().name(),
+            Self::System(system) => &system.name,
+        }
+    }
+}
+
+/// Whether the cases of a file are of a system: what they are simulated on by default.
+pub fn is_of_a_system(text: &str) -> bool {
+    let header = text.lines().find(|line| !line.starts_with('#') && !line.trim().is_empty()).unwrap_or_default();
+    let columns: Vec<&str> = header.split(',').map(str::trim).collect();
+    kind_of("", &columns).is_ok_and(pods::is_of_systems)
+}
+
 /// Seconds of a case.
 struct Times {
     simulated: f64,
@@ -207,7 +200,21 @@ fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
 }
 
 /// A case in words, and its times.
-fn simulated(kind: &str, line: &Line, chip: &AnyChip) -> Result<(String, Times), Diagnostic> {
+fn simulated(kind: &str, line: &Line, target: &Target) -> Result<(String, Times), Diagnostic> {
+    if pods::is_of_systems(kind) {
+        let Target::System(system) = target else {
+            let title = format!("cases of kind {kind} are of a system, {} is a chip", target.name());
+            return Err(
+                Diagnostic::new(title).with_help("give `--arch` a system file, such as arch/systems/dgx-a100.toml")
+            );
+        };
+        let (label, seconds) = pods::simulated(kind, line, system)?;
+        return Ok((label, Times { simulated: seconds, serial: None, ideal: None }));
+    }
+    let Target::Chip(chip) = target else {
+        let title = format!("cases of kind {kind} are of a chip, {} is a system", target.name());
+        return Err(Diagnostic::new(title).with_help("give `--arch` a chip file, such as arch/a100.toml"));
+    };
     let dtype = line.dtype()?;
     let (label, case) = match kind {
         "attention-prefill" => {

@@ -7,12 +7,14 @@
 mod analytic;
 mod data;
 mod fit;
+mod line;
+mod pods;
 mod published;
 mod run;
 mod score;
 
 pub use analytic::analytic_sets;
-pub use data::validate_data;
+pub use data::{Target, is_of_a_system, validate_data};
 pub use fit::{FitReport, Fitted, fit};
 pub use published::{CHIPS, ChipSource, Measured, PublishedSet, gpu_chip, published_sets};
 pub use run::{SetPart, SetReport, SetRow, layer_report, validate};

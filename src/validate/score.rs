@@ -5,6 +5,8 @@
 pub struct Score {
     /// Median of the absolute relative errors.
     pub median_error: f64,
+    /// Nine tenths of them are no larger.
+    pub ninetieth_error: f64,
     /// The largest of them.
     pub worst_error: f64,
     /// Spearman's rank correlation of the two series; `None` below three points.
@@ -17,6 +19,7 @@ impl Score {
         let errors: Vec<f64> = published.iter().zip(simulated).map(|(&p, &s)| relative_error(p, s).abs()).collect();
         Self {
             median_error: median(&errors),
+            ninetieth_error: ninetieth(&errors),
             worst_error: errors.iter().copied().fold(0.0, f64::max),
             rank_correlation: (published.len() >= 3).then(|| spearman(published, simulated)),
         }
@@ -36,6 +39,13 @@ fn median(values: &[f64]) -> f64 {
         n if n % 2 == 1 => sorted[n / 2],
         n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
     }
+}
+
+/// The smallest value that at least nine tenths do not exceed (nearest rank).
+fn ninetieth(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get((sorted.len() * 9).div_ceil(10).saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 /// Pearson's correlation of the ranks, equal values at the mean of their ranks; 0 where a series is constant.
@@ -91,6 +101,9 @@ mod tests {
         // 0.1, 0.5, 0, 0.2
         near(score.median_error, 0.15);
         near(score.worst_error, 0.5);
+        near(score.ninetieth_error, 0.5);
+        let tenths: Vec<f64> = (1..=10).map(f64::from).collect();
+        near(ninetieth(&tenths), 9.0);
         // Ranks 1 2 3 4 and 2 1 3 4: 1 - 6 * 2 / (4 * 15).
         near(score.rank_correlation.unwrap(), 0.8);
         assert_eq!(Score::new(&[1.0], &[2.0]).rank_correlation, None);

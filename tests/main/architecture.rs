@@ -9,7 +9,7 @@ use super::import_graph::ImportGraph;
 const MOST_LINES: usize = 700;
 
 /// Modules lowest first, each with the modules it may import. No module imports one below it in this list.
-const MODULES: [(&str, &[&str]); 26] = [
+const MODULES: [(&str, &[&str]); 27] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -33,8 +33,28 @@ const MODULES: [(&str, &[&str]); 26] = [
     ),
     ("saved", &["index", "mode", "diagnostics", "input", "arch", "workload", "program", "compile"]),
     ("gpu", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome"]),
+    (
+        "pod",
+        &["units", "mode", "diagnostics", "model", "input", "arch", "workload", "outcome", "fluid", "compile", "gpu"],
+    ),
     ("map", &["index", "arch", "workload", "program", "cost", "outcome"]),
-    ("validate", &["units", "diagnostics", "mode", "input", "arch", "workload", "cost", "outcome", "compile", "gpu"]),
+    (
+        "validate",
+        &[
+            "units",
+            "diagnostics",
+            "mode",
+            "model",
+            "input",
+            "arch",
+            "workload",
+            "cost",
+            "outcome",
+            "compile",
+            "gpu",
+            "pod",
+        ],
+    ),
     (
         "verify",
         &[
@@ -52,7 +72,10 @@ const MODULES: [(&str, &[&str]); 26] = [
             "compile",
         ],
     ),
-    ("report", &["units", "mode", "sparsity", "arch", "workload", "outcome", "sim", "map", "validate", "verify"]),
+    (
+        "report",
+        &["units", "mode", "sparsity", "arch", "workload", "outcome", "sim", "pod", "map", "validate", "verify"],
+    ),
     (
         "study",
         &[
@@ -87,6 +110,7 @@ const MODULES: [(&str, &[&str]); 26] = [
             "compile",
             "sim",
             "gpu",
+            "pod",
             "map",
             "validate",
             "verify",

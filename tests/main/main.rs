@@ -24,6 +24,7 @@ mod numbers;
 mod numbers_of_images;
 mod page;
 mod penalties;
+mod pod;
 mod program;
 mod proof;
 mod random;

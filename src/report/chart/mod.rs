@@ -21,6 +21,7 @@ mod scene;
 mod set;
 mod study;
 mod time;
+mod timeline;
 mod traffic;
 mod waterfall;
 
@@ -30,6 +31,7 @@ pub use mask::MaskChart;
 pub use paint::ChartError;
 pub use set::SetChart;
 pub use study::{PlotData, Series, StudyPlot};
+pub use timeline::TimelineChart;
 pub use waterfall::WaterfallChart;
 
 use crate::arch::Device;

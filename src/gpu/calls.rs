@@ -1,0 +1,74 @@
+//! Single kernels by their shapes, for stacks that are lists of kernels: no graph around them, operands in memory.
+
+use super::attention::{self, Scores};
+use super::cases::product;
+use super::gemm;
+use super::serving::AttentionCall;
+use super::stream;
+use crate::arch::Gpu;
+use crate::diagnostics::Diagnostic;
+use crate::units::Dtype;
+
+/// A kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KernelCall {
+    /// `count` products of m x k by k x n.
+    Product {
+        /// Data type of the operands and the result.
+        dtype: Dtype,
+        /// Products of one launch.
+        count: u64,
+        /// Rows, columns and depth of each.
+        shape: (u64, u64, u64),
+    },
+    /// Moves data past the vector lanes.
+    Stream {
+        /// Bytes from and to memory.
+        bytes: f64,
+        /// Vector operations.
+        operations: f64,
+    },
+    /// Fused causal attention, or its gradient.
+    Attention {
+        /// Sequences, heads and their width.
+        call: AttentionCall,
+        /// The gradient of all inputs.
+        gradient: bool,
+    },
+}
+
+/// Seconds of a kernel from its start to its end, without the gap before it.
+///
+/// # Errors
+/// A data type that the tensor cores lack.
+pub fn kernel_seconds(gpu: &Gpu, call: &KernelCall) -> Result<f64, Diagnostic> {
+    let cycles = match *call {
+        KernelCall::Product { dtype, count, shape } => {
+            let one = product(gpu, dtype, shape)?;
+            let all = |bytes: f64| bytes * count as f64;
+            let product = gemm::Product {
+                count,
+                a_bytes: all(one.a_bytes),
+                b_bytes: all(one.b_bytes),
+                write_bytes: all(one.write_bytes),
+                ..one
+            };
+            gemm::fastest(gpu, &product).cycles
+        }
+        KernelCall::Stream { bytes, operations } => stream::time(gpu, bytes, bytes, operations).cycles,
+        KernelCall::Attention { call, gradient } => {
+            let scores = Scores {
+                instances: call.batch * call.heads,
+                queries: call.tokens,
+                keys: call.tokens,
+                head_dim: call.head_dim,
+                causal: true,
+            };
+            let rate = gpu.sm.tensor_macs.get(&call.dtype).copied().unwrap_or(1) as f64;
+            let heads = (call.heads + call.kv_heads) * if gradient { 4 } else { 2 };
+            let moved = (call.batch * call.tokens * heads * call.head_dim * call.dtype.bytes()) as f64;
+            attention::time(gpu, &gpu.attention, &scores, (rate, false), moved, gradient).cycles
+        }
+    };
+    Ok((cycles + gpu.cycles_of_us(gpu.launch.ramp_us)) / gpu.clock_hz as f64)
+}

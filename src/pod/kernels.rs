@@ -1,0 +1,201 @@
+//! A layer, the embedding and the logits as lists of kernels of a GPU stack, on the shapes of one chip.
+//!
+//! The lists are what the stack's source launches; bytes are those of its operands, elements of 2 bytes, masks of 1.
+
+use super::parallel::Job;
+use super::system::StackKind;
+use crate::gpu::{AttentionCall, KernelCall};
+use crate::model::{Activation, Position};
+use crate::units::Dtype;
+
+/// Kernels of a forward and a backward pass.
+#[derive(Debug, Clone, Default)]
+pub struct Passes {
+    /// Forward.
+    pub forward: Vec<KernelCall>,
+    /// Of these, the core of attention, which selective recomputation runs again.
+    pub attention: Vec<KernelCall>,
+    /// Backward.
+    pub backward: Vec<KernelCall>,
+}
+
+/// Shapes on a chip.
+struct Shape {
+    /// Tokens of a micro-batch, and those of norms and dropout.
+    rows: u64,
+    own_rows: u64,
+    hidden: u64,
+    heads: u64,
+    kv_heads: u64,
+    head_dim: u64,
+    inner: u64,
+    sequences: u64,
+    sequence: u64,
+}
+
+impl Shape {
+    fn new(job: &Job) -> Self {
+        let (a, t) = (&job.architecture, job.parallel.tp);
+        let rows = job.micro_batch * job.sequence;
+        Self {
+            rows,
+            own_rows: if job.parallel.sp { rows / t } else { rows },
+            hidden: a.hidden,
+            heads: a.heads / t,
+            kv_heads: a.kv_heads / t,
+            head_dim: a.hidden / a.heads,
+            inner: a.feed_forward / t,
+            sequences: job.micro_batch,
+            sequence: job.sequence,
+        }
+    }
+
+    /// Columns of queries, keys and values together.
+    fn packed(&self) -> u64 {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    fn product(m: u64, n: u64, k: u64) -> KernelCall {
+        KernelCall::Product { dtype: Dtype::Bf16, count: 1, shape: (m, n, k) }
+    }
+
+    /// One for each head of each sequence.
+    fn of_heads(&self, m: u64, n: u64, k: u64) -> KernelCall {
+        KernelCall::Product { dtype: Dtype::Bf16, count: self.sequences * self.heads, shape: (m, n, k) }
+    }
+
+    /// Moves `bytes` for each of rows x columns elements.
+    fn stream(rows: u64, columns: u64, bytes: u64) -> KernelCall {
+        let elements = rows as f64 * columns as f64;
+        KernelCall::Stream { bytes: elements * bytes as f64, operations: 4.0 * elements }
+    }
+
+    /// On the scores.
+    fn on_scores(&self, bytes: u64) -> KernelCall {
+        Self::stream(self.sequences * self.heads * self.sequence, self.sequence, bytes)
+    }
+
+    fn attention(&self, flash: bool) -> Vec<KernelCall> {
+        let (s, d) = (self.sequence, self.head_dim);
+        if flash {
+            return vec![KernelCall::Attention { call: self.call(), gradient: false }];
+        }
+        vec![
+            self.of_heads(s, s, d),
+            // Scale, mask and softmax in one kernel; dropout with its mask.
+            self.on_scores(4),
+            self.on_scores(5),
+            self.of_heads(s, d, s),
+            Self::stream(self.rows, self.heads * d, 4),
+        ]
+    }
+
+    fn attention_gradient(&self, flash: bool) -> Vec<KernelCall> {
+        let (s, d) = (self.sequence, self.head_dim);
+        if flash {
+            return vec![KernelCall::Attention { call: self.call(), gradient: true }];
+        }
+        vec![
+            Self::stream(self.rows, self.heads * d, 4),
+            self.of_heads(s, s, d),
+            self.of_heads(s, d, s),
+            self.on_scores(5),
+            self.on_scores(6),
+            self.of_heads(s, d, s),
+            self.of_heads(s, d, s),
+            Self::stream(self.rows, self.packed(), 4),
+        ]
+    }
+
+    fn call(&self) -> AttentionCall {
+        AttentionCall {
+            dtype: Dtype::Bf16,
+            batch: self.sequences,
+            tokens: self.sequence,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+        }
+    }
+}
+
+/// A layer.
+pub fn layer(job: &Job, stack: StackKind) -> Passes {
+    let shape = Shape::new(job);
+    let flash = stack == StackKind::Flash;
+    let Shape { rows, own_rows, hidden, inner, .. } = shape;
+    let gated = job.architecture.activation == Activation::GatedSilu;
+    let up = if gated { 2 * inner } else { inner };
+    let (packed, wide) = (shape.packed(), shape.heads * shape.head_dim);
+    let attention = shape.attention(flash);
+    let rotary = (job.architecture.position == Position::Rotary).then(|| Shape::stream(rows, packed, 4));
+
+    let mut forward = vec![Shape::stream(own_rows, hidden, 4), Shape::product(rows, packed, hidden)];
+    forward.extend(rotary);
+    forward.extend(attention.iter().copied());
+    forward.extend([
+        Shape::product(rows, hidden, wide),
+        // Bias, dropout and residual in one kernel, then the norm.
+        Shape::stream(own_rows, hidden, 7),
+        Shape::stream(own_rows, hidden, 4),
+        Shape::product(rows, up, hidden),
+        Shape::stream(rows, up, 4),
+        Shape::product(rows, hidden, inner),
+        Shape::stream(own_rows, hidden, 7),
+    ]);
+    // A product's two gradients, and the sum of the rows for its bias.
+    let of_product =
+        |n: u64, k: u64| [Shape::product(rows, k, n), Shape::product(k, n, rows), Shape::stream(rows, n, 2)];
+    let of_norm =
+        [Shape::stream(own_rows, hidden, 6), Shape::stream(own_rows, hidden, 4), Shape::stream(own_rows, hidden, 6)];
+    let mut backward = vec![Shape::stream(own_rows, hidden, 5)];
+    backward.extend(of_product(hidden, inner));
+    backward.push(Shape::stream(rows, up, 6));
+    backward.extend(of_product(up, hidden));
+    backward.extend(of_norm);
+    backward.push(Shape::stream(own_rows, hidden, 5));
+    backward.extend(of_product(hidden, wide));
+    backward.extend(shape.attention_gradient(flash));
+    backward.extend(rotary);
+    backward.extend(of_product(packed, hidden));
+    backward.extend(of_norm);
+    // Gradients are added to those of the micro-batches before.
+    backward.push(Shape::stream(job.layer_parameters(), 1, 6));
+    Passes { forward, attention, backward }
+}
+
+/// Embedding of the tokens, on the first stage.
+pub fn embedding(job: &Job) -> Passes {
+    let Shape { rows, hidden, .. } = Shape::new(job);
+    Passes {
+        forward: vec![Shape::stream(rows, hidden, 4), Shape::stream(rows, hidden, 6), Shape::stream(rows, hidden, 5)],
+        attention: Vec::new(),
+        backward: vec![Shape::stream(rows, hidden, 5), Shape::stream(rows, hidden, 6)],
+    }
+}
+
+/// Last norm, logits and loss, on the last stage.
+pub fn logits(job: &Job) -> Passes {
+    let Shape { rows, hidden, own_rows, .. } = Shape::new(job);
+    let columns = job.architecture.vocabulary.div_ceil(job.parallel.tp);
+    let product = |m, n, k| Shape::product(m, n, k);
+    Passes {
+        // To fp32, maximum, exponentials, sum; masked labels.
+        forward: vec![
+            Shape::stream(own_rows, hidden, 4),
+            product(rows, columns, hidden),
+            Shape::stream(rows, columns, 6),
+            Shape::stream(rows, columns, 4),
+            Shape::stream(rows, columns, 8),
+            Shape::stream(rows, columns, 8),
+        ],
+        attention: Vec::new(),
+        backward: vec![
+            Shape::stream(rows, columns, 8),
+            Shape::stream(rows, columns, 6),
+            product(rows, hidden, columns),
+            product(hidden, columns, rows),
+            Shape::stream(own_rows, hidden, 10),
+        ],
+    }
+}

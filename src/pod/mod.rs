@@ -1,0 +1,28 @@
+//! Pods: many chips, the links between them, and training on them.
+//!
+//! A stage's time is the chip's own simulation of its part of the model, once for each distinct part; the schedule is then
+//! simulated as events on stages and links. A time is a function of the system file, the chip file and the job alone.
+//! `docs/pods.md` has the rules of overlap.
+
+mod collective;
+mod engine;
+mod graph;
+mod kernels;
+mod memory;
+mod network;
+mod parallel;
+mod schedule;
+mod spec;
+mod stage;
+mod system;
+mod training;
+
+pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
+pub use engine::{Actor, Plan, Reduction, Simulated, Span, SpanKind, Spent, simulate};
+pub use memory::{Memory, of_job, remedies};
+pub use network::{Demand, Flow, Link, Network, Traffic};
+pub use parallel::{Job, Parallel, Recompute, Schedule};
+pub use schedule::{Work, most_held, order};
+pub use spec::{dgx_a100, is_system, open};
+pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
+pub use training::{Detail, Step, StepTime, step};

@@ -1,0 +1,323 @@
+//! How a model is divided over chips: `--parallel`.
+
+use crate::diagnostics::Diagnostic;
+use crate::model::{Activation, Architecture, Norm, Position};
+
+/// The order of micro-batches on the stages of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schedule {
+    /// A micro-batch at a time goes forward through all stages, and back.
+    Naive,
+    /// All forward, then all backward (Huang et al., *`GPipe`*, 2019).
+    GPipe,
+    /// One forward, one backward (Narayanan et al., *`PipeDream`*, 2019, with its flush).
+    OneForwardOneBackward,
+    /// The same with several parts of the model on each stage (Narayanan et al., 2021).
+    Interleaved(u64),
+}
+
+impl Schedule {
+    /// Name with its number of parts.
+    pub fn name(self) -> String {
+        match self {
+            Self::Naive => "naive".to_owned(),
+            Self::GPipe => "gpipe".to_owned(),
+            Self::OneForwardOneBackward => "1f1b".to_owned(),
+            Self::Interleaved(parts) => format!("interleaved:{parts}"),
+        }
+    }
+
+    /// Parts of the model on each stage.
+    pub fn parts(self) -> u64 {
+        if let Self::Interleaved(parts) = self { parts } else { 1 }
+    }
+}
+
+/// What is computed again in the backward phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recompute {
+    /// Nothing.
+    None,
+    /// Scores and what follows on them, up to their product with the values (Korthikanti et al., 2022).
+    Selective,
+    /// Whole layers, from their inputs.
+    Full,
+}
+
+impl Recompute {
+    /// Names on the command line.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("none", Self::None), ("selective", Self::Selective), ("full", Self::Full)];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A decomposition. Chips are numbered with the tensor rank fastest, then data, then pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parallel {
+    /// Chips that share every layer.
+    pub tp: u64,
+    /// Stages.
+    pub pp: u64,
+    /// Replicas.
+    pub dp: u64,
+    /// Norms and dropout are divided along the sequence (Korthikanti et al., 2022).
+    pub sp: bool,
+    /// Order of micro-batches.
+    pub schedule: Schedule,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// The optimiser's state is divided over the replicas (Rajbhandari et al., *`ZeRO`*, 2020, stage 1).
+    pub zero: bool,
+}
+
+impl Default for Parallel {
+    fn default() -> Self {
+        Self {
+            tp: 1,
+            pp: 1,
+            dp: 1,
+            sp: false,
+            schedule: Schedule::OneForwardOneBackward,
+            recompute: Recompute::None,
+            zero: false,
+        }
+    }
+}
+
+impl Parallel {
+    /// Reads `tp=8,pp=4,dp=2,schedule=1f1b,...`.
+    ///
+    /// # Errors
+    /// The key that is unknown or the value that is none, with what was expected.
+    pub fn parse(text: &str) -> Result<Self, Diagnostic> {
+        let mut parallel = Self::default();
+        let refuse = |key: &str, found: &str, expected: &str| {
+            Diagnostic::new(format!("`--parallel`: `{key}` is {found:?}, expected {expected}"))
+        };
+        let mut seen: Vec<&str> = Vec::new();
+        for item in text.split(',').map(str::trim) {
+            let Some((key, value)) = item.split_once('=') else {
+                let title = format!("`--parallel`: found {item:?}, expected KEY=VALUE");
+                return Err(Diagnostic::new(title).with_help("for example tp=8,pp=4,dp=2,schedule=1f1b"));
+            };
+            if seen.contains(&key) {
+                return Err(Diagnostic::new(format!("`--parallel`: `{key}` is given twice")));
+            }
+            seen.push(key);
+            let count = || {
+                let count = value.parse::<u64>().ok().filter(|count| (1..=1 << 20).contains(count));
+                count.ok_or_else(|| refuse(key, value, "a count from 1 to 2^20"))
+            };
+            match key {
+                "tp" => parallel.tp = count()?,
+                "pp" => parallel.pp = count()?,
+                "dp" => parallel.dp = count()?,
+                "sp" => parallel.sp = flag(value).ok_or_else(|| refuse(key, value, "0 or 1"))?,
+                "schedule" => {
+                    let expected = "naive, gpipe, 1f1b or interleaved:PARTS";
+                    parallel.schedule = schedule(value).ok_or_else(|| refuse(key, value, expected))?;
+                }
+                "recompute" => {
+                    let found = Recompute::NAMES.iter().find(|(name, _)| *name == value);
+                    let found = found.ok_or_else(|| refuse(key, value, "none, selective or full"))?;
+                    parallel.recompute = found.1;
+                }
+                "zero" => {
+                    parallel.zero =
+                        flag(value).ok_or_else(|| refuse(key, value, "0 or 1: further stages are not modelled"))?;
+                }
+                "cp" | "ep" | "seq_chunks" if count()? == 1 => {}
+                "cp" | "ep" | "seq_chunks" | "offload" => {
+                    return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
+                }
+                _ => {
+                    let title = format!("`--parallel`: unknown key {key:?}");
+                    return Err(
+                        Diagnostic::new(title).with_help("keys are tp, pp, dp, sp, schedule, recompute and zero")
+                    );
+                }
+            }
+        }
+        Ok(parallel)
+    }
+
+    /// Chips of the decomposition.
+    pub fn chips(&self) -> u64 {
+        self.tp.saturating_mul(self.pp).saturating_mul(self.dp)
+    }
+
+    /// The chip of a place.
+    pub fn chip(&self, stage: u64, replica: u64, rank: u64) -> u64 {
+        (stage * self.dp + replica) * self.tp + rank
+    }
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+fn schedule(text: &str) -> Option<Schedule> {
+    Some(match text {
+        "naive" => Schedule::Naive,
+        "gpipe" => Schedule::GPipe,
+        "1f1b" => Schedule::OneForwardOneBackward,
+        _ => {
+            let parts = text.strip_prefix("interleaved:")?.parse::<u64>().ok()?;
+            Schedule::Interleaved((1..=1 << 16).contains(&parts).then_some(parts)?)
+        }
+    })
+}
+
+/// Most passes of all stages of a step.
+const MOST_PASSES: u64 = 1 << 22;
+
+/// A step of training, checked.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Name of the model.
+    pub model: String,
+    /// Its dimensions.
+    pub architecture: Architecture,
+    /// The decomposition.
+    pub parallel: Parallel,
+    /// Sequences of a step.
+    pub batch: u64,
+    /// Sequences of a micro-batch.
+    pub micro_batch: u64,
+    /// Tokens of a sequence.
+    pub sequence: u64,
+    /// Share of the layers' matrices that is kept, in blocks of 16 x 16; RDUs only.
+    pub density: Option<f64>,
+}
+
+impl Job {
+    /// Micro-batches of a replica.
+    pub fn micro_batches(&self) -> u64 {
+        self.batch / self.parallel.dp / self.micro_batch
+    }
+
+    /// Layers of one part of a stage.
+    pub fn layers_of_part(&self) -> u64 {
+        self.architecture.layers / self.parallel.pp / self.parallel.schedule.parts()
+    }
+
+    /// Refuses what cannot be divided.
+    ///
+    /// # Errors
+    /// The count that does not divide another.
+    pub fn check(&self) -> Result<(), Diagnostic> {
+        let (a, p) = (&self.architecture, &self.parallel);
+        if a.position == Position::Alibi || a.post_norm || a.parallel {
+            return Err(Diagnostic::new(format!("{}: only pre-norm GPT and Llama layers are modelled", self.model)));
+        }
+        let most = [
+            ("hidden", a.hidden, 1 << 18),
+            ("feed-forward width", a.feed_forward, 1 << 20),
+            ("vocabulary", a.vocabulary, 1 << 24),
+            ("layers", a.layers, 1 << 14),
+            ("sequence", self.sequence, 1 << 20),
+            ("micro-batch", self.micro_batch, 1 << 16),
+        ];
+        if let Some((what, found, most)) = most.into_iter().find(|(_, found, most)| found > most) {
+            return Err(Diagnostic::new(format!("{}: {what} is {found}, at most {most} is modelled", self.model)));
+        }
+        let parts = p.pp.saturating_mul(p.schedule.parts());
+        let pairs = [
+            ("tp", p.tp, "query heads", a.heads),
+            ("tp", p.tp, "key and value heads", a.kv_heads),
+            ("tp", p.tp, "columns of the feed-forward block", a.feed_forward),
+            ("heads", a.heads, "columns of the model", a.hidden),
+            ("pp times the parts of the schedule", parts, "layers", a.layers),
+            ("dp", p.dp, "sequences of `--batch`", self.batch),
+            ("micro-batch", self.micro_batch, "sequences of a replica", self.batch / p.dp.max(1)),
+        ];
+        for (what, divisor, of, number) in pairs {
+            if divisor == 0 || number == 0 || !number.is_multiple_of(divisor) {
+                return Err(Diagnostic::new(format!("{what} = {divisor} does not divide the {number} {of}")));
+            }
+        }
+        let passes = parts.saturating_mul(2 * self.micro_batches());
+        if passes > MOST_PASSES {
+            let title = format!("a step has {passes} passes of stages, at most {MOST_PASSES} are simulated");
+            return Err(Diagnostic::new(title).with_help("use fewer or larger micro-batches, stages or parts"));
+        }
+        if let Schedule::Interleaved(_) = p.schedule
+            && !self.micro_batches().is_multiple_of(p.pp)
+        {
+            let title =
+                format!("interleaving needs a multiple of pp = {} micro-batches, found {}", p.pp, self.micro_batches());
+            return Err(Diagnostic::new(title).with_help("change `--batch`, `--micro-batch`, dp or pp"));
+        }
+        if p.sp && (p.tp == 1 || !self.sequence.is_multiple_of(p.tp)) {
+            let title = format!("sp = 1 needs tp above 1 that divides the {} tokens of a sequence", self.sequence);
+            return Err(Diagnostic::new(title));
+        }
+        Ok(())
+    }
+
+    /// Parameters of one layer on a chip, stored elements of its matrices.
+    pub fn layer_parameters(&self) -> u64 {
+        let a = &self.architecture;
+        let kv = a.hidden / a.heads * a.kv_heads;
+        let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
+        let products = a.hidden * (2 * a.hidden + 2 * kv + matrices * a.feed_forward);
+        let biases = if a.bias { (a.hidden + 2 * kv + a.feed_forward) / self.parallel.tp + 2 * a.hidden } else { 0 };
+        let norms = if a.norm == Norm::Layer { 4 * a.hidden } else { 2 * a.hidden };
+        let stored = (products as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
+        stored / self.parallel.tp + biases + norms
+    }
+
+    /// Parameters of the token table, and of positions, on a chip.
+    pub fn table_parameters(&self) -> (u64, u64) {
+        let a = &self.architecture;
+        let positions = if let Position::Learned(rows) = a.position { rows.max(self.sequence) * a.hidden } else { 0 };
+        (a.vocabulary.div_ceil(self.parallel.tp) * a.hidden, positions)
+    }
+
+    /// Parameters of a stage on a chip.
+    pub fn stage_parameters(&self, stage: u64) -> u64 {
+        let (tokens, positions) = self.table_parameters();
+        let layers = self.layers_of_part() * self.parallel.schedule.parts();
+        let mut all = layers * self.layer_parameters();
+        if stage == 0 {
+            all += tokens + positions;
+        }
+        if stage + 1 == self.parallel.pp && (stage > 0 || !self.architecture.tied) {
+            all += tokens;
+        }
+        all
+    }
+
+    /// FLOP of products in one forward pass of one sequence: stored elements of layers, all scores, logits.
+    pub fn forward_flops(&self) -> f64 {
+        let a = &self.architecture;
+        let kv = a.hidden / a.heads * a.kv_heads;
+        let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
+        let products = (a.hidden * (2 * a.hidden + 2 * kv + matrices * a.feed_forward)) as f64;
+        let products = products * self.density.unwrap_or(1.0);
+        let s = self.sequence as f64;
+        let layer = 2.0 * s * products + 4.0 * s * s * a.hidden as f64;
+        a.layers as f64 * layer + 2.0 * s * (a.hidden * a.vocabulary) as f64
+    }
+
+    /// FLOP of products that are computed again, of one sequence.
+    pub fn recomputed_flops(&self) -> f64 {
+        let a = &self.architecture;
+        let s = self.sequence as f64;
+        let scores = 4.0 * s * s * (a.hidden * a.layers) as f64;
+        let logits = 2.0 * s * (a.hidden * a.vocabulary) as f64;
+        match self.parallel.recompute {
+            Recompute::None => 0.0,
+            Recompute::Selective => scores,
+            Recompute::Full => self.forward_flops() - logits,
+        }
+    }
+}

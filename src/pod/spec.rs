@@ -1,0 +1,267 @@
+//! A system file as it is read and checked.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::Spanned;
+
+use super::system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
+use crate::arch::{self, AnyChip};
+use crate::diagnostics::Diagnostic;
+use crate::input::{Count, Override, Real, Root, Source, Table};
+
+/// Members of a level.
+const MEMBERS: RangeInclusive<u64> = 1..=1 << 20;
+/// Levels of a system.
+const MOST_LEVELS: usize = 8;
+/// Links of a member.
+const LINKS: RangeInclusive<u64> = 1..=4096;
+/// Rate of a link.
+const GB_PER_S: RangeInclusive<f64> = 0.001..=1e5;
+/// A time.
+const US: RangeInclusive<f64> = 0.0..=1e6;
+/// A share that is not 0.
+const SHARE: RangeInclusive<f64> = 0.001..=1.0;
+/// A factor.
+const FACTOR: RangeInclusive<f64> = 0.01..=100.0;
+
+/// The file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SystemSpec {
+    schema: Spanned<Count>,
+    #[serde(rename = "kind")]
+    _kind: IgnoredAny,
+    name: Spanned<String>,
+    chip: Spanned<String>,
+    level: Spanned<Vec<Table<LevelSpec>>>,
+    #[serde(default)]
+    protocol: Vec<Table<ProtocolSpec>>,
+    stack: Spanned<Vec<Table<StackSpec>>>,
+    host: Table<HostSpec>,
+}
+
+/// `[[level]]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LevelSpec {
+    name: Spanned<String>,
+    members: Spanned<Count>,
+    topology: Spanned<String>,
+    dimensions: Option<Spanned<Vec<Spanned<Count>>>>,
+    links: Spanned<Count>,
+    link_gb_per_s: Spanned<Real>,
+    sustained_share: Spanned<Real>,
+    message_us: Spanned<Real>,
+}
+
+/// `[[protocol]]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProtocolSpec {
+    name: Spanned<String>,
+    library: Spanned<String>,
+    algorithm: Spanned<String>,
+    base_us: Spanned<Real>,
+    step_us: Spanned<Vec<Spanned<Real>>>,
+    rate_share: Spanned<Real>,
+}
+
+/// `[[stack]]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StackSpec {
+    name: Spanned<String>,
+    library: Spanned<String>,
+    host_us: Spanned<Real>,
+    backward_host_us: Spanned<Real>,
+    kernel_factor: Spanned<Real>,
+    blocking: Spanned<bool>,
+    scatter_gather: Spanned<bool>,
+}
+
+/// `[host]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostSpec {
+    link_gb_per_s: Spanned<Real>,
+    memory_bytes: Spanned<Count>,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    kind: Option<String>,
+}
+
+/// Whether a file says that it describes a system; what is wrong with it otherwise is for its reader to say.
+pub fn is_system(path: &Path) -> bool {
+    Source::open(path, Root::Arch, &[])
+        .and_then(|source| source.read::<Head>())
+        .is_ok_and(|head| head.kind.as_deref() == Some("system"))
+}
+
+/// Reads a system file and the chip file that it names, with the `arch.` overrides among `sets` applied to the system.
+///
+/// # Errors
+/// What is wrong with either file, and where.
+pub fn open(path: &Path, sets: &[Override]) -> Result<System, Diagnostic> {
+    let source = Source::open(path, Root::Arch, sets)?;
+    system(&source, |chip, span| {
+        let file = path.parent().unwrap_or(Path::new("")).join(chip);
+        let read = arch::open(&file, &[]);
+        // A file that cannot be opened has no place of its own.
+        let read = read.map_err(|error| if file.exists() { error } else { source.restated(span, &error) })?;
+        Ok((file, read))
+    })
+}
+
+/// The DGX A100 that comes with the program, whose measurements the validation is made on.
+///
+/// # Errors
+/// Overrides that do not apply to it.
+pub fn dgx_a100(sets: &[Override]) -> Result<System, Diagnostic> {
+    let text = include_str!("../../arch/systems/dgx-a100.toml");
+    let source = Source::new("arch/systems/dgx-a100.toml", text, Root::Arch, sets)?;
+    let chip = include_str!("../../arch/a100.toml");
+    system(&source, |_, _| Ok((PathBuf::from("arch/a100.toml"), arch::parse_any("arch/a100.toml", chip, &[])?)))
+}
+
+fn system(
+    source: &Source,
+    chip: impl Fn(&str, std::ops::Range<usize>) -> Result<(PathBuf, AnyChip), Diagnostic>,
+) -> Result<System, Diagnostic> {
+    let spec: SystemSpec = source.read()?;
+    source.count("schema", &spec.schema, 1..=1)?;
+    let name = source.name("name", &spec.name)?;
+    let (chip_file, chip) = chip(&source.name("chip", &spec.chip)?, spec.chip.span())?;
+    let list = spec.level.get_ref();
+    if list.is_empty() || list.len() > MOST_LEVELS {
+        let title = format!("`level` has {} tables, expected from 1 to {MOST_LEVELS}", list.len());
+        return Err(source.error(spec.level.span(), title, "expected [[level]], the lowest first"));
+    }
+    let levels = list.iter().map(|spec| level(source, spec)).collect::<Result<Vec<_>, _>>()?;
+    if let Some((at, twice)) =
+        levels.iter().enumerate().find(|(at, level)| levels[..*at].iter().any(|other| other.name == level.name))
+    {
+        let title = format!("two levels are named {:?}", twice.name);
+        return Err(source.error(list[at].name.span(), title, "the second of them"));
+    }
+    let protocols = spec.protocol.iter().map(|spec| protocol(source, spec)).collect::<Result<Vec<_>, _>>()?;
+    if spec.stack.get_ref().is_empty() {
+        return Err(source.error(spec.stack.span(), "`stack` has no table", "expected at least one [[stack]]"));
+    }
+    let mut stacks: Vec<Stack> = Vec::new();
+    for table in spec.stack.get_ref() {
+        let stack = stack(source, table, &protocols, &chip)?;
+        if stacks.iter().any(|known| known.kind == stack.kind) {
+            let title = format!("two stacks are named {:?}", stack.kind.name());
+            return Err(source.error(table.name.span(), title, "the second of them"));
+        }
+        stacks.push(stack);
+    }
+    Ok(System {
+        name,
+        chip_file,
+        chip,
+        levels,
+        protocols,
+        stacks,
+        host: Host {
+            link_gb_per_s: source.real("host.link_gb_per_s", &spec.host.link_gb_per_s, GB_PER_S)?,
+            memory_bytes: source.count("host.memory_bytes", &spec.host.memory_bytes, 1..=1 << 52)?,
+        },
+    })
+}
+
+fn level(source: &Source, spec: &LevelSpec) -> Result<Level, Diagnostic> {
+    let name = source.name("level.name", &spec.name)?;
+    let field = |key: &str| format!("level.{name}.{key}");
+    let members = source.count(&field("members"), &spec.members, MEMBERS)?;
+    let chosen = source.keyword(&field("topology"), &spec.topology, &Topology::NAMES)?;
+    let topology = match (chosen, &spec.dimensions) {
+        (3, Some(list)) => {
+            let sizes = list.get_ref().iter();
+            let sizes: Vec<u64> =
+                sizes.map(|size| source.count(&field("dimensions"), size, MEMBERS)).collect::<Result<_, _>>()?;
+            let product = sizes.iter().fold(1u64, |product, size| product.saturating_mul(*size));
+            if product != members {
+                let title =
+                    format!("`{}` have {product} places, `{}` is {members}", field("dimensions"), field("members"));
+                return Err(source.error_among(
+                    &[list.span(), spec.members.span()],
+                    title,
+                    "their product must be equal",
+                ));
+            }
+            Topology::Torus(sizes)
+        }
+        (3, None) => {
+            let title = format!("`{}` is missing: a torus has the sizes of its dimensions", field("dimensions"));
+            return Err(source.error(spec.topology.span(), title, "expected `dimensions = [x, y]` beside it"));
+        }
+        (_, Some(list)) => {
+            let title = format!("`{}` has no effect on a {}", field("dimensions"), Topology::NAMES[chosen]);
+            return Err(source.error(list.span(), title, "only a torus has dimensions"));
+        }
+        (0, None) => Topology::Switch,
+        (1, None) => Topology::FullyConnected,
+        _ => Topology::Ring,
+    };
+    Ok(Level {
+        members,
+        topology,
+        links: source.count(&field("links"), &spec.links, LINKS)?,
+        link_gb_per_s: source.real(&field("link_gb_per_s"), &spec.link_gb_per_s, GB_PER_S)?,
+        sustained_share: source.real(&field("sustained_share"), &spec.sustained_share, SHARE)?,
+        message_us: source.real(&field("message_us"), &spec.message_us, US)?,
+        name,
+    })
+}
+
+fn protocol(source: &Source, spec: &ProtocolSpec) -> Result<Protocol, Diagnostic> {
+    let name = source.name("protocol.name", &spec.name)?;
+    let field = |key: &str| format!("protocol.{name}.{key}");
+    let names = Algorithm::NAMES;
+    let algorithm = names[source.keyword(&field("algorithm"), &spec.algorithm, &names.map(|(name, _)| name))?].1;
+    let steps = spec.step_us.get_ref();
+    if steps.is_empty() {
+        let title = format!("`{}` is empty", field("step_us"));
+        return Err(source.error(spec.step_us.span(), title, "expected a time for each level, the lowest first"));
+    }
+    Ok(Protocol {
+        library: source.name(&field("library"), &spec.library)?,
+        algorithm,
+        base_us: source.real(&field("base_us"), &spec.base_us, US)?,
+        step_us: steps.iter().map(|us| source.real(&field("step_us"), us, US)).collect::<Result<_, _>>()?,
+        rate_share: source.real(&field("rate_share"), &spec.rate_share, SHARE)?,
+        name,
+    })
+}
+
+fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyChip) -> Result<Stack, Diagnostic> {
+    let names = StackKind::NAMES;
+    let kind = names[source.keyword("stack.name", &spec.name, &names.map(|(name, _)| name))?].1;
+    let is_rdu = matches!(chip, AnyChip::Rdu(_));
+    if matches!(kind, StackKind::Rdu | StackKind::RduKbk) != is_rdu {
+        let title = format!("the stack {:?} does not run on {}", kind.name(), chip.device().name());
+        let kind = chip.device().kind();
+        return Err(source.error(spec.name.span(), title, format!("the chip is of kind {kind:?}")));
+    }
+    let field = |key: &str| format!("stack.{}.{key}", kind.name());
+    let library = source.name(&field("library"), &spec.library)?;
+    if !protocols.iter().any(|protocol| protocol.library == library) {
+        let title = format!("`{}` is {library:?}, which no `[[protocol]]` has", field("library"));
+        return Err(source.error(spec.library.span(), title, "expected the `library` of a protocol"));
+    }
+    Ok(Stack {
+        kind,
+        library,
+        host_us: source.real(&field("host_us"), &spec.host_us, US)?,
+        backward_host_us: source.real(&field("backward_host_us"), &spec.backward_host_us, US)?,
+        kernel_factor: source.real(&field("kernel_factor"), &spec.kernel_factor, FACTOR)?,
+        blocking: *spec.blocking.get_ref(),
+        scatter_gather: *spec.scatter_gather.get_ref(),
+    })
+}

@@ -1,0 +1,240 @@
+//! Seconds of the passes of a part of the model on one chip, from the chip's own simulation, and of the collectives in them.
+
+use super::collective::{Call, CollectiveKind, plan};
+use super::graph::{self, Piece};
+use super::kernels;
+use super::network::Network;
+use super::parallel::{Job, Recompute};
+use super::system::{Stack, StackKind, System};
+use crate::arch::{AnyChip, Chip, Gpu};
+use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
+use crate::diagnostics::Diagnostic;
+use crate::gpu::{KernelCall, kernel_seconds};
+use crate::mode::Mode;
+use crate::outcome::{Fidelity, StopReason};
+use crate::workload::{self, Phase};
+
+/// Seconds of a pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pass {
+    /// Kernels or sections.
+    pub compute: f64,
+    /// What is computed again.
+    pub recompute: f64,
+    /// Collectives of the tensor group.
+    pub tensor_comm: f64,
+    /// Waiting for the host to launch what follows.
+    pub waiting: f64,
+}
+
+impl Pass {
+    /// Several times over.
+    #[must_use]
+    pub fn times(self, count: u64) -> Self {
+        let n = count as f64;
+        Self {
+            compute: self.compute * n,
+            recompute: self.recompute * n,
+            tensor_comm: self.tensor_comm * n,
+            waiting: self.waiting * n,
+        }
+    }
+
+    /// One after the other.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            compute: self.compute + other.compute,
+            recompute: self.recompute + other.recompute,
+            tensor_comm: self.tensor_comm + other.tensor_comm,
+            waiting: self.waiting + other.waiting,
+        }
+    }
+
+    /// Seconds on the chip.
+    pub fn seconds(&self) -> f64 {
+        self.compute + self.recompute + self.tensor_comm + self.waiting
+    }
+
+    /// The same with what the chip waits for if the host takes `host` seconds to launch it: the host runs ahead where the
+    /// chip is slower, and the chip never ends before the host has launched the last kernel.
+    #[must_use]
+    fn launched(self, host: f64) -> Self {
+        Self { waiting: (host - self.seconds()).max(0.0), ..self }
+    }
+}
+
+/// Forward and backward pass of a piece, and the optimiser's step on its weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PieceTime {
+    /// Forward.
+    pub forward: Pass,
+    /// Backward.
+    pub backward: Pass,
+    /// The optimiser's step, where the chip's simulation has one.
+    pub update: f64,
+}
+
+/// Times of the pieces that stages are made of.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pieces {
+    /// All layers of a part.
+    pub layers: PieceTime,
+    /// The embedding.
+    pub embedding: PieceTime,
+    /// The logits and the loss.
+    pub logits: PieceTime,
+}
+
+/// Tensor collectives of a micro-batch.
+#[derive(Debug, Clone, Default)]
+pub struct TensorComm {
+    /// Seconds of those of a layer's forward pass.
+    pub forward: f64,
+    /// Those of the backward pass, without what is computed again.
+    pub backward: f64,
+    /// Seconds of one on the whole activation: of embedding and logits.
+    pub single: f64,
+    /// Bytes by level of one on the whole activation.
+    pub single_by_level: Vec<u64>,
+    /// How many launches each pass has for them.
+    pub launches: u64,
+    /// Bytes by level of a forward pass of a layer, all groups of a stage.
+    pub by_level: Vec<u64>,
+    /// Passes' worth of them in a backward pass, over a forward pass.
+    pub backward_ratio: f64,
+}
+
+/// The collectives of the tensor groups of the first stage, all at the same time.
+///
+/// # Errors
+/// No protocol of the stack's library does them.
+pub fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorComm, Diagnostic> {
+    let p = &job.parallel;
+    if p.tp < 2 {
+        return Ok(TensorComm::default());
+    }
+    let groups: Vec<Vec<u64>> =
+        (0..p.dp).map(|replica| (0..p.tp).map(|rank| p.chip(0, replica, rank)).collect()).collect();
+    let network = Network::new(system);
+    let bytes = job.micro_batch * job.sequence * job.architecture.hidden * 2;
+    let run = |kind| plan(&network, &system.protocols, &stack.library, None, &Call { kind, groups: &groups, bytes });
+    let all = run(CollectiveKind::AllReduce)?;
+    if !p.sp {
+        let by_level = all.by_level().iter().map(|bytes| 2 * bytes).collect();
+        let pass = 2.0 * all.seconds;
+        return Ok(TensorComm {
+            forward: pass,
+            backward: pass,
+            single: all.seconds,
+            single_by_level: all.by_level(),
+            launches: 2,
+            by_level,
+            backward_ratio: 1.0,
+        });
+    }
+    let (gather, scatter) = (run(CollectiveKind::AllGather)?, run(CollectiveKind::ReduceScatter)?);
+    let by_level: Vec<u64> =
+        gather.by_level().iter().zip(scatter.by_level()).map(|(gather, scatter)| 2 * (gather + scatter)).collect();
+    let pass = 2.0 * (gather.seconds + scatter.seconds);
+    // Inputs of the products are gathered again for the gradients of their weights.
+    Ok(TensorComm {
+        forward: pass,
+        backward: pass + 2.0 * gather.seconds,
+        single: all.seconds,
+        single_by_level: all.by_level(),
+        launches: 4,
+        by_level,
+        backward_ratio: 1.5,
+    })
+}
+
+/// Times of all pieces.
+///
+/// # Errors
+/// What the chip's simulation refuses.
+pub fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+    match &system.chip {
+        AnyChip::Gpu(gpu) => on_gpu(gpu, stack, job, comm),
+        AnyChip::Rdu(chip) => on_rdu(chip, stack, job, comm),
+    }
+}
+
+fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+    if job.density.is_some() {
+        return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
+    }
+    let gap = gpu.launch.gap_us / 1e6;
+    let seconds = |calls: &[KernelCall]| -> Result<f64, Diagnostic> {
+        let times =
+            calls.iter().map(|call| kernel_seconds(gpu, call).map(|seconds| seconds * stack.kernel_factor + gap));
+        times.sum()
+    };
+    let forward_host = |launches: u64| launches as f64 * stack.host_us / 1e6;
+    let backward_host = |launches: u64| launches as f64 * stack.backward_host_us / 1e6;
+    let layer = kernels::layer(job, stack.kind);
+    let forward_s = seconds(&layer.forward)?;
+    let attention_s = seconds(&layer.attention)?;
+    let (again, again_kernels, again_comm, again_launches) = match job.parallel.recompute {
+        Recompute::None => (0.0, 0, 0.0, 0),
+        Recompute::Selective => (attention_s, layer.attention.len(), 0.0, 0),
+        Recompute::Full => (forward_s, layer.forward.len(), comm.forward, comm.launches),
+    };
+    let forward = Pass { compute: forward_s, tensor_comm: comm.forward, ..Pass::default() };
+    let forward = forward.launched(forward_host(layer.forward.len() as u64 + comm.launches));
+    let again = Pass { recompute: again, tensor_comm: again_comm, ..Pass::default() };
+    let again = again.launched(forward_host(again_kernels as u64 + again_launches));
+    let backward = Pass { compute: seconds(&layer.backward)?, tensor_comm: comm.backward, ..Pass::default() };
+    let backward = again.plus(backward.launched(backward_host(layer.backward.len() as u64 + comm.launches)));
+    let count = job.layers_of_part();
+    let plain = |passes: &kernels::Passes, forward_comm: f64, backward_comm: f64| -> Result<PieceTime, Diagnostic> {
+        let pass = |calls: &[KernelCall], comm: f64, host: f64| -> Result<Pass, Diagnostic> {
+            Ok(Pass { compute: seconds(calls)?, tensor_comm: comm, ..Pass::default() }.launched(host))
+        };
+        let forward = pass(&passes.forward, forward_comm, forward_host(passes.forward.len() as u64))?;
+        let backward = pass(&passes.backward, backward_comm, backward_host(passes.backward.len() as u64))?;
+        Ok(PieceTime { forward, backward, update: 0.0 })
+    };
+    Ok(Pieces {
+        layers: PieceTime { forward: forward.times(count), backward: backward.times(count), update: 0.0 },
+        embedding: plain(&kernels::embedding(job), comm.single, 0.0)?,
+        logits: plain(&kernels::logits(job), 0.0, comm.single)?,
+    })
+}
+
+fn on_rdu(chip: &Chip, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+    let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
+    let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
+        let text = graph::workload(job, piece);
+        let workload = workload::parse("the part of the model on one chip", &text, &[], 0)?;
+        let compiled = compile_with(chip, &workload, &[mode], Effort::Low, &BaseCache::default())?;
+        let outcome = simulate_measured(chip, &workload, &compiled[0], Fidelity::Event);
+        if outcome.stop != StopReason::Drained {
+            return Err(Diagnostic::new(format!("the part of the model on one {} did not end", chip.name)));
+        }
+        let of = |phase: Phase| -> f64 {
+            let sections = outcome.sections.iter().filter(|section| section.phase == phase);
+            sections.map(|section| chip.seconds(section.cycles)).sum::<f64>() * stack.kernel_factor
+        };
+        let again = if job.parallel.recompute == Recompute::Full && matches!(piece, Piece::Layers(_)) {
+            of(Phase::Forward).min(of(Phase::Backward))
+        } else {
+            0.0
+        };
+        Ok(PieceTime {
+            forward: Pass { compute: of(Phase::Forward), ..Pass::default() },
+            backward: Pass { compute: of(Phase::Backward) - again, recompute: again, ..Pass::default() },
+            update: of(Phase::Update) * job.micro_batches() as f64,
+        })
+    };
+    let count = job.layers_of_part();
+    let mut layers = run(Piece::Layers(count))?;
+    let again = if job.parallel.recompute == Recompute::Full { comm.forward } else { 0.0 };
+    layers.forward.tensor_comm = comm.forward * count as f64;
+    layers.backward.tensor_comm = (comm.backward + again) * count as f64;
+    let mut embedding = run(Piece::Embedding)?;
+    embedding.forward.tensor_comm = comm.single;
+    let mut logits = run(Piece::Logits)?;
+    logits.backward.tensor_comm = comm.single;
+    Ok(Pieces { layers, embedding, logits })
+}

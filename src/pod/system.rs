@@ -1,0 +1,200 @@
+//! A system: a chip, the levels of topology above it, and what its software takes.
+
+use std::path::PathBuf;
+
+use crate::arch::AnyChip;
+
+/// How the members of a level are joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Topology {
+    /// Every member has links into a switch that blocks nobody.
+    Switch,
+    /// A link from each member to each other.
+    FullyConnected,
+    /// Each member has two neighbours.
+    Ring,
+    /// Rings along each dimension; the members are numbered with the first dimension fastest.
+    Torus(Vec<u64>),
+}
+
+impl Topology {
+    /// Names in system files.
+    pub const NAMES: [&'static str; 4] = ["switch", "fully_connected", "ring", "torus"];
+
+    /// The name in system files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Switch => Self::NAMES[0],
+            Self::FullyConnected => Self::NAMES[1],
+            Self::Ring => Self::NAMES[2],
+            Self::Torus(_) => Self::NAMES[3],
+        }
+    }
+}
+
+/// One level: its members are chips, or what the level below makes of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Level {
+    /// Name, for example `node`.
+    pub name: String,
+    /// Members; of the highest level, the most there can be.
+    pub members: u64,
+    /// How they are joined.
+    pub topology: Topology,
+    /// Links of one member.
+    pub links: u64,
+    /// 10^9 bytes a second of a link, each direction.
+    pub link_gb_per_s: f64,
+    /// Share of that rate that long messages sustain.
+    pub sustained_share: f64,
+    /// Microseconds of a message beside its bytes.
+    pub message_us: f64,
+}
+
+impl Level {
+    /// 10^9 bytes a second that a member sends, and as many that it receives, sustained.
+    pub fn member_gb_per_s(&self) -> f64 {
+        self.link_gb_per_s * self.links as f64 * self.sustained_share
+    }
+}
+
+/// How a collective goes over the links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// Parts go around a ring.
+    Ring,
+    /// Up a binary tree and down again.
+    Tree,
+    /// Two binary trees, each for half of the data, in which no member is an inner node of both (Sanders, Speck and
+    /// Träff, *Two-tree algorithms for full bandwidth broadcast, reduction and scan*, 2009).
+    DoubleTree,
+    /// Pairs at distances 1, 2, 4 ... exchange everything (Thakur, Rabenseifner and Gropp, 2005).
+    RecursiveDoubling,
+    /// Rings in both directions, along one dimension of a torus after the other.
+    Torus,
+    /// Within each member of the highest level that a group spans, then between them, then within again.
+    Hierarchical,
+    /// Every member sends to every other at once.
+    Direct,
+    /// Every member reads the whole operand of every other.
+    OneShot,
+}
+
+impl Algorithm {
+    /// Names in files and on the command line.
+    pub const NAMES: [(&'static str, Self); 8] = [
+        ("ring", Self::Ring),
+        ("tree", Self::Tree),
+        ("double-tree", Self::DoubleTree),
+        ("recursive-doubling", Self::RecursiveDoubling),
+        ("torus", Self::Torus),
+        ("hierarchical", Self::Hierarchical),
+        ("direct", Self::Direct),
+        ("one-shot", Self::OneShot),
+    ];
+
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, algorithm)| *algorithm == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// One way in which a library runs collectives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Protocol {
+    /// Name, for messages.
+    pub name: String,
+    /// Library that has it.
+    pub library: String,
+    /// Algorithm.
+    pub algorithm: Algorithm,
+    /// Microseconds of a call.
+    pub base_us: f64,
+    /// Microseconds of a step, by level, the lowest first; the last value holds for further levels.
+    pub step_us: Vec<f64>,
+    /// Share of the links' sustained rate that it reaches.
+    pub rate_share: f64,
+}
+
+/// Which list of kernels a layer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StackKind {
+    /// Megatron-LM of 2021: attention an operator a kernel, with dropout of scores.
+    Megatron,
+    /// The same with fused attention.
+    Flash,
+    /// An RDU's sections, as many operators as pay.
+    Rdu,
+    /// An RDU, an operator a section.
+    RduKbk,
+}
+
+impl StackKind {
+    /// Names in files and on the command line.
+    pub const NAMES: [(&'static str, Self); 4] =
+        [("megatron-2021", Self::Megatron), ("flash", Self::Flash), ("rdu", Self::Rdu), ("rdu-kbk", Self::RduKbk)];
+
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// Software of a system.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stack {
+    /// Which one.
+    pub kind: StackKind,
+    /// Library of its collectives.
+    pub library: String,
+    /// Microseconds of the host for each kernel of a forward pass, the interpreter included.
+    pub host_us: f64,
+    /// The same in a backward pass, which the framework's own engine launches.
+    pub backward_host_us: f64,
+    /// Time of a kernel in a training run over its time alone.
+    pub kernel_factor: f64,
+    /// The sender of activations waits until they are received.
+    pub blocking: bool,
+    /// The members of a tensor group each send their part of the activations between stages only.
+    pub scatter_gather: bool,
+}
+
+/// The host of a node.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Host {
+    /// 10^9 bytes a second between a chip and the host, each direction.
+    pub link_gb_per_s: f64,
+    /// Bytes of its memory.
+    pub memory_bytes: u64,
+}
+
+/// A system, checked.
+#[derive(Debug, Clone)]
+pub struct System {
+    /// Name for people.
+    pub name: String,
+    /// The chip's file.
+    pub chip_file: PathBuf,
+    /// The chip.
+    pub chip: AnyChip,
+    /// Levels, the lowest first.
+    pub levels: Vec<Level>,
+    /// What its libraries offer.
+    pub protocols: Vec<Protocol>,
+    /// What can run on it.
+    pub stacks: Vec<Stack>,
+    /// Its hosts.
+    pub host: Host,
+}
+
+impl System {
+    /// The most chips it can have.
+    pub fn most_chips(&self) -> u64 {
+        self.levels.iter().fold(1, |chips, level| chips.saturating_mul(level.members))
+    }
+
+    /// Bytes of off-chip memory of a chip.
+    pub fn chip_memory_bytes(&self) -> u64 {
+        self.chip.device().tiers().iter().map(|tier| tier.capacity_bytes).sum()
+    }
+}

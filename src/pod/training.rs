@@ -1,0 +1,328 @@
+//! A step of training: stages' times, the schedule on stages and links, and what the step is made of.
+
+use std::collections::BTreeMap;
+
+use super::collective::{Call, CollectiveKind, Planned, plan};
+use super::engine::{Actor, Plan, Reduction, Simulated, Spent, simulate};
+use super::memory::{self, Memory};
+use super::network::{Demand, Network};
+use super::parallel::Job;
+use super::schedule::order;
+use super::stage::{Pass, Pieces, TensorComm, pieces, tensor_comm};
+use super::system::{Stack, System};
+use crate::arch::AnyChip;
+use crate::diagnostics::Diagnostic;
+use crate::gpu::{KernelCall, kernel_seconds};
+use crate::units::Dtype;
+
+/// Whether the chips of a stage are simulated as one, or each on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// A stage is one actor with the demand of all its chips.
+    Grouped,
+    /// Every chip is an actor.
+    Flat,
+}
+
+/// Seconds of the critical chip; they add up to the step.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StepTime {
+    /// Forward and backward passes.
+    pub compute: f64,
+    /// What is computed again.
+    pub recompute: f64,
+    /// Tensor collectives.
+    pub tensor_comm: f64,
+    /// Transfers between stages that it waits for.
+    pub pipeline_comm: f64,
+    /// Waiting for other stages.
+    pub bubble: f64,
+    /// Reduction of gradients, and gathering of weights.
+    pub data_comm: f64,
+    /// The optimiser's step.
+    pub optimizer: f64,
+    /// Waiting for the host.
+    pub other: f64,
+}
+
+/// A step.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Seconds.
+    pub step_s: f64,
+    /// What they are made of on the chip that works most.
+    pub time: StepTime,
+    /// Its stage.
+    pub critical: usize,
+    /// FLOP of the model over what the chips could do.
+    pub mfu: f64,
+    /// The same with what is computed again.
+    pub hfu: f64,
+    /// Memory of the fullest chip.
+    pub memory: Memory,
+    /// Bytes by level of all chips.
+    pub traffic: Vec<(String, u64)>,
+    /// No step on so many chips is shorter.
+    pub bound_s: f64,
+    /// The schedule in time.
+    pub simulated: Simulated,
+    /// One sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A step on stages whose chips go in lockstep.
+///
+/// # Errors
+/// What cannot be divided, more chips than the system can have, or what the chip's simulation refuses.
+pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result<Step, Diagnostic> {
+    job.check()?;
+    let chips = job.parallel.chips();
+    if chips > system.most_chips() {
+        let title = format!("{chips} chips are asked for, {} has at most {}", system.name, system.most_chips());
+        return Err(Diagnostic::new(title).with_help("chips are tp x pp x dp; the system file's levels say how many"));
+    }
+    let comm = tensor_comm(system, stack, job)?;
+    let pieces = pieces(system, stack, job, &comm)?;
+    let builder = Builder { system, stack, job, pieces, network: Network::new(system) };
+    let (plan, reduce_bytes) = builder.plan(detail)?;
+    let simulated = simulate(&plan, &builder.network);
+    Ok(builder.finished(&comm, &reduce_bytes, simulated))
+}
+
+struct Builder<'s> {
+    system: &'s System,
+    stack: &'s Stack,
+    job: &'s Job,
+    pieces: Pieces,
+    network: Network<'s>,
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+impl Builder<'_> {
+    /// Forward and backward pass of a part of a stage.
+    fn passes(&self, stage: u64, part: u64) -> [Pass; 2] {
+        let (p, of) = (&self.job.parallel, &self.pieces);
+        let mut list = [of.layers.forward, of.layers.backward];
+        let mut add = |piece: &super::stage::PieceTime| {
+            list = [list[0].plus(piece.forward), list[1].plus(piece.backward)];
+        };
+        if stage == 0 && part == 0 {
+            add(&of.embedding);
+        }
+        if stage + 1 == p.pp && part + 1 == p.schedule.parts() {
+            add(&of.logits);
+        }
+        list
+    }
+
+    /// Seconds of the optimiser's step of a stage.
+    fn optimizer(&self, stage: u64) -> Result<f64, Diagnostic> {
+        let (p, of) = (&self.job.parallel, &self.pieces);
+        let share = if p.zero { p.dp as f64 } else { 1.0 };
+        let AnyChip::Gpu(gpu) = &self.system.chip else {
+            let mut all = of.layers.update * p.schedule.parts() as f64;
+            if stage == 0 {
+                all += of.embedding.update;
+            }
+            if stage + 1 == p.pp {
+                all += of.logits.update;
+            }
+            return Ok(all / share);
+        };
+        // Gradients are scaled and their norm taken; then 12 bytes of state are read and written, gradients read and
+        // weights written.
+        let bytes = self.job.stage_parameters(stage) as f64 * (6.0 + 28.0 / share);
+        kernel_seconds(gpu, &KernelCall::Stream { bytes, operations: bytes / 4.0 })
+    }
+
+    /// The demand of transfers of all chips of a stage, or of one of them, to the next stage or the one before.
+    fn transfer(&self, (from, to): (u64, u64), chips: &[(u64, u64)]) -> Demand {
+        let p = &self.job.parallel;
+        let whole = 2 * self.job.micro_batch * self.job.sequence * self.job.architecture.hidden;
+        let is_part = p.sp || self.stack.scatter_gather;
+        let bytes = if is_part { whole.div_ceil(p.tp) } else { whole };
+        let mut demand = Demand::default();
+        for &(replica, rank) in chips {
+            self.network.flow(&mut demand, (p.chip(from, replica, rank), p.chip(to, replica, rank)), bytes);
+        }
+        demand
+    }
+
+    fn plan(&self, detail: Detail) -> Result<(Plan, Vec<u64>), Diagnostic> {
+        let p = &self.job.parallel;
+        let everyone: Vec<(u64, u64)> =
+            (0..p.dp).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
+        let sets: Vec<Vec<(u64, u64)>> = match detail {
+            Detail::Grouped => vec![everyone],
+            Detail::Flat => everyone.into_iter().map(|chip| vec![chip]).collect(),
+        };
+        let per_stage = sets.len();
+        let mut actors = Vec::new();
+        for stage in 0..p.pp {
+            let parts = 0..p.schedule.parts();
+            let times: Vec<[u64; 2]> =
+                parts.map(|part| self.passes(stage, part).map(|pass| ns(pass.seconds()))).collect();
+            let (next, previous) = ((stage + 1) % p.pp, (stage + p.pp - 1) % p.pp);
+            let optimizer_ns = ns(self.optimizer(stage)?);
+            for (at, chips) in sets.iter().enumerate() {
+                actors.push(Actor {
+                    order: order(p.schedule, (stage, p.pp), self.job.micro_batches()),
+                    forward_ns: times.iter().map(|times| times[0]).collect(),
+                    backward_ns: times.iter().map(|times| times[1]).collect(),
+                    next: (next as usize * per_stage + at, self.transfer((stage, next), chips)),
+                    previous: (previous as usize * per_stage + at, self.transfer((stage, previous), chips)),
+                    is_first: stage == 0,
+                    is_last: stage + 1 == p.pp,
+                    optimizer_ns,
+                });
+            }
+        }
+        let (reductions, bytes) = self.reductions(&sets)?;
+        let levels = self.network.levels();
+        // A message between stages crosses the highest level that any needs.
+        let used = actors.iter().flat_map(|actor| &actor.next.1.by_level).enumerate();
+        let highest = used.filter(|(_, bytes)| **bytes > 0).map(|(level, _)| level % levels.len()).max().unwrap_or(0);
+        let message_ns = ns(levels[highest].message_us / 1e6);
+        let plan = Plan { actors, reductions, parts: p.schedule.parts(), message_ns, blocking: self.stack.blocking };
+        Ok((plan, bytes))
+    }
+
+    /// Reductions of gradients over the replicas, and of the token table between the stages that have it; bytes by level.
+    fn reductions(&self, sets: &[Vec<(u64, u64)>]) -> Result<(Vec<Reduction>, Vec<u64>), Diagnostic> {
+        let p = &self.job.parallel;
+        let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
+        // Actors that share a reduction: in a flat simulation those of one tensor rank.
+        let mut ranks: BTreeMap<Vec<u64>, Vec<usize>> = BTreeMap::new();
+        for (at, chips) in sets.iter().enumerate() {
+            let mut of: Vec<u64> = chips.iter().map(|(_, rank)| *rank).collect();
+            of.sort_unstable();
+            of.dedup();
+            ranks.entry(of).or_default().push(at);
+        }
+        for stage in (0..p.pp).filter(|_| p.dp > 1) {
+            let size = 2 * self.job.stage_parameters(stage);
+            let kinds: &[CollectiveKind] = if p.zero {
+                &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather]
+            } else {
+                &[CollectiveKind::AllReduce]
+            };
+            for (of, members) in &ranks {
+                let groups: Vec<Vec<u64>> =
+                    of.iter().map(|&rank| (0..p.dp).map(|replica| p.chip(stage, replica, rank)).collect()).collect();
+                let actors = members.iter().map(|at| stage as usize * sets.len() + at).collect();
+                let plans = kinds.iter().map(|&kind| self.collective(kind, &groups, size));
+                list.push(reduction(actors, &plans.collect::<Result<Vec<_>, _>>()?, &mut bytes));
+            }
+        }
+        if self.job.architecture.tied && p.pp > 1 {
+            let size = 2 * self.job.table_parameters().0;
+            for (at, chips) in sets.iter().enumerate() {
+                let groups: Vec<Vec<u64>> = chips
+                    .iter()
+                    .map(|&(replica, rank)| vec![p.chip(0, replica, rank), p.chip(p.pp - 1, replica, rank)])
+                    .collect();
+                let actors = vec![at, (p.pp as usize - 1) * sets.len() + at];
+                list.push(reduction(actors, &[self.collective(CollectiveKind::AllReduce, &groups, size)?], &mut bytes));
+            }
+        }
+        Ok((list, bytes))
+    }
+
+    fn collective(&self, kind: CollectiveKind, groups: &[Vec<u64>], bytes: u64) -> Result<Planned, Diagnostic> {
+        plan(&self.network, &self.system.protocols, &self.stack.library, None, &Call { kind, groups, bytes })
+    }
+
+    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated) -> Step {
+        let (job, p) = (self.job, &self.job.parallel);
+        let micro = job.micro_batches();
+        let step_s = simulated.end as f64 / 1e9;
+        // The chip that waits least.
+        let actors = simulated.spent.iter().copied().enumerate();
+        let (actor, spent) = actors.min_by_key(|(_, spent)| spent.bubble).unwrap_or((0, Spent::default()));
+        let stage = actor / (simulated.spent.len() / p.pp as usize).max(1);
+        let mut all = Pass::default();
+        for part in 0..p.schedule.parts() {
+            for pass in self.passes(stage as u64, part) {
+                all = all.plus(pass.times(micro));
+            }
+        }
+        let s = |ns: u64| ns as f64 / 1e9;
+        // What is left after rounding to nanoseconds goes to computing, so that all adds up.
+        let compute = s(spent.work) - all.recompute - all.tensor_comm - all.waiting;
+        let time = StepTime {
+            compute,
+            recompute: all.recompute,
+            tensor_comm: all.tensor_comm,
+            pipeline_comm: s(spent.transfer),
+            bubble: s(spent.bubble),
+            data_comm: s(spent.reduce),
+            optimizer: s(spent.optimizer),
+            other: all.waiting,
+        };
+        let device = self.system.chip.device();
+        let peak = device.peak_flops(Dtype::Bf16).or_else(|| device.peak_flops(Dtype::Fp16)).unwrap_or(f64::INFINITY);
+        let able = peak * p.chips() as f64 * step_s;
+        let model_flops = 3.0 * job.forward_flops() * job.batch as f64;
+        let again = job.recomputed_flops() * job.batch as f64;
+        let bound_s = model_flops / (peak * p.chips() as f64);
+        let memory = memory::of_job(job, self.stack.kind);
+        let mut notes = vec![format!(
+            "stack {}: {}; tensor collectives are exposed, gradients are reduced after the last backward pass",
+            self.stack.kind.name(),
+            if self.stack.blocking { "a sender waits for its transfer" } else { "transfers run beside computing" }
+        )];
+        if job.density.is_some() {
+            notes.push("mfu, hfu and the lower bound count stored elements of sparse matrices; memory leaves out their indices".to_owned());
+        }
+        Step {
+            step_s,
+            time,
+            critical: stage,
+            mfu: model_flops / able,
+            hfu: (model_flops + again) / able,
+            memory,
+            traffic: self.traffic(comm, reduce, &simulated),
+            bound_s,
+            simulated,
+            notes,
+        }
+    }
+
+    /// Bytes by level of all chips: tensor collectives, transfers, reductions.
+    fn traffic(&self, comm: &TensorComm, reduce: &[u64], simulated: &Simulated) -> Vec<(String, u64)> {
+        let (job, p) = (self.job, &self.job.parallel);
+        let again = if p.recompute == super::parallel::Recompute::Full { 1.0 } else { 0.0 };
+        let passes = 1.0 + comm.backward_ratio + again;
+        let layers = (job.architecture.layers * job.micro_batches()) as f64;
+        let of_level = |list: &[u64], level: usize| list.get(level).copied().unwrap_or(0);
+        let levels = self.network.levels().iter().enumerate();
+        levels
+            .map(|(at, level)| {
+                let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
+                // Of the embedding's output, and of the gradient of what the logits read.
+                let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at);
+                let rest = ends + of_level(reduce, at) + of_level(&simulated.transfer_bytes, at);
+                (level.name.clone(), tensor.round() as u64 + rest)
+            })
+            .collect()
+    }
+}
+
+/// A reduction as the engine takes it: the collectives one after the other.
+fn reduction(actors: Vec<usize>, plans: &[Planned], bytes: &mut [u64]) -> Reduction {
+    let mut phases = Vec::new();
+    for plan in plans {
+        for (at, phase) in plan.phases.iter().enumerate() {
+            let delay = if at == 0 { ns(plan.latency_s) } else { 0 };
+            phases.push((delay, phase.demand.clone()));
+        }
+        for (sum, of_level) in bytes.iter_mut().zip(plan.by_level()) {
+            *sum += of_level;
+        }
+    }
+    let rate_share = plans.first().map_or(1.0, |plan| plan.rate_share);
+    Reduction { actors, phases, rate_share }
+}

@@ -1,0 +1,241 @@
+//! A training step on a pod: JSON, table and the picture of its schedule.
+
+use std::fmt::Write as _;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use super::chart::TimelineChart;
+use super::human::{bytes, percent, si};
+use super::table::{new_table, wrapped};
+use super::write::{File, WriteError};
+use crate::pod::{Job, Stack, Step, StepTime, System};
+
+/// Version of the object's shape.
+const SCHEMA: u32 = 1;
+
+/// Names of the parts of a step, and their seconds, in the order of the JSON.
+fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
+    [
+        ("compute", "computing", time.compute),
+        ("recompute", "computing again", time.recompute),
+        ("tensor_comm_exposed", "tensor collectives", time.tensor_comm),
+        ("pipeline_comm_exposed", "transfers between stages", time.pipeline_comm),
+        ("expert_comm_exposed", "", 0.0),
+        ("context_comm_exposed", "", 0.0),
+        ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
+        ("data_comm_exposed", "reducing gradients", time.data_comm),
+        ("optimizer", "optimiser", time.optimizer),
+        ("offload_exposed", "", 0.0),
+        ("other", "waiting for the host", time.other),
+    ]
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    system: SystemEntry<'a>,
+    model: &'a str,
+    phase: &'static str,
+    parallel: ParallelEntry,
+    step_s: f64,
+    tokens_per_s: f64,
+    mfu: f64,
+    hfu: f64,
+    memory_bytes: MemoryEntry,
+    time_s: IndexMap<&'static str, f64>,
+    traffic_bytes: IndexMap<&'a str, u64>,
+    bound_s: f64,
+}
+
+#[derive(Serialize)]
+struct SystemEntry<'a> {
+    name: &'a str,
+    chips: u64,
+}
+
+#[derive(Serialize)]
+struct ParallelEntry {
+    tp: u64,
+    pp: u64,
+    dp: u64,
+    cp: u64,
+    ep: u64,
+    sp: u64,
+    schedule: String,
+    recompute: &'static str,
+    zero: u64,
+    /// What else a step is: the software, sequences of a step and of a micro-batch, tokens of a sequence.
+    stack: &'static str,
+    batch: u64,
+    micro_batch: u64,
+    seq: u64,
+}
+
+#[derive(Serialize)]
+struct MemoryEntry {
+    weights: u64,
+    gradients: u64,
+    optimizer: u64,
+    activations: u64,
+    kv_cache: u64,
+    buffers: u64,
+    peak: u64,
+    capacity: u64,
+}
+
+/// A step and what it is a step of.
+#[derive(Debug, Clone, Copy)]
+pub struct PodReport<'a> {
+    /// The system.
+    pub system: &'a System,
+    /// Its software.
+    pub stack: &'a Stack,
+    /// The model and its decomposition.
+    pub job: &'a Job,
+    /// What a step is.
+    pub step: &'a Step,
+}
+
+impl PodReport<'_> {
+    fn tokens_per_s(&self) -> f64 {
+        (self.job.batch * self.job.sequence) as f64 / self.step.step_s
+    }
+
+    /// The object of `--format json`.
+    pub fn json(&self) -> String {
+        let (job, step, p) = (self.job, self.step, &self.job.parallel);
+        let memory = &step.memory;
+        let document = Document {
+            schema: SCHEMA,
+            system: SystemEntry { name: &self.system.name, chips: p.chips() },
+            model: &job.model,
+            phase: "training",
+            parallel: ParallelEntry {
+                tp: p.tp,
+                pp: p.pp,
+                dp: p.dp,
+                cp: 1,
+                ep: 1,
+                sp: u64::from(p.sp),
+                schedule: p.schedule.name(),
+                recompute: p.recompute.name(),
+                zero: u64::from(p.zero),
+                stack: self.stack.kind.name(),
+                batch: job.batch,
+                micro_batch: job.micro_batch,
+                seq: job.sequence,
+            },
+            step_s: step.step_s,
+            tokens_per_s: self.tokens_per_s(),
+            mfu: step.mfu,
+            hfu: step.hfu,
+            memory_bytes: MemoryEntry {
+                weights: memory.weights,
+                gradients: memory.gradients,
+                optimizer: memory.optimizer,
+                activations: memory.activations,
+                kv_cache: 0,
+                buffers: memory.buffers,
+                peak: memory.peak(),
+                capacity: self.system.chip_memory_bytes(),
+            },
+            time_s: parts(&step.time).into_iter().map(|(name, _, seconds)| (name, seconds)).collect(),
+            traffic_bytes: step.traffic.iter().map(|(level, bytes)| (level.as_str(), *bytes)).collect(),
+            bound_s: step.bound_s,
+        };
+        // Plain data: nothing in it can fail to be written.
+        serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
+    }
+
+    /// The table for a terminal.
+    pub fn table(&self) -> String {
+        let (job, step, p) = (self.job, self.step, &self.job.parallel);
+        let mut text = format!(
+            "{} on {} chips of {}: tp {} x pp {} x dp {}{}, schedule {}, recompute {}, zero {}\n",
+            job.model,
+            p.chips(),
+            self.system.name,
+            p.tp,
+            p.pp,
+            p.dp,
+            if p.sp { ", sequence parallel" } else { "" },
+            p.schedule.name(),
+            p.recompute.name(),
+            u64::from(p.zero)
+        );
+        let _ = write!(
+            text,
+            "batch {} by {} of {} tokens, {} micro-batches a replica, stack {}\n\n",
+            job.batch,
+            job.micro_batch,
+            job.sequence,
+            job.micro_batches(),
+            self.stack.kind.name()
+        );
+        let _ = write!(
+            text,
+            "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}\n\n",
+            si(step.step_s, "s"),
+            si(self.tokens_per_s(), ""),
+            percent(step.mfu),
+            percent(step.hfu),
+            si(step.bound_s, "s")
+        );
+        let mut table = new_table(vec![format!("stage {}", step.critical), "time".to_owned(), "share".to_owned()]);
+        for (_, name, seconds) in parts(&step.time).into_iter().filter(|(_, name, _)| !name.is_empty()) {
+            table.add_row(vec![name.to_owned(), si(seconds, "s"), percent(seconds / step.step_s)]);
+        }
+        let _ = write!(text, "{table}\n\n");
+        let memory = &step.memory;
+        let mut table = new_table(vec![format!("memory of stage {}", memory.stage), "bytes".to_owned()]);
+        let kinds = [
+            ("weights", memory.weights),
+            ("gradients", memory.gradients),
+            ("optimiser's state", memory.optimizer),
+            ("activations", memory.activations),
+            ("buffers", memory.buffers),
+            ("peak", memory.peak()),
+            ("of", self.system.chip_memory_bytes()),
+        ];
+        for (name, count) in kinds {
+            table.add_row(vec![name.to_owned(), bytes(count)]);
+        }
+        let _ = write!(text, "{table}\n\n");
+        let mut table = new_table(vec!["traffic of all chips".to_owned(), "bytes".to_owned()]);
+        for (level, count) in &step.traffic {
+            table.add_row(vec![format!("between members of a {level}"), bytes(*count)]);
+        }
+        let _ = writeln!(text, "{table}");
+        for note in &step.notes {
+            let _ = writeln!(text, "\n{}", wrapped("- ", note));
+        }
+        text
+    }
+
+    /// The files of `--out`.
+    ///
+    /// # Errors
+    /// A picture that cannot be drawn.
+    pub fn files(&self) -> Result<Vec<File>, WriteError> {
+        let chart = TimelineChart {
+            title: "Schedule of a training step".to_owned(),
+            about: format!(
+                "{} on {}, tp {} pp {} dp {}, {}",
+                self.job.model,
+                self.system.name,
+                self.job.parallel.tp,
+                self.job.parallel.pp,
+                self.job.parallel.dp,
+                self.job.parallel.schedule.name()
+            ),
+            step: &self.step.simulated,
+        };
+        let failed = |error| WriteError::Chart("timeline", error);
+        Ok(vec![
+            File { name: "result.json".to_owned(), bytes: self.json().into_bytes() },
+            File { name: "timeline.svg".to_owned(), bytes: chart.svg().map_err(failed)?.into_bytes() },
+            File { name: "timeline.png".to_owned(), bytes: chart.png().map_err(failed)? },
+        ])
+    }
+}
