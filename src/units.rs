@@ -1,4 +1,4 @@
-//! Number formats, data types and exact rates shared by every room.
+//! Number formats, data types, exact rates, and conversions to narrower integers, shared by every module.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,47 @@ impl std::fmt::Display for ByteSize {
             None => write!(f, "{} bytes", self.0),
         }
     }
+}
+
+/// A count as an index. Hosts have 64-bit words (`lib.rs` refuses others), so that nothing is lost.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "lossless on 64-bit hosts")]
+pub const fn index(count: u64) -> usize {
+    count as usize
+}
+
+/// A product of two counts, or the largest count if it is larger.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "within the range that is asked for before")]
+pub const fn saturating_u64(count: u128) -> u64 {
+    if count > u64::MAX as u128 { u64::MAX } else { count as u64 }
+}
+
+/// A count, or the largest of 32 bits if it is larger.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "within the range that is asked for before")]
+pub const fn saturating_u32(count: u64) -> u32 {
+    if count > u32::MAX as u64 { u32::MAX } else { count as u32 }
+}
+
+/// An index of a table that has fewer than 2^32 places.
+#[inline]
+pub const fn index_u32(index: usize) -> u32 {
+    saturating_u32(index as u64)
+}
+
+/// An index of a table that has fewer than 256 places.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "within the range that is asked for before")]
+pub const fn index_u8(index: usize) -> u8 {
+    if index > u8::MAX as usize { u8::MAX } else { index as u8 }
+}
+
+/// The largest count that is no larger than a number; 0 of negative numbers and of what is no number.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "conversions from floating point saturate")]
+pub const fn floor_u64(number: f64) -> u64 {
+    number as u64
 }
 
 /// Element type of a tensor.

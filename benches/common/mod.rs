@@ -8,7 +8,7 @@ use rdusim::workload::{self, Workload};
 
 /// A chip, a workload and a way of running it.
 #[derive(Debug, Clone, Copy)]
-pub struct Case {
+pub(crate) struct Case {
     arch: &'static str,
     workload: &'static str,
     /// How the graph is cut.
@@ -16,7 +16,7 @@ pub struct Case {
 }
 
 /// The GPT-13B feed-forward block, dense and sparse, on two chips, both ways.
-pub const CASES: [Case; 8] = [
+pub(crate) const CASES: [Case; 8] = [
     case("sn10", "gpt13b-mlp", Mode::Kbk),
     case("sn10", "gpt13b-mlp", Mode::Fused),
     case("sn10", "gpt13b-mlp-sparse", Mode::Kbk),
@@ -39,7 +39,7 @@ impl std::fmt::Display for Case {
 
 impl Case {
     /// The files, read and checked.
-    pub fn load(&self) -> (Chip, Workload) {
+    pub(crate) fn load(&self) -> (Chip, Workload) {
         let file = |directory: &str, name: &str| -> PathBuf {
             [env!("CARGO_MANIFEST_DIR"), directory, &format!("{name}.toml")].iter().collect()
         };

@@ -12,13 +12,13 @@ use rdusim::fluid::{ActivityId, Completion, Fluid, Rate, ResourceId, Usage};
 use rdusim::index::Id;
 
 /// Capacity of a link or port a tick at so many percent, in the unit of the recorded weights.
-pub const fn capacity(percent: u64) -> u32 {
+pub(crate) const fn capacity(percent: u64) -> u32 {
     ((percent << 16) / 100) as u32
 }
 
 /// What a transfer group moves at once.
 #[derive(Debug, Clone, Copy)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     pub group: usize,
     /// When it begins, from the beginning of the period.
     pub at: u64,
@@ -34,14 +34,14 @@ pub struct Transfer {
 
 impl Transfer {
     /// Ticks that it takes without others.
-    pub fn alone(&self) -> u64 {
+    pub(crate) fn alone(&self) -> u64 {
         self.least.max(self.paced)
     }
 }
 
 /// One period of a section in steady state.
 #[derive(Debug, Default)]
-pub struct Recording {
+pub(crate) struct Recording {
     pub period_ticks: u64,
     /// Firings of lockstep groups.
     pub firings: u64,
@@ -54,7 +54,7 @@ pub struct Recording {
 
 impl Recording {
     /// Reads the lines of a file; `None` if it is no recording.
-    pub fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let mut recording = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let mut words = line.split(' ');
@@ -87,7 +87,7 @@ impl Recording {
 type Sent = (u64, usize);
 
 /// A recording under way.
-pub struct Replay<'a> {
+pub(crate) struct Replay<'a> {
     recording: &'a Recording,
     pub fluid: Fluid,
     activities: Vec<ActivityId>,
@@ -107,7 +107,7 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// At the beginning of the first period. `percent` is the rate of links and ports, of what they have.
-    pub fn new(recording: &'a Recording, percent: u64) -> Self {
+    pub(crate) fn new(recording: &'a Recording, percent: u64) -> Self {
         let mut fluid = Fluid::default();
         let links: Vec<ResourceId> = (0..recording.resources).map(|_| fluid.add_resource(capacity(percent))).collect();
         let usage = |&(resource, weight): &(usize, u32)| Usage { resource: links[resource], weight };
@@ -134,7 +134,7 @@ impl<'a> Replay<'a> {
 
     /// Goes on to the end of a period, number `period` from 0, but does not begin the next; `end` hears of every transfer
     /// that is through, and when. `each` sees the replay after every event.
-    pub fn run(&mut self, period: u64, mut end: impl FnMut(Sent, u64), mut each: impl FnMut(&mut Self)) {
+    pub(crate) fn run(&mut self, period: u64, mut end: impl FnMut(Sent, u64), mut each: impl FnMut(&mut Self)) {
         let until = (period + 1) * self.recording.period_ticks;
         loop {
             let next = self.begins(self.next);
@@ -193,7 +193,7 @@ impl<'a> Replay<'a> {
     }
 
     /// All that the rest of a replay depends on, seen from now.
-    pub fn state(&self) -> Vec<u64> {
+    pub(crate) fn state(&self) -> Vec<u64> {
         let mut words = Vec::new();
         self.fluid.write_state(&mut words);
         let ago = |sent: &Sent| [self.fluid.now() - self.begins(*sent), sent.1 as u64];

@@ -7,7 +7,7 @@
 
 /// All tuning constants of the compiler.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Params {
+pub(super) struct Params {
     /// Partition of the graph into sections.
     pub partition: PartitionParams,
     /// Evaluation of the mappings of a section: trial budgets, and when a mapping is good enough.
@@ -30,7 +30,7 @@ pub struct Params {
 
 /// Partition of the graph into sections.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PartitionParams {
+pub(super) struct PartitionParams {
     /// Equivalence classes of sections times PCUs up to which every section is measured, not only those that estimates
     /// prefer.
     pub all_measured_pcus: u64,
@@ -52,7 +52,7 @@ pub struct PartitionParams {
 
 /// Evaluation of the mappings of a section: trial budgets, and when a mapping is good enough.
 #[derive(Debug, Clone, PartialEq)]
-pub struct EvaluationParams {
+pub(super) struct EvaluationParams {
     /// Mappings measured at low effort, at most.
     pub low_effort_trials: usize,
     /// Neighbours of the best measured at low effort, at most, if it is far from its estimate.
@@ -131,7 +131,7 @@ pub struct EvaluationParams {
 
 /// Loop nests that are tried.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NestsParams {
+pub(super) struct NestsParams {
     /// Numbers of column tiles that are tried first; 1 leaves the axis whole.
     pub few_column_tiles: [u64; 14],
     /// Numbers of column tiles that are tried where larger tiles do not fit.
@@ -157,7 +157,7 @@ pub struct NestsParams {
 
 /// Mappings of a stage that are tried.
 #[derive(Debug, Clone, PartialEq)]
-pub struct MappingParams {
+pub(super) struct MappingParams {
     /// Multicast widths that are tried for sparse weights, beside all columns and those of a block.
     pub multicast_widths: [u64; 3],
     /// The same for gathering.
@@ -197,7 +197,7 @@ pub struct MappingParams {
 
 /// The analytic estimate that mappings are ranked by.
 #[derive(Debug, Clone, PartialEq)]
-pub struct EstimateParams {
+pub(super) struct EstimateParams {
     /// Share of a section's time in which its links should be able to move all they move, if its stages need less.
     pub links_busy: f64,
     /// Cycles added to every firing where the ranking assumes firings dearer than estimated.
@@ -216,7 +216,7 @@ pub struct EstimateParams {
 
 /// Placement of PCUs and buffers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlacementParams {
+pub(super) struct PlacementParams {
     /// Share of a port's rate that placement fills before it takes another PMU.
     pub port_full: f64,
     /// Hops that avoiding a port with twice its rate is worth.
@@ -237,7 +237,7 @@ pub struct PlacementParams {
 
 /// Routing by negotiated congestion (`PathFinder`, `McMurchie` and Ebeling, FPGA 1995).
 #[derive(Debug, Clone, PartialEq)]
-pub struct RoutingParams {
+pub(super) struct RoutingParams {
     /// Share of a flow's burst rate beyond its mean that links are kept free for.
     pub burst_weight: f64,
     /// Rounds of negotiation of a mapping that is tried, at most.
@@ -263,7 +263,7 @@ pub struct RoutingParams {
 
 /// Prefetch of the next section's weights.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PrefetchParams {
+pub(super) struct PrefetchParams {
     /// Share of a tier's idle time that prefetches may fill.
     pub idle_share: f64,
     /// Share of a section's time that its prefetches must gain.
@@ -275,7 +275,7 @@ pub struct PrefetchParams {
 
 /// Mappings applied to smaller sizes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RetargetParams {
+pub(super) struct RetargetParams {
     /// Row tiles of a section, or of a sequence in it, at most: the first, those in between, and a short last one.
     pub most_row_tiles: u64,
     /// Row blocks, at most.
@@ -283,7 +283,7 @@ pub struct RetargetParams {
 }
 
 /// The values in use.
-pub const PARAMS: Params = Params {
+pub(super) const PARAMS: Params = Params {
     partition: PartitionParams {
         all_measured_pcus: 256,
         refined_score: 0.95,

@@ -19,7 +19,7 @@ fn mib(bytes: u64) -> f64 {
 }
 
 /// Sections that loop over the repetitions of their block, one remark each.
-pub fn loops(workload: &Workload, sections: &[Section], mode: Mode) -> Vec<String> {
+pub(super) fn loops(workload: &Workload, sections: &[Section], mode: Mode) -> Vec<String> {
     let of_section = |section: &Section| {
         let first = &workload.operators[*section.operators.first()?];
         section.is_looped(workload, mode).then(|| {
@@ -34,7 +34,7 @@ pub fn loops(workload: &Workload, sections: &[Section], mode: Mode) -> Vec<Strin
 }
 
 /// Epilogues that the chip cannot hold whole in the section of their GEMM, one remark each.
-pub fn shorter_epilogues(chip: &Chip, workload: &Workload, sections: &[Section]) -> Vec<String> {
+pub(super) fn shorter_epilogues(chip: &Chip, workload: &Workload, sections: &[Section]) -> Vec<String> {
     let name = |op: &OperatorId| workload.operators[*op].name.as_str();
     let shorter = |kernel: Vec<OperatorId>| {
         let section = sections.iter().find(|section| section.operators.first() == kernel.first())?;
@@ -48,7 +48,7 @@ pub fn shorter_epilogues(chip: &Chip, workload: &Workload, sections: &[Section])
 }
 
 /// An operator that cannot run even alone.
-pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Diagnostic {
+pub(super) fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Diagnostic {
     let operator = &workload.operators[failed.operator];
     let name = &operator.name;
     let refused = |title: String, label: &str| {
@@ -85,7 +85,7 @@ pub fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable) -> Dia
 }
 
 /// A pinned section that cannot be one.
-pub fn unpinnable(chip: &Chip, workload: &Workload, section: &PinnedSection, why: Unpinnable) -> Diagnostic {
+pub(super) fn unpinnable(chip: &Chip, workload: &Workload, section: &PinnedSection, why: Unpinnable) -> Diagnostic {
     let names: Vec<&str> = section.operators.iter().map(|&op| workload.operators[op].name.as_str()).collect();
     let why = match why {
         Unpinnable::NoPipeline => {
@@ -130,7 +130,11 @@ fn shortage(chip: &Chip, why: Unplaced) -> String {
 }
 
 /// An operator whose plans placement could not carry out, and why.
-pub fn unplaceable(chip: &Chip, workload: &Workload, (operator, why): (OperatorId, Option<Unplaced>)) -> Diagnostic {
+pub(super) fn unplaceable(
+    chip: &Chip,
+    workload: &Workload,
+    (operator, why): (OperatorId, Option<Unplaced>),
+) -> Diagnostic {
     let operator = &workload.operators[operator];
     let cannot = format!("operator `{}` cannot be placed on {}", operator.name, chip.name);
     let help = match why {
@@ -147,7 +151,7 @@ pub fn unplaceable(chip: &Chip, workload: &Workload, (operator, why): (OperatorI
 }
 
 /// Sentences on tensors that a section moves more than once, and why.
-pub fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Vec<String> {
+pub(super) fn of_section(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) -> Vec<String> {
     let repeated: IndexVec<StreamId, Stream> =
         streams(graph, &plan.nest, &plan.buffers).into_iter().filter(|s| s.passes > 1).collect();
     let workload = graph.workload;
@@ -257,7 +261,7 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
 const MOST_NAMED: usize = 8;
 
 /// Where the search for a partition was not exact.
-pub fn left_out(left_out: LeftOut) -> Option<String> {
+pub(super) fn left_out(left_out: LeftOut) -> Option<String> {
     let mut parts = Vec::new();
     if left_out.longer {
         parts.push(format!("sections of more than {} operators were not tried", PARAMS.partition.most_fused));
@@ -273,7 +277,7 @@ pub fn left_out(left_out: LeftOut) -> Option<String> {
 }
 
 /// A fused run that still has several sections, and what one section of the whole graph would have to give up.
-pub fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section], whole: Whole<'_, '_>) -> String {
+pub(super) fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section], whole: Whole<'_, '_>) -> String {
     let mut names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
     if names.len() > MOST_NAMED {
         names.truncate(MOST_NAMED);
@@ -298,7 +302,7 @@ pub fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section], 
 }
 
 /// Sentences on attention scores that leave the chip although heads and softmax could share a section.
-pub fn scores_off_chip(workload: &Workload, sections: &[Section]) -> Vec<String> {
+pub(super) fn scores_off_chip(workload: &Workload, sections: &[Section]) -> Vec<String> {
     let mut told = Vec::new();
     for section in sections {
         for &op in &section.operators {

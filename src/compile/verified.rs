@@ -10,7 +10,7 @@ use crate::workload::Workload;
 ///
 /// # Panics
 /// In debug builds, where a check fails: with the pass and what is wrong.
-pub fn after_pass(pass: &str, verifier: &Verifier<'_>, section: &Section) {
+pub(super) fn after_pass(pass: &str, verifier: &Verifier<'_>, section: &Section) {
     if cfg!(debug_assertions) {
         refuse(pass, &verifier.violations(section));
     }
@@ -20,7 +20,7 @@ pub fn after_pass(pass: &str, verifier: &Verifier<'_>, section: &Section) {
 ///
 /// # Panics
 /// As [`after_pass`].
-pub fn after_all(pass: &str, chip: &Chip, workload: &Workload, fabric: &Fabric, configuration: &Configuration) {
+pub(super) fn after_all(pass: &str, chip: &Chip, workload: &Workload, fabric: &Fabric, configuration: &Configuration) {
     if cfg!(debug_assertions) {
         refuse(pass, &violations(chip, workload, fabric, configuration));
     }

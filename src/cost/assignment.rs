@@ -1,5 +1,6 @@
 //! Which lockstep group does which column tiles: longest processing time first (Graham 1969).
 
+use crate::units::{index, index_u32};
 use std::collections::BinaryHeap;
 
 use crate::program::PassWork;
@@ -22,9 +23,9 @@ pub type Assignment = Vec<Vec<Vec<u32>>>;
 /// Spreads tiles over `groups` so that the busiest lockstep group has as little as possible: longest first, each to the
 /// lockstep group where it adds least to the sum of squared loads (over column tiles, when the same lockstep group keeps a column in all).
 pub fn assign(table: &TileTable, groups: u64, cycles: impl Fn(&Tile) -> u64) -> Assignment {
-    let groups = groups as usize;
+    let groups = index(groups);
     if groups == 1 {
-        return table.column_tiles.iter().map(|tiles| vec![(0..tiles.len() as u32).collect()]).collect();
+        return table.column_tiles.iter().map(|tiles| vec![(0..index_u32(tiles.len())).collect()]).collect();
     }
     if table.same_columns && table.column_tiles.len() > 1 {
         return assign_over_groups(table, groups, cycles);
@@ -49,7 +50,7 @@ pub fn assign(table: &TileTable, groups: u64, cycles: impl Fn(&Tile) -> u64) -> 
 }
 
 fn longest_first(costs: &[u64]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..costs.len() as u32).collect();
+    let mut order: Vec<u32> = (0..index_u32(costs.len())).collect();
     order.sort_by_key(|&t| (std::cmp::Reverse(costs[t as usize]), t));
     order
 }

@@ -1,6 +1,7 @@
 //! Sizes of a GEMM stage's parts, from its work table.
 
 use crate::program::{PassWork, Reduction, SectionGraph, StageId};
+use crate::units::saturating_u64;
 
 use super::array::SystolicShape;
 
@@ -41,7 +42,7 @@ impl StageFootprint {
         // Columns of a lockstep group are dealt evenly: some of its PCUs have one more than others.
         let stored = most(&|w| {
             let all = u128::from(w.stored) * u128::from(columns(w));
-            all.div_ceil(u128::from(w.columns.max(1))) as u64
+            saturating_u64(all.div_ceil(u128::from(w.columns.max(1))))
         });
         let weight_slot_bytes = weight_slot_bytes(graph, stage, stored);
         let (activation_rate, weight_rate) = shape.stream_rates();
@@ -86,6 +87,6 @@ pub fn weight_slot_bytes(graph: &SectionGraph<'_>, stage: StageId, stored: u64) 
         let values = stored * tensor.dtype.bytes();
         let all = (tensor.stored_elements() * tensor.dtype.bytes()).max(1);
         let metadata = tensor.stored_bytes() - tensor.stored_elements() * tensor.dtype.bytes();
-        values + (u128::from(metadata) * u128::from(values)).div_ceil(u128::from(all)) as u64
+        values + saturating_u64((u128::from(metadata) * u128::from(values)).div_ceil(u128::from(all)))
     })
 }

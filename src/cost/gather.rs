@@ -5,6 +5,7 @@
 //! stores the row multiplies it. Several vectors come in a cycle if they lie in different banks and no column needs
 //! two of them: a stage does one multiply-vector a cycle.
 
+use crate::units::index;
 use std::ops::Range;
 
 use crate::arch::Chip;
@@ -44,7 +45,7 @@ pub fn cycles(ports: &GatherPorts, mask: &BlockMask, columns: &Range<u64>, k_blo
         rows.fill(0);
         let inside = inside_of(word, k_blocks);
         for (bit, column) in columns.clone().enumerate() {
-            rows[bit] = mask.column_words(column / block)[word as usize] & inside;
+            rows[bit] = mask.column_words(column / block)[index(word)] & inside;
         }
         if rows.iter().all(|&row| row == 0) {
             continue;
@@ -94,7 +95,7 @@ struct Walk<'a> {
     banks: Vec<u64>,
     /// Out of order, all that counts is how much each column and each bank has to do.
     rows: u64,
-    of_column: [u64; MOST_GATHERED_COLUMNS as usize],
+    of_column: [u64; index(MOST_GATHERED_COLUMNS)],
     of_bank: Vec<u64>,
 }
 
@@ -105,10 +106,10 @@ impl<'a> Walk<'a> {
             cycles: 0,
             vectors: 0,
             columns: 0,
-            banks: Vec::with_capacity(ports.vectors as usize),
+            banks: Vec::with_capacity(index(ports.vectors)),
             rows: 0,
-            of_column: [0; MOST_GATHERED_COLUMNS as usize],
-            of_bank: if ports.out_of_order { vec![0; ports.banks as usize] } else { Vec::new() },
+            of_column: [0; index(MOST_GATHERED_COLUMNS)],
+            of_bank: if ports.out_of_order { vec![0; index(ports.banks)] } else { Vec::new() },
         }
     }
 
@@ -122,7 +123,7 @@ impl<'a> Walk<'a> {
                 left &= left - 1;
             }
             for row in rows {
-                self.of_bank[(row % self.ports.banks) as usize] += 1;
+                self.of_bank[index(row % self.ports.banks)] += 1;
             }
             return;
         }

@@ -1,5 +1,6 @@
 //! Work of a GEMM with heads: one small product for every head, side by side in a row of the activations.
 
+use crate::units::index;
 use std::ops::Range;
 
 use crate::program::{GemmMapping, HeadsTile, OutputTile, PassWork, SectionGraph, StageId};
@@ -113,9 +114,8 @@ pub fn made_columns(
         return Some((vec![columns], each));
     }
     let width = width(shape, mapping);
-    let tiles = (0..form.n)
-        .step_by(width.max(1) as usize)
-        .map(|start| OutputTile { start, columns: width.min(form.n - start) });
+    let tiles =
+        (0..form.n).step_by(index(width.max(1))).map(|start| OutputTile { start, columns: width.min(form.n - start) });
     let of_a_head: Vec<Range<u64>> = tiles.map(|tile| tile.columns_of(slice % each, each)).collect();
     let of_head = |head: u64| of_a_head.iter().map(move |run| head * form.n + run.start..head * form.n + run.end);
     Some((b_heads.flat_map(of_head).filter(|run| !run.is_empty()).collect(), 1))

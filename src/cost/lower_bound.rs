@@ -7,7 +7,7 @@ use crate::arch::{Chip, TierId};
 use crate::index::Id;
 use crate::mode::Mode;
 use crate::program::tensor_tiers;
-use crate::units::{Dtype, Rate};
+use crate::units::{Dtype, Rate, floor_u64};
 use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload, kernels_with_epilogues};
 
 use super::io_bound::{elements_of_fused_gemm, elements_of_gemm};
@@ -210,7 +210,7 @@ impl GemmTensors {
         let room = (room_bytes / self.element_bytes).max(1) as f64;
         let fused = elements_of_fused_gemm(self.products, room, self.depth);
         let elements = if leaves { elements_of_gemm(self.products, room).max(fused) } else { fused };
-        (elements * self.element_bytes as f64 * (1.0 - 1e-9)) as u64
+        floor_u64(elements * self.element_bytes as f64 * (1.0 - 1e-9))
     }
 }
 

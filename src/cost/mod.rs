@@ -3,6 +3,8 @@
 //! Cycles and flits of tiles and firings, bytes of slots and transfers, and the lower bounds that follow from them. Nothing
 //! here passes time or decides anything.
 
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+
 mod array;
 mod assignment;
 mod counts;

@@ -5,6 +5,7 @@
 //! multicast, so that a pass of all slices is executed together. What a firing executes is counted from the mask, row tile
 //! by row tile.
 
+use crate::units::index;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ impl SampledWork {
                 executed.push(executed[column_tile - 1].clone());
                 continue;
             }
-            let lists = lists.iter().take(groups as usize);
+            let lists = lists.iter().take(index(groups));
             executed.push(lists.map(|list| executed_of(mask, &passes, list, mapping.multicast_width)).collect());
         }
         let (ranges, _) = weight_ranges(graph, tiling.tiled_axis, stage);
@@ -81,9 +82,9 @@ impl SampledWork {
     }
 
     fn executed(&self, column_tile: u64, group: u64, row_tile: u64) -> Executed {
-        let of = self.executed.get(column_tile as usize).or(self.executed.last());
-        let of = of.and_then(|groups| groups.get((group % self.groups_of_slice) as usize));
-        of.and_then(|row_tiles| row_tiles.get(row_tile as usize)).copied().unwrap_or_default()
+        let of = self.executed.get(index(column_tile)).or(self.executed.last());
+        let of = of.and_then(|groups| groups.get(index(group % self.groups_of_slice)));
+        of.and_then(|row_tiles| row_tiles.get(index(row_tile))).copied().unwrap_or_default()
     }
 
     /// Work of a lockstep group on a row tile, all row passes; `mean` has what does not depend on the row tile.
@@ -105,8 +106,8 @@ impl SampledWork {
     }
 
     fn depth(&self, column_tile: u64, group: u64) -> u64 {
-        let depths = self.depths.get(column_tile as usize).or(self.depths.last());
-        depths.and_then(|of| of.get((group / self.groups_of_slice) as usize)).copied().unwrap_or(0)
+        let depths = self.depths.get(index(column_tile)).or(self.depths.last());
+        depths.and_then(|of| of.get(index(group / self.groups_of_slice))).copied().unwrap_or(0)
     }
 
     /// Cycles of an output tile that is executed.
@@ -156,9 +157,9 @@ fn executed_of(
         let stores =
             |row: u64| columns.clone().any(|n| mask.column_words(n)[(row / 64) as usize] >> (row % 64) & 1 == 1);
         for row in 0..mask.k_blocks() {
-            upto.push(upto[row as usize] + u64::from(stores(row)));
+            upto.push(upto[index(row)] + u64::from(stores(row)));
         }
-        let is_stored = |rows: &Range<u64>| upto[rows.end as usize] > upto[rows.start as usize];
+        let is_stored = |rows: &Range<u64>| upto[index(rows.end)] > upto[index(rows.start)];
         for (sum, passes) in executed.iter_mut().zip(row_tiles) {
             let tiles = passes.iter().filter(|slices| slices.iter().any(is_stored)).count() as u64;
             sum.tiles += tiles;

@@ -8,7 +8,7 @@ use crate::program::{
     BufferRole, Fabric, Flow, FlowId, FlowKind, LoopLevel, OffChip, ResourceKind, RowTile, Schedule, Section,
     SectionGraph, Stage, StageId, Step, StreamId, Sums, continues, emits, forwards, merges, shared,
 };
-use crate::units::Rate;
+use crate::units::{Rate, index};
 use crate::workload::{Tensor, Workload};
 
 use super::counts::{SectionRun, StreamBytes};
@@ -169,7 +169,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
 pub fn busy_cycles(section: &Section, work: &IndexVec<StageId, StageWork>) -> IndexVec<StageId, Vec<u64>> {
     let (schedule, tiling) = (&section.schedule, section.schedule.tiling());
     let of_stage = |(s, stage): (StageId, &Stage)| {
-        let mut busy = vec![0; stage.mapping.groups() as usize];
+        let mut busy = vec![0; index(stage.mapping.groups())];
         for (step, times) in Classes::of(schedule, stage.level, work[s].different_row_tiles()).steps {
             let row_tile = tiling.row_tile(step.row_tile);
             for (group, sum) in (0..).zip(&mut busy) {

@@ -1,5 +1,6 @@
 //! Bytes of the slots of off-chip streams and resident buffers.
 
+use crate::units::saturating_u64;
 use std::ops::Range;
 
 use crate::program::{SectionGraph, Step, Tiling};
@@ -19,7 +20,7 @@ pub fn slot_bytes(graph: &SectionGraph<'_>, tiling: Tiling, tensor: crate::workl
         // A sparse weight that is converted, or a gradient of one: its part of what is stored.
         Some(_) => {
             let all = u128::from(t.rows) * u128::from(t.columns);
-            (u128::from(elements) * u128::from(t.stored_bytes())).div_ceil(all) as u64
+            saturating_u64((u128::from(elements) * u128::from(t.stored_bytes())).div_ceil(all))
         }
         None => elements * t.dtype.bytes(),
     }
@@ -34,10 +35,10 @@ fn left_over(tensor: &Tensor, tile_rows: u64) -> (u128, u128) {
 
 /// Of so many full row tiles of a tensor, those whose share of the image is larger than that of the first, by one element, and
 /// the first of them; `None` if all are equal.
-pub fn larger_shares(tensor: &Tensor, tile_rows: u64, row_tiles: u64) -> Option<(u64, u64)> {
+pub(super) fn larger_shares(tensor: &Tensor, tile_rows: u64, row_tiles: u64) -> Option<(u64, u64)> {
     let (over, rows) = left_over(tensor, tile_rows);
-    let larger = (over * u128::from(row_tiles) / rows) as u64;
-    (larger > 0).then(|| (larger, (rows.div_ceil(over) - 1) as u64))
+    let larger = saturating_u64(over * u128::from(row_tiles) / rows);
+    (larger > 0).then(|| (larger, saturating_u64(rows.div_ceil(over) - 1)))
 }
 
 /// Row tiles after which the slots of a tensor repeat: those of windows whose shares of the image are no whole elements differ.
@@ -47,7 +48,7 @@ pub fn different_slots(tensor: &Tensor, tile_rows: u64) -> u64 {
     while rest > 0 {
         (divisor, rest) = (rest, divisor % rest);
     }
-    (rows / divisor) as u64
+    saturating_u64(rows / divisor)
 }
 
 /// Rows and columns of a slot of the result of a stage that adds up over rows, or of what the step in its tail reads; `None` of

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::arch::Chip;
 use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, StageId, TileLists, Tiling, Update};
-use crate::units::Dtype;
+use crate::units::{Dtype, index, saturating_u64};
 use crate::workload::GemmForm;
 
 use super::array::SystolicShape;
@@ -147,8 +147,8 @@ impl StageWork {
 
     /// Work of a lockstep group in a column tile (a stage off the cut has one column tile).
     pub fn pass(&self, column_tile: u64, group: u64) -> PassWork {
-        let column_tile = self.work.get(column_tile as usize).or(self.work.last());
-        column_tile.and_then(|groups| groups.get(group as usize)).copied().unwrap_or_default()
+        let column_tile = self.work.get(index(column_tile)).or(self.work.last());
+        column_tile.and_then(|groups| groups.get(index(group))).copied().unwrap_or_default()
     }
 
     /// Work of a lockstep group in a column tile and a row tile: of a row pass, or of all where passes differ.
@@ -320,7 +320,7 @@ impl StageWork {
         match &self.mapping {
             Mapping::Gemm(_) => {
                 if let Some((macs, of_rows)) = self.macs_of_rows {
-                    return (u128::from(macs) * u128::from(rows) / u128::from(of_rows)) as u64;
+                    return saturating_u64(u128::from(macs) * u128::from(rows) / u128::from(of_rows));
                 }
                 let stored = (0..self.mapping.groups()).map(|b| self.pass(column_tile, b).stored).sum::<u64>();
                 stored * self.sharers * rows

@@ -1,5 +1,6 @@
 //! Column tiles of a stage's weight, lockstep group by lockstep group, and what they cost.
 
+use crate::units::index;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -260,7 +261,7 @@ fn by_column_tile<T>(lists: Vec<Vec<T>>, pk: u64) -> Vec<Vec<T>> {
     let mut slices = lists.into_iter().peekable();
     let mut column_tiles = Vec::new();
     while slices.peek().is_some() {
-        column_tiles.push(slices.by_ref().take(pk as usize).flatten().collect());
+        column_tiles.push(slices.by_ref().take(index(pk)).flatten().collect());
     }
     column_tiles
 }
@@ -275,5 +276,5 @@ fn dealt(table: &TileTable, shape: &SystolicShape, mapping: &GemmMapping) -> Ass
     let of_column_tile = |slices: &[Vec<Tile>]| {
         assign(&TileTable { column_tiles: slices.to_vec(), same_columns: true }, mapping.k_slice_groups(), cycles)
     };
-    table.column_tiles.chunks(mapping.pk as usize).flat_map(of_column_tile).collect()
+    table.column_tiles.chunks(index(mapping.pk)).flat_map(of_column_tile).collect()
 }

@@ -1,5 +1,6 @@
 //! Column tiles of a weight, and what its mask leaves of each.
 
+use crate::units::{index, saturating_u64};
 use std::ops::Range;
 
 use crate::program::OutputTile;
@@ -47,7 +48,7 @@ pub struct Cut {
 pub fn tiles(mask: Option<&BlockMask>, columns: Range<u64>, k: Range<u64>, cut: &Cut) -> Vec<Tile> {
     let Cut { width, aligned, .. } = *cut;
     let most = (columns.end - columns.start) / width.max(1);
-    let mut tiles: Vec<Tile> = Vec::with_capacity(most as usize + 1);
+    let mut tiles: Vec<Tile> = Vec::with_capacity(index(most) + 1);
     let mut at = columns.start;
     let Some(mask) = mask else {
         let k = k.end - k.start;
@@ -144,7 +145,7 @@ pub fn sample(tiles: &mut [Tile], mask: &BlockMask, rows: u64) {
                 left &= left - 1;
             }
         }
-        tile.steps = (u128::from(tile.k) * u128::from(passes)).div_ceil(u128::from(groups)) as u64;
+        tile.steps = saturating_u64((u128::from(tile.k) * u128::from(passes)).div_ceil(u128::from(groups)));
     }
 }
 

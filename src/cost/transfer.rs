@@ -2,6 +2,7 @@
 
 use crate::arch::{Chip, TierId};
 use crate::program::{Configuration, LoopLevel, PassWork, Prefetch, Section, SectionGraph, Stage, Step, StreamId};
+use crate::units::{index, saturating_u64};
 use crate::workload::{View, Workload};
 
 use super::slots::{reduced_extent, slot_bytes};
@@ -101,8 +102,8 @@ fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, a
     };
     let stored = |column_tile: &Vec<PassWork>| column_tile.iter().map(|w| w.stored).sum::<u64>();
     let all: u64 = stage.work.iter().map(stored).sum();
-    let before: u64 = stage.work[..at.column_tile as usize].iter().map(stored).sum();
-    let upto = before + stored(&stage.work[at.column_tile as usize]);
-    let part = |n: u64| (u128::from(total) * u128::from(n) / u128::from(all.max(1))) as u64;
+    let before: u64 = stage.work[..index(at.column_tile)].iter().map(stored).sum();
+    let upto = before + stored(&stage.work[index(at.column_tile)]);
+    let part = |n: u64| saturating_u64(u128::from(total) * u128::from(n) / u128::from(all.max(1)));
     part(upto) - part(before)
 }

@@ -7,7 +7,7 @@ use crate::model::{Activation, Norm, Position};
 
 /// Which part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece {
+pub(super) enum Piece {
     /// So many equal layers.
     Layers(u64),
     /// The embedding.
@@ -25,7 +25,7 @@ struct Text<'j> {
 }
 
 /// The workload file of a part: forward, backward and update, with the sharded widths of one chip.
-pub fn workload(job: &Job, piece: Piece) -> String {
+pub(super) fn workload(job: &Job, piece: Piece) -> String {
     let (a, t) = (&job.architecture, job.parallel.tp);
     let mut text = Text { job, tensors: String::new(), operators: String::new(), in_layer: false, seed: 0 };
     match piece {

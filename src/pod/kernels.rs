@@ -10,7 +10,7 @@ use crate::units::Dtype;
 
 /// Kernels of a forward and a backward pass.
 #[derive(Debug, Clone, Default)]
-pub struct Passes {
+pub(super) struct Passes {
     /// Forward.
     pub forward: Vec<KernelCall>,
     /// Of these, the core of attention, which selective recomputation runs again.
@@ -120,7 +120,7 @@ impl Shape {
 }
 
 /// A layer.
-pub fn layer(job: &Job, stack: StackKind) -> Passes {
+pub(super) fn layer(job: &Job, stack: StackKind) -> Passes {
     let shape = Shape::new(job);
     let flash = stack == StackKind::Flash;
     let Shape { rows, own_rows, hidden, inner, .. } = shape;
@@ -165,7 +165,7 @@ pub fn layer(job: &Job, stack: StackKind) -> Passes {
 }
 
 /// Embedding of the tokens, on the first stage.
-pub fn embedding(job: &Job) -> Passes {
+pub(super) fn embedding(job: &Job) -> Passes {
     let Shape { rows, hidden, .. } = Shape::new(job);
     Passes {
         forward: vec![Shape::stream(rows, hidden, 4), Shape::stream(rows, hidden, 6), Shape::stream(rows, hidden, 5)],
@@ -175,7 +175,7 @@ pub fn embedding(job: &Job) -> Passes {
 }
 
 /// Last norm, logits and loss, on the last stage.
-pub fn logits(job: &Job) -> Passes {
+pub(super) fn logits(job: &Job) -> Passes {
     let Shape { rows, hidden, own_rows, .. } = Shape::new(job);
     let columns = job.architecture.vocabulary.div_ceil(job.parallel.tp);
     let product = |m, n, k| Shape::product(m, n, k);

@@ -46,7 +46,7 @@ fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
 }
 
 /// Memory of a stage at its peak.
-pub fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
+pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let p = &job.parallel;
     let parameters = job.stage_parameters(stage);
     let held = most_held(&order(p.schedule, (stage, p.pp), job.micro_batches()));

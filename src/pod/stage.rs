@@ -16,7 +16,7 @@ use crate::workload::{self, Phase};
 
 /// Seconds of a pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Pass {
+pub(super) struct Pass {
     /// Kernels or sections.
     pub compute: f64,
     /// What is computed again.
@@ -30,7 +30,7 @@ pub struct Pass {
 impl Pass {
     /// Several times over.
     #[must_use]
-    pub fn times(self, count: u64) -> Self {
+    pub(super) fn times(self, count: u64) -> Self {
         let n = count as f64;
         Self {
             compute: self.compute * n,
@@ -42,7 +42,7 @@ impl Pass {
 
     /// One after the other.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self {
             compute: self.compute + other.compute,
             recompute: self.recompute + other.recompute,
@@ -52,7 +52,7 @@ impl Pass {
     }
 
     /// Seconds on the chip.
-    pub fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.compute + self.recompute + self.tensor_comm + self.waiting
     }
 
@@ -66,7 +66,7 @@ impl Pass {
 
 /// Forward and backward pass of a piece, and the optimiser's step on its weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct PieceTime {
+pub(super) struct PieceTime {
     /// Forward.
     pub forward: Pass,
     /// Backward.
@@ -77,7 +77,7 @@ pub struct PieceTime {
 
 /// Times of the pieces that stages are made of.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Pieces {
+pub(super) struct Pieces {
     /// All layers of a part.
     pub layers: PieceTime,
     /// The embedding.
@@ -88,7 +88,7 @@ pub struct Pieces {
 
 /// Tensor collectives of a micro-batch.
 #[derive(Debug, Clone, Default)]
-pub struct TensorComm {
+pub(super) struct TensorComm {
     /// Seconds of those of a layer's forward pass.
     pub forward: f64,
     /// Those of the backward pass, without what is computed again.
@@ -109,7 +109,7 @@ pub struct TensorComm {
 ///
 /// # Errors
 /// No protocol of the stack's library does them.
-pub fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorComm, Diagnostic> {
+pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorComm, Diagnostic> {
     let p = &job.parallel;
     if p.tp < 2 {
         return Ok(TensorComm::default());
@@ -153,7 +153,7 @@ pub fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorCo
 ///
 /// # Errors
 /// What the chip's simulation refuses.
-pub fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
     match &system.chip {
         AnyChip::Gpu(gpu) => on_gpu(gpu, stack, job, comm),
         AnyChip::Rdu(chip) => on_rdu(chip, stack, job, comm),

@@ -1,5 +1,6 @@
 //! Buffers in PMUs: what they are for, their slots, and the banks that hold them.
 
+use crate::units::{index, saturating_u64};
 use std::ops::Range;
 
 use crate::arch::Chip;
@@ -105,7 +106,7 @@ pub struct Buffer {
 impl Buffer {
     /// The piece of a copy and slice.
     pub fn piece(&self, copy: u64, slice: u64) -> &Piece {
-        &self.pieces[(copy * self.spec.slices + slice) as usize]
+        &self.pieces[index(copy * self.spec.slices + slice)]
     }
 }
 
@@ -128,7 +129,7 @@ impl Piece {
     pub fn span(&self, part: usize, extent: u64) -> Range<u64> {
         let banks = |parts: &[Part]| parts.iter().map(|p| u128::from(p.banks)).sum::<u128>();
         let all = banks(&self.parts).max(1);
-        let upto = |n: usize| (u128::from(extent) * banks(&self.parts[..n]) / all) as u64;
+        let upto = |n: usize| saturating_u64(u128::from(extent) * banks(&self.parts[..n]) / all);
         upto(part)..upto(part + 1)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::arch::{Chip, Coordinate};
 use crate::index::Id;
+use crate::units::{index_u32, saturating_u32};
 
 use super::ids::{PcuId, PmuId};
 
@@ -81,7 +82,7 @@ impl Fabric {
         let (lanes, read_ports) = (count(chip.network.links_per_direction), count(chip.pmu.read_ports));
         let (write_ports, inputs) = (count(chip.pmu.write_ports), count(chip.pcu.vector_inputs));
         let outputs = count(chip.pcu.vector_outputs);
-        let sites = chip.grid.units.len() as u32;
+        let sites = index_u32(chip.grid.units.len());
         let pmu_read = sites * 4 * lanes;
         let pmu_write = pmu_read + count(chip.pmus()) * read_ports;
         let pcu_in = pmu_write + count(chip.pmus()) * write_ports;
@@ -145,22 +146,22 @@ impl Fabric {
 
     /// A PMU read port.
     pub fn pmu_read(&self, pmu: PmuId, port: u64) -> Resource {
-        self.pmu_read + pmu.index() as u32 * self.read_ports + port as u32
+        self.pmu_read + index_u32(pmu.index()) * self.read_ports + saturating_u32(port)
     }
 
     /// A PMU write port.
     pub fn pmu_write(&self, pmu: PmuId, port: u64) -> Resource {
-        self.pmu_write + pmu.index() as u32 * self.write_ports + port as u32
+        self.pmu_write + index_u32(pmu.index()) * self.write_ports + saturating_u32(port)
     }
 
     /// A PCU input port; with too few ports, later operands share the last.
     pub fn pcu_in(&self, pcu: PcuId, operand: u32) -> Resource {
-        self.pcu_in + pcu.index() as u32 * self.inputs + operand.min(self.inputs - 1)
+        self.pcu_in + index_u32(pcu.index()) * self.inputs + operand.min(self.inputs - 1)
     }
 
     /// A PCU output port; with too few ports, later results share the last.
     pub fn pcu_out(&self, pcu: PcuId, result: u32) -> Resource {
-        self.pcu_out + pcu.index() as u32 * self.outputs + result.min(self.outputs - 1)
+        self.pcu_out + index_u32(pcu.index()) * self.outputs + result.min(self.outputs - 1)
     }
 
     /// The port of an address generator.
@@ -188,7 +189,7 @@ impl Fabric {
             Port::PcuOut(PcuId::from_index(unit as usize), port)
         } else {
             let agcu = self.ag_base.partition_point(|&base| base <= resource) - 1;
-            Port::Ag(agcu as u32, resource - self.ag_base[agcu])
+            Port::Ag(index_u32(agcu), resource - self.ag_base[agcu])
         };
         Some(port)
     }

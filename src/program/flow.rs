@@ -2,6 +2,7 @@
 
 use super::fabric::Resource;
 use super::ids::{BufferId, StageId, StreamId};
+use crate::units::saturating_u64;
 
 /// Who starts a flow, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -136,6 +137,6 @@ pub fn shared(amount: u64, share: (u64, u64)) -> u64 {
     }
     match amount.checked_mul(share.0) {
         Some(product) => product.div_ceil(share.1),
-        None => (u128::from(amount) * u128::from(share.0)).div_ceil(u128::from(share.1)) as u64,
+        None => saturating_u64((u128::from(amount) * u128::from(share.0)).div_ceil(u128::from(share.1))),
     }
 }

@@ -11,7 +11,7 @@ use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 
 /// Statistics of a row and head, in fp32: the factor of the sums before, and the sum of exponentials.
-pub const STATISTICS: u64 = 2;
+pub(super) const STATISTICS: u64 = 2;
 
 /// Attention, or one of its products alone, whose keys are an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl KeyAxis {
 /// The attention of a section's operators whose keys may be cut, and products of which the others are not here. Keys and values come
 /// from off chip, each for one product, and nothing but the next operator reads the scores of a softmax. Causal products, which
 /// leave keys out, are not among them.
-pub fn key_axes(workload: &Workload, operators: &[OperatorId]) -> Vec<KeyAxis> {
+pub(super) fn key_axes(workload: &Workload, operators: &[OperatorId]) -> Vec<KeyAxis> {
     let mut found: Vec<KeyAxis> = operators.iter().filter_map(|&op| attention(workload, operators, op)).collect();
     for &op in operators {
         if found.iter().any(|keys| keys.is_product(op)) {

@@ -3,6 +3,8 @@
 //! A [`Configuration`] is everything that a simulator needs to know, and nothing that it has to decide. This module knows
 //! nothing of searches or engines. [`verifier`] lists what must hold of it.
 
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+
 mod buffer;
 mod configuration;
 pub mod dataflow;

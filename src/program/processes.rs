@@ -8,6 +8,7 @@
 //! Built once for a section. Engines keep their own timing and state; where a firing stands, which slots it uses, and
 //! when it produces or forwards sums, they ask here.
 
+use crate::units::index;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -256,7 +257,7 @@ impl ProcessGraph {
                 | FlowKind::PartialWrite { stage, group }
                 | FlowKind::Forward { stage, group }
                 | FlowKind::Merge { stage, group }
-                | FlowKind::Emit { stage, group } => first_group[stage] + group as usize,
+                | FlowKind::Emit { stage, group } => first_group[stage] + index(group),
                 FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => self.of_stream[stream],
                 FlowKind::Copy { resident } => copy_of[resident],
             };

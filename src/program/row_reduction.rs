@@ -108,7 +108,7 @@ pub fn gradient_of(workload: &Workload, step: OperatorId) -> Option<OperatorId> 
 
 /// The step of an optimiser that may run in the tail of a GEMM which adds up over rows: it is in the section, and nothing else
 /// reads the gradient.
-pub fn update_of(workload: &Workload, operators: &[OperatorId], sum: OperatorId, rows: u64) -> Option<Update> {
+pub(super) fn update_of(workload: &Workload, operators: &[OperatorId], sum: OperatorId, rows: u64) -> Option<Update> {
     let gradient = workload.operators[sum].output;
     let of = |&op: &OperatorId| Update::of(workload, op).filter(|(of, _)| *of == gradient).map(|(_, update)| update);
     let update = operators.iter().find_map(of)?;
@@ -119,7 +119,12 @@ pub fn update_of(workload: &Workload, operators: &[OperatorId], sum: OperatorId,
 
 /// The operands X and dY of a GEMM that adds up over the `rows` rows that the others of a section stream; `None` if it
 /// does not. What is read off chip alone, and by nobody else here, may as well be streamed the other way.
-pub fn adds_up(workload: &Workload, operators: &[OperatorId], op: OperatorId, rows: u64) -> Option<[TensorId; 2]> {
+pub(super) fn adds_up(
+    workload: &Workload,
+    operators: &[OperatorId],
+    op: OperatorId,
+    rows: u64,
+) -> Option<[TensorId; 2]> {
     let operator = &workload.operators[op];
     if operators.len() < 2 || operator.kind != OperatorKind::Gemm || !operator.options.transpose_a {
         return None;
@@ -151,7 +156,7 @@ pub fn adds_up(workload: &Workload, operators: &[OperatorId], op: OperatorId, ro
 
 /// Rows of the pipeline that operators make: those of the first that neither adds anything up nor is a step of an optimiser; if
 /// steps go with the sums, those that the sums add up.
-pub fn streamed_rows(workload: &Workload, operators: &[OperatorId]) -> u64 {
+pub(super) fn streamed_rows(workload: &Workload, operators: &[OperatorId]) -> u64 {
     let is_turned = |op: &OperatorId| {
         let operator = &workload.operators[*op];
         operator.kind == OperatorKind::Gemm && operator.options.transpose_a

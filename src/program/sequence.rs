@@ -66,7 +66,7 @@ impl Schedule {
 
 /// How a GEMM reads its second operand, if it is made by another of `operators`, over the `rows` rows that they share;
 /// `None` from off chip.
-pub fn sequence_read(workload: &Workload, operators: &[OperatorId], op: OperatorId) -> Option<SequenceRead> {
+pub(super) fn sequence_read(workload: &Workload, operators: &[OperatorId], op: OperatorId) -> Option<SequenceRead> {
     let operator = &workload.operators[op];
     let second = *operator.inputs.get(1).filter(|_| operator.kind == OperatorKind::Gemm)?;
     operators.iter().find(|&&other| workload.operators[other].output == second)?;
@@ -77,7 +77,7 @@ pub fn sequence_read(workload: &Workload, operators: &[OperatorId], op: Operator
 
 /// Whether a GEMM may read the second operand that another operator of a section over `rows` rows makes: head by head or
 /// sequence by sequence, as many rows of it as of the first, all of them stored.
-pub fn may_be_made_here(workload: &Workload, op: OperatorId, rows: u64) -> bool {
+pub(super) fn may_be_made_here(workload: &Workload, op: OperatorId, rows: u64) -> bool {
     let operator = &workload.operators[op];
     let Some(&second) = operator.inputs.get(1) else { return false };
     let tensor = &workload.tensors[second];

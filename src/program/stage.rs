@@ -5,6 +5,7 @@ use super::ids::PcuId;
 use super::mapping::{Mapping, PassWork, TileLists};
 use super::nest::{LoopLevel, Step};
 use super::schedule::Schedule;
+use crate::units::index;
 
 /// A stage on its units.
 #[derive(Debug, Clone)]
@@ -36,7 +37,7 @@ impl Stage {
             Mapping::Gemm(m) => (m.pm, m.multicast_width),
             Mapping::Simd(m) => (m.pm, m.pn * m.chain),
         };
-        self.pcus[((group * pm + i) * wide + q) as usize]
+        self.pcus[index((group * pm + i) * wide + q)]
     }
 
     /// The nest of its results: its own, or that of the sums over several of its firings.

@@ -12,7 +12,7 @@ const DIRECTIONS: [(&str, Direction); 4] =
     [("east", Direction::East), ("west", Direction::West), ("south", Direction::South), ("north", Direction::North)];
 
 /// A port, such as `pmu 3,4 read 1`.
-pub fn port(chip: &Chip, fabric: &Fabric, resource: Resource) -> String {
+pub(super) fn port(chip: &Chip, fabric: &Fabric, resource: Resource) -> String {
     let at = |c: Coordinate| format!("{},{}", c.x, c.y);
     match fabric.port_at(resource) {
         Some(Port::PmuRead(pmu, port)) => format!("pmu {} read {port}", at(chip.grid.pmus[pmu.index()])),
@@ -26,7 +26,7 @@ pub fn port(chip: &Chip, fabric: &Fabric, resource: Resource) -> String {
 
 /// Links as paths: each begins at a site and takes a direction and a lane a hop, such as `3,4 east 0 south 1`. Links
 /// that follow each other in the list share a path.
-pub fn paths(fabric: &Fabric, links: &[Resource]) -> Vec<String> {
+pub(super) fn paths(fabric: &Fabric, links: &[Resource]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let mut reached = None;
     for &link in links {
@@ -55,7 +55,7 @@ fn step(from: Coordinate, towards: Direction) -> Option<Coordinate> {
 }
 
 /// The links of a path such as `3,4 east 0 south 1`; else what was expected.
-pub fn path(chip: &Chip, fabric: &Fabric, text: &str) -> Result<Vec<Resource>, String> {
+pub(super) fn path(chip: &Chip, fabric: &Fabric, text: &str) -> Result<Vec<Resource>, String> {
     let shape =
         || "expected a site, then a direction and a lane for every hop, such as `3,4 east 0 south 1`".to_owned();
     let mut words = text.split_whitespace();
@@ -82,13 +82,13 @@ pub fn path(chip: &Chip, fabric: &Fabric, text: &str) -> Result<Vec<Resource>, S
 }
 
 /// Source and sinks of a flow's route, and its links.
-pub fn parts<'f>(fabric: &Fabric, flow: &'f Flow) -> (Resource, Vec<Resource>, &'f [Resource]) {
+pub(super) fn parts<'f>(fabric: &Fabric, flow: &'f Flow) -> (Resource, Vec<Resource>, &'f [Resource]) {
     let ports = flow.route.iter().take_while(|&&r| fabric.kind(r) != ResourceKind::Link).count();
     (flow.route[0], flow.route[1..ports].to_vec(), &flow.route[ports..])
 }
 
 /// The word for a buffer's purpose.
-pub fn role(role: &BufferRole) -> &'static str {
+pub(super) fn role(role: &BufferRole) -> &'static str {
     match role {
         BufferRole::Operand { .. } => "operand",
         BufferRole::Resident { .. } => "resident",
@@ -101,18 +101,19 @@ pub fn role(role: &BufferRole) -> &'static str {
 }
 
 /// Which of [`ROLES`] a partial-sum FIFO is.
-pub const PARTIAL_FIFO: usize = 5;
+pub(super) const PARTIAL_FIFO: usize = 5;
 
 /// Roles, in the words of a file.
-pub const ROLES: [&str; 7] = ["operand", "resident", "weight", "partial_sums", "output", "partial_fifo", "state"];
+pub(super) const ROLES: [&str; 7] =
+    ["operand", "resident", "weight", "partial_sums", "output", "partial_fifo", "state"];
 
 /// The operator a stage is called by.
-pub fn stage<'w>(workload: &'w Workload, stage: &Stage) -> &'w str {
+pub(super) fn stage<'w>(workload: &'w Workload, stage: &Stage) -> &'w str {
     &workload.operators[stage.spec.main].name
 }
 
 /// What a flow is for, such as `feed up 0`.
-pub fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
+pub(super) fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
     let tensor = |stream: StreamId| &workload.tensors[context.tensors[stream]].name;
     let of = |stage: StageId| &workload.operators[context.mains[stage]].name;
     match flow.kind {
@@ -132,7 +133,7 @@ pub fn flow(workload: &Workload, context: &FlowContext, flow: &Flow) -> String {
 }
 
 /// What flows are named after.
-pub struct FlowContext {
+pub(super) struct FlowContext {
     /// Main operator of each stage.
     pub mains: IndexVec<StageId, OperatorId>,
     /// Tensor of each stream.

@@ -21,7 +21,7 @@ const BUSY: f64 = 0.5;
 
 /// Reports one section of a configuration in a mode, with the [`loads`] of its run. `first_load_cycles` come before its first
 /// repetition.
-pub fn section_outcome(
+pub(super) fn section_outcome(
     chip: &Chip,
     workload: &Workload,
     section: &Section,
@@ -82,7 +82,7 @@ pub fn section_outcome(
 }
 
 /// Flits over every link and port that moved anything.
-pub fn loads(run: &SectionRun) -> Arc<[LinkLoad]> {
+pub(super) fn loads(run: &SectionRun) -> Arc<[LinkLoad]> {
     let loads = (0..).zip(run.usage.resource_flits.iter()).filter(|(_, flits)| **flits > 0);
     loads.map(|(resource, &flits)| LinkLoad { resource, flits }).collect()
 }

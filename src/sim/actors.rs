@@ -6,6 +6,7 @@ use crate::program::{
     Amount, BufferId, Fabric, Flow, FlowKind, Input, LoopLevel, Process, ProcessFlows, ProcessGraph, ProcessKind,
     Section, Step,
 };
+use crate::units::{index, saturating_u64};
 
 use super::hops::{GroupHops, site};
 use super::network::transfer_group::TransferGroup;
@@ -40,7 +41,7 @@ impl Latest {
     /// When all but the last `flits` of a kind of operand have been taken.
     pub(super) fn taken(&self, kind: usize, flits: u64) -> Ticks {
         let all = self.flits[kind].max(1);
-        let left = (u128::from(self.occupied) * u128::from(flits.min(all)) / u128::from(all)) as Ticks;
+        let left = saturating_u64(u128::from(self.occupied) * u128::from(flits.min(all)) / u128::from(all));
         self.end.saturating_sub(left)
     }
 }
@@ -229,7 +230,7 @@ impl<'a> Actors<'a> {
 /// Switches on the route of a flow from PMUs to the nearest of its PCUs: a flit leaves a FIFO when every branch has taken
 /// it, so that a multicast holds no more than its shortest route.
 fn switches_to_nearest(chip: &Chip, fabric: &Fabric, flow: &Flow) -> u64 {
-    let ports = &flow.route[..flow.route.len() - flow.links as usize];
+    let ports = &flow.route[..flow.route.len() - index(flow.links)];
     let [source, sinks @ ..] = ports else { return 1 };
     let Some(from) = site(chip, fabric, *source) else { return 1 };
     let away = |to: Coordinate| u64::from(from.x.abs_diff(to.x) + from.y.abs_diff(to.y));

@@ -17,7 +17,7 @@ struct Slot {
 
 /// When the contents of a slot were there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Filled {
+pub(super) struct Filled {
     /// The first flit.
     pub first: Ticks,
     /// The last.
@@ -28,14 +28,14 @@ pub struct Filled {
 
 impl Filled {
     /// When the first of the parts was there that can be worked on, of at most `most`.
-    pub fn begins(self, most: u64) -> Ticks {
+    pub(super) fn begins(self, most: u64) -> Ticks {
         self.first + (self.last - self.first) / self.parts.min(most).max(1)
     }
 }
 
 /// State of one buffer of `depth` slots, filled and released in order.
 #[derive(Debug)]
-pub struct BufferState {
+pub(super) struct BufferState {
     ring: Ring<Slot>,
     producers: u64,
     consumers: u64,
@@ -43,12 +43,12 @@ pub struct BufferState {
 
 impl BufferState {
     /// An empty buffer that `count` slots will pass through.
-    pub fn new(depth: u64, producers: u64, consumers: u64, count: u64) -> Self {
+    pub(super) fn new(depth: u64, producers: u64, consumers: u64, count: u64) -> Self {
         Self { ring: Ring::new(depth.min(count)), producers, consumers }
     }
 
     /// When a slot was filled; `None` while it is not.
-    pub fn filled(&self, ordinal: u64) -> Option<Filled> {
+    pub(super) fn filled(&self, ordinal: u64) -> Option<Filled> {
         (ordinal < self.ring.filled()).then(|| {
             let &Slot { first, last, parts, .. } = self.ring.slot(ordinal);
             Filled { first, last, parts }
@@ -56,17 +56,17 @@ impl BufferState {
     }
 
     /// When a slot has its credit; `None` while that is not known.
-    pub fn credit(&self, ordinal: u64) -> Option<Ticks> {
+    pub(super) fn credit(&self, ordinal: u64) -> Option<Ticks> {
         (ordinal < self.ring.released() + self.ring.depth()).then(|| self.ring.slot(ordinal).freed)
     }
 
     /// Slots completely filled, and completely released, so far.
-    pub fn passed(&self) -> (u64, u64) {
+    pub(super) fn passed(&self) -> (u64, u64) {
         (self.ring.filled(), self.ring.released())
     }
 
     /// Writes down all that the rest of a run depends on, but for how many slots have passed.
-    pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
+    pub(super) fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
         words.push(self.held());
         for slot in self.ring.slots() {
             words.push(slot.fills << 32 | slot.releases);
@@ -78,12 +78,12 @@ impl BufferState {
     }
 
     /// Whether every slot that is filled was so long ago.
-    pub fn is_settled(&self, clock: Clock) -> bool {
+    pub(super) fn is_settled(&self, clock: Clock) -> bool {
         self.ring.slots().all(|slot| slot.fills == 0 || clock.is_past(slot.first) && clock.is_past(slot.last))
     }
 
     /// Lets `slots` more pass, and time with them: the state, seen from then, is the same.
-    pub fn shift(&mut self, slots: u64, time: Ticks) {
+    pub(super) fn shift(&mut self, slots: u64, time: Ticks) {
         for slot in self.ring.slots_mut() {
             slot.first += time;
             slot.last += time;
@@ -93,12 +93,12 @@ impl BufferState {
     }
 
     /// Slots filled and not yet released.
-    pub fn held(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.ring.filled() - self.ring.released()
     }
 
     /// One producer has filled its share; whether the slot is now complete.
-    pub fn fill(&mut self, ordinal: u64, Filled { first, last, parts }: Filled) -> bool {
+    pub(super) fn fill(&mut self, ordinal: u64, Filled { first, last, parts }: Filled) -> bool {
         let slot = self.ring.slot_mut(ordinal);
         if slot.fills == 0 {
             (slot.first, slot.last, slot.parts) = (first, last, parts);
@@ -115,7 +115,7 @@ impl BufferState {
     }
 
     /// One consumer is done with a slot; whether the slot is now free.
-    pub fn release(&mut self, ordinal: u64, at: Ticks) -> bool {
+    pub(super) fn release(&mut self, ordinal: u64, at: Ticks) -> bool {
         let slot = self.ring.slot_mut(ordinal);
         slot.freed = if slot.releases == 0 { at } else { slot.freed.max(at) };
         slot.releases += 1;

@@ -10,6 +10,7 @@
 use crate::cost::{StageWork, Ticks, busy_cycles, cycles};
 use crate::index::IndexVec;
 use crate::program::{ProcessKind, Section, StageId};
+use crate::units::index;
 
 use super::actors::Actor;
 
@@ -69,7 +70,7 @@ impl Deadline {
     /// Whether an actor cannot end its work in time, if its next firing begins at `now`.
     pub(super) fn will_pass(&self, actor: &Actor, now: Ticks) -> bool {
         let ProcessKind::Group { stage, group } = actor.kind else { return false };
-        let all = self.busy_cycles.get(stage).and_then(|groups| groups.get(group as usize)).copied().unwrap_or(0);
+        let all = self.busy_cycles.get(stage).and_then(|groups| groups.get(index(group))).copied().unwrap_or(0);
         now.saturating_add(cycles(all.saturating_sub(actor.busy_cycles))) > self.most_ticks
     }
 }

@@ -74,7 +74,7 @@ const DEEPEST: u64 = 4096;
 const LIMITS: Limits = Limits { events: 1_000_000, cycles: u64::MAX, work: u64::MAX, skip: true };
 
 /// The buffer that frees a blocked section with the fewest more slots, in words; `None` if none does alone.
-pub fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<String> {
+pub(super) fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<String> {
     let mut trial = section.clone();
     let mut best: Option<(u64, BufferId)> = None;
     for buffer in section.buffers.ids() {

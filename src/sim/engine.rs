@@ -29,7 +29,7 @@ pub(super) enum Event {
 }
 
 /// One section being simulated.
-pub struct Engine<'a> {
+pub(super) struct Engine<'a> {
     pub(super) chip: &'a Chip,
     pub(super) graph: SectionGraph<'a>,
     pub(super) section: &'a Section,

@@ -40,13 +40,19 @@ const EVENT_STEPS: u64 = 12;
 
 /// Runs one section of a configuration of `workload` on `chip`, to the end or to one of the limits; `None` if its
 /// operators are no pipeline.
-pub fn run(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section, limits: Limits) -> Option<SectionRun> {
+pub(super) fn run(
+    chip: &Chip,
+    workload: &Workload,
+    fabric: &Fabric,
+    section: &Section,
+    limits: Limits,
+) -> Option<SectionRun> {
     let plan = Actors::new(chip, fabric, section);
     Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
 }
 
 /// Runs one section as [`run`] does, and tells when its actors worked; the section begins at `start_cycle`.
-pub fn trace(
+pub(super) fn trace(
     chip: &Chip,
     workload: &Workload,
     fabric: &Fabric,

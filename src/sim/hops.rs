@@ -4,6 +4,7 @@
 use crate::arch::{Chip, Coordinate};
 use crate::index::Id;
 use crate::program::{Fabric, Flow, PcuId, Port, TreeWalk};
+use crate::units::index;
 
 /// Hops on the ways through the PCUs of a lockstep group. Its lists are as long as the chip has units: it is made once and
 /// begun again for each group.
@@ -39,7 +40,7 @@ impl<'a> GroupHops<'a> {
 
     /// Adds a flow of operands; those between the PCUs of a chain behind those of its first.
     pub(super) fn add_operands(&mut self, flow: &Flow) {
-        let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
+        let (ports, links) = flow.route.split_at(flow.route.len() - index(flow.links));
         let [source, sinks @ ..] = ports else { return };
         let begins = self.before(*source);
         match (sinks, site(self.chip, self.fabric, *source)) {

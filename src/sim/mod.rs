@@ -3,6 +3,8 @@
 //! Three fidelities run the same configuration: `bound` in closed form, `event` in time order, and `cycle` (a module of its
 //! own) unit by unit. None decides anything about the mapping.
 
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+
 mod account;
 mod actors;
 mod buffer;

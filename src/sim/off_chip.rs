@@ -1,5 +1,6 @@
 //! Slots on their way between memory tiers and buffers: asked for, served by channels, and arrived.
 
+use crate::units::saturating_u64;
 use std::cmp::Reverse;
 
 use crate::cost::{TICKS_PER_CYCLE, Ticks, transfer_bytes, transfer_runs};
@@ -104,7 +105,7 @@ impl Engine<'_> {
 fn parts_of(flits: u64, at_once: u64, ticks: Ticks, leaving: Ticks) -> u64 {
     let product = |flits: u64, ticks: Ticks| u128::from(flits) * u128::from(ticks);
     let late = product(at_once, ticks).saturating_sub(product(flits, leaving));
-    product(flits, ticks).checked_div(late).map_or(u64::MAX, |parts| parts as u64)
+    product(flits, ticks).checked_div(late).map_or(u64::MAX, saturating_u64)
 }
 
 #[cfg(test)]

@@ -15,7 +15,12 @@ const LEAST_LIMIT: u64 = 1_000_000;
 
 /// Runs one section, launch excluded. What follows from the configuration alone (busy cycles, arithmetic) is that of
 /// the closed form.
-pub fn cycle_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<SectionRun> {
+pub(super) fn cycle_section(
+    chip: &Chip,
+    workload: &Workload,
+    fabric: &Fabric,
+    section: &Section,
+) -> Option<SectionRun> {
     let most = section.estimated_cycles.saturating_mul(MOST_TIMES_ESTIMATE).max(LEAST_LIMIT);
     let run = cycle::run_section(chip, workload, fabric, section, most)?;
     let closed = bound_section(chip, workload, fabric, section)?;

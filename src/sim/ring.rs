@@ -1,5 +1,7 @@
 //! Slots used in turn: the ring behind every stage buffer and every channel of a pipeline.
 
+use crate::units::index;
+
 /// A ring of slots, filled and released in order. Slot n of the stream lies in place n mod depth.
 #[derive(Debug, Clone)]
 pub struct Ring<S> {
@@ -13,7 +15,7 @@ pub struct Ring<S> {
 impl<S: Clone + Default> Ring<S> {
     /// An empty ring of `depth` slots, at least one.
     pub fn new(depth: u64) -> Self {
-        Self { places: vec![S::default(); depth.max(1) as usize], front: 0, filled: 0, released: 0 }
+        Self { places: vec![S::default(); index(depth.max(1))], front: 0, filled: 0, released: 0 }
     }
 
     /// Slots filled so far.
@@ -38,7 +40,7 @@ impl<S: Clone + Default> Ring<S> {
 
     /// Where a slot lies that is not released, and no more than a turn ahead of those that are.
     fn place(&self, ordinal: u64) -> usize {
-        let place = self.front + (ordinal - self.released) as usize;
+        let place = self.front + index(ordinal - self.released);
         if place < self.places.len() { place } else { place - self.places.len() }
     }
 
@@ -56,7 +58,7 @@ impl<S: Clone + Default> Ring<S> {
     /// `count` slots from one on, to be changed, as far as they lie behind each other and from the first place on. They
     /// are not released, and no more than a turn ahead of those that are.
     pub fn range_mut(&mut self, ordinal: u64, count: u64) -> (&mut [S], &mut [S]) {
-        let (place, count) = (self.place(ordinal), count as usize);
+        let (place, count) = (self.place(ordinal), index(count));
         let (start, behind) = self.places.split_at_mut(place);
         let first = count.min(behind.len());
         (&mut behind[..first], &mut start[..count - first])
@@ -81,7 +83,7 @@ impl<S: Clone + Default> Ring<S> {
     /// The oldest `slots` that were not released now are; no more than there are.
     pub fn release(&mut self, slots: u64) {
         self.released += slots;
-        self.front += slots as usize;
+        self.front += index(slots);
         if self.front >= self.places.len() {
             self.front -= self.places.len();
         }

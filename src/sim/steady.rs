@@ -6,6 +6,7 @@
 //! coming iterations are like those that have passed, the future is the past, later. Nothing is approximated: counters
 //! and cycles are those of a run without skipping.
 
+use crate::units::index;
 use std::collections::VecDeque;
 use std::hash::Hasher;
 
@@ -241,7 +242,7 @@ impl Steady {
     /// How many more iterations of a loop are like those that an actor went through `from` one place `to` another.
     fn equal(&self, schedule: &Schedule, level: usize, from: Step, to: Step) -> u64 {
         if schedule.is_over_columns(level) {
-            let first = self.equal[from.column_tile as usize];
+            let first = self.equal[index(from.column_tile)];
             let last = self.equal.iter().rposition(|&other| other == first).unwrap_or(0) as u64;
             return last.saturating_sub(to.column_tile);
         }
@@ -270,18 +271,18 @@ fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
     };
     let same = |a: u64, b: u64| {
         let work = |stage: &crate::program::Stage| {
-            stage.work.len() < 2 || stage.work.get(a as usize) == stage.work.get(b as usize)
+            stage.work.len() < 2 || stage.work.get(index(a)) == stage.work.get(index(b))
         };
         width(a) == width(b)
             && !engine.work.iter().any(StageWork::is_sampled)
             && engine.section.stages.iter().all(work)
             && engine.section.streams.ids().all(|stream| bytes(stream, a) == bytes(stream, b))
     };
-    let mut equal = vec![0; column_tiles as usize];
+    let mut equal = vec![0; index(column_tiles)];
     for column_tile in 1..column_tiles {
         let is_inside = column_tile > 1 && column_tile + 1 < column_tiles;
-        equal[column_tile as usize] =
-            if is_inside && same(column_tile - 1, column_tile) { equal[column_tile as usize - 1] } else { column_tile };
+        equal[index(column_tile)] =
+            if is_inside && same(column_tile - 1, column_tile) { equal[index(column_tile) - 1] } else { column_tile };
     }
     equal
 }

@@ -1,5 +1,6 @@
 //! Stores: slots of output buffers on their way to memory.
 
+use crate::units::saturating_u64;
 use std::cmp::Reverse;
 
 use crate::cost::{Ticks, transfer_bytes};
@@ -19,7 +20,7 @@ impl Engine<'_> {
         let from = now.max(self.network.ends_at(feed));
         let through = self.network.send(feed, self.flits_of(payload), now, (now, 0)).max(from);
         let piece = self.tiers[self.section.streams[stream].tier.index()].grain_bytes().min(moved);
-        let first = (u128::from(through - from) * u128::from(piece) / u128::from(moved.max(1))) as Ticks;
+        let first = saturating_u64(u128::from(through - from) * u128::from(piece) / u128::from(moved.max(1)));
         let actor = &mut self.actors[index];
         actor.free_at = now;
         let hops = actor.feed_hops;

@@ -7,9 +7,9 @@ use indexmap::IndexMap;
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
-pub use super::form::{GemmForm, GemmOptions};
+pub(super) use super::form::{GemmForm, GemmOptions};
 pub use super::image::Window;
-pub use super::kind::{OperatorKind, Phase};
+pub(super) use super::kind::{OperatorKind, Phase};
 
 use crate::diagnostics::Origin;
 use crate::id_type;

@@ -30,7 +30,7 @@ const CHANGES: [fn(&mut GemmMapping); 5] = [
 
 /// Sections and output tiles that have been compared, and those of the tiles that skip K rows.
 #[derive(Debug, Default)]
-pub struct Compared {
+pub(crate) struct Compared {
     pub sections: usize,
     tiles: usize,
     skipping: usize,
@@ -39,7 +39,7 @@ pub struct Compared {
 }
 
 /// Holds both counts of a section against each other; nothing where the reference model does not run it.
-pub fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, compared: &mut Compared) {
+pub(crate) fn compare(chip: &Chip, workload: &Workload, section: &Section, about: &str, compared: &mut Compared) {
     let chip = &*section.chip(chip, workload);
     let Some(amounts) = amounts_of(chip, workload, section) else { return };
     let about = format!("{} of {about}", section.name);

@@ -17,7 +17,7 @@ type Path = Vec<String>;
 const MOST_REEXPORTS: usize = 16;
 
 /// Files as nodes, imports as edges.
-pub struct ImportGraph {
+pub(crate) struct ImportGraph {
     /// Module of each file; the root of the crate has no name.
     modules: BTreeSet<Path>,
     /// What a module's `use` items call a name, from the root of the crate.
@@ -27,7 +27,7 @@ pub struct ImportGraph {
 }
 
 /// Files that all reach each other over imports.
-pub struct Circle {
+pub(crate) struct Circle {
     /// Their modules.
     pub modules: Vec<String>,
     /// The imports between them, a line for each file and file it imports.
@@ -43,7 +43,7 @@ struct Target {
 
 impl ImportGraph {
     /// The graph of a crate's files: paths below `src`, with `/`, and texts.
-    pub fn new<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
+    pub(crate) fn new<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
         let files: Vec<(Path, Code)> =
             files.into_iter().map(|(path, text)| (module_of(path), Code::new(&tokens(text)))).collect();
         let modules = files.iter().map(|(module, _)| module.clone()).collect();
@@ -69,7 +69,7 @@ impl ImportGraph {
     }
 
     /// The circles, in the order of their modules.
-    pub fn circles(&self) -> Vec<Circle> {
+    pub(crate) fn circles(&self) -> Vec<Circle> {
         let mut graph: DiGraph<&Path, ()> = DiGraph::new();
         let nodes: BTreeMap<&Path, NodeIndex> =
             self.modules.iter().map(|module| (module, graph.add_node(module))).collect();

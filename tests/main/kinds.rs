@@ -17,7 +17,7 @@ use rdusim::workload::{self, Workload};
 
 /// Holds both counts of a configuration against each other, and runs it in all fidelities; the error of all sections together must
 /// be at most `most`.
-pub fn hold(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str, most: f64) -> String {
+pub(crate) fn hold(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str, most: f64) -> String {
     let mut compared = Compared::default();
     for section in &configuration.sections {
         compare(chip, workload, section, about, &mut compared);
@@ -50,7 +50,7 @@ pub fn hold(chip: &Chip, workload: &Workload, configuration: &Configuration, abo
 }
 
 /// What the verifier finds in the first section.
-pub fn violations(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<Violation> {
+pub(crate) fn violations(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<Violation> {
     let section = &configuration.sections[0];
     let graph = SectionGraph::new(workload, &section.operators, true).expect("a pipeline");
     let (fabric, tiers) = (Fabric::new(chip), tensor_tiers(chip, workload).expect("room"));
@@ -58,7 +58,7 @@ pub fn violations(chip: &Chip, workload: &Workload, configuration: &Configuratio
 }
 
 /// What is saved is read again.
-pub fn read_again(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str) {
+pub(crate) fn read_again(chip: &Chip, workload: &Workload, configuration: &Configuration, about: &str) {
     let text = saved::to_toml(chip, workload, [configuration]);
     let read = saved::parse("saved", &text, chip, workload, &[Mode::Fused]);
     let read = read.unwrap_or_else(|error| panic!("{about}: {}", error.render(false)));

@@ -29,12 +29,12 @@ const FUSED_SLACK: f64 = 1.10;
 const ENOUGH_AGS: u64 = 4;
 
 /// Runs a law on random chips and graphs: always the same ones, or new ones if `PROPTEST_CASES` says how many.
-pub fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
+pub(crate) fn for_all(cases: u32, law: impl Fn(ChipValues, GraphValues) -> Result<(), TestCaseError>) {
     for_all_of(file!(), cases, (chips(), graphs()), |(chip, graph)| law(chip, graph));
 }
 
 /// The same of anything; seeds of failures are kept with the `file` whose cases they are.
-pub fn for_all_of<S: Strategy>(
+pub(crate) fn for_all_of<S: Strategy>(
     file: &'static str,
     cases: u32,
     all: S,

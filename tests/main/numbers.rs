@@ -22,7 +22,7 @@ const CASES: u32 = 40;
 const MAX_FLOPS: u64 = 10_000_000;
 
 /// The TOML files of a directory of the repository, by name.
-pub fn files(directory: &str) -> Vec<PathBuf> {
+pub(crate) fn files(directory: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("a directory of the repository");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a file").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));

@@ -23,7 +23,7 @@ const NO_PADDING: [u64; 4] = [0; 4];
 
 /// How an operator walks over images.
 #[derive(Debug, Clone, Copy)]
-pub struct Walk {
+pub(crate) struct Walk {
     pub kernel: [u64; 2],
     pub stride: [u64; 2],
     pub padding: [u64; 4],
@@ -38,7 +38,7 @@ impl Walk {
 
 /// A network that grows from images, as the text of a workload file.
 #[derive(Debug, Clone)]
-pub struct Net {
+pub(crate) struct Net {
     tensors: String,
     operators: String,
     images: u64,
@@ -49,7 +49,7 @@ pub struct Net {
 }
 
 impl Net {
-    pub fn new(dtype: &str, images: u64, size: [u64; 3]) -> Self {
+    pub(crate) fn new(dtype: &str, images: u64, size: [u64; 3]) -> Self {
         let [lines, pixels, channels] = size;
         let tensors = format!(
             "schema = 1\nname = \"images\"\ndtype = \"{dtype}\"\n[[tensors]]\nname = \"x\"\nshape = [{}, {channels}]\nrole = \"input\"\n",
@@ -96,7 +96,7 @@ impl Net {
         )
     }
 
-    pub fn conv(mut self, walk: Walk, groups: u64, filters: u64, has_bias: bool) -> Self {
+    pub(crate) fn conv(mut self, walk: Walk, groups: u64, filters: u64, has_bias: bool) -> Self {
         let Some([lines, pixels]) = self.made(&walk) else { return self };
         let depth = self.size[2] / groups * walk.kernel[0] * walk.kernel[1];
         let weight = self.weight("w", depth, filters);
@@ -109,37 +109,37 @@ impl Net {
         self.operator("conv", &[&weight], &options)
     }
 
-    pub fn pool(mut self, kind: &str, walk: Walk) -> Self {
+    pub(crate) fn pool(mut self, kind: &str, walk: Walk) -> Self {
         let Some([lines, pixels]) = self.made(&walk) else { return self };
         let options = self.walk(&walk);
         (self.size[0], self.size[1]) = (lines, pixels);
         self.operator(kind, &[], &options)
     }
 
-    pub fn batch_norm(mut self) -> Self {
+    pub(crate) fn batch_norm(mut self) -> Self {
         let channels = self.size[2];
         let (gain, bias) = (self.weight("g", 1, channels), self.weight("c", 1, channels));
         self.operator("batch_norm", &[], &format!("vectors = [\"{gain}\", \"{bias}\"]\n"))
     }
 
-    pub fn unary(self, kind: &str) -> Self {
+    pub(crate) fn unary(self, kind: &str) -> Self {
         self.operator(kind, &[], "")
     }
 
-    pub fn gemm(mut self, columns: u64) -> Self {
+    pub(crate) fn gemm(mut self, columns: u64) -> Self {
         let weight = self.weight("w", self.size[2], columns);
         self.size[2] = columns;
         self.operator("gemm", &[&weight], "")
     }
 
     /// The same elements, or the first of them, in another shape.
-    pub fn view(mut self, kind: &str, rows: u64, columns: u64) -> Self {
+    pub(crate) fn view(mut self, kind: &str, rows: u64, columns: u64) -> Self {
         let _ = write!(self.tensors, "[[tensors]]\nname = \"t{}\"\nshape = [{rows}, {columns}]\n", self.count);
         self.operator(kind, &[], "")
     }
 
     /// An image becomes a row.
-    pub fn flat(mut self) -> Self {
+    pub(crate) fn flat(mut self) -> Self {
         let [lines, pixels, channels] = self.size;
         self.size = [1, 1, lines * pixels * channels];
         let columns = self.size[2];
@@ -148,16 +148,16 @@ impl Net {
     }
 
     /// The tensor that so many operators ago made is added.
-    pub fn plus(self, back: usize) -> Self {
+    pub(crate) fn plus(self, back: usize) -> Self {
         let other = format!("t{}", self.count - 1 - back);
         self.operator("add", &[&other], "")
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         format!("{}{}", self.tensors, self.operators)
     }
 
-    pub fn workload(&self) -> Workload {
+    pub(crate) fn workload(&self) -> Workload {
         let text = self.text();
         workload::parse("images", &text, &[], 0).unwrap_or_else(|error| panic!("{}\n{text}", error.render(false)))
     }
@@ -165,7 +165,7 @@ impl Net {
 
 /// Every kind of operator on images: steps, uneven paddings, holes, groups, a filter for each channel, pools over the
 /// edge and over all, batch norms alone and behind a product, a sum, and shapes of shapes.
-pub fn everything(dtype: &str) -> Net {
+pub(crate) fn everything(dtype: &str) -> Net {
     let same = |n: u64| Walk { padding: [n / 2; 4], ..Walk::plain([n, n]) };
     let net = Net::new(dtype, 2, [13, 11, 3])
         .conv(Walk { stride: [2, 1], padding: [3, 0, 2, 1], ..Walk::plain([5, 3]) }, 1, 12, true)
@@ -193,7 +193,7 @@ pub fn everything(dtype: &str) -> Net {
 }
 
 /// A chip that multiplies integers too.
-pub fn chip_of(path: &Path) -> Option<Chip> {
+pub(crate) fn chip_of(path: &Path) -> Option<Chip> {
     let sets = ["arch.pcu.lanes.int8=64", "arch.energy.mac_pj.int8=0.1"];
     let sets: Vec<Override> = sets.iter().filter_map(|set| Override::parse(set).ok()).collect();
     // A GPU has no configurations, and no lanes to set.

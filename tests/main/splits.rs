@@ -15,7 +15,7 @@ use rdusim::workload::{self, Workload};
 const PAIRS: [usize; 2] = [21, 307];
 
 /// A grid of 8 x 8 sites and a memory that is never in the way.
-pub fn chip() -> Chip {
+pub(crate) fn chip() -> Chip {
     let text = include_str!("../../arch/plasticine.toml");
     let sets = ["arch.memory.ddr.bandwidth_gb_per_s=4000", "arch.memory.ddr.channels=16"]
         .map(|set| Override::parse(set).expect("an override"));
@@ -23,7 +23,7 @@ pub fn chip() -> Chip {
 }
 
 /// `m` rows by a weight of `k` rows and `n` columns.
-pub fn product(m: u64, k: u64, n: u64, sparsity: &str) -> Workload {
+pub(crate) fn product(m: u64, k: u64, n: u64, sparsity: &str) -> Workload {
     let text = format!(
         "schema = 1\nname = \"product\"\ndtype = \"fp32\"\n\
          [[tensors]]\nname = \"a\"\nshape = [{m}, {k}]\nrole = \"input\"\n\
@@ -33,15 +33,15 @@ pub fn product(m: u64, k: u64, n: u64, sparsity: &str) -> Workload {
     workload::parse("product", &text, &[], 0).unwrap_or_else(|error| panic!("{}\n{text}", error.render(false)))
 }
 
-pub const SPARSE: &str = "sparsity = { pattern = \"block\", block = [8, 8], density = 0.25, seed = 5 }";
+pub(crate) const SPARSE: &str = "sparsity = { pattern = \"block\", block = [8, 8], density = 0.25, seed = 5 }";
 
-pub fn compiled(chip: &Chip, workload: &Workload) -> Configuration {
+pub(crate) fn compiled(chip: &Chip, workload: &Workload) -> Configuration {
     let mut list = compile_measured(chip, workload, &[Mode::Kbk]).unwrap_or_else(|e| panic!("{}", e.render(false)));
     list.remove(0).configuration
 }
 
 /// The configuration with K whole over time, in row tiles of `tile_rows`, and another mapping.
-pub fn with(
+pub(crate) fn with(
     chip: &Chip,
     workload: &Workload,
     of: &Configuration,
@@ -65,7 +65,7 @@ fn splits(configuration: &Configuration) -> Vec<u64> {
     stages.map(|stage| if let Mapping::Gemm(m) = stage.mapping { m.pk } else { 1 }).collect()
 }
 
-pub fn working_cycles(outcome: &Outcome) -> u64 {
+pub(crate) fn working_cycles(outcome: &Outcome) -> u64 {
     assert_eq!(outcome.stop, StopReason::Drained);
     outcome.sections.iter().map(|section| section.cycles - section.launch_cycles).sum()
 }

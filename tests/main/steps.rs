@@ -79,7 +79,7 @@ fn joined(configuration: &Configuration) -> usize {
 }
 
 /// Sections with a step in a tail, for tests of what holds of all sections.
-pub fn sections() -> Vec<Section> {
+pub(crate) fn sections() -> Vec<Section> {
     let chip = sums::chip(&[]);
     let of = |optimizer| {
         let workload = Layers { optimizer, ..ADAM }.workload(JOINED);

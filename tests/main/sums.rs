@@ -28,7 +28,7 @@ fn sections(list: &[&[&str]]) -> String {
 }
 
 /// Two layers with a GELU, trained; `pinned`: the gradients in one section.
-pub fn layers((tokens, wide, narrow): (u64, u64, u64), pinned: bool) -> Workload {
+pub(crate) fn layers((tokens, wide, narrow): (u64, u64, u64), pinned: bool) -> Workload {
     let mut text = format!(
         "schema = 1\nname = \"layers\"\n[dims]\ntokens = {tokens}\nwide = {wide}\nnarrow = {narrow}\n[training]\noptimizer = \"sgd\"\n"
     );
@@ -48,7 +48,7 @@ pub fn layers((tokens, wide, narrow): (u64, u64, u64), pinned: bool) -> Workload
 }
 
 /// Attention with `heads` heads on `kv_heads`, trained.
-pub fn attention(
+pub(crate) fn attention(
     (batch, length, size): (u64, u64, u64),
     (heads, kv_heads): (u64, u64),
     causal: bool,
@@ -89,7 +89,7 @@ pub fn attention(
     workload::parse("attention", &text, &[], 0).expect("a graph")
 }
 
-pub fn chip(sets: &[&str]) -> arch::Chip {
+pub(crate) fn chip(sets: &[&str]) -> arch::Chip {
     let sets: Vec<_> = sets.iter().map(|set| rdusim::input::Override::parse(set).expect("a field")).collect();
     arch::load(Path::new("arch/plasticine.toml"), &sets).expect("a chip")
 }

@@ -8,7 +8,7 @@ use super::front::{Candidate, StageCandidates};
 use super::pipeline::Pipeline;
 
 /// Cycles below which a split of K is worth its partial sums, where `cycles` can be had without.
-pub fn worth_a_split(cycles: u64) -> u64 {
+pub(crate) fn worth_a_split(cycles: u64) -> u64 {
     (cycles as f64 / (1.0 + PARAMS.mapping.worth_splitting_k)) as u64
 }
 
@@ -116,7 +116,7 @@ impl Cheapest {
 
 /// Least cycles in which memory moves the tensors of a section.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct MemoryCycles {
+pub(crate) struct MemoryCycles {
     /// All of them.
     pub all: u64,
     /// Those of stages that do not wait for all column tiles.
@@ -127,7 +127,7 @@ pub struct MemoryCycles {
 /// ([`shorten_fill`]), the one with the least sum of the slowest stage's cycles and those of filling; of equals the first.
 /// Nothing is kept where moving the section's tensors takes longer than both, and no less when stages that wait for all column tiles
 /// begin behind what the others take from memory.
-pub fn allocate_and_fill(
+pub(crate) fn allocate_and_fill(
     stages: &IndexVec<StageId, StageCandidates>,
     pipeline: &Pipeline,
     pcus: u64,
@@ -214,7 +214,7 @@ fn shorten_fill(
 }
 
 /// The distinct values of `ceil(total / q)`, at most `most`, largest first: splits that waste no unit.
-pub fn useful_splits(total: u64, most: u64) -> Vec<u64> {
+pub(crate) fn useful_splits(total: u64, most: u64) -> Vec<u64> {
     let mut splits = Vec::new();
     let mut q = total.div_ceil(most.max(1)).max(1);
     while q <= total {

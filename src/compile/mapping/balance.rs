@@ -5,7 +5,7 @@ use crate::cost::{Tile, TileTable};
 
 /// Tile costs of a few column tiles, sorted, to estimate balance from.
 #[derive(Debug)]
-pub struct CostSample {
+pub(crate) struct CostSample {
     column_tiles: Vec<ColumnTileCosts>,
     /// All column tiles' cost over the sampled column tiles' cost.
     scale: f64,
@@ -63,7 +63,7 @@ impl ColumnTileCosts {
 
 impl CostSample {
     /// Samples a table.
-    pub fn new(table: &TileTable, cycles: impl Fn(&Tile) -> u64) -> Self {
+    pub(crate) fn new(table: &TileTable, cycles: impl Fn(&Tile) -> u64) -> Self {
         let count = table.column_tiles.len();
         let step = count.div_ceil(PARAMS.mapping.sampled_column_tiles).max(1);
         let total: u64 = table.column_tiles.iter().flatten().map(&cycles).sum();
@@ -84,7 +84,7 @@ impl CostSample {
     /// What [`assign`] may reach: busiest lockstep group of each column tile summed, and busiest over all column tiles, when sorted tiles
     /// are dealt back and forth. The true assignment is at least as even over one column tile; over several with the same
     /// columns, part of the excess is what it was measured to leave.
-    pub fn balance(&self, groups: u64, loads: &mut Vec<u64>) -> (u64, u64) {
+    pub(crate) fn balance(&self, groups: u64, loads: &mut Vec<u64>) -> (u64, u64) {
         let in_step = self.in_step(groups, |column_tile| column_tile.most(groups as usize, loads));
         let total: u64 = self.column_tiles.iter().map(|column_tile| column_tile.sum).sum();
         let free = (total as f64 / groups as f64 * 1.005).min(in_step);
@@ -92,7 +92,7 @@ impl CostSample {
     }
 
     /// What the first of [`Self::balance`] is at least, much sooner known.
-    pub fn least_in_step(&self, groups: u64) -> u64 {
+    pub(crate) fn least_in_step(&self, groups: u64) -> u64 {
         (self.in_step(groups, |column_tile| column_tile.least(groups as usize)) * self.scale) as u64
     }
 

@@ -5,7 +5,7 @@ use crate::program::{GemmMapping, Reduction, Style};
 
 /// Work of a GEMM stage for one choice of columns, for one row pass over all column tiles.
 #[derive(Debug, Clone, Copy)]
-pub struct Base {
+pub(crate) struct Base {
     pub rows_on_lanes: bool,
     pub pn: u64,
     pub pk: u64,
@@ -27,14 +27,14 @@ pub struct Base {
 
 impl Base {
     /// The mapping with `pm` row slices.
-    pub fn mapping(&self, pm: u64) -> GemmMapping {
+    pub(crate) fn mapping(&self, pm: u64) -> GemmMapping {
         let &Self { rows_on_lanes, pn, pk, reduction, multicast_width, aligned, style, .. } = self;
         GemmMapping { rows_on_lanes, pm, pn, pk, reduction, multicast_width, streams: 1, aligned, style }
     }
 
     /// Cycles of a mean row pass of `pm` row slices, whose passes go on together: of a gradient that is sampled those under
     /// which any slice stores something.
-    pub fn pass_cycles(&self, is_in_step: bool, pm: u64) -> u64 {
+    pub(crate) fn pass_cycles(&self, is_in_step: bool, pm: u64) -> u64 {
         let cycles = if is_in_step { self.in_step_cycles } else { self.free_cycles };
         let Some(dense) = self.dense_cycles.filter(|_| pm > 1) else { return cycles };
         let skipped = 1.0 - (cycles as f64 / dense.max(1) as f64).min(1.0);
@@ -44,7 +44,7 @@ impl Base {
 
 /// A mapping that no other beats in both PCUs and work, whatever the row tile size.
 #[derive(Debug, Clone, Copy)]
-pub struct SumsBase {
+pub(crate) struct SumsBase {
     pub mapping: GemmMapping,
     /// Tiles of the busiest PCU in a row tile, over all column tiles.
     pub tiles: u64,

@@ -23,7 +23,7 @@ use super::row_reduction::sums_bases;
 
 /// Which mappings of a stage are asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Sparse weights with several streams of activations too, not only with every column of PCUs on one: that takes fewer
     /// copies.
     pub private: bool,
@@ -35,7 +35,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// All.
-    pub const ALL: Self = Self { private: true, split: true, turned: None };
+    pub(crate) const ALL: Self = Self { private: true, split: true, turned: None };
 }
 
 /// What fixes the bases of a stage: weight, the least cycles of a tile either way round and with sums of one and two other slices
@@ -97,7 +97,7 @@ type SumsKey = (TensorId, Option<(CutOf, u64)>, u64, Option<OperatorId>);
 
 /// GEMM work of every stage under one cut, computed once for all row tile sizes.
 #[derive(Debug)]
-pub struct StageBases<'a> {
+pub(crate) struct StageBases<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     /// Column tiles, of fine masks a sample.
@@ -108,7 +108,7 @@ pub struct StageBases<'a> {
 
 impl<'a> StageBases<'a> {
     /// Works out every column split of every GEMM stage.
-    pub fn new(
+    pub(crate) fn new(
         chip: &'a Chip,
         graph: &'a SectionGraph<'a>,
         tiled_axis: Option<TiledAxis>,
@@ -121,17 +121,17 @@ impl<'a> StageBases<'a> {
     }
 
     /// The cut.
-    pub fn tiled_axis(&self) -> Option<TiledAxis> {
+    pub(crate) fn tiled_axis(&self) -> Option<TiledAxis> {
         self.tables.tiled_axis()
     }
 
     /// Column splits of a stage.
-    pub fn of(&self, stage: StageId) -> &[Base] {
+    pub(crate) fn of(&self, stage: StageId) -> &[Base] {
         &self.stages[stage]
     }
 
     /// The same, shared.
-    pub fn shared(&self, stage: StageId) -> &Arc<Vec<Base>> {
+    pub(crate) fn shared(&self, stage: StageId) -> &Arc<Vec<Base>> {
         &self.stages[stage]
     }
 
@@ -167,7 +167,7 @@ impl<'a> StageBases<'a> {
     }
 
     /// Useful mappings of a stage, worked out once for all sections it is in.
-    pub fn known(
+    pub(crate) fn known(
         &self,
         stage: StageId,
         (nest, roles): (&Nest, &StageRoles),
@@ -200,7 +200,7 @@ impl<'a> StageBases<'a> {
     }
 
     /// Useful mappings of a stage that adds up over rows.
-    pub fn sums(&self, stage: StageId, tile_rows: u64) -> Arc<Vec<SumsBase>> {
+    pub(crate) fn sums(&self, stage: StageId, tile_rows: u64) -> Arc<Vec<SumsBase>> {
         let output = self.graph.main_output(stage);
         let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(output) == Some(cut.axis) {
@@ -228,17 +228,17 @@ impl<'a> StageBases<'a> {
     }
 
     /// Whether any weight is sparse.
-    pub fn has_masks(&self) -> bool {
+    pub(crate) fn has_masks(&self) -> bool {
         self.graph.stages.ids().any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some())
     }
 
     /// Whether K of any weight is worth splitting over PCUs.
-    pub fn may_split_k(&self) -> bool {
+    pub(crate) fn may_split_k(&self) -> bool {
         self.stages.iter().any(|bases| bases.iter().any(|base| base.pk > 1))
     }
 
     /// Row grains that row tiles should be multiples of.
-    pub fn row_grains(&self) -> Vec<u64> {
+    pub(crate) fn row_grains(&self) -> Vec<u64> {
         let mut grains: Vec<u64> = Vec::new();
         for stage in self.graph.stages.ids() {
             let gemm = self.graph.stages[stage].weight.is_some();

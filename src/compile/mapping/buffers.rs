@@ -14,7 +14,7 @@ use super::residency::{LatencySlots, Residency};
 use super::roles::StageRoles;
 
 /// The buffers of a section whose stages are mapped as `mappings`, with the sizes `footprint` of its GEMM stages.
-pub fn buffers(
+pub(crate) fn buffers(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     nest: &Nest,

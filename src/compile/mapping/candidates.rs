@@ -31,7 +31,7 @@ impl Offers for SplitOnly<'_> {
 }
 
 /// The useful mappings of one stage in a nest.
-pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidates {
+pub(crate) fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidates {
     // Of a gradient that is sampled, splits of K are no faster but take smaller copies: they are a choice of their own.
     let only_split = wanted.split && at.bases.of(at.stage).iter().any(|b| b.pk > 1 && b.dense_cycles.is_some());
     let work_out = || {
@@ -48,7 +48,7 @@ pub fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidate
 }
 
 /// Offers the mappings of one stage in a nest, those that others beat too, by their places in the list returned.
-pub fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) -> Source {
+pub(crate) fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) -> Source {
     let spec = &at.graph.stages[at.stage];
     match (at.graph.form(at.stage), spec.weight) {
         _ if spec.sums.is_some() => reducer_mappings(at, wanted.turned, offer),

@@ -15,7 +15,7 @@ use super::streams::streams;
 
 /// What a plan is expected to cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Cycles, launch included.
     pub cycles: u64,
     /// What plans are compared by: cycles, and a little for every off-chip byte.
@@ -36,7 +36,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// Of a plan that nobody compares with others: cycles, launch included, and those its busiest stage works.
-    pub fn of_work(cycles: u64, busy_cycles: u64) -> Self {
+    pub(crate) fn of_work(cycles: u64, busy_cycles: u64) -> Self {
         Self {
             cycles,
             score: cycles,
@@ -50,14 +50,14 @@ impl Estimate {
     }
 
     /// Cycles in which links should be able to move what they move.
-    pub fn link_cycles(&self, chip: &Chip) -> u64 {
+    pub(crate) fn link_cycles(&self, chip: &Chip) -> u64 {
         let running = self.cycles.saturating_sub(chip.launch_cycles());
         self.busy_cycles.max((running as f64 * PARAMS.estimate.links_busy) as u64)
     }
 
     /// The same with only `slots` to hide the latency of memory in. A slot is asked for, comes, is worked on, and is free
     /// again; the slots take turns.
-    pub fn with_slots(mut self, latency_cycles: u64, slots: u64) -> Self {
+    pub(crate) fn with_slots(mut self, latency_cycles: u64, slots: u64) -> Self {
         let (compute, off_chip) = self.parts;
         let turn = self.firings.saturating_mul(latency_cycles).saturating_add(compute).saturating_add(off_chip);
         let waits = turn / slots.max(1);
@@ -69,7 +69,7 @@ impl Estimate {
     }
 
     /// What plans are compared by if lens 1: computing, 2: moving, 3: every firing is dearer than thought; 0: nothing.
-    pub fn through(&self, lens: usize) -> u64 {
+    pub(crate) fn through(&self, lens: usize) -> u64 {
         let (compute, off_chip) = self.parts;
         match lens {
             3 => self.score.saturating_add(self.firings.saturating_mul(PARAMS.estimate.dear_firing_cycles)),
@@ -240,7 +240,7 @@ fn reads_early(graph: &SectionGraph<'_>, roles: &StageRoles, tensor: TensorId) -
 }
 
 /// Costs a plan: compute, memory and what cannot overlap of them.
-pub fn estimate(
+pub(crate) fn estimate(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     nest: &Nest,

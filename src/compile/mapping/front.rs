@@ -11,7 +11,7 @@ use super::base::{Base, SumsBase};
 
 /// One way to map a stage, and what it costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// PCUs it takes.
     pub pcus: u64,
     /// Cycles of the whole section that this mapping needs: those its busiest PCU works, times `duty_factor`.
@@ -32,7 +32,7 @@ fn weighed_cycles(cycles: u64, pk: u64) -> u64 {
 
 /// What the mappings of a stage are made of: lists that all nests share, so that a mapping is a place in one.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub(crate) enum Source {
     /// Column splits of a GEMM with one weight, for any number of row slices.
     Splits(Arc<Vec<Base>>),
     /// Mappings of a stage that adds up over rows.
@@ -64,7 +64,7 @@ impl Source {
 
 /// A mapping of a stage: its row slices, and its place in the list it is taken from.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub(crate) struct Place {
     /// Row slices of a row tile.
     pub row_slices: u32,
     /// Place in the list.
@@ -81,7 +81,7 @@ struct Offered {
 
 /// The useful ways to map a stage: more PCUs, fewer cycles.
 #[derive(Debug, Clone, Default)]
-pub struct StageCandidates {
+pub(crate) struct StageCandidates {
     list: Arc<[Offered]>,
     source: Source,
     duty_factor: u64,
@@ -89,62 +89,62 @@ pub struct StageCandidates {
 
 impl StageCandidates {
     /// The place of the cheapest that needs at most `cycles`.
-    pub fn cheapest(&self, cycles: u64) -> usize {
+    pub(crate) fn cheapest(&self, cycles: u64) -> usize {
         self.list.partition_point(|offered| offered.cycles > cycles)
     }
 
     /// The same among those at `places`; the end of them if none does.
-    pub fn cheapest_of(&self, places: Range<usize>, cycles: u64) -> usize {
+    pub(crate) fn cheapest_of(&self, places: Range<usize>, cycles: u64) -> usize {
         places.start + self.list[places].partition_point(|offered| offered.cycles > cycles)
     }
 
     /// The fastest candidate on at most `pcus`.
-    pub fn fastest(&self, pcus: u64) -> Option<Candidate> {
+    pub(crate) fn fastest(&self, pcus: u64) -> Option<Candidate> {
         self.get(self.list.partition_point(|offered| u64::from(offered.pcus) <= pcus).checked_sub(1)?)
     }
 
     /// The fewest PCUs on which the stage needs at most `cycles`; `None` if it needs more on any.
-    pub fn fewest_pcus(&self, cycles: u64) -> Option<u64> {
+    pub(crate) fn fewest_pcus(&self, cycles: u64) -> Option<u64> {
         Some(u64::from(self.list.get(self.cheapest(cycles))?.pcus))
     }
 
     /// Cycles of a candidate whose busiest PCU works at most `cycles`.
-    pub fn needed_of_work(&self, cycles: u64) -> u64 {
+    pub(crate) fn needed_of_work(&self, cycles: u64) -> u64 {
         cycles.saturating_add(1).saturating_mul(self.duty_factor) - 1
     }
 
     /// A candidate.
-    pub fn get(&self, at: usize) -> Option<Candidate> {
+    pub(crate) fn get(&self, at: usize) -> Option<Candidate> {
         let &Offered { cycles, pcus, place } = self.list.get(at)?;
         let (mapping, footprint) = self.source.get(place);
         Some(Candidate { pcus: u64::from(pcus), cycles, duty_factor: self.duty_factor, mapping, footprint })
     }
 
     /// Candidates.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
     /// Cycles that one needs.
-    pub fn cycles(&self, at: usize) -> u64 {
+    pub(crate) fn cycles(&self, at: usize) -> u64 {
         self.list[at].cycles
     }
 
     /// PCUs that one takes.
-    pub fn pcus(&self, at: usize) -> u64 {
+    pub(crate) fn pcus(&self, at: usize) -> u64 {
         u64::from(self.list[at].pcus)
     }
 }
 
 /// What takes the mappings of a stage as they are enumerated.
-pub trait Offers {
+pub(crate) trait Offers {
     /// Takes a mapping on `pcus` PCUs that needs `cycles`, with K in `pk` slices.
     fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: Place);
 }
 
 /// Every mapping.
 #[derive(Debug, Default)]
-pub struct All(Vec<Offered>);
+pub(crate) struct All(Vec<Offered>);
 
 impl Offers for All {
     fn offer(&mut self, pcus: u64, cycles: u64, _: u64, place: Place) {
@@ -154,7 +154,7 @@ impl Offers for All {
 
 impl All {
     /// Them, as they were offered.
-    pub fn finish(self, source: Source, duty_factor: u64) -> Vec<Candidate> {
+    pub(crate) fn finish(self, source: Source, duty_factor: u64) -> Vec<Candidate> {
         let all = StageCandidates { list: self.0.into(), source, duty_factor };
         (0..all.list.len()).filter_map(|at| all.get(at)).collect()
     }
@@ -162,7 +162,7 @@ impl All {
 
 /// The fastest candidate of each number of PCUs so far: no list, and no sort, of thousands for a handful that stay.
 #[derive(Debug, Default)]
-pub struct Front {
+pub(crate) struct Front {
     /// Weighed cycles, and the candidate; by PCUs.
     fastest: Vec<(u64, Option<Offered>)>,
     kept: Vec<Offered>,
@@ -186,7 +186,7 @@ impl Offers for Front {
 impl Front {
     /// The candidates that none on fewer PCUs equals, in cycles or in weighed cycles: both fall as PCUs rise. The front
     /// is empty then.
-    pub fn finish(&mut self, source: Source, duty_factor: u64) -> StageCandidates {
+    pub(crate) fn finish(&mut self, source: Source, duty_factor: u64) -> StageCandidates {
         let (mut least_weighed, mut least) = (u64::MAX, u64::MAX);
         for (weighed, offered) in self.fastest.drain(..) {
             let faster = offered.filter(|offered| weighed < least_weighed && offered.cycles < least);

@@ -8,7 +8,7 @@ use super::roles::StageRoles;
 
 /// Which stages wait for which, and how often each fires.
 #[derive(Debug)]
-pub struct Pipeline {
+pub(crate) struct Pipeline {
     /// The stages that each reads from; all come before it.
     before: IndexVec<StageId, Vec<StageId>>,
     /// Firings of each stage.
@@ -51,7 +51,7 @@ impl Growth {
 
 impl Pipeline {
     /// That of a section in a nest.
-    pub fn new(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles) -> Self {
+    pub(crate) fn new(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles) -> Self {
         let producers = |stage: StageId| {
             let spec = &graph.stages[stage];
             let second = spec.weight.iter().filter(|_| spec.sequence.is_some());
@@ -69,7 +69,7 @@ impl Pipeline {
 
     /// One stage behind the other, each with so many firings.
     #[cfg(test)]
-    pub fn chain(firings: &[u64]) -> Self {
+    pub(crate) fn chain(firings: &[u64]) -> Self {
         use crate::index::Id;
         let before = |at: usize| if at == 0 { Vec::new() } else { vec![StageId::from_index(at - 1)] };
         Self {
@@ -81,17 +81,17 @@ impl Pipeline {
     }
 
     /// Whether a stage takes more and more cycles along a sequence, while others do not.
-    pub fn grows(&self, stage: StageId) -> bool {
+    pub(crate) fn grows(&self, stage: StageId) -> bool {
         self.growth.as_ref().is_some_and(|growth| growth.stages[stage])
     }
 
     /// Whether any does.
-    pub fn is_uneven(&self) -> bool {
+    pub(crate) fn is_uneven(&self) -> bool {
         self.growth.is_some()
     }
 
     /// Cycles of the slowest stage, or of the slowest of each row tile, where a stage works so many in all.
-    pub fn slowest(&self, cycles: impl Fn(StageId) -> u64) -> f64 {
+    pub(crate) fn slowest(&self, cycles: impl Fn(StageId) -> u64) -> f64 {
         let most = |grows: bool| {
             let stages = self.firings.ids().filter(|&stage| self.grows(stage) == grows);
             stages.map(&cycles).max().unwrap_or(0) as f64
@@ -103,12 +103,12 @@ impl Pipeline {
     }
 
     /// Cycles of one firing of a stage that works so many in all.
-    pub fn firing_cycles(&self, stage: StageId, cycles: u64) -> f64 {
+    pub(crate) fn firing_cycles(&self, stage: StageId, cycles: u64) -> f64 {
         cycles as f64 / self.firings[stage] as f64
     }
 
     /// The longest path through the stages, and the stages on it, last first; a stage takes `cycles`.
-    pub fn longest_path(&self, cycles: impl Fn(StageId) -> f64) -> (f64, Vec<StageId>) {
+    pub(crate) fn longest_path(&self, cycles: impl Fn(StageId) -> f64) -> (f64, Vec<StageId>) {
         let mut passed: IndexVec<StageId, (f64, Option<StageId>)> = IndexVec::new();
         for (stage, before) in self.before.iter_enumerated() {
             let (mut most, mut from) = (0.0, None);
@@ -131,14 +131,14 @@ impl Pipeline {
 
     /// Cycles that the last row tile takes behind the stages that add up over column tiles. A stage works `cycles` in all, and its
     /// first results take `more`.
-    pub fn late_cycles(&self, cycles: impl Fn(StageId) -> u64, more: impl Fn(StageId) -> f64) -> f64 {
+    pub(crate) fn late_cycles(&self, cycles: impl Fn(StageId) -> u64, more: impl Fn(StageId) -> f64) -> f64 {
         let of = |stage: StageId| self.firing_cycles(stage, cycles(stage)) + more(stage);
         self.longest_path(|stage| if self.late[stage] { of(stage) } else { 0.0 }).0
     }
 
     /// Cycles before the slowest stage has all it works on: one firing of every stage on the longest path, but its own. A stage
     /// works `cycles` in all, and its first results take `more`.
-    pub fn fill_cycles(&self, cycles: impl Fn(StageId) -> u64, more: impl Fn(StageId) -> f64) -> f64 {
+    pub(crate) fn fill_cycles(&self, cycles: impl Fn(StageId) -> u64, more: impl Fn(StageId) -> f64) -> f64 {
         let firing = |stage: StageId| self.firing_cycles(stage, cycles(stage));
         let slowest = self.firings.ids().max_by_key(|&stage| cycles(stage)).map_or(0.0, firing);
         (self.longest_path(|stage| firing(stage) + more(stage)).0 - slowest).max(0.0)

@@ -10,7 +10,7 @@ use super::roles::StageRoles;
 
 /// A section's choices before units have places.
 #[derive(Debug, Clone)]
-pub struct SectionPlan {
+pub(crate) struct SectionPlan {
     /// Loop nest.
     pub nest: Nest,
     /// Part each stage plays in it.
@@ -31,7 +31,7 @@ pub struct SectionPlan {
 
 /// Gives operand buffers of sparse stages more slots than the pipeline needs, while banks are to spare: lockstep groups whose
 /// work differs from column tile to column tile then wait less for each other.
-pub fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut IndexVec<BufferId, BufferSpec>) {
+pub(crate) fn deepen(chip: &Chip, graph: &SectionGraph<'_>, buffers: &mut IndexVec<BufferId, BufferSpec>) {
     let most = ((chip.pmus() * chip.pmu.banks) as f64 * PARAMS.mapping.filled_banks) as u64;
     for depth in 3..=PARAMS.mapping.deepest_operand {
         for i in buffers.ids() {

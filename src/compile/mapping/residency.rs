@@ -2,7 +2,7 @@
 
 /// The choices that fix a section's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Residency {
+pub(crate) struct Residency {
     /// Activations used in every column tile stay on chip for a row block (else they are read again).
     pub inputs: bool,
     /// Chunked weights stay on chip for the whole section (else each row block reads them again).
@@ -15,7 +15,7 @@ pub struct Residency {
 
 /// How many of the slots that hide the latency of off-chip memory there is room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LatencySlots {
+pub(crate) enum LatencySlots {
     /// All.
     Full,
     /// A quarter.
@@ -26,7 +26,7 @@ pub enum LatencySlots {
 
 impl LatencySlots {
     /// About how many slots take turns; `None` if as many as hide the latency.
-    pub fn slots(self) -> Option<u64> {
+    pub(crate) fn slots(self) -> Option<u64> {
         match self {
             Self::Full => None,
             Self::Quarter => Some(3),
@@ -34,7 +34,7 @@ impl LatencySlots {
         }
     }
 
-    pub fn of(self, slots: u64) -> u64 {
+    pub(crate) fn of(self, slots: u64) -> u64 {
         match self {
             Self::Full => slots,
             Self::Quarter => slots / 4,

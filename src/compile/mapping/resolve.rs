@@ -11,7 +11,7 @@ use crate::cost::TileTables;
 
 /// The parts stages play in a nest, their exact work, and the sizes their buffers follow.
 #[derive(Debug)]
-pub struct Resolved {
+pub(crate) struct Resolved {
     /// Part each stage plays in the nest.
     pub roles: StageRoles,
     /// Work of each GEMM stage, `[column_tile][group]`; empty for SIMD stages.
@@ -23,7 +23,7 @@ pub struct Resolved {
 }
 
 /// Works the stages of a section out in full.
-pub fn resolve(
+pub(crate) fn resolve(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     nest: &Nest,

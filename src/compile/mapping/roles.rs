@@ -8,7 +8,7 @@ use super::residency::Residency;
 
 /// How stages take part in a nest.
 #[derive(Debug, Clone)]
-pub struct StageRoles {
+pub(crate) struct StageRoles {
     /// `Firing` for stages along the cut axis, else `RowTile`.
     pub level: IndexVec<StageId, LoopLevel>,
     /// The stage's K is cut: it accumulates over column tiles.
@@ -23,7 +23,7 @@ pub struct StageRoles {
 
 impl StageRoles {
     /// Roles of every stage of `graph` in `nest`.
-    pub fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
+    pub(crate) fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
         let axis = nest.tiled_axis.map(|c| c.axis);
         let along = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
         let mut roles = Self {
@@ -53,7 +53,7 @@ impl StageRoles {
 
     /// The same where what stages off the cut make for those along it is computed again in every column tile; `None` if no stage
     /// makes such a thing, or column tiles are not outermost.
-    pub fn recomputing(&self, graph: &SectionGraph<'_>, nest: &Nest) -> Option<Self> {
+    pub(crate) fn recomputing(&self, graph: &SectionGraph<'_>, nest: &Nest) -> Option<Self> {
         if nest.order == LoopOrder::RowTileOuter || nest.column_tiles() == 1 {
             return None;
         }
@@ -78,24 +78,24 @@ impl StageRoles {
     }
 
     /// Roles of every stage of `graph` in `nest`, as what stays on chip asks for.
-    pub fn with(graph: &SectionGraph<'_>, nest: &Nest, residency: Residency) -> Self {
+    pub(crate) fn with(graph: &SectionGraph<'_>, nest: &Nest, residency: Residency) -> Self {
         let roles = Self::new(graph, nest);
         if residency.recompute { roles.recomputing(graph, nest).unwrap_or(roles) } else { roles }
     }
 
     /// Whether a stage comes after an accumulating one.
-    pub fn is_late(&self, stage: StageId) -> bool {
+    pub(crate) fn is_late(&self, stage: StageId) -> bool {
         self.late[stage]
     }
 
     /// Whether no stage along the cut axis comes after an accumulating one. Such a stage would want the first column tile of
     /// its other operands again when their last has passed (`y = f(x) + x` with `x` cut), and the pipeline would stop.
-    pub fn is_one_pass(&self) -> bool {
+    pub(crate) fn is_one_pass(&self) -> bool {
         self.late.iter().zip(&self.level).all(|(late, level)| !late || *level != LoopLevel::FIRING)
     }
 
     /// Slot loop level of a tensor that stages produce or consume.
-    pub fn tensor_level(&self, graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> LoopLevel {
+    pub(crate) fn tensor_level(&self, graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> LoopLevel {
         match nest.tiled_axis {
             Some(c) if graph.column_axis(tensor) == Some(c.axis) => LoopLevel::FIRING,
             _ if graph.producer(tensor).is_some_and(|producer| self.recomputed[producer]) => LoopLevel::FIRING,
@@ -104,7 +104,7 @@ impl StageRoles {
     }
 
     /// Whether `stage` must find every row tile of a row block of `tensor` still on chip when it comes to them.
-    pub fn holds_block(&self, graph: &SectionGraph<'_>, nest: &Nest, stage: StageId, tensor: TensorId) -> bool {
+    pub(crate) fn holds_block(&self, graph: &SectionGraph<'_>, nest: &Nest, stage: StageId, tensor: TensorId) -> bool {
         if nest.order == LoopOrder::RowTileOuter || nest.column_tiles() == 1 {
             return false;
         }
@@ -126,7 +126,7 @@ impl StageRoles {
 
 /// With column tiles outermost, a stage off the cut works during the first column tile or the last only, while the others work
 /// in all. A GEMM behind an accumulating stage is left out: it overlaps with the next row block instead.
-pub fn duty_factor(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, stage: StageId) -> u64 {
+pub(crate) fn duty_factor(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, stage: StageId) -> u64 {
     let spec = &graph.stages[stage];
     let simd = spec.weight.is_none() && spec.sums.is_none();
     let off_cut = roles.level[stage] == LoopLevel::ROW_TILE && nest.order == LoopOrder::ColumnTileOuter;

@@ -10,7 +10,7 @@ use super::allocate::useful_splits;
 use super::base::SumsBase;
 
 /// The useful mappings of a stage that adds up, for one cut; `tile_rows` matters to causal attention only.
-pub fn sums_bases(
+pub(crate) fn sums_bases(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     tiled_axis: Option<TiledAxis>,

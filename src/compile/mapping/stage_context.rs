@@ -8,7 +8,7 @@ use super::roles::{StageRoles, duty_factor};
 
 /// A stage of a section, in a loop nest, on a chip.
 #[derive(Debug, Clone, Copy)]
-pub struct StageContext<'a> {
+pub(crate) struct StageContext<'a> {
     /// Chip.
     pub chip: &'a Chip,
     /// Section.
@@ -25,12 +25,12 @@ pub struct StageContext<'a> {
 
 impl StageContext<'_> {
     /// The stage works in one of this many column tiles only.
-    pub fn duty_factor(&self) -> u64 {
+    pub(crate) fn duty_factor(&self) -> u64 {
         duty_factor(self.graph, self.nest, self.roles, self.stage)
     }
 
     /// Row tiles of full height, and the rows of the short one after them, 0 without.
-    pub fn row_tiles(&self) -> (u64, u64) {
+    pub(crate) fn row_tiles(&self) -> (u64, u64) {
         (self.graph.rows / self.nest.tile_rows, self.graph.rows % self.nest.tile_rows)
     }
 }

@@ -4,7 +4,7 @@ use crate::index::IndexVec;
 use crate::program::{BufferId, BufferRole, BufferSpec, LoopLevel, Nest, SectionGraph, Stream, StreamId};
 
 /// The off-chip streams that a list of buffers asks for: one a tensor and loop level, in order of the buffers.
-pub fn streams(
+pub(crate) fn streams(
     graph: &SectionGraph<'_>,
     nest: &Nest,
     buffers: &IndexVec<BufferId, BufferSpec>,

@@ -83,7 +83,7 @@ struct Walk<'a> {
 }
 
 /// Brings the units of a placed section together. Whether any has moved.
-pub fn anneal(chip: &Chip, fabric: &Fabric, placed: &mut Placed, unrouted: &Unrouted) -> bool {
+pub(crate) fn anneal(chip: &Chip, fabric: &Fabric, placed: &mut Placed, unrouted: &Unrouted) -> bool {
     let mut walk = Walk::new(chip, fabric, unrouted);
     let before = walk.cost();
     walk.go();

@@ -19,7 +19,7 @@ use super::unrouted::Unrouted;
 
 /// Why a plan cannot be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unplaced {
+pub(crate) enum Unplaced {
     /// Its buffers find no banks.
     Banks {
         /// Banks they take together.
@@ -35,7 +35,7 @@ pub enum Unplaced {
 /// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
 /// works; or why it cannot be placed. Weights keep clear of `taken` banks of each PMU, if any are given: those that
 /// another section holds while they are loaded.
-pub fn assemble(
+pub(crate) fn assemble(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
@@ -49,7 +49,7 @@ pub fn assemble(
 }
 
 /// Places a plan whose routes are known from a section with the same ports; `None` where its ports are others.
-pub fn assemble_along(
+pub(crate) fn assemble_along(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
@@ -63,7 +63,7 @@ pub fn assemble_along(
 }
 
 /// Places a plan once more, anneals its places and routes it; `None` where annealing moves nothing.
-pub fn assemble_annealed(
+pub(crate) fn assemble_annealed(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,

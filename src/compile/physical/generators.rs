@@ -7,7 +7,7 @@ use crate::program::{OffChip, Stream, StreamId};
 
 /// Gives every stream its address generators; `None` if there are fewer than streams. A stream's are spread over all AGCUs:
 /// it moves in bursts that no switch should bear alone.
-pub fn give(
+pub(crate) fn give(
     chip: &Chip,
     plan: &SectionPlan,
     streams: &IndexVec<StreamId, Stream>,

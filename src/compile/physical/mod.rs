@@ -1,11 +1,11 @@
 //! Physical: a section's units, buffers and streams get places, and its flows get routes.
 
-pub mod anneal;
-pub mod assemble;
-pub mod flows;
-pub mod generators;
-pub mod place;
-pub mod placed;
-pub mod route;
+pub(super) mod anneal;
+pub(super) mod assemble;
+pub(super) mod flows;
+pub(super) mod generators;
+pub(super) mod place;
+pub(super) mod placed;
+pub(super) mod route;
 mod straight;
-pub mod unrouted;
+pub(super) mod unrouted;

@@ -9,7 +9,7 @@ use crate::program::{Buffer, BufferId, BufferRole, LoopLevel, Mapping, Part, Pcu
 
 /// PCUs of every stage: bands of whole columns in pipeline order, and within a band the arrangement whose operand
 /// streams need the fewest flit-hops.
-pub fn place_pcus(chip: &Chip, work: &IndexVec<StageId, StageWork>) -> IndexVec<StageId, Vec<PcuId>> {
+pub(crate) fn place_pcus(chip: &Chip, work: &IndexVec<StageId, StageWork>) -> IndexVec<StageId, Vec<PcuId>> {
     let mut by_column: Vec<usize> = (0..chip.grid.pcus.len()).collect();
     by_column.sort_by_key(|&i| (chip.grid.pcus[i].x, chip.grid.pcus[i].y));
     let mut next = 0;
@@ -350,7 +350,7 @@ fn centre(chip: &Chip, pcus: impl Iterator<Item = PcuId>) -> (f64, f64) {
 }
 
 /// Buffers in PMUs; `None` when banks run out (spreading for ports can need more PMUs than bytes do).
-pub fn place_buffers(
+pub(crate) fn place_buffers(
     chip: &Chip,
     plan: &SectionPlan,
     stages: &IndexVec<StageId, Stage>,

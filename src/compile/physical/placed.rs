@@ -13,7 +13,7 @@ use super::route::{Negotiation, Router};
 use super::unrouted::Unrouted;
 
 /// Stages with what follows from the nest, on their PCUs.
-pub fn stages(
+pub(crate) fn stages(
     graph: &SectionGraph<'_>,
     nest: &Nest,
     roles: &StageRoles,
@@ -37,7 +37,7 @@ pub fn stages(
 }
 
 /// A section whose units have places, before it has routes.
-pub struct Placed {
+pub(crate) struct Placed {
     /// Loop nest.
     pub nest: Nest,
     /// Stages on their PCUs.
@@ -55,7 +55,7 @@ pub struct Placed {
 impl Placed {
     /// The section with a route for each flow; and its fullest link's or port's share of the time in which its busiest
     /// stage works.
-    pub fn routed(
+    pub(crate) fn routed(
         self,
         chip: &Chip,
         fabric: &Fabric,
@@ -69,7 +69,7 @@ impl Placed {
     }
 
     /// The section with its flows.
-    pub fn section(self, chip: &Chip, graph: &SectionGraph<'_>, flows: IndexVec<FlowId, Flow>) -> Section {
+    pub(crate) fn section(self, chip: &Chip, graph: &SectionGraph<'_>, flows: IndexVec<FlowId, Flow>) -> Section {
         let mut used = vec![false; chip.grid.pmus.len()];
         let (mut banks, mut payload_bytes) = (0, 0);
         for buffer in &self.buffers {

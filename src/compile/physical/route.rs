@@ -10,7 +10,7 @@ use crate::program::{Direction, Fabric, Tree, beyond};
 
 /// How flows come to share links.
 #[derive(Debug, Clone, Copy)]
-pub struct Negotiation {
+pub(crate) struct Negotiation {
     /// Rounds at most.
     rounds: u32,
     /// Share of a link's rate beyond which flows look for another way.
@@ -23,26 +23,26 @@ pub struct Negotiation {
 
 impl Negotiation {
     /// For a mapping that is tried: a few rounds, among fewer paths.
-    pub const TRIAL: Self = Self {
+    pub(crate) const TRIAL: Self = Self {
         rounds: PARAMS.routing.trial_rounds,
         margin: PARAMS.routing.margin / 2,
         detour_hops: PARAMS.routing.detour_hops / 2,
         ..Self::WHOLE
     };
     /// As long as it helps.
-    pub const WHOLE: Self = Self {
+    pub(crate) const WHOLE: Self = Self {
         rounds: PARAMS.routing.rounds,
         full: PARAMS.routing.full_link,
         margin: PARAMS.routing.margin,
         detour_hops: PARAMS.routing.detour_hops,
     };
     /// With shorter ways over fuller links.
-    pub const FULLER: Self = Self { full: PARAMS.routing.fuller_link, ..Self::WHOLE };
+    pub(crate) const FULLER: Self = Self { full: PARAMS.routing.fuller_link, ..Self::WHOLE };
 }
 
 /// What is to be routed.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'r> {
+pub(crate) struct Request<'r> {
     /// Switch of the source.
     pub source: Coordinate,
     /// Switches of the sinks.
@@ -53,7 +53,7 @@ pub struct Request<'r> {
 
 /// All that is to be routed, with the sinks of one behind those of another.
 #[derive(Debug, Clone, Default)]
-pub struct Requests {
+pub(crate) struct Requests {
     /// Source, rate, and where its sinks end.
     list: Vec<(Coordinate, f64, usize)>,
     sinks: Vec<Coordinate>,
@@ -61,18 +61,18 @@ pub struct Requests {
 
 impl Requests {
     /// Adds one.
-    pub fn push(&mut self, source: Coordinate, sinks: impl IntoIterator<Item = Coordinate>, rate: f64) {
+    pub(crate) fn push(&mut self, source: Coordinate, sinks: impl IntoIterator<Item = Coordinate>, rate: f64) {
         self.sinks.extend(sinks);
         self.list.push((source, rate, self.sinks.len()));
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
     /// One of them.
-    pub fn get(&self, index: usize) -> Request<'_> {
+    pub(crate) fn get(&self, index: usize) -> Request<'_> {
         let (source, rate, end) = self.list[index];
         let start = index.checked_sub(1).map_or(0, |before| self.list[before].2);
         Request { source, sinks: &self.sinks[start..end], rate }
@@ -86,7 +86,7 @@ const DIRECTIONS: [Direction; 4] = [Direction::East, Direction::West, Direction:
 
 /// Routes the flows of one section.
 #[derive(Debug)]
-pub struct Router<'a> {
+pub(crate) struct Router<'a> {
     chip: &'a Chip,
     fabric: &'a Fabric,
     pub(super) columns: u32,
@@ -157,7 +157,7 @@ impl Use {
 
 impl<'a> Router<'a> {
     /// A router over an empty network.
-    pub fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
+    pub(crate) fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
         let sites = chip.grid.units.len();
         let columns = chip.grid.columns;
         let (mut ends, mut hop_cycles) = (Vec::with_capacity(sites * 4), Vec::with_capacity(sites * 4));
@@ -199,7 +199,7 @@ impl<'a> Router<'a> {
     }
 
     /// A tree for every request; crowded links are negotiated.
-    pub fn route_all(mut self, requests: &Requests, negotiation: Negotiation) -> Vec<Tree> {
+    pub(crate) fn route_all(mut self, requests: &Requests, negotiation: Negotiation) -> Vec<Tree> {
         let Negotiation { rounds, full, margin, detour_hops } = negotiation;
         self.capacity *= full;
         (self.margin, self.detour_hops) = (margin, detour_hops);

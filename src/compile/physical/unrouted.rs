@@ -7,7 +7,7 @@ use crate::program::{Fabric, Flow, FlowId, Tree};
 use super::route::Requests;
 
 /// Flows with their ports, but without links.
-pub struct Unrouted {
+pub(crate) struct Unrouted {
     /// The flows; each route holds the source port and then the sinks'.
     pub flows: IndexVec<FlowId, Flow>,
     /// Where each begins and ends, and what it moves a cycle at its busiest.
@@ -18,12 +18,12 @@ pub struct Unrouted {
 
 impl Unrouted {
     /// Flits a cycle of each flow, over the whole section.
-    pub fn mean_rates(&self) -> &IndexVec<FlowId, f64> {
+    pub(crate) fn mean_rates(&self) -> &IndexVec<FlowId, f64> {
         &self.mean_rates
     }
 
     /// The flows over the links that those of another section take between the same ports; `None` where a port differs.
-    pub fn along(mut self, routed: &IndexVec<FlowId, Flow>) -> Option<IndexVec<FlowId, Flow>> {
+    pub(crate) fn along(mut self, routed: &IndexVec<FlowId, Flow>) -> Option<IndexVec<FlowId, Flow>> {
         if self.flows.len() != routed.len() {
             return None;
         }
@@ -40,7 +40,12 @@ impl Unrouted {
 
     /// The flows over the links of `trees`, and the fullest link's or port's share of the time in which the busiest
     /// stage works.
-    pub fn with_trees(mut self, chip: &Chip, fabric: &Fabric, trees: Vec<Tree>) -> (IndexVec<FlowId, Flow>, f64) {
+    pub(crate) fn with_trees(
+        mut self,
+        chip: &Chip,
+        fabric: &Fabric,
+        trees: Vec<Tree>,
+    ) -> (IndexVec<FlowId, Flow>, f64) {
         for (flow, tree) in self.flows.iter_mut().zip(trees) {
             flow.links = tree.links.len() as u64;
             // The unit's own switch is a hop too.

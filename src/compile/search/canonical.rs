@@ -14,7 +14,7 @@ use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, 
 
 /// Everything about a run of operators that its compilation depends on; tensors are numbered as they first appear.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct CanonicalForm {
+pub(crate) struct CanonicalForm {
     operators: Vec<OperatorForm>,
     tensors: Vec<TensorForm>,
     /// Tensors whose columns are cut together, where stages add up over rows.
@@ -47,7 +47,7 @@ struct TensorForm {
 }
 
 /// Finds canonical forms in one workload.
-pub struct CanonicalForms<'a> {
+pub(crate) struct CanonicalForms<'a> {
     workload: &'a Workload,
     tiers: &'a [TierId],
     /// Which mask a tensor has, of those that differ.
@@ -57,7 +57,7 @@ pub struct CanonicalForms<'a> {
 
 impl<'a> CanonicalForms<'a> {
     /// Reads the tensors of a workload.
-    pub fn new(workload: &'a Workload, tiers: &'a [TierId]) -> Self {
+    pub(crate) fn new(workload: &'a Workload, tiers: &'a [TierId]) -> Self {
         let mut different: Vec<&Arc<BlockMask>> = Vec::new();
         let mut masks = Vec::with_capacity(workload.tensors.len());
         for tensor in &workload.tensors {
@@ -84,7 +84,7 @@ impl<'a> CanonicalForms<'a> {
     }
 
     /// The canonical form of a run of operators in topological order.
-    pub fn canonical_form(&self, operators: &[OperatorId]) -> CanonicalForm {
+    pub(crate) fn canonical_form(&self, operators: &[OperatorId]) -> CanonicalForm {
         let tensors = tensors(self.workload, operators);
         let number: FxHashMap<TensorId, usize> = tensors.iter().enumerate().map(|(i, &t)| (t, i)).collect();
         let of_operator = |&op: &OperatorId| {
@@ -163,7 +163,7 @@ fn tensors(workload: &Workload, operators: &[OperatorId]) -> Vec<TensorId> {
 }
 
 /// From the names of one run to those of its isomorphic run.
-pub struct Renaming<'a> {
+pub(crate) struct Renaming<'a> {
     from: &'a SectionGraph<'a>,
     to: &'a SectionGraph<'a>,
     operators: FxHashMap<OperatorId, OperatorId>,
@@ -172,7 +172,7 @@ pub struct Renaming<'a> {
 
 impl<'a> Renaming<'a> {
     /// Pairs the operators and tensors of two runs of one canonical form.
-    pub fn new(from: &'a SectionGraph<'a>, to: &'a SectionGraph<'a>) -> Self {
+    pub(crate) fn new(from: &'a SectionGraph<'a>, to: &'a SectionGraph<'a>) -> Self {
         let operators = from.operators.iter().copied().zip(to.operators.iter().copied()).collect();
         let of = |graph: &SectionGraph<'_>| tensors(graph.workload, &graph.operators);
         let tensors = of(from).into_iter().zip(of(to)).collect();
@@ -210,7 +210,7 @@ impl<'a> Renaming<'a> {
     }
 
     /// The plan, with the names of the isomorphic run.
-    pub fn plan(&self, plan: &SectionPlan) -> SectionPlan {
+    pub(crate) fn plan(&self, plan: &SectionPlan) -> SectionPlan {
         let mut plan = plan.clone();
         self.nest(&mut plan.nest);
         plan.buffers.iter_mut().for_each(|spec| self.buffer(spec));
@@ -218,7 +218,7 @@ impl<'a> Renaming<'a> {
     }
 
     /// The section, with the names of the isomorphic run.
-    pub fn section(&self, section: &Section) -> Section {
+    pub(crate) fn section(&self, section: &Section) -> Section {
         let mut section = section.clone();
         section.change_nest(|nest| self.nest(nest)).expect("the isomorphic section has the same tiles");
         section.operators.iter_mut().for_each(|op| *op = self.operator(*op));

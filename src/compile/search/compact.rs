@@ -14,7 +14,10 @@ use super::space::Search;
 
 /// The best mapping of a section in half of the banks of every PMU, placed and routed, and its run on the whole chip; `None`
 /// if it does not fit them, or cannot be measured.
-pub fn compact(context: &SearchContext<'_>, graph: &SectionGraph<'_>) -> Option<(SectionPlan, Section, SectionRun)> {
+pub(crate) fn compact(
+    context: &SearchContext<'_>,
+    graph: &SectionGraph<'_>,
+) -> Option<(SectionPlan, Section, SectionRun)> {
     let mut half = context.chip.clone();
     half.pmu.banks /= 2;
     half.pmu.capacity_bytes = half.pmu.banks * context.chip.pmu.bank_bytes();

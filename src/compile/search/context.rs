@@ -19,7 +19,7 @@ pub enum Effort {
 
 /// What a search is for, and how it is done.
 #[derive(Debug, Clone, Copy)]
-pub struct SearchContext<'c> {
+pub(crate) struct SearchContext<'c> {
     /// The chip.
     pub chip: &'c Chip,
     /// The graph.
@@ -39,7 +39,7 @@ pub struct SearchContext<'c> {
 impl SearchContext<'_> {
     /// Runs a placed and routed section in the event engine, until it takes more than `most_cycles`, launch included, or more
     /// than `most_work`; [`Measurement::Unknown`] if estimates are believed.
-    pub fn measure(&self, section: &Section, most_cycles: u64, most_work: u64) -> Measurement {
+    pub(crate) fn measure(&self, section: &Section, most_cycles: u64, most_work: u64) -> Measurement {
         if !self.measures {
             return Measurement::Unknown { work: 0, at_rate: 0 };
         }

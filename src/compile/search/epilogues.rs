@@ -14,7 +14,7 @@ use super::runs::Run;
 
 /// Why there is no partition into kernels.
 #[derive(Debug, Clone, Copy)]
-pub enum NoKernels {
+pub(crate) enum NoKernels {
     /// An operator that cannot be planned alone.
     Unplannable(Unplannable),
     /// A run of one operator that cannot be placed.
@@ -24,7 +24,7 @@ pub enum NoKernels {
 impl Spans<'_> {
     /// The runs of every kernel, in order, placed and routed. No search over partitions may follow: the runs that are added
     /// here stand outside the order of operators.
-    pub fn with_epilogues(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, NoKernels> {
+    pub(crate) fn with_epilogues(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, NoKernels> {
         let canonical = CanonicalForms::new(self.workload, context.tiers);
         let singles = self.singles();
         let mut kernels = kernels_with_epilogues(self.workload);

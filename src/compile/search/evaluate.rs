@@ -25,7 +25,7 @@ use super::space::{Choice, Search};
 
 /// A section placed and routed.
 #[derive(Debug)]
-pub struct Routed {
+pub(crate) struct Routed {
     /// It.
     pub section: Arc<Section>,
     /// The plan it is made of.
@@ -52,7 +52,7 @@ struct Way {
 /// A section that was evaluated in full, and whose choices are those of another: the two differ in functions that cost
 /// nothing, such as those in the tail of a GEMM.
 #[derive(Debug, Clone)]
-pub struct Isomorphic {
+pub(crate) struct Isomorphic {
     choice: Choice,
     way: Way,
     cycles: u64,
@@ -61,7 +61,7 @@ pub struct Isomorphic {
 
 impl Routed {
     /// What sections are compared by: cycles, and the price of the bytes moved.
-    pub fn score(&self) -> u64 {
+    pub(crate) fn score(&self) -> u64 {
         let Estimate { score, cycles, .. } = self.plan.estimate;
         self.cycles.saturating_add(score - cycles)
     }
@@ -76,7 +76,7 @@ impl Routed {
 
 /// How far a section's choices have been evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EvaluationLevel {
+pub(crate) enum EvaluationLevel {
     /// The best by estimate are measured: enough to tell what the section may take.
     Low,
     /// More of them, and steps from the best.
@@ -85,7 +85,7 @@ pub enum EvaluationLevel {
 
 /// What the evaluation of a section's choices has shown.
 #[derive(Debug)]
-pub struct Evaluated {
+pub(crate) struct Evaluated {
     /// How far that went.
     pub level: EvaluationLevel,
     /// The best of them; `None` if none can be placed.
@@ -106,19 +106,19 @@ pub struct Evaluated {
 
 impl Evaluated {
     /// What a section with the same choices begins with, after full effort.
-    pub fn isomorphic(&self) -> Option<Isomorphic> {
+    pub(crate) fn isomorphic(&self) -> Option<Isomorphic> {
         let best = self.best.as_ref().filter(|best| self.level == EvaluationLevel::Full && best.run.is_some())?;
         let (choice, section) = (best.choice.clone(), Arc::clone(&best.section));
         Some(Isomorphic { choice, way: best.way, cycles: best.cycles, section })
     }
 
     /// What sections are compared by. After low effort, what full effort may make of it.
-    pub fn score(&self) -> Option<u64> {
+    pub(crate) fn score(&self) -> Option<u64> {
         self.optimistic(Routed::score)
     }
 
     /// Cycles once, likewise.
-    pub fn cycles(&self) -> Option<u64> {
+    pub(crate) fn cycles(&self) -> Option<u64> {
         self.optimistic(|routed| routed.cycles)
     }
 
@@ -129,7 +129,7 @@ impl Evaluated {
 }
 
 /// What full effort may make of cycles that are estimated, or that low effort has shown.
-pub fn optimistic(cycles: u64) -> u64 {
+pub(crate) fn optimistic(cycles: u64) -> u64 {
     (cycles as f64 * PARAMS.evaluation.optimistic_factor) as u64
 }
 
@@ -141,7 +141,7 @@ fn unmeasured(cycles: u64) -> u64 {
 /// Measures the best by estimate of a section's choices and, at full effort, steps from the best of them. Goes on from
 /// an earlier evaluation, or begins with that of an isomorphic section, and ends with it if it is as fast here. `at_once`: kinds of
 /// sections that are evaluated.
-pub fn evaluate_choices(
+pub(crate) fn evaluate_choices(
     context: &SearchContext<'_>,
     graph: &SectionGraph<'_>,
     choices: &[Choice],

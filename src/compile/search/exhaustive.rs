@@ -35,7 +35,7 @@ pub struct Exhausted {
 /// needs more cycles of its busiest stage, or of memory, than a mapping already measured takes is not measured.
 ///
 /// `None` if the space has more than `most` mappings, or no mapping.
-pub fn exhaust(context: &SearchContext<'_>, most: u64) -> Option<Exhausted> {
+pub(crate) fn exhaust(context: &SearchContext<'_>, most: u64) -> Option<Exhausted> {
     let SearchContext { chip, workload, tiers, bases, .. } = *context;
     let operators: Vec<OperatorId> = workload.operators.ids().collect();
     let n = operators.len();

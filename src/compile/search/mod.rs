@@ -1,20 +1,20 @@
 //! Search: which operators share a section, and how each section is mapped.
 
-pub mod branch_and_bound;
+pub(super) mod branch_and_bound;
 mod budget;
-pub mod canonical;
-pub mod compact;
-pub mod context;
-pub mod epilogues;
-pub mod evaluate;
-pub mod exhaustive;
+pub(super) mod canonical;
+pub(super) mod compact;
+pub(super) mod context;
+pub(super) mod epilogues;
+pub(super) mod evaluate;
+pub(super) mod exhaustive;
 mod fits;
-pub mod low_effort;
-pub mod neighbours;
-pub mod nests;
+pub(super) mod low_effort;
+pub(super) mod neighbours;
+pub(super) mod nests;
 mod order;
-pub mod partition;
-pub mod plan;
+pub(super) mod partition;
+pub(super) mod plan;
 mod planned;
-pub mod runs;
-pub mod space;
+pub(super) mod runs;
+pub(super) mod space;

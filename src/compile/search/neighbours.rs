@@ -8,7 +8,7 @@ use super::space::{Allotment, Choice, Found, KAxis, Search, Tiling};
 
 /// Choices next to `choice`, the best by estimate first: the next row tile sizes and column tile widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
-pub fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
+pub(crate) fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
     let shares = if search.chip.pcus() <= PARAMS.evaluation.handful_of_pcus {
         &PARAMS.evaluation.pcu_sixteenths_of_a_handful[..]

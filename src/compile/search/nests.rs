@@ -5,13 +5,13 @@ use crate::compile::params::PARAMS;
 use crate::program::{LoopOrder, Nest, SectionGraph, TiledAxis};
 
 /// All cuts that are tried, narrow ones too, axis by axis, widths falling.
-pub fn cuts(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<TiledAxis> {
+pub(crate) fn cuts(chip: &Chip, graph: &SectionGraph<'_>) -> Vec<TiledAxis> {
     let counts: Vec<u64> = PARAMS.nests.few_column_tiles.into_iter().chain(PARAMS.nests.many_column_tiles).collect();
     tiled_axes(chip, graph, &counts).into_iter().flatten().collect()
 }
 
 /// Cuts to try: every chunkable axis in about these many column tiles.
-pub fn tiled_axes(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Option<TiledAxis>> {
+pub(crate) fn tiled_axes(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<Option<TiledAxis>> {
     let lanes = graph.widest_lanes(chip);
     let mut list = Vec::new();
     if counts.contains(&1) {
@@ -32,7 +32,7 @@ pub fn tiled_axes(chip: &Chip, graph: &SectionGraph<'_>, counts: &[u64]) -> Vec<
 }
 
 /// Row tile sizes to try: numbers of row grains that divide the rows with little padding; of sequences, divisors.
-pub fn row_tile_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
+pub(crate) fn row_tile_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
     let rows = rows / sequences;
     let mut sizes: Vec<u64> = Vec::new();
     for &grain in grains {
@@ -57,7 +57,7 @@ pub fn row_tile_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u64> {
 }
 
 /// Of a nest, what of its inputs and weights may stay on chip.
-pub fn residencies_of(nest: &Nest) -> &'static [(bool, bool)] {
+pub(crate) fn residencies_of(nest: &Nest) -> &'static [(bool, bool)] {
     if nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
         &[(true, false), (true, true), (false, false)]
     } else {

@@ -3,7 +3,7 @@
 use super::space::Choice;
 
 /// The order in which choices are evaluated: in turn the best of the next cut, and of the next class; then the others.
-pub fn ranked(choices: &[Choice]) -> Vec<usize> {
+pub(super) fn ranked(choices: &[Choice]) -> Vec<usize> {
     let first_of = |same: &dyn Fn(&Choice, &Choice) -> bool| {
         let is_first = |&index: &usize| !choices[..index].iter().any(|other| same(other, &choices[index]));
         (0..choices.len()).filter(is_first).collect::<Vec<usize>>()
@@ -24,7 +24,7 @@ pub fn ranked(choices: &[Choice]) -> Vec<usize> {
 }
 
 /// Puts the best choice of every tiled axis that is not among the `first` in `order` behind these; returns how many there are.
-pub fn bring_axes_forward(choices: &[Choice], order: &mut Vec<usize>, first: usize) -> usize {
+pub(super) fn bring_axes_forward(choices: &[Choice], order: &mut Vec<usize>, first: usize) -> usize {
     let axis = |index: usize| choices[index].nest.tiled_axis.map(|cut| cut.axis);
     let mut missing: Vec<usize> = Vec::new();
     for index in 0..choices.len() {

@@ -21,7 +21,7 @@ use super::space::{Choice, Search};
 
 /// A section that was chosen.
 #[derive(Debug)]
-pub struct Chosen<'a> {
+pub(crate) struct Chosen<'a> {
     /// Its operators.
     pub graph: SectionGraph<'a>,
     /// Its plan.
@@ -34,7 +34,7 @@ pub struct Chosen<'a> {
 
 /// An operator that cannot be planned even alone.
 #[derive(Debug, Clone, Copy)]
-pub struct Unplannable {
+pub(crate) struct Unplannable {
     /// The operator.
     pub operator: OperatorId,
     /// Why.
@@ -43,7 +43,7 @@ pub struct Unplannable {
 
 /// Why operators cannot share a section.
 #[derive(Debug, Clone, Copy)]
-pub enum Unpinnable {
+pub(crate) enum Unpinnable {
     /// They are no pipeline over the same rows.
     NoPipeline,
     /// No plan fits.
@@ -54,7 +54,7 @@ pub enum Unpinnable {
 
 /// Every run of operators that may become a section, and a plan for each kind of them.
 #[derive(Debug)]
-pub struct Spans<'a> {
+pub(crate) struct Spans<'a> {
     pub(super) workload: &'a Workload,
     pub(super) runs: Vec<Run>,
     pub(super) planned: Vec<Option<Planned<'a>>>,
@@ -78,7 +78,7 @@ fn saved_by_looping(chip: &Chip, workload: &Workload, operators: &[OperatorId]) 
 
 /// What is asked of a search.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Every operator alone.
     pub singles: bool,
     /// Sections of several.
@@ -87,7 +87,7 @@ pub struct Wanted {
 
 /// A graph as one section.
 #[derive(Debug, Clone, Copy)]
-pub enum Whole<'s, 'a> {
+pub(crate) enum Whole<'s, 'a> {
     /// With its best choice.
     Planned(&'s SectionGraph<'a>, &'s Choice),
     /// No plan of it is as fast as what was found, so that none was made.
@@ -109,7 +109,7 @@ pub(super) struct Bounds {
 
 /// What the search did not evaluate.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct LeftOut {
+pub(crate) struct LeftOut {
     /// Kinds of sections that could gain too little.
     pub kinds: usize,
     /// Sections could be longer than `PARAMS.partition.most_fused`.
@@ -119,7 +119,11 @@ pub struct LeftOut {
 impl<'a> Spans<'a> {
     /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_fused` and whole blocks. At low effort, of
     /// short graphs, only those that may be chosen.
-    pub fn new(context: &SearchContext<'_>, workload: &'a Workload, wanted: Wanted) -> Result<Self, Unplannable> {
+    pub(crate) fn new(
+        context: &SearchContext<'_>,
+        workload: &'a Workload,
+        wanted: Wanted,
+    ) -> Result<Self, Unplannable> {
         let (SearchContext { chip, tiers, .. }, fused) = (context, wanted.fused);
         let n = workload.operators.len();
         let Runs { list: runs, mut firsts, kinds } = Runs::new(workload, tiers, fused);
@@ -274,12 +278,12 @@ impl<'a> Spans<'a> {
     }
 
     /// What the search left out.
-    pub fn left_out(&self) -> LeftOut {
+    pub(crate) fn left_out(&self) -> LeftOut {
         self.left_out
     }
 
     /// The sections of a pinned partition, placed and routed; the index of one that cannot be, and why.
-    pub fn pinned(workload: &'a Workload, context: &SearchContext<'_>) -> Result<Self, (usize, Unpinnable)> {
+    pub(crate) fn pinned(workload: &'a Workload, context: &SearchContext<'_>) -> Result<Self, (usize, Unpinnable)> {
         let canonical = CanonicalForms::new(workload, context.tiers);
         let mut pinned = Runs::default();
         for section in &workload.sections {
@@ -318,12 +322,12 @@ impl<'a> Spans<'a> {
     }
 
     /// Every run of a pinned partition.
-    pub fn all(&self) -> Vec<usize> {
+    pub(crate) fn all(&self) -> Vec<usize> {
         (0..self.runs.len()).collect()
     }
 
     /// One operator a section, placed and routed. An operator index, where placement finds no room.
-    pub fn kernel_by_kernel(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
+    pub(crate) fn kernel_by_kernel(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         let singles = self.singles();
         self.route(&singles, EvaluationLevel::Full, context);
         match singles.iter().find(|&&run| !self.is_routed(run)) {
@@ -352,7 +356,7 @@ impl<'a> Spans<'a> {
     /// exact over the runs that are planned ([`Self::left_out`] tells of others). Single operators are always
     /// candidates. Sections of the best partition are routed and measured, which may show them slower than estimated;
     /// then the search is repeated. Only those that it settles on are measured at length.
-    pub fn fused(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
+    pub(crate) fn fused(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         let whole = (0, self.workload.operators.len());
         // What is wanted in any case, side by side.
         let first = self.best_partition(whole)?;
@@ -493,7 +497,7 @@ impl<'a> Spans<'a> {
     }
 
     /// A routed run, under its own names.
-    pub fn chosen(&self, run: usize) -> Option<Chosen<'a>> {
+    pub(crate) fn chosen(&self, run: usize) -> Option<Chosen<'a>> {
         let planned = self.of(run)?;
         let routed = planned.routed()?;
         let operators = &self.runs[run].operators;
@@ -504,7 +508,7 @@ impl<'a> Spans<'a> {
     }
 
     /// The whole graph as one section.
-    pub fn whole(&self) -> Whole<'_, 'a> {
+    pub(crate) fn whole(&self) -> Whole<'_, 'a> {
         let span = (0, self.workload.operators.len());
         let is_whole = |run: &Run| run.span == span && run.apart.is_empty();
         let Some(run) = self.runs.iter().position(is_whole) else { return Whole::Impossible };
@@ -519,7 +523,7 @@ impl<'a> Spans<'a> {
     }
 
     /// The first operator of a run that cannot be placed, and why.
-    pub fn unplaced(&self, run: usize) -> (OperatorId, Option<Unplaced>) {
+    pub(crate) fn unplaced(&self, run: usize) -> (OperatorId, Option<Unplaced>) {
         (self.runs[run].operators[0], self.of(run).and_then(Planned::unplaced))
     }
 }

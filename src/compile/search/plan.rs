@@ -17,7 +17,7 @@ use super::space::{Allotment, Choice, Found, KAxis, Kept, Search, Tiling};
 
 /// Why no plan was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoPlan {
+pub(crate) enum NoPlan {
     /// The chip cannot compute in a stage's data type.
     Dtype(Dtype),
     /// The smallest plan needs this many PMU bytes.
@@ -28,7 +28,7 @@ pub enum NoPlan {
 
 /// Finds the choices of a section that are worth evaluating, by score, best first: of every cut, loop order and residency the
 /// best, and the best if computing, moving or starting were dearer than thought.
-pub fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
+pub(crate) fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
     let Search { chip, graph, .. } = *context;
     for stage in graph.stages.ids() {
         let dtype = graph.stage_dtype(stage);

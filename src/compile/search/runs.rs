@@ -11,7 +11,7 @@ use super::canonical::{CanonicalForm, CanonicalForms};
 
 /// A run of operators that may become a section.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// Places in the order: first operator, and one past the last (pinned sections: 0, 0).
     pub span: (usize, usize),
     /// The section's operators.
@@ -26,7 +26,7 @@ pub struct Run {
 
 /// Runs, and the first of each kind.
 #[derive(Debug, Default)]
-pub struct Runs {
+pub(crate) struct Runs {
     /// All of them; those of one operator first, in order.
     pub list: Vec<Run>,
     /// The first of each kind.
@@ -37,7 +37,7 @@ pub struct Runs {
 
 impl Runs {
     /// Single operators and, if `fused`, runs of up to `PARAMS.partition.most_fused`, and whole blocks of up to `PARAMS.partition.most_in_a_block`.
-    pub fn new(workload: &Workload, tiers: &[TierId], fused: bool) -> Self {
+    pub(crate) fn new(workload: &Workload, tiers: &[TierId], fused: bool) -> Self {
         let canonical = CanonicalForms::new(workload, tiers);
         let operators = if fused { order(workload) } else { workload.operators.ids().collect() };
         let n = operators.len();
@@ -89,7 +89,7 @@ impl Runs {
     }
 
     /// Adds a run.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         canonical: &CanonicalForms<'_>,
         span: (usize, usize),

@@ -24,7 +24,7 @@ use super::nests::{residencies_of, row_tile_sizes};
 
 /// A point of the search: what fixes a section, before it is worked out in full.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Choice {
+pub(crate) struct Choice {
     /// Loop nest.
     pub nest: Nest,
     /// What stays on chip.
@@ -40,24 +40,24 @@ pub struct Choice {
 }
 
 /// What kind of choice it is: loop order, residency, private streams of activations, K split over PCUs, eager stages.
-pub type Class = (LoopOrder, Residency, bool, bool, bool);
+pub(crate) type Class = (LoopOrder, Residency, bool, bool, bool);
 
 impl Choice {
     /// Its class.
-    pub fn class(&self) -> Class {
+    pub(crate) fn class(&self) -> Class {
         let private = self.picked.iter().any(|c| c.mapping.groups() > c.mapping.pk());
         let split = self.picked.iter().any(|c| c.mapping.pk() > 1);
         (self.nest.order, self.residency, private, split, self.eager)
     }
 
     /// Its class but for the room that hides latency.
-    pub fn kind(&self) -> (LoopOrder, (bool, bool, bool), bool, bool, bool) {
+    pub(crate) fn kind(&self) -> (LoopOrder, (bool, bool, bool), bool, bool, bool) {
         let (order, Residency { inputs, weights, recompute, .. }, private, split, eager) = self.class();
         (order, (inputs, weights, recompute), private, split, eager)
     }
 
     /// Works it out in full: exact work tables, and buffers from them.
-    pub fn plan(&self, chip: &Chip, graph: &SectionGraph<'_>) -> SectionPlan {
+    pub(crate) fn plan(&self, chip: &Chip, graph: &SectionGraph<'_>) -> SectionPlan {
         let mappings: IndexVec<StageId, Mapping> = self.picked.iter().map(|c| c.mapping).collect();
         let Resolved { roles, work, tiles, footprint } = resolve(chip, graph, &self.nest, self.residency, &mappings);
         let mut buffers = buffers(chip, graph, &self.nest, &roles, self.residency, &mappings, &footprint);
@@ -98,7 +98,7 @@ impl Kept {
 
 /// Which allocations of PCUs to stages are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allotment {
+pub(crate) struct Allotment {
     /// Of the chip's PCUs, so many sixteenths.
     pub sixteenths: u64,
     /// A stage that must lie the one way or the other: rows along the lanes.
@@ -109,14 +109,14 @@ pub struct Allotment {
 
 impl Allotment {
     /// All PCUs, every stage as is best, but not much faster than memory.
-    pub const ALL: Self = Self { sixteenths: 16, turned: None, eager: false };
+    pub(crate) const ALL: Self = Self { sixteenths: 16, turned: None, eager: false };
     /// All PCUs, every stage as fast as can be.
-    pub const EAGER: Self = Self { eager: true, ..Self::ALL };
+    pub(crate) const EAGER: Self = Self { eager: true, ..Self::ALL };
 }
 
 /// What may be done with the K of a GEMM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KAxis {
+pub(crate) enum KAxis {
     /// Every PCU has all of it.
     Whole,
     /// It may be split over PCUs.
@@ -125,7 +125,7 @@ pub enum KAxis {
 
 /// How a section is tiled under a cut.
 #[derive(Debug, Clone, Copy)]
-pub struct Tiling {
+pub(crate) struct Tiling {
     /// Rows of a row tile.
     pub tile_rows: u64,
     /// Which tiles are outermost.
@@ -136,7 +136,7 @@ pub struct Tiling {
 
 /// What choices have shown so far.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub(crate) struct Found {
     /// The fewest banks that any needs, whether it fits or not; `u64::MAX` without any.
     pub least_banks: u64,
     /// The least cycles of the slowest stage.
@@ -153,7 +153,7 @@ impl Default for Found {
 
 impl Found {
     /// The least of both.
-    pub fn least(self, other: &Self) -> Self {
+    pub(crate) fn least(self, other: &Self) -> Self {
         Self {
             least_banks: self.least_banks.min(other.least_banks),
             slowest_cycles: self.slowest_cycles.min(other.slowest_cycles),
@@ -164,7 +164,7 @@ impl Found {
 
 /// What choices are made for.
 #[derive(Debug, Clone, Copy)]
-pub struct Search<'a> {
+pub(crate) struct Search<'a> {
     /// The chip.
     pub chip: &'a Chip,
     /// The section's operators.
@@ -177,19 +177,19 @@ pub struct Search<'a> {
 
 impl Search<'_> {
     /// Bases of every stage under a cut.
-    pub fn bases(&self, tiled_axis: Option<TiledAxis>) -> StageBases<'_> {
+    pub(crate) fn bases(&self, tiled_axis: Option<TiledAxis>) -> StageBases<'_> {
         StageBases::new(self.chip, self.graph, tiled_axis, self.cache)
     }
 
     /// Row tile sizes to try, rising.
-    pub fn row_tile_sizes(&self, bases: &StageBases<'_>) -> Vec<u64> {
+    pub(crate) fn row_tile_sizes(&self, bases: &StageBases<'_>) -> Vec<u64> {
         row_tile_sizes(self.graph.rows, self.graph.sequences(), &bases.row_grains())
     }
 
     /// Every choice for a nest's cut, row tile size and order that fits. With K split over PCUs, those whose slowest stage is
     /// so much faster than any `found` so far that their partial sums are worth it. False if no mapping of the nest fits, nor of
     /// one that differs in longer row tiles.
-    pub fn choices(
+    pub(crate) fn choices(
         &self,
         bases: &StageBases<'_>,
         Tiling { tile_rows, order, k }: Tiling,
@@ -308,7 +308,7 @@ impl Search<'_> {
     }
 
     /// Offers what may stay on chip with a nest and allocation, as far as it fits; the fewest banks that one needs.
-    pub fn residencies(
+    pub(crate) fn residencies(
         &self,
         nest: Nest,
         roles: &StageRoles,

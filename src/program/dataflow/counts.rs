@@ -10,6 +10,7 @@
 
 use super::access::{Footprint, Rule};
 use super::domain::{Domain, Point};
+use crate::units::index;
 
 /// Cumulative counts of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Counts {
             Self::Projection(projection) => projection.touched(slots, at),
             Self::Listing(listing) => {
                 debug_assert!(n < process.count());
-                n / listing.period * listing.shift + listing.touched[(n % listing.period) as usize]
+                n / listing.period * listing.shift + listing.touched[index(n % listing.period)]
             }
         }
     }
@@ -187,6 +188,6 @@ impl Listing {
 
     #[inline]
     fn finished(&self, done: u64) -> u64 {
-        done / self.period * self.shift + self.finished[(done % self.period) as usize]
+        done / self.period * self.shift + self.finished[index(done % self.period)]
     }
 }

@@ -3,6 +3,7 @@
 //! Built once from a [`Dataflow`]; every query is a few steps for each loop of a nest. Ports are numbered as in
 //! [`super::Process::reads`] and [`super::Process::writes`].
 
+use crate::units::{index, saturating_u32};
 use std::fmt;
 use std::ops::Range;
 
@@ -291,17 +292,17 @@ impl ProcessGraph {
                 let position = classes.lengths.iter().position(|&l| l == length).unwrap_or_default();
                 class = class * classes.lengths.len() as u64 + position as u64;
             }
-            if let Some(&given) = classes.given.get(at.get(level) as usize) {
+            if let Some(&given) = classes.given.get(index(at.get(level))) {
                 class = class * classes.given_count + u64::from(given);
             }
         }
-        class as u32
+        saturating_u32(class)
     }
 
     /// One more than the largest work class that [`Self::work_class`] returns.
     pub fn work_classes(&self, process: ProcessId) -> u32 {
         let classes = self.nodes[process].classes.iter();
-        classes.map(|level| level.lengths.len().max(1) as u64 * level.given_count).product::<u64>() as u32
+        saturating_u32(classes.map(|level| level.lengths.len().max(1) as u64 * level.given_count).product::<u64>())
     }
 
     /// Firings after which the process does the same recomputed: those of one iteration of its outermost loop that repeats

@@ -1,5 +1,7 @@
 //! Numbers by iteration index, and their running sums, with a short form for the common cases.
 
+use crate::units::index;
+
 /// A number for each iteration of a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Series {
@@ -41,7 +43,7 @@ impl Series {
                     *value
                 }
             }
-            Self::Table(values) => values[i as usize],
+            Self::Table(values) => values[index(i)],
         }
     }
 
@@ -56,7 +58,7 @@ impl Series {
             Self::Uniform { value, last, at_last } => {
                 Self::Uniform { value: of(*value), last: *last, at_last: of(*at_last) }
             }
-            Self::Table(values) => Self::new(values[..count as usize].iter().map(|&value| of(value)).collect()),
+            Self::Table(values) => Self::new(values[..index(count)].iter().map(|&value| of(value)).collect()),
         }
     }
 
@@ -81,7 +83,7 @@ impl Series {
                 (first.min(last), first.max(last))
             }
             Self::Table(values) => {
-                let values = &values[..count as usize];
+                let values = &values[..index(count)];
                 (values.iter().copied().min().unwrap_or(0), values.iter().copied().max().unwrap_or(0))
             }
         }
@@ -159,7 +161,7 @@ impl Sums {
                     each * i
                 }
             }
-            Self::Table(sums) => sums[i as usize],
+            Self::Table(sums) => sums[index(i)],
         }
     }
 

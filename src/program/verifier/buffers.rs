@@ -57,7 +57,7 @@ fn needed(verifier: &Verifier<'_>, s: StageId, stage: &Stage) -> Vec<BufferRole>
 }
 
 /// Every stage has the buffers it needs once, and no others.
-pub fn roles(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn roles(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let needed: Vec<BufferRole> =
         section.stages.iter_enumerated().flat_map(|(s, stage)| needed(verifier, s, stage)).collect();
     let mut found = rustc_hash::FxHashSet::default();
@@ -87,7 +87,7 @@ pub fn roles(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 }
 
 /// Buffers are filled as often as the nest makes or reads what they hold.
-pub fn levels(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn levels(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (b, buffer) in section.buffers.iter_enumerated() {
         let (first, other) = cadences_of(verifier, section, &buffer.spec);
         if buffer.spec.level != first && Some(buffer.spec.level) != other {

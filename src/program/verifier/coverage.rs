@@ -1,5 +1,6 @@
 //! Checks of work: every output column, and every stored element of a weight, is in the tiles of one lockstep group.
 
+use crate::units::index;
 use std::ops::Range;
 
 use crate::program::configuration::Section;
@@ -12,7 +13,7 @@ use super::context::Verifier;
 use super::fault::{Fault, Place};
 
 /// Work of every stage.
-pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (s, stage) in section.stages.iter_enumerated() {
         match &stage.mapping {
             Mapping::Simd(_) if stage.work.is_empty() => {}
@@ -37,7 +38,7 @@ fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (StageId, &Stage), m: 
             format!("expected {}", wanted.column_tiles),
         );
     }
-    let of_a_slice = m.k_slice_groups().max(1) as usize;
+    let of_a_slice = index(m.k_slice_groups().max(1));
     for (column_tile, groups) in (0..).zip(&stage.work) {
         if groups.len() as u64 != stage.mapping.groups() {
             let expected = format!("expected {}", stage.mapping.groups());
@@ -78,7 +79,7 @@ fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (StageId, &Stage), m: 
 
 /// The first of `columns` that the output tiles of some lockstep groups leave out, or have twice.
 fn uncovered(stage: &Stage, column_tile: u64, groups: Range<usize>, columns: Range<u64>) -> Option<u64> {
-    let lists = stage.tiles.get(column_tile as usize)?.get(groups)?;
+    let lists = stage.tiles.get(index(column_tile))?.get(groups)?;
     let mut tiles: Vec<OutputTile> = lists.iter().flatten().copied().collect();
     tiles.sort_unstable_by_key(|tile| tile.start);
     let mut covered = columns.start;
@@ -139,7 +140,7 @@ impl Wanted {
         match (verifier.graph.form(self.stage), spec.weight) {
             (Some(form), Some(_)) => {
                 let tiles = verifier.graph.heads_tiles(nest.tiled_axis, self.stage);
-                tiles.get(column_tile as usize).map_or(0, |tile| form.heads * tile.form.n)
+                tiles.get(index(column_tile)).map_or(0, |tile| form.heads * tile.form.n)
             }
             (Some(form), None) => form.heads * form.n,
             (None, Some(weight)) => verifier.columns(nest, weight, column_tile),

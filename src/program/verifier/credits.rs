@@ -14,6 +14,7 @@ use crate::program::nest::{LoopLevel, Step};
 use crate::program::schedule::Schedule;
 use crate::program::sequence::SequenceRead;
 use crate::program::stage::{Stage, emits, forwards, merges};
+use crate::units::index;
 
 use super::context::Verifier;
 use super::fault::{Fault, Place};
@@ -58,7 +59,7 @@ struct Actor {
 }
 
 /// Every buffer is filled by some flow and emptied by another.
-pub fn ends(_: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn ends(_: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut ends: IndexVec<BufferId, _> = IndexVec::filled(section.buffers.len(), (false, false));
     for flow in &section.flows {
         if let Some(end) = flow.writes {
@@ -75,7 +76,7 @@ pub fn ends(_: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 }
 
 /// The section runs to its end, or to [`MOST_FIRINGS`], without a process that waits for ever.
-pub fn runs(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn runs(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let actors = actors(section);
     let depths: IndexVec<BufferId, u64> = section.buffers.iter().map(|buffer| buffer.spec.depth).collect();
     let mut run = Run::new(section, &actors, &depths);
@@ -206,7 +207,7 @@ fn actors(section: &Section) -> Vec<Actor> {
             | FlowKind::PartialWrite { stage, group }
             | FlowKind::Forward { stage, group }
             | FlowKind::Merge { stage, group } => {
-                Some(stages[stage] + section.stages[stage].mapping.k_slice(group) as usize)
+                Some(stages[stage] + index(section.stages[stage].mapping.k_slice(group)))
             }
         };
         let Some(index) = index else { continue };

@@ -15,7 +15,7 @@ use super::routes::parts;
 use super::streams::is_end;
 
 /// The ends of every flow.
-pub fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let positions = Positions::new(verifier.chip.grid.pcus.len(), section);
     let mut ends = Ends { verifier, section, positions, sinks: Vec::new() };
     for (f, flow) in section.flows.iter_enumerated() {
@@ -285,13 +285,13 @@ impl Ends<'_> {
 }
 
 /// The slice of its operand that a PCU of a GEMM takes.
-pub fn operand_slice(m: &GemmMapping, at: Position) -> u64 {
+pub(super) fn operand_slice(m: &GemmMapping, at: Position) -> u64 {
     let head = at.column / (m.multicast_width / m.streams);
     at.row * m.parts() + m.k_slice(at.group) * m.streams + head
 }
 
 /// Whether a buffer takes the output of a stage.
-pub fn takes_output(section: &Section, buffer: BufferId, stage: StageId) -> bool {
+pub(super) fn takes_output(section: &Section, buffer: BufferId, stage: StageId) -> bool {
     let output = section.stages[stage].spec.output;
     match section.buffers[buffer].spec.role {
         BufferRole::Operand { stage: of, tensor } => {

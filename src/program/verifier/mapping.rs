@@ -141,7 +141,7 @@ fn chain(chip: &Chip, kind: OperatorKind) -> u64 {
 }
 
 /// Every stage's mapping.
-pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (s, stage) in section.stages.iter_enumerated() {
         verifier.mapping(&section.schedule.nest(), s, &stage.mapping)?;
         verifier.has_pcus(s, &stage.mapping)?;

@@ -68,7 +68,7 @@ impl<'v> Banks<'v> {
 }
 
 /// Banks and ports of every buffer.
-pub fn banks(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn banks(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut banks = Banks::new(verifier);
     for (b, buffer) in section.buffers.iter_enumerated() {
         banks.take(b, &buffer.spec, &buffer.pieces)?;
@@ -77,7 +77,7 @@ pub fn banks(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 }
 
 /// What the section says of its SRAM is the sum over its buffers.
-pub fn sums(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn sums(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let taken = section.taken_banks(verifier.chip);
     let bank_bytes = verifier.chip.pmu.bank_bytes();
     let pmus = taken.iter().filter(|&&banks| banks > 0).count() as u64;

@@ -77,12 +77,12 @@ impl Verifier<'_> {
 }
 
 /// The nest of a section.
-pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     verifier.nest(&section.schedule.nest())
 }
 
 /// Every stage is the one its operators make, and its loop levels are those of the nest.
-pub fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let graph = verifier.graph;
     let are_same = section.operators == graph.operators
         && section.stages.len() == graph.stages.len()

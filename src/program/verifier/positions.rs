@@ -8,7 +8,7 @@ use crate::program::stage::Stage;
 
 /// Place of a PCU in its stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
+pub(super) struct Position {
     /// Stage.
     pub stage: StageId,
     /// Lockstep group.
@@ -22,11 +22,11 @@ pub struct Position {
 }
 
 /// The position of every PCU that a section uses.
-pub struct Positions(Vec<Option<Position>>);
+pub(super) struct Positions(Vec<Option<Position>>);
 
 impl Positions {
     /// Positions in a section whose PCUs are checked.
-    pub fn new(pcus: usize, section: &Section) -> Self {
+    pub(super) fn new(pcus: usize, section: &Section) -> Self {
         let mut of = vec![None; pcus];
         for (s, stage) in section.stages.iter_enumerated() {
             let (pm, wide, chain) = shape(stage);
@@ -41,7 +41,7 @@ impl Positions {
     }
 
     /// Where a PCU stands; `None` if no stage has it.
-    pub fn of(&self, pcu: PcuId) -> Option<Position> {
+    pub(super) fn of(&self, pcu: PcuId) -> Option<Position> {
         self.0.get(pcu.index()).copied().flatten()
     }
 }

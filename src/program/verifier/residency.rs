@@ -12,7 +12,7 @@ use super::fault::{Fault, Place};
 const SUM_BYTES: u64 = 4;
 
 /// The slices of every slot hold all that comes into it, whole weights and row tiles.
-pub fn slots(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn slots(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (b, buffer) in section.buffers.iter_enumerated() {
         let spec = &buffer.spec;
         let (slots, needed) = bytes(verifier, section, spec);
@@ -86,7 +86,7 @@ fn result_elements(verifier: &Verifier<'_>, nest: &Nest, stage: StageId) -> u64 
 }
 
 /// Second operands that are made here stay until the last row tile of their sequence has met them.
-pub fn sequences(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn sequences(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (b, buffer) in section.buffers.iter_enumerated() {
         let BufferRole::Weight { stage, tensor } = buffer.spec.role else { continue };
         let Some(read) = section.stages[stage].spec.sequence else { continue };
@@ -101,7 +101,7 @@ pub fn sequences(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault
 }
 
 /// Buffers of partial sums keep those of all row tiles, or column tiles, that are under way at once.
-pub fn partial_sums(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn partial_sums(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let nest = &section.schedule.nest();
     for (b, buffer) in section.buffers.iter_enumerated() {
         let BufferRole::PartialSums { stage: s } = buffer.spec.role else { continue };

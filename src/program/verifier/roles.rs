@@ -7,7 +7,7 @@ use crate::program::nest::Nest;
 
 /// What a nest makes of the stages of a section.
 #[derive(Debug, Clone)]
-pub struct Roles {
+pub(super) struct Roles {
     /// The stage has the cut axis along its operand or its result.
     pub along: IndexVec<StageId, bool>,
     /// The cut axis is the stage's K: it accumulates over column tiles.
@@ -20,7 +20,7 @@ pub struct Roles {
 
 impl Roles {
     /// Roles of every stage.
-    pub fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
+    pub(super) fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
         let axis = nest.tiled_axis.map(|cut| cut.axis);
         let on_axis = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
         let count = graph.stages.len();
@@ -47,7 +47,7 @@ impl Roles {
 
     /// Whether no stage along the cut comes after an accumulating one: such a stage would need the first column tile of
     /// its other operands again after the last has passed, and the pipeline would stop.
-    pub fn is_one_pass(&self) -> bool {
+    pub(super) fn is_one_pass(&self) -> bool {
         self.late.iter().zip(&self.along).all(|(late, along)| !late || !along)
     }
 }

@@ -6,13 +6,14 @@ use crate::program::configuration::Section;
 use crate::program::fabric::{Port, Resource, ResourceKind};
 use crate::program::flow::Flow;
 use crate::program::tree::{TreeWalk, tree_over};
+use crate::units::index;
 
 use super::context::Verifier;
 use super::fault::{Fault, Place};
 
 /// The parts of a flow's route: port of the source, ports of the sinks, links.
-pub fn parts(flow: &Flow) -> Option<(Resource, &[Resource], &[Resource])> {
-    let ports = flow.route.len().checked_sub(flow.links as usize)?;
+pub(super) fn parts(flow: &Flow) -> Option<(Resource, &[Resource], &[Resource])> {
+    let ports = flow.route.len().checked_sub(index(flow.links))?;
     let (ports, links) = flow.route.split_at(ports);
     let (&source, sinks) = ports.split_first()?;
     (!sinks.is_empty()).then_some((source, sinks, links))
@@ -29,7 +30,7 @@ fn site(verifier: &Verifier<'_>, port: Resource) -> Option<Coordinate> {
 }
 
 /// Every route is a source port, sink ports, and links, all of which the chip has.
-pub fn resources(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn resources(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let (fabric, count) = (verifier.fabric, verifier.fabric.count());
     for (f, flow) in section.flows.iter_enumerated() {
         let Some((source, sinks, links)) = parts(flow) else {
@@ -51,7 +52,7 @@ pub fn resources(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault
 }
 
 /// The links of every route are a tree from its source to all its sinks, and what the flow says of them is true.
-pub fn trees(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn trees(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let (chip, fabric) = (verifier.chip, verifier.fabric);
     let (mut walk, mut sites) = (TreeWalk::new(chip, fabric), Vec::new());
     for (f, flow) in section.flows.iter_enumerated() {

@@ -10,7 +10,7 @@ use crate::workload::Workload;
 use super::fault::{Fault, Place};
 
 /// Every operator runs in one section, behind those whose results it reads.
-pub fn operators(_: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Fault> {
+pub(super) fn operators(_: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Fault> {
     let mut done = vec![false; workload.operators.len()];
     for &op in configuration.sections.iter().flat_map(|section| &section.operators) {
         let operator = &workload.operators[op];
@@ -34,7 +34,7 @@ pub fn operators(_: &Chip, workload: &Workload, configuration: &Configuration) -
 }
 
 /// Every tensor has a tier, and no tier holds more than it can.
-pub fn tiers(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Fault> {
+pub(super) fn tiers(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Fault> {
     let mut free: Vec<u64> = chip.memory.iter().map(|tier| tier.capacity_bytes).collect();
     let held = workload.held_at_once();
     if configuration.tiers.len() != workload.tensors.len() {
@@ -61,7 +61,7 @@ pub fn tiers(chip: &Chip, workload: &Workload, configuration: &Configuration) ->
 }
 
 /// What a section finds loaded is a weight's first slot, the section before loads it, and both have banks for it.
-pub fn loads(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Fault> {
+pub(super) fn loads(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Result<(), Fault> {
     for (index, section) in configuration.sections.iter().enumerate() {
         let before = configuration.section_before(index, workload).map(|before| &configuration.sections[before]);
         let tensor = |&stream: &StreamId| {

@@ -49,7 +49,7 @@ struct Sums<'a> {
 }
 
 /// All shares of a section.
-pub fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut sums = Sums { verifier, section, of: FxHashMap::default() };
     for flow in &section.flows {
         sums.add(flow);

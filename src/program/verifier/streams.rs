@@ -48,7 +48,7 @@ fn end(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) -> Option<
 }
 
 /// Whether a buffer is an end of a stream.
-pub fn is_end(verifier: &Verifier<'_>, section: &Section, buffer: BufferId, stream: StreamId) -> bool {
+pub(super) fn is_end(verifier: &Verifier<'_>, section: &Section, buffer: BufferId, stream: StreamId) -> bool {
     let stream = &section.streams[stream].stream;
     end(verifier, section, &section.buffers[buffer].spec).is_some_and(|end| {
         (end.tensor, end.level, end.writes, end.weight) == (stream.tensor, stream.level, stream.writes, stream.weight)
@@ -56,7 +56,7 @@ pub fn is_end(verifier: &Verifier<'_>, section: &Section, buffer: BufferId, stre
 }
 
 /// Every buffer with an end off chip has one stream, and every stream a buffer.
-pub fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let verb = |writes| if writes { "write" } else { "read" };
     for (b, buffer) in section.buffers.iter_enumerated() {
         let Some(End { tensor, level, writes, .. }) = end(verifier, section, &buffer.spec) else { continue };
@@ -77,7 +77,7 @@ pub fn ends(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 }
 
 /// Streams go to the tier of their tensor.
-pub fn tiers(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn tiers(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (s, off_chip) in section.streams.iter_enumerated() {
         let own = verifier.tier_of(off_chip.stream.tensor);
         let tier = verifier.chip.memory.get(off_chip.tier);
@@ -93,7 +93,7 @@ pub fn tiers(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
 }
 
 /// Streams move all bytes of their tensor, as often as the nest comes to them.
-pub fn bytes(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn bytes(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     for (s, off_chip) in section.streams.iter_enumerated() {
         let stream = &off_chip.stream;
         let buffer = section.buffers.ids().find(|&b| is_end(verifier, section, b, s));

@@ -46,7 +46,7 @@ impl<'v> Pcus<'v> {
 }
 
 /// PCUs of every stage.
-pub fn pcus(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn pcus(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut taken = Pcus::new(verifier);
     for (s, stage) in section.stages.iter_enumerated() {
         taken.take(s, &stage.pcus, stage.mapping.pcus())?;
@@ -94,7 +94,7 @@ impl<'v> Generators<'v> {
 }
 
 /// Address generators of every stream.
-pub fn generators(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
+pub(super) fn generators(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fault> {
     let mut taken = Generators::new(verifier);
     for (s, off_chip) in section.streams.iter_enumerated() {
         taken.take(s, off_chip.stream.tensor, &off_chip.ags)?;

@@ -1,5 +1,6 @@
 //! What a tier tells of transfers: address generators give on the bytes of a stream in order, whatever channels they lie on.
 
+use crate::units::index;
 use std::collections::VecDeque;
 
 use crate::cost::Ticks;
@@ -7,7 +8,7 @@ use crate::program::StreamId;
 
 /// What a tier tells of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     /// When.
     pub at: Ticks,
     /// Stream.
@@ -45,7 +46,7 @@ pub(super) struct InOrder {
 
 impl InOrder {
     pub(super) fn of(&mut self, slot: u64) -> &mut Untold {
-        &mut self.untold[(slot - self.first_slot) as usize]
+        &mut self.untold[index(slot - self.first_slot)]
     }
 
     /// Tells what can be told.

@@ -18,8 +18,8 @@ use super::clock::Clock;
 use in_order::{InOrder, Untold};
 use part::{Part, Recent, Service};
 
-pub use in_order::Arrival;
-pub use part::Transfer;
+pub(super) use in_order::Arrival;
+pub(super) use part::Transfer;
 
 /// A transfer that is not served yet.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ fn milli_cycles(milli_cycles: u64) -> Ticks {
 
 /// One memory tier.
 #[derive(Debug)]
-pub struct TierServer {
+pub(super) struct TierServer {
     rate: Rate,
     interleave_bytes: u64,
     /// Bytes on a channel that take the same time wherever they lie, ...
@@ -81,7 +81,7 @@ pub struct TierServer {
 
 impl TierServer {
     /// An idle tier that these streams will use.
-    pub fn new(chip: &Chip, tier: TierId, streams: &IndexVec<StreamId, OffChip>) -> Self {
+    pub(super) fn new(chip: &Chip, tier: TierId, streams: &IndexVec<StreamId, OffChip>) -> Self {
         let t = &chip.memory[tier];
         let latency = cycles(chip.tier_latency_cycles(tier));
         let grain = chip.network.flit_bytes.next_multiple_of(t.burst_bytes).min(t.interleave_bytes);
@@ -131,12 +131,12 @@ impl TierServer {
     }
 
     /// All tiers of a chip, idle.
-    pub fn all(chip: &Chip, streams: &IndexVec<StreamId, OffChip>) -> Vec<Self> {
+    pub(super) fn all(chip: &Chip, streams: &IndexVec<StreamId, OffChip>) -> Vec<Self> {
         (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t), streams)).collect()
     }
 
     /// When the last channel is through with what it serves.
-    pub fn free_at(&self) -> Ticks {
+    pub(super) fn free_at(&self) -> Ticks {
         self.channels.iter().map(|channel| channel.free_at).max().unwrap_or(0)
     }
 
@@ -153,30 +153,30 @@ impl TierServer {
     }
 
     /// Ticks that bytes of a stream take at the rate that its accesses under way allow.
-    pub fn window_ticks(&self, stream: StreamId, bytes: u64) -> Ticks {
+    pub(super) fn window_ticks(&self, stream: StreamId, bytes: u64) -> Ticks {
         self.windows[stream].map_or(0, |rate| rate.ticks(bytes, TICKS_PER_CYCLE))
     }
 
     /// Bytes that a channel serves at once at least.
-    pub fn grain_bytes(&self) -> u64 {
+    pub(super) fn grain_bytes(&self) -> u64 {
         self.grain_bytes
     }
 
     /// Ticks that a channel serves one thing at least.
-    pub fn grain_ticks(&self) -> Ticks {
+    pub(super) fn grain_ticks(&self) -> Ticks {
         self.ticks(self.grain_bytes)
     }
 
     /// Of a slot of so many bytes, those that come at once at the end: channels serve their stripes side by side, and
     /// what an address generator gives on is in order.
-    pub fn at_once_bytes(&self, bytes: u64) -> u64 {
+    pub(super) fn at_once_bytes(&self, bytes: u64) -> u64 {
         let around = self.interleave_bytes * self.channels.len() as u64;
         let last_round = bytes.saturating_sub(1) % around + 1;
         last_round.min(bytes).saturating_sub(self.interleave_bytes)
     }
 
     /// Ticks that the last stripe of the slot of a stream that was asked for last takes, latency included.
-    pub fn last_stripe_ticks(&self, stream: StreamId, bytes: u64) -> Ticks {
+    pub(super) fn last_stripe_ticks(&self, stream: StreamId, bytes: u64) -> Ticks {
         let last = self.address[stream].saturating_sub(1) % self.interleave_bytes + 1;
         self.ticks(last.min(bytes)) + self.latency
     }
@@ -189,13 +189,13 @@ impl TierServer {
     }
 
     /// The first slot of a stream, of so many bytes, has been loaded before.
-    pub fn begin_behind_first(&mut self, stream: StreamId, moved_bytes: u64) {
+    pub(super) fn begin_behind_first(&mut self, stream: StreamId, moved_bytes: u64) {
         self.address[stream] += moved_bytes;
         self.in_order[stream].first_slot = 1;
     }
 
     /// Queues a transfer: the next bytes of its stream, on the channels they lie on.
-    pub fn request(&mut self, transfer: Transfer, now: Ticks) {
+    pub(super) fn request(&mut self, transfer: Transfer, now: Ticks) {
         let Transfer { stream, slot, moved_bytes, .. } = transfer;
         let start = self.address[stream];
         let end = start + moved_bytes;
@@ -279,12 +279,12 @@ impl TierServer {
     }
 
     /// Whether a channel is due now; a service that was interrupted has left an earlier appointment.
-    pub fn is_due(&self, channel: usize, now: Ticks) -> bool {
+    pub(super) fn is_due(&self, channel: usize, now: Ticks) -> bool {
         self.channels[channel].scheduled == Some(now)
     }
 
     /// A channel ends what it serves, if it serves anything, and begins with the most urgent part that waits.
-    pub fn serve(&mut self, channel: usize, now: Ticks) {
+    pub(super) fn serve(&mut self, channel: usize, now: Ticks) {
         let c = &mut self.channels[channel];
         c.scheduled = None;
         let ended = c.serving.take();
@@ -350,7 +350,7 @@ impl TierServer {
 
     /// Writes down all that the rest of a run depends on: urgencies relative to `urgency`, slots to `next` of their
     /// stream, addresses within a unit over all channels.
-    pub fn write_state(&self, clock: Clock, urgency: u64, next: &dyn Fn(StreamId) -> u64, words: &mut Vec<u64>) {
+    pub(super) fn write_state(&self, clock: Clock, urgency: u64, next: &dyn Fn(StreamId) -> u64, words: &mut Vec<u64>) {
         let around = self.unit_bytes * self.channels.len() as u64;
         words.extend(self.address.iter().map(|address| address % around));
         let mut rows: Vec<&UnderWay> = self.under_way.iter().filter(|row| row.left_bytes > 0).collect();
@@ -415,7 +415,7 @@ impl TierServer {
     }
 
     /// Lets time pass, and the firings and slots of `step`: the state, seen from then, is the same.
-    pub fn shift(&mut self, time: Ticks, urgency: u64, slots: &dyn Fn(StreamId) -> u64) {
+    pub(super) fn shift(&mut self, time: Ticks, urgency: u64, slots: &dyn Fn(StreamId) -> u64) {
         for row in self.under_way.iter_mut().filter(|row| row.left_bytes > 0) {
             row.slot += slots(row.stream);
         }

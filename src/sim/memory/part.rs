@@ -5,7 +5,7 @@ use crate::program::StreamId;
 
 /// One transfer of a stream: a slot filled or drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     /// The firing of the nest that needs it first: the order in which address generators were programmed.
     pub urgency: u64,
     /// Stream.

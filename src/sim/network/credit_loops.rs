@@ -10,12 +10,13 @@ use crate::arch::Chip;
 use crate::index::Id;
 use crate::program::{Fabric, Flow, Port, TreeWalk};
 use crate::sim::hops::site;
+use crate::units::index;
 
 use super::marked_graph::{Loop, MarkedGraph};
 
 /// What an operand's flow brings in a firing.
 #[derive(Debug, Clone, Copy)]
-pub struct Operand<'a> {
+pub(crate) struct Operand<'a> {
     /// The flow.
     pub flow: &'a Flow,
     /// Mean flits of a firing.
@@ -24,7 +25,7 @@ pub struct Operand<'a> {
 
 /// The operands of one lockstep group after another, as marked graphs. Its lists are as long as the chip has units.
 #[derive(Debug)]
-pub struct CreditLoops<'a> {
+pub(crate) struct CreditLoops<'a> {
     fabric: &'a Fabric,
     chip: &'a Chip,
     walk: TreeWalk<'a>,
@@ -37,7 +38,7 @@ pub struct CreditLoops<'a> {
 
 impl<'a> CreditLoops<'a> {
     /// Without flows.
-    pub fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
+    pub(crate) fn new(chip: &'a Chip, fabric: &'a Fabric) -> Self {
         let widest = chip.pcu.lanes.values().copied().max().unwrap_or(1).max(chip.pcu.stages) * 4;
         Self {
             fabric,
@@ -51,7 +52,7 @@ impl<'a> CreditLoops<'a> {
     }
 
     /// The loop that holds firings up longest, if any makes one longer than `least` cycles.
-    pub fn slowest(&mut self, operands: &[Operand<'a>], least: f64) -> Option<Loop> {
+    pub(crate) fn slowest(&mut self, operands: &[Operand<'a>], least: f64) -> Option<Loop> {
         if self.is_free(operands, least) {
             return None;
         }
@@ -72,7 +73,7 @@ impl<'a> CreditLoops<'a> {
         self.graph.clear();
         self.of_pcu.fill(None);
         for &Operand { flow, flits } in operands {
-            let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
+            let (ports, links) = flow.route.split_at(flow.route.len() - index(flow.links));
             let [source, sinks @ ..] = ports else { continue };
             let Some(from) = site(self.chip, self.fabric, *source) else { continue };
             self.walk.follow(from, links);

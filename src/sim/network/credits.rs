@@ -6,12 +6,13 @@
 
 use crate::arch::Chip;
 use crate::cost::{Ticks, cycles};
+use crate::units::floor_u64;
 
 use super::marked_graph::Loop;
 
 /// Credits of every flow of a chip: all FIFOs are equally deep, and all hops equally long.
 #[derive(Debug, Clone, Copy)]
-pub struct Credits {
+pub(crate) struct Credits {
     /// Flits that a FIFO holds.
     depth: u64,
     /// From a flit's departure to the return of its credit.
@@ -22,21 +23,21 @@ pub struct Credits {
 
 impl Credits {
     /// Those of the links of `chip`.
-    pub fn new(chip: &Chip) -> Self {
+    pub(crate) fn new(chip: &Chip) -> Self {
         let (depth, round_trip) = (chip.network.fifo_depth_flits.max(1), cycles(2 * chip.network.hop_cycles));
         Self { depth, round_trip, flit: round_trip.div_ceil(depth) }
     }
 
     /// Those of a flow of `flits` flits a firing that goes around a loop.
-    pub fn of_loop(of: Loop, flits: f64) -> Self {
-        let depth = ((of.periods * flits) as u64).max(1);
+    pub(crate) fn of_loop(of: Loop, flits: f64) -> Self {
+        let depth = floor_u64(of.periods * flits).max(1);
         // The rate is kept where the loop holds no whole number of flits.
-        let round_trip = (of.cycles_of_period() / flits * cycles(depth) as f64) as Ticks;
+        let round_trip = floor_u64(of.cycles_of_period() / flits * cycles(depth) as f64);
         Self { depth, round_trip, flit: round_trip.div_ceil(depth) }
     }
 
     /// How long a rested flow takes for so many flits, `ticks` at its ports and links alone.
-    pub fn rested(self, flits: u64, ticks: Ticks) -> Ticks {
+    pub(crate) fn rested(self, flits: u64, ticks: Ticks) -> Ticks {
         if flits <= self.depth {
             return ticks;
         }
@@ -46,7 +47,7 @@ impl Credits {
 
     /// How long a flow takes that begins `at` and, because of its earlier flits, has all its credits at `full_at` only;
     /// that time follows its flits.
-    pub fn take(self, full_at: &mut Ticks, at: Ticks, flits: u64, ticks: Ticks) -> Ticks {
+    pub(crate) fn take(self, full_at: &mut Ticks, at: Ticks, flits: u64, ticks: Ticks) -> Ticks {
         if flits == 0 {
             return ticks;
         }

@@ -11,29 +11,29 @@ use super::transfer_group::TransferGroup;
 const REFERENCE_FLITS: u64 = 1 << 20;
 
 /// Ticks that the share of [`REFERENCE_FLITS`] takes at a resource.
-pub fn work_of(share: (u64, u64), flit_ticks: Ticks) -> u64 {
+pub(super) fn work_of(share: (u64, u64), flit_ticks: Ticks) -> u64 {
     shared(REFERENCE_FLITS * flit_ticks, share)
 }
 
 /// Ticks of `flits` where [`REFERENCE_FLITS`] are `work`.
-pub fn scaled(work: u64, flits: u64) -> u128 {
+pub(super) fn scaled(work: u64, flits: u64) -> u128 {
     u128::from(work) * u128::from(flits) / u128::from(REFERENCE_FLITS)
 }
 
 /// A function of the ticks of a flit, with its latest value kept: neighbours on a route mostly take a flit the same time.
-pub struct OfFlitTicks<F> {
+pub(super) struct OfFlitTicks<F> {
     function: F,
     latest: (Ticks, u64),
 }
 
 impl<F: Fn(Ticks) -> u64> OfFlitTicks<F> {
     /// A function, which is 0 at 0.
-    pub fn new(function: F) -> Self {
+    pub(super) fn new(function: F) -> Self {
         Self { function, latest: (0, 0) }
     }
 
     /// Its value for a resource at which a flit takes so long.
-    pub fn at(&mut self, flit_ticks: Ticks) -> u64 {
+    pub(super) fn at(&mut self, flit_ticks: Ticks) -> u64 {
         if self.latest.0 != flit_ticks {
             self.latest = (flit_ticks, (self.function)(flit_ticks));
         }
@@ -44,7 +44,7 @@ impl<F: Fn(Ticks) -> u64> OfFlitTicks<F> {
 /// Ticks that each flow of each independent group takes for [`REFERENCE_FLITS`] of the group: the largest work of the whole
 /// group at any one resource on the flow's route, as the flows that share it end together there. `slowest` are the least
 /// ticks of a flit of each flow. Of other groups, nothing.
-pub fn own_ticks(
+pub(super) fn own_ticks(
     flows: &IndexVec<FlowId, Flow>,
     groups: &[TransferGroup],
     flit_ticks: &[Ticks],

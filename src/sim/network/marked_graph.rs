@@ -4,9 +4,11 @@
 //! by assuming a period: either the longest paths of that period exist (Bellman-Ford), or they show a loop that takes longer,
 //! whose ratio is the next assumption.
 
+use crate::units::index_u32;
+
 /// A loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Loop {
+pub(crate) struct Loop {
     /// Cycles around it.
     pub cycles: f64,
     /// Periods that may be under way around it.
@@ -15,7 +17,7 @@ pub struct Loop {
 
 impl Loop {
     /// Cycles that a period takes at least.
-    pub fn cycles_of_period(self) -> f64 {
+    pub(crate) fn cycles_of_period(self) -> f64 {
         self.cycles / self.periods
     }
 }
@@ -31,7 +33,7 @@ struct Edge {
 
 /// Nodes, and who waits for whom.
 #[derive(Debug, Default)]
-pub struct MarkedGraph {
+pub(super) struct MarkedGraph {
     nodes: usize,
     edges: Vec<Edge>,
     /// The longest path to each node so far, and the edge it comes over.
@@ -46,26 +48,26 @@ const ROUNDING: f64 = 1e-6;
 
 impl MarkedGraph {
     /// Forgets all nodes.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.nodes = 0;
         self.edges.clear();
     }
 
     /// Adds a node.
-    pub fn add(&mut self) -> u32 {
+    pub(super) fn add(&mut self) -> u32 {
         self.nodes += 1;
-        self.nodes as u32 - 1
+        index_u32(self.nodes) - 1
     }
 
     /// Adds a FIFO between two nodes: what it holds comes `there` cycles behind the first, its room goes back in `back` cycles,
     /// and it has room for as much as moves in `periods`.
-    pub fn add_fifo(&mut self, (from, to): (u32, u32), (there, back): (f64, f64), periods: f64) {
+    pub(super) fn add_fifo(&mut self, (from, to): (u32, u32), (there, back): (f64, f64), periods: f64) {
         self.edges.push(Edge { from, to, cycles: there, periods: 0.0 });
         self.edges.push(Edge { from: to, to: from, cycles: back, periods });
     }
 
     /// The loop that takes longest for a period, if that is longer than `least` cycles.
-    pub fn slowest(&mut self, least: f64) -> Option<Loop> {
+    pub(super) fn slowest(&mut self, least: f64) -> Option<Loop> {
         let mut slowest: Option<Loop> = None;
         for _ in 0..MOST_ROUNDS {
             let period = slowest.map_or(least, Loop::cycles_of_period);
@@ -89,7 +91,7 @@ impl MarkedGraph {
                 let at = self.latest[edge.from as usize] + edge.cycles - edge.periods * period;
                 if at > self.latest[edge.to as usize] + ROUNDING {
                     self.latest[edge.to as usize] = at;
-                    self.over[edge.to as usize] = Some(e as u32);
+                    self.over[edge.to as usize] = Some(index_u32(e));
                     changed = true;
                 }
             }

@@ -4,15 +4,16 @@
 //! allow. Each shared resource is a processor-sharing server of its own. Invariant: no resource receives more work in an
 //! interval than its rate times the interval.
 
-pub mod credit_loops;
-pub mod credits;
+pub(super) mod credit_loops;
+pub(super) mod credits;
 mod independent_flows;
 mod marked_graph;
-pub mod peak_demand;
+pub(super) mod peak_demand;
 mod processor_sharing;
 mod shared_resources;
-pub mod transfer_group;
+pub(super) mod transfer_group;
 
+use crate::units::{index, index_u32};
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
@@ -31,7 +32,7 @@ use transfer_group::TransferGroup;
 
 /// The state of every contended link and port of the chip during one section.
 #[derive(Debug)]
-pub struct Network<'a> {
+pub(super) struct Network<'a> {
     fabric: &'a Fabric,
     flows: &'a IndexVec<FlowId, Flow>,
     groups: &'a [TransferGroup],
@@ -70,7 +71,7 @@ const NEGLIGIBLE: u64 = CAPACITY / 256;
 impl<'a> Network<'a> {
     /// All resources idle. `peaks` are the peak demands of the flows: a resource whose peaks add up to no more than its rate
     /// delays no transfer and is left out. `moved` are the flits that each group moves in the section.
-    pub fn new(
+    pub(super) fn new(
         chip: &Chip,
         fabric: &'a Fabric,
         flows: &'a IndexVec<FlowId, Flow>,
@@ -78,7 +79,7 @@ impl<'a> Network<'a> {
         peaks: &IndexVec<FlowId, Peak>,
         moved: &[u64],
     ) -> Self {
-        let resources = 0..fabric.count() as u32;
+        let resources = 0..index_u32(fabric.count());
         let flit_ticks: Vec<Ticks> = resources.map(|r| cycles(fabric.cycles_per_flit(r))).collect();
         let slowest: IndexVec<FlowId, Ticks> = flows.iter().map(|f| slowest_port(f, &flit_ticks)).collect();
         let own = own_ticks(flows, groups, &flit_ticks, &slowest);
@@ -107,13 +108,13 @@ impl<'a> Network<'a> {
     }
 
     /// Flows of a group.
-    pub fn flows_of(&self, group: usize) -> impl Iterator<Item = &'a Flow> {
+    pub(super) fn flows_of(&self, group: usize) -> impl Iterator<Item = &'a Flow> {
         let (flows, groups) = (self.flows, self.groups);
         groups[group].flows.iter().map(|&flow| &flows[flow])
     }
 
     /// Slows the flows of a group to a loop of credits.
-    pub fn limit(&mut self, group: usize, to: Credits) {
+    pub(super) fn limit(&mut self, group: usize, to: Credits) {
         self.credits[group] = to;
     }
 
@@ -122,7 +123,7 @@ impl<'a> Network<'a> {
     ///
     /// Packets are served round-robin: a transfer receives what the others leave, at least an equal share for each of its
     /// flows, and waits for no more than the others still have to move.
-    pub fn send(&mut self, group: usize, amount: u64, now: Ticks, (at, nominal): (Ticks, Ticks)) -> Ticks {
+    pub(super) fn send(&mut self, group: usize, amount: u64, now: Ticks, (at, nominal): (Ticks, Ticks)) -> Ticks {
         self.least = 0;
         if amount == 0 || self.groups[group].flows.is_empty() {
             return at;
@@ -165,38 +166,38 @@ impl<'a> Network<'a> {
     }
 
     /// Steps that sending has taken so far: visits of resources, and rows served there in each interval.
-    pub fn steps(&self) -> (u64, u64) {
+    pub(super) fn steps(&self) -> (u64, u64) {
         (self.visits, self.rows)
     }
 
     /// Sets how long before it is known a transfer may begin.
-    pub fn look_back(&mut self, longest: Ticks) {
+    pub(super) fn look_back(&mut self, longest: Ticks) {
         self.look_back = longest;
     }
 
     /// When the latest transfer of a group ends, with the delays by transfers that were sent after it.
-    pub fn ends_at(&self, group: usize) -> Ticks {
+    pub(super) fn ends_at(&self, group: usize) -> Ticks {
         self.sent_until[group].max(self.delayed_until.0[group])
     }
 
     /// When the latest transfer of a group ends that was delayed after it was sent.
-    pub fn delayed_until(&self, group: usize) -> Ticks {
+    pub(super) fn delayed_until(&self, group: usize) -> Ticks {
         self.delayed_until.0[group]
     }
 
     /// How long the latest transfer takes at least, whatever its nominal duration.
-    pub fn least(&self) -> Ticks {
+    pub(super) fn least(&self) -> Ticks {
         self.least
     }
 
     /// Flits of the largest flow of a transfer of `amount` flits, and the ticks they take at least.
-    pub fn longest(&self, group: usize, amount: u64) -> (u64, Ticks) {
+    pub(super) fn longest(&self, group: usize, amount: u64) -> (u64, Ticks) {
         let largest = self.shared.largest(group, amount);
         (largest.flits, self.credits[group].rested(largest.linked_flits, largest.ticks))
     }
 
     /// Flits of the smallest flow of a transfer of `amount` flits, but one at least.
-    pub fn fewest(&self, group: usize, amount: u64) -> u64 {
+    pub(super) fn fewest(&self, group: usize, amount: u64) -> u64 {
         self.shared.smallest(group, amount).max(1)
     }
 
@@ -214,19 +215,19 @@ impl<'a> Network<'a> {
     }
 
     /// Appends all that the rest of a run depends on, relative to the clock's now.
-    pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
+    pub(super) fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
         self.servers.iter().for_each(|server| server.write_state(clock, words));
         let times = self.sent_until.iter().chain(&self.delayed_until.0).chain(&self.credits_full_at);
         words.extend(times.map(|&at| clock.relative(at)));
     }
 
     /// Amounts that each group has moved so far, and how often.
-    pub fn sent(&self) -> &[Vec<(u64, u64)>] {
+    pub(super) fn sent(&self) -> &[Vec<(u64, u64)>] {
         &self.sent
     }
 
     /// Moves the state to a later time, relative to which it is the same, and counts `times` again what was sent since `before`.
-    pub fn shift(&mut self, before: &[Vec<(u64, u64)>], times: u64, time: Ticks) {
+    pub(super) fn shift(&mut self, before: &[Vec<(u64, u64)>], times: u64, time: Ticks) {
         for (sent, before) in self.sent.iter_mut().zip(before) {
             // What was sent is only ever added to: an amount keeps its place.
             for (place, (_, count)) in sent.iter_mut().enumerate() {
@@ -239,7 +240,7 @@ impl<'a> Network<'a> {
     }
 
     /// Flits of every flow, and what follows from them.
-    pub fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> Usage {
         let mut flits = IndexVec::filled(self.flows.len(), 0u64);
         for (group, sent) in self.groups.iter().zip(&self.sent) {
             // Many of its flows have the same share, one after the other.
@@ -259,7 +260,7 @@ impl<'a> Network<'a> {
 
 /// Ticks of a flit of a flow at its slowest port or link; all links take a flit the same time.
 fn slowest_port(flow: &Flow, flit_ticks: &[Ticks]) -> Ticks {
-    let ports = flow.route.len() - flow.links as usize;
+    let ports = flow.route.len() - index(flow.links);
     flow.route.iter().take(ports + 1).map(|&r| flit_ticks[r as usize]).max().unwrap_or(0)
 }
 

@@ -1,6 +1,7 @@
 //! Peak demand: the largest rate that each flow of a section ever asks of a resource. A resource whose peaks add up to no
 //! more than its capacity never delays a transfer.
 
+use crate::units::index;
 use std::collections::VecDeque;
 
 use crate::arch::Chip;
@@ -20,7 +21,7 @@ const BURST_FLITS: u64 = 16;
 
 /// Peak demand of a flow.
 #[derive(Debug, Clone, Copy)]
-pub enum Peak {
+pub(crate) enum Peak {
     /// A rate; [`CAPACITY`] is a flit a cycle.
     Rate(u64),
     /// Flits of a slot, and their rate if they are not few.
@@ -72,7 +73,7 @@ impl GroupDemand {
 
 /// Sum of the peak demands at every resource, of [`CAPACITY`]. `flit_ticks` are the ticks of a flit at each resource, `own`
 /// those of [`super::independent_flows::own_ticks`].
-pub fn demand(
+pub(crate) fn demand(
     flows: &IndexVec<FlowId, Flow>,
     groups: &[TransferGroup],
     peaks: &IndexVec<FlowId, Peak>,
@@ -94,7 +95,7 @@ pub fn demand(
                 Peak::Rate(rate) => {
                     let mut rate = at_peak(rate);
                     // All links take a flit the same time.
-                    let (ports, links) = flow.route.split_at(flow.route.len() - flow.links as usize);
+                    let (ports, links) = flow.route.split_at(flow.route.len() - index(flow.links));
                     for r in ports.iter().map(|&r| r as usize) {
                         demand[r] += rate.at(flit_ticks[r]);
                     }
@@ -117,7 +118,7 @@ pub fn demand(
 }
 
 /// Peak demand of every flow; `slot_flits` are the flits of the largest slot of a fill, a drain or a copy.
-pub fn peaks(
+pub(crate) fn peaks(
     chip: &Chip,
     section: &Section,
     work: &IndexVec<StageId, StageWork>,

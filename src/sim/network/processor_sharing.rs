@@ -6,11 +6,12 @@
 
 use crate::cost::Ticks;
 use crate::sim::clock::Clock;
+use crate::units::{index_u8, index_u32, saturating_u32};
 
 use super::transfer_group::Work;
 
 /// The whole rate of a resource, in fixed point.
-pub const CAPACITY: u64 = 1 << 16;
+pub(super) const CAPACITY: u64 = 1 << 16;
 /// Bits of [`CAPACITY`].
 const BITS: u32 = CAPACITY.trailing_zeros();
 
@@ -61,7 +62,7 @@ impl Active {
 
 /// What a transfer brings to a resource.
 #[derive(Debug, Clone, Copy)]
-pub struct Demand {
+pub(super) struct Demand {
     /// Its transfer group.
     pub group: usize,
     /// When it begins, and when it would end alone.
@@ -74,11 +75,11 @@ pub struct Demand {
 
 /// When the latest transfer of each transfer group ends that competitors have delayed since it was sent.
 #[derive(Debug)]
-pub struct DelayedUntil(pub Vec<Ticks>);
+pub(super) struct DelayedUntil(pub Vec<Ticks>);
 
 impl DelayedUntil {
     /// No transfer group is delayed yet.
-    pub fn none(groups: usize) -> Self {
+    pub(super) fn none(groups: usize) -> Self {
         Self(vec![0; groups])
     }
 
@@ -92,7 +93,7 @@ impl DelayedUntil {
 
 /// The transfers under way over one resource; kept in place, because every transfer visits every resource of its routes.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ProcessorSharing {
+pub(super) struct ProcessorSharing {
     /// The time of the state.
     at: Ticks,
     /// When all have ended, as of the latest arrival.
@@ -154,7 +155,7 @@ impl ProcessorSharing {
 
     /// Advances the state to `now`, and removes the transfers that have ended; the others stay in order. Returns the rows
     /// served, summed over the intervals.
-    pub fn advance(&mut self, now: Ticks) -> u64 {
+    pub(super) fn advance(&mut self, now: Ticks) -> u64 {
         if now <= self.at {
             return 0;
         }
@@ -192,13 +193,13 @@ impl ProcessorSharing {
             self.rows[kept] = active;
             kept += 1;
         }
-        (self.count, self.totals) = (kept as u32, totals);
+        (self.count, self.totals) = (index_u32(kept), totals);
         rows
     }
 
     /// How long the work of a transfer of `group` lasts from `at` on beside the others: each receives as much for each of
     /// its flows, unless it has less work or demands less. A result below `least` need not be exact.
-    pub fn lasts(&self, group: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
+    pub(super) fn lasts(&self, group: usize, at: Ticks, own: Work, least: Ticks) -> Ticks {
         if self.has_room_for(own, least) {
             return own.ticks;
         }
@@ -223,7 +224,7 @@ impl ProcessorSharing {
 
     /// Adds a transfer, which slows those under way. Writes to `delayed` which of them end later, and when. Returns the rows
     /// served, summed over the intervals.
-    pub fn enter(&mut self, demand: Demand, delayed: &mut DelayedUntil) -> u64 {
+    pub(super) fn enter(&mut self, demand: Demand, delayed: &mut DelayedUntil) -> u64 {
         let Demand { group, span: (mut from, until), work, flows } = demand;
         let mut left = work << BITS;
         let rate = left.div_ceil(until - from).min(CAPACITY);
@@ -245,7 +246,7 @@ impl ProcessorSharing {
         {
             rows += self.advance(self.totals.first_end);
         }
-        self.add(Active { from, due: until, until, left, group: group as u32, flows, rate: rate as u32 });
+        self.add(Active { from, due: until, until, left, group: index_u32(group), flows, rate: rate as u32 });
         if self.totals.is_contended() {
             let mut left = self.rows.map(|active| active.left);
             let mut ends = [0; MOST];
@@ -297,13 +298,13 @@ impl ProcessorSharing {
             aggregate.due = aggregate.due.max(new.due);
             aggregate.left += new.left;
             aggregate.flows += new.flows;
-            aggregate.rate = (aggregate.rate + new.rate).min(CAPACITY as u32);
+            aggregate.rate = (aggregate.rate + new.rate).min(saturating_u32(CAPACITY));
         }
         self.totals = self.sum_up();
     }
 
     /// Appends all that the rest of a run depends on, relative to the clock's now.
-    pub fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
+    pub(super) fn write_state(&self, clock: Clock, words: &mut Vec<u64>) {
         if self.count == 0 || clock.is_past(self.last_end) {
             words.push(0);
             return;
@@ -317,7 +318,7 @@ impl ProcessorSharing {
     }
 
     /// Moves the state to a later time; relative to that time it is the same.
-    pub fn shift(&mut self, time: Ticks) {
+    pub(super) fn shift(&mut self, time: Ticks) {
         self.at += time;
         self.last_end += time;
         self.totals.first_end = self.totals.first_end.saturating_add(time);
@@ -386,10 +387,10 @@ impl Interval {
                 continue;
             }
             let backlog = active.backlog(left, at);
-            self.rows[self.count] = i as u8;
+            self.rows[self.count] = index_u8(i);
             self.flows[self.count] = active.flows;
             self.backlogs[self.count] = backlog;
-            self.rates[self.count] = if backlog > 0 { CAPACITY as u32 } else { active.rate };
+            self.rates[self.count] = if backlog > 0 { saturating_u32(CAPACITY) } else { active.rate };
             self.count += 1;
         }
         begins
@@ -404,7 +405,7 @@ impl Interval {
     /// Max-min fair rates by progressive filling: an equal rate for each flow, of what those leave that demand less.
     fn share(&mut self) {
         let mut flows: u32 = self.flows[..self.count].iter().sum();
-        let mut free = CAPACITY as u32;
+        let mut free = saturating_u32(CAPACITY);
         let mut open = (1u32 << self.count) - 1;
         while open != 0 {
             let (before, equal) = (open, free / flows);

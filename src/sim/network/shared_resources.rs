@@ -4,6 +4,7 @@
 use crate::cost::Ticks;
 use crate::index::IndexVec;
 use crate::program::{Flow, FlowId, shared};
+use crate::units::{index_u32, saturating_u32, saturating_u64};
 
 use super::independent_flows::{OfFlitTicks, scaled, work_of};
 use super::processor_sharing::CAPACITY;
@@ -11,7 +12,7 @@ use super::transfer_group::{TransferGroup, Work};
 
 /// How a transfer group uses one shared resource.
 #[derive(Debug, Clone, Copy)]
-pub struct ResourceUse {
+pub(super) struct ResourceUse {
     /// Number among the shared resources.
     pub resource: u32,
     /// Which of the group's distinct shares its flows carry here.
@@ -39,7 +40,7 @@ struct Share {
 
 /// What a transfer moves in its largest flows, whatever else is under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Largest {
+pub(super) struct Largest {
     /// Flits of its largest flow.
     pub flits: u64,
     /// Flits of the largest of those that need credits.
@@ -68,7 +69,7 @@ struct GroupUse {
 
 /// The shared resources of a section, by transfer group.
 #[derive(Debug)]
-pub struct SharedResources {
+pub(super) struct SharedResources {
     count: usize,
     groups: Vec<GroupUse>,
 }
@@ -122,7 +123,7 @@ impl SharedResources {
     /// Those of `groups` among the resources whose peak `demand` exceeds [`CAPACITY`], without those that another covers. A
     /// flit takes `flit_ticks` at each resource and at least `slowest` of each flow; `own` are the ticks of independent
     /// flows, `moved` the flits that each group moves in the section.
-    pub fn new(
+    pub(super) fn new(
         flows: &IndexVec<FlowId, Flow>,
         groups: &[TransferGroup],
         (flit_ticks, slowest, own): (&[Ticks], &IndexVec<FlowId, Ticks>, &[Vec<Ticks>]),
@@ -149,11 +150,11 @@ impl SharedResources {
                 for r in flow.route.iter().map(|&r| r as usize).filter(|&r| demand[r] > CAPACITY) {
                     let flit_ticks = flit_ticks[r];
                     let new = Demand {
-                        group: g as u32,
+                        group: index_u32(g),
                         work: work.at(flit_ticks),
                         flows: 1,
-                        share: share as u32,
-                        flit_ticks: flit_ticks as u32,
+                        share: index_u32(share),
+                        flit_ticks: saturating_u32(flit_ticks),
                         burst_rate: burst_rate.at(flit_ticks),
                     };
                     add(&mut at[r], new, flow.share, &of_group);
@@ -172,7 +173,7 @@ impl SharedResources {
                 _ => {
                     let of = |demand: &Demand| scaled(demand.work, moved[demand.group as usize]);
                     let busy = demands.iter().map(of).sum::<u128>();
-                    shared.push(Resource { demands, busy: busy as u64 });
+                    shared.push(Resource { demands, busy: saturating_u64(busy) });
                 }
             }
         }
@@ -180,7 +181,7 @@ impl SharedResources {
         for (resource, Resource { demands, .. }) in (0..).zip(&kept) {
             for &Demand { group, share, flit_ticks, flows, burst_rate, .. } in demands {
                 let ticks_each = if flit_ticks.is_multiple_of(flows) { flit_ticks / flows } else { 0 };
-                let burst_rate = burst_rate as u32;
+                let burst_rate = saturating_u32(burst_rate);
                 let of_group = ResourceUse { resource, share, flit_ticks, flows, ticks_each, burst_rate };
                 uses[group as usize].uses.push(of_group);
             }
@@ -189,32 +190,32 @@ impl SharedResources {
     }
 
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
     /// Those that a group uses.
     #[inline]
-    pub fn used_by(&self, group: usize) -> &[ResourceUse] {
+    pub(super) fn used_by(&self, group: usize) -> &[ResourceUse] {
         &self.groups[group].uses
     }
 
     /// What a transfer of `amount` flits moves in its largest flows.
     #[inline]
-    pub fn largest(&self, group: usize, amount: u64) -> Largest {
+    pub(super) fn largest(&self, group: usize, amount: u64) -> Largest {
         let mut largest = Largest::default();
         self.groups[group].shares.iter().for_each(|share| largest.add(share, shared(amount, share.of)));
         largest
     }
 
     /// Flits of the smallest flow of a transfer of `amount` flits.
-    pub fn smallest(&self, group: usize, amount: u64) -> u64 {
+    pub(super) fn smallest(&self, group: usize, amount: u64) -> u64 {
         self.groups[group].shares.iter().map(|share| shared(amount, share.of)).min().unwrap_or(1)
     }
 
     /// Replaces `parts` by the flits of each distinct share of a transfer of `amount` flits; returns its largest flows.
     #[inline]
-    pub fn parts(&self, group: usize, amount: u64, parts: &mut Vec<u64>) -> Largest {
+    pub(super) fn parts(&self, group: usize, amount: u64, parts: &mut Vec<u64>) -> Largest {
         let mut largest = Largest::default();
         parts.clear();
         parts.extend(self.groups[group].shares.iter().map(|share| {
@@ -229,13 +230,13 @@ impl SharedResources {
 impl ResourceUse {
     /// How long independent flows take for work here at their own rates; `None` of others.
     #[inline]
-    pub fn burst_ticks(self, work: Ticks) -> Option<Ticks> {
+    pub(super) fn burst_ticks(self, work: Ticks) -> Option<Ticks> {
         (self.burst_rate > 0).then(|| work.max(work * CAPACITY / u64::from(self.burst_rate)))
     }
 
     /// Work of a transfer of these parts here.
     #[inline]
-    pub fn work(self, parts: &[u64]) -> Work {
+    pub(super) fn work(self, parts: &[u64]) -> Work {
         let flits = parts[self.share as usize];
         let each = flits * Ticks::from(self.ticks_each);
         Work { ticks: flits * Ticks::from(self.flit_ticks), each, flows: self.flows }
@@ -258,7 +259,7 @@ fn add(demands: &mut Demands, new: Demand, share: (u64, u64), of_group: &GroupUs
                     demand.share = new.share;
                 }
                 let larger = of_group.shares[demand.share as usize].of;
-                demand.flit_ticks = demand.work.div_ceil(work_of(larger, 1).max(1)) as u32;
+                demand.flit_ticks = saturating_u32(demand.work.div_ceil(work_of(larger, 1).max(1)));
             }
         }
         _ => demands.push(new),

@@ -5,7 +5,7 @@ use crate::program::FlowId;
 
 /// Flows that an actor sends together: over the same time, each its share of the same number of flits.
 #[derive(Debug, Clone)]
-pub struct TransferGroup {
+pub(crate) struct TransferGroup {
     /// The flows.
     pub flows: Vec<FlowId>,
     /// Whether a transfer ends before the next one of the group begins.
@@ -16,7 +16,7 @@ pub struct TransferGroup {
 
 /// Work of one transfer at one resource.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
+pub(crate) struct Work {
     /// Ticks that all of its flows take there.
     pub ticks: Ticks,
     /// Ticks of one flow, if that is the same whole number for all; else 0.
@@ -26,7 +26,7 @@ pub struct Work {
 
 impl Work {
     /// Ticks that `flows` take that have as much work each.
-    pub fn of_flows(self, flows: u64) -> Ticks {
+    pub(crate) fn of_flows(self, flows: u64) -> Ticks {
         if self.each > 0 { self.each * flows } else { self.ticks * flows / u64::from(self.flows) }
     }
 }

@@ -9,7 +9,7 @@ use super::{Builder, Growth};
 
 /// How an operator walks over images.
 #[derive(Debug, Clone, Copy)]
-pub struct ImageWalk {
+pub(super) struct ImageWalk {
     kernel: [u64; 2],
     stride: [u64; 2],
     padding: [u64; 4],
@@ -53,7 +53,7 @@ impl Builder {
 }
 
 /// Convolutions and poolings.
-pub fn over_images() -> impl Strategy<Value = Growth> {
+pub(super) fn over_images() -> impl Strategy<Value = Growth> {
     let walk = || {
         let sides = || select(vec![3u64, 3, 1, 2, 5]);
         let steps = || select(vec![1u64, 1, 2, 3]);

@@ -20,7 +20,7 @@ use super::route::Requests;
 use super::unrouted::Unrouted;
 
 /// Makes the flows of a section.
-pub struct FlowBuilder<'a> {
+pub(crate) struct FlowBuilder<'a> {
     chip: &'a Chip,
     fabric: &'a Fabric,
     graph: &'a SectionGraph<'a>,
@@ -38,7 +38,7 @@ type End = (Resource, Coordinate);
 
 impl<'a> FlowBuilder<'a> {
     /// A builder of the flows of `placed`; `busy_cycles` is the time in which links move what they move.
-    pub fn new(
+    pub(crate) fn new(
         chip: &'a Chip,
         fabric: &'a Fabric,
         graph: &'a SectionGraph<'a>,
@@ -59,7 +59,7 @@ impl<'a> FlowBuilder<'a> {
     }
 
     /// All flows, in a fixed order, still without links.
-    pub fn build(mut self) -> Unrouted {
+    pub(crate) fn build(mut self) -> Unrouted {
         for stage in self.placed.stages.ids() {
             self.feeds(stage);
         }

@@ -1,6 +1,7 @@
 //! Checks of the schedule: coverage of slots, carried tensors, depths, deadlock.
 
 use crate::index::Id;
+use crate::units::index;
 
 use super::super::access::Along;
 use super::super::credits::{Credits, Wait};
@@ -27,7 +28,7 @@ pub(super) fn coverage(dataflow: &Dataflow, graph: &ProcessGraph, violations: &m
                 violations.add(Check::Coverage, &place, found, "every slot written by every producer");
             }
         }
-        let mut read = Some(vec![false; slots as usize]);
+        let mut read = Some(vec![false; index(slots)]);
         for &consumer in graph.consumers(buffer) {
             let more = covered(graph.domain(consumer.process), slots, |at| graph.read_slots(consumer, at));
             read = read.zip(more).map(|(read, more)| read.iter().zip(more).map(|(a, b)| *a || b).collect());
@@ -47,10 +48,10 @@ fn covered(domain: &Domain, slots: u64, touched: impl Fn(&Point) -> Vec<u64>) ->
     if domain.count() > LISTED_FIRINGS {
         return None;
     }
-    let mut covered = vec![false; slots as usize];
+    let mut covered = vec![false; index(slots)];
     for at in domain.points() {
         for slot in touched(&at) {
-            covered[slot as usize] = true;
+            covered[index(slot)] = true;
         }
     }
     Some(covered)
