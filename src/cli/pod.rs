@@ -1,5 +1,6 @@
 //! `rdusim pod`: a model on many chips.
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -51,7 +52,7 @@ pub(super) struct PodArgs {
     /// full), zero (0, 1); such as tp=8,pp=4,dp=2
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(super) parallel: String,
-    /// Software, one of the system file's stacks
+    /// Software, one of the system file's stacks [default: the first, and a note says so]
     #[arg(long, value_name = "NAME")]
     pub(super) stack: Option<String>,
     /// Sequences of a step
@@ -149,13 +150,16 @@ fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
     Ok((name, architecture, sequence))
 }
 
-/// The stack that was named: there is no default.
+/// The stack that was named, else the first of the system file, and a line on standard error says so: what a step costs
+/// depends on its software.
 fn stack<'s>(system: &'s System, name: Option<&str>) -> Result<&'s Stack, Diagnostic> {
     let names = || system.stacks.iter().map(|stack| stack.kind.name()).collect::<Vec<_>>().join(", ");
-    let Some(name) = name else {
-        let title = "`--stack` is missing: what a step costs depends on its software";
-        return Err(Diagnostic::new(title).with_help(format!("{} has {}", system.name, names())));
-    };
+    let name = name.unwrap_or_else(|| {
+        let first = system.stacks.first().map_or("", |stack| stack.kind.name());
+        let line = format!("note: no `--stack`: {first}, the first that {} has of {}", system.name, names());
+        let _ = writeln!(io::stderr().lock(), "{line}");
+        first
+    });
     system.stacks.iter().find(|stack| stack.kind.name() == name).ok_or_else(|| {
         Diagnostic::new(format!("{} has no stack {name:?}", system.name)).with_help(format!("it has {}", names()))
     })

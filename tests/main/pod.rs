@@ -209,6 +209,19 @@ fn the_binary_prints_the_object() {
     assert_eq!(result["memory_bytes"]["peak"].as_u64(), Some(all));
 }
 
+/// Without `--stack` the first of the system file is taken, and both the message and the result name it.
+#[test]
+fn the_stack_that_is_taken_is_named() {
+    let with: Vec<&str> = STEP.into_iter().chain(["--parallel", "tp=8", "--format", "json"]).collect();
+    let without: Vec<&str> = with.iter().copied().filter(|word| !word.contains("stack") && *word != STEP[7]).collect();
+    let (with, without) = (rdusim(&with), rdusim(&without));
+    assert!(without.status.success());
+    assert_eq!(with.stdout, without.stdout);
+    assert!(with.stderr.is_empty());
+    let message = String::from_utf8_lossy(&without.stderr);
+    assert!(message.contains("no `--stack`: megatron-2021") && message.contains("flash"), "{message}");
+}
+
 #[test]
 fn what_does_not_fit_is_refused_with_remedies() {
     let mut arguments = STEP.to_vec();
