@@ -303,7 +303,7 @@ fn system_files_say_what_is_wrong_and_where() {
     };
     let chip = "chip = \"../sn10.toml\"";
     let shipped = format!("chip = {:?}", std::fs::canonicalize("arch/sn10.toml").expect("a chip"));
-    assert!(refused(chip, "chip = \"gone.toml\"").contains("system.toml:8:8"));
+    assert!(refused(chip, "chip = \"gone.toml\"").contains("system.toml:9:8"));
     let both = |from: &str, to: &str| refused(&format!("{chip}\n"), &format!("{shipped}\n{to}\n")) + from;
     assert!(both("", "chips = 8").contains("unknown field `chips`"));
 }
