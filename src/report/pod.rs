@@ -186,7 +186,7 @@ impl PodReport<'_> {
         for (_, name, seconds) in parts(&step.time).into_iter().filter(|(_, name, _)| !name.is_empty()) {
             table.add_row(vec![name.to_owned(), si(seconds, "s"), percent(seconds / step.step_s)]);
         }
-        let _ = write!(text, "{table}\n\n");
+        let _ = write!(text, "{}\n\n", table.trim_fmt());
         let memory = &step.memory;
         let mut table = new_table(vec![format!("memory of stage {}", memory.stage), "bytes".to_owned()]);
         let kinds = [
@@ -201,12 +201,12 @@ impl PodReport<'_> {
         for (name, count) in kinds {
             table.add_row(vec![name.to_owned(), bytes(count)]);
         }
-        let _ = write!(text, "{table}\n\n");
+        let _ = write!(text, "{}\n\n", table.trim_fmt());
         let mut table = new_table(vec!["traffic of all chips".to_owned(), "bytes".to_owned()]);
         for (level, count) in &step.traffic {
             table.add_row(vec![format!("between members of a {level}"), bytes(*count)]);
         }
-        let _ = writeln!(text, "{table}");
+        let _ = writeln!(text, "{}", table.trim_fmt());
         for note in &step.notes {
             let _ = writeln!(text, "\n{}", wrapped("- ", note));
         }
