@@ -15,7 +15,7 @@ use super::remarks;
 use super::search::context::{Effort, SearchContext};
 use super::search::epilogues::NoKernels;
 use super::search::exhaustive::{self, Exhausted};
-use super::search::partition::{Chosen, Spans, Wanted};
+use super::search::partition::{Chosen, PartitionRequest, Spans};
 use super::verified::after_all;
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), with epilogues ([`Mode::Epilogue`]), or as many
@@ -89,9 +89,11 @@ fn compile_modes(
     let free = modes.iter().any(|&mode| mode != Mode::Fused || searches(mode));
     let mut spans = free
         .then(|| {
-            let wanted =
-                Wanted { singles: modes.contains(&Mode::Kbk), fused: modes.iter().any(|&mode| searches(mode)) };
-            Spans::new(context, workload, wanted)
+            let request = PartitionRequest {
+                singles: modes.contains(&Mode::Kbk),
+                fused: modes.iter().any(|&mode| searches(mode)),
+            };
+            Spans::new(context, workload, request)
         })
         .transpose()
         .map_err(|failed| remarks::unplannable(chip, workload, failed))?;

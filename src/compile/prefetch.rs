@@ -28,22 +28,22 @@ use super::search::compact::compact;
 use super::search::context::{Effort, SearchContext};
 use super::search::partition::Chosen;
 
-/// Loads weights of a model's sections ahead where that gains time.
+/// Prefetches weights of a model's sections where that gains time.
 pub(super) fn prefetch_weights(context: &SearchContext<'_>, chosen: Vec<Chosen<'_>>, measured: &mut Compiled) {
     let (graphs, mapped): (Vec<SectionGraph<'_>>, Vec<Mapped>) = chosen.into_iter().map(split).unzip();
     let links = links(context.workload, &measured.configuration);
-    let mut best = Ahead::new(context, &graphs, mapped, &links, &measured.configuration);
+    let mut best = Prefetched::new(context, &graphs, mapped, &links, &measured.configuration);
     if context.effort > Effort::Low {
         let smaller = make_room(context, &graphs, &best, &links);
         if smaller.iter().any(Option::is_some) {
             let mapped = best.alone.iter().zip(smaller).map(|(of, smaller)| smaller.unwrap_or_else(|| of.clone()));
-            let other = Ahead::new(context, &graphs, mapped.collect(), &links, &measured.configuration);
+            let other = Prefetched::new(context, &graphs, mapped.collect(), &links, &measured.configuration);
             if other.cycles < best.cycles {
                 best = other;
             }
         }
     }
-    let Ahead { sections, runs, loaded, .. } = best;
+    let Prefetched { sections, runs, loaded, .. } = best;
     measured.configuration.sections = sections;
     measured.runs = runs;
     if loaded.sections > 0 {
@@ -83,7 +83,7 @@ fn links(workload: &Workload, configuration: &Configuration) -> Vec<Link> {
 }
 
 /// Sections with what each loads for the next.
-struct Ahead {
+struct Prefetched {
     /// Mappings without that.
     alone: Vec<Mapped>,
     sections: Vec<Section>,
@@ -93,7 +93,7 @@ struct Ahead {
     loaded: Loaded,
 }
 
-/// What is loaded ahead in all.
+/// What is prefetched in all.
 #[derive(Default)]
 struct Loaded {
     sections: usize,
@@ -101,7 +101,7 @@ struct Loaded {
     saved_cycles: u64,
 }
 
-impl Ahead {
+impl Prefetched {
     fn new(
         context: &SearchContext<'_>,
         graphs: &[SectionGraph<'_>],
@@ -114,7 +114,7 @@ impl Ahead {
             let (before, next) = (&alone[link.before], &alone[link.next]);
             Some((*link, best_load(context, before, (&graphs[link.next], next))?))
         };
-        let found: Vec<(Link, Found)> = links.par_iter().filter_map(find).collect();
+        let found: Vec<(Link, PrefetchedSection)> = links.par_iter().filter_map(find).collect();
         let mut configuration = Configuration {
             sections: alone.iter().map(|of| of.section.clone()).collect(),
             tiers: as_chosen.tiers.clone(),
@@ -124,7 +124,7 @@ impl Ahead {
         let mut runs: Vec<Option<SectionRun>> = alone.iter().map(|of| of.run.clone()).collect();
         let mut loaded = Loaded::default();
         let cycles = |run: &Option<SectionRun>| run.as_ref().map_or(0, |run| run.cycles);
-        for (Link { before, next }, Found { section, run, loads }) in found {
+        for (Link { before, next }, PrefetchedSection { section, run, loads }) in found {
             let sections = &configuration.sections;
             let section = Section { prefetches: sections[next].prefetches.clone(), ..section };
             let is_before = |link: &&Link| link.before == next && !sections[link.next].prefetched.is_empty();
@@ -189,15 +189,15 @@ fn add_loads(chip: &Chip, run: &mut SectionRun, loads: &[Prefetch]) {
 fn make_room(
     context: &SearchContext<'_>,
     graphs: &[SectionGraph<'_>],
-    ahead: &Ahead,
+    prefetched: &Prefetched,
     links: &[Link],
 ) -> Vec<Option<Mapped>> {
     let workload = context.workload;
-    let all: u64 = ahead.cycles;
+    let all: u64 = prefetched.cycles;
     let with_room = |link: &Link| {
-        let (before, next) = (&ahead.alone[link.before], &ahead.alone[link.next]);
+        let (before, next) = (&prefetched.alone[link.before], &prefetched.alone[link.next]);
         let (run_before, run_next) = (before.run.as_ref()?, next.run.as_ref()?);
-        let gained = run_next.cycles - ahead.runs[link.next].as_ref()?.cycles.min(run_next.cycles);
+        let gained = run_next.cycles - prefetched.runs[link.next].as_ref()?.cycles.min(run_next.cycles);
         let most = load_cycles(context, &graphs[link.next], next);
         let repeat = repeat(workload, &next.section);
         let may_gain = most.saturating_sub(gained) * repeat;
@@ -211,7 +211,7 @@ fn make_room(
         (with < run_before.cycles + run_next.cycles - gained).then_some((link.before, smaller))
     };
     let found: Vec<(usize, Mapped)> = links.par_iter().filter_map(with_room).collect();
-    let mut list: Vec<Option<Mapped>> = ahead.alone.iter().map(|_| None).collect();
+    let mut list: Vec<Option<Mapped>> = prefetched.alone.iter().map(|_| None).collect();
     for (index, mapped) in found {
         list[index] = Some(mapped);
     }
@@ -231,18 +231,18 @@ fn load_cycles(context: &SearchContext<'_>, graph: &SectionGraph<'_>, next: &Map
 }
 
 /// A section whose first weights are loaded before it, its run, and what the section before loads.
-struct Found {
+struct PrefetchedSection {
     section: Section,
     run: SectionRun,
     loads: Vec<Prefetch>,
 }
 
-/// The best that loading ahead makes of a section: as it lies, or with its weights clear of the banks of the section before.
+/// The best that prefetching makes of a section: as it lies, or with its weights clear of the banks of the section before.
 fn best_load(
     context: &SearchContext<'_>,
     before: &Mapped,
     (graph, next): (&SectionGraph<'_>, &Mapped),
-) -> Option<Found> {
+) -> Option<PrefetchedSection> {
     let SearchContext { chip, fabric, tiers, .. } = *context;
     next.run.as_ref().zip(before.run.as_ref())?;
     let is_weight = |role: &BufferRole| matches!(role, BufferRole::Weight { .. });
@@ -263,7 +263,7 @@ fn find(
     before: &Mapped,
     graph: &SectionGraph<'_>,
     (next, cycles): (&Section, u64),
-) -> Option<Found> {
+) -> Option<PrefetchedSection> {
     let SearchContext { chip: unmoved, workload, fabric, .. } = *context;
     let chip_before = &*before.section.chip(unmoved, workload);
     let chip = &*next.chip(unmoved, workload);
@@ -292,7 +292,7 @@ fn find(
     let launch = chip.launch_cycles();
     let most = ((cycles + launch) as f64 * (1.0 - PARAMS.prefetch.worth)) as u64;
     match measure(unmoved, workload, fabric, &section, (most, PARAMS.evaluation.work_of_a_section)) {
-        Measurement::Takes(cycles, run) if cycles <= most => Some(Found { section, run, loads }),
+        Measurement::Takes(cycles, run) if cycles <= most => Some(PrefetchedSection { section, run, loads }),
         _ => None,
     }
 }

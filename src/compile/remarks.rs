@@ -5,7 +5,7 @@ use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::mapping::streams::streams;
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
-use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, Whole};
+use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, WholeGraph};
 use crate::compile::search::plan::NoPlan;
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::index::IndexVec;
@@ -266,18 +266,23 @@ pub(super) fn left_out(left_out: LeftOut) -> Option<String> {
     if left_out.longer {
         parts.push(format!("sections of more than {} operators were not tried", PARAMS.partition.most_fused));
     }
-    if left_out.kinds > 0 {
+    if left_out.classes > 0 {
         parts.push(format!(
             "{} kinds of longer sections were not planned, as by their lower bounds none saves time beside the \
              partition found so far",
-            left_out.kinds,
+            left_out.classes,
         ));
     }
     (!parts.is_empty()).then(|| format!("the partition into sections is not proved the best: {}", parts.join(", and ")))
 }
 
 /// A fused run that still has several sections, and what one section of the whole graph would have to give up.
-pub(super) fn several_sections(chip: &Chip, workload: &Workload, sections: &[Section], whole: Whole<'_, '_>) -> String {
+pub(super) fn several_sections(
+    chip: &Chip,
+    workload: &Workload,
+    sections: &[Section],
+    whole: WholeGraph<'_, '_>,
+) -> String {
     let mut names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
     if names.len() > MOST_NAMED {
         names.truncate(MOST_NAMED);
@@ -290,9 +295,9 @@ pub(super) fn several_sections(chip: &Chip, workload: &Workload, sections: &[Sec
         names.join(" | "),
     );
     let (graph, choice) = match whole {
-        Whole::Planned(graph, choice) => (graph, choice),
-        Whole::Slower => return format!("{found}: on {} one section cannot be faster", chip.name),
-        Whole::Impossible => {
+        WholeGraph::Planned(graph, choice) => (graph, choice),
+        WholeGraph::Slower => return format!("{found}: on {} one section cannot be faster", chip.name),
+        WholeGraph::Impossible => {
             return format!("{found}: one section of all does not fit {}, or its operators share no rows", chip.name);
         }
     };

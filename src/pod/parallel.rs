@@ -131,6 +131,7 @@ impl Parallel {
                         flag(value).ok_or_else(|| refuse(key, value, "0 or 1: further stages are not modelled"))?;
                 }
                 "cp" | "ep" | "seq_chunks" if count()? == 1 => {}
+                "offload" if value == "none" => {}
                 "cp" | "ep" | "seq_chunks" | "offload" => {
                     return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
                 }

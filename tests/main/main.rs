@@ -1,6 +1,5 @@
 //! The tests that see rdusim from outside: one file a subject, one binary.
 
-mod ahead;
 mod amounts;
 mod architecture;
 mod bad_input;
@@ -25,6 +24,7 @@ mod numbers_of_images;
 mod page;
 mod penalties;
 mod pod;
+mod prefetch;
 mod program;
 mod proof;
 mod random;

@@ -234,6 +234,15 @@ fn what_does_not_fit_is_refused_with_remedies() {
 }
 
 #[test]
+fn keys_that_are_not_modelled_take_the_value_that_changes_nothing() {
+    assert!(Parallel::parse("tp=2,cp=1,ep=1,seq_chunks=1,offload=none").is_ok());
+    for key in ["cp=2", "ep=2", "seq_chunks=2", "offload=host"] {
+        let message = Parallel::parse(key).expect_err("it is not modelled").to_string();
+        assert!(message.contains("not modelled yet"), "{message}");
+    }
+}
+
+#[test]
 fn wrong_arguments_are_named() {
     let refused = |more: &[&str]| {
         let mut arguments = STEP.to_vec();

@@ -23,7 +23,7 @@ use super::row_reduction::sums_bases;
 
 /// Which mappings of a stage are asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct CandidateRequest {
     /// Sparse weights with several streams of activations too, not only with every column of PCUs on one: that takes fewer
     /// copies.
     pub private: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
     pub turned: Option<bool>,
 }
 
-impl Wanted {
+impl CandidateRequest {
     /// All.
     pub(crate) const ALL: Self = Self { private: true, split: true, turned: None };
 }
@@ -171,7 +171,7 @@ impl<'a> StageBases<'a> {
         &self,
         stage: StageId,
         (nest, roles): (&Nest, &StageRoles),
-        Wanted { private, split, turned }: Wanted,
+        CandidateRequest { private, split, turned }: CandidateRequest,
         work_out: impl FnOnce() -> StageCandidates,
     ) -> StageCandidates {
         let cache = self.cache;

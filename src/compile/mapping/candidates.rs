@@ -8,7 +8,7 @@ use crate::program::LoopOrder;
 
 use super::allocate::useful_splits;
 use super::base::{Base, SumsBase};
-use super::bases::Wanted;
+use super::bases::CandidateRequest;
 use super::front::{Front, Offers, Place, Source, StageCandidates};
 use super::heads::heads_mappings;
 use super::simd::simd_mappings;
@@ -31,7 +31,7 @@ impl Offers for SplitOnly<'_> {
 }
 
 /// The useful mappings of one stage in a nest.
-pub(crate) fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCandidates {
+pub(crate) fn stage_candidates(at: &StageContext<'_>, wanted: CandidateRequest) -> StageCandidates {
     // Of a gradient that is sampled, splits of K are no faster but take smaller copies: they are a choice of their own.
     let only_split = wanted.split && at.bases.of(at.stage).iter().any(|b| b.pk > 1 && b.dense_cycles.is_some());
     let work_out = || {
@@ -48,7 +48,7 @@ pub(crate) fn stage_candidates(at: &StageContext<'_>, wanted: Wanted) -> StageCa
 }
 
 /// Offers the mappings of one stage in a nest, those that others beat too, by their places in the list returned.
-pub(crate) fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) -> Source {
+pub(crate) fn stage_mappings(at: &StageContext<'_>, wanted: CandidateRequest, offer: &mut impl Offers) -> Source {
     let spec = &at.graph.stages[at.stage];
     match (at.graph.form(at.stage), spec.weight) {
         _ if spec.sums.is_some() => reducer_mappings(at, wanted.turned, offer),
@@ -59,7 +59,7 @@ pub(crate) fn stage_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut 
 }
 
 /// Offers the mappings of a GEMM stage with one weight.
-fn gemm_mappings(at: &StageContext<'_>, wanted: Wanted, offer: &mut impl Offers) -> Source {
+fn gemm_mappings(at: &StageContext<'_>, wanted: CandidateRequest, offer: &mut impl Offers) -> Source {
     let &StageContext { chip, bases, nest, stage, .. } = at;
     let duty_factor = at.duty_factor();
     let (full_row_tiles, last_rows) = at.row_tiles();

@@ -3,13 +3,17 @@
 use crate::cost::least_cycles;
 
 use super::context::SearchContext;
-use super::partition::{Bounds, Spans, Unplannable, Wanted};
+use super::partition::{Bounds, PartitionRequest, Spans, Unplannable};
 use super::runs::Run;
 
 impl Spans<'_> {
     /// Plans what may be chosen: as long as the best partition holds sections that are not planned, and are as good as
     /// no plan of them beats, those.
-    pub(super) fn plan_lazily(&mut self, context: &SearchContext<'_>, wanted: Wanted) -> Result<(), Unplannable> {
+    pub(super) fn plan_lazily(
+        &mut self,
+        context: &SearchContext<'_>,
+        requested: PartitionRequest,
+    ) -> Result<(), Unplannable> {
         let workload = self.workload;
         let least = |(run, saved): (&Run, &u64)| {
             let cycles = least_cycles(context.chip, workload, context.tiers, &run.operators);
@@ -18,7 +22,7 @@ impl Spans<'_> {
         };
         let least = self.runs.iter().zip(&self.saved_by_looping).map(least).collect();
         self.bounds = Some(Bounds { least, refused: vec![false; self.planned.len()], unplannable: None });
-        if wanted.singles {
+        if requested.singles {
             let mut singles = self.singles();
             self.keep_unplanned(&mut singles);
             self.plan_runs(context, &singles)?;
@@ -30,12 +34,12 @@ impl Spans<'_> {
         }
     }
 
-    /// Of some runs the first of every kind that is not planned.
+    /// Of some runs the first of every class that is not planned.
     pub(super) fn keep_unplanned(&self, runs: &mut Vec<usize>) {
         let mut seen = vec![false; self.planned.len()];
         runs.retain(|&run| {
-            let kind = self.runs[run].kind;
-            self.planned[kind].is_none() && !std::mem::replace(&mut seen[kind], true)
+            let class = self.runs[run].class;
+            self.planned[class].is_none() && !std::mem::replace(&mut seen[class], true)
         });
     }
 
@@ -53,8 +57,8 @@ impl Spans<'_> {
             let Some(bounds) = &mut self.bounds else { return Ok(best) };
             bounds.unplannable = bounds.unplannable.or(refused);
             for run in unplanned {
-                let kind = self.runs[run].kind;
-                bounds.refused[kind] = self.planned[kind].is_none();
+                let class = self.runs[run].class;
+                bounds.refused[class] = self.planned[class].is_none();
             }
         }
     }

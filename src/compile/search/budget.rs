@@ -22,7 +22,7 @@ pub(super) struct TrialBudget {
 }
 
 impl TrialBudget {
-    /// For one of `at_once` kinds of sections. A large mask makes the evaluation of every mapping longer.
+    /// For one of `at_once` classes of sections. A large mask makes the evaluation of every mapping longer.
     pub(super) fn new(chip: &Chip, graph: &SectionGraph<'_>, at_once: usize, effort: Effort) -> Self {
         let is_large = |stage: StageId| {
             graph

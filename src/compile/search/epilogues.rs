@@ -58,11 +58,11 @@ impl Spans<'_> {
             return singles[at];
         }
         let next = self.planned.len();
-        let kind = *self.kinds.entry(canonical.canonical_form(kernel)).or_insert(next);
-        if kind == next {
+        let class = *self.classes.entry(canonical.canonical_form(kernel)).or_insert(next);
+        if class == next {
             self.planned.push(None);
         }
-        self.runs.push(Run { span: (0, 0), operators: kernel.to_vec(), apart: Vec::new(), kind, is_block: false });
+        self.runs.push(Run { span: (0, 0), operators: kernel.to_vec(), apart: Vec::new(), class, is_block: false });
         self.saved_by_looping.push(0);
         self.runs.len() - 1
     }

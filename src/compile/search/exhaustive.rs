@@ -1,7 +1,7 @@
 //! Every mapping of a small graph, measured: what the search is compared with.
 
 use crate::compile::mapping::allocate::useful_splits;
-use crate::compile::mapping::bases::Wanted;
+use crate::compile::mapping::bases::CandidateRequest;
 use crate::compile::mapping::candidates::stage_mappings;
 use crate::compile::mapping::front::{All, Candidate};
 use crate::compile::mapping::roles::StageRoles;
@@ -112,7 +112,7 @@ impl Every<'_> {
         let of_stage = |stage| {
             let at = StageContext { chip, graph, bases: &bases, nest: &nest, roles: &roles, stage };
             let mut all = All::default();
-            let source = stage_mappings(&at, Wanted::ALL, &mut all);
+            let source = stage_mappings(&at, CandidateRequest::ALL, &mut all);
             all.finish(source, at.duty_factor())
         };
         let stages: IndexVec<StageId, Vec<Candidate>> = graph.stages.ids().map(of_stage).collect();

@@ -8,7 +8,7 @@ use crate::program::{LoopOrder, TiledAxis};
 
 use crate::compile::params::PARAMS;
 
-use super::space::{Allotment, Found, KAxis, Kept, Search, Tiling};
+use super::space::{Allotment, BestChoices, Incumbent, KAxis, Search, Tiling};
 
 /// How fine the grid is.
 #[derive(Debug, Clone, Copy)]
@@ -44,12 +44,12 @@ struct LowEffort<'a> {
     scores: BTreeSet<(u64, Place)>,
     /// Of a cut and a loop order, the shortest row tile size of which no mapping fits.
     too_long: BTreeMap<(usize, LoopOrder), usize>,
-    kept: Kept,
-    found: Found,
+    kept: BestChoices,
+    found: Incumbent,
 }
 
 /// The best choices of some cuts, as far as low effort shows them.
-pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> Kept {
+pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> BestChoices {
     let mut search = LowEffort {
         search,
         cuts,
@@ -58,8 +58,8 @@ pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> Kept {
         seen: BTreeSet::new(),
         scores: BTreeSet::new(),
         too_long: BTreeMap::new(),
-        kept: Kept::default(),
-        found: Found::default(),
+        kept: BestChoices::default(),
+        found: Incumbent::default(),
     };
     if !cuts.is_empty() && search.of_cut(0).0.has_masks() {
         search.grain = Grain::of(PARAMS.nests.low_effort_sparse);

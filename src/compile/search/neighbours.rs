@@ -4,7 +4,7 @@ use crate::compile::params::PARAMS;
 use crate::program::{LoopOrder, TiledAxis};
 
 use super::nests::cuts;
-use super::space::{Allotment, Choice, Found, KAxis, Search, Tiling};
+use super::space::{Allotment, Choice, Incumbent, KAxis, Search, Tiling};
 
 /// Choices next to `choice`, the best by estimate first: the next row tile sizes and column tile widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
@@ -36,7 +36,7 @@ pub(crate) fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
         } else if !wanted.contains(&here) {
             wanted.push(here);
         }
-        let mut found = Found::default();
+        let mut found = Incumbent::default();
         for k in [KAxis::Whole, KAxis::Split] {
             for &tile_rows in &wanted {
                 for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {

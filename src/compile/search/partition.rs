@@ -52,18 +52,18 @@ pub(crate) enum Unpinnable {
     Unplaced(Option<Unplaced>),
 }
 
-/// Every run of operators that may become a section, and a plan for each kind of them.
+/// Every run of operators that may become a section, and a plan for each class of them.
 #[derive(Debug)]
 pub(crate) struct Spans<'a> {
     pub(super) workload: &'a Workload,
     pub(super) runs: Vec<Run>,
     pub(super) planned: Vec<Option<Planned<'a>>>,
     /// Kinds by the canonical form of their runs.
-    pub(super) kinds: FxHashMap<CanonicalForm, usize>,
+    pub(super) classes: FxHashMap<CanonicalForm, usize>,
     /// Of every run, cycles that a loop over the repetitions of its block saves.
     pub(super) saved_by_looping: Vec<u64>,
     left_out: LeftOut,
-    wanted: Wanted,
+    requested: PartitionRequest,
     /// What is not planned yet, planned only if nothing sooner found beats it at its best.
     pub(super) bounds: Option<Bounds>,
 }
@@ -78,7 +78,7 @@ fn saved_by_looping(chip: &Chip, workload: &Workload, operators: &[OperatorId]) 
 
 /// What is asked of a search.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct PartitionRequest {
     /// Every operator alone.
     pub singles: bool,
     /// Sections of several.
@@ -87,7 +87,7 @@ pub(crate) struct Wanted {
 
 /// A graph as one section.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Whole<'s, 'a> {
+pub(crate) enum WholeGraph<'s, 'a> {
     /// With its best choice.
     Planned(&'s SectionGraph<'a>, &'s Choice),
     /// No plan of it is as fast as what was found, so that none was made.
@@ -101,7 +101,7 @@ pub(crate) enum Whole<'s, 'a> {
 pub(super) struct Bounds {
     /// Of every run, a score that no plan of it beats.
     pub(super) least: Vec<u64>,
-    /// Of every kind, whether planning or placing it failed.
+    /// Of every class, whether planning or placing it failed.
     pub(super) refused: Vec<bool>,
     /// The first single operator that failed, and why.
     pub(super) unplannable: Option<Unplannable>,
@@ -111,7 +111,7 @@ pub(super) struct Bounds {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct LeftOut {
     /// Kinds of sections that could gain too little.
-    pub kinds: usize,
+    pub classes: usize,
     /// Sections could be longer than `PARAMS.partition.most_fused`.
     pub longer: bool,
 }
@@ -122,21 +122,21 @@ impl<'a> Spans<'a> {
     pub(crate) fn new(
         context: &SearchContext<'_>,
         workload: &'a Workload,
-        wanted: Wanted,
+        requested: PartitionRequest,
     ) -> Result<Self, Unplannable> {
-        let (SearchContext { chip, tiers, .. }, fused) = (context, wanted.fused);
+        let (SearchContext { chip, tiers, .. }, fused) = (context, requested.fused);
         let n = workload.operators.len();
-        let Runs { list: runs, mut firsts, kinds } = Runs::new(workload, tiers, fused);
+        let Runs { list: runs, mut firsts, classes } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
-        let left_out = LeftOut { kinds: 0, longer: fused && n > PARAMS.partition.most_fused };
+        let left_out = LeftOut { classes: 0, longer: fused && n > PARAMS.partition.most_fused };
         let saved = |run: &Run| if fused { saved_by_looping(chip, workload, &run.operators) } else { 0 };
         let saved_by_looping = runs.iter().map(saved).collect();
-        let mut spans = Self { workload, runs, planned, kinds, saved_by_looping, left_out, wanted, bounds: None };
-        if !wanted.singles && !fused {
+        let mut spans = Self { workload, runs, planned, classes, saved_by_looping, left_out, requested, bounds: None };
+        if !requested.singles && !fused {
             return Ok(spans);
         }
         if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_fused {
-            spans.plan_lazily(context, wanted)?;
+            spans.plan_lazily(context, requested)?;
             return Ok(spans);
         }
         let length = |run: usize| spans.runs[run].operators.len();
@@ -146,7 +146,7 @@ impl<'a> Spans<'a> {
         // What does not fit alone may fit with others.
         let mut refused = None;
         let mut refuse = |planned: Result<(), Unplannable>| match planned {
-            Err(why) if wanted.singles => Err(why),
+            Err(why) if requested.singles => Err(why),
             other => {
                 refused = refused.or(other.err());
                 Ok(())
@@ -162,7 +162,7 @@ impl<'a> Spans<'a> {
             let is_of_length = |run: &Run| run.operators.len() == length && !run.is_block;
             let of_length: Vec<usize> = longer.iter().copied().filter(|&run| is_of_length(&spans.runs[run])).collect();
             let worth = spans.worth(chip, tiers, &of_length);
-            spans.left_out.kinds += of_length.len() - worth.len();
+            spans.left_out.classes += of_length.len() - worth.len();
             spans.plan_runs(context, &worth)?;
         }
         let blocks: Vec<usize> = longer.iter().copied().filter(|&run| spans.runs[run].is_block).collect();
@@ -176,7 +176,7 @@ impl<'a> Spans<'a> {
         refused.filter(|_| self.best_partition(whole).is_err()).map_or(Ok(self), Err)
     }
 
-    /// Plans the kinds of some runs, side by side.
+    /// Plans the classes of some runs, side by side.
     pub(super) fn plan_runs(&mut self, context: &SearchContext<'_>, runs: &[usize]) -> Result<(), Unplannable> {
         let workload = self.workload;
         let has_many = workload.operators.len() > PARAMS.partition.most_fused;
@@ -195,9 +195,9 @@ impl<'a> Spans<'a> {
         // Of several that cannot run alone, the first is told.
         let mut refused = None;
         for (&run, planned) in runs.iter().zip(planned) {
-            let Run { operators, kind, .. } = &self.runs[run];
+            let Run { operators, class, .. } = &self.runs[run];
             match planned {
-                Ok(planned) => self.planned[*kind] = Some(planned),
+                Ok(planned) => self.planned[*class] = Some(planned),
                 Err(reason) if operators.len() == 1 => {
                     let reason = reason.unwrap_or(NoPlan::Pcus(u64::MAX));
                     let this = Unplannable { operator: operators[0], reason };
@@ -209,7 +209,7 @@ impl<'a> Spans<'a> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Of the first runs of some kinds those whose kind may save time somewhere in the best partition so far: a section takes what the best shorter ones take for it, less what no section can be
+    /// Of the first runs of some classes those whose class may save time somewhere in the best partition so far: a section takes what the best shorter ones take for it, less what no section can be
     /// faster than, for them and for it.
     fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
         let n = self.workload.operators.len();
@@ -229,7 +229,7 @@ impl<'a> Spans<'a> {
         };
         let is_worth = |&first: &usize| {
             let Some(optimistic) = optimistic(&first) else { return true };
-            let equal = self.runs.iter().filter(|run| run.kind == self.runs[first].kind);
+            let equal = self.runs.iter().filter(|run| run.class == self.runs[first].class);
             let saves = |run: &Run| {
                 let (from, to) = run.span;
                 before[n] as f64 > before[from] as f64 + optimistic + behind[to] as f64
@@ -269,12 +269,12 @@ impl<'a> Spans<'a> {
             return Some(planned.score().saturating_sub(self.saved_by_looping[run]));
         }
         let bounds = self.bounds.as_ref()?;
-        (!bounds.refused[self.runs[run].kind]).then(|| bounds.least[run])
+        (!bounds.refused[self.runs[run].class]).then(|| bounds.least[run])
     }
 
-    /// What a run's kind was planned as.
+    /// What a run's class was planned as.
     fn of(&self, run: usize) -> Option<&Planned<'a>> {
-        self.planned[self.runs[run].kind].as_ref()
+        self.planned[self.runs[run].class].as_ref()
     }
 
     /// What the search left out.
@@ -289,7 +289,7 @@ impl<'a> Spans<'a> {
         for section in &workload.sections {
             pinned.add(&canonical, (0, 0), section.operators.clone(), Vec::new(), false);
         }
-        let Runs { list: runs, firsts, kinds } = pinned;
+        let Runs { list: runs, firsts, classes } = pinned;
         let pin = |&index: &usize| {
             let operators = &runs[index].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1);
@@ -300,7 +300,7 @@ impl<'a> Spans<'a> {
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned::new(graph, choices, true);
             let request = planned.prepare(context, EvaluationLevel::Full, 0);
-            planned.route(context, request, &Among { kinds: firsts.len(), equivalents: Vec::new() });
+            planned.route(context, request, &Among { classes: firsts.len(), equivalents: Vec::new() });
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
@@ -308,15 +308,15 @@ impl<'a> Spans<'a> {
         };
         let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
         let planned = planned.into_iter().collect::<Result<_, _>>()?;
-        let wanted = Wanted { singles: false, fused: true };
+        let requested = PartitionRequest { singles: false, fused: true };
         Ok(Self {
             workload,
             saved_by_looping: vec![0; runs.len()],
             runs,
             planned,
-            kinds,
+            classes,
             left_out: LeftOut::default(),
-            wanted,
+            requested,
             bounds: None,
         })
     }
@@ -358,7 +358,7 @@ impl<'a> Spans<'a> {
     /// then the search is repeated. Only those that it settles on are measured at length.
     pub(crate) fn fused(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         let whole = (0, self.workload.operators.len());
-        // What is wanted in any case, side by side.
+        // What is requested in any case, side by side.
         let first = self.best_partition(whole)?;
         if context.effort >= Effort::Full
             && context.measures
@@ -367,26 +367,26 @@ impl<'a> Spans<'a> {
             let all: Vec<usize> = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
             self.route(&all, EvaluationLevel::Full, context);
         }
-        let mut wanted: Vec<(usize, EvaluationLevel)> = Vec::new();
+        let mut requested: Vec<(usize, EvaluationLevel)> = Vec::new();
         if self.bounds.is_none() {
-            wanted.extend(first.iter().map(|&run| (run, EvaluationLevel::Low)));
+            requested.extend(first.iter().map(|&run| (run, EvaluationLevel::Low)));
             // A loop over a whole block is one candidate beside many partitions of it: searched in full, whatever its estimate and
             // what its first mapping shows.
             let is_loop =
                 |&run: &usize| self.of(run).is_some() && is_whole_block(self.workload, &self.runs[run].operators);
-            wanted.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, EvaluationLevel::Full)));
+            requested.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, EvaluationLevel::Full)));
             // Of short graphs also what may be faster than estimated.
             let is_short = self.workload.operators.len() <= PARAMS.partition.most_fused;
-            let of_singles = if self.wanted.singles {
+            let of_singles = if self.requested.singles {
                 Some(EvaluationLevel::Full)
             } else {
                 is_short.then_some(EvaluationLevel::Low)
             };
             if let Some(level) = of_singles {
-                wanted.extend(self.singles().into_iter().map(|run| (run, level)));
+                requested.extend(self.singles().into_iter().map(|run| (run, level)));
             }
         }
-        self.route_each(wanted.into_iter(), context);
+        self.route_each(requested.into_iter(), context);
         loop {
             let best = self.best_planned(context)?;
             let is_at = |run: usize, level: EvaluationLevel| {
@@ -422,16 +422,16 @@ impl<'a> Spans<'a> {
 
     /// Evaluates runs, each as far as is asked.
     fn route_each(&mut self, runs: impl Iterator<Item = (usize, EvaluationLevel)>, context: &SearchContext<'_>) {
-        let mut wanted: Vec<Option<EvaluationLevel>> = vec![None; self.planned.len()];
+        let mut requested: Vec<Option<EvaluationLevel>> = vec![None; self.planned.len()];
         for (run, level) in runs {
-            let wanted = &mut wanted[self.runs[run].kind];
-            *wanted = (*wanted).max(Some(level));
+            let requested = &mut requested[self.runs[run].class];
+            *requested = (*requested).max(Some(level));
         }
         let is_part = |run: &usize| self.of(*run).is_some();
         let best = self.best_partition((0, self.workload.operators.len())).unwrap_or_default();
         let parts: Vec<usize> = best.into_iter().filter(is_part).collect();
-        let (kinds, cycles) = (wanted.iter().flatten().count(), self.cycles(&parts));
-        let of_kinds = self.planned.par_iter_mut().zip(wanted);
+        let (classes, cycles) = (requested.iter().flatten().count(), self.cycles(&parts));
+        let of_kinds = self.planned.par_iter_mut().zip(requested);
         let prepare = |(planned, level): (&mut Option<Planned<'_>>, Option<EvaluationLevel>)| {
             Some(planned.as_mut()?.prepare(context, level?, cycles))
         };
@@ -439,25 +439,27 @@ impl<'a> Spans<'a> {
         let waits = self.isomorphic(&requests);
         for turn in [false, true] {
             let equivalents = self.planned.iter().flatten().filter_map(Planned::equivalent).collect();
-            let among = Among { kinds, equivalents };
+            let among = Among { classes, equivalents };
             let of_turn = self.planned.par_iter_mut().zip(&requests).zip(&waits).filter(|(_, waits)| **waits == turn);
             let of_turn = of_turn.filter_map(|((planned, request), _)| Some((planned.as_mut()?, (*request)?)));
             of_turn.for_each(|(planned, request)| planned.route(context, request, &among));
         }
     }
 
-    /// Of every kind, whether it is isomorphic to another that is evaluated in full: evaluated behind that, it begins with what was
+    /// Of every class, whether it is isomorphic to another that is evaluated in full: evaluated behind that, it begins with what was
     /// found there.
     fn isomorphic(&self, requests: &[Option<Request>]) -> Vec<bool> {
-        let asked = |kind: usize| Some((self.planned[kind].as_ref()?, requests[kind]?));
+        let asked = |class: usize| Some((self.planned[class].as_ref()?, requests[class]?));
         let whole: Vec<(usize, &Planned<'_>)> = (0..requests.len())
-            .filter_map(|kind| asked(kind).filter(|(_, request)| request.is_full()).map(|(planned, _)| (kind, planned)))
+            .filter_map(|class| {
+                asked(class).filter(|(_, request)| request.is_full()).map(|(planned, _)| (class, planned))
+            })
             .collect();
-        let waits = |kind: usize| {
-            asked(kind).is_some_and(|(planned, request)| {
-                // Of several the first goes ahead.
-                let mut ahead = whole.iter().take_while(|&&(other, _)| other < kind || !request.is_full());
-                ahead.any(|&(other, ahead)| other != kind && planned.is_isomorphic_to(ahead))
+        let waits = |class: usize| {
+            asked(class).is_some_and(|(planned, request)| {
+                // Of several the first is evaluated first.
+                let mut before = whole.iter().take_while(|&&(other, _)| other < class || !request.is_full());
+                before.any(|&(other, before)| other != class && planned.is_isomorphic_to(before))
             })
         };
         (0..requests.len()).map(waits).collect()
@@ -508,17 +510,17 @@ impl<'a> Spans<'a> {
     }
 
     /// The whole graph as one section.
-    pub(crate) fn whole(&self) -> Whole<'_, 'a> {
+    pub(crate) fn whole(&self) -> WholeGraph<'_, 'a> {
         let span = (0, self.workload.operators.len());
         let is_whole = |run: &Run| run.span == span && run.apart.is_empty();
-        let Some(run) = self.runs.iter().position(is_whole) else { return Whole::Impossible };
+        let Some(run) = self.runs.iter().position(is_whole) else { return WholeGraph::Impossible };
         match (self.of(run), self.score(run)) {
             (Some(planned), _) => match planned.choices.first() {
-                Some(choice) if planned.score() < u64::MAX => Whole::Planned(&planned.graph, choice),
-                _ => Whole::Impossible,
+                Some(choice) if planned.score() < u64::MAX => WholeGraph::Planned(&planned.graph, choice),
+                _ => WholeGraph::Impossible,
             },
-            (None, Some(_)) => Whole::Slower,
-            (None, None) => Whole::Impossible,
+            (None, Some(_)) => WholeGraph::Slower,
+            (None, None) => WholeGraph::Impossible,
         }
     }
 

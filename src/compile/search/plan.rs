@@ -13,7 +13,7 @@ use crate::units::Dtype;
 use super::context::Effort;
 use super::low_effort;
 use super::nests::tiled_axes;
-use super::space::{Allotment, Choice, Found, KAxis, Kept, Search, Tiling};
+use super::space::{Allotment, BestChoices, Choice, Incumbent, KAxis, Search, Tiling};
 
 /// Why no plan was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, 
     let mut least_banks = u64::MAX;
     for counts in [&PARAMS.nests.few_column_tiles[..], &PARAMS.nests.many_column_tiles[..]] {
         let cuts = tiled_axes(chip, graph, counts);
-        let found: Vec<Kept> = match effort {
+        let found: Vec<BestChoices> = match effort {
             Effort::Full | Effort::Thorough => context.best_of_each(&cuts),
             Effort::Low => vec![low_effort::best_of(context, &cuts)],
         };
@@ -73,11 +73,11 @@ pub(crate) fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, 
 
 impl Search<'_> {
     /// The best choices of each cut: of all with K whole first, as a split has to pay against the best of any cut.
-    fn best_of_each(&self, cuts: &[Option<TiledAxis>]) -> Vec<Kept> {
-        let mut found = Found::default();
+    fn best_of_each(&self, cuts: &[Option<TiledAxis>]) -> Vec<BestChoices> {
+        let mut found = Incumbent::default();
         let mut all = Vec::with_capacity(2 * cuts.len());
         for k in [KAxis::Whole, KAxis::Split] {
-            let each: Vec<(Kept, Found)> = cuts.par_iter().map(|&cut| self.best_of(cut, k, found)).collect();
+            let each: Vec<(BestChoices, Incumbent)> = cuts.par_iter().map(|&cut| self.best_of(cut, k, found)).collect();
             found = each.iter().fold(found, |found, (_, new)| found.least(new));
             all.extend(each.into_iter().map(|(kept, _)| kept));
         }
@@ -85,8 +85,8 @@ impl Search<'_> {
     }
 
     /// The best choices of one cut, and what they and those before have shown.
-    fn best_of(&self, tiled_axis: Option<TiledAxis>, k: KAxis, mut found: Found) -> (Kept, Found) {
-        let mut kept = Kept::default();
+    fn best_of(&self, tiled_axis: Option<TiledAxis>, k: KAxis, mut found: Incumbent) -> (BestChoices, Incumbent) {
+        let mut kept = BestChoices::default();
         let bases = self.bases(tiled_axis);
         if k == KAxis::Split && !bases.may_split_k() {
             return (kept, found);

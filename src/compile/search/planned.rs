@@ -25,7 +25,7 @@ pub(super) struct Planned<'a> {
 /// What sections are evaluated among.
 pub(super) struct Among {
     /// Kinds of sections that are evaluated.
-    pub(super) kinds: usize,
+    pub(super) classes: usize,
     /// What other sections that were evaluated had to choose from, and the best of it.
     pub(super) equivalents: Vec<(Arc<[Choice]>, Isomorphic)>,
 }
@@ -81,7 +81,7 @@ impl<'a> Planned<'a> {
                 .find(|(choices, _)| *choices == self.choices)
                 .map(|(_, isomorphic)| isomorphic);
             self.evaluated =
-                Some(evaluate_choices(context, &self.graph, &self.choices, (before, isomorphic), level, among.kinds));
+                Some(evaluate_choices(context, &self.graph, &self.choices, (before, isomorphic), level, among.classes));
         }
         if let Some(evaluated) = &mut self.evaluated {
             evaluated.level = evaluated.level.max(request.level);

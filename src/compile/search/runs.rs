@@ -18,21 +18,21 @@ pub(crate) struct Run {
     pub operators: Vec<OperatorId>,
     /// Runs of one operator that come behind it: row reductions between its operators, in sections of their own.
     pub apart: Vec<usize>,
-    /// Runs that are the same but for their names are one kind.
-    pub kind: usize,
+    /// Runs that are the same but for their names are one class.
+    pub class: usize,
     /// It is a whole repeated block.
     pub is_block: bool,
 }
 
-/// Runs, and the first of each kind.
+/// Runs, and the first of each class.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     /// All of them; those of one operator first, in order.
     pub list: Vec<Run>,
-    /// The first of each kind.
+    /// The first of each class.
     pub firsts: Vec<usize>,
     /// Kinds by the canonical form of their runs.
-    pub kinds: FxHashMap<CanonicalForm, usize>,
+    pub classes: FxHashMap<CanonicalForm, usize>,
 }
 
 impl Runs {
@@ -97,11 +97,11 @@ impl Runs {
         apart: Vec<usize>,
         is_block: bool,
     ) {
-        let kind = *self.kinds.entry(canonical.canonical_form(&operators)).or_insert(self.firsts.len());
-        if kind == self.firsts.len() {
+        let class = *self.classes.entry(canonical.canonical_form(&operators)).or_insert(self.firsts.len());
+        if class == self.firsts.len() {
             self.firsts.push(self.list.len());
         }
-        self.list.push(Run { span, operators, apart, kind, is_block });
+        self.list.push(Run { span, operators, apart, class, is_block });
     }
 
     /// Adds a run of which some operators (row reductions, steps of optimisers) have sections of their own behind it, unless it

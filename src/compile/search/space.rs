@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::allocate::{MemoryCycles, allocate_and_fill, worth_a_split};
-use crate::compile::mapping::bases::{BaseCache, StageBases, Wanted};
+use crate::compile::mapping::bases::{BaseCache, CandidateRequest, StageBases};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
 use crate::compile::mapping::estimate::{Estimate, estimate};
@@ -69,7 +69,7 @@ impl Choice {
 
 /// The best choices of each class, through every lens.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct BestChoices {
     pub best: BTreeMap<Class, [Option<Choice>; LENSES]>,
     /// The fewest banks that any needs, whether it fits or not.
     pub(super) least_banks: u64,
@@ -78,13 +78,13 @@ pub(super) struct Kept {
 /// Ways to weigh an estimate ([`Estimate::through`]).
 const LENSES: usize = 4;
 
-impl Default for Kept {
+impl Default for BestChoices {
     fn default() -> Self {
         Self { best: BTreeMap::new(), least_banks: u64::MAX }
     }
 }
 
-impl Kept {
+impl BestChoices {
     pub(super) fn offer(&mut self, choice: &Choice) {
         let kept = self.best.entry(choice.class()).or_default();
         for (lens, slot) in kept.iter_mut().enumerate() {
@@ -136,7 +136,7 @@ pub(crate) struct Tiling {
 
 /// What choices have shown so far.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct Incumbent {
     /// The fewest banks that any needs, whether it fits or not; `u64::MAX` without any.
     pub least_banks: u64,
     /// The least cycles of the slowest stage.
@@ -145,13 +145,13 @@ pub(crate) struct Found {
     least_score: u64,
 }
 
-impl Default for Found {
+impl Default for Incumbent {
     fn default() -> Self {
         Self { least_banks: u64::MAX, slowest_cycles: u64::MAX, least_score: u64::MAX }
     }
 }
 
-impl Found {
+impl Incumbent {
     /// The least of both.
     pub(crate) fn least(self, other: &Self) -> Self {
         Self {
@@ -194,7 +194,7 @@ impl Search<'_> {
         bases: &StageBases<'_>,
         Tiling { tile_rows, order, k }: Tiling,
         allotments: &[Allotment],
-        found: &mut Found,
+        found: &mut Incumbent,
         mut offer: impl FnMut(Choice),
     ) -> bool {
         let (chip, graph, tiled_axis) = (self.chip, self.graph, bases.tiled_axis());
@@ -230,7 +230,7 @@ impl Search<'_> {
         let pipeline = Pipeline::new(graph, &nest, &roles);
         let at = |stage| StageContext { chip, graph, bases, nest: &nest, roles: &roles, stage };
         for private in [true, false] {
-            let wanted = Wanted { private, split, turned: None };
+            let wanted = CandidateRequest { private, split, turned: None };
             let stages: IndexVec<StageId, StageCandidates> =
                 graph.stages.ids().map(|stage| stage_candidates(&at(stage), wanted)).collect();
             // A mask may be stored in fewer bytes on more PCUs.
@@ -243,7 +243,7 @@ impl Search<'_> {
             for allotment in allotments {
                 let turned = allotment.turned.map(|(stage, turn)| {
                     let mut stages = stages.clone();
-                    stages[stage] = stage_candidates(&at(stage), Wanted { turned: Some(turn), ..wanted });
+                    stages[stage] = stage_candidates(&at(stage), CandidateRequest { turned: Some(turn), ..wanted });
                     stages
                 });
                 let stages = turned.as_ref().unwrap_or(&stages);
