@@ -42,8 +42,8 @@ pub(super) struct PartitionParams {
     /// The same from which on evaluation at low effort is followed by full effort: what that gains of a smaller section is nothing
     /// beside the others.
     pub worth_full_evaluation: f64,
-    /// Operators of one section, at most.
-    pub most_fused: usize,
+    /// Operators of a run that is a candidate from the start, at most: longer ones are joined from neighbours of the best partition.
+    pub most_listed: usize,
     /// Operators of a run, at most, counting row reductions that get sections of their own behind it.
     pub most_with_row_reductions: usize,
     /// Operators of a repeated block that is tried as one section, at most.
@@ -289,7 +289,7 @@ pub(super) const PARAMS: Params = Params {
         refined_score: 0.95,
         worth_refining: 0.005,
         worth_full_evaluation: 0.02,
-        most_fused: 12,
+        most_listed: 12,
         most_with_row_reductions: 18,
         most_in_a_block: 24,
     },

@@ -114,7 +114,7 @@ fn compile_modes(
             notes.push(remarks::several_sections(chip, workload, &sections, spans.whole()));
         }
         if searches(mode) {
-            notes.extend(remarks::left_out(spans.left_out()));
+            notes.extend(remarks::left_out(workload.operators.len(), spans.left_out_classes()));
         }
         notes.extend(remarks::loops(workload, &sections, mode));
         if mode == Mode::Epilogue {

@@ -5,7 +5,7 @@ use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::mapping::streams::streams;
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
-use crate::compile::search::partition::{LeftOut, Unpinnable, Unplannable, WholeGraph};
+use crate::compile::search::partition::{Unpinnable, Unplannable, WholeGraph};
 use crate::compile::search::plan::NoPlan;
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::index::IndexVec;
@@ -260,17 +260,17 @@ fn sram_to_read_once(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan) 
 /// Sections that a note names at most.
 const MOST_NAMED: usize = 8;
 
-/// Where the search for a partition was not exact.
-pub(super) fn left_out(left_out: LeftOut) -> Option<String> {
+/// Where the search for a partition was not exact: sections of many operators, and classes of sections that were not planned.
+pub(super) fn left_out(operators: usize, classes: usize) -> Option<String> {
     let mut parts = Vec::new();
-    if left_out.longer {
-        parts.push(format!("sections of more than {} operators were not tried", PARAMS.partition.most_fused));
+    let most = PARAMS.partition.most_listed;
+    if operators > most {
+        parts.push(format!("sections of more than {most} operators were tried only as neighbours joined"));
     }
-    if left_out.classes > 0 {
+    if classes > 0 {
         parts.push(format!(
-            "{} kinds of longer sections were not planned, as by their lower bounds none saves time beside the \
-             partition found so far",
-            left_out.classes,
+            "{classes} kinds of longer sections were not planned, as by their lower bounds none saves time beside the \
+             partition found so far"
         ));
     }
     (!parts.is_empty()).then(|| format!("the partition into sections is not proved the best: {}", parts.join(", and ")))

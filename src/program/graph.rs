@@ -47,11 +47,23 @@ pub struct SectionGraph<'a> {
     pub rows: u64,
     /// Column axes that may be cut into column tiles.
     pub axes: Vec<Axis>,
-    /// Axes along the columns and the rows of the tensors that the operators use, by tensor. Nothing here is as long as the
-    /// whole graph: of thousands of operators, each may be a section.
-    axes_of: Vec<(TensorId, [Option<usize>; 2])>,
-    /// Tensors made here that must also leave the chip: the search asks often.
-    leaving: Vec<TensorId>,
+    /// The tensors that the operators use, by their ids: the search asks often. Nothing here is as long as the whole graph: of
+    /// thousands of operators, each may be a section.
+    uses: Vec<TensorUse>,
+    /// Groups of rows that have weights of their own in some stage.
+    sequences: u64,
+}
+
+/// How a section uses a tensor.
+#[derive(Debug, Clone, Copy)]
+struct TensorUse {
+    tensor: TensorId,
+    /// Axes along its columns and its rows.
+    axes: [Option<usize>; 2],
+    /// The stage that emits it.
+    producer: Option<StageId>,
+    /// Made here, it must also leave the chip.
+    leaves: bool,
 }
 
 /// A column axis shared by tensors of the section (for example the FFN width).
@@ -80,6 +92,7 @@ impl<'a> SectionGraph<'a> {
             let operator = &workload.operators[op];
             let of_gradient = operators
                 .iter()
+                .filter(|_| operator.is_step())
                 .find(|&&sum| update_of(workload, operators, sum, rows).is_some_and(|u| u.operator == op));
             if let Some(&sum) = of_gradient {
                 let gradient = &workload.operators[sum];
@@ -119,10 +132,11 @@ impl<'a> SectionGraph<'a> {
             stages,
             rows,
             axes: Vec::new(),
-            axes_of: Vec::new(),
-            leaving: Vec::new(),
+            uses: Vec::new(),
+            sequences: 1,
         };
-        graph.leaving = graph.stages.iter().map(|stage| stage.output).filter(|&t| graph.is_wanted_outside(t)).collect();
+        graph.sequences = graph.stages.ids().filter_map(|s| graph.form(s)).map(|f| f.instances).max().unwrap_or(1);
+        graph.uses = graph.tensors_in_use();
         graph.find_axes();
         Some(graph)
     }
@@ -138,17 +152,21 @@ impl<'a> SectionGraph<'a> {
     }
 
     fn axes_of(&self, tensor: TensorId) -> [Option<usize>; 2] {
-        self.axes_of.binary_search_by_key(&tensor, |of| of.0).map_or([None; 2], |at| self.axes_of[at].1)
+        self.use_of(tensor).map_or([None; 2], |of| of.axes)
+    }
+
+    fn use_of(&self, tensor: TensorId) -> Option<&TensorUse> {
+        self.uses.binary_search_by_key(&tensor, |of| of.tensor).ok().map(|at| &self.uses[at])
     }
 
     /// The stage that emits a tensor.
     pub fn producer(&self, tensor: TensorId) -> Option<StageId> {
-        self.stages.position(|stage| stage.output == tensor)
+        self.use_of(tensor)?.producer
     }
 
     /// Whether the output of a stage must also leave the chip.
     pub fn leaves_section(&self, tensor: TensorId) -> bool {
-        self.leaving.contains(&tensor)
+        self.use_of(tensor).is_some_and(|of| of.leaves)
     }
 
     fn is_wanted_outside(&self, tensor: TensorId) -> bool {
@@ -201,7 +219,7 @@ impl<'a> SectionGraph<'a> {
 
     /// Groups of rows that have weights of their own in some stage.
     pub fn sequences(&self) -> u64 {
-        self.stages.ids().filter_map(|s| self.form(s)).map(|form| form.instances).max().unwrap_or(1)
+        self.sequences
     }
 
     /// Columns a SIMD stage works through: the wider of its operands and its result.
@@ -315,24 +333,24 @@ impl<'a> SectionGraph<'a> {
 
     /// Longest distance in stages from a producer (`None`: off chip) to stage `to`.
     pub fn distance(&self, from: Option<StageId>, to: StageId) -> u64 {
-        let spec = &self.stages[to];
-        let longest = spec
-            .activations
-            .iter()
-            .chain(spec.weight.iter().filter(|_| spec.sequence.is_some()))
-            .filter_map(|&tensor| {
+        let first = from.map_or(0, |from| from.index() + 1);
+        // Of stages from the first behind `from`, in topological order; 0 where no path leads.
+        let mut longest = vec![0u64; (to.index() + 1).saturating_sub(first)];
+        for at in first..=to.index() {
+            let spec = &self.stages[StageId::from_index(at)];
+            let second = spec.weight.iter().filter(|_| spec.sequence.is_some());
+            let of = |&tensor: &TensorId| {
                 let producer = self.producer(tensor);
-                if producer == from {
-                    return Some(1);
-                }
-                producer.map(|p| self.distance(from, p)).filter(|&d| d > 0).map(|d| d + 1)
-            })
-            .max();
-        longest.unwrap_or(0)
+                let before = producer.filter(|p| p.index() >= first).map_or(0, |p| longest[p.index() - first]);
+                if producer == from { 1 } else { before + u64::from(before > 0) }
+            };
+            longest[at - first] = spec.activations.iter().chain(second).map(of).max().unwrap_or(0);
+        }
+        longest.last().copied().unwrap_or(0)
     }
 
     /// The tensors that the operators use, each once, in the order of their ids.
-    fn tensors_in_use(&self) -> Vec<TensorId> {
+    fn tensors_in_use(&self) -> Vec<TensorUse> {
         let mut list: Vec<TensorId> = Vec::new();
         for &op in &self.operators {
             let operator = &self.workload.operators[op];
@@ -341,7 +359,15 @@ impl<'a> SectionGraph<'a> {
         }
         list.sort_unstable();
         list.dedup();
-        list
+        let mut emitted: Vec<(TensorId, StageId)> =
+            self.stages.iter_enumerated().map(|(s, of)| (of.output, s)).collect();
+        emitted.sort_unstable();
+        let of_tensor = |tensor| {
+            let producer = emitted.binary_search_by_key(&tensor, |of| of.0).ok().map(|at| emitted[at].1);
+            let leaves = producer.is_some() && self.is_wanted_outside(tensor);
+            TensorUse { tensor, axes: [None; 2], producer, leaves }
+        };
+        list.into_iter().map(of_tensor).collect()
     }
 
     /// Sequences that must be complete, one after the other, before each stage can begin: second operands of which it, or a
@@ -359,7 +385,7 @@ impl<'a> SectionGraph<'a> {
 
     /// Column axes joined by the operators; axes that some operator needs whole are left out.
     fn find_axes(&mut self) {
-        let in_use = self.tensors_in_use();
+        let in_use: Vec<TensorId> = self.uses.iter().map(|of| of.tensor).collect();
         let tensors = in_use.len();
         let place = |tensor: TensorId| in_use.partition_point(|&other| other < tensor);
         // Nodes: column axis of the tensor at place i at i, row axis (weights) at tensors + i.
@@ -445,7 +471,6 @@ impl<'a> SectionGraph<'a> {
         (0..2 * tensors).filter(|&node| passed_on[node]).for_each(|node| noticed[sets.find(node)] = true);
         let whole: Vec<usize> = whole.into_iter().map(|node| sets.find(node)).collect();
         let mut axis_of_root: Vec<Option<usize>> = vec![None; 2 * tensors];
-        self.axes_of = in_use.iter().map(|&tensor| (tensor, [None; 2])).collect();
         for (node, in_use_here) in used.iter().enumerate() {
             let root = sets.find(node);
             if !in_use_here || whole.contains(&root) || !noticed[root] {
@@ -461,7 +486,7 @@ impl<'a> SectionGraph<'a> {
             });
             let grain = self.axes[axis].grain;
             self.axes[axis].grain = lcm(grain, block.unwrap_or(1));
-            self.axes_of[node % tensors].1[node / tensors] = Some(axis);
+            self.uses[node % tensors].axes[node / tensors] = Some(axis);
         }
         self.cut_steps();
     }
@@ -475,8 +500,8 @@ impl<'a> SectionGraph<'a> {
                 self.axes[columns].grain = lcm(self.axes[columns].grain, update.word);
             }
             for tensor in [update.state, stage.output] {
-                let at = self.axes_of.partition_point(|&(other, _)| other < tensor);
-                self.axes_of[at].1 = of_gradient;
+                let at = self.uses.partition_point(|other| other.tensor < tensor);
+                self.uses[at].axes = of_gradient;
             }
         }
     }

@@ -43,7 +43,7 @@ pub use mapping::{
 };
 pub use nest::{LoopLevel, LoopOrder, Nest, RowTile, Step, TiledAxis, Tiling};
 pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
-pub use row_reduction::{Sums, Update, gradient_of, tied_columns};
+pub use row_reduction::{Sums, Update, gradient_of, is_turned, tied_columns};
 pub use schedule::Schedule;
 pub use sequence::SequenceRead;
 pub use stage::{Stage, continues, emits, forwards, merges};

@@ -101,14 +101,21 @@ pub fn gradient_of(workload: &Workload, step: OperatorId) -> Option<OperatorId> 
         let operator = &workload.operators[op];
         (operator.block, operator.repeat, operator.every)
     };
-    let operator = &workload.operators[maker];
-    let is_turned = operator.kind == OperatorKind::Gemm && operator.options.transpose_a;
-    (is_turned && place(maker) == place(step)).then_some(maker)
+    (is_turned(workload, maker) && place(maker) == place(step)).then_some(maker)
+}
+
+/// Whether an operator is a product with a turned first operand: over rows that others pass on.
+pub fn is_turned(workload: &Workload, op: OperatorId) -> bool {
+    let operator = &workload.operators[op];
+    operator.kind == OperatorKind::Gemm && operator.options.transpose_a
 }
 
 /// The step of an optimiser that may run in the tail of a GEMM which adds up over rows: it is in the section, and nothing else
 /// reads the gradient.
 pub(super) fn update_of(workload: &Workload, operators: &[OperatorId], sum: OperatorId, rows: u64) -> Option<Update> {
+    if !is_turned(workload, sum) {
+        return None;
+    }
     let gradient = workload.operators[sum].output;
     let of = |&op: &OperatorId| Update::of(workload, op).filter(|(of, _)| *of == gradient).map(|(_, update)| update);
     let update = operators.iter().find_map(of)?;
@@ -126,7 +133,7 @@ pub(super) fn adds_up(
     rows: u64,
 ) -> Option<[TensorId; 2]> {
     let operator = &workload.operators[op];
-    if operators.len() < 2 || operator.kind != OperatorKind::Gemm || !operator.options.transpose_a {
+    if operators.len() < 2 || !is_turned(workload, op) {
         return None;
     }
     let &[a, b] = operator.inputs.as_slice() else { return None };
@@ -148,8 +155,8 @@ pub(super) fn adds_up(
             wanted = true;
         }
         made |= other.output == x || other.output == b;
-        let turned = other.kind == OperatorKind::Gemm && other.options.transpose_a;
-        wanted |= !turned && (other.inputs.contains(&x) || other.inputs.contains(&b));
+        let is_turned = other.kind == OperatorKind::Gemm && other.options.transpose_a;
+        wanted |= !is_turned && (other.inputs.contains(&x) || other.inputs.contains(&b));
     }
     (made || wanted || tensors[2].rows != rows).then_some([x, b])
 }
@@ -157,10 +164,7 @@ pub(super) fn adds_up(
 /// Rows of the pipeline that operators make: those of the first that neither adds anything up nor is a step of an optimiser; if
 /// steps go with the sums, those that the sums add up.
 pub(super) fn streamed_rows(workload: &Workload, operators: &[OperatorId]) -> u64 {
-    let is_turned = |op: &OperatorId| {
-        let operator = &workload.operators[*op];
-        operator.kind == OperatorKind::Gemm && operator.options.transpose_a
-    };
+    let is_turned = |op: &OperatorId| is_turned(workload, *op);
     let is_update = |op: &OperatorId| workload.operators[*op].is_step();
     let rows = |tensor: TensorId| workload.tensors[tensor].rows;
     let first = operators.iter().find(|op| !is_update(op) && !is_turned(op));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use petgraph::graph::DiGraph;
 
 use crate::arch::{
     Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier,
@@ -129,34 +128,18 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
     let y = tensor("y", 2048, 5120, TensorRole::Output);
     let operator =
         |name: &str, kind, inputs: &[TensorId], output| Operator::new(name.into(), kind, inputs.to_vec(), output);
-    Workload {
-        name: "GPT-13B FFN".into(),
-        dims: IndexMap::from([("tokens".to_owned(), 2048)]),
-        tensors,
-        operators: [
-            operator("up", OperatorKind::Gemm, &[x, w_up], h),
-            operator("gelu", OperatorKind::Gelu, &[h], h_act),
-            operator("down", OperatorKind::Gemm, &[h_act, w_down], y),
-        ]
-        .into_iter()
-        .collect(),
-        graph: DiGraph::new(),
-        notes: Vec::new(),
-        sections: Vec::new(),
-    }
+    let operators = [
+        operator("up", OperatorKind::Gemm, &[x, w_up], h),
+        operator("gelu", OperatorKind::Gelu, &[h], h_act),
+        operator("down", OperatorKind::Gemm, &[h_act, w_down], y),
+    ];
+    let dims = IndexMap::from([("tokens".to_owned(), 2048)]);
+    Workload::new("GPT-13B FFN".into(), dims, tensors, operators.into_iter().collect())
 }
 
 /// No operators, no tensors.
 pub(crate) fn empty_workload() -> Workload {
-    Workload {
-        name: "empty".into(),
-        dims: IndexMap::new(),
-        tensors: IndexVec::new(),
-        operators: IndexVec::new(),
-        graph: DiGraph::new(),
-        notes: Vec::new(),
-        sections: Vec::new(),
-    }
+    Workload::new("empty".into(), IndexMap::new(), IndexVec::new(), IndexVec::new())
 }
 
 /// A run of nothing.

@@ -209,18 +209,76 @@ pub struct Workload {
     pub notes: Vec<String>,
     /// The partition of a fused run, in the order its sections run; empty if the compiler may choose.
     pub sections: Vec<PinnedSection>,
+    /// Who makes and reads each tensor.
+    links: Links,
+}
+
+/// The operators at either end of each tensor.
+#[derive(Debug, Clone, Default)]
+struct Links {
+    producer: IndexVec<TensorId, Option<OperatorId>>,
+    /// In order; those of a view read what it is a view of, too.
+    consumers: IndexVec<TensorId, Vec<OperatorId>>,
+}
+
+impl Links {
+    /// Of a whole graph.
+    fn new(tensors: &IndexVec<TensorId, Tensor>, operators: &IndexVec<OperatorId, Operator>) -> Self {
+        let mut links = Self {
+            producer: IndexVec::filled(tensors.len(), None),
+            consumers: IndexVec::filled(tensors.len(), Vec::new()),
+        };
+        for (id, operator) in operators.iter_enumerated() {
+            links.producer[operator.output].get_or_insert(id);
+            let bases = operator.inputs.iter().filter_map(|&input| Some(tensors[input].view?.base));
+            for read in operator.inputs.iter().copied().chain(bases) {
+                let list = &mut links.consumers[read];
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+        }
+        links
+    }
+}
+
+/// Operators as nodes, in order, and an edge for every tensor from its producer to each of its consumers.
+fn graph_of(operators: &IndexVec<OperatorId, Operator>, tensors: usize) -> DiGraph<OperatorId, TensorId> {
+    let mut graph = DiGraph::new();
+    let mut producer = IndexVec::<TensorId, _>::filled(tensors, None);
+    for (id, operator) in operators.iter_enumerated() {
+        let node = graph.add_node(id);
+        for (position, &input) in operator.inputs.iter().enumerate() {
+            if let Some(from) = producer[input].filter(|_| !operator.inputs[..position].contains(&input)) {
+                graph.add_edge(from, node, input);
+            }
+        }
+        producer[operator.output] = Some(node);
+    }
+    graph
 }
 
 impl Workload {
+    /// A graph of operators in topological order.
+    pub fn new(
+        name: String,
+        dims: IndexMap<String, u64>,
+        tensors: IndexVec<TensorId, Tensor>,
+        operators: IndexVec<OperatorId, Operator>,
+    ) -> Self {
+        let graph = graph_of(&operators, tensors.len());
+        let links = Links::new(&tensors, &operators);
+        Self { name, dims, tensors, operators, graph, notes: Vec::new(), sections: Vec::new(), links }
+    }
+
     /// The operator that produces a tensor, if it is not an input or weight.
     pub fn producer(&self, tensor: TensorId) -> Option<OperatorId> {
-        self.operators.iter_enumerated().find(|(_, op)| op.output == tensor).map(|(id, _)| id)
+        self.links.producer[tensor]
     }
 
     /// The operators that consume a tensor, as it is or as a view, in order.
     pub fn consumers(&self, tensor: TensorId) -> impl Iterator<Item = OperatorId> + '_ {
-        let reads = move |op: &Operator| op.inputs.iter().any(|&input| input == tensor || self.base(input) == tensor);
-        self.operators.iter_enumerated().filter(move |(_, op)| reads(op)).map(|(id, _)| id)
+        self.links.consumers[tensor].iter().copied()
     }
 
     /// The tensor that has the bytes of `tensor`: itself, or what it is a view of.

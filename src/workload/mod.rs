@@ -25,8 +25,6 @@ mod uses;
 
 use std::path::Path;
 
-use petgraph::graph::DiGraph;
-
 pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
 pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};
@@ -36,7 +34,7 @@ pub use sections::pin;
 pub use uses::Uses;
 
 use crate::diagnostics::Diagnostic;
-use crate::index::{Id, IndexVec};
+use crate::index::IndexVec;
 use crate::input::{self, Override, Root, Source};
 use masks::MaskMaker;
 use spec::WorkloadSpec;
@@ -141,24 +139,8 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
         train::derive(&mut graph, train::options(source, spec)?)?;
     }
     let (tensors, operators) = graph.finish();
-    let graph = graph_of(&operators, tensors.len());
-    let mut workload = Workload { name, dims, tensors, operators, graph, notes, sections: Vec::new() };
+    let mut workload = Workload::new(name, dims, tensors, operators);
+    workload.notes = notes;
     workload.sections = sections::sections(source, &workload, &spec.sections)?;
     Ok(workload)
-}
-
-/// Operators as nodes, in order, and an edge for every tensor from its producer to each of its consumers.
-fn graph_of(operators: &IndexVec<OperatorId, Operator>, tensors: usize) -> DiGraph<OperatorId, TensorId> {
-    let mut graph = DiGraph::new();
-    let mut producer = vec![None; tensors];
-    for (id, operator) in operators.iter_enumerated() {
-        let node = graph.add_node(id);
-        for (position, &input) in operator.inputs.iter().enumerate() {
-            if let Some(from) = producer[input.index()].filter(|_| !operator.inputs[..position].contains(&input)) {
-                graph.add_edge(from, node, input);
-            }
-        }
-        producer[operator.output.index()] = Some(node);
-    }
-    graph
 }

@@ -7,6 +7,7 @@ use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::sim::simulate;
+use rdusim::verify::verify;
 use rdusim::workload::{self, Workload};
 use rdusim::{arch, saved};
 
@@ -73,6 +74,21 @@ fn equal_blocks_are_equal_sections() {
     }
     let read = saved::parse("saved", &saved::to_toml(&chip, &workload, [fused]), &chip, &workload, &[Mode::Fused]);
     assert_eq!(format!("{:?}", read.expect("what was saved").first()), format!("{:?}", Some(fused)));
+}
+
+/// A narrow network of many layers is one section, as long as each stage finds a PCU: nothing is launched between layers. The
+/// reference model agrees with the engine on it, and it computes what the graph says.
+#[test]
+fn a_deep_narrow_network_is_one_section() {
+    let chip = arch::load(Path::new("arch/sn10.toml"), &[]).expect("a chip that comes with rdusim");
+    let workload = stack(12, 64, 64);
+    let compiled = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+    let [section] = &compiled.configuration.sections[..] else { panic!("{:?}", compiled.configuration.sections.len()) };
+    assert_eq!(section.operators.len(), 48);
+    let [event, cycle] = [Fidelity::Event, Fidelity::Cycle]
+        .map(|fidelity| simulate(&chip, &workload, &compiled.configuration, fidelity).cycles as f64);
+    assert!((event / cycle - 1.0).abs() < 0.02, "{event} {cycle}");
+    assert!(verify(&chip, &workload, [&compiled.configuration], 1)[0].passed);
 }
 
 /// What a stack is compiled from is no more when it is higher.

@@ -52,7 +52,6 @@ pub(crate) struct CanonicalForms<'a> {
     tiers: &'a [TierId],
     /// Which mask a tensor has, of those that differ.
     masks: Vec<Option<usize>>,
-    consumers: Vec<Vec<OperatorId>>,
 }
 
 impl<'a> CanonicalForms<'a> {
@@ -69,18 +68,7 @@ impl<'a> CanonicalForms<'a> {
                 })
             }));
         }
-        let mut consumers = vec![Vec::new(); workload.tensors.len()];
-        for (id, operator) in workload.operators.iter_enumerated() {
-            for &input in &operator.inputs {
-                for read in [input, workload.base(input)] {
-                    let list: &mut Vec<OperatorId> = &mut consumers[read.index()];
-                    if list.last() != Some(&id) {
-                        list.push(id);
-                    }
-                }
-            }
-        }
-        Self { workload, tiers, masks, consumers }
+        Self { workload, tiers, masks }
     }
 
     /// The canonical form of a run of operators in topological order.
@@ -104,7 +92,7 @@ impl<'a> CanonicalForms<'a> {
         let made_here = |tensor| operators.iter().any(|&op| self.workload.operators[op].output == tensor);
         let of_tensor = |&id: &TensorId| {
             let tensor = &self.workload.tensors[id];
-            let consumers = &self.consumers[id.index()];
+            let consumers: Vec<OperatorId> = self.workload.consumers(id).collect();
             let is_output = tensor.role == TensorRole::Output;
             let outside = consumers.iter().any(|op| !operators.contains(op));
             let is_made_here = made_here(id);

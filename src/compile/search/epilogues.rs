@@ -4,6 +4,7 @@
 //! searched as of any other, and what other modes have planned or measured is used again. Where the chip cannot hold a
 //! GEMM with its whole epilogue, the last operators of the epilogue run alone: as many as it takes.
 
+use crate::arch::Chip;
 use crate::workload::{OperatorId, kernels_with_epilogues};
 
 use super::canonical::CanonicalForms;
@@ -30,7 +31,8 @@ impl Spans<'_> {
         let mut kernels = kernels_with_epilogues(self.workload);
         let mut chosen = Vec::with_capacity(kernels.len());
         while !kernels.is_empty() {
-            let runs: Vec<usize> = kernels.iter().map(|kernel| self.run_of(&canonical, &singles, kernel)).collect();
+            let runs: Vec<usize> =
+                kernels.iter().map(|kernel| self.run_of(context.chip, &canonical, (&singles, kernel))).collect();
             let mut unplanned = runs.clone();
             self.keep_unplanned(&mut unplanned);
             self.plan_runs(context, &unplanned).map_err(NoKernels::Unplannable)?;
@@ -51,19 +53,18 @@ impl Spans<'_> {
     }
 
     /// The run of a kernel: that of the operator if it is one, else a new one.
-    fn run_of(&mut self, canonical: &CanonicalForms<'_>, singles: &[usize], kernel: &[OperatorId]) -> usize {
+    fn run_of(
+        &mut self,
+        chip: &Chip,
+        canonical: &CanonicalForms<'_>,
+        (singles, kernel): (&[usize], &[OperatorId]),
+    ) -> usize {
         if let [op] = kernel
             && let Ok(at) = singles.binary_search_by_key(op, |&run| self.runs[run].operators[0])
         {
             return singles[at];
         }
-        let next = self.planned.len();
-        let class = *self.classes.entry(canonical.canonical_form(kernel)).or_insert(next);
-        if class == next {
-            self.planned.push(None);
-        }
-        self.runs.push(Run { span: (0, 0), operators: kernel.to_vec(), apart: Vec::new(), class, is_block: false });
-        self.saved_by_looping.push(0);
-        self.runs.len() - 1
+        let run = Run { span: (0, 0), operators: kernel.to_vec(), apart: Vec::new(), class: 0, is_block: false };
+        self.add(chip, canonical, run)
     }
 }

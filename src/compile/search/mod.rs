@@ -9,6 +9,7 @@ pub(super) mod epilogues;
 pub(super) mod evaluate;
 pub(super) mod exhaustive;
 mod fits;
+mod joined;
 pub(super) mod low_effort;
 pub(super) mod neighbours;
 pub(super) mod nests;

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::arch::{Chip, TierId};
+use crate::arch::Chip;
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
@@ -14,7 +14,7 @@ use crate::workload::{OperatorId, Workload};
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::context::{Effort, SearchContext};
 use super::evaluate::{Evaluated, EvaluationLevel, optimistic};
-use super::plan::{NoPlan, plan};
+use super::plan::{NoPlan, plan, plan_once};
 use super::planned::{Among, Planned, Request};
 use super::runs::{Run, Runs};
 use super::space::{Choice, Search};
@@ -62,7 +62,8 @@ pub(crate) struct Spans<'a> {
     pub(super) classes: FxHashMap<CanonicalForm, usize>,
     /// Of every run, cycles that a loop over the repetitions of its block saves.
     pub(super) saved_by_looping: Vec<u64>,
-    left_out: LeftOut,
+    /// Classes of sections that were not planned, as they could gain too little.
+    left_out_classes: usize,
     requested: PartitionRequest,
     /// What is not planned yet, planned only if nothing sooner found beats it at its best.
     pub(super) bounds: Option<Bounds>,
@@ -107,17 +108,8 @@ pub(super) struct Bounds {
     pub(super) unplannable: Option<Unplannable>,
 }
 
-/// What the search did not evaluate.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct LeftOut {
-    /// Kinds of sections that could gain too little.
-    pub classes: usize,
-    /// Sections could be longer than `PARAMS.partition.most_fused`.
-    pub longer: bool,
-}
-
 impl<'a> Spans<'a> {
-    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_fused` and whole blocks. At low effort, of
+    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_listed` and whole blocks. At low effort, of
     /// short graphs, only those that may be chosen.
     pub(crate) fn new(
         context: &SearchContext<'_>,
@@ -128,14 +120,14 @@ impl<'a> Spans<'a> {
         let n = workload.operators.len();
         let Runs { list: runs, mut firsts, classes } = Runs::new(workload, tiers, fused);
         let planned = firsts.iter().map(|_| None).collect();
-        let left_out = LeftOut { classes: 0, longer: fused && n > PARAMS.partition.most_fused };
         let saved = |run: &Run| if fused { saved_by_looping(chip, workload, &run.operators) } else { 0 };
         let saved_by_looping = runs.iter().map(saved).collect();
-        let mut spans = Self { workload, runs, planned, classes, saved_by_looping, left_out, requested, bounds: None };
+        let mut spans =
+            Self { workload, runs, planned, classes, saved_by_looping, left_out_classes: 0, requested, bounds: None };
         if !requested.singles && !fused {
             return Ok(spans);
         }
-        if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_fused {
+        if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_listed {
             spans.plan_lazily(context, requested)?;
             return Ok(spans);
         }
@@ -152,7 +144,7 @@ impl<'a> Spans<'a> {
                 Ok(())
             }
         };
-        if n <= PARAMS.partition.most_fused {
+        if n <= PARAMS.partition.most_listed {
             refuse(spans.plan_runs(context, &firsts))?;
             return spans.unless(refused);
         }
@@ -161,8 +153,7 @@ impl<'a> Spans<'a> {
         for length in 2..=most {
             let is_of_length = |run: &Run| run.operators.len() == length && !run.is_block;
             let of_length: Vec<usize> = longer.iter().copied().filter(|&run| is_of_length(&spans.runs[run])).collect();
-            let worth = spans.worth(chip, tiers, &of_length);
-            spans.left_out.classes += of_length.len() - worth.len();
+            let worth = spans.worth_planning(context, &of_length);
             spans.plan_runs(context, &worth)?;
         }
         let blocks: Vec<usize> = longer.iter().copied().filter(|&run| spans.runs[run].is_block).collect();
@@ -179,12 +170,18 @@ impl<'a> Spans<'a> {
     /// Plans the classes of some runs, side by side.
     pub(super) fn plan_runs(&mut self, context: &SearchContext<'_>, runs: &[usize]) -> Result<(), Unplannable> {
         let workload = self.workload;
-        let has_many = workload.operators.len() > PARAMS.partition.most_fused;
+        let has_many = workload.operators.len() > PARAMS.partition.most_listed;
         let plan_run = |&run: &usize| {
             let operators = &self.runs[run].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
             let chip = context.chip.in_section(graph.largest_off_chip_bytes());
             let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
+            // Planning of joined runs takes longest, and measured steps from a plan of low effort find most of what it would.
+            let is_joined = graph.stages.len() > PARAMS.partition.most_listed && !self.runs[run].is_block;
+            if is_joined {
+                let choices = plan_once(&search, Effort::Low).map_err(Some)?;
+                return Ok(Planned::new(graph, choices, true));
+            }
             // Of many sections few are chosen: those are planned again at the effort that is asked for.
             let is_refined = operators.len() == 1 || !has_many;
             let effort = if is_refined { context.effort } else { Effort::Low };
@@ -211,7 +208,8 @@ impl<'a> Spans<'a> {
 
     /// Of the first runs of some classes those whose class may save time somewhere in the best partition so far: a section takes what the best shorter ones take for it, less what no section can be
     /// faster than, for them and for it.
-    fn worth(&self, chip: &Chip, tiers: &[TierId], firsts: &[usize]) -> Vec<usize> {
+    pub(super) fn worth_planning(&mut self, context: &SearchContext<'_>, firsts: &[usize]) -> Vec<usize> {
+        let SearchContext { chip, tiers, .. } = *context;
         let n = self.workload.operators.len();
         let (before, behind) = self.least_scores();
         let least_alone = |run: usize| {
@@ -236,7 +234,21 @@ impl<'a> Spans<'a> {
             };
             equal.into_iter().any(saves)
         };
-        firsts.iter().copied().filter(is_worth).collect()
+        let worth: Vec<usize> = firsts.iter().copied().filter(is_worth).collect();
+        self.left_out_classes += firsts.len() - worth.len();
+        worth
+    }
+
+    /// Adds a run. Its class is planned if another of it is.
+    pub(super) fn add(&mut self, chip: &Chip, canonical: &CanonicalForms<'_>, run: Run) -> usize {
+        let next = self.planned.len();
+        let class = *self.classes.entry(canonical.canonical_form(&run.operators)).or_insert(next);
+        if class == next {
+            self.planned.push(None);
+        }
+        self.saved_by_looping.push(saved_by_looping(chip, self.workload, &run.operators));
+        self.runs.push(Run { class, ..run });
+        self.runs.len() - 1
     }
 
     /// Least scores of the first i operators, and of those from the i-th on.
@@ -277,9 +289,9 @@ impl<'a> Spans<'a> {
         self.planned[self.runs[run].class].as_ref()
     }
 
-    /// What the search left out.
-    pub(crate) fn left_out(&self) -> LeftOut {
-        self.left_out
+    /// Classes of sections that were not planned, as by their lower bounds they could gain too little.
+    pub(crate) fn left_out_classes(&self) -> usize {
+        self.left_out_classes
     }
 
     /// The sections of a pinned partition, placed and routed; the index of one that cannot be, and why.
@@ -315,7 +327,7 @@ impl<'a> Spans<'a> {
             runs,
             planned,
             classes,
-            left_out: LeftOut::default(),
+            left_out_classes: 0,
             requested,
             bounds: None,
         })
@@ -340,6 +352,11 @@ impl<'a> Spans<'a> {
         self.of(run).is_some_and(|planned| planned.routed().is_some())
     }
 
+    /// Whether any of some runs is planned.
+    pub(super) fn is_any_planned(&self, runs: &[usize]) -> bool {
+        runs.iter().any(|&run| self.of(run).is_some())
+    }
+
     /// Whether all of some runs are planned.
     pub(super) fn are_planned(&self, runs: &[usize]) -> bool {
         runs.iter().all(|&run| self.of(run).is_some())
@@ -353,7 +370,7 @@ impl<'a> Spans<'a> {
     }
 
     /// The partition with the least time (and a little for every byte): dynamic programming over the places to cut,
-    /// exact over the runs that are planned ([`Self::left_out`] tells of others). Single operators are always
+    /// exact over the runs that are planned ([`Self::left_out_classes`] tells of others). Single operators are always
     /// candidates. Sections of the best partition are routed and measured, which may show them slower than estimated;
     /// then the search is repeated. Only those that it settles on are measured at length.
     pub(crate) fn fused(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
@@ -376,7 +393,7 @@ impl<'a> Spans<'a> {
                 |&run: &usize| self.of(run).is_some() && is_whole_block(self.workload, &self.runs[run].operators);
             requested.extend((0..self.runs.len()).filter(is_loop).map(|run| (run, EvaluationLevel::Full)));
             // Of short graphs also what may be faster than estimated.
-            let is_short = self.workload.operators.len() <= PARAMS.partition.most_fused;
+            let is_short = self.workload.operators.len() <= PARAMS.partition.most_listed;
             let of_singles = if self.requested.singles {
                 Some(EvaluationLevel::Full)
             } else {
@@ -395,6 +412,10 @@ impl<'a> Spans<'a> {
             let below =
                 |level: EvaluationLevel| best.iter().copied().filter(|&run| !is_at(run, level)).collect::<Vec<usize>>();
             let (unseen, shallow) = (below(EvaluationLevel::Low), below(EvaluationLevel::Full));
+            // Joined before any is evaluated in full.
+            if unseen.is_empty() && self.join_neighbours(context, &best) {
+                continue;
+            }
             if shallow.is_empty() {
                 return Ok(self.not_slower(best, context));
             }

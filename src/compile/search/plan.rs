@@ -27,8 +27,17 @@ pub(crate) enum NoPlan {
 }
 
 /// Finds the choices of a section that are worth evaluating, by score, best first: of every cut, loop order and residency the
-/// best, and the best if computing, moving or starting were dearer than thought.
+/// best, and the best if computing, moving or starting were dearer than thought. Where low effort finds nothing that fits, all is
+/// tried before that is said.
 pub(crate) fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
+    match plan_once(context, effort) {
+        Err(NoPlan::Pcus(_) | NoPlan::Sram(_)) if effort == Effort::Low => plan_once(context, Effort::Full),
+        found => found,
+    }
+}
+
+/// The same, as far as this effort goes.
+pub(super) fn plan_once(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
     let Search { chip, graph, .. } = *context;
     for stage in graph.stages.ids() {
         let dtype = graph.stage_dtype(stage);
@@ -59,10 +68,6 @@ pub(crate) fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, 
             choices.truncate(PARAMS.nests.most_choices);
             return Ok(choices);
         }
-    }
-    if effort == Effort::Low {
-        // Before it is said that nothing fits.
-        return plan(context, Effort::Full);
     }
     if least_banks == u64::MAX {
         let least = graph.stages.ids().map(|s| if graph.is_gemm(s) { 1 } else { chain(chip, graph.kind(s)) }).sum();

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use crate::arch::TierId;
 use crate::compile::params::PARAMS;
-use crate::program::gradient_of;
-use crate::workload::{OperatorId, OperatorKind, Workload};
+use crate::program::{gradient_of, is_turned};
+use crate::workload::{OperatorId, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms};
 
@@ -36,7 +36,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Single operators and, if `fused`, runs of up to `PARAMS.partition.most_fused`, and whole blocks of up to `PARAMS.partition.most_in_a_block`.
+    /// Single operators and, if `fused`, runs of up to `PARAMS.partition.most_listed`, and whole blocks of up to `PARAMS.partition.most_in_a_block`.
     pub(crate) fn new(workload: &Workload, tiers: &[TierId], fused: bool) -> Self {
         let canonical = CanonicalForms::new(workload, tiers);
         let operators = if fused { order(workload) } else { workload.operators.ids().collect() };
@@ -52,12 +52,12 @@ impl Runs {
             let mut others = usize::from(is_other(workload, operators[from]));
             for to in from + 2..=n.min(from + PARAMS.partition.most_with_row_reductions) {
                 others += usize::from(is_other(workload, operators[to - 1]));
-                if others > PARAMS.partition.most_fused {
+                if others > PARAMS.partition.most_listed {
                     break;
                 }
                 let all = &operators[from..to];
                 let steps = all.iter().filter(|&&op| workload.operators[op].is_step()).count();
-                if to - from - steps <= PARAMS.partition.most_fused
+                if to - from - steps <= PARAMS.partition.most_listed
                     && are_shared(workload, all)
                     && have_gradients(workload, all)
                 {
@@ -79,7 +79,7 @@ impl Runs {
         while from < n {
             let to = (from..n).find(|&at| place(at) != place(from)).unwrap_or(n);
             if place(from).0.is_some()
-                && (PARAMS.partition.most_fused + 1..=PARAMS.partition.most_in_a_block).contains(&(to - from))
+                && (PARAMS.partition.most_listed + 1..=PARAMS.partition.most_in_a_block).contains(&(to - from))
             {
                 runs.add(&canonical, (from, to), operators[from..to].to_vec(), Vec::new(), true);
             }
@@ -117,7 +117,8 @@ impl Runs {
         let (apart, rest): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| is_apart(order[at]));
         // With one of them at either end a shorter run says the same.
         let inside = |at: &usize| *at > from && *at + 1 < to;
-        if apart.is_empty() || rest.len() < 2 || rest.len() > PARAMS.partition.most_fused || !apart.iter().all(inside) {
+        if apart.is_empty() || rest.len() < 2 || rest.len() > PARAMS.partition.most_listed || !apart.iter().all(inside)
+        {
             return;
         }
         let rest: Vec<OperatorId> = rest.into_iter().map(|at| order[at]).collect();
@@ -127,12 +128,6 @@ impl Runs {
             self.add(canonical, (from, to), rest, apart, false);
         }
     }
-}
-
-/// Whether an operator is a product with a turned first operand: over rows that others pass on.
-fn is_turned(workload: &Workload, op: OperatorId) -> bool {
-    let operator = &workload.operators[op];
-    operator.kind == OperatorKind::Gemm && operator.options.transpose_a
 }
 
 /// Whether an operator is neither a row reduction nor a step of an optimiser.

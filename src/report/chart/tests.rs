@@ -22,7 +22,11 @@ fn cases() -> Vec<Case> {
             [fixture::tier("hbm", 1_800_000_000_000), fixture::tier("ddr", 200_000_000_000)].into_iter().collect();
         chip
     };
-    let named = |name: &str| Workload { name: name.repeat(30), ..fixture::ffn(None) };
+    let named = |name: &str| {
+        let mut workload = fixture::ffn(None);
+        workload.name = name.repeat(30);
+        workload
+    };
     let mut tiny = vec![
         fixture::outcome(Mode::Kbk, 1, vec![fixture::section("a", &["a"], 1, BoundBy::Fill, &[("t", 0, 1)])]),
         fixture::outcome(Mode::Fused, 1, vec![fixture::section("b", &["b"], 0, BoundBy::Launch, &[])]),

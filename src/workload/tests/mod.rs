@@ -1,6 +1,7 @@
 mod images;
 
 use super::*;
+use crate::index::Id;
 use crate::units::Dtype;
 
 const DENSE: &str = include_str!("../../../workloads/gpt13b-mlp.toml");
