@@ -1,9 +1,7 @@
 //! Sections planned only if they may be chosen: what a low-effort search makes of short graphs.
 
-use crate::cost::least_cycles;
-
 use super::context::SearchContext;
-use super::partition::{Bounds, PartitionRequest, Spans, Unplannable};
+use super::partition::{Bounds, PartitionRequest, Spans, Unplannable, least_score};
 use super::runs::Run;
 
 impl Spans<'_> {
@@ -14,12 +12,7 @@ impl Spans<'_> {
         context: &SearchContext<'_>,
         requested: PartitionRequest,
     ) -> Result<(), Unplannable> {
-        let workload = self.workload;
-        let least = |(run, saved): (&Run, &u64)| {
-            let cycles = least_cycles(context.chip, workload, context.tiers, &run.operators);
-            let of_all = (cycles as u64).saturating_mul(workload.operators[run.operators[0]].repeat);
-            of_all.saturating_sub(*saved)
-        };
+        let least = |(run, &saved): (&Run, &u64)| least_score(context, &run.operators, saved);
         let least = self.runs.iter().zip(&self.saved_by_looping).map(least).collect();
         self.bounds = Some(Bounds { least, refused: vec![false; self.planned.len()], unplannable: None });
         if requested.singles {

@@ -4,7 +4,6 @@
 //! searched as of any other, and what other modes have planned or measured is used again. Where the chip cannot hold a
 //! GEMM with its whole epilogue, the last operators of the epilogue run alone: as many as it takes.
 
-use crate::arch::Chip;
 use crate::workload::{OperatorId, kernels_with_epilogues};
 
 use super::canonical::CanonicalForms;
@@ -32,7 +31,7 @@ impl Spans<'_> {
         let mut chosen = Vec::with_capacity(kernels.len());
         while !kernels.is_empty() {
             let runs: Vec<usize> =
-                kernels.iter().map(|kernel| self.run_of(context.chip, &canonical, (&singles, kernel))).collect();
+                kernels.iter().map(|kernel| self.run_of(context, &canonical, (&singles, kernel))).collect();
             let mut unplanned = runs.clone();
             self.keep_unplanned(&mut unplanned);
             self.plan_runs(context, &unplanned).map_err(NoKernels::Unplannable)?;
@@ -55,7 +54,7 @@ impl Spans<'_> {
     /// The run of a kernel: that of the operator if it is one, else a new one.
     fn run_of(
         &mut self,
-        chip: &Chip,
+        context: &SearchContext<'_>,
         canonical: &CanonicalForms<'_>,
         (singles, kernel): (&[usize], &[OperatorId]),
     ) -> usize {
@@ -65,6 +64,6 @@ impl Spans<'_> {
             return singles[at];
         }
         let run = Run { span: (0, 0), operators: kernel.to_vec(), apart: Vec::new(), class: 0, is_block: false };
-        self.add(chip, canonical, run)
+        self.add(context, canonical, run)
     }
 }

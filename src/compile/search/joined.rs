@@ -9,7 +9,7 @@ use crate::workload::OperatorId;
 use super::canonical::CanonicalForms;
 use super::context::SearchContext;
 use super::partition::Spans;
-use super::runs::Run;
+use super::runs::{Run, may_share_a_section};
 
 impl Spans<'_> {
     /// Plans the pairs of neighbours of a partition that were no candidates yet and may save time. Whether there are any.
@@ -17,7 +17,7 @@ impl Spans<'_> {
         let canonical = CanonicalForms::new(self.workload, context.tiers);
         let pairs = self.neighbours(partition);
         let joined: Vec<Run> = pairs.into_iter().filter_map(|(first, second)| self.joined(first, second)).collect();
-        let mut added: Vec<usize> = joined.into_iter().map(|run| self.add(context.chip, &canonical, run)).collect();
+        let mut added: Vec<usize> = joined.into_iter().map(|run| self.add(context, &canonical, run)).collect();
         self.keep_unplanned(&mut added);
         let worth = self.worth_planning(context, &added);
         // What cannot be planned is no candidate.
@@ -32,7 +32,7 @@ impl Spans<'_> {
         runs.windows(2).map(|pair| (pair[0], pair[1])).collect()
     }
 
-    /// Two neighbours as one run; `None` if it is one already, or needs what has a section of its own behind it.
+    /// Two neighbours as one run; `None` if it is one already, may not be one, or needs what has a section of its own behind it.
     fn joined(&self, first: usize, second: usize) -> Option<Run> {
         let (a, b) = (&self.runs[first], &self.runs[second]);
         let place = |op: OperatorId| (self.workload.operators[op].block, self.workload.operators[op].phase);
@@ -45,7 +45,8 @@ impl Spans<'_> {
             return None;
         }
         let operators = [&a.operators[..], &b.operators].concat();
-        if self.runs.iter().any(|run| run.operators == operators) {
+        let is_new = self.runs.iter().all(|run| run.operators != operators);
+        if !is_new || !may_share_a_section(self.workload, &operators) {
             return None;
         }
         let apart = [&a.apart[..], &b.apart].concat();

@@ -77,6 +77,13 @@ fn saved_by_looping(chip: &Chip, workload: &Workload, operators: &[OperatorId]) 
     chip.launch_cycles().saturating_mul(workload.operators[operators[0]].repeat - 1)
 }
 
+/// A score that no plan of some operators as a section beats, of which `saved` cycles are saved by a loop.
+pub(super) fn least_score(context: &SearchContext<'_>, operators: &[OperatorId], saved: u64) -> u64 {
+    let cycles = least_cycles(context.chip, context.workload, context.tiers, operators);
+    let of_all = (cycles as u64).saturating_mul(context.workload.operators[operators[0]].repeat);
+    of_all.saturating_sub(saved)
+}
+
 /// What is asked of a search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartitionRequest {
@@ -240,13 +247,18 @@ impl<'a> Spans<'a> {
     }
 
     /// Adds a run. Its class is planned if another of it is.
-    pub(super) fn add(&mut self, chip: &Chip, canonical: &CanonicalForms<'_>, run: Run) -> usize {
+    pub(super) fn add(&mut self, context: &SearchContext<'_>, canonical: &CanonicalForms<'_>, run: Run) -> usize {
         let next = self.planned.len();
         let class = *self.classes.entry(canonical.canonical_form(&run.operators)).or_insert(next);
         if class == next {
             self.planned.push(None);
         }
-        self.saved_by_looping.push(saved_by_looping(chip, self.workload, &run.operators));
+        let saved = saved_by_looping(context.chip, self.workload, &run.operators);
+        if let Some(bounds) = &mut self.bounds {
+            bounds.least.push(least_score(context, &run.operators, saved));
+            bounds.refused.resize(self.planned.len(), false);
+        }
+        self.saved_by_looping.push(saved);
         self.runs.push(Run { class, ..run });
         self.runs.len() - 1
     }

@@ -57,10 +57,7 @@ impl Runs {
                 }
                 let all = &operators[from..to];
                 let steps = all.iter().filter(|&&op| workload.operators[op].is_step()).count();
-                if to - from - steps <= PARAMS.partition.most_listed
-                    && are_shared(workload, all)
-                    && have_gradients(workload, all)
-                {
+                if to - from - steps <= PARAMS.partition.most_listed && may_share_a_section(workload, all) {
                     runs.add(&canonical, (from, to), all.to_vec(), Vec::new(), false);
                 }
                 let is_step = |op| workload.operators[op].is_step();
@@ -124,7 +121,7 @@ impl Runs {
         let rest: Vec<OperatorId> = rest.into_iter().map(|at| order[at]).collect();
         let made: Vec<_> = apart.iter().map(|&at| workload.operators[order[at]].output).collect();
         let reads = |op: &OperatorId| workload.operators[*op].inputs.iter().any(|&t| made.contains(&workload.base(t)));
-        if !rest.iter().any(reads) && are_shared(workload, &rest) && have_gradients(workload, &rest) {
+        if !rest.iter().any(reads) && may_share_a_section(workload, &rest) {
             self.add(canonical, (from, to), rest, apart, false);
         }
     }
@@ -133,6 +130,11 @@ impl Runs {
 /// Whether an operator is neither a row reduction nor a step of an optimiser.
 fn is_other(workload: &Workload, op: OperatorId) -> bool {
     !is_turned(workload, op) && !workload.operators[op].is_step()
+}
+
+/// Whether some operators are candidates for a section by what their sums over rows and steps of optimisers need.
+pub(super) fn may_share_a_section(workload: &Workload, operators: &[OperatorId]) -> bool {
+    are_shared(workload, operators) && have_gradients(workload, operators)
 }
 
 /// Whether every step of an optimiser has its gradient among some operators; or all are steps.
