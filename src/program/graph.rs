@@ -7,10 +7,11 @@ use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
 
 use super::ids::StageId;
-use super::key_axis::{KeyAxis, key_axes};
+use super::joined_axes::JoinedAxes;
+use super::key_axis::KeyAxis;
 use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS, Reduction};
 use super::nest::TiledAxis;
-use super::row_reduction::{Sums, Update, adds_up, streamed_rows, tied_columns, update_of};
+use super::row_reduction::{Sums, Update, adds_up, streamed_rows, update_of};
 use super::sequence::{SequenceRead, may_be_made_here, sequence_read};
 
 /// One stage: a main operator and the elementwise functions that run in its tail.
@@ -385,101 +386,22 @@ impl<'a> SectionGraph<'a> {
 
     /// Column axes joined by the operators; axes that some operator needs whole are left out.
     fn find_axes(&mut self) {
-        let in_use: Vec<TensorId> = self.uses.iter().map(|of| of.tensor).collect();
-        let tensors = in_use.len();
-        let place = |tensor: TensorId| in_use.partition_point(|&other| other < tensor);
-        // Nodes: column axis of the tensor at place i at i, row axis (weights) at tensors + i.
-        let mut sets = petgraph::unionfind::UnionFind::<usize>::new(2 * tensors);
-        let mut used = vec![false; 2 * tensors];
-        let mut whole = Vec::new();
-        let mut gemms = Vec::new();
-        let mut sums = Vec::new();
-        let keys = key_axes(self.workload, &self.operators);
+        let mut joined = JoinedAxes::new(self, self.uses.iter().map(|of| of.tensor).collect());
         for &op in &self.operators {
-            let operator = &self.workload.operators[op];
-            if self.stages.iter().any(|stage| stage.update.is_some_and(|update| update.operator == op)) {
-                continue;
-            }
-            let out = place(operator.output);
-            if let Some([x, dy]) = adds_up(self.workload, &self.operators, op, self.rows) {
-                let (x, dy) = (place(x), place(dy));
-                sets.union(x, tensors + out);
-                sets.union(dy, out);
-                gemms.push((x, dy));
-                if operator.form.is_some() {
-                    whole.extend([x, dy]);
-                }
-                sums.extend([x, dy, tensors + out, out]);
-                continue;
-            }
-            used[out] = true;
-            let first = place(operator.inputs[0]);
-            used[first] = true;
-            if let Some((along, other)) = product_of_keys(&keys, op, first, out) {
-                // Rows of keys and values lie along the scores; heads cut the columns of the rest already.
-                let second = tensors + place(operator.inputs[1]);
-                used[second] = true;
-                sets.union(along, second);
-                whole.push(other);
-            } else if operator.form.is_some() {
-                // Heads cut the columns already, those of a second operand that is made here too.
-                whole.extend([first, out]);
-                whole.extend(operator.inputs.get(1).map(|&second| place(second)).filter(|&second| used[second]));
-            } else if operator.kind == OperatorKind::Gemm {
-                let b = place(operator.inputs[1]);
-                used[b] = true;
-                used[tensors + b] = true;
-                sets.union(first, tensors + b);
-                sets.union(out, b);
-                gemms.push((first, out));
-                if self.workload.tensors[operator.inputs[0]].window().is_some() {
-                    // Windows are made of whole pixels as they are read.
-                    whole.push(first);
-                }
-            } else {
-                for input in &operator.inputs {
-                    let at = place(*input);
-                    used[at] = true;
-                    sets.union(out, at);
-                    if self.workload.tensors[*input].columns != self.workload.tensors[operator.output].columns {
-                        whole.push(out);
-                    }
-                }
-                if operator.kind.is_row_wise() && keys.iter().all(|keys| keys.softmax != Some(op)) {
-                    whole.push(out);
-                }
+            if !self.stages.iter().any(|stage| stage.update.is_some_and(|update| update.operator == op)) {
+                joined.join(self, op);
             }
         }
-        let passed_on = used.clone();
-        for &node in &sums {
-            used[node] = true;
-        }
-        if !sums.is_empty() {
-            for (a, b) in tied_columns(self.workload, &flags(self.workload, &in_use, &used)) {
-                sets.union(place(a), place(b));
-            }
-        }
-        let along: Vec<usize> = keys.iter().map(|keys| place(keys.along)).collect();
-        whole.extend(met_keys(&along, &gemms, |a, b| sets.equiv(a, b)));
-        for (k, n) in gemms {
-            if sets.equiv(k, n) {
-                whole.push(k);
-            }
-        }
-        // A cut that no stage but row reductions would notice is none: all others would wait for its column tiles.
-        let mut noticed = vec![false; 2 * tensors];
-        (0..2 * tensors).filter(|&node| passed_on[node]).for_each(|node| noticed[sets.find(node)] = true);
-        let whole: Vec<usize> = whole.into_iter().map(|node| sets.find(node)).collect();
+        let is_cut = joined.settle(self.workload);
+        let tensors = joined.in_use.len();
         let mut axis_of_root: Vec<Option<usize>> = vec![None; 2 * tensors];
-        for (node, in_use_here) in used.iter().enumerate() {
-            let root = sets.find(node);
-            if !in_use_here || whole.contains(&root) || !noticed[root] {
-                continue;
-            }
-            let tensor = &self.workload.tensors[in_use[node % tensors]];
+        for node in (0..2 * tensors).filter(|&node| is_cut[node]) {
+            let root = joined.sets.find(node);
+            let tensor = &self.workload.tensors[joined.in_use[node % tensors]];
             let (extent, block) = length_and_block(tensor, node >= tensors);
             let axis = *axis_of_root[root].get_or_insert_with(|| {
-                let keys = keys.iter().find(|keys| sets.find(place(keys.along)) == root).cloned();
+                let is_along = |keys: &&KeyAxis| joined.sets.find(joined.place(keys.along)) == root;
+                let keys = joined.keys.iter().find(is_along).cloned();
                 let extent = keys.as_ref().map_or(extent, |keys| keys.extent);
                 self.axes.push(Axis { extent, grain: 1, keys });
                 self.axes.len() - 1
@@ -507,15 +429,6 @@ impl<'a> SectionGraph<'a> {
     }
 }
 
-/// Which tensors of a graph are among those in use, of which `used` says so.
-fn flags(workload: &Workload, in_use: &[TensorId], used: &[bool]) -> Vec<bool> {
-    let mut of_graph = vec![false; workload.tensors.len()];
-    for (tensor, _) in in_use.iter().zip(used).filter(|(_, used)| **used) {
-        of_graph[tensor.index()] = true;
-    }
-    of_graph
-}
-
 /// Elements along the columns of a tensor, or its rows, and of a block of its mask.
 fn length_and_block(tensor: &Tensor, is_rows: bool) -> (u64, Option<u64>) {
     let mask = tensor.mask.as_ref();
@@ -524,21 +437,6 @@ fn length_and_block(tensor: &Tensor, is_rows: bool) -> (u64, Option<u64>) {
     } else {
         (tensor.columns, mask.map(|m| m.block_columns()))
     }
-}
-
-/// Of tensors along keys, those whose axis another product of keys has too, or a plain product: keys of two lie differently in a row.
-fn met_keys(along: &[usize], gemms: &[(usize, usize)], is_joined: impl Fn(usize, usize) -> bool) -> Vec<usize> {
-    let is_met = |&(at, &of): &(usize, &usize)| {
-        let by_gemm = gemms.iter().any(|&(k, n)| is_joined(of, k) || is_joined(of, n));
-        by_gemm || along[..at].iter().any(|&other| is_joined(of, other))
-    };
-    along.iter().enumerate().filter(is_met).map(|(_, &of)| of).collect()
-}
-
-/// The operand or result of a product of keys that keys lie along, and the other; `None` of other operators.
-fn product_of_keys(keys: &[KeyAxis], op: OperatorId, first: usize, out: usize) -> Option<(usize, usize)> {
-    let of = keys.iter().find(|keys| keys.is_product(op))?;
-    Some(if of.scores == Some(op) { (out, first) } else { (first, out) })
 }
 
 fn lcm(a: u64, b: u64) -> u64 {

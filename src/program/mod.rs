@@ -13,6 +13,7 @@ pub mod fingerprint;
 mod flow;
 mod graph;
 mod ids;
+mod joined_axes;
 mod key_axis;
 mod key_tiles;
 mod lower;

@@ -361,20 +361,7 @@ impl<'a> Engine<'a> {
         let tile = paced.div_ceil(tiles);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
-        for input in actor.inputs.iter().filter(|input| input.streamed != Streamed::Merged) {
-            if let Some(filled) = self.buffers[input.buffer].filled(self.processes.needed(input, at)) {
-                let after = match input.streamed {
-                    Streamed::Not | Streamed::Merged => 0,
-                    Streamed::Weights => {
-                        let pass = paced / passes;
-                        pass.div_ceil(filled.parts) + pass * (passes - 1)
-                    }
-                    Streamed::Vectors | Streamed::Sums => tile.max(paced / filled.parts),
-                    Streamed::Rows => tile.max(paced / filled.parts.min(self.row_groups(input, at))),
-                };
-                end = end.max(filled.last + after);
-            }
-        }
+        end = end.max(self.inputs_last(index, at, paced, (tile, passes)));
         let nominal = cycles(occupied) - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
         // With one set of accumulators the last tile drains when its operands have come.
@@ -406,21 +393,8 @@ impl<'a> Engine<'a> {
                 self.simd_elements[stage] += tail * work.output_elements(at.column_tile, rows);
             }
         }
-        // Operands leave the PMUs before they are worked on: FIFOs on their routes hold them.
         let latest = Latest { end: end - idle, occupied: nominal, flits: lengths.map(|(flits, _)| flits) };
-        let actor = &self.actors[index];
-        let mut left = [0, 1].map(|kind| {
-            let (flits, least) = lengths[kind];
-            let holds = actor.holds[kind];
-            let taken = match holds.checked_sub(flits) {
-                Some(more) => actor.latest.taken(kind, more),
-                None => latest.taken(kind, holds),
-            };
-            taken.max(fed_at[kind] + least).min(end)
-        });
-        if lengths[1].0 == 0 {
-            left[1] = left[0];
-        }
+        let left = self.operands_left(index, latest, (fed_at, lengths), end);
         // Whatever makes a firing last longer than its work does so from the first tile on.
         let first_tile = (end - begin).div_ceil(tiles);
         let first_out = match work.mapping() {
@@ -445,6 +419,52 @@ impl<'a> Engine<'a> {
         // The sums of the last tile are in its accumulators when it begins.
         let sums_left = merged.map_or(end.saturating_sub(first_tile), |merged| merged.left);
         self.release_inputs(index, at, [left[0], left[1], sums_left], now);
+    }
+
+    /// When a firing that is fed for `paced` ticks, a tile in `tile` of them, can end by when its inputs came.
+    fn inputs_last(&self, index: usize, at: Step, paced: Ticks, (tile, passes): (Ticks, u64)) -> Ticks {
+        let actor = &self.actors[index];
+        let mut last = 0;
+        for input in actor.inputs.iter().filter(|input| input.streamed != Streamed::Merged) {
+            if let Some(filled) = self.buffers[input.buffer].filled(self.processes.needed(input, at)) {
+                let after = match input.streamed {
+                    Streamed::Not | Streamed::Merged => 0,
+                    Streamed::Weights => {
+                        let pass = paced / passes;
+                        pass.div_ceil(filled.parts) + pass * (passes - 1)
+                    }
+                    Streamed::Vectors | Streamed::Sums => tile.max(paced / filled.parts),
+                    Streamed::Rows => tile.max(paced / filled.parts.min(self.row_groups(input, at))),
+                };
+                last = last.max(filled.last + after);
+            }
+        }
+        last
+    }
+
+    /// When the operands of a firing that ends at `end` have left the PMUs: before they are worked on, as FIFOs on their routes
+    /// hold them.
+    fn operands_left(
+        &self,
+        index: usize,
+        latest: Latest,
+        (fed_at, lengths): ([Ticks; 2], [(u64, Ticks); 2]),
+        end: Ticks,
+    ) -> [Ticks; 2] {
+        let actor = &self.actors[index];
+        let mut left = [0, 1].map(|kind| {
+            let (flits, least) = lengths[kind];
+            let holds = actor.holds[kind];
+            let taken = match holds.checked_sub(flits) {
+                Some(more) => actor.latest.taken(kind, more),
+                None => latest.taken(kind, holds),
+            };
+            taken.max(fed_at[kind] + least).min(end)
+        });
+        if lengths[1].0 == 0 {
+            left[1] = left[0];
+        }
+        left
     }
 
     /// Flits of the largest flow that feeds a firing of `tiles` output tiles, and the ticks they take at least. While a tile drains

@@ -4,7 +4,7 @@ use crate::arch::{Chip, TierId};
 use crate::compile::params::PARAMS;
 use crate::index::{Id, IndexVec};
 use crate::program::{
-    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, StageId, Stream,
+    BufferId, BufferRole, BufferSpec, LoopLevel, LoopOrder, Mapping, Nest, SectionGraph, StageId, Stream, StreamId,
 };
 use crate::workload::TensorId;
 
@@ -239,6 +239,85 @@ fn reads_early(graph: &SectionGraph<'_>, roles: &StageRoles, tensor: TensorId) -
     graph.stages.ids().any(|s| !roles.is_late(s) && reads(s))
 }
 
+/// Whether column tiles are the outer loop.
+fn is_cut_outside(nest: &Nest) -> bool {
+    nest.column_tiles() > 1 && nest.order == LoopOrder::ColumnTileOuter
+}
+
+/// Bytes that a plan moves off chip.
+struct Moved {
+    /// In all, by tier.
+    per_tier: Vec<u64>,
+    /// Read for stages that do not wait for all column tiles, by tier.
+    early: Vec<u64>,
+    /// Written when the last rows have passed, by tier.
+    late_sums: Vec<u64>,
+    /// Read for the first column tile of the steps in tails, by tier.
+    first_state: Vec<u64>,
+    reads: u64,
+    writes: u64,
+    /// Reads of weights.
+    weights: u64,
+    /// Reads of activations for the first row block.
+    first_block: u64,
+    /// Writes of the last row block.
+    late_writes: u64,
+}
+
+impl Moved {
+    fn new(
+        chip: &Chip,
+        (graph, nest, roles): (&SectionGraph<'_>, &Nest, &StageRoles),
+        streams: &IndexVec<StreamId, Stream>,
+        tiers: &[TierId],
+    ) -> Self {
+        let [per_tier, early, late_sums, first_state] = [(); 4].map(|()| vec![0u64; chip.memory.len()]);
+        let (reads, writes, weights, first_block, late_writes) = (0, 0, 0, 0, 0);
+        let mut moved =
+            Self { per_tier, early, late_sums, first_state, reads, writes, weights, first_block, late_writes };
+        for stream in streams {
+            let tier = tiers[stream.tensor.index()];
+            let bytes = moved_bytes(chip, graph, nest, stream, tier);
+            moved.per_tier[tier.index()] = moved.per_tier[tier.index()].saturating_add(bytes);
+            if stream.writes {
+                moved.add_written(nest, stream, tier, bytes);
+                continue;
+            }
+            moved.reads = moved.reads.saturating_add(bytes);
+            if reads_early(graph, roles, stream.tensor) {
+                moved.early[tier.index()] = moved.early[tier.index()].saturating_add(bytes);
+            }
+            // What the steps in tails read is awaited in every column tile: the first is not hidden.
+            match stream.level {
+                _ if stream.weight => {}
+                LoopLevel::COLUMN => moved.first_state[tier.index()] += bytes / nest.column_tiles(),
+                LoopLevel::ONCE => moved.first_state[tier.index()] += bytes,
+                _ => {}
+            }
+            if stream.weight {
+                moved.weights = moved.weights.saturating_add(bytes);
+            } else if stream.level == LoopLevel::ROW_TILE {
+                moved.first_block += stream.tensor_bytes / nest.blocks();
+            }
+        }
+        moved
+    }
+
+    fn add_written(&mut self, nest: &Nest, stream: &Stream, tier: TierId, bytes: u64) {
+        self.writes = self.writes.saturating_add(bytes);
+        let cut_outside = is_cut_outside(nest);
+        let late_sums = &mut self.late_sums[tier.index()];
+        match stream.level {
+            LoopLevel::ROW_TILE if cut_outside => self.late_writes += bytes / nest.blocks(),
+            // What is added up over rows leaves with the last of them.
+            LoopLevel::BLOCK_COLUMN => *late_sums += bytes / nest.blocks(),
+            LoopLevel::COLUMN if cut_outside && nest.blocks() == 1 => *late_sums += bytes / nest.column_tiles(),
+            LoopLevel::COLUMN | LoopLevel::ONCE => *late_sums += bytes,
+            _ => {}
+        }
+    }
+}
+
 /// Costs a plan: compute, memory and what cannot overlap of them.
 pub(crate) fn estimate(
     chip: &Chip,
@@ -250,52 +329,15 @@ pub(crate) fn estimate(
     tiers: &[TierId],
 ) -> Estimate {
     let streams = streams(graph, nest, buffers);
-    let mut per_tier = vec![0u64; chip.memory.len()];
-    let [mut late_sums, mut early] = [(); 2].map(|()| vec![0u64; chip.memory.len()]);
-    let mut first_state = vec![0u64; chip.memory.len()];
-    let (mut reads, mut writes, mut weights, mut first_block, mut late_writes) = (0u64, 0u64, 0u64, 0u64, 0u64);
-    let cut_outside = nest.column_tiles() > 1 && nest.order == LoopOrder::ColumnTileOuter;
-    for stream in &streams {
-        let tier = tiers[stream.tensor.index()];
-        let bytes = moved_bytes(chip, graph, nest, stream, tier);
-        per_tier[tier.index()] = per_tier[tier.index()].saturating_add(bytes);
-        if stream.writes {
-            writes = writes.saturating_add(bytes);
-            match stream.level {
-                LoopLevel::ROW_TILE if cut_outside => late_writes += bytes / nest.blocks(),
-                // What is added up over rows leaves with the last of them.
-                LoopLevel::BLOCK_COLUMN => late_sums[tier.index()] += bytes / nest.blocks(),
-                LoopLevel::COLUMN if cut_outside && nest.blocks() == 1 => {
-                    late_sums[tier.index()] += bytes / nest.column_tiles();
-                }
-                LoopLevel::COLUMN | LoopLevel::ONCE => late_sums[tier.index()] += bytes,
-                _ => {}
-            }
-            continue;
-        }
-        reads = reads.saturating_add(bytes);
-        if reads_early(graph, roles, stream.tensor) {
-            early[tier.index()] = early[tier.index()].saturating_add(bytes);
-        }
-        // What the steps in tails read is awaited in every column tile: the first is not hidden.
-        match stream.level {
-            _ if stream.weight => {}
-            LoopLevel::COLUMN => first_state[tier.index()] += bytes / nest.column_tiles(),
-            LoopLevel::ONCE => first_state[tier.index()] += bytes,
-            _ => {}
-        }
-        if stream.weight {
-            weights = weights.saturating_add(bytes);
-        } else if stream.level == LoopLevel::ROW_TILE {
-            first_block += stream.tensor_bytes / nest.blocks();
-        }
-    }
+    let moved = Moved::new(chip, (graph, nest, roles), &streams, tiers);
+    let Moved { reads, writes, weights, first_block, late_writes, .. } = moved;
+    let cut_outside = is_cut_outside(nest);
     let rate = streams.iter().next().map_or(1.0, |s| chip.tier_rate(tiers[s.tensor.index()]).bytes_per_cycle());
     let slowest_tier = |bytes: &[u64]| {
         let time = |(t, &bytes): (usize, &u64)| bytes as f64 / chip.tier_rate(TierId::from_index(t)).bytes_per_cycle();
         bytes.iter().enumerate().map(time).fold(0.0, f64::max)
     };
-    let memory = slowest_tier(&per_tier);
+    let memory = slowest_tier(&moved.per_tier);
     let firings = nest.count(LoopLevel::FIRING) as f64;
     let pipeline = Pipeline::new(graph, nest, roles);
     let slowest = pipeline.slowest(|s| picked[s].cycles) + firings * hand_over_cycles(chip, graph);
@@ -339,13 +381,13 @@ pub(crate) fn estimate(
     }
     let tail = after_reads.max(late_writes as f64 / rate);
     let read_time = reads as f64 / rate + tail;
-    let late_sums = slowest_tier(&late_sums);
+    let late_sums = slowest_tier(&moved.late_sums);
     // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
-    compute += late_sums + slowest_tier(&first_state);
+    compute += late_sums + slowest_tier(&moved.first_state);
     let off_chip = (memory + firing).max(read_time + late_sums);
     // The last row tile passes the stages behind an accumulating one when all that others read has come.
     let late = pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, lag);
-    let longest = compute.max(off_chip).max(slowest_tier(&early) + late);
+    let longest = compute.max(off_chip).max(slowest_tier(&moved.early) + late);
     let cycles = chip.launch_cycles() as f64 + longest + PARAMS.estimate.unhidden * compute.min(off_chip);
     let score = cycles + PARAMS.estimate.byte_price * memory;
     let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);

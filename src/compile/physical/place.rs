@@ -5,7 +5,9 @@ use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
 use crate::cost::StageWork;
 use crate::index::{Id, IndexVec};
-use crate::program::{Buffer, BufferId, BufferRole, LoopLevel, Mapping, Part, PcuId, Piece, PmuId, Stage, StageId};
+use crate::program::{
+    Buffer, BufferId, BufferRole, BufferSpec, LoopLevel, Mapping, Part, PcuId, Piece, PmuId, Stage, StageId,
+};
 
 /// PCUs of every stage: bands of whole columns in pipeline order, and within a band the arrangement whose operand
 /// streams need the fewest flit-hops.
@@ -349,6 +351,72 @@ fn centre(chip: &Chip, pcus: impl Iterator<Item = PcuId>) -> (f64, f64) {
     if n == 0.0 { (0.0, 0.0) } else { (x / n, y / n) }
 }
 
+/// The stage that a buffer belongs to, and the flits a cycle that are read and written at each of its pieces.
+fn port_rates(
+    spec: BufferSpec,
+    stages: &IndexVec<StageId, Stage>,
+    work: &IndexVec<StageId, StageWork>,
+    slot_rate: f64,
+) -> (StageId, f64, f64) {
+    match spec.role {
+        BufferRole::Operand { stage, tensor } => match stages[stage].mapping {
+            Mapping::Gemm(m) if stages[stage].spec.sums.is_some() => {
+                // One buffer for all streams of the operand.
+                let first = stages[stage].spec.activations.first() == Some(&tensor);
+                let (streams, rate) = if first {
+                    (m.pm * m.streams, work[stage].activation_rate())
+                } else {
+                    (m.pn, work[stage].weight_rate())
+                };
+                (stage, streams as f64 * rate, slot_rate)
+            }
+            _ => (stage, work[stage].activation_rate(), slot_rate),
+        },
+        BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
+        BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
+            (stage, work[stage].partial_rate(), work[stage].partial_rate())
+        }
+        BufferRole::Resident { stage, .. } | BufferRole::State { stage, .. } | BufferRole::Output { stage, .. } => {
+            (stage, slot_rate, slot_rate)
+        }
+    }
+}
+
+/// The centre of the PCUs that a piece of a stage's buffer, of one of so many copies, serves.
+fn near(chip: &Chip, s: &Stage, role: BufferRole, (copy, slice): (u64, u64), copies: u64) -> (f64, f64) {
+    let (pm, wide) = (s.mapping.pm(), s.group_width());
+    match role {
+        BufferRole::Operand { .. } if s.spec.sums.is_some() => centre(chip, s.pcus.iter().copied()),
+        BufferRole::Operand { .. } => {
+            let (streams, parts) = (s.mapping.streams(), s.mapping.parts());
+            let (i, head, each) = (slice / parts, slice % streams, wide / streams);
+            let group = slice % parts / streams * copies + copy;
+            centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(group, i, q)))
+        }
+        BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
+        BufferRole::State { .. } | BufferRole::Output { .. } if s.spec.sums.is_some() => {
+            centre(chip, std::iter::once(s.pcu(0, slice / wide, slice % wide)))
+        }
+        BufferRole::PartialSums { .. } => {
+            let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
+            centre(chip, std::iter::once(s.pcu(group, rest / wide, rest % wide)))
+        }
+        BufferRole::PartialFifo { slice: from, .. } => {
+            let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
+            let groups = s.mapping.groups() / s.mapping.pk();
+            let ends = [from, s.mapping.next_slice(from).unwrap_or(from)];
+            let ends = ends.map(|k| s.pcu(k * groups + group, rest / wide, rest % wide));
+            centre(chip, ends.into_iter())
+        }
+        BufferRole::Resident { .. } | BufferRole::State { .. } | BufferRole::Output { .. } => {
+            let groups = s.mapping.groups();
+            let is_resident = matches!(role, BufferRole::Resident { .. });
+            let parts = if is_resident { s.mapping.parts() } else { 1 };
+            centre(chip, (0..groups).flat_map(|b| (0..wide).map(move |q| s.pcu(b, slice / parts, q))))
+        }
+    }
+}
+
 /// Buffers in PMUs; `None` when banks run out (spreading for ports can need more PMUs than bytes do).
 pub(crate) fn place_buffers(
     chip: &Chip,
@@ -388,64 +456,13 @@ pub(crate) fn place_buffers(
             _ => {}
         }
         let slot_rate = (spec.slot_bytes.div_ceil(chip.network.flit_bytes)) as f64 / interval;
-        let (stage, read, write) = match spec.role {
-            BufferRole::Operand { stage, tensor } => match stages[stage].mapping {
-                Mapping::Gemm(m) if stages[stage].spec.sums.is_some() => {
-                    // One buffer for all streams of the operand.
-                    let first = stages[stage].spec.activations.first() == Some(&tensor);
-                    let (streams, rate) = if first {
-                        (m.pm * m.streams, work[stage].activation_rate())
-                    } else {
-                        (m.pn, work[stage].weight_rate())
-                    };
-                    (stage, streams as f64 * rate, slot_rate)
-                }
-                _ => (stage, work[stage].activation_rate(), slot_rate),
-            },
-            BufferRole::Weight { stage, .. } => (stage, work[stage].weight_rate(), 0.1 * slot_rate),
-            BufferRole::PartialSums { stage } | BufferRole::PartialFifo { stage, .. } => {
-                (stage, work[stage].partial_rate(), work[stage].partial_rate())
-            }
-            BufferRole::Resident { stage, .. } | BufferRole::State { stage, .. } | BufferRole::Output { stage, .. } => {
-                (stage, slot_rate, slot_rate)
-            }
-        };
+        let (stage, read, write) = port_rates(spec, stages, work, slot_rate);
         pool.pairs = work[stage].is_sampled();
         let s = &stages[stage];
-        let (pm, wide) = (s.mapping.pm(), s.group_width());
         let mut pieces = Vec::with_capacity((spec.copies * spec.slices) as usize);
         for copy in 0..spec.copies {
             for slice in 0..spec.slices {
-                let target = match spec.role {
-                    BufferRole::Operand { .. } if s.spec.sums.is_some() => centre(chip, s.pcus.iter().copied()),
-                    BufferRole::Operand { .. } => {
-                        let (streams, parts) = (s.mapping.streams(), s.mapping.parts());
-                        let (i, head, each) = (slice / parts, slice % streams, wide / streams);
-                        let group = slice % parts / streams * spec.copies + copy;
-                        centre(chip, (head * each..(head + 1) * each).map(|q| s.pcu(group, i, q)))
-                    }
-                    BufferRole::Weight { .. } => centre(chip, (0..pm).map(|i| s.pcu(slice / wide, i, slice % wide))),
-                    BufferRole::State { .. } | BufferRole::Output { .. } if s.spec.sums.is_some() => {
-                        centre(chip, std::iter::once(s.pcu(0, slice / wide, slice % wide)))
-                    }
-                    BufferRole::PartialSums { .. } => {
-                        let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
-                        centre(chip, std::iter::once(s.pcu(group, rest / wide, rest % wide)))
-                    }
-                    BufferRole::PartialFifo { slice: from, .. } => {
-                        let (group, rest) = (slice / (pm * wide), slice % (pm * wide));
-                        let groups = s.mapping.groups() / s.mapping.pk();
-                        let ends = [from, s.mapping.next_slice(from).unwrap_or(from)];
-                        let ends = ends.map(|k| s.pcu(k * groups + group, rest / wide, rest % wide));
-                        centre(chip, ends.into_iter())
-                    }
-                    BufferRole::Resident { .. } | BufferRole::State { .. } | BufferRole::Output { .. } => {
-                        let groups = s.mapping.groups();
-                        let is_resident = matches!(spec.role, BufferRole::Resident { .. });
-                        let parts = if is_resident { s.mapping.parts() } else { 1 };
-                        centre(chip, (0..groups).flat_map(|b| (0..wide).map(move |q| s.pcu(b, slice / parts, q))))
-                    }
-                };
+                let target = near(chip, s, spec.role, (copy, slice), spec.copies);
                 pieces.push(pool.take(target, spec.banks(chip), spec.spread, read, write)?);
             }
         }

@@ -197,21 +197,9 @@ impl Search<'_> {
         found: &mut Incumbent,
         mut offer: impl FnMut(Choice),
     ) -> bool {
-        let (chip, graph, tiled_axis) = (self.chip, self.graph, bases.tiled_axis());
+        let (chip, graph) = (self.chip, self.graph);
         let banks = chip.pmus() * chip.pmu.banks;
-        let sequences = graph.sequences();
-        if (tiled_axis.is_none() || sequences > 1) && order == LoopOrder::RowTileOuter {
-            return true;
-        }
-        // A block of rows is a sequence, if sequences have weights of their own.
-        let row_tiles = (graph.rows / sequences).div_ceil(tile_rows);
-        let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
-        if !graph.keeps_statistics(&nest) {
-            if sequences > 1 {
-                return true;
-            }
-            nest.block_tiles = 1;
-        }
+        let Some(nest) = self.nest(bases.tiled_axis(), tile_rows, order) else { return true };
         let roles = StageRoles::new(graph, &nest);
         let split = k == KAxis::Split;
         // Slices of K of a gradient that is sampled have smaller copies of its operands, however fast they are.
@@ -251,12 +239,8 @@ impl Search<'_> {
                 let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
                 // Too slow by its work alone to be measured beside the best, and no faster than what a split has to beat.
                 let longest = (found.least_score as f64 * PARAMS.nests.near_best) as u64;
-                let is_beyond = |needed: &dyn Fn(&StageCandidates) -> u64| {
-                    let fewest = stages.iter().map(|stage| stage.fewest_pcus(needed(stage)));
-                    fewest.sum::<Option<u64>>().is_none_or(|fewest| fewest > pcus)
-                };
-                if is_beyond(&|stage| stage.needed_of_work(longest))
-                    && (split || is_beyond(&|_| found.slowest_cycles.saturating_sub(1)))
+                if is_beyond(stages, pcus, |stage| stage.needed_of_work(longest))
+                    && (split || is_beyond(stages, pcus, |_| found.slowest_cycles.saturating_sub(1)))
                 {
                     continue;
                 }
@@ -298,6 +282,21 @@ impl Search<'_> {
             }
         }
         true
+    }
+
+    /// The nest of a cut, a row tile size and an order: a block of rows is a sequence, if sequences have weights of their own.
+    /// `None` if there is none, or another says the same.
+    fn nest(&self, tiled_axis: Option<TiledAxis>, tile_rows: u64, order: LoopOrder) -> Option<Nest> {
+        let (graph, sequences) = (self.graph, self.graph.sequences());
+        if (tiled_axis.is_none() || sequences > 1) && order == LoopOrder::RowTileOuter {
+            return None;
+        }
+        let row_tiles = (graph.rows / sequences).div_ceil(tile_rows);
+        let nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
+        if graph.keeps_statistics(&nest) {
+            return Some(nest);
+        }
+        (sequences == 1).then_some(Nest { block_tiles: 1, ..nest })
     }
 
     fn weights_fit(&self) -> bool {
@@ -433,4 +432,10 @@ mod tests {
             prop_assert!(found + 1 >= exceeds || banks(found + 1) > most);
         }
     }
+}
+
+/// Whether stages that may each take the cycles that it `needs` take more than so many PCUs.
+fn is_beyond(stages: &IndexVec<StageId, StageCandidates>, pcus: u64, needs: impl Fn(&StageCandidates) -> u64) -> bool {
+    let fewest = stages.iter().map(|stage| stage.fewest_pcus(needs(stage)));
+    fewest.sum::<Option<u64>>().is_none_or(|fewest| fewest > pcus)
 }
