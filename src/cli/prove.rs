@@ -49,10 +49,10 @@ pub(super) struct ProveArgs {
     /// How the graph is cut into sections
     #[arg(long, value_enum, default_value_t = Mode::Fused)]
     pub(super) mode: Mode,
-    /// Chip file (TOML)
+    /// Chip file (TOML), or a built-in name (`rdusim list`)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (.onnx, config.json)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]

@@ -18,6 +18,7 @@ mod mask;
 mod metrics;
 mod page;
 mod pod;
+mod section_table;
 mod side;
 mod table;
 mod trace;
@@ -31,7 +32,7 @@ pub use self::chart::{
     WaterfallChart,
 };
 pub use self::csv::{guarded as guarded_cell, sections as sections_csv, traffic as traffic_csv};
-pub use self::describe::{chip as describe_chip, workload as describe_workload};
+pub use self::describe::{chip as describe_chip, count_of_parameters, counted, workload as describe_workload};
 pub use self::document::{AgainstEntry, Document, SCHEMA};
 pub use self::entries::{
     ArchEntry, EnergyEntry, RunEntry, SectionEntry, StageEntry, TensorEntry, TrafficEntry, VendorEntry, WorkloadEntry,

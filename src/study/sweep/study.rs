@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::arch::Quality;
 use crate::diagnostics::Diagnostic;
-use crate::input::{Override, Root, Source, Table, suggest};
+use crate::input::{Override, Root, Source, Table, referenced, suggest};
 use crate::mode::Mode;
 
 use super::axis::{Axis, Change, Values};
@@ -109,7 +109,7 @@ impl Study {
     pub fn open(path: &Path, sets: &[Override], mapping: Option<Quality>) -> Result<Self, Diagnostic> {
         let source = Source::open(path, Root::Arch, &[])?;
         let spec: StudySpec = source.read()?;
-        Checker { source: &source, directory: path.parent().unwrap_or(Path::new("")) }.check(&spec, sets, mapping)
+        Checker { source: &source, path }.check(&spec, sets, mapping)
     }
 
     /// Its name.
@@ -122,6 +122,11 @@ impl Study {
         self.points.len()
     }
 
+    /// Axes, each of one or several fields.
+    pub fn axes(&self) -> usize {
+        self.axes.len()
+    }
+
     /// Its columns: axis paths, then metric names.
     pub fn columns(&self) -> &[String] {
         &self.columns
@@ -130,7 +135,7 @@ impl Study {
 
 struct Checker<'a> {
     source: &'a Source,
-    directory: &'a Path,
+    path: &'a Path,
 }
 
 impl Checker<'_> {
@@ -182,8 +187,8 @@ impl Checker<'_> {
         let named = Named { source, columns: &columns, axes: axis_columns, metrics: &metrics };
         Ok(Study {
             name: source.name("name", &spec.name)?,
-            arch: self.directory.join(spec.arch.get_ref()),
-            workload: self.directory.join(spec.workload.get_ref()),
+            arch: referenced(self.path, spec.arch.get_ref()),
+            workload: referenced(self.path, spec.workload.get_ref()),
             base,
             fidelity,
             compile,
@@ -231,7 +236,7 @@ impl Checker<'_> {
         let source = self.source;
         let mut axes: Vec<Axis> = Vec::new();
         for axis in spec.axes.get_ref() {
-            let axis = Axis::check(source, axis, self.directory, sampled)?;
+            let axis = Axis::check(source, axis, self.path, sampled)?;
             for (at, path) in axis.paths.iter().enumerate() {
                 if axes.iter().any(|earlier| earlier.paths.contains(path)) || axis.paths[..at].contains(path) {
                     return Err(source.error(axis.span, format!("`{path}` is on an axis twice"), "the second of them"));
