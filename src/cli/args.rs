@@ -349,7 +349,7 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) batch: u64,
     /// Tokens of a sequence [default: the model's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "seq", value_name = "N")]
     pub(super) sequence: Option<u64>,
     /// Tokens in the cache when decoding [default: the sequence]
     #[arg(long, value_name = "N")]

@@ -441,7 +441,8 @@ mod tests {
         let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
         let kbk = &outcomes[0];
         let others: u64 = kbk.sections[..90].iter().map(|section| section.cycles).sum();
-        assert!(text.contains(&format!("kbk (90 more: other)  {:>13}", whole(others))), "{text}");
+        let rest = text.lines().find(|line| line.starts_with("kbk (90 more: other) "));
+        assert!(rest.is_some_and(|line| line.contains(&format!(" {} ", whole(others)))), "{text}");
         assert!(!text.contains("kbk op89 ") && text.contains("kbk op90 ") && text.contains("kbk op99 "), "{text}");
         assert!(text.contains("(62 smaller ones)"), "{text}");
         assert!(text.lines().count() < 120, "{}", text.lines().count());
