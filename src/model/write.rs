@@ -151,7 +151,7 @@ pub fn write(options: &Options) -> Result<String, Diagnostic> {
         && !(sparsity.density > 0.0 && sparsity.density <= 1.0)
     {
         return Err(Diagnostic::new(format!(
-            "`--density` is {}, expected the share of blocks that is kept: above 0, at most 1",
+            "`--sparsity` leaves a density of {}, expected the share of blocks that is kept: above 0, at most 1",
             sparsity.density
         )));
     }

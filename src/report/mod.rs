@@ -21,6 +21,7 @@ mod pod;
 mod section_table;
 mod side;
 mod table;
+mod text_table;
 mod trace;
 mod validation;
 mod verify_table;

@@ -11,7 +11,7 @@ use crate::workload::Workload;
 
 use super::figures::quotient;
 use super::human::{bytes, clean, percent, shorten, whole};
-use super::table::{WIDTH, align_left, new_table};
+use super::text_table::{WIDTH, align_left, new_table};
 
 /// Columns of a section's name with its run's before it, or of a stage's.
 const NAME: usize = 32;

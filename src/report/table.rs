@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 use indexmap::IndexMap;
 
 use crate::arch::Device;
@@ -17,9 +16,7 @@ use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
 use super::metrics::{ENERGY_OF_A_TOKEN, METRICS, MetricValue, RunView, metrics_of};
 use super::section_table::{sections, stages};
 use super::side::{Side, named};
-
-/// Columns no line goes beyond.
-pub(super) const WIDTH: u16 = 120;
+use super::text_table::{new_table, wrapped};
 
 /// More runs side by side have two lines for what bounds them: one would be too wide.
 const MOST_WIDE_RUNS: usize = 2;
@@ -29,8 +26,6 @@ const NARROW: usize = 15;
 
 /// Most rows that the tensors take: beyond, the smallest are added up in one.
 const MOST_ROWS: usize = 40;
-
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 
 /// Everything a person wants to know of the runs of a workload, as lines of text.
 pub fn table(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> String {
@@ -247,7 +242,8 @@ fn bound_by(figures: &Figures) -> Vec<String> {
             let share = |part: u64| 100.0 * quotient(part as f64, figures.cycles as f64);
             let named =
                 |(bound, part): &(BoundBy, u64)| format!("{} {:.0} %", shorten(&bound.to_string(), 10), share(*part));
-            several.iter().take(2).map(named).collect()
+            // The largest has at least a sixteenth of all; a second that rounds to nothing says nothing.
+            several.iter().take(2).filter(|(_, part)| share(*part) >= 0.5).map(named).collect()
         }
     }
 }
@@ -339,47 +335,9 @@ fn remarks(outcomes: &[Outcome]) -> String {
     lines.iter().map(|line| wrapped("note  ", line)).collect::<Vec<_>>().join("\n")
 }
 
-/// `text` behind `label`, broken at spaces, later lines indented to the label's width. A word longer than a line
-/// loses its middle.
-pub(super) fn wrapped(label: &str, text: &str) -> String {
-    let width = usize::from(WIDTH) - label.len();
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.trim_end().split(' ').map(|word| shorten(word, width)) {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(&word);
-            }
-            _ => lines.push(word),
-        }
-    }
-    let indent = format!("\n{}", " ".repeat(label.len()));
-    format!("{label}{}", lines.join(&indent))
-}
-
-/// A table without frames: names first, numbers behind them, no column narrower than what it holds.
-pub(super) fn new_table(header: Vec<String>) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table.set_header(header);
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        column.set_constraint(ColumnConstraint::ContentWidth);
-        if at > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-pub(super) fn align_left(table: &mut Table, column: usize) {
-    if let Some(column) = table.column_mut(column) {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::text_table::WIDTH;
     use super::*;
     use crate::outcome::BoundBy;
     use crate::report::fixture;
