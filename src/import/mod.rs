@@ -29,7 +29,7 @@ mod wire;
 
 use std::path::Path;
 
-pub use options::{Imported, Options};
+pub use options::{Imported, Options, PHASES};
 
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;

@@ -1,5 +1,6 @@
 //! A study file, checked: what is varied, how it is run, and what is recorded.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::arch::Quality;
 use crate::diagnostics::Diagnostic;
+use crate::import;
 use crate::input::{Override, Root, Source, Table, referenced, suggest};
 use crate::mode::Mode;
 
@@ -52,12 +54,48 @@ pub(super) struct Objective {
 pub(super) struct Best {
     pub(super) objective: Objective,
     pub(super) subject_to: Option<(String, Constraint)>,
+    /// One for each value of this column of an axis.
+    pub(super) per: Option<usize>,
+    /// The objective is a mean over an axis.
+    pub(super) over: Option<Over>,
+}
+
+/// A mean over the values of an axis, such as several workloads.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub(super) column: usize,
+    pub(super) mean: Mean,
+    /// By the axis's value; 1 for those that are not there.
+    pub(super) weights: BTreeMap<String, f64>,
+}
+
+/// Which mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mean {
+    /// Of the logarithms: no workload counts more for being larger.
+    Geometric,
+    /// Of the values.
+    Arithmetic,
+}
+
+impl Mean {
+    const ALL: [Self; 2] = [Self::Geometric, Self::Arithmetic];
+
+    /// The name in files.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Geometric => "geometric",
+            Self::Arithmetic => "arithmetic",
+        }
+    }
 }
 
 /// The Pareto front.
 #[derive(Debug)]
 pub(super) struct Pareto {
     pub(super) objectives: Vec<Objective>,
+    /// A front for each value of this column of an axis.
+    pub(super) per: Option<usize>,
     pub(super) prune: bool,
 }
 
@@ -79,6 +117,8 @@ pub struct Study {
     pub(super) source: Source,
     pub(super) arch: PathBuf,
     pub(super) workload: PathBuf,
+    /// How a `config.json` becomes a workload.
+    pub(super) model: import::Options,
     pub(super) base: Vec<Override>,
     pub(super) fidelity: Fidelity,
     pub(super) compile: Compile,
@@ -87,6 +127,8 @@ pub struct Study {
     pub(super) seed: u64,
     pub(super) axes: Vec<Axis>,
     pub(super) points: Vec<Point>,
+    /// Points are drawn at random: no two differ in one axis alone.
+    pub(super) is_sampled: bool,
     pub(super) constraints: Vec<(Constraint, Range<usize>)>,
     pub(super) metrics: Vec<Metric>,
     /// Axis paths, then metric names.
@@ -189,6 +231,7 @@ impl Checker<'_> {
             name: source.name("name", &spec.name)?,
             arch: referenced(self.path, spec.arch.get_ref()),
             workload: referenced(self.path, spec.workload.get_ref()),
+            model: self.model(spec)?,
             base,
             fidelity,
             compile,
@@ -201,12 +244,35 @@ impl Checker<'_> {
             plots: spec.plots.iter().map(|plot| named.plot(plot)).collect::<Result<_, _>>()?,
             fingerprint: fingerprint(source, sets, mapping),
             points,
+            is_sampled: sampled,
             axes,
             metrics,
             axis_columns,
             columns: columns.clone(),
             source: source.clone(),
         })
+    }
+
+    fn model(&self, spec: &StudySpec) -> Result<import::Options, Diagnostic> {
+        let mut options = import::Options::default();
+        let Some(spec) = spec.model.as_ref().map(Spanned::get_ref) else { return Ok(options) };
+        if let Some(word) = &spec.phase {
+            let known = import::PHASES.map(|(name, _)| name);
+            options.phase = import::PHASES[self.source.keyword("model.phase", word, &known)?].1;
+        }
+        if let Some(word) = &spec.dtype {
+            let known = ["bf16", "fp16", "fp32", "int8"];
+            known[self.source.keyword("model.dtype", word, &known)?].clone_into(&mut options.dtype);
+        }
+        let sizes =
+            [("batch", "batch", &spec.batch), ("seq", "sequence", &spec.seq), ("context", "context", &spec.context)];
+        for (key, name, size) in sizes {
+            if let Some(size) = size {
+                let size = self.source.count(&format!("model.{key}"), size, 1..=1 << 40)?;
+                options.dims.push((name.to_owned(), size));
+            }
+        }
+        Ok(options)
     }
 
     fn design(&self, spec: &StudySpec) -> Result<Design, Diagnostic> {
@@ -421,7 +487,13 @@ impl Named<'_> {
                 ));
             }
         }
-        Ok(Some(Pareto { objectives, prune: prune.is_some_and(|prune| *prune.get_ref()) }))
+        let per = spec.get_ref().per.as_ref().map(|word| self.axis(word)).transpose()?;
+        let prune = prune.filter(|prune| *prune.get_ref());
+        if let (Some(prune), Some(_)) = (prune, per) {
+            let title = "`prune` compares every point with every other, and `per` asks for several fronts";
+            return Err(self.source.error(prune.span(), title, "expected one of them alone"));
+        }
+        Ok(Some(Pareto { objectives, per, prune: prune.is_some() }))
     }
 
     fn best(&self, spec: &Spanned<Table<BestSpec>>) -> Result<Best, Diagnostic> {
@@ -446,7 +518,38 @@ impl Named<'_> {
                 Some((spec.get_ref().clone(), constraint))
             }
         };
-        Ok(Best { objective, subject_to })
+        let per = best.per.as_ref().map(|word| self.axis(word)).transpose()?;
+        Ok(Best { objective, subject_to, per, over: self.over(best, per)? })
+    }
+
+    /// The column of an axis.
+    fn axis(&self, word: &Spanned<String>) -> Result<usize, Diagnostic> {
+        let axes = &self.columns[..self.axes];
+        axes.iter()
+            .position(|column| column == word.get_ref())
+            .ok_or_else(|| unknown(self.source, word.span(), "axis", word.get_ref(), axes))
+    }
+
+    fn over(&self, best: &BestSpec, per: Option<usize>) -> Result<Option<Over>, Diagnostic> {
+        let Some(word) = &best.over else {
+            if let Some(span) = best.mean.as_ref().map(Spanned::span).or(best.weights.as_ref().map(Spanned::span)) {
+                return Err(self.source.error(span, "`mean` and `weights` need `over`", "over which axis?"));
+            }
+            return Ok(None);
+        };
+        let column = self.axis(word)?;
+        if per == Some(column) {
+            return Err(self.source.error(word.span(), "`over` and `per` name the same axis", "expected another"));
+        }
+        let mean = match &best.mean {
+            None => Mean::Geometric,
+            Some(word) => Mean::ALL[self.source.keyword("best.mean", word, &Mean::ALL.map(Mean::name))?],
+        };
+        let mut weights = BTreeMap::new();
+        for (value, weight) in best.weights.iter().flat_map(Spanned::get_ref) {
+            weights.insert(value.clone(), self.source.real("best.weights", weight, 1e-9..=1e9)?);
+        }
+        Ok(Some(Over { column, mean, weights }))
     }
 
     fn plot(&self, spec: &PlotSpec) -> Result<Plot, Diagnostic> {
