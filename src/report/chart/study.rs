@@ -211,6 +211,13 @@ impl StudyPlot {
         }
         let (width, height) = (plot.width / xs.len() as f64, plot.height / ys.len() as f64);
         let (low, high) = shared.range;
+        // Numbers stand in all cells or in none: in a smaller face where they are wide.
+        let widest = |face: Face| {
+            let all = cells.iter().filter_map(|cell| cell.2);
+            all.map(|number| face.width(&label(number, value))).fold(0.0, f64::max)
+        };
+        let faces = [LABEL, Face { em: 11.0, ..LABEL }];
+        let face = faces.into_iter().find(|&face| widest(face) + 6.0 <= width).filter(|_| height >= 18.0);
         for (x, y, number) in cells {
             let place = |list: &[String], word: &str| list.iter().position(|known| known == word).unwrap_or(0) as f64;
             // The first value of y stands at the bottom, as on an axis.
@@ -223,9 +230,8 @@ impl StudyPlot {
             let share = if high > low { (number - low) / (high - low) } else { 0.0 };
             let color = shade(share);
             scene.fill(area, color);
-            let face = Face { color: color.ink(), ..LABEL };
-            let text = label(*number, value);
-            if face.width(&text) + 6.0 <= width && height >= 18.0 {
+            if let Some(face) = face.map(|face| Face { color: color.ink(), ..face }) {
+                let text = label(*number, value);
                 scene.text((area.left + width / 2.0, top + height / 2.0), Anchor::Middle, face, &text);
             }
         }

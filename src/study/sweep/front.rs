@@ -2,7 +2,8 @@
 
 use indexmap::IndexMap;
 
-use super::study::{Best, Mean, Objective, Over, Study};
+use super::study::Study;
+use super::wanted::{Best, Mean, Objective, Over};
 
 /// Objectives of a row as numbers to make small; `None` if one is missing.
 pub(super) fn costs(objectives: &[Objective], row: &[String]) -> Option<Vec<f64>> {

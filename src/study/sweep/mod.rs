@@ -23,6 +23,7 @@ mod spec;
 mod study;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 pub use journal::PARTIAL_TABLE;
 pub use results::{Counts, Results};

@@ -10,7 +10,8 @@ use indexmap::IndexMap;
 
 use crate::report::{Facet, PlotData, Series, StudyPlot, name_in_words, value_label};
 
-use super::study::{Plot, Study};
+use super::study::Study;
+use super::wanted::Plot;
 
 /// Facets of a picture, at most.
 const MOST_FACETS: usize = 12;

@@ -12,7 +12,8 @@ use super::front::{Found, Front, best, costs};
 use super::journal::{Ending, Record};
 use super::plots::{picture, short};
 use super::row::{csv_lines, row_of};
-use super::study::{Best, Plot, Study};
+use super::study::Study;
+use super::wanted::{Best, Plot};
 
 /// Reasons of refusal that are told one by one.
 const MOST_REASONS: usize = 5;
