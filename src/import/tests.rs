@@ -309,9 +309,10 @@ fn images_become_rows_of_pixels() {
     let kept = Net::default()
         .input("x", &["1", "8", "4", "4"])
         .weight("g", &[8], |_| 1.0)
-        .node("BatchNormalization", &["x", "g", "g", "g", "g"], "y")
+        .node("BatchNormalization", &["x", "g", "g", "g", "g"], "b")
+        .node_with("LRN", &["b"], "y", &[("size", &[5])])
         .output("y");
-    assert_eq!(kinds(&kept.workload()), ["batch_norm"]);
+    assert_eq!(kinds(&kept.workload()), ["batch_norm", "rms_norm"]);
 }
 
 #[test]

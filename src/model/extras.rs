@@ -2,6 +2,7 @@
 
 /// Parts of a model that most families lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property that models differ in on its own")]
 pub struct Extras {
     /// Width of a head, where it is not the model's width over its heads.
     pub head_width: Option<u64>,

@@ -363,9 +363,9 @@ impl Writer<'_> {
         let Options { architecture: a, phase, .. } = self.options;
         let mut x = self.embedding();
         if a.extras.dense_layers > 0 {
-            x = self.layers(DENSE_LAYER, "dense_", x);
+            x = self.layers(DENSE_LAYER, "dense_", &x);
         }
-        let y = self.layers(LAYER, "", x);
+        let y = self.layers(LAYER, "", &x);
         let last = if a.post_norm {
             y
         } else {
@@ -417,9 +417,9 @@ impl Writer<'_> {
     }
 
     /// A block of layers; returns the name of what it makes.
-    fn layers(&mut self, name: &'static str, prefix: &'static str, input: String) -> String {
-        self.block = Some(Block { name, prefix, input: input.clone() });
-        let made = self.layer(&input);
+    fn layers(&mut self, name: &'static str, prefix: &'static str, input: &str) -> String {
+        self.block = Some(Block { name, prefix, input: input.to_owned() });
+        let made = self.layer(input);
         let made = self.named(&made);
         self.block = None;
         made

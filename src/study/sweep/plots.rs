@@ -4,7 +4,7 @@
 //! they are divided into facets by the axes that are not shown; where there are too many facets, points stay unjoined and a
 //! cell shows the median, and the picture says so.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
@@ -49,11 +49,13 @@ pub(super) fn picture(study: &Study, plot: &Plot, rows: &[Vec<String>]) -> (&'st
     let unjoined = too_many || (study.is_sampled && !others.is_empty());
     let mut about = format!("study {}, {} points", study.name, study.points.len());
     if let (Some(by), "lines" | "pareto") = (colour, kind) {
-        about.push_str(&format!("; colour: {}", name_in_words(&columns[by])));
+        about = format!("{about}; colour: {}", name_in_words(&columns[by]));
     }
     match plot {
-        Plot::Lines { .. } if unjoined => about.push_str(&format!("; not joined: {} differ too", named(&others))),
-        Plot::Heat { .. } if too_many => about.push_str(&format!("; median over {}", named(&others))),
+        Plot::Lines { .. } if unjoined => {
+            about = format!("{about}; not joined: {} differ too", named(&others));
+        }
+        Plot::Heat { .. } if too_many => about = format!("{about}; median over {}", named(&others)),
         _ => {}
     }
     let facets = groups.into_iter().map(|(name, rows)| {
@@ -89,10 +91,10 @@ fn other_axes(study: &Study, rows: &Rows<'_>, shown: &[Option<usize>]) -> Vec<us
 
 /// Whether two rows have the same values of all the columns of a place.
 fn has_two_in_a_place(rows: &Rows<'_>, columns: &[usize]) -> bool {
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     rows.iter().any(|row| {
         let place: Vec<&str> = columns.iter().map(|&column| row[column].as_str()).collect();
-        seen.insert(place, ()).is_some()
+        !seen.insert(place)
     })
 }
 

@@ -250,17 +250,14 @@ impl Named<'_> {
         let kind = self.source.keyword("plots.kind", &spec.kind, &["lines", "heat", "pareto"])?;
         let (x, y) = (self.column(&spec.x)?, self.column(&spec.y)?);
         let series = spec.series.as_ref().map(|word| self.column(word)).transpose()?;
-        let title = match &spec.title {
-            Some(title) => self.source.name("plots.title", title)?,
-            None => {
-                let word = |column: usize| name_in_words(&self.columns[column]);
-                // A heat map shows its value by colour, over both axes.
-                let value = spec.value.as_ref().map(|word| self.column(word)).transpose()?;
-                let title = match value {
-                    Some(value) => format!("{} over {} and {}", word(value), word(x), word(y)),
-                    None => format!("{} over {}", word(y), word(x)),
-                };
-                sentence(&title)
+        let title = if let Some(title) = &spec.title {
+            self.source.name("plots.title", title)?
+        } else {
+            let word = |column: usize| name_in_words(&self.columns[column]);
+            // A heat map shows its value by colour, over both axes.
+            match spec.value.as_ref().map(|word| self.column(word)).transpose()? {
+                Some(value) => sentence(&format!("{} over {} and {}", word(value), word(x), word(y))),
+                None => sentence(&format!("{} over {}", word(y), word(x))),
             }
         };
         if let Some(word) = spec.value.as_ref().filter(|_| kind != 1).or(spec.series.as_ref().filter(|_| kind == 1)) {
