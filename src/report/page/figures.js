@@ -91,6 +91,9 @@ function figures() {
       // Cycles of different clocks are neither better nor worse.
       const clock = (run) => run.cycles / run.time_s;
       const same = !other || Math.abs(clock(other.run) / clock(r.run) - 1) < 1e-6;
+      // What the other kind of chip does not have is neither more nor less.
+      const alien = other && other.document.arch.kind !== r.document.arch.kind && (value(other.run) === 0 || values[i] === 0);
+      if (alien) return [cell, element('td', { class: 'same' }, '–')];
       return other ? [cell, change(value(other.run), values[i], name === 'cycles' && !same ? undefined : less)] : [cell];
     })];
   });
