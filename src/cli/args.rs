@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
+use super::list::{LIST_EXAMPLES, ListArgs, NEW_EXAMPLES, NewArgs};
 use super::pod::{POD_EXAMPLES, PodArgs};
 use super::prove::{self, CheckProofArgs, ProveArgs};
 use super::run_args::{ConfigArgs, SharedArgs};
@@ -27,8 +28,12 @@ Examples:
   # one way of running it, as JSON
   rdusim run --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --format json
 
-  # does the file describe a chip, and which one?
-  rdusim check --arch arch/sn40l.toml
+  # what do the files hold, and is it right?
+  rdusim check arch/sn40l.toml workloads/gpt13b-mlp.toml
+
+  # chips and workloads that come with rdusim have names, which work in any directory
+  rdusim list
+  rdusim compare --arch sn40l --workload gpt13b-mlp-sparse
 
 Results go to standard output, messages to standard error. Exit code 0: done; 1: a run or a file
 could not be finished; 2: arguments or inputs that cannot be used.";
@@ -156,7 +161,10 @@ Examples:
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  # one line on the chip, or what is wrong with the file and where
+  # one line on each file, or what is wrong with it and where
+  rdusim check mychip.toml workloads/gpt13b-mlp.toml
+
+  # the same for a chip and a workload by their places
   rdusim check --arch arch/sn10.toml
 
   # both files
@@ -222,9 +230,15 @@ pub(super) enum Command {
     /// Make a page to look at from saved results
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArgs),
-    /// Read a chip file, a workload file or both, and say what they hold
+    /// Read input files of any kind, and say what they hold
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Show what comes with rdusim: chips, systems, workloads, studies and models by name
+    #[command(after_help = LIST_EXAMPLES)]
+    List(ListArgs),
+    /// Write a file of your own that begins as a copy of one that comes with rdusim
+    #[command(after_help = NEW_EXAMPLES)]
+    New(NewArgs),
     /// Train a model on many chips: stages, links, memory
     #[command(after_help = POD_EXAMPLES)]
     Pod(PodArgs),
@@ -244,7 +258,7 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
-    /// Chip file of a second chip, an RDU or a GPU, to be shown beside the first
+    /// Chip file or built-in name of a second chip, an RDU or a GPU, to be shown beside the first
     #[arg(long, value_name = "FILE")]
     pub(super) against: Option<PathBuf>,
     #[command(flatten)]
@@ -265,10 +279,10 @@ pub(super) struct MapArgs {
     /// How the graph is cut into sections
     #[arg(long, value_enum, default_value_t = Mode::Fused)]
     pub(super) mode: Mode,
-    /// Chip file (TOML)
+    /// Chip file (TOML), or a built-in name
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (.onnx, config.json)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]
@@ -335,7 +349,7 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) batch: u64,
     /// Tokens of a sequence [default: the model's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "seq", value_name = "N")]
     pub(super) sequence: Option<u64>,
     /// Tokens in the cache when decoding [default: the sequence]
     #[arg(long, value_name = "N")]
@@ -368,10 +382,10 @@ pub(super) struct VerifyArgs {
     /// How the graph is cut into sections (every mode if not given)
     #[arg(long, value_enum)]
     pub(super) mode: Option<Mode>,
-    /// Chip file (TOML)
+    /// Chip file (TOML), or a built-in name
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (.onnx, config.json)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]
@@ -424,9 +438,12 @@ pub(super) struct ReportArgs {
 }
 
 #[derive(Debug, Args)]
-#[group(id = "files", required = true, multiple = true, args = ["arch", "workload"])]
+#[group(id = "files", required = true, multiple = true, args = ["paths", "arch", "workload"])]
 pub(super) struct CheckArgs {
-    /// Chip file (TOML)
+    /// Files of any kind, or built-in names: chips, systems, workloads, studies, models
+    #[arg(value_name = "FILE", id = "paths")]
+    pub(super) files: Vec<PathBuf>,
+    /// Chip file (TOML), or a built-in name
     #[arg(long, value_name = "FILE")]
     pub(super) arch: Option<PathBuf>,
     /// Workload file (TOML)
@@ -497,7 +514,7 @@ mod tests {
 
     use super::*;
 
-    const ALL_EXAMPLES: [&str; 13] = [
+    const ALL_EXAMPLES: [&str; 15] = [
         EXAMPLES,
         COMPARE_EXAMPLES,
         RUN_EXAMPLES,
@@ -511,6 +528,8 @@ mod tests {
         REPORT_EXAMPLES,
         CHECK_EXAMPLES,
         POD_EXAMPLES,
+        LIST_EXAMPLES,
+        NEW_EXAMPLES,
     ];
 
     #[test]

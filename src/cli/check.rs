@@ -1,47 +1,88 @@
 //! `rdusim check`: what the input files hold, or what is wrong with them.
 
+use std::path::Path;
+
 use super::args::CheckArgs;
 use super::failure::Failure;
 use super::output;
 use crate::diagnostics::Diagnostic;
-use crate::input::{Override, Root};
+use crate::input::{self, FileKind, Override, Root};
 use crate::pod::{self, System};
 use crate::study::explain::{Sources, sources};
+use crate::study::sweep::Study;
 use crate::{arch, import, report};
 
 /// One line a file; if any is refused, every refusal and no line.
 pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
+    let mut given: Vec<(&Path, FileKind)> = Vec::new();
+    given.extend(args.arch.iter().map(|path| (path.as_path(), FileKind::Chip)));
+    given.extend(args.workload.iter().map(|path| (path.as_path(), FileKind::Workload)));
+    given.extend(args.files.iter().map(|path| (path.as_path(), kind_of(path))));
     let mut refused = Vec::new();
     let mut sets = Vec::new();
     for text in &args.set {
-        match Override::parse(text).and_then(|set| has_file(args, set)) {
+        match Override::parse(text).and_then(|set| has_file(&given, set)) {
             Ok(set) => sets.push(set),
             Err(diagnostic) => refused.push(diagnostic),
         }
     }
     let mut lines = Vec::new();
-    if let Some(path) = &args.arch {
-        let described = if pod::is_system(path) {
-            pod::open(path, &sets).map(|system| format!("system {}", described_system(&system)))
-        } else {
-            arch::open(path, &sets).map(|chip| format!("chip {}", report::describe_chip(chip.device())))
-        };
-        match described {
-            Ok(described) => {
-                let values = std::fs::read_to_string(path).map(|text| told(&sources(&text))).unwrap_or_default();
-                lines.push(format!("{}: {described}{values}\n", path.display()));
-            }
-            Err(diagnostic) => refused.push(diagnostic),
-        }
-    }
-    if let Some(path) = &args.workload {
-        let loaded = args.model.options_for(path).and_then(|options| import::load(path, &sets, 0, &options));
-        match loaded {
-            Ok(graph) => lines.push(format!("{}: workload {}\n", path.display(), report::describe_workload(&graph))),
+    for &(path, kind) in &given {
+        match described(args, path, kind, &sets) {
+            Ok(described) => lines.push(format!("{}: {described}\n", path.display())),
             Err(diagnostic) => refused.push(diagnostic),
         }
     }
     if refused.is_empty() { output::print_text(&lines.concat()) } else { Err(Failure::Refused(refused)) }
+}
+
+/// What a file seems to hold, so that what is wrong with it is said in the words of its kind.
+fn kind_of(path: &Path) -> FileKind {
+    FileKind::of(path, &input::text_of(path).unwrap_or_default())
+}
+
+/// One line on a file.
+fn described(args: &CheckArgs, path: &Path, kind: FileKind, sets: &[Override]) -> Result<String, Diagnostic> {
+    let needs_more = |help: &str| {
+        let title =
+            format!("`{}` is {}, which is checked against what it belongs to", path.display(), kind.described());
+        Err(Diagnostic::new(title).with_help(help))
+    };
+    match kind {
+        FileKind::Chip | FileKind::System => {
+            let described = if pod::is_system(path) {
+                format!("system {}", described_system(&pod::open(path, sets)?))
+            } else {
+                format!("chip {}", report::describe_chip(arch::open(path, sets)?.device()))
+            };
+            let values = input::text_of(path).map(|text| told(&sources(&text))).unwrap_or_default();
+            Ok(format!("{described}{values}"))
+        }
+        FileKind::Workload | FileKind::Model => {
+            let graph = import::load(path, sets, 0, &args.model.options_for(path)?)?;
+            let from = if kind == FileKind::Model { "model, as the workload" } else { "workload" };
+            Ok(format!("{from} {}", report::describe_workload(&graph)))
+        }
+        FileKind::Study => {
+            let study = Study::open(path, &[], None)?;
+            let (points, axes) = (study.points(), study.axes());
+            Ok(format!(
+                "study {}: {}, {}",
+                study.name(),
+                report::counted(points, "point"),
+                report::counted(axes, "axis")
+            ))
+        }
+        FileKind::Configuration => needs_more("`rdusim run --config FILE` checks it and runs it"),
+        FileKind::Sections => needs_more("`rdusim run --sections FILE` checks it against the workload"),
+        FileKind::Result => needs_more("`rdusim report FILE` makes a page of it, `rdusim diff` compares two"),
+        FileKind::Unknown => {
+            // A file that cannot be read is told as one.
+            arch::open(path, &[])?;
+            let title = format!("`{}` holds neither a chip, a system, a workload, a study nor a model", path.display());
+            Err(Diagnostic::new(title).with_help("give `--arch FILE` or `--workload FILE` to be told what is missing"))
+        }
+    }
 }
 
 /// One line on a system.
@@ -76,12 +117,12 @@ fn told(of: &Sources) -> String {
 }
 
 /// Refuses to change a file that was not given.
-fn has_file(args: &CheckArgs, set: Override) -> Result<Override, Diagnostic> {
-    let (given, flag) = match set.root() {
-        Root::Arch => (args.arch.is_some(), "--arch"),
-        Root::Workload => (args.workload.is_some(), "--workload"),
+fn has_file(given: &[(&Path, FileKind)], set: Override) -> Result<Override, Diagnostic> {
+    let (kinds, flag) = match set.root() {
+        Root::Arch => (&[FileKind::Chip, FileKind::System][..], "--arch"),
+        Root::Workload => (&[FileKind::Workload, FileKind::Model][..], "--workload"),
     };
-    if given {
+    if given.iter().any(|(_, kind)| kinds.contains(kind)) {
         Ok(set)
     } else {
         Err(Diagnostic::new(format!("`--set {}` has no file to change", set.raw()))

@@ -25,10 +25,11 @@ Examples:
   rdusim import gpt.onnx --density 0.125 --block 16x16 -o gpt.toml
 
   # a published model by its config.json: one generated token, or a step of training
-  rdusim import llama/config.json --phase decode --dim batch=16 --dim context=4096
+  rdusim import llama/config.json --phase decode --batch 16 --context 4096
 
   # without a workload file in between
-  rdusim compare --arch arch/sn40l.toml --workload resnet50.onnx";
+  rdusim compare --arch sn40l --workload resnet50.onnx
+  rdusim compare --arch sn40l --workload qwen3/config.json --phase prefill --batch 4 --seq 1024";
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
@@ -40,12 +41,6 @@ pub(super) struct ImportArgs {
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) model: ModelFileArgs,
-    /// Data type of the workload
-    #[arg(long, value_enum, default_value_t = ValueType::Bf16)]
-    pub(super) dtype: ValueType,
-    /// What is done with the model of a config.json
-    #[arg(long, value_enum, default_value_t = ModelPhase::Forward)]
-    pub(super) phase: ModelPhase,
     /// Store only what is not zero in the weights; masks go into a file beside the workload
     #[arg(long)]
     pub(super) masks: bool,
@@ -69,11 +64,26 @@ pub(super) struct ModelFileArgs {
     /// Take nodes of a model that no operator stands for as elementwise or as boundaries; results say so
     #[arg(long)]
     pub(super) skip_unsupported: bool,
+    /// Of a config.json: what is done with the model [default: forward]
+    #[arg(long, value_enum)]
+    pub(super) phase: Option<ModelPhase>,
+    /// Of a config.json: sequences [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(super) batch: Option<u64>,
+    /// Of a config.json: tokens of a sequence [default: what the model takes, 2048 at most]
+    #[arg(long, value_name = "N")]
+    pub(super) seq: Option<u64>,
+    /// Of a config.json: tokens in the cache when decoding [default: the sequence]
+    #[arg(long, value_name = "N")]
+    pub(super) context: Option<u64>,
+    /// Of a model: data type of the workload [default: bf16]
+    #[arg(long, value_enum)]
+    pub(super) dtype: Option<ValueType>,
 }
 
 impl ModelFileArgs {
-    /// As the importer takes them.
-    pub(super) fn options(&self) -> Result<Options, Diagnostic> {
+    /// As the importer takes them, for a model of this path.
+    pub(super) fn options(&self, path: &Path) -> Result<Options, Diagnostic> {
         let mut dims: Vec<(String, u64)> = Vec::with_capacity(self.dim.len());
         for text in &self.dim {
             let refused = || {
@@ -87,18 +97,55 @@ impl ModelFileArgs {
             }
             dims.push((name.to_owned(), size));
         }
-        let dtype = "bf16".to_owned();
-        Ok(Options { dims, skip_unsupported: self.skip_unsupported, dtype, ..Options::default() })
+        if import::is_onnx(path)
+            && let Some(flag) = self.of_a_config()
+        {
+            let title =
+                format!("`{flag}` is for a config.json: `{}` has its phase and its sizes in it", path.display());
+            return Err(Diagnostic::new(title).with_help("give open dimensions with `--dim NAME=N`"));
+        }
+        let sizes =
+            [("--batch", "batch", self.batch), ("--seq", "sequence", self.seq), ("--context", "context", self.context)];
+        for (flag, name, size) in sizes {
+            let Some(size) = size else { continue };
+            if !(1..=1 << 40).contains(&size) {
+                return Err(Diagnostic::new(format!("`{flag}` is {size}, expected a count from 1 to 2^40")));
+            }
+            if dims.iter().any(|(known, _)| known == name) {
+                return Err(Diagnostic::new(format!("`{flag}` and `--dim {name}=...` say the same: give one of them")));
+            }
+            dims.push((name.to_owned(), size));
+        }
+        let dtype = self.dtype.map_or(crate::units::Dtype::Bf16, Into::into).name().to_owned();
+        let phase = self.phase.map(Into::into).unwrap_or_default();
+        Ok(Options { dims, skip_unsupported: self.skip_unsupported, dtype, phase, ..Options::default() })
+    }
+
+    /// The first flag that only a config.json takes.
+    fn of_a_config(&self) -> Option<&'static str> {
+        let given = [
+            (self.phase.is_some(), "--phase"),
+            (self.batch.is_some(), "--batch"),
+            (self.seq.is_some(), "--seq"),
+            (self.context.is_some(), "--context"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag)
     }
 
     /// The same for a file that may be a workload: of one, none of this means anything.
     pub(super) fn options_for(&self, path: &Path) -> Result<Options, Diagnostic> {
-        if !import::is_model(path) && (!self.dim.is_empty() || self.skip_unsupported) {
-            let title =
-                format!("`{}` is a workload file: `--dim` and `--skip-unsupported` are for models", path.display());
-            return Err(Diagnostic::new(title).with_help("change its dimensions with `--set workload.dims.NAME=N`"));
+        let of_models = [
+            (!self.dim.is_empty(), "--dim"),
+            (self.skip_unsupported, "--skip-unsupported"),
+            (self.dtype.is_some(), "--dtype"),
+        ];
+        let flag = of_models.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag);
+        if let Some(flag) = flag.or(self.of_a_config()).filter(|_| !import::is_model(path)) {
+            let title = format!("`{flag}` is for models, and `{}` is a workload file", path.display());
+            let help = if flag == "--dtype" { "workload.dtype=TYPE" } else { "workload.dims.NAME=N" };
+            return Err(Diagnostic::new(title).with_help(format!("change the file's fields with `--set {help}`")));
         }
-        self.options()
+        self.options(path)
     }
 }
 
@@ -112,10 +159,8 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
         .with_help("other formats have to be exported to one of these first")
         .into());
     }
-    let mut options = args.model.options()?;
-    crate::units::Dtype::from(args.dtype).name().clone_into(&mut options.dtype);
+    let mut options = args.model.options(&args.file)?;
     (options.masks, options.density, options.without_weights) = (args.masks, args.density, args.without_weights);
-    options.phase = args.phase.into();
     options.block = args.block.as_deref().map(block).transpose()?;
     if options.block.is_some() && !options.masks && options.density.is_none() {
         return Err(Diagnostic::new("`--block` is the block of masks, and none are asked for")

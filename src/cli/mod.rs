@@ -11,6 +11,7 @@ mod execute;
 mod explain;
 mod failure;
 mod import;
+mod list;
 mod map;
 mod model;
 mod output;
@@ -82,6 +83,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Verify(args) => verify::verify(&args),
         Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
+        Command::List(args) => list::list(&args),
+        Command::New(args) => list::new(&args),
         Command::Pod(args) => pod::pod(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::CheckProof(args) => prove::check_proof(&args),

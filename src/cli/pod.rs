@@ -61,7 +61,7 @@ pub(super) struct PodArgs {
     /// Sequences of a micro-batch
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) micro_batch: u64,
-    /// Tokens of a sequence [default: the model's]
+    /// Tokens of a sequence [default: the model's; of a config.json, 2048 at most]
     #[arg(long, value_name = "N")]
     pub(super) seq: Option<u64>,
     /// Share of the blocks of 16 x 16 of the layers' matrices that is pruned; RDUs only
@@ -138,8 +138,12 @@ fn job(args: &PodArgs, parallel: Parallel) -> Result<Job, Diagnostic> {
 /// A preset, or the model of a config.json.
 fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
     if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-        let (architecture, sequence) = import::architecture(Path::new(name))?;
-        return Ok((name.to_owned(), architecture, sequence));
+        let (model, architecture, sequence) = import::architecture(Path::new(name))?;
+        if let Some(part) = architecture.unusual() {
+            let title = format!("`--model {name}`: {model} has {part}, which are not modelled on many chips yet");
+            return Err(Diagnostic::new(title).with_help("`rdusim compare --workload` runs it on one chip"));
+        }
+        return Ok((model, architecture, sequence));
     }
     let name = name.to_ascii_lowercase();
     if matches!(name.as_str(), "gpt" | "llama") {

@@ -1,9 +1,9 @@
 //! A spinner on standard error while something takes long, if somebody watches.
 
-use std::io::{self, IsTerminal};
-use std::sync::mpsc;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -34,11 +34,14 @@ pub(super) fn watched<T>(message: &str, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Does `work`, which is given a function to call with what is done and what there is, from any thread; shows a bar with
-/// rate and time left meanwhile, if standard error is a terminal.
+/// Seconds between lines where nobody watches: few enough for a log.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Does `work`, which is given a function to call with what is done and what there is, from any thread; meanwhile shows a bar
+/// with rate and time left if standard error is a terminal, else a line from time to time.
 pub(super) fn counted<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize) + Sync)) -> T) -> T {
     if !io::stderr().is_terminal() {
-        return work(&|_, _| {});
+        return in_lines(message, work);
     }
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let template = "{msg} {wide_bar} {pos}/{len}  {per_sec}  {eta} left";
@@ -57,4 +60,46 @@ pub(super) fn counted<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize)
     });
     bar.finish_and_clear();
     result
+}
+
+/// When counting began and from what, and when the last line was written.
+struct Counting {
+    start: Instant,
+    from: usize,
+    told: Instant,
+}
+
+#[expect(clippy::disallowed_methods, reason = "progress is told by the clock, on standard error")]
+fn in_lines<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize) + Sync)) -> T) -> T {
+    let counting: Mutex<Option<Counting>> = Mutex::new(None);
+    work(&|done, all| {
+        let now = Instant::now();
+        let mut counting = counting.lock().unwrap_or_else(PoisonError::into_inner);
+        let counting = counting.get_or_insert(Counting { start: now, from: done, told: now });
+        if now.duration_since(counting.told) >= LINE_EVERY && done < all {
+            counting.told = now;
+            let took = now.duration_since(counting.start).as_secs_f64();
+            // A closed standard error costs nothing but this line.
+            let _ = writeln!(io::stderr().lock(), "{}", line(message, (counting.from, done, all), took));
+        }
+    })
+}
+
+/// `study: 30 of 90, 1.5 a second, about 40 s left`.
+fn line(message: &str, (from, done, all): (usize, usize, usize), took_s: f64) -> String {
+    let rate = (done - from.min(done)) as f64 / took_s.max(1e-9);
+    let left =
+        if rate > 0.0 { format!("about {:.0} s left", (all - done) as f64 / rate) } else { "no rate yet".into() };
+    format!("{message}: {done} of {all}, {rate:.2} a second, {left}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_counts_from_where_the_run_began() {
+        assert_eq!(line("study", (10, 40, 100), 20.0), "study: 40 of 100, 1.50 a second, about 40 s left");
+        assert_eq!(line("study", (10, 10, 100), 20.0), "study: 10 of 100, 0.00 a second, no rate yet");
+    }
 }

@@ -21,7 +21,7 @@ use super::execute::{execute, tell_durations, timed};
 use super::failure::Failure;
 use super::import::ModelFileArgs;
 use super::run_args::ConfigArgs;
-use super::values::{Mapping, Mode};
+use super::values::{Mapping, Mode, ModelPhase, ValueType};
 use super::{output, progress};
 
 pub(super) const PROVE_EXAMPLES: &str = "\
@@ -49,10 +49,10 @@ pub(super) struct ProveArgs {
     /// How the graph is cut into sections
     #[arg(long, value_enum, default_value_t = Mode::Fused)]
     pub(super) mode: Mode,
-    /// Chip file (TOML)
+    /// Chip file (TOML), or a built-in name (`rdusim list`)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (.onnx, config.json)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]
@@ -94,6 +94,16 @@ struct ProofFile {
     dim: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     skip_unsupported: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    phase: Option<ModelPhase>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    context: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dtype: Option<ValueType>,
     mapping: Mapping,
     seed: u64,
     certificate: Certificate,
@@ -142,6 +152,11 @@ pub(super) fn prove(args: &ProveArgs) -> Result<(), Failure> {
             set: args.set.clone(),
             dim: args.model.dim.clone(),
             skip_unsupported: args.model.skip_unsupported,
+            phase: args.model.phase,
+            batch: args.model.batch,
+            seq: args.model.seq,
+            context: args.model.context,
+            dtype: args.model.dtype,
             mapping: args.mapping,
             seed: args.seed,
             certificate,
@@ -187,7 +202,15 @@ fn summary(certificate: &Certificate) -> String {
 /// Recomputes a certificate's leaves, and that they cover the space.
 pub(super) fn check_proof(args: &CheckProofArgs) -> Result<(), Failure> {
     let file = read(&args.file)?;
-    let model = ModelFileArgs { dim: file.dim, skip_unsupported: file.skip_unsupported };
+    let model = ModelFileArgs {
+        dim: file.dim,
+        skip_unsupported: file.skip_unsupported,
+        phase: file.phase,
+        batch: file.batch,
+        seq: file.seq,
+        context: file.context,
+        dtype: file.dtype,
+    };
     let (chip, workload) =
         inputs((Path::new(&file.arch), Path::new(&file.workload)), &model, &file.set, file.mapping, file.seed)?;
     let certificate = &file.certificate;

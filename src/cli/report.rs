@@ -51,7 +51,7 @@ pub(super) fn page_files(
 pub(super) fn made(inputs: &[&Path]) -> Made {
     // Read before, so only a file that has just gone is left out.
     let text = |path: &&Path| {
-        let text = std::fs::read_to_string(path).ok()?;
+        let text = input::text_of(path)?;
         Some(PageInput { name: path.display().to_string(), text })
     };
     Made::new(command_line(), inputs.iter().filter_map(text).collect())

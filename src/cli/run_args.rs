@@ -27,10 +27,10 @@ pub(super) struct ConfigArgs {
 /// What `compare` and `run` have in common.
 #[derive(Debug, Args)]
 pub(super) struct SharedArgs {
-    /// Chip file (TOML)
+    /// Chip file (TOML), or a built-in name (`rdusim list`)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), or a model (.onnx, config.json)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]

@@ -59,6 +59,8 @@ fn finish(
         page.set_points(results.points());
         files.push(File { name: "report.html".to_owned(), bytes: page.html().into_bytes() });
         report::write(directory, &files)?;
+        // The whole table is there now. If the part of it stays, the next sweep begins it anew.
+        let _ = std::fs::remove_file(directory.join(sweep::PARTIAL_TABLE));
     }
     let text = match format {
         Format::Table => results.to_text(),

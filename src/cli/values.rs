@@ -1,11 +1,13 @@
 //! Words that arguments take, and what they stand for.
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 use crate::arch;
 use crate::units::Dtype;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum ModelPhase {
     /// All tokens, from embedding to output
     Forward,
@@ -45,7 +47,8 @@ impl From<Recompute> for crate::model::Recompute {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum ValueType {
     Bf16,
     Fp16,

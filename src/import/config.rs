@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::families::{Fields, Model};
 use super::options::{Imported, Options};
 use crate::diagnostics::Diagnostic;
 use crate::input;
-use crate::model::{Activation, Architecture, Norm, Phase, Position, Recompute, WeightFile, write};
+use crate::model::{Architecture, Phase, Position, Recompute, WeightFile, write};
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
@@ -16,14 +17,14 @@ const MOST_BYTES: u64 = 16 << 20;
 /// The largest header of a safetensors file that is searched.
 const MOST_HEADER_BYTES: u64 = 64 << 20;
 
-/// Families, as `model_type` names them.
-const FAMILIES: [&str; 8] = ["gpt2", "llama", "mistral", "mixtral", "bert", "bloom", "falcon", "gpt_neox"];
+/// Tokens of a sequence unless others are asked for, or fewer if the model takes no more.
+const USUAL_SEQUENCE: u64 = 2048;
 
 /// Imports a config.
 pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     let fields = Fields { path: path.display().to_string(), map: object(path)? };
     let family = fields.family()?;
-    let Model { architecture, sequence: trained, mut notes } = fields.model(family)?;
+    let Model { architecture, sequence: trained, mut notes } = fields.model(family, options.phase)?;
     let (mut batch, mut sequence, mut context) = (1, None, None);
     for (name, size) in &options.dims {
         match name.as_str() {
@@ -38,13 +39,21 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
             }
         }
     }
-    let sequence = sequence.unwrap_or(trained);
+    let usual = trained.min(USUAL_SEQUENCE);
+    // Of one token at a time, only the cache has a length.
+    let is_given = if options.phase == Phase::Decode { context.or(sequence).is_some() } else { sequence.is_some() };
+    if !is_given && usual < trained {
+        notes.push(format!(
+            "{usual} tokens a sequence, as none were asked for: the model takes up to {trained} (`--seq`)"
+        ));
+    }
+    let sequence = sequence.unwrap_or(usual);
     let mut architecture = architecture;
     if let Position::Learned(rows) = architecture.position
         && rows < sequence
     {
-        let title = format!("`--dim sequence={sequence}`: the model has {rows} positions");
-        return Err(Diagnostic::new(title));
+        let title = format!("a sequence of {sequence} tokens: the model has {rows} positions");
+        return Err(Diagnostic::new(title).with_help(format!("give `--seq` of at most {rows}")));
     }
     if options.phase == Phase::Training && !architecture.output {
         // A head to train on: the table of tokens again.
@@ -65,8 +74,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     } else {
         Vec::new()
     };
-    let name = fields.map.get("_name_or_path").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
-    let name = name.map_or_else(|| family.to_owned(), |name| name.replace(|c: char| c.is_control(), " "));
+    let name = name_of(path, &fields);
     let text = write(&crate::model::Options {
         name,
         architecture,
@@ -85,11 +93,21 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     Ok(Imported { text, masks: None })
 }
 
-/// The dimensions of a model and the tokens of the sequences that it was trained with.
-pub(super) fn architecture(path: &Path) -> Result<(Architecture, u64), Diagnostic> {
+/// What people call the model: the name that the config gives, else the file's, or of a `config.json` the folder's.
+fn name_of(path: &Path, fields: &Fields) -> String {
+    let given = fields.map.get("_name_or_path").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).filter(|stem| stem != "config");
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = whole.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name = given.map(str::to_owned).or(stem).or(folder).unwrap_or_else(|| "model".to_owned());
+    name.replace(|c: char| c.is_control(), " ")
+}
+
+/// The dimensions of a model, what it is called, and the tokens of a sequence unless others are asked for.
+pub(super) fn architecture(path: &Path) -> Result<(String, Architecture, u64), Diagnostic> {
     let fields = Fields { path: path.display().to_string(), map: object(path)? };
-    let Model { architecture, sequence, .. } = fields.model(fields.family()?)?;
-    Ok((architecture, sequence))
+    let Model { architecture, sequence, .. } = fields.model(fields.family()?, Phase::Training)?;
+    Ok((name_of(path, &fields), architecture, sequence.min(USUAL_SEQUENCE)))
 }
 
 fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
@@ -114,158 +132,13 @@ fn object(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
     }
 }
 
-/// What a config says of a model.
-struct Model {
-    architecture: Architecture,
-    /// Tokens it was trained with.
-    sequence: u64,
-    notes: Vec<String>,
-}
-
-struct Fields {
-    path: String,
-    map: Map<String, Value>,
-}
-
-impl Fields {
-    fn refused(&self, why: &str) -> Diagnostic {
-        Diagnostic::new(format!("`{}`: {why}", self.path))
-    }
-
-    fn family(&self) -> Result<&'static str, Diagnostic> {
-        let Some(found) = self.map.get("model_type") else {
-            let error = self.refused("`model_type` is missing");
-            return Err(error.with_help(format!("a config.json names one of {}", FAMILIES.join(", "))));
-        };
-        let known = found.as_str().and_then(|found| FAMILIES.into_iter().find(|family| *family == found));
-        known.ok_or_else(|| {
-            self.refused(&format!("`model_type` is {found}, which is not known"))
-                .with_help(format!("known are {}; export others to ONNX", FAMILIES.join(", ")))
-        })
-    }
-
-    /// A count under one of several names.
-    fn any(&self, names: &[&str]) -> Result<Option<u64>, Diagnostic> {
-        for &name in names {
-            match self.map.get(name) {
-                None | Some(Value::Null) => {}
-                Some(value) => {
-                    return value
-                        .as_u64()
-                        .filter(|&n| (1..=1 << 40).contains(&n))
-                        .map(Some)
-                        .ok_or_else(|| self.refused(&format!("`{name}` is {value}, expected a count from 1 to 2^40")));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    fn count(&self, names: &[&str]) -> Result<u64, Diagnostic> {
-        self.any(names)?.ok_or_else(|| self.refused(&format!("`{}` is missing", names[0])))
-    }
-
-    fn flag(&self, name: &str, default: bool) -> Result<bool, Diagnostic> {
-        match self.map.get(name) {
-            None | Some(Value::Null) => Ok(default),
-            Some(Value::Bool(value)) => Ok(*value),
-            Some(value) => Err(self.refused(&format!("`{name}` is {value}, expected true or false"))),
-        }
-    }
-
-    /// The architecture of a family.
-    fn model(&self, family: &str) -> Result<Model, Diagnostic> {
-        let hidden = self.count(&["hidden_size", "n_embd", "n_embed"])?;
-        let layers = self.count(&["num_hidden_layers", "n_layer"])?;
-        let heads = self.count(&["num_attention_heads", "n_head"])?;
-        let positions = self.any(&["max_position_embeddings", "n_positions", "n_ctx", "seq_length"])?;
-        let wide = hidden.saturating_mul(4);
-        let feed_forward = self.any(&["intermediate_size", "n_inner", "ffn_hidden_size"])?.unwrap_or(wide);
-        let sequence = positions.unwrap_or(2048);
-        let mut notes = Vec::new();
-        let base = Architecture {
-            hidden,
-            layers,
-            heads,
-            kv_heads: heads,
-            feed_forward,
-            vocabulary: self.count(&["vocab_size"])?,
-            position: Position::Rotary,
-            norm: Norm::Layer,
-            activation: Activation::Gelu,
-            bias: true,
-            tied: self.flag("tie_word_embeddings", !matches!(family, "llama" | "mistral" | "mixtral" | "gpt_neox"))?,
-            causal: true,
-            post_norm: false,
-            parallel: false,
-            embedding_norm: false,
-            token_types: 0,
-            output: true,
-        };
-        if let Some(head) = self.any(&["head_dim"])?.filter(|head| head.saturating_mul(heads) != hidden) {
-            let why = format!("{heads} heads of `head_dim` {head} are not as wide as `hidden_size` {hidden}");
-            return Err(self.refused(&why).with_help("such models are not known; export it to ONNX"));
-        }
-        let architecture = match family {
-            "gpt2" => Architecture { position: Position::Learned(sequence), ..base },
-            "llama" | "mistral" | "mixtral" => {
-                let mut wide = feed_forward;
-                if family == "mixtral" {
-                    let experts = self.any(&["num_local_experts"])?.unwrap_or(8);
-                    let each = self.any(&["num_experts_per_tok"])?.unwrap_or(2);
-                    wide = feed_forward.saturating_mul(each);
-                    notes.push(format!(
-                        "{each} of {experts} experts of every layer are modelled, those that a token meets, as one \
-                         feed-forward block {wide} wide; the others' weights, and the routing, are not"
-                    ));
-                }
-                Architecture {
-                    kv_heads: self.any(&["num_key_value_heads"])?.unwrap_or(heads),
-                    feed_forward: wide,
-                    norm: Norm::Rms,
-                    activation: Activation::GatedSilu,
-                    bias: self.flag("attention_bias", false)? && self.flag("mlp_bias", false)?,
-                    ..base
-                }
-            }
-            "bert" => Architecture {
-                position: Position::Learned(sequence),
-                causal: false,
-                post_norm: true,
-                embedding_norm: true,
-                token_types: self.any(&["type_vocab_size"])?.unwrap_or(2),
-                output: false,
-                ..base
-            },
-            "bloom" => Architecture { position: Position::Alibi, embedding_norm: true, ..base },
-            "falcon" => {
-                let several = self.flag("new_decoder_architecture", false)?;
-                let one = self.flag("multi_query", true)? && !several;
-                let given = self.any(&["num_kv_heads", "n_head_kv"])?;
-                Architecture {
-                    kv_heads: if one { 1 } else { given.filter(|_| several).unwrap_or(heads) },
-                    position: if self.flag("alibi", false)? { Position::Alibi } else { Position::Rotary },
-                    bias: self.flag("bias", false)?,
-                    parallel: several || self.flag("parallel_attn", true)?,
-                    ..base
-                }
-            }
-            _ => Architecture { parallel: self.flag("use_parallel_residual", true)?, ..base },
-        };
-        if self.any(&["sliding_window"])?.is_some_and(|window| window < sequence) {
-            notes.push("the sliding window of attention is not modelled: every token meets all before it".to_owned());
-        }
-        Ok(Model { architecture, sequence, notes })
-    }
-}
-
 /// Name in the workload, end of the key, and whether N is stored as rows.
 type Key = (&'static str, &'static str, bool);
 
 /// Where the weights of layer 0 are stored: what keys may begin with, and how each goes on.
 fn keys(family: &str) -> (&'static [&'static str], &'static [Key]) {
     match family {
-        "llama" | "mistral" => (
+        "llama" | "mistral" | "qwen2" | "qwen3" | "gemma2" => (
             &["model.layers.0."],
             &[
                 ("w_query", "self_attn.q_proj.weight", true),

@@ -9,6 +9,7 @@
 mod config;
 mod constant;
 mod draft;
+mod families;
 mod fold;
 mod infer;
 mod layout;
@@ -28,7 +29,7 @@ mod wire;
 
 use std::path::Path;
 
-pub use options::{Imported, Options};
+pub use options::{Imported, Options, PHASES};
 
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
@@ -38,6 +39,11 @@ use crate::workload::{self, Workload};
 /// Whether a file is a model to be imported, by its ending.
 pub fn is_model(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx") || ending.eq_ignore_ascii_case("json"))
+}
+
+/// Whether a file is an ONNX network, by its ending.
+pub fn is_onnx(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"))
 }
 
 /// The workload file of a model.
@@ -52,11 +58,12 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     onnx::import(path, options)
 }
 
-/// The dimensions of the model of a `config.json`, and the tokens of the sequences that it was trained with.
+/// What the model of a `config.json` is called, its dimensions, and the tokens of a sequence unless others are asked for: at
+/// most 2,048.
 ///
 /// # Errors
 /// A file that cannot be read or names no known family.
-pub fn architecture(path: &Path) -> Result<(Architecture, u64), Diagnostic> {
+pub fn architecture(path: &Path) -> Result<(String, Architecture, u64), Diagnostic> {
     config::architecture(path)
 }
 

@@ -69,8 +69,10 @@ pub(super) fn of_bytes(bytes: &[u8], path: &Path, options: &Options) -> Result<I
             graph.sparse
         )));
     }
-    let name = if graph.name.trim().is_empty() || graph.name == "main_graph" {
-        path.file_stem().map_or("model".into(), |stem| stem.to_string_lossy().into_owned())
+    let generic = |stem: &str| matches!(stem, "model" | "network" | "graph");
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).filter(|stem| !generic(stem));
+    let name = if stem.is_some() || graph.name.trim().is_empty() {
+        stem.unwrap_or_else(|| "model".to_owned())
     } else {
         graph.name.replace(|c: char| c.is_control(), " ")
     };

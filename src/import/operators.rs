@@ -39,6 +39,8 @@ impl Lower<'_, '_> {
             "LayerNormalization" => self.norm(step, "layer_norm", 2),
             "RMSNormalization" | "SimplifiedLayerNormalization" => self.norm(step, "rms_norm", 1),
             "com.microsoft.SkipLayerNormalization" => self.skip_norm(step),
+            // Squares are summed over neighbouring channels, where a norm sums them over all.
+            "LRN" => self.unary(step, "rms_norm", "RMSNormalization"),
             "Softmax" | "LogSoftmax" => self.softmax(step),
             "Relu" | "Clip" | "LeakyRelu" | "PRelu" | "ThresholdedRelu" => self.unary(step, "relu", "Relu"),
             "Gelu" | "com.microsoft.Gelu" | "com.microsoft.FastGelu" | "com.microsoft.BiasGelu" => {

@@ -4,6 +4,14 @@ use std::path::PathBuf;
 
 use crate::model::Phase;
 
+/// What can be done with the model of a `config.json`, by name.
+pub const PHASES: [(&str, Phase); 4] = [
+    ("forward", Phase::Forward),
+    ("training", Phase::Training),
+    ("prefill", Phase::Prefill),
+    ("decode", Phase::Decode),
+];
+
 /// What an import is asked for.
 #[derive(Debug, Clone, Default)]
 pub struct Options {

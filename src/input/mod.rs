@@ -1,7 +1,9 @@
 //! Reading TOML inputs: the text, the `--set` overrides applied to it, and errors that point into either.
 
+mod builtin;
 mod explain;
 mod file;
+mod kind;
 mod overrides;
 mod patch;
 mod source;
@@ -11,6 +13,8 @@ mod template;
 mod tests;
 mod value;
 
+pub use builtin::{BUILTINS, Builtin, builtin, named, referenced, text_of};
+pub use kind::FileKind;
 pub use overrides::{Override, Root};
 
 pub(crate) use file::{open, open_inside, read_text};

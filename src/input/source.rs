@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
+use super::builtin::{builtin, with_names};
+use super::kind::{FileKind, check_place};
 use super::patch::{self, Edit};
 use super::suggest::{quoted_list, suggest};
 use super::{Count, Override, Real, Root};
@@ -49,9 +51,20 @@ enum From {
 impl Source {
     /// Reads a file and applies the overrides of one root.
     pub(crate) fn open(path: &Path, root: Root, sets: &[Override]) -> Result<Self, Diagnostic> {
+        if let Some(file) = builtin(path) {
+            check_place(file.name, file.kind, root)?;
+            return Self::new(&format!("{} (built in)", file.name), file.text, root, sets);
+        }
         let name = path.display().to_string();
         let refused = |why: String| Diagnostic::new(format!("cannot read `{name}`: {why}"));
-        let file = File::open(path).map_err(|error| refused(error.to_string()))?;
+        if FileKind::of(path, "") == FileKind::Model {
+            check_place(&name, FileKind::Model, root)?;
+        }
+        let kinds = match root {
+            Root::Arch => &[FileKind::Chip, FileKind::System][..],
+            Root::Workload => &[FileKind::Workload],
+        };
+        let file = File::open(path).map_err(|error| with_names(refused(error.to_string()), path, kinds))?;
         let mut bytes = Vec::new();
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| refused(error.to_string()))?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
@@ -59,6 +72,7 @@ impl Source {
         }
         let text = String::from_utf8(bytes)
             .map_err(|error| refused(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to())))?;
+        check_place(&name, FileKind::of(path, &text), root)?;
         Self::new(&name, &text, root, sets)
     }
 

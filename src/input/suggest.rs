@@ -21,7 +21,7 @@ pub(crate) fn suggest(error: Diagnostic, wrong: &str, known: &[&str]) -> Diagnos
 }
 
 /// The known name that a wrong one was probably meant to be.
-fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
     // Beyond this length nobody mistypes a name, and the distance takes quadratic time.
     if wrong.len() > 64 {
         return None;

@@ -2,8 +2,11 @@
 //!
 //! `docs/models.md` names the source of every preset.
 
+mod extras;
+mod layers;
 mod preset;
 mod write;
 
+pub use extras::{Experts, Extras, Latent};
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
 pub use write::{Options, Phase, Recompute, Sparsity, WeightFile, write};

@@ -1,5 +1,6 @@
 //! Published models and the dimensions that make them.
 
+use super::extras::Extras;
 use crate::diagnostics::Diagnostic;
 
 /// How positions enter.
@@ -27,8 +28,12 @@ pub enum Norm {
 pub enum Activation {
     /// Two matrices with GELU between.
     Gelu,
-    /// Three matrices, one of them a gate.
+    /// Two matrices with `max(x, 0)` between.
+    Relu,
+    /// Three matrices, one of them a gate with `x * sigmoid(x)`.
     GatedSilu,
+    /// Three matrices, one of them a gate with GELU.
+    GatedGelu,
 }
 
 /// A transformer by its dimensions.
@@ -69,6 +74,32 @@ pub struct Architecture {
     pub token_types: u64,
     /// Whether a vocabulary-wide output matrix follows.
     pub output: bool,
+    /// What most models lack.
+    pub extras: Extras,
+}
+
+impl Architecture {
+    /// Width of a head.
+    pub fn head(&self) -> u64 {
+        self.extras.head_width.unwrap_or(self.hidden / self.heads.max(1))
+    }
+
+    /// The first part of a model beyond the usual dimensions, which not every command can take.
+    pub fn unusual(&self) -> Option<&'static str> {
+        let Extras { head_width, attention_bias, head_norm, branch_norm, capped_scores, latent, experts, .. } =
+            self.extras;
+        let parts = [
+            (latent.is_some(), "latent attention"),
+            (experts.is_some(), "experts"),
+            (head_width.is_some(), "heads that are not as wide together as the model"),
+            (attention_bias, "biases of queries, keys and values alone"),
+            (head_norm, "norms of queries and keys"),
+            (branch_norm, "norms behind attention and feed-forward block"),
+            (capped_scores, "capped scores"),
+            (matches!(self.activation, Activation::Relu | Activation::GatedGelu), "feed-forward blocks of this kind"),
+        ];
+        parts.into_iter().find(|(is_there, _)| *is_there).map(|(_, part)| part)
+    }
 }
 
 /// A published model.
@@ -85,6 +116,17 @@ pub struct Preset {
     /// Sequence it was trained with.
     pub sequence: u64,
 }
+
+const NO_EXTRAS: Extras = Extras {
+    head_width: None,
+    attention_bias: false,
+    head_norm: false,
+    branch_norm: false,
+    capped_scores: false,
+    latent: None,
+    experts: None,
+    dense_layers: 0,
+};
 
 const GPT2: Architecture = Architecture {
     hidden: 768,
@@ -104,6 +146,7 @@ const GPT2: Architecture = Architecture {
     embedding_norm: false,
     token_types: 0,
     output: true,
+    extras: NO_EXTRAS,
 };
 
 const LLAMA: Architecture = Architecture {

@@ -2,8 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::preset::{Activation, Architecture, Norm, Position};
+use super::extras::{Experts, Latent};
+use super::preset::{Architecture, Norm, Position};
 use crate::diagnostics::Diagnostic;
+
+/// Name of the block of layers.
+const LAYER: &str = "layer";
+
+/// Name of the block of the layers at the front that have no experts.
+const DENSE_LAYER: &str = "dense_layer";
 
 /// What is done with a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -122,13 +129,20 @@ pub fn write(options: &Options) -> Result<String, Diagnostic> {
     {
         return Err(Diagnostic::new(format!("`--block` is {block}, expected a count from 1 to 2^40")));
     }
-    if !a.hidden.is_multiple_of(a.heads) {
+    if a.extras.head_width.is_none() && !a.hidden.is_multiple_of(a.heads) {
         return Err(Diagnostic::new(format!("{} heads do not divide the width {}", a.heads, a.hidden))
             .with_help("give `--heads` that divides `--hidden`"));
     }
     if !a.heads.is_multiple_of(a.kv_heads) {
         return Err(Diagnostic::new(format!("{} key and value heads do not divide the {} heads", a.kv_heads, a.heads))
             .with_help("give `--kv-heads` that divides `--heads`"));
+    }
+    if options.phase == Phase::Training && a.extras.experts.is_some() {
+        return Err(Diagnostic::new("a model with experts cannot be trained: gathering tokens has no gradient here"));
+    }
+    if a.extras.dense_layers >= a.layers {
+        let title = format!("{} of {} layers have no experts: expected fewer", a.extras.dense_layers, a.layers);
+        return Err(Diagnostic::new(title));
     }
     if options.phase == Phase::Training && !a.output {
         return Err(Diagnostic::new("a model without an output matrix has no loss to train on"));
@@ -137,27 +151,35 @@ pub fn write(options: &Options) -> Result<String, Diagnostic> {
         && !(sparsity.density > 0.0 && sparsity.density <= 1.0)
     {
         return Err(Diagnostic::new(format!(
-            "`--density` is {}, expected the share of blocks that is kept: above 0, at most 1",
+            "`--sparsity` leaves a density of {}, expected the share of blocks that is kept: above 0, at most 1",
             sparsity.density
         )));
     }
-    let mut writer = Writer { options, tensors: String::new(), operators: String::new(), in_layer: false, norms: 0 };
+    let mut writer = Writer { options, tensors: String::new(), operators: String::new(), block: None };
     writer.model();
     Ok(writer.file())
 }
 
-struct Writer<'a> {
-    options: &'a Options,
+/// The file as it grows.
+pub(super) struct Writer<'a> {
+    pub(super) options: &'a Options,
     tensors: String,
     operators: String,
-    in_layer: bool,
-    norms: u64,
+    /// The block that is written, and what stands before the names in it; its input keeps its name.
+    block: Option<Block>,
+}
+
+/// A block of layers.
+#[derive(Clone)]
+struct Block {
+    name: &'static str,
+    prefix: &'static str,
+    input: String,
 }
 
 impl Writer<'_> {
     fn file(self) -> String {
-        let Options { name, architecture: a, phase, batch, sequence, context, dtype, optimizer, recompute, .. } =
-            self.options;
+        let Options { name, architecture: a, phase, batch, context, dtype, optimizer, recompute, .. } = self.options;
         let mut text = String::new();
         let what = match phase {
             Phase::Forward => "forward",
@@ -165,33 +187,98 @@ impl Writer<'_> {
             Phase::Prefill => "prefill",
             Phase::Decode => "one generated token a sequence",
         };
-        let rows = if *phase == Phase::Decode { *batch } else { batch * sequence };
-        let head = a.hidden / a.heads;
+        let rows = self.tokens();
+        let head = a.head();
         let _ = writeln!(text, "# {name}: {what}. Weights of the layers are declared once and repeated.");
         let _ = writeln!(text, "\nschema = 1\nname = {name:?}\ndtype = {dtype:?}");
         if !self.options.notes.is_empty() {
             let _ = writeln!(text, "notes = {:?}", self.options.notes);
         }
         let _ = writeln!(text, "\n[dims]");
-        let mut dims = vec![("tokens", rows), ("batch", *batch), ("hidden", a.hidden), ("layers", a.layers)];
+        let mut dims = vec![
+            ("tokens", rows),
+            ("batch", *batch),
+            ("hidden", a.hidden),
+            ("layers", a.layers - a.extras.dense_layers),
+        ];
         dims.push(("heads", a.heads));
         dims.extend([("kv_heads", a.kv_heads), ("kv_width", a.kv_heads * head), ("ffn", a.feed_forward)]);
         dims.push(("vocabulary", a.vocabulary));
         if *phase == Phase::Decode {
             dims.push(("cached", batch * context));
         }
-        for (name, size) in dims {
+        dims.extend(self.dims_of_extras());
+        let is_used = |name: &str| {
+            let quoted = format!("{name:?}");
+            name == "layers" || self.tensors.contains(&quoted) || self.operators.contains(&quoted)
+        };
+        for (name, size) in dims.into_iter().filter(|(name, _)| is_used(name)) {
             let _ = writeln!(text, "{name} = {size}");
         }
         if *phase == Phase::Training {
             let activations = recompute.activations();
             let _ = writeln!(text, "\n[training]\noptimizer = {optimizer:?}\nactivations = {activations:?}");
         }
+        if a.extras.dense_layers > 0 {
+            let _ = writeln!(text, "\n[[blocks]]\nname = \"dense_layer\"\nrepeat = {}", a.extras.dense_layers);
+        }
         let _ = writeln!(text, "\n[[blocks]]\nname = \"layer\"\nrepeat = \"layers\"");
         text + &self.tensors + &self.operators
     }
 
-    fn tensor(&mut self, name: &str, rows: &str, columns: &str, role: &str, more: &str) {
+    /// Rows of activations.
+    pub(super) fn tokens(&self) -> u64 {
+        let Options { phase, batch, sequence, .. } = self.options;
+        if *phase == Phase::Decode { *batch } else { batch * sequence }
+    }
+
+    /// Whether the block that is written has no experts.
+    pub(super) fn is_dense_layer(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.name == DENSE_LAYER)
+    }
+
+    /// The name of the dimension that all queries of a token have.
+    pub(super) fn query_width(&self) -> &'static str {
+        let a = &self.options.architecture;
+        if a.head() * a.heads == a.hidden { "hidden" } else { "query_width" }
+    }
+
+    /// Sizes that only some models have.
+    fn dims_of_extras(&self) -> Vec<(&'static str, u64)> {
+        let a = &self.options.architecture;
+        let mut dims = vec![("query_width", a.heads * a.head())];
+        if let Some(Latent { query, key, plain, rotated, value }) = a.extras.latent {
+            dims.extend([("key_latent", key), ("query_latent", query.unwrap_or(0)), ("plain", plain)]);
+            dims.extend([("rotated", rotated), ("plain_width", a.heads * plain), ("latent_width", a.heads * key)]);
+            dims.extend([("rotated_width", a.heads * rotated), ("value_width", a.heads * value)]);
+        }
+        if let Some(experts) = a.extras.experts {
+            let Experts { count, each, width, shared, .. } = experts;
+            let (met, rows) = experts.met_by(self.tokens());
+            dims.extend([("experts", count), ("expert_width", width), ("shared_width", shared)]);
+            dims.extend([("expert_rows", met * rows), ("visits", self.tokens() * each)]);
+            dims.extend([("experts_by_hidden", count * a.hidden), ("experts_by_width", count * width)]);
+            dims.extend([("met_by_hidden", met * a.hidden), ("met_by_width", met * width)]);
+        }
+        dims
+    }
+
+    /// A name inside a block; the block's input, and names outside of blocks, stay as they are.
+    fn named(&self, name: &str) -> String {
+        match &self.block {
+            Some(block) if block.input != name => format!("{}{name}", block.prefix),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// A tensor that an operator makes, in a shape that is not the operator's to know.
+    pub(super) fn shaped(&mut self, name: &str, rows: &str, columns: &str) {
+        let name = self.named(name);
+        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {name:?}\nshape = [{rows:?}, {columns:?}]");
+    }
+
+    pub(super) fn tensor(&mut self, name: &str, rows: &str, columns: &str, role: &str, more: &str) {
+        let name = self.named(name);
         let extent = |e: &str| if e.parse::<u64>().is_ok() { e.to_owned() } else { format!("{e:?}") };
         let (rows, columns) = (extent(rows), extent(columns));
         let _ = writeln!(
@@ -200,15 +287,15 @@ impl Writer<'_> {
         );
     }
 
-    fn matrix(&mut self, name: &str, rows: &str, columns: &str) {
+    pub(super) fn matrix(&mut self, name: &str, rows: &str, columns: &str) {
         let seed = self.tensors.matches("seed").count() + 1;
-        let sparsity = match self.options.sparsity.filter(|_| self.in_layer) {
+        let sparsity = match self.options.sparsity.filter(|_| self.block.is_some()) {
             Some(Sparsity { density, block }) => format!(
                 "\nsparsity = {{ pattern = \"block\", density = {density:?}, block = [{block}, {block}], seed = {seed} }}"
             ),
             None => String::new(),
         };
-        let file = self.options.weights.iter().find(|(known, _)| self.in_layer && known == name);
+        let file = self.options.weights.iter().find(|(known, _)| self.block.is_some() && known == name);
         let sparsity = file.map_or(sparsity, |(_, WeightFile { file, key, transpose, density, block })| {
             let mut more = String::new();
             if *transpose {
@@ -225,8 +312,10 @@ impl Writer<'_> {
         self.tensor(name, rows, columns, "weight", &sparsity);
     }
 
-    fn operator(&mut self, name: &str, kind: &str, inputs: &[&str], output: &str, more: &str) {
-        let block = if self.in_layer { "\nblock = \"layer\"" } else { "" };
+    pub(super) fn operator(&mut self, name: &str, kind: &str, inputs: &[&str], output: &str, more: &str) {
+        let block = self.block.as_ref().map_or_else(String::new, |block| format!("\nblock = {:?}", block.name));
+        let inputs: Vec<String> = inputs.iter().map(|input| self.named(input)).collect();
+        let (name, output) = (self.named(name), self.named(output));
         let more = if more.is_empty() { String::new() } else { format!("\n{more}") };
         let _ = writeln!(
             self.operators,
@@ -235,28 +324,36 @@ impl Writer<'_> {
     }
 
     /// A matrix product, with its weight and bias.
-    fn linear(&mut self, name: &str, (from, rows): (&str, &str), columns: &str, output: &str) {
+    pub(super) fn linear(&mut self, name: &str, (from, rows): (&str, &str), columns: &str, output: &str) {
         let weight = format!("w_{name}");
         self.matrix(&weight, rows, columns);
         let mut more = String::new();
-        if self.options.architecture.bias {
+        let a = &self.options.architecture;
+        if a.bias || a.extras.attention_bias && matches!(name, "query" | "key" | "value") {
             let bias = format!("b_{name}");
             self.tensor(&bias, "1", columns, "weight", "");
-            more = format!("vectors = [{bias:?}]");
+            more = format!("vectors = [{:?}]", self.named(&bias));
         }
         self.operator(name, "gemm", &[from, &weight], output, &more);
     }
 
     fn norm(&mut self, from: &str, to: &str) {
-        self.norms += 1;
+        self.norm_of(from, to, "hidden");
+    }
+
+    /// A norm of rows that are `columns` wide.
+    pub(super) fn norm_of(&mut self, from: &str, to: &str, columns: &str) {
         let name = format!("norm_{to}");
+        // Parameters are named for the block by [`Self::tensor`], and here as the operator reads them.
         let gain = format!("gain_{to}");
-        self.tensor(&gain, "1", "hidden", "weight", "");
+        self.tensor(&gain, "1", columns, "weight", "");
+        let gain = self.named(&gain);
         match self.options.architecture.norm {
             Norm::Rms => self.operator(&name, "rms_norm", &[from], to, &format!("vectors = [{gain:?}]")),
             Norm::Layer => {
                 let bias = format!("bias_{to}");
-                self.tensor(&bias, "1", "hidden", "weight", "");
+                self.tensor(&bias, "1", columns, "weight", "");
+                let bias = self.named(&bias);
                 self.operator(&name, "layer_norm", &[from], to, &format!("vectors = [{gain:?}, {bias:?}]"));
             }
         }
@@ -264,10 +361,11 @@ impl Writer<'_> {
 
     fn model(&mut self) {
         let Options { architecture: a, phase, .. } = self.options;
-        let x = self.embedding();
-        self.in_layer = true;
-        let y = self.layer(&x);
-        self.in_layer = false;
+        let mut x = self.embedding();
+        if a.extras.dense_layers > 0 {
+            x = self.layers(DENSE_LAYER, "dense_", &x);
+        }
+        let y = self.layers(LAYER, "", &x);
         let last = if a.post_norm {
             y
         } else {
@@ -318,6 +416,15 @@ impl Writer<'_> {
         x
     }
 
+    /// A block of layers; returns the name of what it makes.
+    fn layers(&mut self, name: &'static str, prefix: &'static str, input: &str) -> String {
+        self.block = Some(Block { name, prefix, input: input.to_owned() });
+        let made = self.layer(input);
+        let made = self.named(&made);
+        self.block = None;
+        made
+    }
+
     fn layer(&mut self, x: &str) -> String {
         let a = self.options.architecture;
         let h = if a.post_norm {
@@ -326,7 +433,11 @@ impl Writer<'_> {
             self.norm(x, "x_attention");
             "x_attention".to_owned()
         };
-        let attended = self.attention(&h);
+        let mut attended = self.attention(&h);
+        if a.extras.branch_norm {
+            self.norm(&attended, "attended_normed");
+            "attended_normed".clone_into(&mut attended);
+        }
         if a.parallel {
             let fed = self.feed_forward(&h);
             self.operator("add_blocks", "add", &[&attended, &fed], "x_blocks", "");
@@ -346,7 +457,11 @@ impl Writer<'_> {
             self.norm(mid, "x_feed");
             "x_feed".to_owned()
         };
-        let fed = self.feed_forward(&h);
+        let mut fed = self.feed_forward(&h);
+        if a.extras.branch_norm {
+            self.norm(&fed, "fed_normed");
+            "fed_normed".clone_into(&mut fed);
+        }
         self.operator("add_feed", "add", &[mid, &fed], "y", "");
         if a.post_norm {
             self.norm("y", "y_normed");
@@ -355,62 +470,7 @@ impl Writer<'_> {
         "y".to_owned()
     }
 
-    fn attention(&mut self, h: &str) -> String {
-        let Options { architecture: a, phase, .. } = self.options;
-        let rotary = a.position == Position::Rotary;
-        // Keys and values first: queries can then go on with their scores.
-        let (k, q) = if rotary { ("k_plain", "q_plain") } else { ("k", "q") };
-        self.linear("key", (h, "hidden"), "kv_width", k);
-        if rotary {
-            self.operator("rotate_key", "rotary", &[k], "k", "heads = \"kv_heads\"");
-        }
-        self.linear("value", (h, "hidden"), "kv_width", "v");
-        self.linear("query", (h, "hidden"), "hidden", q);
-        if rotary {
-            self.operator("rotate_query", "rotary", &[q], "q", "heads = \"heads\"");
-        }
-        let keeps = matches!(phase, Phase::Prefill | Phase::Decode);
-        if keeps {
-            self.tensor("k", "tokens", "kv_width", "output", "");
-            self.tensor("v", "tokens", "kv_width", "output", "");
-        }
-        let (keys, values) = if *phase == Phase::Decode {
-            // What a token adds is written to the cache, of which it reads the whole.
-            self.tensor("k_cache", "cached", "kv_width", "input", "");
-            self.tensor("v_cache", "cached", "kv_width", "input", "");
-            ("k_cache", "v_cache")
-        } else {
-            ("k", "v")
-        };
-        let causal = if a.causal && *phase != Phase::Decode { "\ncausal = true" } else { "" };
-        let heads = format!("batch = \"batch\"\nheads = \"heads\"\nkv_heads = \"kv_heads\"{causal}");
-        self.operator("scores", "gemm", &["q", keys], "s", &format!("transpose_b = true\n{heads}"));
-        let mask = if a.causal { ("mask", "causal_mask") } else { ("scale", "scale") };
-        self.operator(mask.0, mask.1, &["s"], "s_masked", "");
-        self.operator("softmax", "softmax", &["s_masked"], "p", "heads = \"heads\"");
-        self.operator("mix", "gemm", &["p", values], "o", &heads);
-        self.linear("project", ("o", "hidden"), "hidden", "attended");
-        self.dropped("attended")
-    }
-
-    fn feed_forward(&mut self, h: &str) -> String {
-        match self.options.architecture.activation {
-            Activation::Gelu => {
-                self.linear("up", (h, "hidden"), "ffn", "f");
-                self.operator("gelu", "gelu", &["f"], "g", "");
-            }
-            Activation::GatedSilu => {
-                self.linear("gate", (h, "hidden"), "ffn", "f_gate");
-                self.operator("silu", "silu", &["f_gate"], "f_open", "");
-                self.linear("up", (h, "hidden"), "ffn", "f");
-                self.operator("gated", "mul", &["f_open", "f"], "g", "");
-            }
-        }
-        self.linear("down", ("g", "ffn"), "hidden", "fed");
-        self.dropped("fed")
-    }
-
-    fn dropped(&mut self, from: &str) -> String {
+    pub(super) fn dropped(&mut self, from: &str) -> String {
         if !self.options.dropout {
             return from.to_owned();
         }

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
 use crate::arch::{self, AnyChip};
 use crate::diagnostics::Diagnostic;
-use crate::input::{Count, Override, Real, Root, Source, Table};
+use crate::input::{self, Count, Override, Real, Root, Source, Table};
 
 /// Members of a level.
 const MEMBERS: RangeInclusive<u64> = 1..=1 << 20;
@@ -109,10 +109,12 @@ pub fn is_system(path: &Path) -> bool {
 pub fn open(path: &Path, sets: &[Override]) -> Result<System, Diagnostic> {
     let source = Source::open(path, Root::Arch, sets)?;
     system(&source, |chip, span| {
-        let file = path.parent().unwrap_or(Path::new("")).join(chip);
+        let file = input::referenced(path, chip);
         let read = arch::open(&file, &[]);
         // A file that cannot be opened has no place of its own.
-        let read = read.map_err(|error| if file.exists() { error } else { source.restated(span, &error) })?;
+        let read = read.map_err(|error| {
+            if file.exists() || input::builtin(&file).is_some() { error } else { source.restated(span, &error) }
+        })?;
         Ok((file, read))
     })
 }

@@ -9,6 +9,21 @@ use crate::workload::Workload;
 /// Characters of a name that are shown.
 const MOST_NAME: usize = 60;
 
+/// A count of things with a prefix where it is large: `6.738 G` as `6.738 B`, which is what people say of parameters.
+pub fn count_of_parameters(value: u64) -> String {
+    count(value).replace(" G", " B")
+}
+
+/// A count and what is counted, in the singular or the plural.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = match what {
+        "axis" => "axes".to_owned(),
+        _ if count == 1 => what.to_owned(),
+        _ => format!("{what}s"),
+    };
+    format!("{} {}", whole(count as u64), if count == 1 { what } else { &plural })
+}
+
 /// A chip in one line: units, peak, scratchpad, off-chip bandwidth.
 pub fn chip(chip: &dyn Device) -> String {
     chip_at(chip, peak_dtype(chip))
@@ -66,18 +81,31 @@ pub(super) fn workload_as(workload: &Workload, work: &Work) -> String {
     let operators = workload.operators.len() as u64;
     let plural = if operators == 1 { "" } else { "s" };
     let dense = si(work.dense_flops as f64, "FLOP");
-    let sparse = work.executed_flops != work.dense_flops || work.parameters != work.dense_parameters;
-    let size = if sparse {
-        format!(
-            "{} of {dense} dense, {} of {} parameters stored",
-            si(work.executed_flops as f64, "FLOP"),
-            count(work.parameters),
-            count(work.dense_parameters),
-        )
+    let executed = si(work.executed_flops as f64, "FLOP");
+    let is_sparse = work.parameters != work.dense_parameters;
+    let parameters = if is_sparse {
+        format!("{} of {} parameters stored", count(work.parameters), count(work.dense_parameters))
     } else {
-        format!("{dense} dense, {} parameters", count(work.parameters))
+        format!("{} parameters", count(work.parameters))
+    };
+    // What is not executed lies under a causal mask, or is a pruned weight's.
+    let size = match (work.executed_flops != work.dense_flops, is_causal(workload), is_sparse) {
+        (false, ..) => format!("{dense} dense, {parameters}"),
+        (true, true, false) => {
+            format!("{executed} of {dense} dense (the causal mask leaves out the difference), {parameters}")
+        }
+        (true, true, true) => {
+            format!("{executed} of {dense} dense (pruned weights and the causal mask are left out), {parameters}")
+        }
+        (true, false, _) => format!("{executed} of {dense} dense, {parameters}"),
     };
     format!("{}: {} operator{plural}, {size}", shorten(&workload.name, MOST_NAME), whole(operators))
+}
+
+/// Whether causality leaves out pairs of queries and keys.
+fn is_causal(workload: &Workload) -> bool {
+    let forms = workload.operators.ids().filter_map(|operator| workload.form(operator));
+    forms.into_iter().any(|form| form.causal.is_some() && form.causal_macs() < form.dense_macs())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::describe;
 use super::figures::quotient;
 use super::human::{bytes, count, percent, shorten, whole};
-use super::table::{align_left, new_table, wrapped};
+use super::text_table::{align_left, new_table, wrapped};
 use crate::arch::Chip;
 use crate::map::{Map, MappingEntry, NestEntry, Section, Site, StageEntry};
 use crate::workload::Workload;

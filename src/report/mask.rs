@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::chart::MaskChart;
 use super::human::{bytes, percent, whole};
-use super::table::{align_left, new_table, wrapped};
+use super::text_table::{align_left, new_table, wrapped};
 use super::write::{File, WriteError};
 use crate::sparsity::{Bin, BlockMask, Format, Statistics, smallest, storage};
 use crate::units::Dtype;

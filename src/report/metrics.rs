@@ -64,12 +64,15 @@ impl Metric {
 
 use MetricValue::{Real, Whole};
 
+/// Label of the energy of a token, which tables show before everything else.
+pub(super) const ENERGY_OF_A_TOKEN: &str = "energy / token";
+
 /// All of them, in the order in which they are shown.
 pub const METRICS: [Metric; 3] = [
     Metric { key: "power_w", label: "average power", show: |w| si(w, "W"), of: |run| Some(Real(average_power_w(run))) },
     Metric {
         key: "j_per_token",
-        label: "energy / token",
+        label: ENERGY_OF_A_TOKEN,
         show: |j| si(j, "J"),
         of: |run| energy_per_token_j(run).map(Real),
     },

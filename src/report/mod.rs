@@ -18,8 +18,10 @@ mod mask;
 mod metrics;
 mod page;
 mod pod;
+mod section_table;
 mod side;
 mod table;
+mod text_table;
 mod trace;
 mod validation;
 mod verify_table;
@@ -27,11 +29,12 @@ mod waterfall;
 mod write;
 
 pub use self::chart::{
-    Chart, ChartError, Curve, CurveChart, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot, TimelineChart,
-    WaterfallChart,
+    Chart, ChartError, Curve, CurveChart, Facet, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot,
+    TimelineChart, WaterfallChart,
 };
+pub(crate) use self::chart::{name_in_words, value_label};
 pub use self::csv::{guarded as guarded_cell, sections as sections_csv, traffic as traffic_csv};
-pub use self::describe::{chip as describe_chip, workload as describe_workload};
+pub use self::describe::{chip as describe_chip, count_of_parameters, counted, workload as describe_workload};
 pub use self::document::{AgainstEntry, Document, SCHEMA};
 pub use self::entries::{
     ArchEntry, EnergyEntry, RunEntry, SectionEntry, StageEntry, TensorEntry, TrafficEntry, VendorEntry, WorkloadEntry,

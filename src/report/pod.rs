@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::chart::TimelineChart;
 use super::human::{bytes, percent, si};
-use super::table::{new_table, wrapped};
+use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
 use crate::pod::{Job, Stack, Step, StepTime, System};
 

@@ -2,11 +2,10 @@
 
 use std::cmp::Reverse;
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 use indexmap::IndexMap;
 
 use crate::arch::Device;
-use crate::outcome::{BoundBy, Outcome, SectionOutcome, StopReason, TensorTraffic};
+use crate::outcome::{BoundBy, Outcome, StopReason, TensorTraffic};
 use crate::workload::Workload;
 
 use super::describe;
@@ -14,14 +13,10 @@ use super::document::tokens;
 use super::entries::{PhaseEntry, phases};
 use super::figures::{Figures, Work, quotient};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
-use super::metrics::{METRICS, MetricValue, RunView, metrics_of};
+use super::metrics::{ENERGY_OF_A_TOKEN, METRICS, MetricValue, RunView, metrics_of};
+use super::section_table::{sections, stages};
 use super::side::{Side, named};
-
-/// Columns no line goes beyond.
-const WIDTH: u16 = 120;
-
-/// Columns of a section's name with its run's before it, or of a stage's.
-const NAME: usize = 32;
+use super::text_table::{new_table, wrapped};
 
 /// More runs side by side have two lines for what bounds them: one would be too wide.
 const MOST_WIDE_RUNS: usize = 2;
@@ -29,10 +24,8 @@ const MOST_WIDE_RUNS: usize = 2;
 /// Columns of the name of a chip or of a bound over or among the figures of a run.
 const NARROW: usize = 15;
 
-/// Most rows that the sections of a run take, and the tensors: beyond, the smallest are added up in one.
+/// Most rows that the tensors take: beyond, the smallest are added up in one.
 const MOST_ROWS: usize = 40;
-
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 
 /// Everything a person wants to know of the runs of a workload, as lines of text.
 pub fn table(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> String {
@@ -57,7 +50,10 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
     };
     // The last run against each before it; of two chips, each mode on the first against the same mode on the second.
     let is_compared = sides.len() == 1 || runs.len() == 2;
-    let mut blocks = vec![heading(workload, &work, sides), summary(&work, &headers, &figures, &metrics, is_compared)];
+    let mut blocks = vec![
+        heading(workload, &work, sides),
+        summary(&work, (&headers, tokens(workload)), &figures, &metrics, is_compared),
+    ];
     let pairs: Vec<(usize, usize)> = if is_compared {
         (1..runs.len()).map(|before| (before - 1, runs.len() - 1)).collect()
     } else {
@@ -76,8 +72,8 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
         if sides.len() > 1 {
             blocks.push(format!("on {}", shorten(chip.name(), 60)));
         }
-        blocks.push(model(chip, workload, outcomes, figures));
-        blocks.push(sections(chip, outcomes));
+        blocks.push(steps(chip, outcomes));
+        blocks.push(sections(chip, workload, outcomes));
         blocks.push(stages(chip, outcomes));
         blocks.push(traffic(outcomes, figures));
         blocks.push(remarks(outcomes));
@@ -88,13 +84,9 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
     text
 }
 
-/// Tokens a second, and the parts of a training step; nothing for other workloads.
-fn model(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome], figures: &[Figures]) -> String {
+/// The parts of a training step; nothing for other workloads.
+fn steps(chip: &dyn Device, outcomes: &[Outcome]) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
-    if let Some(tokens) = tokens(workload) {
-        let rate = |f: &Figures| whole(quotient(tokens as f64, f.time_s) as u64);
-        rows.push(std::iter::once("tokens / s".to_owned()).chain(figures.iter().map(rate)).collect());
-    }
     let parts: Vec<_> = outcomes.iter().filter_map(|outcome| phases(chip, outcome)).collect();
     for name in parts.first().into_iter().flat_map(|first| first.keys().copied()) {
         let time = |part: &IndexMap<&'static str, _>| {
@@ -170,10 +162,28 @@ const SUMMARY: [Row; 23] = [
     Row("  static", |f| si(f.energy.static_, "J"), Some(|f| f.energy.static_)),
 ];
 
+/// What users of a language model look at first: tokens a second, and the energy of one.
+fn token_rows(tokens: u64, figures: &[Figures], is_compared: bool) -> [Vec<String>; 2] {
+    let row = |label: &str, of: &dyn Fn(&Figures) -> f64, show: &dyn Fn(f64) -> String| {
+        let values: Vec<f64> = figures.iter().map(of).collect();
+        let mut cells = vec![label.to_owned()];
+        cells.extend(values.iter().map(|&value| show(value)));
+        if let Some((&last, others)) = values.split_last().filter(|_| is_compared) {
+            cells.extend(others.iter().map(|&value| ratio(value, last)));
+        }
+        cells
+    };
+    let rate = |value: f64| if value < 100.0 { si(value, "").trim_end().to_owned() } else { whole(value as u64) };
+    [
+        row("tokens / s", &|f| quotient(tokens as f64, f.time_s), &rate),
+        row(ENERGY_OF_A_TOKEN, &|f| quotient(f.energy.total(), tokens as f64), &|j| si(j, "J")),
+    ]
+}
+
 /// Figures of the runs side by side; if they are compared, also those of each run over those of the last.
 fn summary(
     work: &Work,
-    names: &[String],
+    (names, tokens): (&[String], Option<u64>),
     figures: &[Figures],
     metrics: &[IndexMap<&'static str, MetricValue>],
     is_compared: bool,
@@ -187,6 +197,11 @@ fn summary(
         header.extend(others().map(|(name, _)| format!("{name}{over}{last}")));
     }
     let mut table = new_table(header);
+    if let Some(tokens) = tokens {
+        for cells in token_rows(tokens, figures, is_compared) {
+            table.add_row(cells);
+        }
+    }
     let sparse = work.executed_flops != work.dense_flops;
     let limited = figures.iter().any(|run| run.serial_s.is_some());
     let shown = |row: &Row| (sparse || row.0 != DENSE_EQUIVALENT) && (limited || row.0 != SERIAL);
@@ -202,7 +217,7 @@ fn summary(
         }
         table.add_row(cells);
     }
-    for metric in METRICS {
+    for metric in METRICS.iter().filter(|metric| metric.label != ENERGY_OF_A_TOKEN) {
         let values: Vec<Option<f64>> =
             metrics.iter().map(|run| run.get(metric.key).map(|value| value.number())).collect();
         if values.iter().all(Option::is_none) {
@@ -227,7 +242,8 @@ fn bound_by(figures: &Figures) -> Vec<String> {
             let share = |part: u64| 100.0 * quotient(part as f64, figures.cycles as f64);
             let named =
                 |(bound, part): &(BoundBy, u64)| format!("{} {:.0} %", shorten(&bound.to_string(), 10), share(*part));
-            several.iter().take(2).map(named).collect()
+            // The largest has at least a sixteenth of all; a second that rounds to nothing says nothing.
+            several.iter().take(2).filter(|(_, part)| share(*part) >= 0.5).map(named).collect()
         }
     }
 }
@@ -243,107 +259,6 @@ fn verdict((first, old): (&str, &Figures), (second, new): (&str, &Figures)) -> S
         format!("{} more off-chip traffic", ratio(after, before))
     };
     format!("{second} is {} as fast as {first}, with {traffic}", ratio(old.time_s, new.time_s))
-}
-
-/// The sections of a run that are shown, in order, and the shorter ones that are not.
-fn longest(outcome: &Outcome) -> (Vec<&SectionOutcome>, Vec<&SectionOutcome>) {
-    let all = &outcome.sections;
-    if all.len() <= MOST_ROWS {
-        return (all.iter().collect(), Vec::new());
-    }
-    let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by_key(|&at| (Reverse(all[at].cycles), at));
-    let (shown, others) = order.split_at_mut(MOST_ROWS - 1);
-    shown.sort_unstable();
-    (shown.iter().map(|&at| &all[at]).collect(), others.iter().map(|&at| &all[at]).collect())
-}
-
-fn sections(chip: &dyn Device, outcomes: &[Outcome]) -> String {
-    let units = chip.unit_names();
-    let memory = units.memory.unwrap_or("PMUs");
-    let header =
-        ["section", "cycles", "launch", "bound by", units.compute, memory, "SRAM peak", "bank loss", "off chip"];
-    // A GPU has no scratchpads that a section fills.
-    let of_memory = |text: String| if units.memory.is_some() { text } else { "-".to_owned() };
-    let mut table = new_table(header.map(str::to_owned).to_vec());
-    align_left(&mut table, 3);
-    for outcome in outcomes {
-        let (shown, others) = longest(outcome);
-        for section in shown {
-            table.add_row(vec![
-                section_name(outcome, section),
-                whole(section.cycles),
-                whole(section.launch_cycles),
-                shorten(&section.bound_by.to_string(), 12),
-                whole(section.pcus),
-                of_memory(whole(section.pmus)),
-                of_memory(bytes(section.sram_peak_bytes)),
-                of_memory(bytes(section.sram_bank_loss_bytes)),
-                bytes(section.traffic.off_chip_bytes()),
-            ]);
-        }
-        if !others.is_empty() {
-            let sum = |of: fn(&SectionOutcome) -> u64| others.iter().map(|section| of(section)).sum();
-            table.add_row(vec![
-                format!("{} ({} shorter ones)", outcome.mode.name(), whole(others.len() as u64)),
-                whole(sum(|s| s.cycles)),
-                whole(sum(|s| s.launch_cycles)),
-                String::new(),
-                String::new(),
-                String::new(),
-                String::new(),
-                String::new(),
-                bytes(sum(|s| s.traffic.off_chip_bytes())),
-            ]);
-        }
-    }
-    if table.is_empty() { String::new() } else { table.trim_fmt() }
-}
-
-fn stages(chip: &dyn Device, outcomes: &[Outcome]) -> String {
-    let header = ["stage", chip.unit_names().compute, "busy", "balance", "mapping"];
-    let mut table = new_table(header.map(str::to_owned).to_vec());
-    align_left(&mut table, 4);
-    if let Some(mapping) = table.column_mut(4) {
-        mapping.remove_constraint();
-    }
-    for outcome in outcomes {
-        for section in longest(outcome).0 {
-            // A section of one stage is that stage; of several, they stand below it.
-            let name = section_name(outcome, section);
-            if section.stages.len() > 1 {
-                table.add_row(vec![name.clone()]);
-            }
-            for stage in &section.stages {
-                table.add_row(vec![
-                    if section.stages.len() > 1 {
-                        format!("  {}", shorten(&stage.operators.join("+"), NAME - 2))
-                    } else {
-                        name.clone()
-                    },
-                    whole(stage.pcus),
-                    percent(quotient(stage.busiest_cycles as f64, section.cycles as f64)),
-                    percent(quotient(stage.mean_cycles, stage.busiest_cycles as f64)),
-                    phrases(&stage.mapping),
-                ]);
-            }
-        }
-    }
-    if table.is_empty() {
-        return String::new();
-    }
-    format!(
-        "{}\nbusy: cycles of the stage's busiest unit over the section's; balance: its mean unit over its busiest",
-        table.trim_fmt()
-    )
-}
-
-/// A mapping's text, broken between phrases where one line could be too long.
-fn phrases(mapping: &str) -> String {
-    // Beside the longest name and the numbers.
-    const ROOM: usize = WIDTH as usize - NAME - 32;
-    let text = clean(mapping);
-    if text.chars().count() > ROOM { text.replace("; ", ";\n") } else { text.into_owned() }
 }
 
 fn traffic(outcomes: &[Outcome], figures: &[Figures]) -> String {
@@ -420,53 +335,9 @@ fn remarks(outcomes: &[Outcome]) -> String {
     lines.iter().map(|line| wrapped("note  ", line)).collect::<Vec<_>>().join("\n")
 }
 
-/// `text` behind `label`, broken at spaces, later lines indented to the label's width. A word longer than a line
-/// loses its middle.
-pub(super) fn wrapped(label: &str, text: &str) -> String {
-    let width = usize::from(WIDTH) - label.len();
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.trim_end().split(' ').map(|word| shorten(word, width)) {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(&word);
-            }
-            _ => lines.push(word),
-        }
-    }
-    let indent = format!("\n{}", " ".repeat(label.len()));
-    format!("{label}{}", lines.join(&indent))
-}
-
-/// A table without frames: names first, numbers behind them, no column narrower than what it holds.
-pub(super) fn new_table(header: Vec<String>) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table.set_header(header);
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        column.set_constraint(ColumnConstraint::ContentWidth);
-        if at > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-pub(super) fn align_left(table: &mut Table, column: usize) {
-    if let Some(column) = table.column_mut(column) {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
-}
-
-/// A section's name behind its run's.
-fn section_name(outcome: &Outcome, section: &SectionOutcome) -> String {
-    let mode = outcome.mode.name();
-    format!("{mode} {}", shorten(&section.name, NAME - mode.len() - 1))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::text_table::WIDTH;
     use super::*;
     use crate::outcome::BoundBy;
     use crate::report::fixture;
@@ -523,15 +394,27 @@ mod tests {
     }
 
     #[test]
-    fn of_many_sections_the_longest_are_shown_and_the_others_added_up() {
+    fn of_many_sections_the_costliest_are_shown_and_the_others_added_up() {
         let outcomes = fixture::many_sections(100, &|i| format!("op{i}"));
         let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
         let kbk = &outcomes[0];
-        let others: u64 = kbk.sections[..61].iter().map(|section| section.cycles).sum();
-        assert!(text.contains(&format!("kbk (61 shorter ones)  {:>13}", whole(others))), "{text}");
-        assert!(!text.contains("kbk op60 ") && text.contains("kbk op61 ") && text.contains("kbk op99 "), "{text}");
+        let others: u64 = kbk.sections[..90].iter().map(|section| section.cycles).sum();
+        let rest = text.lines().find(|line| line.starts_with("kbk (90 more: other) "));
+        assert!(rest.is_some_and(|line| line.contains(&format!(" {} ", whole(others)))), "{text}");
+        assert!(!text.contains("kbk op89 ") && text.contains("kbk op90 ") && text.contains("kbk op99 "), "{text}");
         assert!(text.contains("(62 smaller ones)"), "{text}");
-        assert!(text.lines().count() < 230, "{}", text.lines().count());
+        assert!(text.lines().count() < 140, "{}", text.lines().count());
+    }
+
+    #[test]
+    fn the_rest_of_many_sections_is_told_by_kind_and_repetitions_by_their_number() {
+        let names = ["up", "gelu", "down"];
+        let mut outcomes = fixture::many_sections(24, &|i| names[i as usize % 3].to_owned());
+        outcomes.truncate(1);
+        outcomes[0].sections[23].repeat = 32;
+        let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
+        assert!(text.contains("kbk (9 more: gemm) ") && text.contains("kbk (5 more: gelu) "), "{text}");
+        assert!(text.contains("kbk down x32 "), "{text}");
     }
 
     #[test]

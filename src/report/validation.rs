@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::chart::{ChartError, SetChart};
 use super::human::percent;
-use super::table::{new_table, wrapped};
+use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
 use crate::arch::Vendor;
 use crate::validate::{FitReport, Score, SetPart, SetReport, SetRow};

@@ -1,7 +1,7 @@
 //! A verification as text, and its file.
 
 use super::human::{count, shorten, whole};
-use super::table::wrapped;
+use super::text_table::wrapped;
 use super::write::File;
 use crate::verify::{Deviation, RetargetedSection, Retargeting, RunVerdict, Verdict};
 

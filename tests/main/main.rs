@@ -10,6 +10,7 @@ mod doubling;
 mod faults;
 mod ffn;
 mod fidelity;
+mod first_steps;
 mod golden;
 mod gpu;
 mod import_graph;

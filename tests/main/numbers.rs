@@ -12,7 +12,7 @@ use rdusim::arch::{self, AnyChip};
 use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::model::{self, Architecture, Options, Phase, preset};
+use rdusim::model::{self, Architecture, Experts, Extras, Latent, Options, Phase, preset};
 use rdusim::verify::{graph_flops, retargeted_from_full_size, scaled, verify};
 use rdusim::workload::{self, OperatorKind, Workload};
 
@@ -130,6 +130,18 @@ fn small(name: &str, phase: Phase) -> Options {
     }
 }
 
+/// What DeepSeek-V3 has, made small: latent attention, a layer without experts, and experts that not all are met in decoding.
+fn of_experts(phase: Phase) -> Options {
+    let plain = small("llama2-7b", phase);
+    let extras = Extras {
+        latent: Some(Latent { query: Some(14), key: 10, plain: 6, rotated: 4, value: 6 }),
+        experts: Some(Experts { count: 5, each: 2, width: 12, shared: 8, shared_gate: true }),
+        dense_layers: 1,
+        ..Extras::default()
+    };
+    Options { architecture: Architecture { extras, ..plain.architecture }, ..plain }
+}
+
 fn model_of(options: &Options) -> Workload {
     let text = model::write(options).expect("a model");
     workload::parse(&options.name, &text, &[], 0).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -202,6 +214,8 @@ fn models_compute_what_they_say_and_no_operator_is_left_out() {
         model_of(&small("llama2-70b", Phase::Decode)),
         model_of(&Options { sparsity: Some(sparse), ..small("llama2-7b", Phase::Training) }),
         model_of(&small("falcon-40b", Phase::Prefill)),
+        model_of(&of_experts(Phase::Prefill)),
+        model_of(&of_experts(Phase::Decode)),
         model_of(&Options { dtype: "fp32".to_owned(), ..small("bert-base", Phase::Forward) }),
     ];
     list.extend(others());

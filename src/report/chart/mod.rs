@@ -29,8 +29,9 @@ pub use curves::{Curve, CurveChart};
 pub use map::MapChart;
 pub use mask::MaskChart;
 pub use paint::ChartError;
+pub(crate) use scale::{label as value_label, words as name_in_words};
 pub use set::SetChart;
-pub use study::{PlotData, Series, StudyPlot};
+pub use study::{Facet, PlotData, Series, StudyPlot};
 pub use timeline::TimelineChart;
 pub use waterfall::WaterfallChart;
 

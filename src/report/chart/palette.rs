@@ -61,3 +61,28 @@ pub(super) fn of_bound(bound: &BoundBy, tier: usize) -> Color {
         BoundBy::Fill => GREY.tint(0.4),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page's colours are the pictures' but for yellow and grey, which are too light or too dark on its paper.
+    #[test]
+    fn the_page_has_the_colours_of_the_pictures() {
+        let style = include_str!("../page/page.css");
+        for (at, Color(r, g, b)) in SERIES.into_iter().enumerate().take(6) {
+            assert!(style.contains(&format!("--c{at}: #{r:02x}{g:02x}{b:02x};")), "--c{at}");
+        }
+        let script = include_str!("../page/base.js");
+        let at = |color: Color| SERIES.iter().position(|&of| of == color).unwrap();
+        for (result, colors) in RUNS.into_iter().enumerate() {
+            let [kbk, epilogue, fused] = colors.map(at);
+            let wanted = format!("{{ kbk: {kbk}, epilogue: {epilogue}, fused: {fused} }}");
+            assert!(script.contains(&wanted), "{result}: {wanted}");
+        }
+        for bound in [BoundBy::Compute, BoundBy::Imbalance, BoundBy::Ag, BoundBy::Link, BoundBy::PmuPort] {
+            assert!(script.contains(&format!("{bound}: {}", at(of_bound(&bound, 0)))), "{bound}");
+        }
+        assert!(script.contains(&format!("memory: {}", at(of_bound(&BoundBy::Memory(String::new()), 0)))));
+    }
+}

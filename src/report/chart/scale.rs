@@ -66,7 +66,7 @@ impl Scale {
 }
 
 /// A number as a field of this name is read.
-pub(super) fn label(number: f64, name: &str) -> String {
+pub(crate) fn label(number: f64, name: &str) -> String {
     if name.ends_with("_gb_per_s") {
         return si_short(number * 1e9, "B/s");
     }
@@ -85,6 +85,29 @@ pub(super) fn label(number: f64, name: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A field or figure in words: `arch.memory.ddr.bandwidth_gb_per_s` is `DDR bandwidth`. Its unit stands at its values.
+pub(crate) fn words(name: &str) -> String {
+    const UNITS: [&str; 8] = ["_gb_per_s", "_bytes", "_us", "_s", "_j", "_w", "_cycles", "_ghz"];
+    const NAMES: [&str; 9] = ["pcu", "pmu", "ddr", "hbm", "sram", "ag", "pcus", "pmus", "ags"];
+    const PLURALS: [(&str, &str); 3] = [("pcus", "PCUs"), ("pmus", "PMUs"), ("ags", "AGs")];
+    let path = name.strip_prefix("workload.dims.").or_else(|| name.strip_prefix("arch.")).unwrap_or(name);
+    let path = path.rmatch_indices('.').nth(1).map_or(path, |(at, _)| &path[at + 1..]);
+    let unit = UNITS.iter().find(|unit| path.ends_with(*unit) && path.len() > unit.len());
+    let stem = unit.map_or(path, |unit| &path[..path.len() - unit.len()]);
+    let rest = match unit {
+        Some(&"_ghz") => " (GHz)",
+        Some(&"_cycles") => " (cycles)",
+        _ => "",
+    };
+    let word = |word: &str| match PLURALS.iter().find(|(plain, _)| *plain == word) {
+        Some((_, plural)) => (*plural).to_owned(),
+        None if NAMES.contains(&word) => word.to_uppercase(),
+        None => word.to_owned(),
+    };
+    let words: Vec<String> = stem.split(['.', '_']).filter(|part| !part.is_empty()).map(word).collect();
+    if words.is_empty() { name.to_owned() } else { words.join(" ") + rest }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +119,20 @@ mod tests {
         assert_eq!(label(100.0, "arch.memory.ddr.bandwidth_gb_per_s"), "100 GB/s");
         assert_eq!(label(1.5, "speedup"), "1.5");
         assert_eq!(label(1_000_000.0, "fused.cycles"), "1 M");
+    }
+
+    #[test]
+    fn names_are_read_as_words() {
+        for (name, wanted) in [
+            ("arch.memory.ddr.bandwidth_gb_per_s", "DDR bandwidth"),
+            ("arch.pmu.capacity_bytes", "PMU capacity"),
+            ("fused.time_s", "fused time"),
+            ("workload.dims.tokens", "tokens"),
+            ("arch.clock_ghz", "clock (GHz)"),
+            ("speedup", "speedup"),
+        ] {
+            assert_eq!(words(name), wanted);
+        }
     }
 
     #[test]

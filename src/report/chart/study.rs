@@ -1,15 +1,20 @@
-//! Pictures of many runs: lines, a front, a heat map over two fields.
+//! Pictures of many runs: lines, a front, a heat map over two fields; side by side for the values of further fields.
+//!
+//! Points that differ in a field which the picture does not show are never joined and never drawn over each other: the study
+//! divides them into facets (Tufte's small multiples), which share their scales.
 
 use crate::report::human::shorten;
 
 use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH, fitted};
 use super::paint::{self, ChartError};
 use super::palette::{AXIS, Color, GREY, GRID, INK, SERIES, WHITE};
-use super::scale::{Scale, label};
+use super::scale::{Scale, label, words};
 use super::scene::{Anchor, Area, Face, Scene};
 
 const HEIGHT: f64 = 620.0;
 const TOP: f64 = 108.0;
+/// Height of a row of facets, with their names and ticks.
+const FACET: f64 = 270.0;
 /// Series with a colour and a name of their own.
 const MOST_SERIES: usize = SERIES.len();
 /// Dashed rests of colour names stay readable up to this many cells a side.
@@ -24,11 +29,13 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// What a picture shows.
+/// What a picture, or a facet of it, shows. All facets of a picture show the same kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlotData {
     /// y over x; the points of each series are joined in the order of x.
     Lines(Vec<Series>),
+    /// y over x, not joined.
+    Points(Vec<Series>),
     /// Points, and through those that are least in both the front.
     Front(Vec<Series>),
     /// A colour for each pair of values; cells are x, y and the number, if there is one.
@@ -51,6 +58,15 @@ pub struct StudyPlot {
     pub x: String,
     /// Name of the y axis.
     pub y: String,
+    /// What is shown: one part, or one for each of the values that `name` says.
+    pub facets: Vec<Facet>,
+}
+
+/// A part of a picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facet {
+    /// Values that all of its points have; empty if it is the only one.
+    pub name: String,
     /// What is shown.
     pub data: PlotData,
 }
@@ -73,48 +89,100 @@ impl StudyPlot {
     }
 
     pub(super) fn scene(&self) -> Scene {
-        let mut scene = Scene::new(WIDTH, HEIGHT);
+        let (height, areas) = self.layout();
+        let mut scene = Scene::new(WIDTH, height);
         let room = WIDTH - 2.0 * MARGIN;
         scene.text((MARGIN, 36.0), Anchor::Start, TITLE, &fitted(&self.title, TITLE, room).unwrap_or_default());
         scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &fitted(&self.about, SUBTITLE, room).unwrap_or_default());
-        match &self.data {
-            PlotData::Lines(series) => self.points(&mut scene, series, true),
-            PlotData::Front(series) => self.points(&mut scene, series, false),
-            PlotData::Heat { value, cells } => self.heat(&mut scene, value, cells),
+        let shared = Shared::of(&self.facets);
+        for (facet, &plot) in self.facets.iter().zip(&areas) {
+            if !facet.name.is_empty() {
+                let name = fitted(&facet.name, LABEL, plot.width + 40.0).unwrap_or_default();
+                scene.text((plot.left, plot.top - 14.0), Anchor::Start, LABEL, &name);
+            }
+            match &facet.data {
+                PlotData::Lines(series) => self.points(&mut scene, plot, series, &shared, Join::Lines),
+                PlotData::Points(series) => self.points(&mut scene, plot, series, &shared, Join::Nothing),
+                PlotData::Front(series) => self.points(&mut scene, plot, series, &shared, Join::Front),
+                PlotData::Heat { value, cells } => self.heat(&mut scene, plot, value, cells, &shared),
+            }
+        }
+        let Some(&first) = areas.first() else { return scene };
+        let bottom = areas.iter().map(|plot| plot.bottom()).fold(0.0, f64::max);
+        let right = areas.iter().map(|plot| plot.right()).fold(0.0, f64::max);
+        let under = (first.left + (right - first.left) / 2.0, bottom + 46.0);
+        let x = fitted(&words(&self.x), SUBTITLE, right - first.left).unwrap_or_default();
+        scene.text(under, Anchor::Middle, SUBTITLE, &x);
+        let above = first.top - if areas.len() > 1 { 38.0 } else { 20.0 };
+        scene.text((MARGIN, above), Anchor::Start, SUBTITLE, &shorten(&words(&self.y), 80));
+        let beside = Area { left: first.left, top: first.top, width: right - first.left, height: first.height };
+        match self.facets.first().map(|facet| &facet.data) {
+            Some(PlotData::Heat { value, .. }) => {
+                let beside = Area { height: first.height.max(300.0), ..beside };
+                legend(&mut scene, beside, value, shared.range);
+            }
+            Some(_) => names(&mut scene, beside, &shared.names),
+            None => {}
         }
         scene
     }
 
-    fn points(&self, scene: &mut Scene, series: &[Series], joined: bool) {
-        let plot =
-            Area { left: MARGIN + 78.0, top: TOP, width: WIDTH - 2.0 * MARGIN - 300.0, height: HEIGHT - TOP - 92.0 };
-        let all = || series.iter().flat_map(|s| s.points.iter().copied());
-        let xs = Scale::new(all().map(|point| point.0), &self.x, (plot.left, plot.right()), joined);
-        let ys = Scale::new(all().map(|point| point.1), &self.y, (plot.bottom(), plot.top), false);
-        for (value, text) in &xs.ticks {
-            let x = xs.at(*value);
-            scene.line((x, plot.top), (x, plot.bottom()), 1, GRID);
-            scene.text((x, plot.bottom() + 18.0), Anchor::Middle, TICK, text);
+    /// The height of the picture, and where each facet's plot lies.
+    fn layout(&self) -> (f64, Vec<Area>) {
+        let is_heat = matches!(self.facets.first().map(|facet| &facet.data), Some(PlotData::Heat { .. }));
+        if self.facets.len() < 2 {
+            let left = MARGIN + if is_heat { 150.0 } else { 78.0 };
+            let plot = Area { left, top: TOP, width: WIDTH - 2.0 * MARGIN - 300.0, height: HEIGHT - TOP - 92.0 };
+            return (HEIGHT, vec![plot]);
         }
+        let columns = if self.facets.len() <= 4 { 2 } else { 3 };
+        let (before, room) = (if is_heat { 100.0 } else { 74.0 }, WIDTH - 2.0 * MARGIN - 190.0);
+        let each = room / f64::from(columns);
+        let area = |at: usize| {
+            let (column, row) = ((at % columns as usize) as f64, (at / columns as usize) as f64);
+            let (left, top) = (MARGIN + column * each + before, TOP + 24.0 + row * FACET);
+            Area { left, top, width: each - before - 16.0, height: FACET - 66.0 }
+        };
+        let rows = self.facets.len().div_ceil(columns as usize) as f64;
+        (TOP + 24.0 + rows * FACET + 10.0, (0..self.facets.len()).map(area).collect())
+    }
+
+    fn points(&self, scene: &mut Scene, plot: Area, series: &[Series], shared: &Shared, join: Join) {
+        let all = || shared.points.iter().copied();
+        let at_numbers = join != Join::Front;
+        let xs = Scale::new(all().map(|point| point.0), &self.x, (plot.left, plot.right()), at_numbers);
+        let ys = Scale::new(all().map(|point| point.1), &self.y, (plot.bottom(), plot.top), false);
+        let mut free = f64::NEG_INFINITY;
+        for (value, text) in &xs.ticks {
+            let (x, half) = (xs.at(*value), TICK.width(text) / 2.0);
+            scene.line((x, plot.top), (x, plot.bottom()), 1, GRID);
+            // A label that would touch the one before it is left out.
+            if x - half >= free {
+                scene.text((x, plot.bottom() + 18.0), Anchor::Middle, TICK, text);
+                free = x + half + 8.0;
+            }
+        }
+        let mut free = f64::INFINITY;
         for (value, text) in &ys.ticks {
             let y = ys.at(*value);
             scene.line((plot.left, y), (plot.right(), y), 1, GRID);
-            scene.text((plot.left - 10.0, y), Anchor::End, TICK, text);
+            if y <= free {
+                scene.text((plot.left - 10.0, y), Anchor::End, TICK, text);
+                free = y - 16.0;
+            }
         }
         scene.line((plot.left, plot.bottom()), (plot.right(), plot.bottom()), 1, AXIS);
         scene.line((plot.left, plot.top), (plot.left, plot.bottom()), 1, AXIS);
-        let under = (plot.left + plot.width / 2.0, plot.bottom() + 46.0);
-        scene.text(under, Anchor::Middle, SUBTITLE, &fitted(&self.x, SUBTITLE, plot.width).unwrap_or_default());
-        scene.text((MARGIN, plot.top - 20.0), Anchor::Start, SUBTITLE, &shorten(&self.y, 80));
-        if !joined {
-            front(scene, &xs, &ys, &all().collect::<Vec<_>>());
+        if join == Join::Front {
+            let own: Vec<(f64, f64)> = series.iter().flat_map(|one| one.points.iter().copied()).collect();
+            front(scene, &xs, &ys, &own);
         }
-        for (at, one) in series.iter().enumerate() {
-            let color = SERIES.get(at).copied().unwrap_or(GREY);
+        for one in series {
+            let color = shared.color(&one.name);
             let mut points = one.points.clone();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let places: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (xs.at(x), ys.at(y))).collect();
-            if joined {
+            if join == Join::Lines {
                 for pair in places.windows(2) {
                     scene.line(pair[0], pair[1], 2, color);
                 }
@@ -123,48 +191,38 @@ impl StudyPlot {
                 scene.circle(place, 5.0, WHITE);
                 scene.circle(place, 4.0, color);
             }
-            if at <= MOST_SERIES && !one.name.is_empty() {
-                let text =
-                    if at == MOST_SERIES { format!("{} others", series.len() - MOST_SERIES) } else { one.name.clone() };
-                let y = plot.top + 12.0 + at as f64 * 24.0;
-                scene.circle((plot.right() + 26.0, y), 5.0, color);
-                let room = WIDTH - MARGIN - plot.right() - 40.0;
-                scene.text(
-                    (plot.right() + 40.0, y),
-                    Anchor::Start,
-                    LABEL,
-                    &fitted(&text, LABEL, room).unwrap_or_default(),
-                );
-            }
         }
-        if all().next().is_none() {
+        if series.iter().all(|one| one.points.is_empty()) {
             nothing(scene, plot);
         }
     }
 
-    fn heat(&self, scene: &mut Scene, value: &str, cells: &[(String, String, Option<f64>)]) {
-        let plot =
-            Area { left: MARGIN + 150.0, top: TOP, width: WIDTH - 2.0 * MARGIN - 300.0, height: HEIGHT - TOP - 92.0 };
-        let (mut xs, mut ys): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
-        for (x, y, _) in cells {
-            if !xs.contains(&x.as_str()) {
-                xs.push(x);
-            }
-            if !ys.contains(&y.as_str()) {
-                ys.push(y);
-            }
-        }
+    fn heat(
+        &self,
+        scene: &mut Scene,
+        plot: Area,
+        value: &str,
+        cells: &[(String, String, Option<f64>)],
+        shared: &Shared,
+    ) {
+        let (xs, ys) = (&shared.columns, &shared.rows);
         if xs.is_empty() || xs.len() > MOST_CELLS || ys.len() > MOST_CELLS {
             return nothing(scene, plot);
         }
         let (width, height) = (plot.width / xs.len() as f64, plot.height / ys.len() as f64);
-        let numbers = || cells.iter().filter_map(|cell| cell.2);
-        let (low, high) = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
+        let (low, high) = shared.range;
+        // Numbers stand in all cells or in none: in a smaller face where they are wide.
+        let widest = |face: Face| {
+            let all = cells.iter().filter_map(|cell| cell.2);
+            all.map(|number| face.width(&label(number, value))).fold(0.0, f64::max)
+        };
+        let faces = [LABEL, Face { em: 11.0, ..LABEL }];
+        let face = faces.into_iter().find(|&face| widest(face) + 6.0 <= width).filter(|_| height >= 18.0);
         for (x, y, number) in cells {
-            let place = |list: &[&str], word: &str| list.iter().position(|known| *known == word).unwrap_or(0) as f64;
+            let place = |list: &[String], word: &str| list.iter().position(|known| known == word).unwrap_or(0) as f64;
             // The first value of y stands at the bottom, as on an axis.
-            let top = plot.bottom() - (place(&ys, y) + 1.0) * height;
-            let area = Area { left: plot.left + place(&xs, x) * width, top, width, height };
+            let top = plot.bottom() - (place(ys, y) + 1.0) * height;
+            let area = Area { left: plot.left + place(xs, x) * width, top, width, height };
             let Some(number) = number else {
                 scene.hatch(area, GREY);
                 continue;
@@ -172,27 +230,93 @@ impl StudyPlot {
             let share = if high > low { (number - low) / (high - low) } else { 0.0 };
             let color = shade(share);
             scene.fill(area, color);
-            let face = Face { color: color.ink(), ..LABEL };
-            let text = label(*number, value);
-            if face.width(&text) + 6.0 <= width && height >= 18.0 {
+            if let Some(face) = face.map(|face| Face { color: color.ink(), ..face }) {
+                let text = label(*number, value);
                 scene.text((area.left + width / 2.0, top + height / 2.0), Anchor::Middle, face, &text);
             }
         }
         for (at, x) in xs.iter().enumerate() {
-            let text = x.parse().map_or_else(|_| (*x).to_owned(), |number| label(number, &self.x));
+            let text = x.parse().map_or_else(|_| x.clone(), |number| label(number, &self.x));
             if let Some(text) = fitted(&text, TICK, width) {
                 scene.text((plot.left + (at as f64 + 0.5) * width, plot.bottom() + 18.0), Anchor::Middle, TICK, &text);
             }
         }
+        let room = if self.facets.len() > 1 { 90.0 } else { 140.0 };
         for (at, y) in ys.iter().enumerate() {
-            let text = y.parse().map_or_else(|_| (*y).to_owned(), |number| label(number, &self.y));
-            let text = fitted(&text, TICK, 140.0).unwrap_or_default();
+            let text = y.parse().map_or_else(|_| y.clone(), |number| label(number, &self.y));
+            let text = fitted(&text, TICK, room).unwrap_or_default();
             scene.text((plot.left - 10.0, plot.bottom() - (at as f64 + 0.5) * height), Anchor::End, TICK, &text);
         }
-        let under = (plot.left + plot.width / 2.0, plot.bottom() + 46.0);
-        scene.text(under, Anchor::Middle, SUBTITLE, &fitted(&self.x, SUBTITLE, plot.width).unwrap_or_default());
-        scene.text((MARGIN, plot.top - 20.0), Anchor::Start, SUBTITLE, &shorten(&self.y, 80));
-        legend(scene, plot, value, (low, high));
+    }
+}
+
+/// What is drawn through points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Join {
+    Nothing,
+    Lines,
+    Front,
+}
+
+/// What the facets of a picture have in common, so that they can be compared.
+struct Shared {
+    /// All points.
+    points: Vec<(f64, f64)>,
+    /// Names of series, in order of first use.
+    names: Vec<String>,
+    /// Values across and up of heat maps, in order of first use.
+    columns: Vec<String>,
+    rows: Vec<String>,
+    /// The least and the greatest number of heat maps.
+    range: (f64, f64),
+}
+
+impl Shared {
+    fn of(facets: &[Facet]) -> Self {
+        let (points, names, columns, rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut shared = Self { points, names, columns, rows, range: (f64::INFINITY, f64::NEG_INFINITY) };
+        let add = |list: &mut Vec<String>, word: &String| {
+            if !list.contains(word) {
+                list.push(word.clone());
+            }
+        };
+        for facet in facets {
+            match &facet.data {
+                PlotData::Lines(series) | PlotData::Points(series) | PlotData::Front(series) => {
+                    for one in series {
+                        add(&mut shared.names, &one.name);
+                        shared.points.extend(&one.points);
+                    }
+                }
+                PlotData::Heat { cells, .. } => {
+                    for (x, y, number) in cells {
+                        add(&mut shared.columns, x);
+                        add(&mut shared.rows, y);
+                        let number = number.iter().copied();
+                        shared.range.0 = number.clone().fold(shared.range.0, f64::min);
+                        shared.range.1 = number.fold(shared.range.1, f64::max);
+                    }
+                }
+            }
+        }
+        shared
+    }
+
+    fn color(&self, name: &str) -> Color {
+        let at = self.names.iter().position(|known| known == name);
+        at.and_then(|at| SERIES.get(at)).copied().unwrap_or(GREY)
+    }
+}
+
+/// Names of the series beside a plot.
+fn names(scene: &mut Scene, plot: Area, names: &[String]) {
+    for (at, name) in names.iter().enumerate().take(MOST_SERIES + 1).filter(|(_, name)| !name.is_empty()) {
+        let text = if at == MOST_SERIES { format!("{} others", names.len() - MOST_SERIES) } else { name.clone() };
+        let y = plot.top + 12.0 + at as f64 * 24.0;
+        scene.circle((plot.right() + 26.0, y), 5.0, SERIES.get(at).copied().unwrap_or(GREY));
+        let room = WIDTH - MARGIN - plot.right() - 40.0;
+        let text = fitted(&text, LABEL, room).unwrap_or_default();
+        scene.text((plot.right() + 40.0, y), Anchor::Start, LABEL, &text);
     }
 }
 
@@ -246,7 +370,12 @@ fn legend(scene: &mut Scene, plot: Area, value: &str, (low, high): (f64, f64)) {
         scene.fill(Area { left, top, width: 20.0, height: height / f64::from(steps) + 0.5 }, shade(share));
     }
     let room = WIDTH - MARGIN - left;
-    scene.text((left, plot.top + 14.0), Anchor::Start, SUBTITLE, &fitted(value, SUBTITLE, room).unwrap_or_default());
+    scene.text(
+        (left, plot.top + 14.0),
+        Anchor::Start,
+        SUBTITLE,
+        &fitted(&words(value), SUBTITLE, room).unwrap_or_default(),
+    );
     scene.text((left + 28.0, plot.top + 46.0), Anchor::Start, TICK, &label(high, value));
     scene.text((left + 28.0, plot.top + 34.0 + height), Anchor::Start, TICK, &label(low, value));
 }
@@ -273,7 +402,7 @@ mod tests {
             about: word("a"),
             x: word("arch.pmu.capacity_bytes"),
             y: word("fused.time_s"),
-            data,
+            facets: vec![Facet { name: String::new(), data }],
         }
     }
 
@@ -298,5 +427,20 @@ mod tests {
             let heat = PlotData::Heat { value: "v".into(), cells };
             assert!(plot(heat).png().unwrap().starts_with(b"\x89PNG"));
         }
+    }
+    #[test]
+    fn facets_share_scales_colours_and_one_legend() {
+        let facet = |name: &str, top: f64| {
+            let series = |name: &str| Series { name: name.into(), points: vec![(1.0, 1e-3), (2.0, top)] };
+            Facet { name: name.into(), data: PlotData::Lines(vec![series("one"), series("two")]) }
+        };
+        let facets = vec![facet("banks = 4", 8e-3), facet("banks = 8", 2e-3), facet("banks = 16", 4e-3)];
+        let picture = StudyPlot { facets, ..plot(PlotData::Lines(Vec::new())) };
+        let texts = texts(&picture);
+        let count = |wanted: &str| texts.iter().filter(|text| *text == wanted).count();
+        assert_eq!((count("one"), count("banks = 8"), count("PMU capacity")), (1, 1, 1), "{texts:?}");
+        // The greatest number of all is within every axis.
+        assert_eq!(count("5 ms"), 3, "{texts:?}");
+        assert!(picture.png().unwrap().starts_with(b"\x89PNG"));
     }
 }

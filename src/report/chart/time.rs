@@ -2,7 +2,7 @@
 
 use crate::arch::Device;
 use crate::outcome::{BoundBy, Outcome};
-use crate::report::human::{shorten, si};
+use crate::report::human::{shorten, si, whole};
 use crate::report::side::{Side, named};
 use crate::workload::Workload;
 
@@ -11,6 +11,9 @@ use super::bars::{Bar, Fill, Key, Segment, draw};
 use super::frame::heading;
 use super::palette::{MUTED, of_bound};
 use super::scene::Scene;
+
+/// A section with less than this part of a run's cycles, one in so many, has no room for its name.
+const SHORT: u64 = 60;
 
 pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     let mut scene = Scene::new(super::frame::WIDTH, 0.0);
@@ -57,19 +60,93 @@ pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     scene
 }
 
+/// Sections of a run whose launches are shown one by one; of more they stand together before the first.
+const MOST_APART: usize = 8;
+
+/// A part of a run's time: one section, or neighbours that are each too short for a name.
+struct Part<'a> {
+    cycles: u64,
+    launch: u64,
+    bound: &'a BoundBy,
+    sections: usize,
+    name: String,
+}
+
+/// Sections in order; neighbours that are short and bound by the same resource are one part.
+fn parts(outcome: &Outcome) -> Vec<Part<'_>> {
+    let apart = outcome.sections.len() <= MOST_APART;
+    let is_short = |cycles: u64, launch: u64| cycles - if apart { 0 } else { launch } < outcome.cycles / SHORT;
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    let mut last_short = false;
+    for section in &outcome.sections {
+        let (cycles, launch) = (section.cycles, section.launch_cycles.min(section.cycles));
+        let short = is_short(cycles, launch);
+        match parts.last_mut() {
+            Some(part) if short && last_short && *part.bound == section.bound_by => {
+                (part.cycles, part.launch) = (part.cycles + cycles, part.launch + launch);
+                part.sections += 1;
+                part.name = format!("{} sections", part.sections);
+            }
+            _ => {
+                let times = if section.repeat > 1 { format!(" x{}", section.repeat) } else { String::new() };
+                let name = format!("{}{times}", section.name);
+                parts.push(Part { cycles, launch, bound: &section.bound_by, sections: 1, name });
+            }
+        }
+        last_short = short;
+    }
+    parts
+}
+
 fn segments(chip: &dyn Device, outcome: &Outcome, tier: &dyn Fn(&BoundBy) -> usize) -> Vec<Segment> {
     let mut segments = Vec::new();
-    for section in &outcome.sections {
-        let launch = section.launch_cycles.min(section.cycles);
-        let fill = Fill::Solid(of_bound(&section.bound_by, tier(&section.bound_by)));
-        let lines = vec![si(chip.seconds(section.cycles), "s"), section.bound_by.to_string()];
+    let mut parts = parts(outcome);
+    if outcome.sections.len() > MOST_APART {
+        let launch: u64 = parts.iter().map(|part| part.launch).sum();
+        let launches: u64 = outcome.sections.iter().map(|section| section.launches).sum();
         segments.push(Segment {
             size: chip.seconds(launch),
             fill: Fill::Hatched(MUTED),
-            name: "launch".to_owned(),
+            name: format!("{} launches", whole(launches)),
             lines: vec![si(chip.seconds(launch), "s")],
         });
-        segments.push(Segment { size: chip.seconds(section.cycles - launch), fill, name: section.name.clone(), lines });
+        for part in &mut parts {
+            (part.cycles, part.launch) = (part.cycles - part.launch, 0);
+        }
+    }
+    for part in parts {
+        let fill = Fill::Solid(of_bound(part.bound, tier(part.bound)));
+        let lines = vec![si(chip.seconds(part.cycles), "s"), part.bound.to_string()];
+        if part.launch > 0 {
+            segments.push(Segment {
+                size: chip.seconds(part.launch),
+                fill: Fill::Hatched(MUTED),
+                name: "launch".to_owned(),
+                lines: vec![si(chip.seconds(part.launch), "s")],
+            });
+        }
+        segments.push(Segment { size: chip.seconds(part.cycles - part.launch), fill, name: part.name, lines });
     }
     segments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mode::Mode;
+    use crate::report::fixture;
+
+    #[test]
+    fn short_neighbours_are_one_part_and_no_cycle_is_lost() {
+        let section = |name: &str, cycles| fixture::section(name, &[name], cycles, BoundBy::Fill, &[]);
+        let mut sections = vec![section("long", 9_000_000)];
+        sections.extend((0..5).map(|_| section("s", 1_000)));
+        sections.push(fixture::section("other", &["other"], 1_000, BoundBy::Compute, &[]));
+        sections[0].repeat = 32;
+        let outcome = fixture::outcome(Mode::Kbk, 0, sections);
+        let found = parts(&outcome);
+        let names: Vec<&str> = found.iter().map(|part| part.name.as_str()).collect();
+        assert_eq!(names, ["long x32", "5 sections", "other"]);
+        assert_eq!(found.iter().map(|part| part.cycles).sum::<u64>(), outcome.cycles);
+    }
 }

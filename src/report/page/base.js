@@ -5,6 +5,12 @@
 const data = JSON.parse(document.getElementById('data').textContent);
 const COLOURS = Array.from({ length: 8 }, (_, i) => `var(--c${i})`);
 const colour = (i) => COLOURS[i % COLOURS.length];
+// One meaning of a colour on the page and in the pictures (chart/palette.rs): of modes, of the first result and of the second,
+// and of what bounds a section.
+const MODE = [{ kbk: 5, epilogue: 2, fused: 0 }, { kbk: 3, epilogue: 1, fused: 4 }];
+const BOUND = { compute: 0, imbalance: 4, memory: 5, ag: 3, link: 2, pmu_port: 6, launch: 7 };
+const modeColour = (r) => colour((MODE[r.result] || MODE[1])[r.run.mode] ?? 7);
+const boundColour = (by) => { const at = BOUND[by.split(':')[0]]; return at === undefined ? 'var(--filldrain)' : colour(at); };
 const SVG = 'http://www.w3.org/2000/svg';
 
 function element(name, attributes = {}, ...children) {
@@ -85,8 +91,18 @@ function started(node) {
   return node;
 }
 
+// How to read a mark is a tooltip: the line itself is for what marks tell.
 const HINT = 'Point at a mark, or move to it with Tab and the arrow keys, for its numbers.';
-const told = () => element('p', { class: 'told faint', 'aria-live': 'polite' }, HINT);
+const told = () => element('p', { class: 'told faint', 'aria-live': 'polite', title: HINT }, 'Numbers of a mark: point at it.');
+// What stands between backticks, as code.
+const coded = (text) => String(text).split(/`([^`]+)`/).map((piece, i) => i % 2 ? element('code', {}, piece) : piece);
+// A bar's part that is written, not read: the colour in stripes. The patterns belong to the page, once.
+const hatched = (i) => `url(#written-${i})`;
+function hatches() {
+  const pattern = (i) => shape('pattern', { id: `written-${i}`, width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
+    shape('rect', { width: 6, height: 6, fill: 'var(--paper)' }), shape('rect', { width: 3, height: 6, fill: colour(i) }));
+  return shape('svg', { width: 0, height: 0, 'aria-hidden': 'true', style: 'position:absolute' }, shape('defs', {}, COLOURS.map((_, i) => pattern(i))));
+}
 function tell(says, text) {
   says.textContent = text;
   says.classList.remove('faint');

@@ -1,5 +1,8 @@
 // The number that matters, the figures of every run, and bars.
 
+// The units of a chip by their names.
+const units = (arch) => arch.kind === 'gpu' ? `${whole(arch.pcus)} SMs` : `${whole(arch.pcus)} PCUs, ${whole(arch.pmus)} PMUs`;
+
 function card(at) {
   const result = data.results[at], d = result.document;
   const title = `${d.workload.name} on ${d.arch.name}`;
@@ -24,7 +27,7 @@ function card(at) {
   return element('div', {}, element('h1', {}, several ? `${titles[at]}: ${title}` : title), line,
     epilogue.concat(why).map((text) => element('p', {}, text)),
     element('p', { class: 'faint' },
-      `${whole(d.arch.pcus)} PCUs, ${whole(d.arch.pmus)} PMUs, ${digits(d.arch.peak_tflops)} TFLOP/s, ${bytes(d.arch.sram_bytes)} SRAM, `
+      `${units(d.arch)}, ${digits(d.arch.peak_tflops)} TFLOP/s, ${bytes(d.arch.sram_bytes)} ${d.arch.kind === 'gpu' ? 'L2' : 'SRAM'}, `
       + `${digits(d.arch.off_chip_gb_per_s)} GB/s off chip; ${si(d.workload.dense_flops, 'FLOP')} dense, `
       + `${si(d.workload.executed_flops, 'FLOP')} executed; fidelity ${[...new Set(d.runs.map((r) => r.fidelity))].join(', ')}`));
 }
@@ -39,7 +42,7 @@ function summary() {
       const faster = factor >= 1;
       body.append(element('div', { class: 'first' }, element('strong', {}, `${digits(faster ? factor : 1 / factor)}×`),
         element('span', {}, factor === 1 ? `${b} takes as long as ${a}, ${r.run.mode}: ${si(r.run.time_s, 's')}`
-          : `${b} is ${faster ? 'faster' : 'slower'} than ${a}, ${r.run.mode}: ${si(r.run.time_s, 's')} instead of ${si(before.run.time_s, 's')}`)));
+          : `${b} is ${faster ? 'faster' : 'slower'} than ${a} by this factor, ${r.run.mode}: ${si(r.run.time_s, 's')} instead of ${si(before.run.time_s, 's')}`)));
     }
   }
   body.append(element('div', { class: 'pair' }, data.results.map((_, at) => card(at))));
@@ -55,8 +58,8 @@ const FIGURES = [
   ['off-chip read', (r) => r.traffic.off_chip_read_bytes, bytes, true],
   ['off-chip write', (r) => r.traffic.off_chip_write_bytes, bytes, true],
   ['vector network', (r) => r.traffic.network_bytes, bytes, true],
-  ['PMU read', (r) => r.traffic.sram_read_bytes, bytes, true],
-  ['PMU write', (r) => r.traffic.sram_write_bytes, bytes, true],
+  ['SRAM read', (r) => r.traffic.sram_read_bytes, bytes, true],
+  ['SRAM write', (r) => r.traffic.sram_write_bytes, bytes, true],
   ['operational intensity', (r) => r.op_intensity_flop_per_byte, (v) => `${digits(v)} FLOP/B`, false],
   ['executed', (r) => r.tflops_executed, (v) => `${digits(v)} TFLOP/s`, false],
   ['dense equivalent', (r) => r.tflops_dense_equivalent, (v) => `${digits(v)} TFLOP/s`, false],
@@ -68,11 +71,11 @@ const FIGURES = [
 function change(before, now, less) {
   if (before === now) return element('td', { class: 'same' }, '=');
   const factor = before > 0 && now > 0 ? Math.max(now / before, before / now) : undefined;
-  const by = factor === undefined ? 'differs' : factor < 1.0005 ? 'a hair' : factor < 1.1 ? `${digits((factor - 1) * 100)} %` : `${digits(factor)}×`;
+  const by = factor === undefined ? '' : factor < 1.0005 ? 'a hair' : factor < 1.1 ? `${digits((factor - 1) * 100)} %` : `${digits(factor)}×`;
   const sign = now > before ? '▲' : '▼';
   const better = less === undefined ? undefined : (now < before) === less;
   const word = better === undefined ? (now > before ? 'more' : 'less') : better ? 'better' : 'worse';
-  return element('td', { class: `change ${word}` }, `${sign} ${by} ${word}`);
+  return element('td', { class: `change ${word}` }, `${sign} ${by ? `${by} ` : ''}${word}`);
 }
 function figures() {
   // Runs of one mode stand side by side.
@@ -88,12 +91,15 @@ function figures() {
       // Cycles of different clocks are neither better nor worse.
       const clock = (run) => run.cycles / run.time_s;
       const same = !other || Math.abs(clock(other.run) / clock(r.run) - 1) < 1e-6;
+      // What the other kind of chip does not have is neither more nor less.
+      const alien = other && other.document.arch.kind !== r.document.arch.kind && (value(other.run) === 0 || values[i] === 0);
+      if (alien) return [cell, element('td', { class: 'same' }, '–')];
       return other ? [cell, change(value(other.run), values[i], name === 'cycles' && !same ? undefined : less)] : [cell];
     })];
   });
   part('Figures', table(head, rows), element('p', { class: 'faint' },
     several ? `Signs say what became of the figure of ${titles[0]}: ▲ more, ▼ less, = the same.` : columns.length > 1 ? 'Bold: the better of the runs.' : ''));
-  const notes = runs.flatMap((r) => r.run.notes.map((n) => element('li', {}, `${r.name}: ${n}`)));
+  const notes = runs.flatMap((r) => r.run.notes.map((n) => element('li', {}, `${r.name}: `, coded(n))));
   if (notes.length) part('Notes of the compiler', element('ul', {}, notes));
 }
 
@@ -131,11 +137,12 @@ function traffic() {
     const of = (name) => r.run.traffic.by_tensor[name] || none;
     const sum = (list) => list.reduce((s, n) => ({ off_chip_read_bytes: s.off_chip_read_bytes + of(n).off_chip_read_bytes,
       off_chip_write_bytes: s.off_chip_write_bytes + of(n).off_chip_write_bytes }), none);
-    const pieces = named.map((name, i) => [name, of(name), colour(i)])
-      .concat(rest.length ? [[`${rest.length} more tensors`, sum(rest), colour(7)]] : []);
-    return { name: r.name, pieces: pieces.filter(([, t]) => offChip(t) > 0).map(([name, t, tint]) => ({
-      name, value: offChip(t), fill: tint, text: `${bytes(t.off_chip_read_bytes)} read, ${bytes(t.off_chip_write_bytes)} written off chip`,
-    })) };
+    const pieces = named.map((name, i) => [name, of(name), i])
+      .concat(rest.length ? [[`${rest.length} more tensors`, sum(rest), 7]] : []);
+    const text = (t) => `${bytes(t.off_chip_read_bytes)} read, ${bytes(t.off_chip_write_bytes)} written off chip`;
+    return { name: r.name, pieces: pieces.flatMap(([name, t, tint]) => [
+      { name, value: t.off_chip_read_bytes, fill: colour(tint), text: text(t) },
+      { name, value: t.off_chip_write_bytes, fill: hatched(tint), text: text(t) }]).filter((piece) => piece.value > 0) };
   });
   const cell = (t) => t ? bytes(offChip(t)) : '–';
   const head = ['tensor', ...runs.flatMap((r) => counterpart(r) ? [r.name, `against ${titles[0]}`] : [r.name])];
@@ -145,7 +152,8 @@ function traffic() {
     return [cell(now), change(offChip(other.run.traffic.by_tensor[name] || none), offChip(now || none), true)];
   })]);
   started(part('Off-chip traffic by tensor', bars('Off-chip traffic by tensor', rows, says, bytes),
-    legend(named.concat(rest.length ? [`${rest.length} more`] : []), named.map((_, i) => colour(i)).concat([colour(7)])), says,
+    legend(named.concat(rest.length ? [`${rest.length} more`] : []), named.map((_, i) => colour(i)).concat([colour(7)])),
+    element('p', { class: 'faint' }, 'Solid: read. Striped: written.'), says,
     element('details', { open: several ? '' : undefined }, element('summary', {}, 'as a table'), table(head, lines),
       shown.length > 40 ? element('p', { class: 'faint' }, `${shown.length - 40} smaller ones are in result.json`) : '')));
 }
@@ -160,7 +168,10 @@ function energy() {
 }
 
 function sections() {
-  const head = ['run', 'section', 'cycles', 'launch', 'bound by', 'PCUs', 'PMUs', 'SRAM', 'off chip', 'energy'];
+  // A GPU has neither PCUs nor PMUs.
+  const gpus = data.results.filter((result) => result.document.arch.kind === 'gpu').length;
+  const compute = gpus === data.results.length ? 'SMs' : gpus ? 'PCUs or SMs' : 'PCUs';
+  const head = ['run', 'section', 'cycles', 'launch', 'bound by', compute, 'PMUs', 'SRAM', 'off chip', 'energy'];
   // Of another result's section of the same operators, what differs.
   const same = (r, s) => { const other = counterpart(r); return other && other.run.sections.find((o) => o.name === s.name); };
   const rows = runs.flatMap((r) => r.run.sections.map((s) => {
@@ -169,12 +180,12 @@ function sections() {
     const put = (get, text = String) => cell(text(get(s)), o && text(get(o)));
     return [r.name, gone ? element('td', { class: 'wrap differs' }, element('strong', {}, s.name), ' only here') : s.name,
       put((q) => q.cycles, whole), put((q) => q.launch_cycles, whole), put((q) => q.bound_by), put((q) => q.pcus, whole),
-      put((q) => q.pmus, whole), put((q) => q.sram_peak_bytes, bytes), put((q) => offChip(q.traffic), bytes), put((q) => q.energy_j.total, (v) => si(v, 'J'))];
+      r.document.arch.kind === 'gpu' ? '–' : put((q) => q.pmus, whole), r.document.arch.kind === 'gpu' ? '–' : put((q) => q.sram_peak_bytes, bytes), put((q) => offChip(q.traffic), bytes), put((q) => q.energy_j.total, (v) => si(v, 'J'))];
   }));
   part('Sections', table(head, rows, [0, 1, 4]));
   const stages = runs.flatMap((r) => r.run.sections.flatMap((s) => s.stages.map((stage) => [
     r.name, stage.operators.join('+'), whole(stage.pcus), percent(stage.busiest_cycles / Math.max(1, s.cycles)),
     percent(stage.mean_cycles / Math.max(1, stage.busiest_cycles)), stage.mapping])));
-  part('Stages', table(['run', 'stage', 'PCUs', 'busy', 'balance', 'mapping'], stages, [0, 1, 5]), element('p', { class: 'faint' },
+  part('Stages', table(['run', 'stage', compute, 'busy', 'balance', 'mapping'], stages, [0, 1, 5]), element('p', { class: 'faint' },
     'busy: cycles of the busiest unit over the section’s; balance: the mean unit over the busiest.'));
 }

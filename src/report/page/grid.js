@@ -38,7 +38,10 @@ const SHARES = { 1: 'busy', 2: 'stalled_on_input', 3: 'stalled_on_output' };
 function gridOf(layouts, title) {
   const places = layouts.flatMap((layout) => layout.sections.map((section) => ({ layout, section, name: `${layout.mode}, ${section.name}` })));
   if (!places.length) return '';
-  let place = places[places.length - 1], by = 0;
+  // The costliest section first.
+  const cost = (p) => p.section.cycles * (p.section.repeat || 1);
+  const costliest = places.reduce((most, p, i) => cost(p) > cost(places[most]) ? i : most, 0);
+  let place = places[costliest], by = 0;
   const says = told();
   const key = element('div', {});
   const figure = element('figure', {});
@@ -110,7 +113,7 @@ function gridOf(layouts, title) {
     }
   }
   const section = choice('section', places.map((p) => p.name), (i) => { place = places[i]; draw(); });
-  section.select.value = places.length - 1;
+  section.select.value = costliest;
   const mode = choice('colour', MODES, (i) => { by = i; draw(); });
   draw();
   return element('div', {}, title ? element('h3', {}, title) : '', element('div', { class: 'controls' }, section.node, mode.node), figure, key, says);
@@ -120,6 +123,6 @@ function grid() {
   part('The grid', element('div', { class: 'pair' }, data.results.map((_, at) =>
     gridOf(data.layouts.filter((layout) => layout.result === at), several ? titles[at] : ''))),
   element('p', { class: 'faint' }, 'Round: PCU. Square: PMU. Bars between them: links, both ways together. Shares are of the section’s time, launch included; '
-    + 'flits to three digits, exact ones are in `rdusim map`.'),
-  left ? element('p', {}, `${left} shorter sections are left out to keep the page small; \`rdusim map\` shows them.`) : '');
+    + 'flits to three digits, exact ones are in ', element('code', {}, 'rdusim map'), '.'),
+  left ? element('p', {}, coded(`${left} shorter sections are left out to keep the page small; \`rdusim map\` shows them.`)) : '');
 }

@@ -1,5 +1,6 @@
 // The page from top to bottom.
 
+document.body.append(hatches());
 if (data.points) lead();
 summary();
 body.append(index);

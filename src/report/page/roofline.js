@@ -53,7 +53,7 @@ function roofline() {
     });
     points.forEach((r, i) => {
       const [v, w] = [r.run.op_intensity_flop_per_byte, r.run.tflops_executed];
-      svg.append(telling(mark(i, x(v), y(w), 7, { fill: colour(i), stroke: 'var(--paper)' }), says,
+      svg.append(telling(mark(i, x(v), y(w), 7, { fill: modeColour(r), stroke: 'var(--paper)' }), says,
         `${r.name}: ${digits(v)} FLOP/B, ${digits(w)} TFLOP/s executed, ${percent(r.run.utilization)} of peak`));
       // A label goes below another that it would hide.
       let [lx, ly] = [x(v) + 11, y(w) + 4];

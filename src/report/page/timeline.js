@@ -1,7 +1,6 @@
 // Sections over time; drag, wheel, arrow keys and buttons move and zoom.
 
 const BOUNDS = ['compute', 'imbalance', 'memory', 'ag', 'link', 'pmu_port', 'launch', 'fill'];
-const boundColour = (by) => colour(Math.max(0, BOUNDS.indexOf(by.split(':')[0])));
 function timeline() {
   const all = Math.max(...runs.map((r) => r.run.time_s));
   if (!(all > 0)) return;
@@ -24,7 +23,7 @@ function timeline() {
         if (end * tick > from && start * tick < to) {
           const [a, b, c] = [clip(start * tick), clip(end * tick), clip(ready * tick)];
           const text = `${r.name}, ${s.name}: ${si((end - start) * tick, 's')} from ${si(start * tick, 's')} on, cycles ${whole(start)} to ${whole(end)}, `
-            + `of these ${whole(s.launch_cycles)} launch; bound by ${s.bound_by}; ${s.pcus} PCUs, ${s.pmus} PMUs, ${bytes(offChip(s.traffic))} off chip`;
+            + `of these ${whole(s.launch_cycles)} launch; bound by ${s.bound_by}; ${r.document.arch.kind === 'gpu' ? `${s.pcus} SMs` : `${s.pcus} PCUs, ${s.pmus} PMUs`}, ${bytes(offChip(s.traffic))} off chip`;
           svg.append(telling(shape('rect', { x: a, y, width: Math.max(0.7, b - a), height: 30, fill: boundColour(s.bound_by), stroke: 'var(--paper)' }), says, text));
           if (c > a) svg.append(shape('rect', { x: a, y: y + 24, width: c - a, height: 6, fill: 'var(--ink)', 'pointer-events': 'none' }));
           if (b - a > 44) svg.append(shape('text', { x: a + 4, y: y + 18, 'pointer-events': 'none', class: 'on' }, cut(s.name, Math.floor((b - a) / 8))));

@@ -30,7 +30,7 @@ function waterfall(fall, name) {
   });
   const how = first > 0 && last > 0 ? `${digits(first / last)}× in all: the savings add up, the factors multiply. ` : '';
   const lines = fall.steps.map((s) => [s.label, si(s.start_s, 's'), si(s.end_s, 's'),
-    s.end_s > 0 ? `${digits(s.start_s / s.end_s)}×` : '', s.note || '']);
+    s.end_s > 0 ? `${digits(s.start_s / s.end_s)}×` : '', element('td', { class: 'wrap' }, coded(s.note || ''))]);
   started(part(name ? `${fall.title}: ${name}` : fall.title, figure, element('p', { class: 'faint' }, `${how}Blue saves time, orange costs it.`), says,
     element('details', {}, element('summary', {}, 'as a table'), table(['step', 'before', 'after', 'factor', ''], lines, [0, 4]))));
 }

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::spec::{AxisSpec, PathSpec, RangeSpec};
 use crate::diagnostics::Diagnostic;
-use crate::input::{Override, Source, Table};
+use crate::input::{Override, Source, Table, referenced};
 
 /// Most values of one axis.
 pub(super) const MOST_VALUES: u64 = 1_000_000;
@@ -66,7 +66,7 @@ impl Axis {
     pub(super) fn check(
         source: &Source,
         spec: &Spanned<Table<AxisSpec>>,
-        directory: &Path,
+        study: &Path,
         sampled: bool,
     ) -> Result<Self, Diagnostic> {
         let span = spec.get_ref().path.span();
@@ -78,7 +78,7 @@ impl Axis {
             PathSpec::Several(paths) => paths.clone(),
         };
         let mut axis = Self { paths, span, values: Values::Listed(Vec::new()) };
-        let maker = Maker { source, paths: &axis.paths, directory };
+        let maker = Maker { source, paths: &axis.paths, study };
         let spec = spec.get_ref();
         axis.values = match (&spec.values, &spec.range, &spec.log_range) {
             (Some(values), None, None) => {
@@ -135,14 +135,14 @@ fn value_of(paths: &[String], text: &str) -> Result<Value, Diagnostic> {
 struct Maker<'a> {
     source: &'a Source,
     paths: &'a [String],
-    directory: &'a Path,
+    study: &'a Path,
 }
 
 impl Maker<'_> {
     fn value(&self, value: &toml::Value, span: Range<usize>) -> Result<Arc<Value>, Diagnostic> {
         let cell = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let file = |make: fn(PathBuf) -> Change| match value.as_str() {
-            Some(path) => Ok(Arc::new(Value { cell: cell.clone(), change: make(self.directory.join(path)) })),
+            Some(path) => Ok(Arc::new(Value { cell: cell.clone(), change: make(referenced(self.study, path)) })),
             None => Err(self.source.error(span.clone(), "a file's name must be a string", "expected a path in quotes")),
         };
         match self.paths {

@@ -9,7 +9,6 @@ use crate::arch::Chip;
 use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
 use crate::cost::bound_cycles;
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
-use crate::import;
 use crate::input::{Override, Root};
 use crate::outcome::{Fidelity as RunFidelity, Outcome};
 use crate::program::Configuration;
@@ -64,8 +63,7 @@ impl<'a> Bench<'a> {
     /// Reads every pair of files that the points use.
     pub(super) fn open(study: &'a Study) -> Result<Self, Diagnostic> {
         let open = |(arch, workload): (PathBuf, PathBuf)| {
-            let model = import::Options::default();
-            Inputs::open(&arch, (&workload, &model), &study.base, study.seed, study.mapping)
+            Inputs::open(&arch, (&workload, &study.model), &study.base, study.seed, study.mapping)
         };
         let inputs = study.file_pairs().into_iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self { study, inputs, workloads: Mutex::default(), bases: Mutex::default() })

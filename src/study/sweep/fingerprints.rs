@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::diagnostics::Diagnostic;
 use crate::import;
@@ -44,8 +44,11 @@ pub(super) fn fingerprints(study: &Study) -> Result<Vec<Fingerprint>, Diagnostic
 fn mask_files(study: &Study, workload: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     // A workload that cannot be read is refused where it is read.
-    let read = input::read_text(workload, MOST_WORKLOAD_BYTES);
-    if let Some(table) = read.ok().and_then(|text| text.parse::<toml::Table>().ok()) {
+    let read = match input::builtin(workload) {
+        Some(file) => Some(file.text.to_owned()),
+        None => input::read_text(workload, MOST_WORKLOAD_BYTES).ok(),
+    };
+    if let Some(table) = read.and_then(|text| text.parse::<toml::Table>().ok()) {
         named_masks(&toml::Value::Table(table), &mut found);
     }
     let of_axes = study.axes.iter().filter_map(|axis| match &axis.values {
@@ -77,6 +80,9 @@ fn named_masks(value: &toml::Value, found: &mut BTreeSet<String>) {
 }
 
 fn hash(path: &Path) -> Result<String, Diagnostic> {
+    if let Some(file) = input::builtin(path) {
+        return Ok(format!("{:032x}", xxh3_128(file.text.as_bytes())));
+    }
     let failed = |why: String| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display()));
     let mut file = input::open(path).map_err(failed)?;
     let mut hash = Xxh3::new();

@@ -1,6 +1,9 @@
 //! Search: the Pareto front, the best under a constraint, and what a lower bound rules out.
 
-use super::study::{Best, Objective};
+use indexmap::IndexMap;
+
+use super::study::Study;
+use super::wanted::{Best, Mean, Objective, Over};
 
 /// Objectives of a row as numbers to make small; `None` if one is missing.
 pub(super) fn costs(objectives: &[Objective], row: &[String]) -> Option<Vec<f64>> {
@@ -47,20 +50,72 @@ impl Front {
     }
 }
 
-/// The row that is best, of equals the first; `None` if no row has the objective and meets the constraint.
-pub(super) fn best(best: &Best, columns: &[String], rows: &[Vec<String>]) -> Option<usize> {
+/// What is best: its value, and a row that has it or, of a mean, the first row under it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Found {
+    /// `None` if nothing has the objective and meets the constraint.
+    pub(super) row: Option<usize>,
+    /// The objective, or its mean.
+    pub(super) value: Option<f64>,
+}
+
+/// What is best, of equals the first: one, or one for each value of the column `per`.
+pub(super) fn best(best: &Best, study: &Study, rows: &[Vec<String>]) -> Vec<Found> {
+    let mut parts: IndexMap<&str, Vec<usize>> = IndexMap::new();
+    for (at, row) in rows.iter().enumerate() {
+        parts.entry(best.per.map_or("", |per| row[per].as_str())).or_default().push(at);
+    }
+    if parts.is_empty() {
+        return vec![Found { row: None, value: None }];
+    }
+    parts.into_values().map(|part| best_of(best, study, rows, &part)).collect()
+}
+
+fn best_of(best: &Best, study: &Study, rows: &[Vec<String>], part: &[usize]) -> Found {
     let holds = |row: &[String]| {
-        let value = |name: &str| columns.iter().position(|column| column == name).and_then(|at| row[at].parse().ok());
+        let value =
+            |name: &str| study.columns.iter().position(|column| column == name).and_then(|at| row[at].parse().ok());
         best.subject_to.as_ref().is_none_or(|(_, constraint)| constraint.holds(&value) == Some(true))
     };
-    let mut found: Option<(usize, f64)> = None;
-    for (at, row) in rows.iter().enumerate() {
-        let Some(cost) = costs(std::slice::from_ref(&best.objective), row).map(|costs| costs[0]) else { continue };
-        if holds(row) && found.is_none_or(|(_, least)| cost < least) {
-            found = Some((at, cost));
-        }
+    let objective = |at: usize| rows[at][best.objective.column].parse::<f64>().ok().filter(|_| holds(&rows[at]));
+    let values: Vec<(usize, f64)> = match &best.over {
+        None => part.iter().filter_map(|&at| Some((at, objective(at)?))).collect(),
+        Some(over) => means(over, study, rows, part, &objective),
+    };
+    let cost = |value: f64| if best.objective.maximize { -value } else { value };
+    let least = values.into_iter().min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)).then(a.0.cmp(&b.0)));
+    Found { row: least.map(|(at, _)| at), value: least.map(|(_, value)| value) }
+}
+
+/// Means over the rows that differ in one column of an axis alone: the first row of each group, and the mean. A group that
+/// lacks a value of the axis, or a number, has none.
+fn means(
+    over: &Over,
+    study: &Study,
+    rows: &[Vec<String>],
+    part: &[usize],
+    objective: &dyn Fn(usize) -> Option<f64>,
+) -> Vec<(usize, f64)> {
+    let mut all: Vec<&str> = rows.iter().map(|row| row[over.column].as_str()).collect();
+    all.sort_unstable();
+    all.dedup();
+    let mut groups: IndexMap<Vec<&str>, Vec<usize>> = IndexMap::new();
+    for &at in part {
+        let axes = rows[at].iter().enumerate().take(study.axis_columns).filter(|(column, _)| *column != over.column);
+        groups.entry(axes.map(|(_, cell)| cell.as_str()).collect()).or_default().push(at);
     }
-    found.map(|(at, _)| at)
+    let mean = |group: Vec<usize>| {
+        let weight = |at: usize| over.weights.get(&rows[at][over.column]).copied().unwrap_or(1.0);
+        let pairs: Vec<(f64, f64)> =
+            group.iter().map(|&at| Some((weight(at), objective(at)?))).collect::<Option<_>>()?;
+        let total: f64 = pairs.iter().map(|(weight, _)| weight).sum();
+        let mean = match over.mean {
+            Mean::Arithmetic => pairs.iter().map(|(weight, value)| weight * value).sum::<f64>() / total,
+            Mean::Geometric => (pairs.iter().map(|(weight, value)| weight * value.ln()).sum::<f64>() / total).exp(),
+        };
+        (group.len() == all.len() && mean.is_finite()).then_some((group[0], mean))
+    };
+    groups.into_values().filter_map(mean).collect()
 }
 
 #[cfg(test)]

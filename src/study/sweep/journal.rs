@@ -79,6 +79,40 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct Journal(Option<(PathBuf, Mutex<File>)>);
 
+/// The table of the points that are done so far, in the order in which they are done: to look at while a sweep runs. What
+/// counts is the journal; this file is written anew by every start, and is gone when the table is whole.
+#[derive(Debug)]
+pub(super) struct PartialTable(Option<(PathBuf, Mutex<File>)>);
+
+/// The file's name in the directory of `--out`.
+pub const PARTIAL_TABLE: &str = "results.partial.csv";
+
+impl PartialTable {
+    /// A table that is not kept.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Begins the table in a directory with lines of CSV.
+    pub(super) fn open(directory: &Path, lines: &str) -> Result<Self, StudyError> {
+        let path = directory.join(PARTIAL_TABLE);
+        let failed = |error: io::Error| StudyError::from(WriteError::File(path.clone(), error));
+        if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(failed(io::Error::other("something that is no regular file is there")));
+        }
+        let mut file = File::create(&path).map_err(failed)?;
+        file.write_all(lines.as_bytes()).map_err(failed)?;
+        Ok(Self(Some((path, Mutex::new(file)))))
+    }
+
+    /// Adds lines of CSV.
+    pub(super) fn append(&self, lines: &str) -> Result<(), StudyError> {
+        let Some((path, file)) = &self.0 else { return Ok(()) };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(lines.as_bytes()).map_err(|error| WriteError::File(path.clone(), error).into())
+    }
+}
+
 impl Journal {
     /// A journal that is not kept.
     pub(super) fn none() -> Self {

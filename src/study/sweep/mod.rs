@@ -14,6 +14,7 @@ mod journal;
 mod metric;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod plots;
 mod results;
 mod row;
 mod run;
@@ -22,7 +23,9 @@ mod spec;
 mod study;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
+pub use journal::PARTIAL_TABLE;
 pub use results::{Counts, Results};
 pub use run::{Shard, merge, sweep};
 pub use study::{Compile, Fidelity, Study};

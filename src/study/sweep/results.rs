@@ -2,15 +2,18 @@
 
 use std::fmt::Write;
 
+use indexmap::IndexMap;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::report::{BestRow, File, PlotData, Points, Series, StudyPlot, View, WriteError, guarded_cell};
+use crate::report::{BestRow, File, Points, View, WriteError, counted};
 
-use super::front::{Front, best, costs};
+use super::front::{Found, Front, best, costs};
 use super::journal::{Ending, Record};
-use super::row::row_of;
-use super::study::{Best, Plot, Study};
+use super::plots::{picture, short};
+use super::row::{csv_lines, row_of};
+use super::study::Study;
+use super::wanted::{Best, Plot};
 
 /// Reasons of refusal that are told one by one.
 const MOST_REASONS: usize = 5;
@@ -62,6 +65,13 @@ struct BestEntry<'a> {
     of: &'a str,
     maximize: bool,
     subject_to: Option<&'a str>,
+    /// The value of the axis that this is the best of, of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per: Option<Row<'a>>,
+    /// The axis that a mean is taken over, and which mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over: Option<(&'a str, &'a str)>,
+    value: Option<f64>,
     point: Option<Row<'a>>,
 }
 
@@ -125,12 +135,7 @@ impl<'a> Results<'a> {
 
     /// The table as CSV: axis paths, then metric names; a row for each point that no constraint leaves out.
     pub fn to_csv(&self) -> String {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let written = std::iter::once(self.study.columns())
-            .chain(self.rows.iter().map(Vec::as_slice))
-            .try_for_each(|row| writer.write_record(row.iter().map(|cell| guarded_cell(cell).into_owned())));
-        let bytes = written.ok().and_then(|()| writer.into_inner().ok()).expect("a vector takes every byte");
-        String::from_utf8(bytes).expect("cells are text")
+        csv_lines(std::iter::once(self.study.columns().to_vec()).chain(self.rows.iter().cloned()))
     }
 
     /// The whole directory: table, summary and pictures.
@@ -149,7 +154,7 @@ impl<'a> Results<'a> {
         // Pictures take longer than all else here.
         let plots: Vec<(usize, &Plot)> = self.study.plots.iter().enumerate().collect();
         let draw = |&(at, plot): &(usize, &Plot)| {
-            let (kind, drawn) = self.plot(plot);
+            let (kind, drawn) = picture(self.study, plot, &self.rows);
             let failed = |error| WriteError::Chart("plot", error);
             let named = |suffix: &str| format!("plot-{}-{kind}.{suffix}", at + 1);
             let svg = file(&named("svg"), drawn.svg().map_err(failed)?.into_bytes());
@@ -158,32 +163,6 @@ impl<'a> Results<'a> {
         let drawn: Vec<[File; 2]> = plots.par_iter().map(draw).collect::<Result<_, WriteError>>()?;
         files.extend(drawn.into_iter().flatten());
         Ok(files)
-    }
-
-    fn plot(&self, plot: &Plot) -> (&'static str, StudyPlot) {
-        let (kind, title, x, y, data) = match plot {
-            Plot::Lines { title, x, y, series } => {
-                ("lines", title, *x, *y, PlotData::Lines(self.series(*x, *y, *series)))
-            }
-            Plot::Pareto { title, x, y, series } => {
-                ("pareto", title, *x, *y, PlotData::Front(self.series(*x, *y, *series)))
-            }
-            Plot::Heat { title, x, y, value } => {
-                let number = |row: &[String]| row[*value].parse().ok();
-                let cells = self.rows.iter().map(|row| (row[*x].clone(), row[*y].clone(), number(row))).collect();
-                let value = self.study.columns[*value].clone();
-                ("heat", title, *x, *y, PlotData::Heat { value, cells })
-            }
-        };
-        let columns = &self.study.columns;
-        let by = match plot {
-            Plot::Lines { series: Some(by), .. } | Plot::Pareto { series: Some(by), .. } => {
-                format!("; colour: {}", last_key(&columns[*by]))
-            }
-            _ => String::new(),
-        };
-        let about = format!("study {}, {} points{by}", self.study.name, self.counts.points);
-        (kind, StudyPlot { title: title.clone(), about, x: columns[x].clone(), y: columns[y].clone(), data })
     }
 
     /// The points for a page, with what stands out of them.
@@ -209,8 +188,8 @@ impl<'a> Results<'a> {
         };
         let mut points = Points {
             name: study.name.clone(),
-            best: study.best.iter().map(|wanted| self.best_row(wanted)).collect(),
-            lead: study.best.iter().skip(1).map(|wanted| self.best_line(wanted)).chain([self.count_line()]).collect(),
+            best: study.best.iter().flat_map(|wanted| self.best_rows(wanted)).collect(),
+            lead: self.lead(),
             columns: study.columns.clone(),
             axes: study.axis_columns,
             minimize: aims(false),
@@ -223,43 +202,54 @@ impl<'a> Results<'a> {
         points
     }
 
-    /// Points of two columns by the values of a third, in order of first use; rows without numbers are left out.
-    fn series(&self, x: usize, y: usize, by: Option<usize>) -> Vec<Series> {
-        let mut list: Vec<Series> = Vec::new();
-        for row in &self.rows {
-            let (Ok(x), Ok(y)) = (row[x].parse::<f64>(), row[y].parse::<f64>()) else { continue };
-            let name = by.map_or(String::new(), |by| series_name(&row[by]));
-            match list.iter_mut().find(|series| series.name == name) {
-                Some(series) => series.points.push((x, y)),
-                None => list.push(Series { name, points: vec![(x, y)] }),
-            }
-        }
-        list
+    /// Rows on the front, or on the front of each value of `per`.
+    fn front(&self) -> Option<Vec<usize>> {
+        Some(self.fronts()?.into_iter().flat_map(|(_, front)| front).collect())
     }
 
-    fn front(&self) -> Option<Vec<usize>> {
+    /// The fronts, each with the value of `per` that it is of.
+    fn fronts(&self) -> Option<Vec<(String, Vec<usize>)>> {
         let pareto = self.study.pareto.as_ref()?;
-        let mut front = Front::default();
+        let mut fronts: IndexMap<&str, Front> = IndexMap::new();
         for (at, row) in self.rows.iter().enumerate() {
+            let front = fronts.entry(pareto.per.map_or("", |per| row[per].as_str())).or_default();
             if let Some(costs) = costs(&pareto.objectives, row) {
                 front.add(at, costs);
             }
         }
-        Some(front.indices())
+        Some(fronts.into_iter().map(|(of, front)| (of.to_owned(), front.indices())).collect())
     }
 
     fn row(&self, at: usize) -> Row<'_> {
         Row(self.study.columns.iter().zip(&self.rows[at]).map(|(name, cell)| (name.as_str(), cell.as_str())).collect())
     }
 
+    /// A row that is best; of a mean, what the rows under it have in common.
+    fn point(&self, wanted: &Best, at: usize) -> Row<'_> {
+        let Some(over) = &wanted.over else { return self.row(at) };
+        let pairs = self.study.columns.iter().zip(&self.rows[at]).enumerate().take(self.study.axis_columns);
+        Row(pairs
+            .filter(|(column, _)| *column != over.column)
+            .map(|(_, (name, cell))| (name.as_str(), cell.as_str()))
+            .collect())
+    }
+
     /// What stands out, as indented JSON with a line break at the end.
     pub fn to_json(&self) -> String {
         let study = self.study;
-        let best = study.best.iter().map(|wanted| BestEntry {
-            of: &study.columns[wanted.objective.column],
-            maximize: wanted.objective.maximize,
-            subject_to: wanted.subject_to.as_ref().map(|(text, _)| text.as_str()),
-            point: best(wanted, &study.columns, &self.rows).map(|at| self.row(at)),
+        let column = |at: usize| study.columns[at].as_str();
+        let best = study.best.iter().flat_map(|wanted| {
+            let found = best(wanted, study, &self.rows);
+            let entries = found.into_iter().map(move |found| BestEntry {
+                of: column(wanted.objective.column),
+                maximize: wanted.objective.maximize,
+                subject_to: wanted.subject_to.as_ref().map(|(text, _)| text.as_str()),
+                per: wanted.per.zip(found.row).map(|(per, at)| Row(vec![(column(per), self.rows[at][per].as_str())])),
+                over: wanted.over.as_ref().map(|over| (column(over.column), over.mean.name())),
+                value: found.value,
+                point: found.row.map(|at| self.point(wanted, at)),
+            });
+            entries.collect::<Vec<_>>()
         });
         let summary = Summary {
             schema: 1,
@@ -283,12 +273,15 @@ impl<'a> Results<'a> {
         for (why, times) in self.reasons.iter().take(MOST_REASONS) {
             let _ = writeln!(text, "  {times} x {why}");
         }
-        for wanted in &study.best {
-            let _ = writeln!(text, "{}", self.best_line(wanted));
+        for line in study.best.iter().flat_map(|wanted| self.best_lines(wanted)) {
+            let _ = writeln!(text, "{line}");
         }
-        if let (Some(front), Some(pareto)) = (self.front(), &study.pareto) {
+        for (of, front) in self.fronts().unwrap_or_default() {
+            let Some(pareto) = &study.pareto else { continue };
             let names: Vec<&str> = pareto.objectives.iter().map(|o| study.columns[o.column].as_str()).collect();
-            let _ = writeln!(text, "{} points on the front of {}:", front.len(), names.join(", "));
+            let of = pareto.per.map_or(String::new(), |per| format!(" for {}={}", study.columns[per], short(&of)));
+            let points = counted(front.len(), "point");
+            let _ = writeln!(text, "{points} on the front of {}{of}:", names.join(", "));
             for &at in front.iter().take(MOST_LISTED) {
                 let values: Vec<String> = pareto.objectives.iter().map(|o| short(&self.rows[at][o.column])).collect();
                 let _ = writeln!(text, "  {} at {}", values.join(", "), self.place(at));
@@ -302,7 +295,7 @@ impl<'a> Results<'a> {
 
     fn count_line(&self) -> String {
         let counts = self.counts;
-        let mut text = format!("{}: {} points, {} ran", self.study.name, counts.points, counts.ran);
+        let mut text = format!("{}: {}, {} ran", self.study.name, counted(counts.points, "point"), counts.ran);
         for (count, what) in
             [(counts.excluded, "left out by constraints"), (counts.refused, "refused"), (counts.pruned, "pruned")]
         {
@@ -314,24 +307,48 @@ impl<'a> Results<'a> {
         text
     }
 
-    fn best_row(&self, wanted: &Best) -> BestRow {
-        BestRow {
+    /// What the page says beside its first figure.
+    fn lead(&self) -> Vec<String> {
+        let lines = self.study.best.iter().flat_map(|wanted| self.best_lines(wanted));
+        // A mean has no figure of its own.
+        let shown = usize::from(self.study.best.first().is_some_and(|wanted| wanted.over.is_none()));
+        lines.skip(shown).chain([self.count_line()]).collect()
+    }
+
+    fn best_rows(&self, wanted: &Best) -> Vec<BestRow> {
+        if wanted.over.is_some() {
+            // No row has a mean.
+            return Vec::new();
+        }
+        let rows = best(wanted, self.study, &self.rows).into_iter().map(|found| BestRow {
             column: self.study.columns[wanted.objective.column].clone(),
             maximize: wanted.objective.maximize,
             subject_to: wanted.subject_to.as_ref().map(|(text, _)| text.clone()),
-            row: best(wanted, &self.study.columns, &self.rows),
-        }
+            row: found.row,
+        });
+        rows.collect()
     }
 
-    fn best_line(&self, wanted: &Best) -> String {
+    fn best_lines(&self, wanted: &Best) -> Vec<String> {
         let column = wanted.objective.column;
         let word = if wanted.objective.maximize { "Most" } else { "Least" };
         let under = wanted.subject_to.as_ref().map_or(String::new(), |(text, _)| format!(" with {text}"));
-        let point = match best(wanted, &self.study.columns, &self.rows) {
-            Some(at) => format!("{} at {}", short(&self.rows[at][column]), self.place(at)),
-            None => "no point".to_owned(),
+        let mean = wanted.over.as_ref().map_or(String::new(), |over| {
+            format!(", {} mean over {}", over.mean.name(), self.study.columns[over.column])
+        });
+        let line = |found: Found| {
+            let point = match found.row.zip(found.value) {
+                Some((at, value)) => {
+                    let Row(pairs) = self.point(wanted, at);
+                    let axes = pairs.iter().take(self.study.axis_columns);
+                    let place: Vec<String> = axes.map(|(path, cell)| format!("{path}={}", short(cell))).collect();
+                    format!("{} at {}", short(&format!("{value:?}")), place.join(", "))
+                }
+                None => "no point".to_owned(),
+            };
+            format!("{word} {}{mean}{under}: {point}.", self.study.columns[column])
         };
-        format!("{word} {}{under}: {point}.", self.study.columns[column])
+        best(wanted, self.study, &self.rows).into_iter().map(line).collect()
     }
 
     /// A point by the values of its axes.
@@ -339,28 +356,4 @@ impl<'a> Results<'a> {
         let pairs = self.study.columns.iter().zip(&self.rows[at]).take(self.study.axis_columns);
         pairs.map(|(path, cell)| format!("{path}={}", short(cell))).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// A cell for people: of a long fraction six significant digits.
-fn short(cell: &str) -> String {
-    let Ok(number) = cell.parse::<f64>() else { return cell.to_owned() };
-    if cell.len() <= 8 || !cell.contains('.') || number.abs() >= 1e6 || number.abs() < 1e-12 {
-        return cell.to_owned();
-    }
-    let decimals = (5 - number.abs().log10().floor() as i32).clamp(0, 18) as usize;
-    let text = format!("{number:.decimals$}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// What a series is called: the value that it shares; of a file its name alone.
-fn series_name(cell: &str) -> String {
-    match cell.strip_suffix(".toml").and_then(|path| path.rsplit('/').next()) {
-        Some(stem) if !stem.is_empty() => stem.to_owned(),
-        _ => short(cell),
-    }
-}
-
-/// The last two keys of a path, enough to know it by.
-fn last_key(path: &str) -> &str {
-    path.rmatch_indices('.').nth(1).map_or(path, |(at, _)| &path[at + 1..])
 }

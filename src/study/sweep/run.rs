@@ -15,10 +15,10 @@ use crate::study::StudyError;
 use super::evaluate::{Bench, Keys};
 use super::fingerprints::fingerprints;
 use super::front::{Front, costs};
-use super::journal::{Ending, Header, Journal, Record, changed_inputs, read};
+use super::journal::{Ending, Header, Journal, PartialTable, Record, changed_inputs, read};
 use super::metric::Measured;
 use super::results::Results;
-use super::row::row_of;
+use super::row::{csv_lines, row_of};
 use super::shared::{MOST_COMPILED, rates, spread};
 use super::study::{Compile, Fidelity, Study};
 
@@ -128,6 +128,7 @@ struct Runner<'a, 't> {
     study: &'a Study,
     bench: Bench<'a>,
     journal: Journal,
+    partial: PartialTable,
     found: Mutex<Vec<Option<Record>>>,
     /// What of the journal is not believed.
     warnings: Vec<String>,
@@ -159,8 +160,8 @@ impl<'a, 't> Runner<'a, 't> {
         let bench = Bench::open(study)?;
         let mut found = vec![None; study.points.len()];
         let mut warnings = Vec::new();
-        let journal = match out {
-            None => Journal::none(),
+        let (journal, partial) = match out {
+            None => (Journal::none(), PartialTable::none()),
             Some(directory) => {
                 let is_mine = |record: &Record| study.admits(record) && shard.has(record.i);
                 let (journal, held) = Journal::open(directory, &header_of(study, shard)?, &is_mine)?;
@@ -169,12 +170,15 @@ impl<'a, 't> Runner<'a, 't> {
                     found[index] = Some(record);
                 }
                 warnings = held.damaged;
-                journal
+                let done = found.iter().flatten().filter(|record: &&Record| record.s != Ending::Excluded);
+                let rows = done.map(|record| row_of(study, record.i, &record.m));
+                let lines = csv_lines(std::iter::once(study.columns.clone()).chain(rows));
+                (journal, PartialTable::open(directory, &lines)?)
             }
         };
         let mine: Vec<usize> = (0..study.points.len()).filter(|&index| shard.has(index)).collect();
         let done = AtomicUsize::new(mine.iter().filter(|&&index| found[index].is_some()).count());
-        Ok(Self { study, bench, journal, found: Mutex::new(found), warnings, mine, shared: None, done, tick })
+        Ok(Self { study, bench, journal, partial, found: Mutex::new(found), warnings, mine, shared: None, done, tick })
     }
 
     fn run(mut self) -> Result<Results<'a>, StudyError> {
@@ -206,6 +210,8 @@ impl<'a, 't> Runner<'a, 't> {
             return Ok(());
         }
         self.journal.append(&records)?;
+        let done = records.iter().filter(|record| record.s != Ending::Excluded);
+        self.partial.append(&csv_lines(done.map(|record| row_of(self.study, record.i, &record.m))))?;
         let done = self.done.fetch_add(records.len(), Ordering::Relaxed) + records.len();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         for record in records {

@@ -1,5 +1,7 @@
 //! A study file as it is read: one field a key, nothing checked yet.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -15,6 +17,7 @@ pub(super) struct StudySpec {
     pub(super) name: Spanned<String>,
     pub(super) arch: Spanned<String>,
     pub(super) workload: Spanned<String>,
+    pub(super) model: Option<Spanned<Table<ModelSpec>>>,
     pub(super) fidelity: Option<Spanned<String>>,
     pub(super) modes: Option<Words>,
     pub(super) seed: Option<Spanned<Count>>,
@@ -33,6 +36,17 @@ pub(super) struct StudySpec {
     pub(super) best: Vec<Spanned<Table<BestSpec>>>,
     #[serde(default)]
     pub(super) plots: Vec<Table<PlotSpec>>,
+}
+
+/// `[model]`: how a `config.json` becomes a workload, as the flags of these names say.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelSpec {
+    pub(super) phase: Option<Spanned<String>>,
+    pub(super) batch: Option<Spanned<Count>>,
+    pub(super) seq: Option<Spanned<Count>>,
+    pub(super) context: Option<Spanned<Count>>,
+    pub(super) dtype: Option<Spanned<String>>,
 }
 
 /// `[[axes]]`
@@ -73,6 +87,7 @@ pub(super) struct ParetoSpec {
     #[serde(default)]
     pub(super) maximize: Vec<Spanned<String>>,
     pub(super) prune: Option<Spanned<bool>>,
+    pub(super) per: Option<Spanned<String>>,
 }
 
 /// `[[best]]`
@@ -82,6 +97,10 @@ pub(super) struct BestSpec {
     pub(super) minimize: Option<Spanned<String>>,
     pub(super) maximize: Option<Spanned<String>>,
     pub(super) subject_to: Option<Spanned<String>>,
+    pub(super) per: Option<Spanned<String>>,
+    pub(super) over: Option<Spanned<String>>,
+    pub(super) mean: Option<Spanned<String>>,
+    pub(super) weights: Option<Spanned<BTreeMap<String, Spanned<Real>>>>,
 }
 
 /// `[[plots]]`

@@ -8,14 +8,16 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::arch::Quality;
 use crate::diagnostics::Diagnostic;
-use crate::input::{Override, Root, Source, Table, suggest};
+use crate::import;
+use crate::input::{Override, Root, Source, referenced};
 use crate::mode::Mode;
 
 use super::axis::{Axis, Change, Values};
 use super::design::{Design, MOST_POINTS, Point, points};
 use super::expression::Constraint;
 use super::metric::Metric;
-use super::spec::{BestSpec, PlotSpec, StudySpec};
+use super::spec::StudySpec;
+use super::wanted::{Best, Named, Pareto, Plot, unknown};
 
 /// How closely a point's time is modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,38 +42,6 @@ pub enum Compile {
     Shared,
 }
 
-/// A figure to make small or large.
-#[derive(Debug, Clone)]
-pub(super) struct Objective {
-    pub(super) column: usize,
-    pub(super) maximize: bool,
-}
-
-/// The best point under a constraint.
-#[derive(Debug)]
-pub(super) struct Best {
-    pub(super) objective: Objective,
-    pub(super) subject_to: Option<(String, Constraint)>,
-}
-
-/// The Pareto front.
-#[derive(Debug)]
-pub(super) struct Pareto {
-    pub(super) objectives: Vec<Objective>,
-    pub(super) prune: bool,
-}
-
-/// A picture of the results; numbers are columns.
-#[derive(Debug)]
-pub(super) enum Plot {
-    /// `y` over `x`, a line for each value of `series`.
-    Lines { title: String, x: usize, y: usize, series: Option<usize> },
-    /// `value` as colour over `x` and `y`.
-    Heat { title: String, x: usize, y: usize, value: usize },
-    /// Points, with the front that is least in both.
-    Pareto { title: String, x: usize, y: usize, series: Option<usize> },
-}
-
 /// A study, ready to run.
 #[derive(Debug)]
 pub struct Study {
@@ -79,6 +49,8 @@ pub struct Study {
     pub(super) source: Source,
     pub(super) arch: PathBuf,
     pub(super) workload: PathBuf,
+    /// How a `config.json` becomes a workload.
+    pub(super) model: import::Options,
     pub(super) base: Vec<Override>,
     pub(super) fidelity: Fidelity,
     pub(super) compile: Compile,
@@ -87,6 +59,8 @@ pub struct Study {
     pub(super) seed: u64,
     pub(super) axes: Vec<Axis>,
     pub(super) points: Vec<Point>,
+    /// Points are drawn at random: no two differ in one axis alone.
+    pub(super) is_sampled: bool,
     pub(super) constraints: Vec<(Constraint, Range<usize>)>,
     pub(super) metrics: Vec<Metric>,
     /// Axis paths, then metric names.
@@ -109,7 +83,7 @@ impl Study {
     pub fn open(path: &Path, sets: &[Override], mapping: Option<Quality>) -> Result<Self, Diagnostic> {
         let source = Source::open(path, Root::Arch, &[])?;
         let spec: StudySpec = source.read()?;
-        Checker { source: &source, directory: path.parent().unwrap_or(Path::new("")) }.check(&spec, sets, mapping)
+        Checker { source: &source, path }.check(&spec, sets, mapping)
     }
 
     /// Its name.
@@ -122,6 +96,11 @@ impl Study {
         self.points.len()
     }
 
+    /// Axes, each of one or several fields.
+    pub fn axes(&self) -> usize {
+        self.axes.len()
+    }
+
     /// Its columns: axis paths, then metric names.
     pub fn columns(&self) -> &[String] {
         &self.columns
@@ -130,7 +109,7 @@ impl Study {
 
 struct Checker<'a> {
     source: &'a Source,
-    directory: &'a Path,
+    path: &'a Path,
 }
 
 impl Checker<'_> {
@@ -182,8 +161,9 @@ impl Checker<'_> {
         let named = Named { source, columns: &columns, axes: axis_columns, metrics: &metrics };
         Ok(Study {
             name: source.name("name", &spec.name)?,
-            arch: self.directory.join(spec.arch.get_ref()),
-            workload: self.directory.join(spec.workload.get_ref()),
+            arch: referenced(self.path, spec.arch.get_ref()),
+            workload: referenced(self.path, spec.workload.get_ref()),
+            model: self.model(spec)?,
             base,
             fidelity,
             compile,
@@ -196,12 +176,35 @@ impl Checker<'_> {
             plots: spec.plots.iter().map(|plot| named.plot(plot)).collect::<Result<_, _>>()?,
             fingerprint: fingerprint(source, sets, mapping),
             points,
+            is_sampled: sampled,
             axes,
             metrics,
             axis_columns,
             columns: columns.clone(),
             source: source.clone(),
         })
+    }
+
+    fn model(&self, spec: &StudySpec) -> Result<import::Options, Diagnostic> {
+        let mut options = import::Options::default();
+        let Some(spec) = spec.model.as_ref().map(Spanned::get_ref) else { return Ok(options) };
+        if let Some(word) = &spec.phase {
+            let known = import::PHASES.map(|(name, _)| name);
+            options.phase = import::PHASES[self.source.keyword("model.phase", word, &known)?].1;
+        }
+        if let Some(word) = &spec.dtype {
+            let known = ["bf16", "fp16", "fp32", "int8"];
+            known[self.source.keyword("model.dtype", word, &known)?].clone_into(&mut options.dtype);
+        }
+        let sizes =
+            [("batch", "batch", &spec.batch), ("seq", "sequence", &spec.seq), ("context", "context", &spec.context)];
+        for (key, name, size) in sizes {
+            if let Some(size) = size {
+                let size = self.source.count(&format!("model.{key}"), size, 1..=1 << 40)?;
+                options.dims.push((name.to_owned(), size));
+            }
+        }
+        Ok(options)
     }
 
     fn design(&self, spec: &StudySpec) -> Result<Design, Diagnostic> {
@@ -231,7 +234,7 @@ impl Checker<'_> {
         let source = self.source;
         let mut axes: Vec<Axis> = Vec::new();
         for axis in spec.axes.get_ref() {
-            let axis = Axis::check(source, axis, self.directory, sampled)?;
+            let axis = Axis::check(source, axis, self.path, sampled)?;
             for (at, path) in axis.paths.iter().enumerate() {
                 if axes.iter().any(|earlier| earlier.paths.contains(path)) || axis.paths[..at].contains(path) {
                     return Err(source.error(axis.span, format!("`{path}` is on an axis twice"), "the second of them"));
@@ -308,12 +311,6 @@ impl Checker<'_> {
     }
 }
 
-fn unknown(source: &Source, span: Range<usize>, what: &str, name: &str, known: &[String]) -> Diagnostic {
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let title = format!("there is no {what} `{name}`");
-    suggest(source.error(span, title, "not one of them"), name, &known)
-}
-
 fn fingerprint(source: &Source, sets: &[Override], mapping: Option<Quality>) -> u128 {
     let mut text = source.text().to_owned();
     if let Some(mapping) = mapping {
@@ -325,157 +322,6 @@ fn fingerprint(source: &Source, sets: &[Override], mapping: Option<Quality>) -> 
         text.push_str(set.raw());
     }
     xxh3_128(text.as_bytes())
-}
-
-/// Columns by name.
-struct Named<'a> {
-    source: &'a Source,
-    columns: &'a [String],
-    axes: usize,
-    metrics: &'a [Metric],
-}
-
-impl Named<'_> {
-    fn column(&self, word: &Spanned<String>) -> Result<usize, Diagnostic> {
-        let name = word.get_ref();
-        self.columns.iter().position(|column| column == name).ok_or_else(|| {
-            let error = unknown(self.source, word.span(), "axis or metric", name, self.columns);
-            if error.help().is_none() { error.with_help("add it to `metrics`") } else { error }
-        })
-    }
-
-    /// Constraints on what is known before a run.
-    fn constraints(&self, specs: &[Spanned<String>]) -> Result<Vec<(Constraint, Range<usize>)>, Diagnostic> {
-        let mut constraints = Vec::new();
-        for spec in specs {
-            let constraint = self.constraint(spec)?;
-            for (name, span) in constraint.names() {
-                let is_axis = self.columns[..self.axes].iter().any(|axis| axis == name);
-                if !is_axis && !Metric::named(name).is_some_and(Metric::is_input) {
-                    let known: Vec<String> = self.columns[..self.axes].to_vec();
-                    let title = format!("`{name}` is not known before a point is run");
-                    let error =
-                        self.source.error(inside(spec, &span), title, "expected an axis or a figure of the inputs");
-                    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                    let error = suggest(error, name, &known);
-                    return Err(if error.help().is_none() {
-                        error.with_help("constraints on results belong in `subject_to` of [[best]]")
-                    } else {
-                        error
-                    });
-                }
-            }
-            constraints.push((constraint, spec.span()));
-        }
-        Ok(constraints)
-    }
-
-    fn constraint(&self, spec: &Spanned<String>) -> Result<Constraint, Diagnostic> {
-        Constraint::parse(spec.get_ref())
-            .map_err(|wrong| self.source.error(inside(spec, &wrong.span), wrong.title, "in this constraint"))
-    }
-
-    fn objective(&self, word: &Spanned<String>, maximize: bool) -> Result<Objective, Diagnostic> {
-        self.column(word).map(|column| Objective { column, maximize })
-    }
-
-    fn pareto(&self, spec: &StudySpec) -> Result<Option<Pareto>, Diagnostic> {
-        let Some(spec) = &spec.pareto else { return Ok(None) };
-        let mut objectives = Vec::new();
-        for (words, maximize) in [(&spec.get_ref().minimize, false), (&spec.get_ref().maximize, true)] {
-            for word in words {
-                objectives.push(self.objective(word, maximize)?);
-            }
-        }
-        if objectives.is_empty() {
-            return Err(self.source.error(
-                spec.span(),
-                "`pareto` has no objective",
-                "expected `minimize` or `maximize`",
-            ));
-        }
-        let prune = spec.get_ref().prune.as_ref();
-        if let Some(prune) = prune.filter(|prune| *prune.get_ref()) {
-            let known = |objective: &Objective| {
-                let Some(metric) = objective.column.checked_sub(self.axes) else { return true };
-                self.metrics[metric].is_input()
-                    || (self.metrics[metric].is_bounded()
-                        && !objective.maximize
-                        && !self.metrics[metric].needs().is_empty()
-                        && self.metrics[metric].needs().len() == 1)
-            };
-            if let Some(objective) = objectives.iter().find(|objective| !known(objective)) {
-                let title = format!(
-                    "no lower bound is known of `{}`, so nothing can be pruned by it",
-                    self.columns[objective.column]
-                );
-                return Err(self.source.error(
-                    prune.span(),
-                    title,
-                    "expected objectives among axes, inputs, cycles and time",
-                ));
-            }
-        }
-        Ok(Some(Pareto { objectives, prune: prune.is_some_and(|prune| *prune.get_ref()) }))
-    }
-
-    fn best(&self, spec: &Spanned<Table<BestSpec>>) -> Result<Best, Diagnostic> {
-        let best = spec.get_ref();
-        let objective = match (&best.minimize, &best.maximize) {
-            (Some(word), None) => self.objective(word, false)?,
-            (None, Some(word)) => self.objective(word, true)?,
-            _ => {
-                let title = "`best` needs `minimize` or `maximize`";
-                return Err(self.source.error(spec.span(), title, "expected exactly one of them"));
-            }
-        };
-        let subject_to = match &best.subject_to {
-            None => None,
-            Some(spec) => {
-                let constraint = self.constraint(spec)?;
-                for (name, span) in constraint.names() {
-                    if !self.columns.iter().any(|column| column == name) {
-                        return Err(unknown(self.source, inside(spec, &span), "axis or metric", name, self.columns));
-                    }
-                }
-                Some((spec.get_ref().clone(), constraint))
-            }
-        };
-        Ok(Best { objective, subject_to })
-    }
-
-    fn plot(&self, spec: &PlotSpec) -> Result<Plot, Diagnostic> {
-        let kind = self.source.keyword("plots.kind", &spec.kind, &["lines", "heat", "pareto"])?;
-        let (x, y) = (self.column(&spec.x)?, self.column(&spec.y)?);
-        let series = spec.series.as_ref().map(|word| self.column(word)).transpose()?;
-        let title = match &spec.title {
-            Some(title) => self.source.name("plots.title", title)?,
-            None => format!("{} over {}", self.columns[y], self.columns[x]),
-        };
-        if let Some(word) = spec.value.as_ref().filter(|_| kind != 1).or(spec.series.as_ref().filter(|_| kind == 1)) {
-            return Err(self.source.error(word.span(), "this kind of plot has no such field", "not used"));
-        }
-        Ok(match kind {
-            0 => Plot::Lines { title, x, y, series },
-            2 => Plot::Pareto { title, x, y, series },
-            _ => {
-                let Some(value) = &spec.value else {
-                    let title = "`plots.value` is missing: a heat map shows it as colour";
-                    return Err(self.source.error(spec.kind.span(), title, "needs `value`"));
-                };
-                Plot::Heat { title, x, y, value: self.column(value)? }
-            }
-        })
-    }
-}
-
-/// Bytes of the file that are bytes of a string in it, if the string is written plainly.
-fn inside(spec: &Spanned<String>, span: &Range<usize>) -> Range<usize> {
-    let whole = spec.span();
-    if whole.len() == spec.get_ref().len() + 2 {
-        return whole.start + 1 + span.start..whole.start + 1 + span.end;
-    }
-    whole
 }
 
 impl Study {

@@ -207,6 +207,47 @@ fn a_latin_hypercube_meets_every_part_once() {
     }
 }
 
+/// Three axes and two workloads: pictures divide into facets, and what is best is told for each workload and over both.
+#[test]
+fn axes_that_a_picture_does_not_show_divide_it() {
+    let room = Room::new();
+    let study = room.study(&format!(
+        "{HEAD}fidelity = \"bound\"\nmetrics = [\"fused.time_s\"]\n\
+         [[axes]]\npath = \"workload\"\nvalues = [\"work.toml\", \"gpt2-small-mlp\"]\n\
+         [[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nvalues = [50, 100]\n\
+         [[axes]]\npath = \"arch.clock_ghz\"\nvalues = [1.0, 2.0]\n\
+         [[best]]\nminimize = \"fused.time_s\"\nper = \"workload\"\n\
+         [[best]]\nminimize = \"fused.time_s\"\nover = \"workload\"\nmean = \"arithmetic\"\n\
+         weights = {{ \"work.toml\" = 3 }}\n\
+         [pareto]\nminimize = [\"fused.time_s\", \"arch.clock_ghz\"]\nper = \"workload\"\n\
+         [[plots]]\nkind = \"lines\"\nx = \"arch.clock_ghz\"\ny = \"fused.time_s\"\nseries = \"workload\"\n\
+         [[plots]]\nkind = \"heat\"\nx = \"workload\"\ny = \"arch.clock_ghz\"\nvalue = \"fused.time_s\"\n"
+    ));
+    let results = sweep(&study, Shard::WHOLE, Some(1), Some(&room.out("o")), &|_, _| {}).unwrap();
+    for plot in &study.plots {
+        let (_, picture) = super::plots::picture(&study, plot, results.rows());
+        let names: Vec<&str> = picture.facets.iter().map(|facet| facet.name.as_str()).collect();
+        assert_eq!(names, ["DDR bandwidth = 50 GB/s", "DDR bandwidth = 100 GB/s"]);
+    }
+    let time = |row: &[String]| row[3].parse::<f64>().unwrap();
+    let fastest = |workload: &str| {
+        let rows = results.rows().iter().filter(|row| row[0] == workload && row[1] == "100" && row[2] == "2.0");
+        rows.map(|row| time(row)).next().unwrap()
+    };
+    let (small, large) = (fastest("work.toml"), fastest("gpt2-small-mlp"));
+    let text = results.to_text();
+    let mean = super::plots::short(&format!("{:?}", (3.0 * small + large) / 4.0));
+    let wanted =
+        format!("arithmetic mean over workload: {mean} at arch.memory.ddr.bandwidth_gb_per_s=100, arch.clock_ghz=2.0.");
+    assert!(text.contains(&wanted), "{wanted}\n{text}");
+    assert!(text.contains(&format!("{} at workload=work.toml", super::plots::short(&format!("{small:?}")))), "{text}");
+    assert_eq!(text.matches("on the front of fused.time_s, arch.clock_ghz for workload=").count(), 2, "{text}");
+    // The part of the table has what the whole has, in another order at most.
+    let sorted = |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<String>>();
+    let partial = std::fs::read_to_string(room.out("o").join(PARTIAL_TABLE)).unwrap();
+    assert_eq!(sorted(&partial), sorted(&results.to_csv()));
+}
+
 #[test]
 fn files_can_be_axes() {
     let room = Room::new();

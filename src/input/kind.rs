@@ -1,0 +1,119 @@
+//! What a file holds, told by its ending and its first tables: so that a file in the wrong place is called by its name.
+
+use std::path::Path;
+
+use super::Root;
+use crate::diagnostics::Diagnostic;
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// One accelerator.
+    Chip,
+    /// Many chips and their links.
+    System,
+    /// An operator graph.
+    Workload,
+    /// Axes over fields of a chip and a workload.
+    Study,
+    /// A partition of a graph into sections.
+    Sections,
+    /// A compiled configuration.
+    Configuration,
+    /// A model that becomes a workload: ONNX, or a `config.json`.
+    Model,
+    /// What `--out` or `--format json` of a command wrote.
+    Result,
+    /// Something else.
+    Unknown,
+}
+
+impl FileKind {
+    /// With its article, for messages.
+    pub fn described(self) -> &'static str {
+        match self {
+            Self::Chip => "a chip file",
+            Self::System => "a system file",
+            Self::Workload => "a workload file",
+            Self::Study => "a study file",
+            Self::Sections => "a file of sections",
+            Self::Configuration => "a configuration file",
+            Self::Model => "a model",
+            Self::Result => "a result",
+            Self::Unknown => "no file of rdusim",
+        }
+    }
+
+    /// What a file of this path and text holds; the text of a binary file may be empty.
+    pub fn of(path: &Path, text: &str) -> Self {
+        let ends = |ending: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
+        if ends("onnx") {
+            return Self::Model;
+        }
+        if ends("json") {
+            let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).unwrap_or_default();
+            return match () {
+                () if object.contains_key("model_type") => Self::Model,
+                () if object.contains_key("schema") => Self::Result,
+                () => Self::Unknown,
+            };
+        }
+        Self::of_toml(text)
+    }
+
+    /// What a TOML text holds.
+    pub(super) fn of_toml(text: &str) -> Self {
+        let Ok(table) = text.parse::<toml::Table>() else { return Self::Unknown };
+        let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
+        match table.get("kind").and_then(toml::Value::as_str) {
+            Some("system") => return Self::System,
+            Some("rdu" | "gpu") => return Self::Chip,
+            _ => {}
+        }
+        match () {
+            () if has(&["axes", "metrics"]) => Self::Study,
+            () if has(&["operators", "tensors"]) => Self::Workload,
+            () if has(&["clock_ghz", "grid", "pcu", "pmu"]) => Self::Chip,
+            () if has(&["runs"]) => Self::Configuration,
+            () if has(&["sections"]) => Self::Sections,
+            () => Self::Unknown,
+        }
+    }
+}
+
+/// Refuses a file that stands where the other of chip and workload belongs.
+pub(super) fn check_place(name: &str, kind: FileKind, root: Root) -> Result<(), Diagnostic> {
+    let (wrong, wanted, flag) = match root {
+        Root::Arch => (&[FileKind::Workload, FileKind::Model][..], "an accelerator", "--workload"),
+        Root::Workload => (&[FileKind::Chip, FileKind::System][..], "an operator graph", "--arch"),
+    };
+    if !wrong.contains(&kind) {
+        return Ok(());
+    }
+    let title = format!("`{name}` is {}: it does not describe {wanted}", kind.described());
+    let help = match kind {
+        FileKind::System => "`rdusim pod` takes a system, `--arch` a chip, `--workload` a workload".to_owned(),
+        _ => format!("give it as `{flag} {name}`: `--arch` takes a chip, `--workload` a workload"),
+    };
+    Err(Diagnostic::new(title).with_help(help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_apart() {
+        for (name, text, kind) in [
+            ("a.toml", "[[sections]]\noperators = []", FileKind::Sections),
+            ("a.toml", "[[runs]]\nmode = \"fused\"", FileKind::Configuration),
+            ("a.toml", "x = 1", FileKind::Unknown),
+            ("config.json", "{\"model_type\": \"llama\"}", FileKind::Model),
+            ("result.json", "{\"schema\": 1}", FileKind::Result),
+            ("a.json", "[", FileKind::Unknown),
+            ("A.ONNX", "", FileKind::Model),
+        ] {
+            assert_eq!(FileKind::of(Path::new(name), text), kind, "{name}: {text}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What models of some families have beside the dimensions that all have.
+
+/// Parts of a model that most families lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property that models differ in on its own")]
+pub struct Extras {
+    /// Width of a head, where it is not the model's width over its heads.
+    pub head_width: Option<u64>,
+    /// Queries, keys and values have biases, whatever other matrices have.
+    pub attention_bias: bool,
+    /// Queries and keys are normed.
+    pub head_norm: bool,
+    /// What attention and the feed-forward block make is normed before it is added to the residual stream.
+    pub branch_norm: bool,
+    /// Scores of attention, and logits, are capped by a hyperbolic tangent.
+    pub capped_scores: bool,
+    /// Keys and values come from a narrow latent vector.
+    pub latent: Option<Latent>,
+    /// The feed-forward block is one of experts.
+    pub experts: Option<Experts>,
+    /// Layers at the front whose feed-forward block has no experts.
+    pub dense_layers: u64,
+}
+
+/// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): widths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Latent {
+    /// Of the latent vector of queries; without it queries come from the residual stream.
+    pub query: Option<u64>,
+    /// Of the latent vector of keys and values, which the cache holds.
+    pub key: u64,
+    /// Of the part of a head's queries and keys that is not rotated.
+    pub plain: u64,
+    /// Of the part that is; the key's is common to all heads.
+    pub rotated: u64,
+    /// Of a head's values.
+    pub value: u64,
+}
+
+/// Experts of a layer, of which a router chooses some for each token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experts {
+    /// Experts.
+    pub count: u64,
+    /// Experts that a token meets.
+    pub each: u64,
+    /// Width of the feed-forward block of one.
+    pub width: u64,
+    /// Width of the block that every token meets; 0 if there is none.
+    pub shared: u64,
+    /// A gate scales what that block makes.
+    pub shared_gate: bool,
+}
+
+impl Experts {
+    /// Experts that at least one of `tokens` tokens meets, and the rows that each is given, if the router spreads the tokens
+    /// evenly.
+    pub fn met_by(&self, tokens: u64) -> (u64, u64) {
+        let visits = tokens.saturating_mul(self.each);
+        let met = self.count.min(visits).max(1);
+        (met, visits.div_ceil(met))
+    }
+}

@@ -1,0 +1,238 @@
+//! The parts of a layer: attention, with or without latent keys, and the feed-forward block, with or without experts.
+
+use super::extras::{Experts, Latent};
+use super::preset::{Activation, Position};
+use super::write::{Phase, Writer};
+
+impl Writer<'_> {
+    pub(super) fn attention(&mut self, h: &str) -> String {
+        if let Some(latent) = self.options.architecture.extras.latent {
+            return self.latent_attention(h, &latent);
+        }
+        let a = self.options.architecture;
+        let rotary = a.position == Position::Rotary;
+        let width = self.query_width();
+        // Keys and values first: queries can then go on with their scores.
+        let (k, q) = if rotary { ("k_plain", "q_plain") } else { ("k", "q") };
+        self.projected("key", (h, "hidden"), "kv_width", k);
+        if rotary {
+            self.operator("rotate_key", "rotary", &[k], "k", "heads = \"kv_heads\"");
+        }
+        self.linear("value", (h, "hidden"), "kv_width", "v");
+        self.projected("query", (h, "hidden"), width, q);
+        if rotary {
+            self.operator("rotate_query", "rotary", &[q], "q", "heads = \"heads\"");
+        }
+        if self.keeps() {
+            self.tensor("k", "tokens", "kv_width", "output", "");
+            self.tensor("v", "tokens", "kv_width", "output", "");
+        }
+        let (keys, values) = if self.options.phase == Phase::Decode {
+            // What a token adds is written to the cache, of which it reads the whole.
+            self.tensor("k_cache", "cached", "kv_width", "input", "");
+            self.tensor("v_cache", "cached", "kv_width", "input", "");
+            ("k_cache", "v_cache")
+        } else {
+            ("k", "v")
+        };
+        let heads = format!("batch = \"batch\"\nheads = \"heads\"\nkv_heads = \"kv_heads\"{}", self.causal());
+        self.operator("scores", "gemm", &["q", keys], "s", &format!("transpose_b = true\n{heads}"));
+        self.probabilities("s");
+        self.operator("mix", "gemm", &["p", values], "o", &heads);
+        self.linear("project", ("o", width), "hidden", "attended");
+        self.dropped("attended")
+    }
+
+    /// Queries or keys, normed where the model does so.
+    fn projected(&mut self, name: &str, from: (&str, &str), columns: &str, output: &str) {
+        if !self.options.architecture.extras.head_norm {
+            self.linear(name, from, columns, output);
+            return;
+        }
+        let plain = format!("{output}_raw");
+        self.linear(name, from, columns, &plain);
+        self.norm_of(&plain, output, columns);
+    }
+
+    fn keeps(&self) -> bool {
+        matches!(self.options.phase, Phase::Prefill | Phase::Decode)
+    }
+
+    fn causal(&self) -> &'static str {
+        let is_causal = self.options.architecture.causal && self.options.phase != Phase::Decode;
+        if is_causal { "\ncausal = true" } else { "" }
+    }
+
+    /// From scores to probabilities.
+    fn probabilities(&mut self, scores: &str) {
+        let a = &self.options.architecture;
+        let capped = a.extras.capped_scores;
+        let mask = if a.causal { ("mask", "causal_mask") } else { ("scale", "scale") };
+        if capped {
+            self.operator("cap", "tanh", &[scores], "s_capped", "");
+        }
+        self.operator(mask.0, mask.1, &[if capped { "s_capped" } else { scores }], "s_masked", "");
+        self.operator("softmax", "softmax", &["s_masked"], "p", "heads = \"heads\"");
+    }
+
+    /// Latent attention: keys and values are made of a latent vector; when decoding, queries and results go through the
+    /// matrices that would make them (DeepSeek-V2, arXiv:2405.04434), so that the cache stays latent.
+    fn latent_attention(&mut self, h: &str, latent: &Latent) -> String {
+        let decoding = self.options.phase == Phase::Decode;
+        self.matrix("w_key_latent", "hidden", "key_latent");
+        self.operator("key_latent", "gemm", &[h, "w_key_latent"], "c_raw", "");
+        self.norm_of("c_raw", "c", "key_latent");
+        self.matrix("w_key_rotated", "hidden", "rotated");
+        self.operator("key_rotated", "gemm", &[h, "w_key_rotated"], "kr_plain", "");
+        self.operator("rotate_key", "rotary", &["kr_plain"], "kr", "");
+        let (from, rows) = if latent.query.is_some() {
+            self.matrix("w_query_latent", "hidden", "query_latent");
+            self.operator("query_latent", "gemm", &[h, "w_query_latent"], "cq_raw", "");
+            self.norm_of("cq_raw", "cq", "query_latent");
+            ("cq", "query_latent")
+        } else {
+            (h, "hidden")
+        };
+        self.matrix("w_query", rows, "plain_width");
+        self.operator("query", "gemm", &[from, "w_query"], "qn", "");
+        self.matrix("w_query_rotated", rows, "rotated_width");
+        self.operator("query_rotated", "gemm", &[from, "w_query_rotated"], "qr_plain", "");
+        self.operator("rotate_query", "rotary", &["qr_plain"], "qr", "heads = \"heads\"");
+        if self.keeps() {
+            self.tensor("c", "tokens", "key_latent", "output", "");
+            self.tensor("kr", "tokens", "rotated", "output", "");
+        }
+        let heads = format!("batch = \"batch\"\nheads = \"heads\"{}", self.causal());
+        let shared = format!("{heads}\nkv_heads = 1");
+        if decoding {
+            self.tensor("c_cache", "cached", "key_latent", "input", "");
+            self.tensor("kr_cache", "cached", "rotated", "input", "");
+            self.matrix("w_key_up", "plain", "latent_width");
+            self.operator("absorb", "gemm", &["qn", "w_key_up"], "qc", "heads = \"heads\"");
+            self.operator(
+                "scores_plain",
+                "gemm",
+                &["qc", "c_cache"],
+                "s_plain",
+                &format!("transpose_b = true\n{shared}"),
+            );
+            self.operator(
+                "scores_rotated",
+                "gemm",
+                &["qr", "kr_cache"],
+                "s_rotated",
+                &format!("transpose_b = true\n{shared}"),
+            );
+        } else {
+            self.matrix("w_key_up", "key_latent", "plain_width");
+            self.operator("key_up", "gemm", &["c", "w_key_up"], "kn", "");
+            self.operator("scores_plain", "gemm", &["qn", "kn"], "s_plain", &format!("transpose_b = true\n{heads}"));
+            self.operator(
+                "scores_rotated",
+                "gemm",
+                &["qr", "kr"],
+                "s_rotated",
+                &format!("transpose_b = true\n{shared}"),
+            );
+        }
+        self.operator("add_scores", "add", &["s_plain", "s_rotated"], "s", "");
+        self.probabilities("s");
+        if decoding {
+            self.operator("mix", "gemm", &["p", "c_cache"], "oc", &shared);
+            self.matrix("w_value_up", "key_latent", "value_width");
+            self.operator("value_up", "gemm", &["oc", "w_value_up"], "o", "heads = \"heads\"");
+        } else {
+            self.matrix("w_value_up", "key_latent", "value_width");
+            self.operator("value_up", "gemm", &["c", "w_value_up"], "v", "");
+            self.operator("mix", "gemm", &["p", "v"], "o", &heads);
+        }
+        self.linear("project", ("o", "value_width"), "hidden", "attended");
+        self.dropped("attended")
+    }
+
+    pub(super) fn feed_forward(&mut self, h: &str) -> String {
+        match self.options.architecture.extras.experts {
+            Some(experts) if !self.is_dense_layer() => self.expert_block(h, &experts),
+            _ => self.block_of("", h, "ffn"),
+        }
+    }
+
+    /// A feed-forward block; `part` stands before the names of its tensors and operators.
+    fn block_of(&mut self, part: &str, h: &str, width: &str) -> String {
+        let named = |name: &str| format!("{part}{name}");
+        let (f, g) = (named("f"), named("g"));
+        match self.options.architecture.activation {
+            Activation::Gelu | Activation::Relu => {
+                let kind = if self.options.architecture.activation == Activation::Relu { "relu" } else { "gelu" };
+                self.linear(&named("up"), (h, "hidden"), width, &f);
+                self.operator(&named(kind), kind, &[&f], &g, "");
+            }
+            Activation::GatedSilu | Activation::GatedGelu => {
+                let is_gelu = self.options.architecture.activation == Activation::GatedGelu;
+                let kind = if is_gelu { "gelu" } else { "silu" };
+                let (gate, open) = (named("f_gate"), named("f_open"));
+                self.linear(&named("gate"), (h, "hidden"), width, &gate);
+                self.operator(&named(kind), kind, &[&gate], &open, "");
+                self.linear(&named("up"), (h, "hidden"), width, &f);
+                self.operator(&named("gated"), "mul", &[&open, &f], &g, "");
+            }
+        }
+        let fed = named("fed");
+        self.linear(&named("down"), (&g, width), "hidden", &fed);
+        self.dropped(&fed)
+    }
+
+    /// Experts: the router's logits, the rows of tokens gathered for each expert that a token meets, grouped products with a
+    /// matrix an expert, and the rows gathered back and added up for each token.
+    fn expert_block(&mut self, h: &str, experts: &Experts) -> String {
+        let (met, _) = experts.met_by(self.tokens());
+        self.matrix("w_router", "hidden", "experts");
+        self.operator("router", "gemm", &[h, "w_router"], "routes", "");
+        self.operator("routing", "softmax", &["routes"], "routed", "");
+        self.tensor("ids_experts", "expert_rows", "1", "input", "\ndtype = \"fp32\"");
+        self.operator("dispatch", "embedding", &["ids_experts", h], "x_experts", "");
+        let grouped = format!("batch = {met}");
+        for (name, rows, columns) in [
+            ("gate", "experts_by_hidden", "expert_width"),
+            ("up", "experts_by_hidden", "expert_width"),
+            ("down", "experts_by_width", "hidden"),
+        ] {
+            let weight = format!("w_expert_{name}");
+            self.matrix(&weight, rows, columns);
+            if met < experts.count {
+                // Those that no token meets stay where they are.
+                let part = format!("{weight}_met");
+                self.shaped(&part, &format!("met_{}", &rows["experts_".len()..]), columns);
+                self.operator(&format!("met_{name}"), "slice", &[&weight], &part, "");
+            }
+        }
+        let weight = |name: &str| format!("w_expert_{name}{}", if met < experts.count { "_met" } else { "" });
+        self.operator("expert_gate", "gemm", &["x_experts", &weight("gate")], "e_gate", &grouped);
+        self.operator("expert_silu", "silu", &["e_gate"], "e_open", "");
+        self.operator("expert_up", "gemm", &["x_experts", &weight("up")], "e_up", &grouped);
+        self.operator("expert_gated", "mul", &["e_open", "e_up"], "e_mid", "");
+        self.operator("expert_down", "gemm", &["e_mid", &weight("down")], "e_fed", &grouped);
+        self.tensor("ids_tokens", "visits", "1", "input", "\ndtype = \"fp32\"");
+        self.operator("collect", "embedding", &["ids_tokens", "e_fed"], "t_fed", "");
+        self.operator("weigh", "scale", &["t_fed"], "t_weighed", "");
+        let mut fed = "t_weighed".to_owned();
+        if experts.each > 1 {
+            // The experts of a token are neighbours: a sum over a window of them.
+            let window = format!("[1, {}]", experts.each);
+            let more = format!("image = {window}\nkernel = {window}\nstride = {window}");
+            self.operator("combine", "average_pool", &["t_weighed"], "fed_by_experts", &more);
+            "fed_by_experts".clone_into(&mut fed);
+        }
+        if experts.shared == 0 {
+            return fed;
+        }
+        let shared = self.block_of("shared_", h, "shared_width");
+        if experts.shared_gate {
+            self.matrix("w_shared_open", "hidden", "1");
+            self.operator("shared_open", "gemm", &[h, "w_shared_open"], "shared_opening", "");
+            self.operator("shared_sigmoid", "sigmoid", &["shared_opening"], "shared_opened", "");
+        }
+        self.operator("add_experts", "add", &[&shared, &fed], "fed_by_all", "");
+        "fed_by_all".to_owned()
+    }
+}

@@ -1,0 +1,135 @@
+//! The first minutes of a user: the tutorial does what it shows, and messages name only flags that there are.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn rdusim(directory: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rdusim"))
+        .args(words)
+        .current_dir(directory)
+        .output()
+        .expect("the command starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// Fenced blocks of a page: language and text.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let fenced = page.split("```").skip(1).step_by(2);
+    fenced.filter_map(|block| block.split_once('\n')).collect()
+}
+
+#[test]
+fn the_tutorial_does_what_it_shows() {
+    let page = include_str!("../../docs/tutorial.md");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut output = String::new();
+    let (mut commands, mut compared) = (0, 0);
+    for (language, text) in blocks(page) {
+        if language == "sh" {
+            output.clear();
+            for line in text.lines() {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                assert_eq!(words[0], "rdusim", "{line}");
+                let (code, stdout, stderr) = rdusim(directory.path(), &words[1..]);
+                assert_eq!(code, Some(0), "{line}: {stderr}");
+                output.push_str(&stdout);
+                commands += 1;
+            }
+            continue;
+        }
+        let mut rest = output.lines();
+        let mut follows = true;
+        for wanted in text.lines() {
+            if wanted == "..." {
+                follows = false;
+                continue;
+            }
+            let found = if follows { rest.next() == Some(wanted) } else { rest.any(|line| line == wanted) };
+            assert!(found, "docs/tutorial.md shows {wanted:?}, which is not (or no longer) there in:\n{output}");
+            follows = true;
+            compared += 1;
+        }
+    }
+    assert!(commands >= 10 && compared >= 10, "{commands} commands, {compared} lines");
+}
+
+#[test]
+fn a_file_in_the_wrong_place_is_called_by_its_name() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let refused = |line: &str| {
+        let (code, stdout, stderr) = rdusim(here, &line.split(' ').collect::<Vec<_>>());
+        assert!(code == Some(2) && stdout.is_empty(), "{line}: {stdout}");
+        stderr
+    };
+    let message = refused("compare --arch workloads/tiny-mlp.toml --workload sn10");
+    assert!(
+        message.contains("is a workload file") && message.contains("`--workload workloads/tiny-mlp.toml`"),
+        "{message}"
+    );
+    let message = refused("run --mode kbk --arch sn10 --workload arch/sn10.toml");
+    assert!(message.contains("is a chip file") && message.contains("`--arch arch/sn10.toml`"), "{message}");
+    let message = refused("check --arch sn40");
+    assert!(message.contains("did you mean `sn10`?") && message.contains("sn40l"), "{message}");
+    let message = refused("compare --arch sn10 --workload tiny-mlp --phase decode");
+    assert!(message.contains("`--phase` is for models"), "{message}");
+    let message = refused("new chip --from sn41l");
+    assert!(message.contains("sn40l"), "{message}");
+}
+
+/// Words that look like flags in a text.
+fn flags(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in text.match_indices("--") {
+        let before = text[..at].chars().next_back();
+        let word: String =
+            text[at + 2..].chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-').collect();
+        if word.starts_with(|c: char| c.is_ascii_lowercase()) && before.is_none_or(|c| !c.is_alphanumeric() && c != '-')
+        {
+            found.insert(format!("--{}", word.trim_end_matches('-')));
+        }
+    }
+    found
+}
+
+/// Source files below a folder of `src`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut list = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("src is readable") {
+        let path = entry.expect("src is readable").path();
+        if path.is_dir() {
+            list.extend(sources(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") && !path.ends_with("tests.rs") {
+            list.push(path);
+        }
+    }
+    list
+}
+
+#[test]
+fn messages_name_only_flags_that_their_commands_have() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (_, help, _) = rdusim(root, &["--help"]);
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    let of_command = |command: &str| {
+        let (_, text, _) = rdusim(root, &[command, "--help"]);
+        // Examples may name flags of other programs' or of other commands.
+        flags(text.split("Examples:").next().unwrap_or_default())
+    };
+    let all: BTreeSet<String> = commands.iter().filter(|name| **name != "help").flat_map(|c| of_command(c)).collect();
+    assert!(commands.len() > 15 && all.len() > 50, "{commands:?}: {all:?}");
+    // What cargo takes stands in the instructions for a bug report.
+    let of_others = ["--release", "--lib", "--locked", "--version"];
+    for path in sources(&root.join("src")) {
+        let text = std::fs::read_to_string(&path).expect("src is readable");
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        // What writes a model's file is asked by `model` and by what takes a config.json.
+        let known = if path.starts_with(root.join("src/model")) { of_command("model") } else { all.clone() };
+        for flag in flags(&code) {
+            assert!(known.contains(&flag) || of_others.contains(&flag.as_str()), "{}: `{flag}`", path.display());
+        }
+    }
+}
