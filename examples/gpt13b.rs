@@ -84,10 +84,10 @@ struct Shown {
     #[serde(flatten)]
     waterfall: Waterfall,
     factors: Vec<f64>,
-    /// 5 to 95 % of each factor, and of all of them.
-    factor_ranges: Vec<[f64; 2]>,
+    /// 5 to 95 % of each factor, and of all of them; of chips whose runs were made with `--uncertainty`.
+    factor_ranges: Option<Vec<[f64; 2]>>,
     speedup: f64,
-    speedup_range: [f64; 2],
+    speedup_range: Option<[f64; 2]>,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,11 +129,11 @@ fn main() -> Fallible<()> {
     let waterfalls = waterfalls
         .into_iter()
         .zip(ranges)
-        .map(|(waterfall, (factor_ranges, speedup_range))| Shown {
+        .map(|(waterfall, drawn)| Shown {
             factors: waterfall.steps.iter().map(WaterfallStep::factor).collect(),
-            factor_ranges,
+            speedup_range: drawn.as_ref().map(|(_, all)| *all),
+            factor_ranges: drawn.map(|(each, _)| each),
             speedup: waterfall.speedup(),
-            speedup_range,
             waterfall,
         })
         .collect();
@@ -269,9 +269,12 @@ fn waterfall(runs: &[Run], chip: &str) -> Fallible<Waterfall> {
     Ok(Waterfall::between(&title, ("A100, dense, fused kernels", times[0]), &steps, &end))
 }
 
-/// 5 to 95 % of each factor and of their product. Runs of one chip are on the same draws; those of the A100 are drawn by themselves,
+/// Ranges of factors, and of their product.
+type Drawn = (Vec<[f64; 2]>, [f64; 2]);
+
+/// 5 to 95 % of each factor and of their product; `None` without draws. Runs of one chip are on the same draws; those of the A100 are drawn by themselves,
 /// and met in another order.
-fn factor_ranges(runs: &[Run], chip: &str) -> Fallible<(Vec<[f64; 2]>, [f64; 2])> {
+fn factor_ranges(runs: &[Run], chip: &str) -> Fallible<Option<Drawn>> {
     const STRIDE: usize = 7;
     let (start, of_chip) = (find(runs, "a100", "fused", 0.0)?, of_chip(runs, chip)?);
     let count = start.draws.len().max(1);
@@ -284,12 +287,9 @@ fn factor_ranges(runs: &[Run], chip: &str) -> Fallible<(Vec<[f64; 2]>, [f64; 2])
         Some(steps(a100, drawn))
     };
     let drawn: Vec<[f64; 7]> = (0..count).filter_map(of_draw).collect();
-    let range = |from: usize, to: usize| {
-        let ratios = drawn.iter().map(|times| times[from] / times[to]).collect();
-        quantiles(ratios).ok_or_else(|| format!("no draw of {chip}: were the runs made with --uncertainty?"))
-    };
-    let each = (0..FACTORS.len()).map(|at| range(at, at + 1)).collect::<Result<_, _>>()?;
-    Ok((each, range(0, FACTORS.len())?))
+    let range = |from: usize, to: usize| quantiles(drawn.iter().map(|times| times[from] / times[to]).collect());
+    let each: Option<Vec<[f64; 2]>> = (0..FACTORS.len()).map(|at| range(at, at + 1)).collect();
+    Ok(each.zip(range(0, FACTORS.len())))
 }
 
 /// FLOP of the model in a step over what the A100 could do in the step of the baseline.
@@ -403,11 +403,7 @@ fn cases(from: &Path) -> Fallible<Vec<Case>> {
     Ok(list)
 }
 
-fn summary(
-    runs: &[Run],
-    (waterfalls, ranges): (&[Waterfall], &[(Vec<[f64; 2]>, [f64; 2])]),
-    cases: &[Case],
-) -> Fallible<String> {
+fn summary(runs: &[Run], (waterfalls, ranges): (&[Waterfall], &[Option<Drawn>]), cases: &[Case]) -> Fallible<String> {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -438,16 +434,19 @@ fn summary(
         text,
         "\nFrom A100, dense, fused kernels, to the RDU, 87.5 % sparse, fused: each factor with its 5-to-95 % range over draws\nof the uncertain fields of both chip files, mappings held; the model's own error is not in it\n"
     );
-    for ((chip, waterfall), (of_factors, of_all)) in CHIPS[1..].iter().zip(waterfalls).zip(ranges) {
+    for ((chip, waterfall), drawn) in CHIPS[1..].iter().zip(waterfalls).zip(ranges) {
         let step = |mode: &str, sparsity: f64| find(runs, chip, mode, sparsity).map(|run| run.step_s);
         let (kbk, fused) = (step("kbk", 0.0)?, step("fused", 0.0)?);
         let (kbk_sparse, both) = (step("kbk", 0.875)?, step("fused", 0.875)?);
-        let range = |[low, high]: [f64; 2]| format!("{low:.2} to {high:.2}");
+        let range =
+            |of: Option<[f64; 2]>| of.map_or_else(String::new, |[low, high]| format!("  ({low:.2} to {high:.2})"));
         let _ = writeln!(text, "{}", find(runs, chip, "fused", 0.0)?.chip);
-        for (step, of_factor) in waterfall.steps.iter().zip(of_factors) {
-            let _ = writeln!(text, "  {:<24} {:>6.2}x  ({})", step.label, step.factor(), range(*of_factor));
+        for (at, step) in waterfall.steps.iter().enumerate() {
+            let of_factor = drawn.as_ref().map(|(each, _)| each[at]);
+            let _ = writeln!(text, "  {:<24} {:>6.2}x{}", step.label, step.factor(), range(of_factor));
         }
-        let _ = writeln!(text, "  {:<24} {:>6.2}x  ({})", "in all", waterfall.speedup(), range(*of_all));
+        let of_all = drawn.as_ref().map(|(_, all)| *all);
+        let _ = writeln!(text, "  {:<24} {:>6.2}x{}", "in all", waterfall.speedup(), range(of_all));
         let _ = writeln!(
             text,
             "  fusion alone {:.2}x, sparsity alone (kernel by kernel) {:.2}x, together {:.2}x: {:.2} of their product",

@@ -144,14 +144,14 @@ fn energy(source: &Source, spec: &TierSpec, field: &dyn Fn(&str) -> String) -> R
             Err(source.error_among(&spans, title, "expected all of the energy, or its three items"))
         }
         (None, _) => {
-            let [device, phy, controller] = items.map(|(key, value)| match value {
-                Some(value) => source.real(&field(key), value, limits::ENERGY),
-                None => {
+            let [device, phy, controller] = items.map(|(key, value)| {
+                let Some(value) = value else {
                     let title = format!("`{}` is missing", field(key));
                     let expected =
                         "expected device_pj_per_bit, phy_pj_per_bit and controller_pj_per_bit, or pj_per_bit";
-                    Err(source.error(spec.name.span(), title, expected))
-                }
+                    return Err(source.error(spec.name.span(), title, expected));
+                };
+                source.real(&field(key), value, limits::ENERGY)
             });
             let (device, phy, controller) = (device?, phy?, controller?);
             let items = Some(TierEnergyItems { device, phy, controller });

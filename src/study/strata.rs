@@ -1,4 +1,4 @@
-//! Latin hypercube sampling (McKay, Beckman and Conover, 1979), axis by axis.
+//! Latin hypercube sampling (`McKay`, Beckman and Conover, 1979), axis by axis.
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;

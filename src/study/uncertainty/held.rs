@@ -18,8 +18,9 @@ pub(super) struct Held<'a> {
     workload: &'a Workload,
     fidelity: Fidelity,
     configuration: &'a Configuration,
-    /// Time of the configuration on its own chip over that of its choices placed and routed there again.
-    scale: f64,
+    /// Time of the configuration on its own chip over that of its choices placed and routed there again; `None` where they have no
+    /// place even there.
+    scale: Option<f64>,
 }
 
 /// What a run comes to, its time scaled.
@@ -46,7 +47,7 @@ impl<'a> Held<'a> {
         let cycles = |of: &Configuration| Some(simulated(chip, workload, of, fidelity).ok()?.cycles as f64);
         let again = retargeted(chip, workload, configuration).ok();
         let again = again.and_then(|again| cycles(&again)).zip(cycles(configuration));
-        let scale = again.map_or(1.0, |(again, own)| own / again.max(1.0));
+        let scale = again.map(|(again, own)| own / again.max(1.0));
         Self { workload, fidelity, configuration, scale }
     }
 
@@ -56,8 +57,9 @@ impl<'a> Held<'a> {
         if sets.iter().all(leaves_the_configuration) {
             return self.point(chip, self.configuration, 1.0).ok();
         }
+        let scale = self.scale?;
         let again = retargeted(chip, self.workload, self.configuration).ok()?;
-        self.point(chip, &again, self.scale).ok()
+        self.point(chip, &again, scale).ok()
     }
 
     fn point(&self, chip: &Chip, configuration: &Configuration, scale: f64) -> Result<DrawEntry, Diagnostic> {

@@ -1,6 +1,6 @@
 //! Ranges of answers: a run on chips whose uncertain fields are drawn from their ranges.
 //!
-//! Fields are drawn by Latin hypercube sampling (McKay, Beckman and Conover, 1979), one quantile for all fields of a comment; a
+//! Fields are drawn by Latin hypercube sampling (`McKay`, Beckman and Conover, 1979), one quantile for all fields of a comment; a
 //! range is from the 5 to the 95 % quantile of the draws. The mapping is the one that was found for the chip as it is. The
 //! draws are a function of the seed.
 

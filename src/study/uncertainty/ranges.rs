@@ -38,12 +38,12 @@ pub fn of_rdu(
         let chip = chip(sets).ok()?;
         held.iter().map(|held| held.run(&chip, sets)).collect()
     };
-    let answers = run_all(&draws.sets, |sets| match run(sets) {
-        Some(points) => (Some(points), false),
-        None => {
-            let kept: Vec<Override> = sets.iter().filter(|set| leaves_the_configuration(set)).cloned().collect();
-            (run(&kept), true)
+    let answers = run_all(&draws.sets, |sets| {
+        if let Some(points) = run(sets) {
+            return (Some(points), false);
         }
+        let kept: Vec<Override> = sets.iter().filter(|set| leaves_the_configuration(set)).cloned().collect();
+        (run(&kept), true)
     });
     let kept_units = answers.iter().filter(|(points, kept)| points.is_some() && *kept).count();
     let points = answers.into_iter().map(|(points, _)| points).collect();
