@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use rdusim::report::{File, Waterfall, WaterfallChart, WaterfallStep, write};
+use rdusim::study::uncertainty::quantiles;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -46,6 +47,25 @@ struct Run {
     energy_j: f64,
     launches: u64,
     bound_share: f64,
+    /// 5 to 95 % of a step over draws of the chip's uncertain fields.
+    step_range_s: Option<[f64; 2]>,
+    /// Seconds of a step's parts, draw by draw.
+    #[serde(skip)]
+    draws: Vec<Option<Parts>>,
+}
+
+/// Seconds of a step on one draw of a chip.
+#[derive(Debug, Clone, Copy, Default)]
+struct Parts {
+    forward: f64,
+    backward: f64,
+    update: f64,
+}
+
+impl Parts {
+    fn step(self) -> f64 {
+        self.forward + self.backward + self.update
+    }
 }
 
 /// One case of A100 training.
@@ -64,7 +84,10 @@ struct Shown {
     #[serde(flatten)]
     waterfall: Waterfall,
     factors: Vec<f64>,
+    /// 5 to 95 % of each factor, and of all of them; of chips whose runs were made with `--uncertainty`.
+    factor_ranges: Option<Vec<[f64; 2]>>,
     speedup: f64,
+    speedup_range: Option<[f64; 2]>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,6 +96,8 @@ struct Report {
     tokens_of_a_step: f64,
     devices: f64,
     runs: Vec<Run>,
+    /// Share of the A100's peak that the model's products take in a step of the baseline.
+    a100_mfu: f64,
     waterfalls: Vec<Shown>,
     a100_cases: Vec<Case>,
 }
@@ -94,17 +119,26 @@ fn main() -> Fallible<()> {
         files.push(File { name: format!("waterfall-{chip}.svg"), bytes: chart.svg()?.into_bytes() });
         files.push(File { name: format!("waterfall-{chip}.png"), bytes: chart.png()? });
     }
-    let summary = summary(&runs, &waterfalls, &a100_cases)?;
+    let a100_mfu = baseline_mfu(from, &runs)?;
+    let mut ranges = Vec::new();
+    for chip in &CHIPS[1..] {
+        ranges.push(factor_ranges(&runs, chip)?);
+    }
+    let summary = summary(&runs, (&waterfalls, &ranges), &a100_cases)? + &claim(from, &runs, a100_mfu)?;
     files.push(File { name: "summary.txt".to_owned(), bytes: summary.clone().into_bytes() });
     let waterfalls = waterfalls
         .into_iter()
-        .map(|waterfall| Shown {
+        .zip(ranges)
+        .map(|(waterfall, drawn)| Shown {
             factors: waterfall.steps.iter().map(WaterfallStep::factor).collect(),
+            speedup_range: drawn.as_ref().map(|(_, all)| *all),
+            factor_ranges: drawn.map(|(each, _)| each),
             speedup: waterfall.speedup(),
             waterfall,
         })
         .collect();
-    let result = Report { schema: 1, tokens_of_a_step: STEP_TOKENS, devices: DEVICES, runs, waterfalls, a100_cases };
+    let result =
+        Report { schema: 1, tokens_of_a_step: STEP_TOKENS, devices: DEVICES, runs, a100_mfu, waterfalls, a100_cases };
     let json = serde_json::to_string_pretty(&result)? + "\n";
     files.push(File { name: "gpt13b.json".to_owned(), bytes: json.into_bytes() });
     write(to, &files)?;
@@ -154,6 +188,16 @@ fn one_run(document: &Value, run: &Value, weights: &str) -> Fallible<Run> {
         }
     }
     let bytes = |key: &str| run["traffic"][key].as_u64().ok_or("no traffic");
+    let of_draw = |draw: &Value| {
+        let phase = |name: &str| draw["phases_s"][name].as_f64();
+        Some(Parts {
+            forward: micro_batches * phase("forward")?,
+            backward: micro_batches * phase("backward")?,
+            update: per_update / share * phase("update")?,
+        })
+    };
+    let draws: Vec<Option<Parts>> =
+        run["ranges"]["draws"].as_array().map(|draws| draws.iter().map(of_draw).collect()).unwrap_or_default();
     Ok(Run {
         chip: document["arch"]["name"].as_str().unwrap_or_default().to_owned(),
         mode: run["mode"].as_str().unwrap_or_default().to_owned(),
@@ -168,6 +212,8 @@ fn one_run(document: &Value, run: &Value, weights: &str) -> Fallible<Run> {
         energy_j: number(&run["energy_j"]["total"], "energy")?,
         launches: run["launches"].as_u64().unwrap_or(0),
         bound_share: number(&run["bound_cycles"], "bound")? / number(&run["cycles"], "cycles")?,
+        step_range_s: quantiles(draws.iter().flatten().map(|parts| parts.step()).collect()),
+        draws,
     })
 }
 
@@ -178,20 +224,142 @@ fn find<'r>(runs: &'r [Run], chip: &str, mode: &str, sparsity: f64) -> Fallible<
     runs.iter().find(of_chip).ok_or_else(|| format!("no run of {chip}, {mode}, {sparsity}").into())
 }
 
+/// Seconds of a step after each factor, from the A100 on: of the draws of the A100, of those of the chip, and what a step there is
+/// called.
+fn steps(a100: Parts, [kbk, epilogue, dense, sparse]: [Parts; 4]) -> [f64; 7] {
+    let forward = Parts { forward: sparse.forward, ..dense };
+    let backward = Parts { backward: sparse.backward, ..forward };
+    [a100, kbk, epilogue, dense, forward, backward, sparse].map(Parts::step)
+}
+
+/// Names of the factors of [`steps`].
+const FACTORS: [&str; 6] = [
+    "chip, kernel by kernel",
+    "epilogues",
+    "fusion: dataflow",
+    "sparsity, forward",
+    "sparsity, backward",
+    "sparsity, update",
+];
+
+/// The four runs of a chip that a waterfall stands on.
+fn of_chip<'r>(runs: &'r [Run], chip: &str) -> Fallible<[&'r Run; 4]> {
+    Ok([
+        find(runs, chip, "kbk", 0.0)?,
+        find(runs, chip, "epilogue", 0.0)?,
+        find(runs, chip, "fused", 0.0)?,
+        find(runs, chip, "fused", 0.875)?,
+    ])
+}
+
+fn parts(run: &Run) -> Parts {
+    let (forward, backward) = (run.micro_batches * run.forward_s, run.micro_batches * run.backward_s);
+    Parts { forward, backward, update: run.step_s - forward - backward }
+}
+
 fn waterfall(runs: &[Run], chip: &str) -> Fallible<Waterfall> {
     let start = find(runs, "a100", "fused", 0.0)?;
-    let (dense_kbk, dense, sparse) =
-        (find(runs, chip, "kbk", 0.0)?, find(runs, chip, "fused", 0.0)?, find(runs, chip, "fused", 0.875)?);
-    let name = &dense.chip;
-    let steps = [
-        (format!("chip: {name}, kernel by kernel"), dense_kbk.step_s),
-        ("fusion: dataflow".to_owned(), dense.step_s),
-        ("sparsity: 87.5 % in blocks of 16".to_owned(), sparse.step_s),
-    ];
-    let steps: Vec<(&str, f64, &str)> = steps.iter().map(|(name, time_s)| (name.as_str(), *time_s, "")).collect();
-    let title = format!("Training GPT-13B: from A100, dense, to {name}, sparse and fused");
+    let of_chip = of_chip(runs, chip)?;
+    let name = &of_chip[0].chip;
+    let times = steps(parts(start), of_chip.map(parts));
+    let steps: Vec<(&str, f64, &str)> =
+        FACTORS.into_iter().zip(&times[1..]).map(|(name, &time)| (name, time, "")).collect();
+    let title = format!("Training GPT-13B: from A100, dense, to {name}, 87.5 % sparse and fused");
     let end = format!("{name}, sparse, fused");
-    Ok(Waterfall::between(&title, ("A100, dense, fused kernels", start.step_s), &steps, &end))
+    Ok(Waterfall::between(&title, ("A100, dense, fused kernels", times[0]), &steps, &end))
+}
+
+/// Ranges of factors, and of their product.
+type Drawn = (Vec<[f64; 2]>, [f64; 2]);
+
+/// 5 to 95 % of each factor and of their product; `None` without draws. Runs of one chip are on the same draws; those of the A100 are drawn by themselves,
+/// and met in another order.
+fn factor_ranges(runs: &[Run], chip: &str) -> Fallible<Option<Drawn>> {
+    const STRIDE: usize = 7;
+    let (start, of_chip) = (find(runs, "a100", "fused", 0.0)?, of_chip(runs, chip)?);
+    let count = start.draws.len().max(1);
+    let of_draw = |draw: usize| {
+        let a100 = (*start.draws.get((draw * STRIDE + STRIDE / 2) % count)?)?;
+        let mut drawn = [Parts::default(); 4];
+        for (parts, run) in drawn.iter_mut().zip(of_chip) {
+            *parts = (*run.draws.get(draw)?)?;
+        }
+        Some(steps(a100, drawn))
+    };
+    let drawn: Vec<[f64; 7]> = (0..count).filter_map(of_draw).collect();
+    let range = |from: usize, to: usize| quantiles(drawn.iter().map(|times| times[from] / times[to]).collect());
+    let each: Option<Vec<[f64; 2]>> = (0..FACTORS.len()).map(|at| range(at, at + 1)).collect();
+    Ok(each.zip(range(0, FACTORS.len())))
+}
+
+/// FLOP of the model in a step over what the A100 could do in the step of the baseline.
+fn baseline_mfu(from: &Path, runs: &[Run]) -> Fallible<f64> {
+    let document = read(from, "a100-dense")?;
+    let start = find(runs, "a100", "fused", 0.0)?;
+    let flops = number(&document["workload"]["dense_flops"], "dense_flops")? * start.micro_batches;
+    Ok(flops / start.step_s / (number(&document["arch"]["peak_tflops"], "peak_tflops")? * 1e12))
+}
+
+/// The published factor.
+const CLAIM: f64 = 4.5;
+/// MFUs of published training on A100: Megatron-LM's GPTs (arXiv:2205.05198) and llm-foundry's GPT-13B.
+const PUBLISHED_MFU: [f64; 3] = [0.41, 0.57, 0.596];
+
+/// What would have to be true for the published factor, and what accumulation and recomputed attention change.
+fn claim(from: &Path, runs: &[Run], mfu: f64) -> Fallible<String> {
+    let mut text = format!(
+        "\nThe claim of {CLAIM} times. The source names neither how many chips stand against how many, nor the MFU of its A100s.\n\
+         Here the A100 is taken at MFU {:.1} % (fused kernels, flash attention, communication hidden).\n\n",
+        mfu * 100.0
+    );
+    let of_mfu = PUBLISHED_MFU.map(|mfu| format!("{:>12}", format!("at {:.1} %", mfu * 100.0)));
+    let _ = writeln!(
+        text,
+        "{:<8} {:>8} {:>12} {} {:>24} {:>22}",
+        "chip",
+        "pruned",
+        "factor here",
+        of_mfu.join(" "),
+        format!("MFU for exactly {CLAIM}"),
+        format!("s a step for {CLAIM}")
+    );
+    let start = find(runs, "a100", "fused", 0.0)?.step_s;
+    for chip in &CHIPS[1..] {
+        for sparsity in [0.75, 0.875] {
+            let run = find(runs, chip, "fused", sparsity)?;
+            let factor = start / run.step_s;
+            let needed = mfu * factor / CLAIM;
+            let impossible = if needed > 1.0 { " (none)" } else { "" };
+            let at_mfu = PUBLISHED_MFU.map(|of| format!("{:>12}", format!("{:.2}x", factor * mfu / of)));
+            let _ = writeln!(
+                text,
+                "{:<8} {:>6.1} % {:>12} {} {:>24} {:>22}",
+                run.chip,
+                sparsity * 100.0,
+                format!("{factor:.2}x"),
+                at_mfu.join(" "),
+                format!("{:.1} %{impossible}", needed * 100.0),
+                format!("{:.2} for {:.2}", start / CLAIM, run.step_s)
+            );
+        }
+    }
+    let sparse = find(runs, "sn40l", "fused", 0.875)?;
+    let _ = writeln!(text, "\nSN40L, 87.5 %, fused, with one thing else:");
+    for (file, named) in [
+        ("sn40l-once", "sums of gradients over micro-batches not charged"),
+        ("sn40l-selective", "probabilities of attention computed again in the backward pass"),
+    ] {
+        let document = read(from, file)?;
+        let run = one_run(&document, &document["runs"][0], "0.875")?;
+        let _ = writeln!(
+            text,
+            "  {named}: {:.2} s a step for {:.2} ({:.2}x the A100)",
+            run.step_s,
+            sparse.step_s,
+            start / run.step_s
+        );
+    }
+    Ok(text)
 }
 
 /// What the waterfalls show, in a line.
@@ -235,7 +403,33 @@ fn cases(from: &Path) -> Fallible<Vec<Case>> {
     Ok(list)
 }
 
-fn summary(runs: &[Run], waterfalls: &[Waterfall], cases: &[Case]) -> Fallible<String> {
+/// The A100's MFU with each set of kernels.
+fn write_mfu(text: &mut String, cases: &[Case]) {
+    let _ = writeln!(text, "A100 training, 48 sequences of 2,048 over 8 devices in micro-batches of 2: MFU\n");
+    let _ = writeln!(
+        text,
+        "{:<46} {:>14} {:>14} {:>14} {:>14}",
+        "kernels", "saved, ideal", "exposed", "again, ideal", "exposed"
+    );
+    for (_, kernels) in KERNELS {
+        let mfu = |activations: &str, communication: &str| {
+            let found = cases.iter().find(|case| {
+                case.kernels == kernels && case.activations == activations && case.communication == communication
+            });
+            found.map_or(0.0, |case| case.mfu * 100.0)
+        };
+        let _ = writeln!(
+            text,
+            "{kernels:<46} {:>12.1} % {:>12.1} % {:>12.1} % {:>12.1} %",
+            mfu("saved", "ideal"),
+            mfu("saved", "exposed"),
+            mfu("recomputed", "ideal"),
+            mfu("recomputed", "exposed")
+        );
+    }
+}
+
+fn summary(runs: &[Run], (waterfalls, ranges): (&[Waterfall], &[Option<Drawn>]), cases: &[Case]) -> Fallible<String> {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -243,14 +437,14 @@ fn summary(runs: &[Run], waterfalls: &[Waterfall], cases: &[Case]) -> Fallible<S
     );
     let _ = writeln!(
         text,
-        "{:<10} {:<6} {:>8}  {:>10} {:>10} {:>10} {:>10}  {:>8}",
-        "chip", "mode", "pruned", "forward s", "backward s", "update s", "step s", "of A100"
+        "{:<10} {:<8} {:>7}  {:>10} {:>10} {:>10} {:>10} {:>18}  {:>8}",
+        "chip", "mode", "pruned", "forward s", "backward s", "update s", "step s", "5 to 95 %", "of A100"
     );
     let reference = find(runs, "a100", "fused", 0.0)?.step_s;
     for run in runs {
         let _ = writeln!(
             text,
-            "{:<10} {:<6} {:>6.1} %  {:>10.3} {:>10.3} {:>10.3} {:>10.2}  {:>7.2}x",
+            "{:<10} {:<8} {:>5.1} %  {:>10.3} {:>10.3} {:>10.3} {:>10.2} {:>18}  {:>7.2}x",
             run.chip,
             run.mode,
             run.sparsity * 100.0,
@@ -258,20 +452,27 @@ fn summary(runs: &[Run], waterfalls: &[Waterfall], cases: &[Case]) -> Fallible<S
             run.backward_s,
             run.update_s,
             run.step_s,
+            run.step_range_s.map_or_else(String::new, |[low, high]| format!("{low:.2} to {high:.2}")),
             reference / run.step_s
         );
     }
     let _ = writeln!(
         text,
-        "\nFrom A100, dense, fused kernels, to the RDU, 87.5 % sparse, fused: each factor alone and together\n"
+        "\nFrom A100, dense, fused kernels, to the RDU, 87.5 % sparse, fused: each factor with its 5-to-95 % range over draws\nof the uncertain fields of both chip files, mappings held; the model's own error is not in it\n"
     );
-    for (chip, waterfall) in CHIPS[1..].iter().zip(waterfalls) {
+    for ((chip, waterfall), drawn) in CHIPS[1..].iter().zip(waterfalls).zip(ranges) {
         let step = |mode: &str, sparsity: f64| find(runs, chip, mode, sparsity).map(|run| run.step_s);
         let (kbk, fused) = (step("kbk", 0.0)?, step("fused", 0.0)?);
         let (kbk_sparse, both) = (step("kbk", 0.875)?, step("fused", 0.875)?);
-        let factors: Vec<String> =
-            waterfall.steps.iter().map(|step| format!("{} {:.2}x", step.label, step.factor())).collect();
-        let _ = writeln!(text, "{}\n  = {:.2}x in all", factors.join("\n  then "), waterfall.speedup());
+        let range =
+            |of: Option<[f64; 2]>| of.map_or_else(String::new, |[low, high]| format!("  ({low:.2} to {high:.2})"));
+        let _ = writeln!(text, "{}", find(runs, chip, "fused", 0.0)?.chip);
+        for (at, step) in waterfall.steps.iter().enumerate() {
+            let of_factor = drawn.as_ref().map(|(each, _)| each[at]);
+            let _ = writeln!(text, "  {:<24} {:>6.2}x{}", step.label, step.factor(), range(of_factor));
+        }
+        let of_all = drawn.as_ref().map(|(_, all)| *all);
+        let _ = writeln!(text, "  {:<24} {:>6.2}x{}", "in all", waterfall.speedup(), range(of_all));
         let _ = writeln!(
             text,
             "  fusion alone {:.2}x, sparsity alone (kernel by kernel) {:.2}x, together {:.2}x: {:.2} of their product",
@@ -296,27 +497,6 @@ fn summary(runs: &[Run], waterfalls: &[Waterfall], cases: &[Case]) -> Fallible<S
         of_a100("fused", 0.0)? / of_a100("fused", 0.75)?,
         of_a100("fused", 0.0)? / of_a100("fused", 0.875)?
     );
-    let _ = writeln!(text, "A100 training, 48 sequences of 2,048 over 8 devices in micro-batches of 2: MFU\n");
-    let _ = writeln!(
-        text,
-        "{:<46} {:>14} {:>14} {:>14} {:>14}",
-        "kernels", "saved, ideal", "exposed", "again, ideal", "exposed"
-    );
-    for (_, kernels) in KERNELS {
-        let mfu = |activations: &str, communication: &str| {
-            let found = cases.iter().find(|case| {
-                case.kernels == kernels && case.activations == activations && case.communication == communication
-            });
-            found.map_or(0.0, |case| case.mfu * 100.0)
-        };
-        let _ = writeln!(
-            text,
-            "{kernels:<46} {:>12.1} % {:>12.1} % {:>12.1} % {:>12.1} %",
-            mfu("saved", "ideal"),
-            mfu("saved", "exposed"),
-            mfu("recomputed", "ideal"),
-            mfu("recomputed", "exposed")
-        );
-    }
+    write_mfu(&mut text, cases);
     Ok(text)
 }

@@ -1,6 +1,7 @@
 //! From a chip file as read to a chip: every value in range, every cross-check made.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toml::Spanned;
 
@@ -44,6 +45,7 @@ pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic>
         area: spec.area.as_ref().map(|spec| area(source, spec)).transpose()?,
         vendor: spec.vendor.as_ref().map(|vendor_spec| vendor(source, vendor_spec)).transpose()?,
         quality: Quality::Ideal,
+        assumed: Arc::default(),
     })
 }
 
@@ -167,7 +169,13 @@ fn energy(source: &Source, spec: &EnergySpec, pcu: &PcuSpec) -> Result<Energy, D
         sram_pj_per_byte: real("sram_pj_per_byte", &spec.sram_pj_per_byte)?,
         network_pj_per_bit_hop: real("network_pj_per_bit_hop", &spec.network_pj_per_bit_hop)?,
         static_w: real("static_w", &spec.static_w)?,
+        zero_mac_share: zero_mac_share(source, spec.zero_mac_share.as_ref())?,
     })
+}
+
+/// Part of the energy of a MAC that one on a zero takes; all of it unless the file says otherwise.
+pub(super) fn zero_mac_share(source: &Source, share: Option<&Spanned<Real>>) -> Result<f64, Diagnostic> {
+    share.map_or(Ok(1.0), |share| source.real("energy.zero_mac_share", share, 0.0..=1.0))
 }
 
 fn area(source: &Source, spec: &AreaSpec) -> Result<Area, Diagnostic> {

@@ -1,6 +1,7 @@
 //! The resolved chip: what the compiler and the simulator see.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -167,8 +168,41 @@ pub struct Tier {
     pub banks: Option<Banks>,
     /// Capacity in bytes.
     pub capacity_bytes: u64,
-    /// Energy of one bit moved, picojoule.
+    /// Energy of one bit moved.
+    pub energy: TierEnergy,
+}
+
+/// Energy of one bit moved off chip, picojoule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TierEnergy {
+    /// All of it.
     pub pj_per_bit: f64,
+    /// Its parts, if the file tells them apart.
+    pub items: Option<TierEnergyItems>,
+}
+
+/// Parts of the energy of one bit moved off chip, picojoule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TierEnergyItems {
+    /// In the memory device, its own interface included.
+    pub device: f64,
+    /// In the chip's physical interface.
+    pub phy: f64,
+    /// In the chip's memory controller and on the way from it to the units.
+    pub controller: f64,
+}
+
+impl TierEnergy {
+    /// Joules of a number of bytes.
+    pub fn joules(&self, bytes: f64) -> f64 {
+        bytes * 8.0 * self.pj_per_bit * 1e-12
+    }
+
+    /// The same of each part; zeros where they are not told apart.
+    pub fn joules_of_items(&self, bytes: f64) -> [f64; 3] {
+        let of = |pj: f64| bytes * 8.0 * pj * 1e-12;
+        self.items.map_or([0.0; 3], |items| [items.device, items.phy, items.controller].map(of))
+    }
 }
 
 /// Who starts sections.
@@ -252,6 +286,8 @@ pub struct Energy {
     pub network_pj_per_bit_hop: f64,
     /// Watts that flow whatever the chip does.
     pub static_w: f64,
+    /// Part of the energy of a multiply-accumulate that one on an element that is not stored takes.
+    pub zero_mac_share: f64,
 }
 
 /// What the parts of a chip take on the die: an estimate from the synthesis of another chip, scaled to this one's node.
@@ -327,6 +363,8 @@ pub struct Chip {
     pub vendor: Option<Vendor>,
     /// Whether those limits act.
     pub quality: Quality,
+    /// Paths of the fields that the file calls assumed.
+    pub assumed: Arc<[String]>,
 }
 
 impl Chip {

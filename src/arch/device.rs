@@ -58,6 +58,12 @@ pub trait Device {
     fn tiers(&self) -> &IndexVec<TierId, Tier>;
     /// Vendor limits in force.
     fn limits(&self) -> Option<&Vendor>;
+    /// Paths of the fields that its file calls assumed.
+    fn assumed(&self) -> &[String];
+    /// Area, and what it is the area of.
+    fn area(&self) -> Option<(f64, &'static str)>;
+    /// Places whose energy its model counts.
+    fn energy_scope(&self) -> &'static str;
 
     /// Seconds of a number of cycles.
     fn seconds(&self, cycles: u64) -> f64 {
@@ -99,6 +105,15 @@ impl Device for Chip {
     fn limits(&self) -> Option<&Vendor> {
         Chip::limits(self)
     }
+    fn assumed(&self) -> &[String] {
+        &self.assumed
+    }
+    fn area(&self) -> Option<(f64, &'static str)> {
+        self.area_mm2().map(|area| (area.total(), "units, scaled from a synthesis at another node"))
+    }
+    fn energy_scope(&self) -> &'static str {
+        "MACs, PMUs, the vector network and off-chip memory"
+    }
 }
 
 impl Device for Gpu {
@@ -134,5 +149,14 @@ impl Device for Gpu {
     }
     fn limits(&self) -> Option<&Vendor> {
         None
+    }
+    fn assumed(&self) -> &[String] {
+        &self.assumed
+    }
+    fn area(&self) -> Option<(f64, &'static str)> {
+        self.die_mm2.map(|mm2| (mm2, "the whole die"))
+    }
+    fn energy_scope(&self) -> &'static str {
+        "MACs, the L2 and off-chip memory, not registers and shared memory"
     }
 }

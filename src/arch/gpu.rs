@@ -2,6 +2,7 @@
 //! field means in time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Tier, TierId};
 use crate::index::IndexVec;
@@ -221,6 +222,8 @@ pub struct GpuEnergy {
     pub l2_pj_per_byte: f64,
     /// Watts that flow whatever the chip does.
     pub static_w: f64,
+    /// Part of the energy of a multiply-accumulate that one on an element that is not stored takes.
+    pub zero_mac_share: f64,
 }
 
 /// A GPU, checked.
@@ -252,6 +255,10 @@ pub struct Gpu {
     pub cluster: Cluster,
     /// Energy constants.
     pub energy: GpuEnergy,
+    /// Area of the whole die, if the file tells.
+    pub die_mm2: Option<f64>,
+    /// Paths of the fields that the file calls assumed.
+    pub assumed: Arc<[String]>,
 }
 
 impl Gpu {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-use super::check::dtype;
+use super::check::{dtype, zero_mac_share};
 use super::gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
     ServingStack, Sharding, Sm,
@@ -39,6 +40,8 @@ pub(super) struct GpuSpec {
     fusion: Table<FusionSpec>,
     cluster: Table<ClusterSpec>,
     energy: Table<GpuEnergySpec>,
+    die_mm2: Option<Spanned<Real>>,
+    pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 
 /// `[sm]`
@@ -156,6 +159,7 @@ struct GpuEnergySpec {
     mac_pj: Spanned<Named<Real>>,
     l2_pj_per_byte: Spanned<Real>,
     static_w: Spanned<Real>,
+    zero_mac_share: Option<Spanned<Real>>,
 }
 
 const SMS: RangeInclusive<u64> = 1..=4096;
@@ -233,7 +237,9 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
         },
         cluster: cluster(source, &spec.cluster)?,
         energy: energy(source, &spec.energy, &sm)?,
+        die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         sm,
+        assumed: Arc::default(),
     })
 }
 
@@ -344,5 +350,6 @@ fn energy(source: &Source, spec: &GpuEnergySpec, sm: &Sm) -> Result<GpuEnergy, D
         mac_pj,
         l2_pj_per_byte: source.real("energy.l2_pj_per_byte", &spec.l2_pj_per_byte, limits::ENERGY)?,
         static_w: source.real("energy.static_w", &spec.static_w, limits::ENERGY)?,
+        zero_mac_share: zero_mac_share(source, spec.zero_mac_share.as_ref())?,
     })
 }

@@ -7,7 +7,7 @@ use toml::Spanned;
 use super::limits;
 use super::memory_parts::{MEMORY_PARTS, MemoryPart};
 use super::spec::TierSpec;
-use super::{Tier, TierId};
+use super::{Tier, TierEnergy, TierEnergyItems, TierId};
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::input::{Count, Real, Source, Table};
@@ -75,7 +75,7 @@ fn tier(source: &Source, spec: &TierSpec) -> Result<Tier, Diagnostic> {
         // Whose time for an access that does not follow the last one is given needs no banks.
         banks: part.filter(|_| spec.non_sequential_ns.is_none()).map(MemoryPart::banks),
         capacity_bytes: source.count(&field("capacity_bytes"), &spec.capacity_bytes, limits::TIER_BYTES)?,
-        pj_per_bit: source.real(&field("pj_per_bit"), &spec.pj_per_bit, limits::ENERGY)?,
+        energy: energy(source, spec, &field)?,
         name,
     })
 }
@@ -124,6 +124,40 @@ fn burst(source: &Source, spec: &TierSpec, part: Option<&MemoryPart>, field: &st
         return Err(source.error(given.span(), title, "a part of a burst takes as long as all of it"));
     }
     Ok(found)
+}
+
+/// Energy of a bit: of the device, the PHY and the controller, or all of it in one number.
+fn energy(source: &Source, spec: &TierSpec, field: &dyn Fn(&str) -> String) -> Result<TierEnergy, Diagnostic> {
+    let items = [
+        ("device_pj_per_bit", &spec.device_pj_per_bit),
+        ("phy_pj_per_bit", &spec.phy_pj_per_bit),
+        ("controller_pj_per_bit", &spec.controller_pj_per_bit),
+    ];
+    let given = items.iter().find_map(|(key, value)| Some((*key, value.as_ref()?)));
+    match (&spec.pj_per_bit, given) {
+        (Some(all), None) => {
+            Ok(TierEnergy { pj_per_bit: source.real(&field("pj_per_bit"), all, limits::ENERGY)?, items: None })
+        }
+        (Some(all), Some((key, item))) => {
+            let title = format!("`{}` and `{}` exclude each other", field("pj_per_bit"), field(key));
+            let spans = [all.span(), item.span()];
+            Err(source.error_among(&spans, title, "expected all of the energy, or its three items"))
+        }
+        (None, _) => {
+            let [device, phy, controller] = items.map(|(key, value)| {
+                let Some(value) = value else {
+                    let title = format!("`{}` is missing", field(key));
+                    let expected =
+                        "expected device_pj_per_bit, phy_pj_per_bit and controller_pj_per_bit, or pj_per_bit";
+                    return Err(source.error(spec.name.span(), title, expected));
+                };
+                source.real(&field(key), value, limits::ENERGY)
+            });
+            let (device, phy, controller) = (device?, phy?, controller?);
+            let items = Some(TierEnergyItems { device, phy, controller });
+            Ok(TierEnergy { pj_per_bit: device + phy + controller, items })
+        }
+    }
 }
 
 fn missing(source: &Source, spec: &TierSpec, field: &str, expected: &str) -> Diagnostic {

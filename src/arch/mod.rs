@@ -11,6 +11,7 @@ mod gpu_spec;
 mod grid;
 mod kind;
 mod limits;
+mod marks;
 mod memory_parts;
 mod memory_tiers;
 mod penalties;
@@ -23,13 +24,14 @@ use std::path::Path;
 
 pub use chip::{
     Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
-    TierId, UnitKind,
+    TierEnergy, TierEnergyItems, TierId, UnitKind,
 };
 pub use device::{AnyChip, Device, UnitNames};
 pub use gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
     ServingStack, Sharding, Sm,
 };
+pub use marks::{Assumption, Assumptions, Number, Sources, UncertainField, assumptions, sources};
 pub use memory_parts::{Banks, MEMORY_PARTS, MemoryPart};
 pub use penalties::{BankCycles, Penalties};
 pub use vendor::{LargeTensors, Quality, Vendor};
@@ -62,7 +64,7 @@ pub fn parse_any(name: &str, text: &str, sets: &[Override]) -> Result<AnyChip, D
 fn any(source: &Source) -> Result<AnyChip, Diagnostic> {
     match kind::of(source)? {
         Kind::Rdu => resolve(source).map(|chip| AnyChip::Rdu(Box::new(chip))),
-        Kind::Gpu(_) => gpu_spec::gpu(source, &source.read()?).map(|gpu| AnyChip::Gpu(Box::new(gpu))),
+        Kind::Gpu(_) => gpu(source).map(|gpu| AnyChip::Gpu(Box::new(gpu))),
     }
 }
 
@@ -76,7 +78,17 @@ fn resolve(source: &Source) -> Result<Chip, Diagnostic> {
         let title = "this needs an RDU: the file describes a GPU, which has no grid to map operators onto";
         return Err(source.error(span, title, "expected \"rdu\"").with_help("`run`, `compare` and `check` take a GPU"));
     }
-    check::chip(source, &source.read()?)
+    let spec: spec::ChipSpec = source.read()?;
+    let chip = check::chip(source, &spec)?;
+    marks::check_ranges(source, spec.ranges.as_ref())?;
+    Ok(Chip { assumed: marks::assumed(source.text()).into(), ..chip })
+}
+
+fn gpu(source: &Source) -> Result<Gpu, Diagnostic> {
+    let spec: gpu_spec::GpuSpec = source.read()?;
+    let gpu = gpu_spec::gpu(source, &spec)?;
+    marks::check_ranges(source, spec.ranges.as_ref())?;
+    Ok(Gpu { assumed: marks::assumed(source.text()).into(), ..gpu })
 }
 
 /// A chip file that is read many times with different overrides.
@@ -93,6 +105,14 @@ impl Template {
     pub fn chip(&self, sets: &[&Override]) -> Result<Chip, Diagnostic> {
         let quick = self.0.variant(sets).and_then(|variant| check::chip(self.0.source(), &variant.read()?).ok());
         quick.map_or_else(|| resolve(&self.0.patched_source(sets)?), Ok)
+    }
+
+    /// The chip of any kind with the same overrides.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn any(&self, sets: &[&Override]) -> Result<AnyChip, Diagnostic> {
+        any(&self.0.patched_source(sets)?)
     }
 
     /// A hash of what the file with these overrides says; fields for whose path `skip` holds are left out. `None` if

@@ -27,6 +27,7 @@ pub(super) struct ChipSpec {
     pub(super) energy: Table<EnergySpec>,
     pub(super) area: Option<Table<AreaSpec>>,
     pub(super) vendor: Option<Table<VendorSpec>>,
+    pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 
 /// `[grid]`
@@ -123,7 +124,10 @@ pub(super) struct TierSpec {
     pub(super) write_batch_bytes: Option<Spanned<Count>>,
     pub(super) non_sequential_ns: Option<Spanned<Real>>,
     pub(super) capacity_bytes: Spanned<Count>,
-    pub(super) pj_per_bit: Spanned<Real>,
+    pub(super) pj_per_bit: Option<Spanned<Real>>,
+    pub(super) device_pj_per_bit: Option<Spanned<Real>>,
+    pub(super) phy_pj_per_bit: Option<Spanned<Real>>,
+    pub(super) controller_pj_per_bit: Option<Spanned<Real>>,
 }
 
 /// `[launch]`
@@ -154,6 +158,7 @@ pub(super) struct EnergySpec {
     pub(super) sram_pj_per_byte: Spanned<Real>,
     pub(super) network_pj_per_bit_hop: Spanned<Real>,
     pub(super) static_w: Spanned<Real>,
+    pub(super) zero_mac_share: Option<Spanned<Real>>,
 }
 
 /// `[area]`

@@ -150,7 +150,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "lanes = { bf16 = 32, fp32 = 16 }",
         "lanes = { bf16 = 32, int8 = 64 }",
-        "112:10: `energy.mac_pj.int8` is missing: `pcu.lanes` has int8",
+        "115:10: `energy.mac_pj.int8` is missing: `pcu.lanes` has int8",
     ),
     (
         "gelu = 6",
@@ -218,16 +218,32 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "orchestration = \"software\"",
         "orchestration = \"softwear\"",
-        "93:17: `launch.orchestration`: found \"softwear\", expected one of `software`, `hardware`",
+        "96:17: `launch.orchestration`: found \"softwear\", expected one of `software`, `hardware`",
     ),
     (
         "sram_pj_per_byte = 1.61",
         "sram_pj_per_byte = -1.61",
-        "114:20: `energy.sram_pj_per_byte` must be from 0 to 1000000000, found -1.61",
+        "117:20: `energy.sram_pj_per_byte` must be from 0 to 1000000000, found -1.61",
     ),
-    ("static_w = 67", "static_w = 1e400", "119:12: the file cannot be read as TOML: floating-point number overflowed"),
-    ("[energy]", "[energy", "109:8: the file cannot be read as TOML: unclosed table, expected `]`"),
-    ("[energy]", "[[energy]]", "109:1: `energy[0]`: found an array, expected a table"),
+    ("static_w = 67", "static_w = 1e400", "122:12: the file cannot be read as TOML: floating-point number overflowed"),
+    (
+        "device_pj_per_bit = 20.3",
+        "device_pj_per_bit = 20.3\npj_per_bit = 29",
+        "90:14: `memory.ddr.pj_per_bit` and `memory.ddr.device_pj_per_bit` exclude each other",
+    ),
+    ("phy_pj_per_bit = 4.59\n", "", "76:8: `memory.ddr.phy_pj_per_bit` is missing"),
+    (
+        "\"energy.zero_mac_share\" = [0.1, 1]",
+        "\"energy.zero_mac_share\" = [1, 0.1]",
+        "163:27: the range of \"energy.zero_mac_share\" must be from 0 up and in order, found [1, 0.1]",
+    ),
+    (
+        "\"energy.zero_mac_share\" = [0.1, 1]",
+        "\"energy.zero_share\" = [0.1, 1]",
+        "163:1: `ranges` has \"energy.zero_share\", which is no number of this file",
+    ),
+    ("[energy]", "[energy", "112:8: the file cannot be read as TOML: unclosed table, expected `]`"),
+    ("[energy]", "[[energy]]", "112:1: `energy[0]`: found an array, expected a table"),
 ];
 
 #[test]
@@ -321,7 +337,7 @@ error: unknown field `pmux`
  --> command line:1:7
   |
 1 | --set arch.pmux.banks=15
-  |       ^^^^^^^^^^^^^^^ expected one of `schema`, `kind`, `name`, `clock_ghz`, `grid`, `pcu`, `pmu`, `network`, `ag`, `memory`, `launch`, `energy`, `area`, `vendor`
+  |       ^^^^^^^^^^^^^^^ expected one of `schema`, `kind`, `name`, `clock_ghz`, `grid`, `pcu`, `pmu`, `network`, `ag`, `memory`, `launch`, `energy`, `area`, `vendor`, `ranges`
   |
 help: did you mean `pmu`?
 "#);
@@ -332,6 +348,11 @@ error: `pmu.banks`: found string "many", expected a whole number
 1 | --set arch.pmu.banks=many
   |                      ^^^^ expected a whole number
 "#);
+}
+
+#[test]
+fn an_override_that_names_no_value_is_reported_as_typed() {
+    let refused = |sets: &[&str]| with_sets(sets).expect_err("is refused").render(false);
     insta::assert_snapshot!(refused(&["arch.memory.hbm.channels=1"]), @r#"
 error: `memory` has no entry named "hbm"
  --> command line:1:7
@@ -344,7 +365,7 @@ error: unknown field `memory.ddr.channel`
  --> command line:1:7
   |
 1 | --set arch.memory.ddr.channel=1
-  |       ^^^^^^^^^^^^^^^^^^^^^^^ expected one of `name`, `part`, `channels`, `bandwidth_gb_per_s`, `latency_ns`, `burst_bytes`, `interleave_bytes`, `turnaround_ns`, `write_batch_bytes`, `non_sequential_ns`, `capacity_bytes`, `pj_per_bit`
+  |       ^^^^^^^^^^^^^^^^^^^^^^^ expected one of `name`, `part`, `channels`, `bandwidth_gb_per_s`, `latency_ns`, `burst_bytes`, `interleave_bytes`, `turnaround_ns`, `write_batch_bytes`, `non_sequential_ns`, `capacity_bytes`, `pj_per_bit`, `device_pj_per_bit`, `phy_pj_per_bit`, `controller_pj_per_bit`
   |
 help: did you mean `channels`?
 "#);
@@ -389,9 +410,9 @@ fn an_error_elsewhere_keeps_the_line_of_the_file() {
     assert_eq!(error, parse("sn10.toml", &text, &[]).expect_err("is refused"));
     insta::assert_snapshot!(error.render(false), @r#"
 error: `energy.static_w` must be from 0 to 1000000000, found -67
-   --> sn10.toml:119:12
+   --> sn10.toml:122:12
     |
-119 | static_w = -67
+122 | static_w = -67
     |            ^^^ must be from 0 to 1000000000
 "#);
 }

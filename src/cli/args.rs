@@ -8,7 +8,7 @@ use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
 use super::list::{LIST_EXAMPLES, ListArgs, NEW_EXAMPLES, NewArgs};
 use super::pod::{POD_EXAMPLES, PodArgs};
 use super::prove::{self, CheckProofArgs, ProveArgs};
-use super::run_args::{ConfigArgs, SharedArgs};
+use super::run_args::{ConfigArgs, RangeArgs, SharedArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
 use super::values::{Fidelity, Format, Mapping, Mode, ModelPhase, Optimizer, Recompute, ValueType};
@@ -263,6 +263,8 @@ pub(super) struct CompareArgs {
     pub(super) against: Option<PathBuf>,
     #[command(flatten)]
     pub(super) shared: SharedArgs,
+    #[command(flatten)]
+    pub(super) ranges: RangeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -272,6 +274,8 @@ pub(super) struct RunArgs {
     pub(super) mode: Mode,
     #[command(flatten)]
     pub(super) shared: SharedArgs,
+    #[command(flatten)]
+    pub(super) ranges: RangeArgs,
 }
 
 #[derive(Debug, Args)]

@@ -5,12 +5,12 @@ use std::path::Path;
 use super::args::CheckArgs;
 use super::failure::Failure;
 use super::output;
+use crate::arch::{self, Sources, sources};
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, FileKind, Override, Root};
 use crate::pod::{self, System};
-use crate::study::explain::{Sources, sources};
 use crate::study::sweep::Study;
-use crate::{arch, import, report};
+use crate::{import, report};
 
 /// One line a file; if any is refused, every refusal and no line.
 pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {

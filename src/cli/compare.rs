@@ -13,24 +13,25 @@ use crate::outcome::{self, Outcome, StopReason};
 use crate::proof;
 use crate::report::{self, Document, Side};
 use crate::sim::{SectionTrace, trace};
+use crate::study::uncertainty::{self, Draws};
 use crate::workload::Workload;
 
 use super::args::{CompareArgs, RunArgs};
 use super::execute::{Execution, execute, tell_durations, timed};
 use super::failure::Failure;
 use super::report::page_files;
-use super::run_args::SharedArgs;
+use super::run_args::{RangeArgs, SharedArgs};
 use super::values::{Fidelity, Format, Mapping};
 use super::{configured, output, progress};
 
 /// Every mode, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
-    execute_all(&args.shared, &Mode::ALL, args.against.as_deref())
+    execute_all((&args.shared, &args.ranges), &Mode::ALL, args.against.as_deref())
 }
 
 /// One mode.
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    execute_all(&args.shared, &[args.mode.into()], None)
+    execute_all((&args.shared, &args.ranges), &[args.mode.into()], None)
 }
 
 /// A chip and what ran on it.
@@ -46,7 +47,11 @@ impl Ran {
     }
 }
 
-fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Result<(), Failure> {
+fn execute_all(
+    (args, ranges): (&SharedArgs, &RangeArgs),
+    modes: &[Mode],
+    against: Option<&Path>,
+) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let mut chips = vec![arch::open(&args.arch, &sets)?];
     if let AnyChip::Gpu(gpu) = &chips[0] {
@@ -82,10 +87,22 @@ fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Res
     }
 
     let shown: Vec<Side<'_>> = sides.iter().map(Ran::side).collect();
-    let text = match (args.format, &shown[..]) {
-        (Format::Table, shown) => report::table_of(&workload, shown),
-        (Format::Json, [first, second, ..]) => Document::versus(&workload, *first, *second).to_json(),
-        (Format::Json, _) => Document::new(shown[0].chip, &workload, shown[0].outcomes).to_json(),
+    let mut document = match &shown[..] {
+        [first, second, ..] => Document::versus(&workload, *first, *second),
+        _ => Document::new(shown[0].chip, &workload, shown[0].outcomes),
+    };
+    if ranges.uncertainty {
+        let files: Vec<(&Path, &[Override])> =
+            [(args.arch.as_path(), &sets[..])].into_iter().chain(against.map(|path| (path, &[][..]))).collect();
+        add_ranges(&mut document, args, ranges.samples, (&workload, modes), &files, &sides)?;
+    }
+    let json = document.to_json();
+    let text = match args.format {
+        Format::Json => json.clone(),
+        Format::Table if ranges.uncertainty => {
+            format!("{}\n{}", report::table_of(&workload, &shown), report::uncertainty_table(&document))
+        }
+        Format::Table => report::table_of(&workload, &shown),
     };
     if let AnyChip::Rdu(chip) = &sides[0].chip {
         configured::save(&args.configuration, chip, &workload, &sides[0].configurations)?;
@@ -96,6 +113,9 @@ fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Res
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
         let mut files = report::files_of(&workload, &shown)?;
+        if let Some(result) = files.iter_mut().find(|file| file.name == "result.json") {
+            result.bytes = json.into_bytes();
+        }
         let inputs: Vec<&Path> =
             [args.arch.as_path()].into_iter().chain(against).chain([args.workload.as_path()]).collect();
         let parts: Vec<_> = sides.iter().map(|ran| (&ran.chip, &ran.configurations[..], &ran.outcomes[..])).collect();
@@ -103,6 +123,45 @@ fn execute_all(args: &SharedArgs, modes: &[Mode], against: Option<&Path>) -> Res
         report::write(directory, &files)?;
     }
     output::print_as(args.format, &text)
+}
+
+/// Runs every side on draws of its chip file, and puts the ranges into the document.
+fn add_ranges(
+    document: &mut Document,
+    args: &SharedArgs,
+    samples: u64,
+    (workload, modes): (&Workload, &[Mode]),
+    files: &[(&Path, &[Override])],
+    sides: &[Ran],
+) -> Result<(), Failure> {
+    let mut sampled = Vec::with_capacity(sides.len());
+    for (at, (&(path, sets), ran)) in files.iter().zip(sides).enumerate() {
+        let template = arch::Template::open(path, sets)?;
+        let known: Vec<&Override> = sets.iter().collect();
+        // Of two chips, each has draws of its own.
+        let seed = args.seed.wrapping_add(at as u64);
+        let draws = Draws::new(template.text(), &known, samples as usize, seed);
+        sampled.push(match &ran.chip {
+            AnyChip::Rdu(own) => {
+                let chip = |sets: &[Override]| {
+                    let sets: Vec<&Override> = sets.iter().collect();
+                    template.chip(&sets)?.under(args.mapping.into())
+                };
+                progress::watched("drawing chips", || {
+                    uncertainty::of_rdu(draws, own, workload, &ran.configurations, args.fidelity.into(), &chip)
+                })
+            }
+            AnyChip::Gpu(_) => uncertainty::of_gpu(draws, workload, modes, &|sets: &[Override]| {
+                let sets: Vec<&Override> = sets.iter().collect();
+                template.any(&sets)
+            }),
+        });
+    }
+    uncertainty::ranges(document, &sampled[0], args.seed);
+    if let [first, second, ..] = &sampled[..] {
+        uncertainty::versus(document, first, second);
+    }
+    Ok(())
 }
 
 /// Compiles and simulates on an RDU; `first`: it is the chip of `--arch`, which a saved configuration is for.

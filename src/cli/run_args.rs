@@ -65,3 +65,14 @@ pub(super) struct SharedArgs {
     #[arg(short, long)]
     pub(super) verbose: bool,
 }
+
+/// Whether answers come with ranges.
+#[derive(Debug, Args)]
+pub(super) struct RangeArgs {
+    /// Also give 5-to-95 % ranges, from draws of the chip file's uncertain fields
+    #[arg(long)]
+    pub(super) uncertainty: bool,
+    /// Draws for `--uncertainty`
+    #[arg(long, requires = "uncertainty", value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    pub(super) samples: u64,
+}

@@ -109,6 +109,11 @@ impl SystolicShape {
         self.gather.map_or_else(|| self.a_flits(tile.steps), |gather| tile.k * gather.flits_per_vector)
     }
 
+    /// Elements of a tile that are multiplied though they are not stored; gathered are stored ones alone.
+    pub fn zeros(&self, tile: &Tile) -> u64 {
+        self.gather.map_or_else(|| (tile.columns * tile.k).saturating_sub(tile.stored), |_| 0)
+    }
+
     /// Flits of the weights of one PCU's part of a tile that `multicast_width` PCUs have together.
     pub fn weights(&self, tile: &Tile, multicast_width: u64) -> u64 {
         self.gather.map_or_else(

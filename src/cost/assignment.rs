@@ -107,6 +107,7 @@ pub fn pass_work(
                         work.w_flits += shape.weights(tile, multicast_width);
                         work.columns += tile.columns;
                         work.stored += tile.stored;
+                        work.zeros += shape.zeros(tile);
                     }
                     work
                 })

@@ -35,6 +35,8 @@ pub struct SectionRun {
     pub waits: IndexVec<StageId, Vec<Waits>>,
     /// MACs on stored elements.
     pub macs: u64,
+    /// All MACs, also on elements that are not stored.
+    pub executed_macs: u64,
     /// Element operations of SIMD stages and tails, by stage.
     pub simd_elements: IndexVec<StageId, u64>,
     /// Bytes of each stream.

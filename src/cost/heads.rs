@@ -55,6 +55,7 @@ fn work_of_extent(tile: &HeadsTile, shape: &SystolicShape, mapping: &GemmMapping
         w_flits: tiles * shape.w_flits(k),
         columns: form.heads * form.n,
         stored: form.b_heads * form.n * form.k,
+        zeros: 0,
     }
 }
 

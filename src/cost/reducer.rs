@@ -184,6 +184,7 @@ impl Reducer {
             w_flits: tiles * shape.w_flits(depth),
             columns,
             stored: (rows.end - rows.start) * columns * self.group,
+            zeros: 0,
         }
     }
 

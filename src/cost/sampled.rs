@@ -22,6 +22,8 @@ struct Executed {
     tiles: u64,
     /// Columns of them on one PCU.
     columns: u64,
+    /// Their elements on all row slices.
+    elements: u64,
 }
 
 /// What every firing of a stage executes.
@@ -105,6 +107,11 @@ impl SampledWork {
         }
     }
 
+    /// MACs of a lockstep group on a row tile, those for elements that are not stored included.
+    pub(super) fn executed_macs(&self, column_tile: u64, group: u64, row_tile: u64) -> u64 {
+        self.executed(column_tile, group, row_tile).elements * self.depth(column_tile, group)
+    }
+
     fn depth(&self, column_tile: u64, group: u64) -> u64 {
         let depths = self.depths.get(index(column_tile)).or(self.depths.last());
         depths.and_then(|of| of.get(index(group / self.groups_of_slice))).copied().unwrap_or(0)
@@ -121,8 +128,16 @@ impl SampledWork {
     }
 }
 
-/// Blocks of rows under every row pass of every row tile, a range for each row slice.
-fn row_passes(tiling: Tiling, pm: u64, row_grain: u64, block_rows: u64) -> Vec<Vec<Vec<Range<u64>>>> {
+/// A row pass of all row slices.
+struct RowPass {
+    /// Blocks of rows under each slice.
+    blocks: Vec<Range<u64>>,
+    /// Rows of all slices.
+    rows: u64,
+}
+
+/// Every row pass of every row tile.
+fn row_passes(tiling: Tiling, pm: u64, row_grain: u64, block_rows: u64) -> Vec<Vec<RowPass>> {
     let of_row_tile = |row_tile: u64| {
         let (first, rows) = (row_tile * tiling.tile_rows, tiling.rows_of(row_tile));
         let passes = rows.div_ceil(row_grain).div_ceil(pm);
@@ -132,7 +147,11 @@ fn row_passes(tiling: Tiling, pm: u64, row_grain: u64, block_rows: u64) -> Vec<V
                 (first + start.min(rows)) / block_rows..(first + (start + row_grain).min(rows)).div_ceil(block_rows)
             };
             let has_rows = |slice: &u64| (slice * passes + pass) * row_grain < rows;
-            (0..pm).filter(has_rows).map(of_slice).collect()
+            let rows_of = |slice: u64| row_grain.min(rows - (slice * passes + pass) * row_grain);
+            RowPass {
+                blocks: (0..pm).filter(has_rows).map(of_slice).collect(),
+                rows: (0..pm).filter(has_rows).map(rows_of).sum(),
+            }
         };
         (0..passes).map(of_pass).collect()
     };
@@ -142,7 +161,7 @@ fn row_passes(tiling: Tiling, pm: u64, row_grain: u64, block_rows: u64) -> Vec<V
 /// What a list of output tiles executes of each row tile.
 fn executed_of(
     mask: &BlockMask,
-    row_tiles: &[Vec<Vec<Range<u64>>>],
+    row_tiles: &[Vec<RowPass>],
     list: &[OutputTile],
     multicast_width: u64,
 ) -> Vec<Executed> {
@@ -161,8 +180,10 @@ fn executed_of(
         }
         let is_stored = |rows: &Range<u64>| upto[index(rows.end)] > upto[index(rows.start)];
         for (sum, passes) in executed.iter_mut().zip(row_tiles) {
-            let tiles = passes.iter().filter(|slices| slices.iter().any(is_stored)).count() as u64;
+            let run = || passes.iter().filter(|pass| pass.blocks.iter().any(is_stored));
+            let tiles = run().count() as u64;
             sum.tiles += tiles;
+            sum.elements += run().map(|pass| pass.rows).sum::<u64>() * tile.columns;
             sum.columns += tiles * tile.columns.div_ceil(multicast_width);
         }
     }

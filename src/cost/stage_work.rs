@@ -329,6 +329,21 @@ impl StageWork {
         }
     }
 
+    /// The same and MACs on elements that are not stored: those of the union of masks under a stream, and of output tiles that a
+    /// gradient executes for a part of their elements.
+    pub fn executed_macs(&self, column_tile: u64, tile: RowTile) -> u64 {
+        let stored = self.stored_macs(column_tile, tile.rows);
+        let Mapping::Gemm(_) = &self.mapping else { return stored };
+        let groups = 0..self.mapping.groups();
+        if let (Some(sampled), Some(row_tile)) = (&self.sampled, tile.index) {
+            return groups.map(|group| sampled.executed_macs(column_tile, group, row_tile)).sum();
+        }
+        if self.macs_of_rows.is_some() {
+            return stored;
+        }
+        stored + groups.map(|group| self.pass(column_tile, group).zeros).sum::<u64>() * self.sharers * tile.rows
+    }
+
     /// Elements of the stage's output in a column tile.
     pub fn output_elements(&self, column_tile: u64, rows: u64) -> u64 {
         if let Some(reducer) = &self.reducer {

@@ -26,6 +26,8 @@ pub(super) struct Timed {
     pub(super) writes: Vec<(TensorId, f64)>,
     /// Multiply-accumulates executed.
     pub(super) macs: u64,
+    /// Those among them on elements that are not stored.
+    pub(super) zero_macs: u64,
     /// How a sparse weight is used.
     pub(super) style: Option<Style>,
     /// Part of the tensors that this device works on.
@@ -35,7 +37,7 @@ pub(super) struct Timed {
 impl Default for Timed {
     fn default() -> Self {
         let time = KernelTime::of(0.0, Limit::Latency);
-        Self { time, reads: Vec::new(), writes: Vec::new(), macs: 0, style: None, share: 1.0 }
+        Self { time, reads: Vec::new(), writes: Vec::new(), macs: 0, zero_macs: 0, style: None, share: 1.0 }
     }
 }
 
@@ -63,6 +65,23 @@ pub(super) fn outcome(
         bound_cycles: bound_cycles(gpu, workload, mode),
         sections,
         notes: Vec::new(),
+    }
+}
+
+/// Energy of a kernel that runs so many `times` and takes `static_s` seconds in all.
+fn energy(gpu: &Gpu, dtype: Dtype, (timed, times): (&Timed, f64), traffic: &Traffic, static_s: f64) -> EnergyJ {
+    let joules = |macs: u64| macs as f64 * times * gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0) * 1e-12;
+    let zeros = joules(timed.zero_macs) * gpu.energy.zero_mac_share;
+    let tier_energy = gpu.memory.iter().next().map(|tier| tier.energy);
+    let moved = traffic.off_chip_bytes() as f64;
+    EnergyJ {
+        compute: joules(timed.macs - timed.zero_macs) + zeros,
+        zeros,
+        sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * gpu.energy.l2_pj_per_byte * 1e-12,
+        network: 0.0,
+        off_chip: tier_energy.map_or(0.0, |tier| tier.joules(moved)),
+        off_chip_items: tier_energy.map_or([0.0; 3], |tier| tier.joules_of_items(moved)),
+        static_: static_s * gpu.energy.static_w,
     }
 }
 
@@ -100,14 +119,8 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
     .times(repeat)
     .shared_by(every);
     let cycles_of_all = shared(cycles);
-    let dtype = workload.tensors[first.inputs[0]].dtype;
-    let energy = EnergyJ {
-        compute: timed.macs as f64 * times * gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0) * 1e-12,
-        sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * gpu.energy.l2_pj_per_byte * 1e-12,
-        network: 0.0,
-        off_chip: traffic.off_chip_bytes() as f64 * 8.0 * pj_per_bit(gpu) * 1e-12,
-        static_: cycles_of_all as f64 / gpu.clock_hz as f64 * gpu.energy.static_w,
-    };
+    let static_s = cycles_of_all as f64 / gpu.clock_hz as f64;
+    let energy = energy(gpu, workload.tensors[first.inputs[0]].dtype, (timed, times), &traffic, static_s);
     let memory_cycles = traffic.off_chip_bytes() as f64 / gpu.memory_bytes_per_cycle();
     let tier = gpu.memory.iter().next().map_or_else(String::new, |tier| tier.name.clone());
     let bound_by = if 2 * launch > cycles { BoundBy::Launch } else { told(timed.time.limit, &tier) };
@@ -153,10 +166,6 @@ fn told(limit: Limit, tier: &str) -> BoundBy {
         Limit::Memory => BoundBy::Memory(tier.to_owned()),
         Limit::Latency => BoundBy::Fill,
     }
-}
-
-fn pj_per_bit(gpu: &Gpu) -> f64 {
-    gpu.memory.iter().next().map_or(0.0, |tier| tier.pj_per_bit)
 }
 
 /// Bytes of all weights, those of repeated blocks counted every time.
@@ -254,9 +263,12 @@ pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kerne
     let mut notes = Vec::new();
     let fusion = &gpu.fusion;
     notes.push(match mode {
-        Mode::Kbk => "a kernel an operator, launched by the host one by one (eager)".to_owned(),
+        Mode::Kbk => {
+            "a kernel an operator, attention unfused; kernels are launched by the host one by one (eager)".to_owned()
+        }
         Mode::Epilogue => {
-            "elementwise operators are folded into the GEMM before them; kernels are launched by the host one by one"
+            "elementwise operators are folded into the GEMM before them, attention is unfused; kernels are launched by the host \
+             one by one"
                 .to_owned()
         }
         Mode::Fused => {
@@ -290,6 +302,19 @@ pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kerne
         };
         let bytes = ByteSize(weight_bytes(workload));
         notes.push(format!("{} devices, {how}; weights are {bytes}; {link}", gpu.cluster.devices));
+        if gpu.cluster.sharding != Sharding::None {
+            let is_update = |kernel: &Kernel| workload.operators[kernel.operators[0]].phase == Phase::Update;
+            let of_update = kernels.iter().zip(timed).filter(|(kernel, _)| is_update(kernel));
+            let cycles: f64 = of_update
+                .map(|(kernel, timed)| timed.time.cycles * workload.operators[kernel.operators[0]].repeat as f64)
+                .sum();
+            let (share_ms, devices) = (cycles / gpu.clock_hz as f64 * 1e3, gpu.cluster.devices);
+            notes.push(format!(
+                "kernels of the update take {share_ms:.1} ms for a device's 1/{devices} of the weights; all of them would take it \
+                 about {:.1} ms",
+                share_ms * devices as f64
+            ));
+        }
     }
     notes
 }

@@ -168,9 +168,9 @@ impl Timer<'_> {
             (None, Some(mask)) => Some((sparse::sampled(gpu, &product, mask), "result")),
             (None, None) => None,
         };
-        let (time, macs, sparse) = match chosen {
-            Some((Chosen { time, macs, style }, what)) => (time, macs, Some((style, what))),
-            None => (gemm::fastest(gpu, &product), all, None),
+        let (time, macs, zero_macs, sparse) = match chosen {
+            Some((Chosen { time, macs, zero_macs, style }, what)) => (time, macs, zero_macs, Some((style, what))),
+            None => (gemm::fastest(gpu, &product), all, 0, None),
         };
         let mut reads: Vec<(TensorId, f64)> = vec![(a, time.a_read_bytes), (b, time.b_read_bytes)];
         if workload.base(a) == workload.base(b) {
@@ -181,6 +181,7 @@ impl Timer<'_> {
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
         let mut timed = self.timed(time, reads, macs);
         timed.style = sparse.map(|(style, _)| style);
+        timed.zero_macs = zero_macs;
         timed.time.shape.push_str(&style.unwrap_or_default());
         timed
     }
@@ -236,6 +237,6 @@ impl Timer<'_> {
     fn timed(&self, mut time: KernelTime, reads: Vec<(TensorId, f64)>, macs: u64) -> Timed {
         time.cycles += self.gpu.cycles_of_us(self.gpu.launch.ramp_us);
         let writes = self.kernel.writes.iter().map(|&t| (t, self.bytes(t))).collect();
-        Timed { time, reads, writes, macs, style: None, share: 1.0 }
+        Timed { time, reads, writes, macs, ..Timed::default() }
     }
 }

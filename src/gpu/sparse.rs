@@ -18,6 +18,8 @@ pub(super) struct Chosen {
     pub(super) time: KernelTime,
     /// Multiply-accumulates that are executed.
     pub(super) macs: u64,
+    /// Those among them on elements that are not stored.
+    pub(super) zero_macs: u64,
     /// How the weight is used.
     pub(super) style: Style,
 }
@@ -50,15 +52,16 @@ impl Style {
 /// The fastest kernel for `p` with the weight of a mask as its second operand; `stored_bytes` of the weight.
 pub(super) fn weight(gpu: &Gpu, p: &Product, mask: &BlockMask, stored_bytes: f64) -> Chosen {
     let dense_macs = p.count * p.m * p.n * p.k;
-    let mut best = Chosen { time: fastest(gpu, p), macs: dense_macs, style: Style::Dense };
+    let stored_macs = p.m * mask.stored_elements();
+    let chosen = |time, macs: u64, style| Chosen { time, macs, zero_macs: macs.saturating_sub(stored_macs), style };
+    let mut best = chosen(fastest(gpu, p), dense_macs, Style::Dense);
     let mut consider = |time: KernelTime, macs: u64, style: Style| {
         if time.cycles < best.time.cycles {
-            best = Chosen { time, macs, style };
+            best = chosen(time, macs, style);
         }
     };
     let resident = p.b_bytes <= 0.0;
     let b_bytes = if resident { 0.0 } else { stored_bytes };
-    let stored_macs = p.m * mask.stored_elements();
     if is_two_of_four(mask) {
         let faster = Product { macs_per_cycle: p.macs_per_cycle * gpu.sm.sparse_2_4_speedup, b_bytes, ..p.clone() };
         consider(fastest(gpu, &faster), dense_macs / 2, Style::TwoOfFour);
@@ -117,7 +120,9 @@ pub(super) fn sampled(gpu: &Gpu, p: &Product, mask: &BlockMask) -> Chosen {
     let dense = fastest(gpu, p);
     let macs = p.k * mask.stored_elements();
     let (rows, columns) = (mask.block_rows(), mask.block_columns());
-    let mut best = Chosen { time: dense, macs: p.count * p.m * p.n * p.k, style: Style::Dense };
+    let dense_macs = p.count * p.m * p.n * p.k;
+    let zero_macs = dense_macs.saturating_sub(macs);
+    let mut best = Chosen { time: dense, macs: dense_macs, zero_macs, style: Style::Dense };
     if rows < LEAST.0 || columns < LEAST.0 {
         return best;
     }
@@ -143,7 +148,7 @@ pub(super) fn sampled(gpu: &Gpu, p: &Product, mask: &BlockMask) -> Chosen {
     let sms = blocks.min(gpu.sm.count);
     let time = finished(gpu, p, (busiest, mean, sms), (p.a_bytes * passes, p.b_bytes), l2_bytes, shape);
     if time.cycles < best.time.cycles {
-        best = Chosen { time, macs, style: Style::Blocks };
+        best = Chosen { time, macs, zero_macs: 0, style: Style::Blocks };
     }
     best
 }

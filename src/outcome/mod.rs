@@ -182,12 +182,16 @@ impl Traffic {
 pub struct EnergyJ {
     /// Multiply-accumulates and SIMD work.
     pub compute: f64,
+    /// Part of it: multiply-accumulates on elements that are not stored.
+    pub zeros: f64,
     /// PMU reads and writes.
     pub sram: f64,
     /// Vector network.
     pub network: f64,
     /// Off-chip memory.
     pub off_chip: f64,
+    /// Parts of it: memory devices, PHYs, controllers; zeros where the chip file does not tell them apart.
+    pub off_chip_items: [f64; 3],
     /// Static power over the run's time.
     pub static_: f64,
 }
@@ -354,9 +358,13 @@ impl Outcome {
         let mut total = EnergyJ::default();
         for section in &self.sections {
             total.compute += section.energy.compute;
+            total.zeros += section.energy.zeros;
             total.sram += section.energy.sram;
             total.network += section.energy.network;
             total.off_chip += section.energy.off_chip;
+            for (sum, part) in total.off_chip_items.iter_mut().zip(section.energy.off_chip_items) {
+                *sum += part;
+            }
             total.static_ += section.energy.static_;
         }
         total

@@ -118,10 +118,30 @@ impl Builder<'_> {
         list
     }
 
-    /// Seconds of the optimiser's step of a stage.
-    fn optimizer(&self, stage: u64) -> Result<f64, Diagnostic> {
+    /// What a chip does of the update of its stage, and the whole; nothing where it does all of it.
+    fn update_note(&self, stage: u64) -> Vec<String> {
+        let share = self.optimizer_share();
+        if share <= 1.0 {
+            return Vec::new();
+        }
+        let times = self.optimizer(stage, share).ok().zip(self.optimizer(stage, 1.0).ok());
+        let told = |(own, whole): (f64, f64)| {
+            let (own, whole) = (own * 1e3, whole * 1e3);
+            format!(
+                "the update of a chip takes {own:.2} ms for its 1/{share} of its stage's weights; the whole takes {whole:.2} ms"
+            )
+        };
+        times.map(told).into_iter().collect()
+    }
+
+    /// Chips that share out the update of their weights.
+    fn optimizer_share(&self) -> f64 {
+        if self.job.parallel.zero { self.job.parallel.dp as f64 } else { 1.0 }
+    }
+
+    /// Seconds of the optimiser's step of a stage, if `share` chips share its weights out.
+    fn optimizer(&self, stage: u64, share: f64) -> Result<f64, Diagnostic> {
         let (p, of) = (&self.job.parallel, &self.pieces);
-        let share = if p.zero { p.dp as f64 } else { 1.0 };
         let AnyChip::Gpu(gpu) = &self.system.chip else {
             let mut all = of.layers.update * p.schedule.parts() as f64;
             if stage == 0 {
@@ -166,7 +186,7 @@ impl Builder<'_> {
             let times: Vec<[u64; 2]> =
                 parts.map(|part| self.passes(stage, part).map(|pass| ns(pass.seconds()))).collect();
             let (next, previous) = ((stage + 1) % p.pp, (stage + p.pp - 1) % p.pp);
-            let optimizer_ns = ns(self.optimizer(stage)?);
+            let optimizer_ns = ns(self.optimizer(stage, self.optimizer_share())?);
             for (at, chips) in sets.iter().enumerate() {
                 actors.push(Actor {
                     order: order(p.schedule, (stage, p.pp), self.job.micro_batches()),
@@ -269,11 +289,12 @@ impl Builder<'_> {
         let again = job.recomputed_flops() * job.batch as f64;
         let bound_s = model_flops / (peak * p.chips() as f64);
         let memory = memory::of_job(job, self.stack.kind);
-        let mut notes = vec![format!(
+        let mut notes = self.update_note(stage as u64);
+        notes.push(format!(
             "stack {}: {}; tensor collectives are exposed, gradients are reduced after the last backward pass",
             self.stack.kind.name(),
             if self.stack.blocking { "a sender waits for its transfer" } else { "transfers run beside computing" }
-        )];
+        ));
         if job.density.is_some() {
             notes.push("mfu, hfu and the lower bound count stored elements of sparse matrices; memory leaves out their indices".to_owned());
         }

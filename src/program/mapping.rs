@@ -271,6 +271,9 @@ pub struct PassWork {
     pub columns: u64,
     /// Stored weight elements covered.
     pub stored: u64,
+    /// Elements that are not stored and multiplied all the same: a PCU on one stream with others works through the union of
+    /// their masks.
+    pub zeros: u64,
 }
 
 /// Columns of a weight that a lockstep group of PCUs computes together, accumulated over its K rows in one go.

@@ -8,8 +8,10 @@ use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::workload::Workload;
 
+use super::comparable;
 use super::entries::{ArchEntry, RunEntry, WorkloadEntry};
 use super::figures::{Work, quotient};
+use super::ranges::UncertaintyEntry;
 use super::side::Side;
 use super::waterfall::Waterfall;
 
@@ -42,6 +44,9 @@ pub struct Document {
     /// The same workload on another chip, of `compare --against`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against: Option<AgainstEntry>,
+    /// How ranges were drawn, and those of ratios, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncertainty: Option<UncertaintyEntry>,
 }
 
 /// Runs on another chip.
@@ -62,6 +67,8 @@ pub struct AgainstEntry {
     pub off_chip_traffic_ratio: Option<f64>,
     /// Of each mode, this chip's time over the other's: above 1 the chip of `--arch` is faster.
     pub speedups: IndexMap<&'static str, f64>,
+    /// Why energies and areas of the two cannot be compared one to one, a sentence each.
+    pub not_like_for_like: Vec<String>,
 }
 
 impl Document {
@@ -97,6 +104,7 @@ impl Document {
             off_chip_traffic_ratio,
             waterfall,
             against: None,
+            uncertainty: None,
         }
     }
 
@@ -115,6 +123,7 @@ impl Document {
             speedup: other.speedup,
             speedup_over_epilogue: other.speedup_over_epilogue,
             off_chip_traffic_ratio: other.off_chip_traffic_ratio,
+            not_like_for_like: comparable::differences(first.chip, second.chip),
         });
         document
     }
@@ -205,7 +214,10 @@ mod tests {
         ];
         assert_eq!(keys(&json, 8, "\"traffic\": {"), traffic);
         assert_eq!(keys(&json, 10, "\"by_tensor\": {"), ["x", "w_up", "h", "h_act", "w_down", "y"]);
-        assert_eq!(keys(&json, 8, "\"energy_j\": {"), ["total", "compute", "sram", "network", "off_chip", "static"]);
+        assert_eq!(
+            keys(&json, 8, "\"energy_j\": {"),
+            ["total", "compute", "sram", "network", "off_chip", "static", "compute_zeros"]
+        );
         let section = [
             "name",
             "operators",

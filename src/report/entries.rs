@@ -11,6 +11,7 @@ use crate::workload::Phase;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
 use super::metrics::{MetricValue, RunView, metrics_of};
+use super::ranges::RunRanges;
 
 /// The chip in short.
 #[derive(Debug, Clone, Serialize)]
@@ -116,6 +117,9 @@ pub struct RunEntry {
     /// section loads, computes and writes one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_range_s: Option<[f64; 2]>,
+    /// From the 5 to the 95 % quantile over draws of the chip's uncertain fields, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<RunRanges>,
     /// Sections started.
     pub launches: u64,
     /// Dense FLOP over time.
@@ -166,6 +170,7 @@ impl RunEntry {
             cycles: outcome.cycles,
             time_s: figures.time_s,
             time_range_s: figures.serial_s.map(|serial| [figures.time_s, serial]),
+            ranges: None,
             tokens_per_s: tokens.map(|tokens| quotient(tokens as f64, figures.time_s)),
             phases: phases(chip, outcome),
             launches: figures.launches,
@@ -284,12 +289,24 @@ pub struct EnergyEntry {
     /// Static power over the time.
     #[serde(rename = "static")]
     pub static_: f64,
+    /// Part of `compute`: multiply-accumulates on elements that are not stored.
+    pub compute_zeros: f64,
+    /// Part of `off_chip`: memory devices. These three are left out where the chip file does not tell them apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_chip_device: Option<f64>,
+    /// Part of `off_chip`: physical interfaces of the chip.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_chip_phy: Option<f64>,
+    /// Part of `off_chip`: memory controllers, and the way from them to the units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_chip_controller: Option<f64>,
 }
 
 impl From<EnergyJ> for EnergyEntry {
     fn from(energy: EnergyJ) -> Self {
         // JSON has no NaN and no infinity.
         let number = |joules: f64| quotient(joules, 1.0);
+        let items = Some(energy.off_chip_items.map(number)).filter(|items| items.iter().any(|&joules| joules > 0.0));
         Self {
             total: number(energy.total()),
             compute: number(energy.compute),
@@ -297,6 +314,10 @@ impl From<EnergyJ> for EnergyEntry {
             network: number(energy.network),
             off_chip: number(energy.off_chip),
             static_: number(energy.static_),
+            compute_zeros: number(energy.zeros),
+            off_chip_device: items.map(|[device, ..]| device),
+            off_chip_phy: items.map(|[_, phy, _]| phy),
+            off_chip_controller: items.map(|[.., controller]| controller),
         }
     }
 }

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use crate::arch::{
     Agcu, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Tier,
-    UnitKind,
+    TierEnergy, UnitKind,
 };
 use crate::index::IndexVec;
 use crate::mode::Mode;
@@ -77,10 +77,12 @@ pub(crate) fn sn10() -> Chip {
             sram_pj_per_byte: 1.1,
             network_pj_per_bit_hop: 0.05,
             static_w: 60.0,
+            zero_mac_share: 1.0,
         },
         area: None,
         vendor: None,
         quality: Quality::Ideal,
+        assumed: Arc::default(),
     }
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn tier(name: &str, bandwidth_bytes_per_s: u64) -> Tier {
         non_sequential_ns: 0.0,
         banks: None,
         capacity_bytes: 1 << 40,
-        pj_per_bit: 20.3,
+        energy: TierEnergy { pj_per_bit: 20.3, items: None },
     }
 }
 
@@ -195,9 +197,11 @@ pub(crate) fn section(
         sram_bank_loss_bytes: 3 * MIB,
         energy: EnergyJ {
             compute: cycles as f64 * 4.4e-8,
+            zeros: 0.0,
             sram: traffic.sram_read_bytes as f64 * 1.1e-12,
             network: traffic.network_byte_hops as f64 * 8.0 * 0.05e-12,
             off_chip: traffic.off_chip_bytes() as f64 * 8.0 * 20.3e-12,
+            off_chip_items: [0.0; 3],
             static_: (cycles + LAUNCH) as f64 / 1.25e9 * 60.0,
         },
         traffic,

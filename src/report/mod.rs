@@ -4,6 +4,7 @@
 //! outcomes or the map of a configuration.
 
 mod chart;
+mod comparable;
 mod csv;
 mod describe;
 mod document;
@@ -18,11 +19,13 @@ mod mask;
 mod metrics;
 mod page;
 mod pod;
+mod ranges;
 mod section_table;
 mod side;
 mod table;
 mod text_table;
 mod trace;
+mod uncertainty;
 mod validation;
 mod verify_table;
 mod waterfall;
@@ -48,9 +51,11 @@ pub use self::page::{
     UnitShares, View,
 };
 pub use self::pod::PodReport;
+pub use self::ranges::{DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
 pub use self::side::Side;
 pub use self::table::{table, table_of};
 pub use self::trace::trace_json;
+pub use self::uncertainty::uncertainty_table;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::waterfall::{Waterfall, WaterfallStep};

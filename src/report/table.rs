@@ -8,6 +8,7 @@ use crate::arch::Device;
 use crate::outcome::{BoundBy, Outcome, StopReason, TensorTraffic};
 use crate::workload::Workload;
 
+use super::comparable;
 use super::describe;
 use super::document::tokens;
 use super::entries::{PhaseEntry, phases};
@@ -54,6 +55,9 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
         heading(workload, &work, sides),
         summary(&work, (&headers, tokens(workload)), &figures, &metrics, is_compared),
     ];
+    if sides.iter().any(|side| comparable::is_assumed(side.chip, "energy.static_w")) {
+        blocks[1] = blocks[1].replacen(STATIC, STATIC_ASSUMED, 1);
+    }
     let pairs: Vec<(usize, usize)> = if is_compared {
         (1..runs.len()).map(|before| (before - 1, runs.len() - 1)).collect()
     } else {
@@ -64,6 +68,8 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
     let told = |(old, new)| verdict((names[old], &figures[old]), (names[new], &figures[new]));
     let lines = pairs.into_iter().map(|pair| wrapped("", &told(pair)));
     blocks.push(lines.collect::<Vec<String>>().join("\n"));
+    let differences = comparable::differences_of(sides);
+    blocks.push(differences.iter().map(|line| wrapped("not like for like  ", line)).collect::<Vec<_>>().join("\n"));
     let mut at = 0;
     for side in sides {
         let Side { chip, outcomes } = *side;
@@ -115,6 +121,12 @@ fn heading(workload: &Workload, work: &Work, sides: &[Side<'_>]) -> String {
     let outcomes = sides.iter().flat_map(|side| side.outcomes);
     let mut fidelities: Vec<&str> = outcomes.map(|outcome| outcome.fidelity.name()).collect();
     fidelities.dedup();
+    for side in sides {
+        if let Some(area) = comparable::area(side.chip) {
+            let of = if sides.len() > 1 { format!("{}: ", shorten(side.chip.name(), NARROW)) } else { String::new() };
+            lines.push(wrapped("area      ", &format!("{of}{area}")));
+        }
+    }
     if !fidelities.is_empty() {
         lines.push(format!("fidelity  {}", fidelities.join(", ")));
     }
@@ -136,7 +148,16 @@ const DENSE_EQUIVALENT: &str = "  dense equivalent";
 /// Shown under vendor limits only.
 const SERIAL: &str = "  if loads are serial";
 
-const SUMMARY: [Row; 23] = [
+/// Multiply-accumulates on elements that are not stored; shown where there are any.
+const ZEROS: &str = "    on zeros";
+
+/// Parts of the energy off chip; shown where the chip files tell them.
+const ITEMS: [&str; 3] = ["    devices", "    PHYs", "    controllers"];
+
+const STATIC: &str = "  static         ";
+const STATIC_ASSUMED: &str = "  static, assumed";
+
+const SUMMARY: [Row; 27] = [
     Row("time", |f| si(f.time_s, "s"), Some(|f| f.time_s)),
     Row(SERIAL, |f| f.serial_s.map_or_else(String::new, |serial| si(serial, "s")), None),
     Row("cycles", |f| whole(f.cycles), None),
@@ -156,9 +177,13 @@ const SUMMARY: [Row; 23] = [
     Row("SRAM written", |f| bytes(f.traffic.sram_write_bytes), Some(|f| f.traffic.sram_write_bytes as f64)),
     Row("energy", |f| si(f.energy.total(), "J"), Some(|f| f.energy.total())),
     Row("  compute", |f| si(f.energy.compute, "J"), Some(|f| f.energy.compute)),
+    Row(ZEROS, |f| si(f.energy.zeros, "J"), Some(|f| f.energy.zeros)),
     Row("  SRAM", |f| si(f.energy.sram, "J"), Some(|f| f.energy.sram)),
     Row("  network", |f| si(f.energy.network, "J"), Some(|f| f.energy.network)),
     Row("  off chip", |f| si(f.energy.off_chip, "J"), Some(|f| f.energy.off_chip)),
+    Row(ITEMS[0], |f| si(f.energy.off_chip_items[0], "J"), Some(|f| f.energy.off_chip_items[0])),
+    Row(ITEMS[1], |f| si(f.energy.off_chip_items[1], "J"), Some(|f| f.energy.off_chip_items[1])),
+    Row(ITEMS[2], |f| si(f.energy.off_chip_items[2], "J"), Some(|f| f.energy.off_chip_items[2])),
     Row("  static", |f| si(f.energy.static_, "J"), Some(|f| f.energy.static_)),
 ];
 
@@ -204,7 +229,14 @@ fn summary(
     }
     let sparse = work.executed_flops != work.dense_flops;
     let limited = figures.iter().any(|run| run.serial_s.is_some());
-    let shown = |row: &Row| (sparse || row.0 != DENSE_EQUIVALENT) && (limited || row.0 != SERIAL);
+    let multiplies_zeros = figures.iter().any(|run| run.energy.zeros > 0.0);
+    let itemised = figures.iter().any(|run| run.energy.off_chip_items.iter().any(|&joules| joules > 0.0));
+    let shown = |row: &Row| {
+        (sparse || row.0 != DENSE_EQUIVALENT)
+            && (limited || row.0 != SERIAL)
+            && (multiplies_zeros || row.0 != ZEROS)
+            && (itemised || !ITEMS.contains(&row.0))
+    };
     for Row(label, show, measure) in SUMMARY.into_iter().filter(shown) {
         let mut cells = vec![label.to_owned()];
         if label == BOUND_BY && figures.len() > MOST_WIDE_RUNS {

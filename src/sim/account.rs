@@ -11,7 +11,7 @@ use crate::mode::Mode;
 use crate::outcome::{
     BoundBy, Busy, EnergyJ, GroupOutcome, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
 };
-use crate::program::{Mapping, Prefetch, ResourceKind, Section, Stage, StageId, StreamId};
+use crate::program::{Mapping, ResourceKind, Section, Stage, StageId, StreamId};
 use crate::workload::{OperatorId, Phase, Workload};
 
 /// A stage whose mean unit works less than this share of its busiest is bound by imbalance.
@@ -197,20 +197,25 @@ fn energy(
             elements as f64 * depth * mac_pj(stage)
         })
         .sum();
-    let off_chip: f64 = section
-        .streams
-        .iter()
-        .zip(&run.streams)
-        .map(|(s, bytes)| (bytes.payload + bytes.waste) as f64 * 8.0 * chip.memory[s.tier].pj_per_bit)
-        .sum();
-    let ahead = |load: &Prefetch| load.moved_bytes as f64 * 8.0 * chip.memory[load.tier].pj_per_bit;
-    let off_chip = off_chip + section.prefetches.iter().map(ahead).sum::<f64>();
+    let streamed = section.streams.iter().zip(&run.streams).map(|(s, bytes)| (s.tier, bytes.payload + bytes.waste));
+    let prefetched = section.prefetches.iter().map(|load| (load.tier, load.moved_bytes));
     let times = repeat as f64 / every as f64;
+    let (mut off_chip, mut off_chip_items) = (0.0, [0.0; 3]);
+    for (tier, bytes) in streamed.chain(prefetched) {
+        let (bytes, tier) = (bytes as f64 * times, &chip.memory[tier].energy);
+        off_chip += tier.joules(bytes);
+        for (sum, part) in off_chip_items.iter_mut().zip(tier.joules_of_items(bytes)) {
+            *sum += part;
+        }
+    }
+    let zeros = run.executed_macs.saturating_sub(run.macs) as f64 * gemm * chip.energy.zero_mac_share * times * PJ;
     EnergyJ {
-        compute: (run.macs as f64 * gemm + simd) * times * PJ,
+        compute: (run.macs as f64 * gemm + simd) * times * PJ + zeros,
+        zeros,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * chip.energy.sram_pj_per_byte * PJ,
         network: traffic.network_byte_hops as f64 * 8.0 * chip.energy.network_pj_per_bit_hop * PJ,
-        off_chip: off_chip * times * PJ,
+        off_chip,
+        off_chip_items,
         static_: chip.energy.static_w * chip.seconds(cycles),
     }
 }

@@ -153,6 +153,7 @@ impl<'a> Engine<'a> {
             queue: BinaryHeap::new(),
             end: 0,
             macs: 0,
+            executed_macs: 0,
             simd_elements: IndexVec::filled(section.stages.len(), 0),
             recorder: None,
             longest: 0,
@@ -253,6 +254,7 @@ impl<'a> Engine<'a> {
             busy_cycles,
             waits,
             macs: self.macs,
+            executed_macs: self.executed_macs,
             simd_elements: self.simd_elements,
             tier_busy_cycles,
             window_cycles: window_cycles(self.chip, self.section, &self.streams),
@@ -387,6 +389,7 @@ impl<'a> Engine<'a> {
         if group == 0 {
             let last = work.mapping().groups() - 1;
             self.macs += work.stored_macs(at.column_tile, rows);
+            self.executed_macs += work.executed_macs(at.column_tile, row_tile);
             self.simd_elements[stage] += work.simd_elements(at.column_tile, rows);
             if self.processes.emits(ProcessKind::Group { stage, group: last }, at) {
                 let tail = self.section.stages[stage].spec.tail.len() as u64;

@@ -26,6 +26,7 @@ pub(super) struct Progress {
     busy_cycles: Vec<u64>,
     waited: Vec<(Ticks, Ticks)>,
     macs: u64,
+    executed_macs: u64,
     simd_elements: IndexVec<StageId, u64>,
     streams: IndexVec<StreamId, StreamBytes>,
     tiers_busy: Vec<Ticks>,
@@ -54,6 +55,7 @@ impl Engine<'_> {
             waited: self.actors.iter().map(|actor| (actor.starved, actor.stalled)).collect(),
             busy_cycles: self.actors.iter().map(|actor| actor.busy_cycles).collect(),
             macs: self.macs,
+            executed_macs: self.executed_macs,
             simd_elements: self.simd_elements.clone(),
             streams: self.streams.clone(),
             tiers_busy: self.tiers.iter().map(|tier| tier.busy).collect(),
@@ -171,6 +173,7 @@ impl Engine<'_> {
         }
         self.network.shift(&before.sent, times, time);
         repeat(&mut self.macs, before.macs, times);
+        repeat(&mut self.executed_macs, before.executed_macs, times);
         for (elements, &before) in self.simd_elements.iter_mut().zip(&before.simd_elements) {
             repeat(elements, before, times);
         }

@@ -5,7 +5,9 @@
 pub mod diff;
 pub mod explain;
 mod inputs;
+mod strata;
 pub mod sweep;
+pub mod uncertainty;
 
 pub use inputs::Inputs;
 

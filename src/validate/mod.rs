@@ -7,6 +7,7 @@
 mod analytic;
 mod data;
 mod fit;
+mod left_out;
 mod line;
 mod pods;
 mod published;
@@ -16,6 +17,7 @@ mod score;
 pub use analytic::analytic_sets;
 pub use data::{Target, is_of_a_system, validate_data};
 pub use fit::{FitReport, Fitted, fit};
+pub use left_out::{LeftOut, leave_one_set_out};
 pub use published::{CHIPS, ChipSource, Measured, PublishedSet, gpu_chip, published_sets};
 pub use run::{SetPart, SetReport, SetRow, layer_report, validate};
 pub use score::{Score, outliers};

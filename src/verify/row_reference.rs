@@ -41,6 +41,36 @@ fn reals(operand: &Bounded, row: usize) -> Vec<Real> {
 /// A function of a head of each of two operands.
 type OfHead<'f> = &'f dyn Fn(&[Real], &[Real]) -> Vec<Real>;
 
+/// Scores of a row, those that are left out at minus infinity; of their gradients, at zero.
+fn masked(x: &[Real], row: u64, operator: &Operator, scores: Scores) -> Vec<Real> {
+    let of = |(column, &x): (u64, &Real)| match (scores.keeps(row, column), operator.is_gradient) {
+        (true, _) => x * Real::exact(meaning::SCALE),
+        (false, true) => Real::exact(0.0),
+        (false, false) => Real::exact(f64::NEG_INFINITY),
+    };
+    (0u64..).zip(x).map(of).collect()
+}
+
+/// A row of which some elements are dropped.
+fn dropped(x: &[Real], row: u64) -> Vec<Real> {
+    let of = |(column, &x): (u64, &Real)| {
+        if meaning::is_kept(row, column) { x * Real::constant(meaning::KEPT_SCALE) } else { Real::exact(0.0) }
+    };
+    (0u64..).zip(x).map(of).collect()
+}
+
+/// So many elements of a row, of the greatest magnitudes.
+fn selected(x: &[Real], count: usize) -> Vec<Real> {
+    let mut order: Vec<usize> = (0..x.len()).collect();
+    order.sort_by(|&a, &b| x[b].value.abs().total_cmp(&x[a].value.abs()).then(a.cmp(&b)));
+    order.truncate(count);
+    order.sort_unstable();
+    let most = x.iter().map(|x| x.value.abs() + x.error).fold(0.0, f64::max);
+    // Where magnitudes are not sure, neither is which are chosen.
+    let sure = x.iter().all(|x| x.error == 0.0);
+    order.iter().map(|&at| if sure { x[at] } else { Real::new(x[at].value, 2.0 * most) }).collect()
+}
+
 fn of_row(
     workload: &Workload,
     operator: &Operator,
@@ -59,26 +89,8 @@ fn of_row(
     };
     match operator.kind {
         OperatorKind::Scale => x.iter().map(|&x| x * Real::exact(meaning::SCALE)).collect(),
-        OperatorKind::CausalMask => (0u64..)
-            .zip(x)
-            .map(|(column, &x)| match (scores.keeps(row, column), operator.is_gradient) {
-                (true, _) => x * Real::exact(meaning::SCALE),
-                (false, true) => Real::exact(0.0),
-                (false, false) => Real::exact(f64::NEG_INFINITY),
-            })
-            .collect(),
-        OperatorKind::Dropout => {
-            (0u64..)
-                .zip(x)
-                .map(|(column, &x)| {
-                    if meaning::is_kept(row, column) {
-                        x * Real::constant(meaning::KEPT_SCALE)
-                    } else {
-                        Real::exact(0.0)
-                    }
-                })
-                .collect()
-        }
+        OperatorKind::CausalMask => masked(x, row, operator, scores),
+        OperatorKind::Dropout => dropped(x, row),
         OperatorKind::Rotary => by_heads(&|x, _| rotated(x, row, operator.is_gradient)),
         OperatorKind::Concat => x.iter().chain(y).copied().collect(),
         OperatorKind::RowSum => vec![Real::sum(x.iter().copied())],
@@ -128,16 +140,7 @@ fn of_row(
             let error = super::number::rounded_error(dtype, x.value, x.error);
             Real::new(x.value, error)
         }),
-        OperatorKind::Select => {
-            let mut order: Vec<usize> = (0..x.len()).collect();
-            order.sort_by(|&a, &b| x[b].value.abs().total_cmp(&x[a].value.abs()).then(a.cmp(&b)));
-            order.truncate(workload.tensors[operator.output].columns as usize);
-            order.sort_unstable();
-            let most = x.iter().map(|x| x.value.abs() + x.error).fold(0.0, f64::max);
-            // Where magnitudes are not sure, neither is which are chosen.
-            let sure = x.iter().all(|x| x.error == 0.0);
-            order.iter().map(|&at| if sure { x[at] } else { Real::new(x[at].value, 2.0 * most) }).collect()
-        }
+        OperatorKind::Select => selected(x, workload.tensors[operator.output].columns as usize),
         OperatorKind::Reformat => {
             let mut line = x.clone();
             line.resize(workload.tensors[operator.output].columns as usize, Real::exact(0.0));

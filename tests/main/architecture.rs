@@ -90,6 +90,7 @@ const MODULES: [(&str, &[&str]); 27] = [
             "outcome",
             "sim",
             "compile",
+            "gpu",
             "report",
         ],
     ),

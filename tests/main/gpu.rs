@@ -162,8 +162,6 @@ fn fields_of_the_other_kind_are_refused_by_name() {
         TINY,
         "--set",
         "arch.sm.tensor_macs={fp16 = 1024}",
-        "--set",
-        "arch.energy.mac_pj={fp16 = 0.6}",
     ]);
     assert!(message.contains("multiplies bf16") && message.contains("fp16"), "{message}");
 }

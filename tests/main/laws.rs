@@ -130,9 +130,12 @@ fn check_run(chip: &Chip, workload: &Workload, bound: &Outcome, event: &Outcome)
     }
     prop_assert_eq!(ran, all, "{}", mode);
     for outcome in [bound, event] {
-        let (spent, needed) = (outcome.energy().compute, arithmetic_joules(chip, workload));
+        let energy = outcome.energy();
+        let (spent, needed) = (energy.compute - energy.zeros, arithmetic_joules(chip, workload));
         prop_assert!(near(spent, needed), "{mode}: {spent} J of arithmetic, the graph needs {needed} J");
     }
+    let (a, b) = (bound.energy().zeros, event.energy().zeros);
+    prop_assert!(near(a, b), "{mode}: bound {a} J and event {b} J of multiplications by zeros");
     Ok(())
 }
 

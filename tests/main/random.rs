@@ -69,6 +69,22 @@ impl TierValues {
         (self.burst, self.bursts_a_stripe) = (64, self.bursts_a_stripe.max(4));
         self.gb_per_s = self.gb_per_s.min(channel_gb_per_s * self.channels as f64);
     }
+
+    /// Its table of a chip file.
+    fn write(&self, index: usize, text: &mut String) {
+        let TierValues { channels, gb_per_s, latency_ns, burst, bursts_a_stripe, capacity, .. } = self;
+        let interleave = burst * bursts_a_stripe;
+        let _ = write!(
+            text,
+            "[[memory]]\nname = \"tier{index}\"\nchannels = {channels}\nbandwidth_gb_per_s = {gb_per_s}\n\
+             latency_ns = {latency_ns}\nburst_bytes = {burst}\ninterleave_bytes = {interleave}\n\
+             capacity_bytes = {capacity}\npj_per_bit = 10\n"
+        );
+        let penalties = [("turnaround_ns", self.turnaround_ns), ("non_sequential_ns", self.non_sequential_ns)];
+        for (field, ns) in penalties.into_iter().filter(|&(_, ns)| ns > 0) {
+            let _ = writeln!(text, "{field} = {ns}");
+        }
+    }
 }
 
 impl ChipValues {
@@ -141,18 +157,7 @@ static_w = 10
             launch = self.launch_us,
         );
         for (index, tier) in self.tiers.iter().enumerate() {
-            let TierValues { channels, gb_per_s, latency_ns, burst, bursts_a_stripe, capacity, .. } = tier;
-            let interleave = burst * bursts_a_stripe;
-            let _ = write!(
-                text,
-                "[[memory]]\nname = \"tier{index}\"\nchannels = {channels}\nbandwidth_gb_per_s = {gb_per_s}\n\
-                 latency_ns = {latency_ns}\nburst_bytes = {burst}\ninterleave_bytes = {interleave}\n\
-                 capacity_bytes = {capacity}\npj_per_bit = 10\n"
-            );
-            let penalties = [("turnaround_ns", tier.turnaround_ns), ("non_sequential_ns", tier.non_sequential_ns)];
-            for (field, ns) in penalties.into_iter().filter(|&(_, ns)| ns > 0) {
-                let _ = writeln!(text, "{field} = {ns}");
-            }
+            tier.write(index, &mut text);
         }
         text
     }

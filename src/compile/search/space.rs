@@ -415,6 +415,12 @@ fn longest_block(mut exceeds: u64, most: u64, banks: impl Fn(u64) -> u64) -> u64
     fits
 }
 
+/// Whether stages that may each take the cycles that it `needs` take more than so many PCUs.
+fn is_beyond(stages: &IndexVec<StageId, StageCandidates>, pcus: u64, needs: impl Fn(&StageCandidates) -> u64) -> bool {
+    let fewest = stages.iter().map(|stage| stage.fewest_pcus(needs(stage)));
+    fewest.sum::<Option<u64>>().is_none_or(|fewest| fewest > pcus)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -432,10 +438,4 @@ mod tests {
             prop_assert!(found + 1 >= exceeds || banks(found + 1) > most);
         }
     }
-}
-
-/// Whether stages that may each take the cycles that it `needs` take more than so many PCUs.
-fn is_beyond(stages: &IndexVec<StageId, StageCandidates>, pcus: u64, needs: impl Fn(&StageCandidates) -> u64) -> bool {
-    let fewest = stages.iter().map(|stage| stage.fewest_pcus(needs(stage)));
-    fewest.sum::<Option<u64>>().is_none_or(|fewest| fewest > pcus)
 }

@@ -1,6 +1,5 @@
 //! `explain`: what bounds every section, what one more of each resource would buy, and what unknown fields may change.
 
-mod assumed;
 mod base;
 mod entries;
 mod sections;
@@ -13,7 +12,6 @@ use base::Base;
 use crate::diagnostics::Diagnostic;
 
 use super::inputs::{Inputs, run, run_all};
-pub use assumed::{Sources, sources};
 pub use base::Question;
 pub use entries::{
     AreaEntry, Band, Derivative, Effect, Explanation, ModeEntry, PowerEntry, ResourceEntry, SectionEntry, Uncertainty,

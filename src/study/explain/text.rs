@@ -156,7 +156,10 @@ fn tell_uncertainty(text: &mut String, uncertainty: &Uncertainty) {
     let count = uncertainty.assumptions.len();
     line(
         text,
-        format_args!("The chip file assumes {count} things; each was doubled and halved alone, then all at once:"),
+        format_args!(
+            "The chip file leaves {count} things uncertain; each was put at both ends of its range alone (twice and half, \
+             where the file gives none), then all at once:"
+        ),
     );
     for band in &uncertainty.bands {
         line(text, format_args!("  {}", banded(band)));

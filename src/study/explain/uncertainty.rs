@@ -1,11 +1,10 @@
-//! Every assumed field of the chip file times 2 and divided by 2.
+//! Every uncertain field of the chip file at both ends of its range.
 
-use crate::arch::Chip;
+use crate::arch::{Assumption, Chip, UncertainField, assumptions};
 use crate::input::{Override, Root};
 use crate::mode::Mode;
 use crate::study::inputs::{Inputs, run_all};
 
-use super::assumed::{Assumption, assumptions};
 use super::base::Base;
 use super::entries::{Band, Effect, Uncertainty};
 
@@ -33,9 +32,9 @@ pub(super) fn variants(inputs: &Inputs) -> Variants {
 }
 
 fn scaled(assumption: &Assumption, up: bool) -> Option<Vec<Override>> {
-    let one = |(path, number): &(Vec<String>, super::assumed::Number)| {
-        let keys: Vec<&str> = path.iter().map(String::as_str).collect();
-        Override::of(Root::Arch, &keys, &number.scaled(up)?).ok()
+    let one = |field: &UncertainField| {
+        let keys: Vec<&str> = field.path.iter().map(String::as_str).collect();
+        Override::of(Root::Arch, &keys, &field.end(up)?).ok()
     };
     let sets: Vec<Override> = assumption.fields.iter().filter_map(one).collect();
     (!sets.is_empty()).then_some(sets)
@@ -58,7 +57,7 @@ pub(super) fn uncertainty(base: &Base<'_>, chip: &Chip, variants: Variants, coun
         .iter()
         .zip(&times)
         .map(|(assumption, [doubled, halved])| Effect {
-            fields: assumption.fields.iter().map(|(path, _)| path.join(".")).collect(),
+            fields: assumption.fields.iter().map(UncertainField::name).collect(),
             doubled_time_s: doubled.clone(),
             halved_time_s: halved.clone(),
             largest_change: [doubled, halved].into_iter().flatten().map(|t| change(&own, t)).fold(0.0, f64::max),

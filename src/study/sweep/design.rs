@@ -7,6 +7,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::axis::{Axis, Value, Values};
 use crate::diagnostics::Diagnostic;
+use crate::study::strata::places;
 
 /// How values are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +65,7 @@ pub(super) fn points(design: Design, axes: &[Axis], seed: u64) -> Result<Option<
         Design::LatinHypercube(count) => {
             let mut columns = Vec::with_capacity(axes.len());
             for axis in axes {
-                let mut parts: Vec<u64> = (0..count).collect();
-                for last in (1..parts.len()).rev() {
-                    parts.swap(last, rng.random_range(0..=last));
-                }
-                let places = parts.into_iter().map(|part| (part as f64 + rng.random::<f64>()) / count as f64);
+                let places = places(&mut rng, count).into_iter();
                 columns.push(places.map(|place| axis.at(place)).collect::<Result<Vec<_>, _>>()?);
             }
             (0..count as usize).map(|index| columns.iter().map(|column| Arc::clone(&column[index])).collect()).collect()

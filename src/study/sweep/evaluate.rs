@@ -15,6 +15,7 @@ use crate::program::Configuration;
 use crate::report::Document;
 use crate::sim::{simulate, simulate_within};
 use crate::study::inputs::{Inputs, drained, simulated};
+use crate::study::uncertainty::{Draws, SAMPLES, of_rdu, ranges};
 use crate::workload::Workload;
 
 use super::axis::Change;
@@ -230,6 +231,30 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Adds ranges to what was measured of a point, if a metric is one: its mapping on draws of the chip's uncertain fields.
+    pub(super) fn with_ranges(
+        &self,
+        mut measured: Measured,
+        setting: &Setting<'_>,
+        built: &Built,
+        all: &[Result<Vec<Compiled>, Diagnostic>],
+    ) -> Measured {
+        if let (Measured::Runs(document), Fidelity::Simulated(fidelity), Some(compiled)) =
+            (&mut measured, self.study.fidelity, all.iter().find_map(|compiled| compiled.as_ref().ok()))
+            && self.study.metrics.iter().any(|metric| metric.is_range())
+        {
+            let known: Vec<&Override> = self.study.base.iter().chain(setting.sets.iter().copied()).collect();
+            let draws = Draws::new(setting.inputs.chip_text(), &known, SAMPLES, self.study.seed);
+            let chip = |sets: &[Override]| {
+                let sets: Vec<&Override> = setting.sets.iter().copied().chain(sets).collect();
+                setting.inputs.chip(&sets)
+            };
+            let sampled = of_rdu(draws, &built.chip, &built.workload, compiled, fidelity, &chip);
+            ranges(document, &sampled, self.study.seed);
+        }
+        measured
+    }
+
     /// Cells of the metrics; empty where there is no value.
     pub(super) fn cells(&self, built: Option<&Built>, measured: &Measured) -> Vec<String> {
         let cell = |metric: &Metric| match (built, metric, measured) {
@@ -289,7 +314,9 @@ fn fastest(
 
 /// Fields that energy, area and names depend on, and neither mapping nor time.
 fn is_price(path: &str) -> bool {
-    path == "name" || path.starts_with("energy") || path.starts_with("area") || path.ends_with(".pj_per_bit")
+    path == "name"
+        || ["energy", "area", "ranges"].iter().any(|table| path.starts_with(table))
+        || path.ends_with("pj_per_bit")
 }
 
 /// Fields that change how long things take and not what a configuration may use.

@@ -2,7 +2,7 @@
 
 use crate::arch::Chip;
 use crate::mode::Mode;
-use crate::report::{Document, METRICS, MetricValue, RunEntry};
+use crate::report::{Document, METRICS, MetricValue, RunEntry, RunRanges};
 use crate::workload::Workload;
 
 /// One cell of a result.
@@ -81,7 +81,12 @@ const INPUTS: [InputFigure; 13] = [
 /// Figures of a run that the lower bound of the graph has too.
 const BOUNDED: [Name; 3] = ["cycles", "time_s", "bound_cycles"];
 
-const RUNS: [RunFigure; 24] = [
+/// One end of a range of a run; recorded as no number where nothing was drawn.
+fn end(run: &RunEntry, of: fn(&RunRanges) -> [f64; 2], upper: bool) -> Cell {
+    run.ranges.as_ref().map_or_else(|| Cell::Word(String::new()), |ranges| Cell::Real(of(ranges)[usize::from(upper)]))
+}
+
+const RUNS: [RunFigure; 28] = [
     ("cycles", |run| Cell::Whole(run.cycles)),
     ("time_s", |run| Cell::Real(run.time_s)),
     ("bound_cycles", |run| Cell::Whole(run.bound_cycles)),
@@ -105,6 +110,10 @@ const RUNS: [RunFigure; 24] = [
     ("energy_network_j", |run| Cell::Real(run.energy_j.network)),
     ("energy_off_chip_j", |run| Cell::Real(run.energy_j.off_chip)),
     ("energy_static_j", |run| Cell::Real(run.energy_j.static_)),
+    ("time_s_p5", |run| end(run, |ranges| ranges.time_s, false)),
+    ("time_s_p95", |run| end(run, |ranges| ranges.time_s, true)),
+    ("energy_j_p5", |run| end(run, |ranges| ranges.energy_j, false)),
+    ("energy_j_p95", |run| end(run, |ranges| ranges.energy_j, true)),
     ("bound_by", |run| {
         // Of the section that takes most of the time; of equals the first.
         let longest = run.sections.iter().rev().max_by_key(|section| section.cycles);
@@ -114,9 +123,20 @@ const RUNS: [RunFigure; 24] = [
 
 const TRAFFIC_RATIO: Name = "off_chip_traffic_ratio";
 
-const BOTH: [BothFigure; 3] = [
+/// Ends of the names of figures that need draws of uncertain fields.
+const RANGE_ENDS: [&str; 2] = ["_p5", "_p95"];
+
+const BOTH: [BothFigure; 7] = [
     ("speedup", [Mode::Kbk, Mode::Fused], |document| document.speedup),
     ("speedup_over_epilogue", [Mode::Epilogue, Mode::Fused], |document| document.speedup_over_epilogue),
+    ("speedup_p5", [Mode::Kbk, Mode::Fused], |document| Some(document.uncertainty.as_ref()?.speedup?[0])),
+    ("speedup_p95", [Mode::Kbk, Mode::Fused], |document| Some(document.uncertainty.as_ref()?.speedup?[1])),
+    ("speedup_over_epilogue_p5", [Mode::Epilogue, Mode::Fused], |document| {
+        Some(document.uncertainty.as_ref()?.speedup_over_epilogue?[0])
+    }),
+    ("speedup_over_epilogue_p95", [Mode::Epilogue, Mode::Fused], |document| {
+        Some(document.uncertainty.as_ref()?.speedup_over_epilogue?[1])
+    }),
     (TRAFFIC_RATIO, [Mode::Kbk, Mode::Fused], |document| document.off_chip_traffic_ratio),
 ];
 
@@ -166,8 +186,17 @@ impl Metric {
             Self::Input(_) | Self::Status => true,
             Self::Run(_, (name, _)) => BOUNDED.contains(name),
             Self::Key(..) => false,
-            Self::Both((name, ..)) => *name != TRAFFIC_RATIO,
+            Self::Both((name, ..)) => *name != TRAFFIC_RATIO && !self.is_range(),
         }
+    }
+
+    /// Whether it is an end of a range.
+    pub(super) fn is_range(self) -> bool {
+        let name = match self {
+            Self::Run(_, (name, _)) | Self::Both((name, ..)) => *name,
+            Self::Input(_) | Self::Key(..) | Self::Status => return false,
+        };
+        RANGE_ENDS.iter().any(|end| name.ends_with(end))
     }
 
     /// Whether the inputs alone give it.

@@ -360,8 +360,10 @@ impl<'a, 't> Runner<'a, 't> {
         let configurations: Vec<Result<Vec<Compiled>, Diagnostic>> = compiled_for.par_iter().map(compile).collect();
         contents.par_iter().try_for_each(|indices| {
             let Some(first) = indices.first() else { return Ok(()) };
-            let built = self.bench.built(&self.bench.setting(&self.study.points[*first]))?;
+            let setting = self.bench.setting(&self.study.points[*first]);
+            let built = self.bench.built(&setting)?;
             let measured = self.bench.best_measured(&built, &configurations);
+            let measured = self.bench.with_ranges(measured, &setting, &built, &configurations);
             let (ending, measured) = match measured {
                 Measured::Refused(why) => (Ending::Refused, Measured::Refused(format!("refused: {why}"))),
                 measured => (Ending::Ok, measured),

@@ -149,6 +149,10 @@ impl Checker<'_> {
             modes = Mode::ALL.into_iter().filter(|mode| needed.contains(mode)).collect();
         }
         for (metric, word) in metrics.iter().zip(spec.metrics.get_ref()) {
+            if compile == Compile::Shared && metric.is_range() {
+                let title = format!("the metric `{}` needs one configuration a point", word.get_ref());
+                return Err(source.error(word.span(), title, "not with `compile = \"shared\"`"));
+            }
             if let Some(mode) = metric.needs().into_iter().find(|mode| !modes.contains(mode)) {
                 let title = format!("the metric `{}` needs the mode {}", word.get_ref(), mode.name());
                 return Err(source.error(word.span(), title, "not among `modes`"));
