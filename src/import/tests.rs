@@ -501,7 +501,8 @@ fn published_configs_have_their_parameters() {
     }
 }
 
-/// Models with parts beyond the usual: their published parameters, and what is done with them.
+/// Models with parts beyond the usual: their published parameters, and what is done with them. Dimensions and exact sums of
+/// released weights are recalled, not looked up again; the rounded figures are those that the sources give.
 #[test]
 fn configs_of_2024_and_2025_have_their_published_parameters() {
     let published: [(&str, f64); 9] = [

@@ -7,7 +7,7 @@ use crate::units::Dtype;
 use crate::workload::{GemmForm, OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
 
 use super::ids::StageId;
-use super::joined_axes::JoinedAxes;
+use super::joined_axes::{JoinedAxes, Joining};
 use super::key_axis::KeyAxis;
 use super::mapping::{GemmMapping, MOST_GATHERED_COLUMNS, Reduction};
 use super::nest::TiledAxis;
@@ -386,10 +386,11 @@ impl<'a> SectionGraph<'a> {
 
     /// Column axes joined by the operators; axes that some operator needs whole are left out.
     fn find_axes(&mut self) {
-        let mut joined = JoinedAxes::new(self, self.uses.iter().map(|of| of.tensor).collect());
+        let section = Joining { workload: self.workload, operators: &self.operators, rows: self.rows };
+        let mut joined = JoinedAxes::new(section, self.uses.iter().map(|of| of.tensor).collect());
         for &op in &self.operators {
             if !self.stages.iter().any(|stage| stage.update.is_some_and(|update| update.operator == op)) {
-                joined.join(self, op);
+                joined.join(section, op);
             }
         }
         let is_cut = joined.settle(self.workload);

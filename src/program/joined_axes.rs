@@ -5,9 +5,16 @@ use petgraph::unionfind::UnionFind;
 use crate::index::Id;
 use crate::workload::{OperatorId, OperatorKind, TensorId, Workload};
 
-use super::graph::SectionGraph;
 use super::key_axis::{KeyAxis, key_axes};
 use super::row_reduction::{adds_up, tied_columns};
+
+/// The operators of a section over so many rows.
+#[derive(Clone, Copy)]
+pub(super) struct Joining<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) operators: &'a [OperatorId],
+    pub(super) rows: u64,
+}
 
 /// Axes of the tensors in use. A node is the column axis of the tensor at place i, at i, or its row axis (of weights), behind
 /// all column axes.
@@ -29,12 +36,12 @@ pub(super) struct JoinedAxes {
 
 impl JoinedAxes {
     /// Axes of the tensors that a section uses, none of them joined.
-    pub(super) fn new(graph: &SectionGraph<'_>, in_use: Vec<TensorId>) -> Self {
+    pub(super) fn new(of: Joining<'_>, in_use: Vec<TensorId>) -> Self {
         let nodes = 2 * in_use.len();
         Self {
             in_use,
             sets: UnionFind::new(nodes),
-            keys: key_axes(graph.workload, &graph.operators),
+            keys: key_axes(of.workload, of.operators),
             used: vec![false; nodes],
             whole: Vec::new(),
             gemms: Vec::new(),
@@ -48,11 +55,11 @@ impl JoinedAxes {
     }
 
     /// Joins the axes that an operator ties.
-    pub(super) fn join(&mut self, graph: &SectionGraph<'_>, op: OperatorId) {
-        let operator = &graph.workload.operators[op];
+    pub(super) fn join(&mut self, of: Joining<'_>, op: OperatorId) {
+        let operator = &of.workload.operators[op];
         let tensors = self.in_use.len();
         let out = self.place(operator.output);
-        if let Some([x, dy]) = adds_up(graph.workload, &graph.operators, op, graph.rows) {
+        if let Some([x, dy]) = adds_up(of.workload, of.operators, op, of.rows) {
             let (x, dy) = (self.place(x), self.place(dy));
             self.sets.union(x, tensors + out);
             self.sets.union(dy, out);
@@ -84,7 +91,7 @@ impl JoinedAxes {
             self.sets.union(first, tensors + b);
             self.sets.union(out, b);
             self.gemms.push((first, out));
-            if graph.workload.tensors[operator.inputs[0]].window().is_some() {
+            if of.workload.tensors[operator.inputs[0]].window().is_some() {
                 // Windows are made of whole pixels as they are read.
                 self.whole.push(first);
             }
@@ -93,7 +100,7 @@ impl JoinedAxes {
                 let at = self.place(*input);
                 self.used[at] = true;
                 self.sets.union(out, at);
-                if graph.workload.tensors[*input].columns != graph.workload.tensors[operator.output].columns {
+                if of.workload.tensors[*input].columns != of.workload.tensors[operator.output].columns {
                     self.whole.push(out);
                 }
             }

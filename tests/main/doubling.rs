@@ -14,7 +14,7 @@ use rdusim::sim::simulate;
 use rdusim::workload::Workload;
 
 const SEED: u64 = 5;
-const PAIRS: usize = 70;
+const PAIRS: usize = 100;
 /// Shorter drains are latencies more than work.
 const LONG: u64 = 1_000;
 /// What twice the resource must gain.
