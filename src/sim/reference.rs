@@ -6,7 +6,7 @@ use crate::cycle::{self, Ended, MOST_UNIT_CYCLES};
 use crate::diagnostics::Diagnostic;
 use crate::index::Id;
 use crate::program::{Configuration, Fabric, Section};
-use crate::workload::Workload;
+use crate::workload::{OperatorId, Workload};
 
 /// Times over its estimate that a run may last before it is stopped.
 const MOST_TIMES_ESTIMATE: u64 = 16;
@@ -53,10 +53,16 @@ pub fn check_size(chip: &Chip, workload: &Workload, configuration: &Configuratio
         return Ok(());
     }
     let mode = configuration.mode.name();
+    let name = |op: OperatorId| &workload.operators[op].name;
+    let section_name = match section.operators[..] {
+        [first, second, .., last] if section.operators.len() > 6 => {
+            format!("{}+{}+…+{}", name(first), name(second), name(last))
+        }
+        _ => section.name.clone(),
+    };
     Err(Diagnostic::new(format!(
         "too large for `--fidelity cycle`: {mode} is about {total} unit-cycles, the limit is {MOST_UNIT_CYCLES}; its \
-         section `{}` has {units} active units for about {cycles} cycles",
-        section.name
+         section `{section_name}` has {units} active units for about {cycles} cycles"
     ))
     .with_help(
         "make it smaller, for example with `--set workload.dims.tokens=64` or a smaller chip, or use `--fidelity event`",
