@@ -55,6 +55,18 @@ fn the_tutorial_does_what_it_shows() {
     assert!(commands >= 10 && compared >= 10, "{commands} commands, {compared} lines");
 }
 
+/// The README's sample is part of the table that is committed beside it.
+#[test]
+fn the_readme_shows_a_committed_table() {
+    let table = include_str!("../../reports/gpt13b-mlp-sparse-sn10.txt");
+    let sample = blocks(include_str!("../../README.md")).into_iter().find(|(language, _)| *language == "text");
+    let lines: Vec<&str> = sample.expect("a sample").1.lines().filter(|l| *l != "..." && !l.starts_with('$')).collect();
+    for line in &lines {
+        assert!(table.lines().any(|other| other == *line), "README.md shows {line:?}, which is not in the table");
+    }
+    assert!(lines.len() >= 8);
+}
+
 #[test]
 fn a_file_in_the_wrong_place_is_called_by_its_name() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
