@@ -32,6 +32,7 @@ pub mod cost;
 pub mod cycle;
 pub mod diagnostics;
 pub mod fluid;
+pub mod bsp;
 pub mod gpu;
 pub mod import;
 pub mod index;

@@ -1,6 +1,6 @@
 //! What every chip can be asked, whatever its kind: reports need no more.
 
-use super::{Chip, Gpu, Tier, TierId, Vendor};
+use super::{Bsp, Chip, Gpu, Tier, TierId, Vendor};
 use crate::index::IndexVec;
 use crate::units::Dtype;
 
@@ -11,6 +11,8 @@ pub enum AnyChip {
     Rdu(Box<Chip>),
     /// Streaming multiprocessors.
     Gpu(Box<Gpu>),
+    /// Tiles in supersteps.
+    Bsp(Box<Bsp>),
 }
 
 impl AnyChip {
@@ -19,6 +21,7 @@ impl AnyChip {
         match self {
             Self::Rdu(chip) => &**chip,
             Self::Gpu(gpu) => &**gpu,
+            Self::Bsp(bsp) => &**bsp,
         }
     }
 }
@@ -38,7 +41,7 @@ pub struct UnitNames {
 pub trait Device {
     /// Name for people.
     fn name(&self) -> &str;
-    /// `rdu` or `gpu`.
+    /// `rdu`, `gpu` or `bsp`.
     fn kind(&self) -> &'static str;
     /// Clock in hertz.
     fn clock_hz(&self) -> u64;
@@ -158,5 +161,50 @@ impl Device for Gpu {
     }
     fn energy_scope(&self) -> &'static str {
         "MACs, the L2 and off-chip memory, not registers and shared memory"
+    }
+}
+
+impl Device for Bsp {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn kind(&self) -> &'static str {
+        "bsp"
+    }
+    fn clock_hz(&self) -> u64 {
+        self.clock_hz
+    }
+    fn unit_names(&self) -> UnitNames {
+        UnitNames { compute: "tiles", memory: Some("tile memories"), sram: "SRAM" }
+    }
+    fn compute_units(&self) -> u64 {
+        self.tile.count
+    }
+    fn memory_units(&self) -> u64 {
+        self.tile.count
+    }
+    fn sram_bytes(&self) -> u64 {
+        self.tile.count * self.tile.sram_bytes
+    }
+    fn dtypes(&self) -> Vec<Dtype> {
+        self.tile.macs.keys().copied().collect()
+    }
+    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
+        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
+    }
+    fn tiers(&self) -> &IndexVec<TierId, Tier> {
+        &self.memory
+    }
+    fn limits(&self) -> Option<&Vendor> {
+        None
+    }
+    fn assumed(&self) -> &[String] {
+        &self.assumed
+    }
+    fn area(&self) -> Option<(f64, &'static str)> {
+        self.die_mm2.map(|mm2| (mm2, "the whole die"))
+    }
+    fn energy_scope(&self) -> &'static str {
+        "MACs, tile memory, the exchange and off-chip memory"
     }
 }

@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Rdu,
     /// `"gpu"`, and where it says so.
     Gpu(Range<usize>),
+    /// `"bsp"`, and where it says so.
+    Bsp(Range<usize>),
 }
 
 #[derive(Deserialize)]
@@ -23,31 +25,60 @@ struct Head {
     kind: Option<Spanned<String>>,
 }
 
-/// Tables that only one kind has.
-const OF_GPU: [&str; 7] = ["sm", "l2", "gemm", "attention", "block_sparse", "fusion", "cluster"];
-const OF_RDU: [&str; 7] = ["grid", "pcu", "pmu", "network", "ag", "area", "vendor"];
+/// Tables that not every kind has, with the kinds that have them.
+const TABLES: [(&str, &[&str]); 20] = [
+    ("sm", &["gpu"]),
+    ("l2", &["gpu"]),
+    ("gemm", &["gpu"]),
+    ("attention", &["gpu"]),
+    ("block_sparse", &["gpu"]),
+    ("fusion", &["gpu"]),
+    ("cluster", &["gpu"]),
+    ("grid", &["rdu"]),
+    ("pcu", &["rdu"]),
+    ("pmu", &["rdu"]),
+    ("network", &["rdu"]),
+    ("ag", &["rdu"]),
+    ("area", &["rdu"]),
+    ("vendor", &["rdu"]),
+    ("launch", &["rdu", "gpu"]),
+    ("tile", &["bsp"]),
+    ("exchange", &["bsp"]),
+    ("links", &["bsp"]),
+    ("program", &["bsp"]),
+    ("planner", &["bsp"]),
+];
 
-/// The kind of a file; refuses tables of the other.
+/// The kind of a file; refuses tables of another.
 pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
     let head: Head = source.read()?;
     let kind = match &head.kind {
         Some(word) if word.get_ref() == "system" => {
             let title = "this needs a chip: the file describes a system of chips";
             let help = "`pod`, `check` and `validate --data` take a system";
-            return Err(source.error(word.span(), title, "expected \"rdu\" or \"gpu\"").with_help(help));
+            return Err(source.error(word.span(), title, "expected \"rdu\", \"gpu\" or \"bsp\"").with_help(help));
         }
-        Some(word) if source.keyword("kind", word, &["rdu", "gpu"])? == 1 => Kind::Gpu(word.span()),
-        _ => Kind::Rdu,
+        Some(word) => match source.keyword("kind", word, &["rdu", "gpu", "bsp"])? {
+            0 => Kind::Rdu,
+            1 => Kind::Gpu(word.span()),
+            _ => Kind::Bsp(word.span()),
+        },
+        None => Kind::Rdu,
     };
-    let (name, foreign, other) = match kind {
-        Kind::Rdu => ("rdu", OF_GPU, "gpu"),
-        Kind::Gpu(_) => ("gpu", OF_RDU, "rdu"),
+    let name = match kind {
+        Kind::Rdu => "rdu",
+        Kind::Gpu(_) => "gpu",
+        Kind::Bsp(_) => "bsp",
     };
     let keys: IndexMap<Spanned<String>, IgnoredAny> = source.read()?;
-    let foreign = keys.keys().filter(|key| foreign.contains(&key.get_ref().as_str()));
-    let Some(key) = foreign.min_by_key(|key| key.span().start) else { return Ok(kind) };
-    let title = format!("`{}` belongs to a file with kind = {other:?}, this one has kind = {name:?}", key.get_ref());
-    let help =
-        format!("remove `{}`, or write a file of the other kind (docs/arch-format.md, docs/gpu.md)", key.get_ref());
+    let owners = |key: &Spanned<String>| TABLES.iter().find(|(table, _)| table == key.get_ref()).map(|(_, kinds)| *kinds);
+    let foreign = keys.keys().filter_map(|key| owners(key).filter(|kinds| !kinds.contains(&name)).map(|kinds| (key, kinds)));
+    let Some((key, kinds)) = foreign.min_by_key(|(key, _)| key.span().start) else { return Ok(kind) };
+    let other = kinds.iter().map(|kind| format!("{kind:?}")).collect::<Vec<_>>().join(" or ");
+    let title = format!("`{}` belongs to a file with kind = {other}, this one has kind = {name:?}", key.get_ref());
+    let help = format!(
+        "remove `{}`, or write a file of the other kind (docs/arch-format.md, docs/gpu.md, docs/ipu.md)",
+        key.get_ref()
+    );
     Err(source.error(key.span(), title, "of another kind of chip").with_help(help))
 }

@@ -2,6 +2,8 @@
 //!
 //! `docs/arch-format.md` describes the file.
 
+mod bsp;
+mod bsp_spec;
 mod check;
 mod chip;
 mod device;
@@ -22,6 +24,7 @@ mod vendor;
 
 use std::path::Path;
 
+pub use bsp::{Bsp, BspEnergy, BspLink, BspTile, Exchange, Planner, SparseKernel};
 pub use chip::{
     Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
     TierEnergy, TierEnergyItems, TierId, UnitKind,
@@ -65,6 +68,7 @@ fn any(source: &Source) -> Result<AnyChip, Diagnostic> {
     match kind::of(source)? {
         Kind::Rdu => resolve(source).map(|chip| AnyChip::Rdu(Box::new(chip))),
         Kind::Gpu(_) => gpu(source).map(|gpu| AnyChip::Gpu(Box::new(gpu))),
+        Kind::Bsp(_) => bsp(source).map(|bsp| AnyChip::Bsp(Box::new(bsp))),
     }
 }
 
@@ -74,9 +78,18 @@ pub fn parse(name: &str, text: &str, sets: &[Override]) -> Result<Chip, Diagnost
 }
 
 fn resolve(source: &Source) -> Result<Chip, Diagnostic> {
-    if let Kind::Gpu(span) = kind::of(source)? {
-        let title = "this needs an RDU: the file describes a GPU, which has no grid to map operators onto";
-        return Err(source.error(span, title, "expected \"rdu\"").with_help("`run`, `compare` and `check` take a GPU"));
+    match kind::of(source)? {
+        Kind::Rdu => {}
+        Kind::Gpu(span) => {
+            let title = "this needs an RDU: the file describes a GPU, which has no grid to map operators onto";
+            let help = "`run`, `compare` and `check` take a GPU";
+            return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
+        }
+        Kind::Bsp(span) => {
+            let title = "this needs an RDU: the file describes a chip of kind \"bsp\", which runs operators on all tiles in turn";
+            let help = "`run`, `compare`, `check`, `explain` and `sweep` take a chip of kind \"bsp\"";
+            return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
+        }
     }
     let spec: spec::ChipSpec = source.read()?;
     let chip = check::chip(source, &spec)?;
@@ -89,6 +102,13 @@ fn gpu(source: &Source) -> Result<Gpu, Diagnostic> {
     let gpu = gpu_spec::gpu(source, &spec)?;
     marks::check_ranges(source, spec.ranges.as_ref())?;
     Ok(Gpu { assumed: marks::assumed(source.text()).into(), ..gpu })
+}
+
+fn bsp(source: &Source) -> Result<Bsp, Diagnostic> {
+    let spec: bsp_spec::BspSpec = source.read()?;
+    let bsp = bsp_spec::bsp(source, &spec)?;
+    marks::check_ranges(source, spec.ranges.as_ref())?;
+    Ok(Bsp { assumed: marks::assumed(source.text()).into(), ..bsp })
 }
 
 /// A chip file that is read many times with different overrides.

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::arch::{self, AnyChip, Chip};
+use crate::bsp;
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
 use crate::gpu;
@@ -54,8 +55,13 @@ fn execute_all(
 ) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let mut chips = vec![arch::open(&args.arch, &sets)?];
-    if let AnyChip::Gpu(gpu) = &chips[0] {
-        refuse_for_gpu(args, &gpu.name)?;
+    match &chips[0] {
+        AnyChip::Rdu(_) => {}
+        AnyChip::Gpu(gpu) => refuse_mapping_options(args, &format!("{} is a GPU, which is timed kernel by kernel", gpu.name), "docs/gpu.md")?,
+        AnyChip::Bsp(bsp) => {
+            let told = format!("{} is a chip of kind \"bsp\", which is timed superstep by superstep", bsp.name);
+            refuse_mapping_options(args, &told, "docs/ipu.md")?;
+        }
     }
     if let Some(path) = against {
         // `--set arch.` changes the chip of `--arch` alone.
@@ -72,6 +78,13 @@ fn execute_all(
                     let _ = writeln!(io::stderr().lock(), "kernels {:.3} s", duration.as_secs_f64());
                 }
                 Ran { chip: AnyChip::Gpu(gpu), configurations: Vec::new(), outcomes: outcomes? }
+            }
+            AnyChip::Bsp(bsp) => {
+                let (outcomes, duration) = timed(|| bsp::run(&bsp, &workload, modes));
+                if args.verbose {
+                    let _ = writeln!(io::stderr().lock(), "supersteps {:.3} s", duration.as_secs_f64());
+                }
+                Ran { chip: AnyChip::Bsp(bsp), configurations: Vec::new(), outcomes: outcomes? }
             }
         };
         for outcome in &ran.outcomes {
@@ -151,7 +164,7 @@ fn add_ranges(
                     uncertainty::of_rdu(draws, own, workload, &ran.configurations, args.fidelity.into(), &chip)
                 })
             }
-            AnyChip::Gpu(_) => uncertainty::of_gpu(draws, workload, modes, &|sets: &[Override]| {
+            AnyChip::Gpu(_) | AnyChip::Bsp(_) => uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {
                 let sets: Vec<&Override> = sets.iter().collect();
                 template.any(&sets)
             }),
@@ -182,7 +195,7 @@ fn on_rdu(args: &SharedArgs, chip: &Chip, workload: &Workload, modes: &[Mode], f
 }
 
 /// Refuses what only the mapping of an RDU has.
-fn refuse_for_gpu(args: &SharedArgs, name: &str) -> Result<(), Diagnostic> {
+fn refuse_mapping_options(args: &SharedArgs, told: &str, page: &str) -> Result<(), Diagnostic> {
     let from = &args.configuration;
     let given = [
         (from.config.is_some(), "--config"),
@@ -195,8 +208,8 @@ fn refuse_for_gpu(args: &SharedArgs, name: &str) -> Result<(), Diagnostic> {
     match given.into_iter().find(|(given, _)| *given) {
         None => Ok(()),
         Some((_, flag)) => {
-            Err(Diagnostic::new(format!("`{flag}` is for RDUs: {name} is a GPU, which is timed kernel by kernel"))
-                .with_help(format!("leave `{flag}` out (docs/gpu.md)")))
+            Err(Diagnostic::new(format!("`{flag}` is for RDUs: {told}"))
+                .with_help(format!("leave `{flag}` out ({page})")))
         }
     }
 }

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 1 << 28;
 
 /// The page and the layouts of a result, as files of `--out DIR`.
 ///
-/// `sides`: chips with their configurations and runs; a GPU has no configurations, and no grid is shown of it.
+/// `sides`: chips with their configurations and runs; other kinds than RDUs have no configurations, and no grid is shown of them.
 pub(super) fn page_files(
     workload: &Workload,
     sides: &[(&AnyChip, &[Compiled], &[Outcome])],
@@ -36,7 +36,7 @@ pub(super) fn page_files(
                     Layout::new(chip, &summarize(chip, workload, &measured.configuration), outcome)
                 })
                 .collect(),
-            AnyChip::Gpu(_) => Vec::new(),
+            AnyChip::Gpu(_) | AnyChip::Bsp(_) => Vec::new(),
         };
         let title = if sides.len() > 1 { chip.device().name() } else { &workload.name };
         page.add(title, &Document::new(chip.device(), workload, outcomes), layouts);

@@ -14,7 +14,7 @@ fn a100(sets: &[&str]) -> Gpu {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
     match arch::open(Path::new("arch/a100.toml"), &sets).unwrap() {
         AnyChip::Gpu(gpu) => *gpu,
-        AnyChip::Rdu(_) => panic!("the A100 is a GPU"),
+        AnyChip::Rdu(_) | AnyChip::Bsp(_) => panic!("the A100 is a GPU"),
     }
 }
 

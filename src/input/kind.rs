@@ -67,7 +67,7 @@ impl FileKind {
         let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
         match table.get("kind").and_then(toml::Value::as_str) {
             Some("system") => return Self::System,
-            Some("rdu" | "gpu") => return Self::Chip,
+            Some("rdu" | "gpu" | "bsp") => return Self::Chip,
             _ => {}
         }
         match () {

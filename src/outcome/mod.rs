@@ -16,7 +16,7 @@ pub enum Fidelity {
     Event,
     /// Every unit, link and FIFO, cycle by cycle.
     Cycle,
-    /// Of a GPU: kernel by kernel, in closed form.
+    /// Of a GPU kernel by kernel, of a chip of tiles superstep by superstep, in closed form.
     Kernel,
 }
 

@@ -157,6 +157,10 @@ pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorCom
     match &system.chip {
         AnyChip::Gpu(gpu) => on_gpu(gpu, stack, job, comm),
         AnyChip::Rdu(chip) => on_rdu(chip, stack, job, comm),
+        AnyChip::Bsp(chip) => {
+            let title = format!("{} is a chip of kind \"bsp\": systems of such chips are not modelled", chip.name);
+            Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::arch::{self, Chip, Quality};
+use crate::arch::{self, AnyChip, Bsp, Chip, Quality};
+use crate::bsp;
 use crate::compile::{Compiled, compile_measured, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::import;
@@ -24,6 +25,8 @@ pub struct Inputs {
     base: Arc<Workload>,
     seed: u64,
     quality: Quality,
+    /// The file describes a chip of tiles, which has no mapping.
+    has_tiles: bool,
 }
 
 impl Inputs {
@@ -40,10 +43,19 @@ impl Inputs {
         quality: Quality,
     ) -> Result<Self, Diagnostic> {
         let arch = arch::Template::open(arch, base)?;
-        arch.chip(&[])?.under(quality)?;
+        let has_tiles = match arch.any(&[])? {
+            AnyChip::Bsp(bsp) => {
+                refuse_vendor(&bsp, quality)?;
+                true
+            }
+            AnyChip::Rdu(_) | AnyChip::Gpu(_) => {
+                arch.chip(&[])?.under(quality)?;
+                false
+            }
+        };
         let workload = import::template(workload, base, model)?;
         let base = Arc::new(workload.workload(&[], seed)?);
-        Ok(Self { arch, workload, base, seed, quality })
+        Ok(Self { arch, workload, base, seed, quality, has_tiles })
     }
 
     /// The same, the graph cut as a file of sections says; variants of the workload are not.
@@ -61,6 +73,19 @@ impl Inputs {
     /// What the chip's checks refuse.
     pub fn chip(&self, sets: &[&Override]) -> Result<Chip, Diagnostic> {
         self.arch.chip(sets)?.under(self.quality)
+    }
+
+    /// How good mappings are taken to be.
+    pub fn quality(&self) -> Quality {
+        self.quality
+    }
+
+    /// The chip with more overrides, an RDU or one of tiles.
+    ///
+    /// # Errors
+    /// What the chip's checks refuse.
+    pub fn any_chip(&self, sets: &[&Override]) -> Result<AnyChip, Diagnostic> {
+        if self.has_tiles { self.arch.any(sets) } else { self.chip(sets).map(|chip| AnyChip::Rdu(Box::new(chip))) }
     }
 
     /// The workload with more overrides and, if given, another seed.
@@ -89,6 +114,28 @@ impl Inputs {
     /// The chip file's text, overrides of the base applied.
     pub(super) fn chip_text(&self) -> &str {
         self.arch.text()
+    }
+}
+
+/// A chip of tiles has no mapping that a vendor's stack would limit.
+fn refuse_vendor(bsp: &Bsp, quality: Quality) -> Result<(), Diagnostic> {
+    if quality == Quality::Ideal {
+        return Ok(());
+    }
+    let title = format!("`--mapping {}` is for RDUs: {} is a chip of kind \"bsp\"", quality.name(), bsp.name);
+    Err(Diagnostic::new(title).with_help("leave `--mapping` out (docs/ipu.md)"))
+}
+
+/// Runs a chip that is no RDU in each mode.
+///
+/// # Errors
+/// What its model refuses.
+pub(super) fn run_plain(chip: &AnyChip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
+    match chip {
+        AnyChip::Bsp(bsp) => bsp::run(bsp, workload, modes),
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) => {
+            Err(Diagnostic::new(format!("{} is no chip of kind \"bsp\"", chip.device().name())))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Measurements of a user beside the simulation: a CSV file of cases and times, `docs/validation.md` describes it.
 
-use crate::arch::{AnyChip, Chip, Quality};
+use crate::arch::{AnyChip, Bsp, Chip, Quality};
+use crate::bsp;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case, Experts, Skew};
 use crate::mode::Mode;
@@ -251,7 +252,16 @@ fn simulated(kind: &str, line: &Line, target: &Target) -> Result<(String, Times)
             Ok((label, times))
         }
         AnyChip::Rdu(chip) => on_rdu(chip, &case).map(|times| (label, times)),
+        AnyChip::Bsp(chip) => on_bsp(chip, &case).map(|times| (label, times)),
     }
+}
+
+fn on_bsp(chip: &Bsp, case: &Case) -> Result<Times, Diagnostic> {
+    let &Case::Gemm { dtype, m, n, k } = case else {
+        let title = format!("{} is a chip of kind \"bsp\": attention and experts are not measured on it", chip.name);
+        return Err(Diagnostic::new(title).with_help("columns m, n, k are those of a product"));
+    };
+    Ok(Times { simulated: bsp::gemm_seconds(chip, dtype, (m, n, k))?, serial: None, ideal: None })
 }
 
 fn attention(line: &Line, dtype: Dtype, tokens: &str) -> Result<AttentionCall, Diagnostic> {

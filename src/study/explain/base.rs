@@ -1,12 +1,12 @@
 //! The question that `explain` answers, and the run that every answer is compared with.
 
-use crate::arch::Chip;
+use crate::arch::{AnyChip, Device};
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
-use crate::study::inputs::{Inputs, run, simulated};
+use crate::study::inputs::{Inputs, run, run_plain, simulated};
 use crate::workload::Workload;
 
 /// What to explain, and how closely.
@@ -34,7 +34,13 @@ impl Base<'_> {
     /// better chip is never slower only because the search took another turn.
     pub(super) fn seconds(&self, sets: &[Override], keeps_configuration: bool) -> Result<Vec<f64>, Diagnostic> {
         let sets: Vec<&Override> = sets.iter().collect();
-        let chip = self.inputs.chip(&sets)?;
+        let chip = match self.inputs.any_chip(&sets)? {
+            AnyChip::Rdu(chip) => chip,
+            other => {
+                let outcomes = run_plain(&other, self.workload, &self.question.modes)?;
+                return Ok(outcomes.iter().map(|outcome| other.device().seconds(outcome.cycles)).collect());
+            }
+        };
         let (_, outcomes) = run(&chip, self.workload, &self.question.modes, self.question.fidelity)?;
         let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
         if keeps_configuration {
@@ -47,7 +53,7 @@ impl Base<'_> {
     }
 
     /// Seconds of each mode as it is.
-    pub(super) fn own_seconds(&self, chip: &Chip) -> Vec<f64> {
+    pub(super) fn own_seconds(&self, chip: &dyn Device) -> Vec<f64> {
         self.outcomes.iter().map(|outcome| chip.seconds(outcome.cycles)).collect()
     }
 }

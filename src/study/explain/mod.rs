@@ -9,9 +9,10 @@ mod uncertainty;
 
 use base::Base;
 
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 
-use super::inputs::{Inputs, run, run_all};
+use super::inputs::{Inputs, run, run_all, run_plain};
 pub use base::Question;
 pub use entries::{
     AreaEntry, Band, Derivative, Effect, Explanation, ModeEntry, PowerEntry, ResourceEntry, SectionEntry, Uncertainty,
@@ -27,9 +28,12 @@ pub fn explain(
     question: &Question,
     tick: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Explanation, Diagnostic> {
-    let chip = inputs.chip(&[])?;
+    let chip = inputs.any_chip(&[])?;
     let workload = inputs.workload(&[], None)?;
-    let (compiled, outcomes) = run(&chip, &workload, &question.modes, question.fidelity)?;
+    let (compiled, outcomes) = match &chip {
+        AnyChip::Rdu(chip) => run(chip, &workload, &question.modes, question.fidelity)?,
+        other => (Vec::new(), run_plain(other, &workload, &question.modes)?),
+    };
     let base = Base { inputs, question, workload: &workload, compiled: &compiled, outcomes: &outcomes };
 
     let steps = steps::steps(&chip)?;
@@ -42,6 +46,7 @@ pub fn explain(
         count();
         cycles
     });
+    let device = chip.device();
     let modes = outcomes
         .iter()
         .enumerate()
@@ -49,19 +54,22 @@ pub fn explain(
             let mut entry = sections::mode_entry(&chip, outcome);
             let answers =
                 answers.iter().map(|a| a.as_ref().map(|seconds| seconds[mode]).map_err(Diagnostic::to_string));
-            entry.derivatives = derivatives(chip.seconds(outcome.cycles), &steps, answers);
+            entry.derivatives = derivatives(device.seconds(outcome.cycles), &steps, answers);
             entry
         })
         .collect();
-    let uncertainty = question.uncertainty.then(|| uncertainty::uncertainty(&base, &chip, variants, &count));
+    let uncertainty = question.uncertainty.then(|| uncertainty::uncertainty(&base, device, variants, &count));
     Ok(Explanation {
         schema: 1,
-        arch: chip.name.clone(),
+        arch: device.name().to_owned(),
         workload: workload.name.clone(),
-        fidelity: question.fidelity.name(),
-        mapping: chip.quality.name(),
+        fidelity: outcomes.first().map_or(question.fidelity, |outcome| outcome.fidelity).name(),
+        mapping: inputs.quality().name(),
         modes,
-        area_mm2: chip.area_mm2().map(AreaEntry::from),
+        area_mm2: match &chip {
+            AnyChip::Rdu(chip) => chip.area_mm2().map(AreaEntry::from),
+            AnyChip::Gpu(_) | AnyChip::Bsp(_) => None,
+        },
         uncertainty,
     })
 }

@@ -1,14 +1,18 @@
 //! How busy every resource of a section was.
 
-use crate::arch::Chip;
+use crate::arch::{AnyChip, Device};
 use crate::outcome::{Outcome, SectionOutcome};
 
 use super::entries::{ModeEntry, PowerEntry, ResourceEntry, SectionEntry};
 
 /// A mode's sections; derivatives are left empty.
-pub(super) fn mode_entry(chip: &Chip, outcome: &Outcome) -> ModeEntry {
+pub(super) fn mode_entry(any: &AnyChip, outcome: &Outcome) -> ModeEntry {
+    let chip = any.device();
     let time_s = chip.seconds(outcome.cycles);
-    let package = chip.area.as_ref().and_then(|area| area.package_w);
+    let package = match any {
+        AnyChip::Rdu(chip) => chip.area.as_ref().and_then(|area| area.package_w),
+        AnyChip::Gpu(_) | AnyChip::Bsp(_) => None,
+    };
     let average = if time_s > 0.0 { outcome.energy().total() / time_s } else { 0.0 };
     ModeEntry {
         mode: outcome.mode.name(),
@@ -21,7 +25,7 @@ pub(super) fn mode_entry(chip: &Chip, outcome: &Outcome) -> ModeEntry {
     }
 }
 
-fn section_entry(chip: &Chip, section: &SectionOutcome) -> SectionEntry {
+fn section_entry(chip: &dyn Device, section: &SectionOutcome) -> SectionEntry {
     let cycles = section.cycles.max(1) as f64;
     let plain = |resource: String, busy_cycles: u64| ResourceEntry {
         resource,

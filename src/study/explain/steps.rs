@@ -1,6 +1,6 @@
 //! What could be added to a chip, one resource at a time.
 
-use crate::arch::{Chip, Orchestration};
+use crate::arch::{AnyChip, Bsp, Chip, Orchestration};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 
@@ -21,7 +21,64 @@ pub(super) struct Step {
 ///
 /// # Errors
 /// None in practice: the overrides are well-formed by construction.
-pub(super) fn steps(chip: &Chip) -> Result<Vec<Step>, Diagnostic> {
+pub(super) fn steps(chip: &AnyChip) -> Result<Vec<Step>, Diagnostic> {
+    match chip {
+        AnyChip::Rdu(chip) => of_grid(chip),
+        AnyChip::Bsp(bsp) => of_tiles(bsp),
+        AnyChip::Gpu(_) => Ok(Vec::new()),
+    }
+}
+
+/// Those of a chip of tiles.
+fn of_tiles(bsp: &Bsp) -> Result<Vec<Step>, Diagnostic> {
+    let (tile, exchange) = (&bsp.tile, &bsp.exchange);
+    let step = |resource: &str, what: String, sets: Vec<Override>| Step {
+        resource: resource.to_owned(),
+        what,
+        sets,
+        keeps_configuration: false,
+    };
+    let tiles = tile.count + tile.count.div_ceil(10).next_multiple_of(2);
+    let macs = tile.macs.iter().map(|(dtype, macs)| set(&["tile", "macs", dtype.name()], macs * 2));
+    let rate = exchange.bytes_per_cycle;
+    let mut list = vec![
+        step("compute", format!("a tenth more tiles ({} to {tiles})", tile.count), vec![set(&["tile", "count"], tiles)?]),
+        step("compute", "twice the multiply units of every tile".to_owned(), macs.collect::<Result<_, _>>()?),
+        step(
+            "sram",
+            format!("twice the memory of every tile ({} to {} KiB)", tile.sram_bytes >> 10, tile.sram_bytes >> 9),
+            vec![set(&["tile", "sram_bytes"], tile.sram_bytes * 2)?],
+        ),
+        step(
+            "link",
+            format!("twice the exchange ({rate} to {} bytes a tile and cycle)", rate * 2.0),
+            vec![set(&["exchange", "bytes_per_cycle"], number(rate * 2.0))?],
+        ),
+        step(
+            "fill",
+            format!("half the cycles of a barrier and of an exchange's setup ({})", exchange.sync_cycles + exchange.setup_cycles),
+            vec![
+                set(&["exchange", "sync_cycles"], exchange.sync_cycles / 2)?,
+                set(&["exchange", "setup_cycles"], exchange.setup_cycles / 2)?,
+            ],
+        ),
+        step(
+            "launch",
+            format!("half the start of a program ({} to {} us)", bsp.program_us, bsp.program_us / 2.0),
+            vec![set(&["program", "start_us"], number(bsp.program_us / 2.0))?],
+        ),
+    ];
+    for tier in &bsp.memory {
+        let rate = tier.bandwidth_bytes_per_s as f64 / 1e9;
+        let field = Override::of(Root::Arch, &["memory", &tier.name, "bandwidth_gb_per_s"], &number(rate * 2.0))?;
+        let what = format!("twice the rate of {} ({rate:.1} to {:.1} GB/s)", tier.name, rate * 2.0);
+        list.push(step(&format!("memory:{}", tier.name), what, vec![field]));
+    }
+    Ok(list)
+}
+
+/// Those of a grid.
+fn of_grid(chip: &Chip) -> Result<Vec<Step>, Diagnostic> {
     let mut list = vec![pcus(chip)?];
     for tier in &chip.memory {
         let channels = tier.channels;

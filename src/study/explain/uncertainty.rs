@@ -1,6 +1,6 @@
 //! Every uncertain field of the chip file at both ends of its range.
 
-use crate::arch::{Assumption, Chip, UncertainField, assumptions};
+use crate::arch::{Assumption, Device, UncertainField, assumptions};
 use crate::input::{Override, Root};
 use crate::mode::Mode;
 use crate::study::inputs::{Inputs, run_all};
@@ -41,7 +41,7 @@ fn scaled(assumption: &Assumption, up: bool) -> Option<Vec<Override>> {
 }
 
 /// Runs the variants; `count` is called after each.
-pub(super) fn uncertainty(base: &Base<'_>, chip: &Chip, variants: Variants, count: &(dyn Fn() + Sync)) -> Uncertainty {
+pub(super) fn uncertainty(base: &Base<'_>, chip: &dyn Device, variants: Variants, count: &(dyn Fn() + Sync)) -> Uncertainty {
     let own = base.own_seconds(chip);
     let times: Vec<[Option<Vec<f64>>; 2]> = run_all(&variants.sets, |pair| {
         let time = |sets: &Option<Vec<Override>>| {

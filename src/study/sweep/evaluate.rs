@@ -5,17 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use indexmap::IndexMap;
 
-use crate::arch::Chip;
+use crate::arch::{AnyChip, Chip};
+use crate::bsp;
 use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
 use crate::cost::bound_cycles;
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::input::{Override, Root};
+use crate::mode::Mode;
 use crate::outcome::{Fidelity as RunFidelity, Outcome};
 use crate::program::Configuration;
 use crate::report::Document;
 use crate::sim::{simulate, simulate_within};
-use crate::study::inputs::{Inputs, drained, simulated};
-use crate::study::uncertainty::{Draws, SAMPLES, of_rdu, ranges};
+use crate::study::inputs::{Inputs, drained, run_plain, simulated};
+use crate::study::uncertainty::{Draws, SAMPLES, of_plain, of_rdu, ranges};
 use crate::workload::Workload;
 
 use super::axis::Change;
@@ -49,8 +51,19 @@ pub(super) struct Setting<'a> {
 
 /// Chip and workload of a point.
 pub(super) struct Built {
-    pub(super) chip: Chip,
+    pub(super) chip: AnyChip,
     pub(super) workload: Arc<Workload>,
+}
+
+impl Built {
+    /// What nothing beats in a mode.
+    pub(super) fn bound_cycles(&self, mode: Mode) -> u64 {
+        match &self.chip {
+            AnyChip::Rdu(chip) => bound_cycles(chip, &self.workload, mode),
+            AnyChip::Bsp(bsp) => bsp::bound_cycles(bsp, &self.workload, mode),
+            AnyChip::Gpu(_) => 0,
+        }
+    }
 }
 
 /// Points of equal content have equal results; those of equal ground share their configurations.
@@ -89,7 +102,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn built(&self, setting: &Setting<'_>) -> Result<Built, Diagnostic> {
-        Ok(Built { chip: setting.inputs.chip(&setting.sets)?, workload: self.workload(setting)? })
+        Ok(Built { chip: setting.inputs.any_chip(&setting.sets)?, workload: self.workload(setting)? })
     }
 
     fn workload(&self, setting: &Setting<'_>) -> Result<Arc<Workload>, Diagnostic> {
@@ -163,7 +176,8 @@ impl<'a> Bench<'a> {
         if self.study.compile == Compile::Once {
             sets.retain(|set| set.root() != Root::Arch || !is_rate(&set.path().join(".")));
         }
-        let chip = setting.inputs.chip(&sets)?;
+        // What is no grid has no configurations.
+        let AnyChip::Rdu(chip) = setting.inputs.any_chip(&sets)? else { return Ok(Vec::new()) };
         let workload = self.workload(setting)?;
         let care = if self.study.compile == Compile::Coarse { Effort::Low } else { Effort::Full };
         compile_with(&chip, &workload, &self.study.modes, care, &self.bases(setting))
@@ -190,11 +204,21 @@ impl<'a> Bench<'a> {
     /// Runs a point.
     pub(super) fn measured(&self, built: &Built, compiled: &[Compiled]) -> Measured {
         let Built { chip, workload } = built;
-        match self.study.fidelity {
-            Fidelity::Bound => {
-                let bound = |&mode| (mode, bound_cycles(chip, workload, mode));
-                Measured::Bounds(self.study.modes.iter().map(bound).collect())
+        let chip = match (chip, self.study.fidelity) {
+            (_, Fidelity::Bound) => {
+                let bound = |&mode| (mode, built.bound_cycles(mode));
+                return Measured::Bounds(self.study.modes.iter().map(bound).collect());
             }
+            (AnyChip::Rdu(chip), Fidelity::Simulated(_)) => chip,
+            (other, Fidelity::Simulated(_)) => {
+                return match run_plain(other, workload, &self.study.modes) {
+                    Ok(outcomes) => Measured::Runs(Box::new(Document::new(other.device(), workload, &outcomes))),
+                    Err(error) => Measured::Refused(error.title().to_owned()),
+                };
+            }
+        };
+        match self.study.fidelity {
+            Fidelity::Bound => Measured::Bounds(Vec::new()),
             Fidelity::Simulated(fidelity) => {
                 // Prices change no run; rates do, and a configuration that is kept for them is run again.
                 let runs = compiled.iter().map(|c| match self.study.compile {
@@ -202,7 +226,7 @@ impl<'a> Bench<'a> {
                     Compile::Once | Compile::Shared => simulated(chip, workload, &c.configuration, fidelity),
                 });
                 match runs.collect::<Result<Vec<_>, _>>() {
-                    Ok(outcomes) => Measured::Runs(Box::new(Document::new(chip, workload, &outcomes))),
+                    Ok(outcomes) => Measured::Runs(Box::new(Document::new(&**chip, workload, &outcomes))),
                     Err(error) => Measured::Refused(error.title().to_owned()),
                 }
             }
@@ -218,7 +242,7 @@ impl<'a> Bench<'a> {
             ([one], _) => return self.measured(built, one),
             _ => {}
         }
-        let Built { chip, workload } = built;
+        let Built { chip: AnyChip::Rdu(chip), workload } = built else { return self.measured(built, compiled[0]) };
         let Fidelity::Simulated(fidelity) = self.study.fidelity else { return self.measured(built, compiled[0]) };
         let fastest = |mode: usize| {
             let configurations: Vec<&Configuration> =
@@ -226,7 +250,7 @@ impl<'a> Bench<'a> {
             fastest(chip, workload, &configurations, fidelity)
         };
         match (0..self.study.modes.len()).map(fastest).collect::<Result<Vec<_>, _>>() {
-            Ok(outcomes) => Measured::Runs(Box::new(Document::new(chip, workload, &outcomes))),
+            Ok(outcomes) => Measured::Runs(Box::new(Document::new(&**chip, workload, &outcomes))),
             Err(error) => Measured::Refused(error.title().to_owned()),
         }
     }
@@ -245,11 +269,17 @@ impl<'a> Bench<'a> {
         {
             let known: Vec<&Override> = self.study.base.iter().chain(setting.sets.iter().copied()).collect();
             let draws = Draws::new(setting.inputs.chip_text(), &known, SAMPLES, self.study.seed);
-            let chip = |sets: &[Override]| {
-                let sets: Vec<&Override> = setting.sets.iter().copied().chain(sets).collect();
-                setting.inputs.chip(&sets)
+            let with = |sets: &[Override]| setting.sets.iter().copied().chain(sets).cloned().collect::<Vec<Override>>();
+            let sampled = match &built.chip {
+                AnyChip::Rdu(own) => of_rdu(draws, own, &built.workload, compiled, fidelity, &|sets: &[Override]| {
+                    setting.inputs.chip(&with(sets).iter().collect::<Vec<_>>())
+                }),
+                AnyChip::Gpu(_) | AnyChip::Bsp(_) => {
+                    of_plain(draws, &built.workload, &self.study.modes, &|sets: &[Override]| {
+                        setting.inputs.any_chip(&with(sets).iter().collect::<Vec<_>>())
+                    })
+                }
             };
-            let sampled = of_rdu(draws, &built.chip, &built.workload, compiled, fidelity, &chip);
             ranges(document, &sampled, self.study.seed);
         }
         measured

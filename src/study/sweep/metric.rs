@@ -1,6 +1,6 @@
 //! Metrics by name: figures of the inputs, of a run, and of two runs together.
 
-use crate::arch::Chip;
+use crate::arch::{AnyChip, Chip};
 use crate::mode::Mode;
 use crate::report::{Document, METRICS, MetricValue, RunEntry, RunRanges};
 use crate::workload::Workload;
@@ -49,34 +49,44 @@ pub(super) enum Metric {
 }
 
 type Name = &'static str;
-pub(super) type InputFigure = (Name, fn(&Chip, &Workload) -> Option<Cell>);
+pub(super) type InputFigure = (Name, fn(&AnyChip, &Workload) -> Option<Cell>);
 pub(super) type RunFigure = (Name, fn(&RunEntry) -> Cell);
 /// The two modes it is of, and what it is.
 pub(super) type BothFigure = (Name, [Mode; 2], fn(&Document) -> Option<f64>);
 
 /// Figures that need no run; constraints may name them too.
 const INPUTS: [InputFigure; 13] = [
-    ("pcus", |chip, _| Some(Cell::Whole(chip.pcus()))),
-    ("pmus", |chip, _| Some(Cell::Whole(chip.pmus()))),
-    ("ags", |chip, _| Some(Cell::Whole(chip.grid.ags()))),
-    ("sram_bytes", |chip, _| Some(Cell::Whole(chip.sram_bytes()))),
+    ("pcus", |chip, _| Some(Cell::Whole(chip.device().compute_units()))),
+    ("pmus", |chip, _| Some(Cell::Whole(chip.device().memory_units()))),
+    ("ags", |chip, _| of_grid(chip, |chip| Some(Cell::Whole(chip.grid.ags())))),
+    ("sram_bytes", |chip, _| Some(Cell::Whole(chip.device().sram_bytes()))),
     ("peak_tflops", |chip, _| {
-        let peaks = chip.pcu.lanes.keys().filter_map(|&dtype| chip.peak_flops(dtype));
+        let device = chip.device();
+        let peaks = device.dtypes().into_iter().filter_map(|dtype| device.peak_flops(dtype));
         Some(Cell::Real(peaks.fold(0.0, f64::max) / 1e12))
     }),
     ("off_chip_gb_per_s", |chip, _| {
-        Some(Cell::Real(chip.memory.iter().map(|tier| tier.bandwidth_bytes_per_s as f64).sum::<f64>() / 1e9))
+        let tiers = chip.device().tiers().iter();
+        Some(Cell::Real(tiers.map(|tier| tier.bandwidth_bytes_per_s as f64).sum::<f64>() / 1e9))
     }),
-    ("launch_cycles", |chip, _| Some(Cell::Whole(chip.launch_cycles()))),
-    ("area_mm2", |chip, _| chip.area_mm2().map(|area| Cell::Real(area.total()))),
-    ("pcu_area_mm2", |chip, _| chip.area_mm2().map(|area| Cell::Real(area.pcus))),
-    ("pmu_area_mm2", |chip, _| chip.area_mm2().map(|area| Cell::Real(area.pmus))),
-    ("package_w", |chip, _| chip.area.as_ref()?.package_w.map(Cell::Real)),
+    ("launch_cycles", |chip, _| of_grid(chip, |chip| Some(Cell::Whole(chip.launch_cycles())))),
+    ("area_mm2", |chip, _| of_grid(chip, |chip| chip.area_mm2().map(|area| Cell::Real(area.total())))),
+    ("pcu_area_mm2", |chip, _| of_grid(chip, |chip| chip.area_mm2().map(|area| Cell::Real(area.pcus)))),
+    ("pmu_area_mm2", |chip, _| of_grid(chip, |chip| chip.area_mm2().map(|area| Cell::Real(area.pmus)))),
+    ("package_w", |chip, _| of_grid(chip, |chip| chip.area.as_ref()?.package_w.map(Cell::Real))),
     ("parameters", |_, workload| Some(Cell::Whole(workload.parameters()))),
     ("stored_macs", |_, workload| {
         Some(Cell::Whole(workload.operators.ids().map(|operator| workload.stored_macs(operator)).sum()))
     }),
 ];
+
+/// What only a grid of PCUs and PMUs has.
+fn of_grid(chip: &AnyChip, figure: fn(&Chip) -> Option<Cell>) -> Option<Cell> {
+    match chip {
+        AnyChip::Rdu(chip) => figure(chip),
+        AnyChip::Gpu(_) | AnyChip::Bsp(_) => None,
+    }
+}
 
 /// Figures of a run that the lower bound of the graph has too.
 const BOUNDED: [Name; 3] = ["cycles", "time_s", "bound_cycles"];
@@ -205,7 +215,7 @@ impl Metric {
     }
 
     /// Its value of a point; `None` where there is none.
-    pub(super) fn of(self, chip: &Chip, workload: &Workload, measured: &Measured) -> Option<Cell> {
+    pub(super) fn of(self, chip: &AnyChip, workload: &Workload, measured: &Measured) -> Option<Cell> {
         match (self, measured) {
             (Self::Input((_, figure)), _) => figure(chip, workload),
             (Self::Run(mode, (_, figure)), Measured::Runs(document)) => {
@@ -218,7 +228,7 @@ impl Metric {
             (Self::Both((.., figure)), Measured::Runs(document)) => figure(document).map(Cell::Real),
             (Self::Run(mode, (name, _)), Measured::Bounds(bounds)) => {
                 let (_, cycles) = bounds.iter().find(|(of, _)| *of == mode)?;
-                Some(if *name == "time_s" { Cell::Real(chip.seconds(*cycles)) } else { Cell::Whole(*cycles) })
+                Some(if *name == "time_s" { Cell::Real(chip.device().seconds(*cycles)) } else { Cell::Whole(*cycles) })
             }
             (Self::Both((_, [before, after], _)), Measured::Bounds(bounds)) => {
                 let of = |mode: Mode| bounds.iter().find(|(m, _)| *m == mode).map(|(_, cycles)| *cycles as f64);

@@ -8,7 +8,6 @@ use indexmap::IndexMap;
 use rayon::prelude::*;
 
 use crate::compile::Compiled;
-use crate::cost::bound_cycles;
 use crate::diagnostics::Diagnostic;
 use crate::study::StudyError;
 
@@ -385,7 +384,7 @@ impl<'a, 't> Runner<'a, 't> {
             .filter_map(|&index| {
                 let point = &self.study.points[index];
                 let built = self.bench.built(&self.bench.setting(point)).ok()?;
-                let bounds = self.study.modes.iter().map(|&m| (m, bound_cycles(&built.chip, &built.workload, m)));
+                let bounds = self.study.modes.iter().map(|&m| (m, built.bound_cycles(m)));
                 let cells = self.bench.cells(Some(&built), &Measured::Bounds(bounds.collect()));
                 let row = row_of(self.study, index, &cells);
                 Some((costs(&pareto.objectives, &row)?, index))

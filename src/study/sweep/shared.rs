@@ -3,14 +3,16 @@
 //! The choice follows from the whole study, never from the order in which its points run, so that a point has the same result on
 //! any number of threads, in any shard, and after an interruption.
 
-use crate::arch::Chip;
+use crate::arch::AnyChip;
 
 /// Points compiled for all that differ from them in rates alone, at most: beyond, the points between them gained nothing on the
 /// shipped feed-forward blocks.
 pub(super) const MOST_COMPILED: usize = 4;
 
 /// How fast everything of a chip is that a configuration does not hold: logarithms of clock, launch, bandwidths and latencies.
-pub(super) fn rates(chip: &Chip) -> Vec<f64> {
+/// Chips that are no grid have no configurations, and need none.
+pub(super) fn rates(chip: &AnyChip) -> Vec<f64> {
+    let AnyChip::Rdu(chip) = chip else { return Vec::new() };
     let of_tiers = chip.memory.ids().flat_map(|tier| {
         let rate = chip.tier_rate(tier);
         [rate.bytes_per_cycle(), chip.tier_latency_cycles(tier) as f64]

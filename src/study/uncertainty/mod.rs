@@ -9,7 +9,7 @@ mod held;
 mod ranges;
 
 pub use draws::Draws;
-pub use ranges::{Sampled, of_gpu, of_rdu, quantiles, ranges, versus};
+pub use ranges::{Sampled, of_plain, of_rdu, quantiles, ranges, versus};
 
 /// Draws unless a command says otherwise.
 pub const SAMPLES: usize = 40;

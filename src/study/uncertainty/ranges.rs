@@ -2,7 +2,8 @@
 
 use super::draws::Draws;
 use super::held::{Held, leaves_the_configuration, point_of};
-use crate::arch::{AnyChip, Chip, Gpu};
+use crate::arch::{AnyChip, Chip};
+use crate::bsp;
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
 use crate::gpu;
@@ -50,18 +51,22 @@ pub fn of_rdu(
     Sampled { draws, kept_units, modes: compiled.iter().map(|found| found.configuration.mode).collect(), points }
 }
 
-/// Runs the kernels of a GPU on every draw.
-pub fn of_gpu(
+/// Runs a chip without configurations, a GPU or one of tiles, on every draw.
+pub fn of_plain(
     draws: Draws,
     workload: &Workload,
     modes: &[Mode],
     chip: &(dyn Fn(&[Override]) -> Result<AnyChip, Diagnostic> + Sync),
 ) -> Sampled {
     let points = run_all(&draws.sets, |sets| {
-        let AnyChip::Gpu(gpu) = chip(sets).ok()? else { return None };
-        let gpu: &Gpu = &gpu;
-        let outcomes = gpu::run(gpu, workload, modes).ok()?;
-        Some(outcomes.iter().map(|outcome| point_of(outcome, gpu.clock_hz, 1.0)).collect())
+        let chip = chip(sets).ok()?;
+        let outcomes = match &chip {
+            AnyChip::Rdu(_) => return None,
+            AnyChip::Gpu(gpu) => gpu::run(gpu, workload, modes).ok()?,
+            AnyChip::Bsp(bsp) => bsp::run(bsp, workload, modes).ok()?,
+        };
+        let clock_hz = chip.device().clock_hz();
+        Some(outcomes.iter().map(|outcome| point_of(outcome, clock_hz, 1.0)).collect())
     });
     Sampled { draws, kept_units: 0, modes: modes.to_vec(), points }
 }

@@ -1,0 +1,137 @@
+//! Single operations as benchmarks measure them: a product with its operands where the plan wants them, and bare exchanges.
+
+use super::gemm::{self, Product};
+use super::sparse::{Blocks, SparseProduct, dynamic_plan, static_plan};
+use super::step::most_temporary;
+use crate::arch::{Bsp, SparseKernel};
+use crate::diagnostics::Diagnostic;
+use crate::units::{ByteSize, Dtype};
+
+/// A measurement between tiles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ExchangeCase<'a> {
+    /// One word from each of so many tiles to another: microseconds. A path between chips has a name.
+    Latency {
+        /// The path, on the chip if none.
+        link: Option<&'a str>,
+        /// Transfers at once.
+        transfers: u64,
+    },
+    /// Long messages of so many pairs at once: bytes a second of all of them.
+    Bandwidth {
+        /// The path, on the chip if none.
+        link: Option<&'a str>,
+        /// Transfers at once.
+        transfers: u64,
+    },
+    /// One word from one tile to so many: microseconds.
+    Broadcast {
+        /// Tiles.
+        tiles: u64,
+    },
+}
+
+/// Tiles at the same short way from each other: up to so many, a broadcast takes the same time (arXiv:1912.03413 table 4.8).
+const GROUP: u64 = 16;
+
+/// The figure of an exchange, in microseconds or in bytes a second; `None` if the file lacks the path.
+pub fn exchange_figure(chip: &Bsp, case: ExchangeCase<'_>) -> Option<f64> {
+    let exchange = &chip.exchange;
+    let us = |cycles: f64| cycles / chip.clock_hz as f64 * 1e6;
+    let tiles = chip.tile.count;
+    // The way between pairs that lie anywhere: the more pairs, the surer is one that lies far.
+    let way = |pairs: u64| {
+        let (near, far) = (exchange.near_cycles as f64, exchange.far_cycles as f64);
+        let longest = 1.0 - 1.0 / pairs.max(1) as f64;
+        near + (far - near).max(0.0) * longest
+    };
+    Some(match case {
+        ExchangeCase::Latency { link: None, transfers } => {
+            us((exchange.sync_cycles + exchange.setup_cycles) as f64 + way(transfers))
+        }
+        ExchangeCase::Latency { link: Some(name), transfers } => {
+            let link = chip.links.get(name)?;
+            (link.latency_ns + link.message_ns * (transfers.max(1) - 1) as f64) / 1e3
+        }
+        ExchangeCase::Bandwidth { link: None, transfers } => {
+            exchange.bytes_per_cycle * chip.clock_hz as f64 * transfers as f64
+        }
+        ExchangeCase::Bandwidth { link: Some(name), transfers } => {
+            let link = chip.links.get(name)?;
+            link.bytes_per_s.min(link.pair_bytes_per_s * transfers as f64)
+        }
+        ExchangeCase::Broadcast { tiles: receivers } => {
+            // One message that passes all tiles on its way; beyond the sender's own group it crosses the chip first.
+            let share = receivers as f64 / tiles.max(1) as f64;
+            let way = if receivers > GROUP { exchange.far_cycles as f64 * (1.0 + share) } else { 0.0 };
+            us(exchange.broadcast_cycles as f64 + way)
+        }
+    })
+}
+
+/// Bytes of a tile that one product may take.
+fn available(chip: &Bsp) -> f64 {
+    chip.planner.memory_share * chip.tile.sram_bytes as f64
+}
+
+fn unknown(chip: &Bsp, dtype: Dtype) -> Diagnostic {
+    let known: Vec<&str> = chip.tile.macs.keys().map(|dtype| dtype.name()).collect();
+    Diagnostic::new(format!("the tiles of {} do not multiply {dtype}", chip.name))
+        .with_help(format!("its `tile.macs` has {}", known.join(", ")))
+}
+
+/// What keeps a product off the chip: `resident` bytes of operands and result, and what the fullest step needs.
+fn check_room(chip: &Bsp, resident: f64, temporary: f64, what: &str) -> Result<(), Diagnostic> {
+    let needed = resident / chip.tile.count as f64 + temporary;
+    let (room, share) = (chip.tensor_bytes() as f64, available(chip));
+    if needed <= room && temporary <= share {
+        return Ok(());
+    }
+    let size = |bytes: f64| ByteSize(bytes.ceil() as u64);
+    let title = format!(
+        "{what} does not fit {}: tile 0 needs {} of {}, {} of it at a step (at most {} is allowed)",
+        chip.name,
+        size(needed),
+        size(room),
+        size(temporary),
+        size(share)
+    );
+    Err(Diagnostic::new(title).with_help("make it smaller, or run it in parts"))
+}
+
+/// Seconds of a product of m x k by k x n whose operands lie as its plan wants them.
+///
+/// # Errors
+/// A data type that the tiles do not multiply, or no room.
+pub fn gemm_seconds(chip: &Bsp, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Result<f64, Diagnostic> {
+    let product = Product { count: 1, m, n, k, dtype, a_home: true, b_home: true, available: available(chip) };
+    let plan = gemm::plan(chip, &product).ok_or_else(|| unknown(chip, dtype))?;
+    let resident = (m * k + k * n + m * n) as f64 * dtype.bytes() as f64;
+    check_room(chip, resident, most_temporary(&plan.steps), &format!("a product of {m} x {n} x {k}"))?;
+    Ok(plan.cycles / chip.clock_hz as f64)
+}
+
+/// Seconds of a sparse matrix times a dense one of so many columns.
+///
+/// # Errors
+/// A data type that the tiles do not multiply, an empty matrix, or no room.
+pub fn sparse_seconds(
+    chip: &Bsp,
+    (blocks, columns, dtype): (&Blocks, u64, Dtype),
+    kernel: SparseKernel,
+) -> Result<f64, Diagnostic> {
+    let (rows, depth) = blocks.shape();
+    let (rows, depth) = (rows * blocks.side, depth * blocks.side);
+    let product = SparseProduct { blocks, columns, dtype, available: available(chip) };
+    let plan = match kernel {
+        SparseKernel::Static => static_plan(chip, &product),
+        SparseKernel::Dynamic => dynamic_plan(chip, &product),
+        SparseKernel::Dense => return gemm_seconds(chip, dtype, (columns, rows, depth)),
+    };
+    let plan = plan.ok_or_else(|| Diagnostic::new("a sparse matrix stores no element"))?;
+    let stored = (blocks.count * blocks.side * blocks.side) as f64;
+    let resident = (stored + (columns * (rows + depth)) as f64) * dtype.bytes() as f64;
+    let what = format!("a sparse product of {rows} x {columns} x {depth}");
+    check_room(chip, resident, most_temporary(&plan.steps), &what)?;
+    Ok(plan.cycles / chip.clock_hz as f64)
+}

@@ -1,0 +1,327 @@
+//! From an operator to its supersteps: layouts of its operands, a plan, and what it counts for in traffic and energy.
+
+use std::collections::BTreeMap;
+
+use super::gemm::{self, GemmPlan, Product};
+use super::live::Live;
+use super::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, static_plan};
+use super::step::{Step, most_temporary};
+use super::vertex;
+use crate::arch::{Bsp, SparseKernel};
+use crate::index::Id;
+use crate::mode::Mode;
+use crate::sparsity::BlockMask;
+use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+
+/// An operator as supersteps. Counts are of one run.
+#[derive(Debug, Clone)]
+pub(super) struct Planned {
+    pub(super) op: OperatorId,
+    pub(super) steps: Vec<Step>,
+    /// Tiles at work.
+    pub(super) tiles: u64,
+    /// How it is split, in words.
+    pub(super) shape: String,
+    /// Multiply-accumulates, and those among them on elements that are not stored.
+    pub(super) macs: u64,
+    pub(super) zero_macs: u64,
+    /// Bytes between tile memory and units.
+    pub(super) memory_read: f64,
+    pub(super) memory_write: f64,
+    /// Tensors that come from off the chip for it, and go back.
+    pub(super) stream_reads: Vec<(TensorId, f64)>,
+    pub(super) stream_writes: Vec<(TensorId, f64)>,
+    /// Of a product with a sparse weight: whether a sparse kernel runs it.
+    pub(super) sparse: Option<bool>,
+    /// Bytes of a tile in use at the step that needs most, and that step.
+    pub(super) peak_bytes: f64,
+    pub(super) peak_step: usize,
+}
+
+/// Plans the operators of a graph in order.
+pub(super) struct Operators<'a> {
+    pub(super) chip: &'a Bsp,
+    pub(super) workload: &'a Workload,
+    pub(super) mode: Mode,
+    pub(super) live: &'a Live,
+    /// The program an operator is in.
+    pub(super) program_of: &'a [usize],
+    /// Whose layout a tensor has, by the index of its base.
+    layout: Vec<Option<Layout>>,
+    known: BTreeMap<Key, GemmPlan>,
+    blocks: BTreeMap<usize, Blocks>,
+}
+
+/// A layout: the operator that chose it, and the program it is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    by: usize,
+    program: usize,
+}
+
+/// What a plan depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    extents: [u64; 4],
+    dtype: crate::units::Dtype,
+    home: (bool, bool),
+    /// In units of 4 KiB.
+    available: u64,
+}
+
+/// Most parts of the dense columns that follow one another.
+const MOST_PASSES: u64 = 64;
+/// Memory that plans tell apart.
+const MEMORY_STEP: f64 = 4096.0;
+
+impl<'a> Operators<'a> {
+    pub(super) fn new(
+        (chip, workload): (&'a Bsp, &'a Workload),
+        mode: Mode,
+        live: &'a Live,
+        program_of: &'a [usize],
+    ) -> Self {
+        let layout = vec![None; workload.tensors.len()];
+        Self { chip, workload, mode, live, program_of, layout, known: BTreeMap::new(), blocks: BTreeMap::new() }
+    }
+
+    pub(super) fn plan(&mut self, op: OperatorId) -> Planned {
+        let operator = &self.workload.operators[op];
+        let resident = self.live.tile_bytes(self.chip, self.workload, op);
+        let mut planned = if operator.kind == OperatorKind::Gemm {
+            self.gemm(op, resident)
+        } else {
+            self.vertex(op)
+        };
+        if self.mode != Mode::Fused {
+            self.add_layouts(op, &mut planned);
+        }
+        let tallest = planned.steps.iter().enumerate().max_by(|(_, a), (_, b)| a.temporary_bytes.total_cmp(&b.temporary_bytes));
+        planned.peak_step = tallest.map_or(0, |(at, _)| at);
+        planned.peak_bytes = resident + most_temporary(&planned.steps);
+        let streams = |t: TensorId| self.live.streamed[self.workload.base(t).index()];
+        let bytes = |t: TensorId| self.workload.tensors[t].stored_bytes() as f64;
+        planned.stream_reads = operator.inputs.iter().filter(|&&t| streams(t)).map(|&t| (t, bytes(t))).collect();
+        let written = operator.updates.into_iter().chain([operator.output]).filter(|&t| streams(t));
+        planned.stream_writes = written.map(|t| (t, bytes(t))).collect();
+        planned
+    }
+
+    /// Whether a tensor lies as operator `op` wants it. What comes into the graph lies as its first reader wants it.
+    fn claims(&mut self, op: OperatorId, tensor: TensorId) -> bool {
+        let base = self.workload.base(tensor);
+        let role = self.workload.tensors[base].role;
+        let loops = self.workload.operators[op].repeat > 1 && role == TensorRole::Input;
+        let is_own = matches!(role, TensorRole::Weight) || (role == TensorRole::Input && self.mode == Mode::Fused && !loops);
+        let own = Layout { by: op.index(), program: self.program_of[op.index()] };
+        match &mut self.layout[base.index()] {
+            Some(layout) => *layout == own,
+            unset => {
+                if is_own {
+                    *unset = Some(own);
+                }
+                is_own
+            }
+        }
+    }
+
+    fn gemm(&mut self, op: OperatorId, resident: f64) -> Planned {
+        let (chip, workload) = (self.chip, self.workload);
+        let operator = &workload.operators[op];
+        let (a, b) = (operator.inputs[0], operator.inputs[1]);
+        let home = (self.claims(op, a), self.claims(op, b));
+        self.layout[workload.base(operator.output).index()] =
+            Some(Layout { by: op.index(), program: self.program_of[op.index()] });
+        let (dtype, form) = (workload.tensors[a].dtype, workload.form(op));
+        let form = form.unwrap_or(crate::workload::GemmForm::plain(1, 1, 1));
+        let share = chip.planner.memory_share * chip.tile.sram_bytes as f64;
+        let available = share.min(chip.tensor_bytes() as f64 - resident).max(0.0);
+        let product = Product {
+            count: form.instances * form.heads,
+            m: form.m,
+            n: form.n,
+            k: form.k,
+            dtype,
+            a_home: home.0,
+            b_home: home.1,
+            available,
+        };
+        let dense = self.dense(&product);
+        let bytes = dtype.bytes() as f64;
+        let all = form.dense_macs();
+        let stored = workload.stored_macs(op);
+        let weight = workload.tensors[b].mask.clone();
+        let sparse = weight.as_ref().and_then(|mask| self.sparse(mask, workload.base(b), &product));
+        let faster = sparse.filter(|plan| {
+            let fits = most_temporary(&plan.steps) <= available;
+            let dense_fits = most_temporary(&dense.steps) <= available;
+            (fits || !dense_fits) && (plan.cycles < dense.cycles || !dense_fits)
+        });
+        let is_sparse = faster.is_some();
+        let (steps, tiles, shape) = match faster {
+            Some(plan) => (plan.steps, plan.tiles, format!("{}; imbalance {:.2}", plan.shape, plan.imbalance)),
+            None => (dense.steps, dense.grid.tiles(), told(&dense.grid)),
+        };
+        let has_mask = weight.is_some() || workload.tensors[operator.output].mask.is_some();
+        let macs = if is_sparse { stored } else { all };
+        Planned {
+            op,
+            steps,
+            tiles,
+            shape,
+            macs,
+            zero_macs: if has_mask && !is_sparse { all.saturating_sub(stored) } else { 0 },
+            memory_read: macs as f64 * (bytes / 16.0 + bytes / gemm_lanes(chip, dtype)),
+            memory_write: macs as f64 * bytes / gemm_lanes(chip, dtype) / 4.0,
+            stream_reads: Vec::new(),
+            stream_writes: Vec::new(),
+            sparse: has_mask.then_some(is_sparse),
+            peak_bytes: 0.0,
+            peak_step: 0,
+        }
+    }
+
+    fn dense(&mut self, product: &Product) -> GemmPlan {
+        let available = (product.available / MEMORY_STEP).floor();
+        let key = Key {
+            extents: [product.count, product.m, product.n, product.k],
+            dtype: product.dtype,
+            home: (product.a_home, product.b_home),
+            available: available as u64,
+        };
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let rounded = Product { available: available * MEMORY_STEP, ..*product };
+        let none = GemmPlan { grid: gemm::Grid::default(), steps: Vec::new(), cycles: 0.0 };
+        let plan = gemm::plan(self.chip, &rounded).unwrap_or(none);
+        self.known.insert(key, plan.clone());
+        plan
+    }
+
+    fn sparse(&mut self, mask: &BlockMask, weight: TensorId, product: &Product) -> Option<SparsePlan> {
+        let chip = self.chip;
+        if product.count > 1 || chip.planner.sparse == SparseKernel::Dense {
+            return None;
+        }
+        let transposes = mask.rows() != product.k || mask.columns() != product.n;
+        let key = weight.index() * 2 + usize::from(transposes);
+        let blocks = self.blocks.entry(key).or_insert_with(|| {
+            if transposes { Blocks::of(&mask.transposed()) } else { Blocks::of(mask) }
+        });
+        let (columns, available) = (product.m, product.available);
+        let mut passes = 1;
+        loop {
+            let part = SparseProduct { blocks, columns: columns.div_ceil(passes), dtype: product.dtype, available };
+            let found = match chip.planner.sparse {
+                SparseKernel::Dynamic => dynamic_plan(chip, &part),
+                SparseKernel::Static | SparseKernel::Dense => static_plan(chip, &part),
+            };
+            // Where a tile's memory is short, parts of the dense columns come one after the other.
+            let fits = found.as_ref().is_some_and(|plan| most_temporary(&plan.steps) <= available);
+            if fits || passes >= MOST_PASSES || passes >= columns {
+                return found.map(|plan| repeated(plan, passes));
+            }
+            passes *= 2;
+        }
+    }
+
+    fn vertex(&mut self, op: OperatorId) -> Planned {
+        let (chip, workload) = (self.chip, self.workload);
+        let operator = &workload.operators[op];
+        let own = Layout { by: op.index(), program: self.program_of[op.index()] };
+        let output = workload.base(operator.output).index();
+        let (steps, tiles) = if operator.kind.is_view() {
+            (Vec::new(), 0)
+        } else if vertex::is_in_place(operator.kind) {
+            let first = self.layout[workload.base(operator.inputs[0]).index()];
+            let first = first.filter(|layout| layout.program == own.program).unwrap_or(own);
+            let mut foreign = 0.0;
+            for (at, &input) in operator.inputs.iter().enumerate() {
+                let base = workload.base(input).index();
+                let found = self.layout[base];
+                let is_held = matches!(workload.tensors[workload.base(input)].role, TensorRole::Weight | TensorRole::Input);
+                // Gains, states and weights are laid out with what they meet first.
+                if found.is_none() && is_held {
+                    self.layout[base] = Some(first);
+                } else if at > 0 && found != Some(first) {
+                    foreign += workload.tensors[input].stored_bytes() as f64;
+                }
+            }
+            self.layout[output] = Some(first);
+            vertex::in_place(chip, workload, op, foreign)
+        } else {
+            self.layout[output] = Some(own);
+            vertex::rearranged(chip, workload, op)
+        };
+        let (memory_read, memory_write) = vertex::memory_bytes(workload, op);
+        Planned {
+            op,
+            steps,
+            tiles,
+            shape: format!("{} on {tiles} tiles", operator.kind.name()),
+            macs: 0,
+            zero_macs: 0,
+            memory_read,
+            memory_write,
+            stream_reads: Vec::new(),
+            stream_writes: Vec::new(),
+            sparse: None,
+            peak_bytes: 0.0,
+            peak_step: 0,
+        }
+    }
+
+    /// A program of its own takes its inputs from the layout between programs, and puts its results back into it.
+    fn add_layouts(&self, op: OperatorId, planned: &mut Planned) {
+        let (chip, workload) = (self.chip, self.workload);
+        let operator = &workload.operators[op];
+        let program = self.program_of[op.index()];
+        let made_here = |t: TensorId| {
+            let producer = workload.producer(workload.base(t));
+            producer.is_some_and(|producer| self.program_of[producer.index()] == program)
+        };
+        let is_weight = |t: TensorId| workload.tensors[workload.base(t)].role == TensorRole::Weight;
+        let from: f64 = operator
+            .inputs
+            .iter()
+            .filter(|&&t| !made_here(t) && !is_weight(t))
+            .map(|&t| workload.tensors[t].stored_bytes() as f64)
+            .sum();
+        if from > 0.0 {
+            planned.steps.splice(0..0, vertex::moved(chip, "take layout", from).0);
+        }
+        let leaves = workload.consumers(operator.output).any(|reader| self.program_of[reader.index()] != program)
+            || workload.tensors[operator.output].role == TensorRole::Output;
+        if leaves {
+            let bytes = workload.tensors[operator.output].stored_bytes() as f64;
+            planned.steps.extend(vertex::moved(chip, "leave layout", bytes).0);
+        }
+    }
+}
+
+/// A plan run so many times, on parts of the dense matrix.
+fn repeated(mut plan: SparsePlan, passes: u64) -> SparsePlan {
+    plan.steps.iter_mut().for_each(|step| step.times *= passes);
+    plan.cycles *= passes as f64;
+    if passes > 1 {
+        plan.shape = format!("{passes} passes over the dense columns of {}", plan.shape);
+    }
+    plan
+}
+
+/// Results that one load of operands serves.
+fn gemm_lanes(chip: &Bsp, dtype: crate::units::Dtype) -> f64 {
+    chip.tile.macs.get(&dtype).map_or(1.0, |&macs| macs as f64 / 4.0)
+}
+
+fn told(grid: &gemm::Grid) -> String {
+    let passes = if grid.output_passes * grid.depth_passes > 1 {
+        format!(", {} x {} passes over outputs x depth", grid.output_passes, grid.depth_passes)
+    } else {
+        String::new()
+    };
+    let count = if grid.count > 1 { format!("{} products x ", grid.count) } else { String::new() };
+    let axes = if grid.swapped { ("columns", "rows") } else { ("rows", "columns") };
+    format!("{count}{} {} x {} {} x {} depth{passes}", grid.rows, axes.0, grid.outputs, axes.1, grid.depth)
+}

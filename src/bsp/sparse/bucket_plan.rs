@@ -1,0 +1,196 @@
+//! The dynamic kernel: a grid of parts of the matrix, each in buckets that are passed round, and sums of 32 bits.
+//!
+//! The order of its terms is that of poplibs `lib/popsparse/FullyConnectedPlan.cpp`: the dense matrix and the buckets are
+//! exchanged, every tile multiplies what belongs to its part, buckets with blocks of other parts are propagated, partial sums
+//! of the splits of the depth are exchanged all to all and summed.
+
+use super::buckets::{Spread, parts, spread};
+use super::on_tile::{BucketWork, dynamic_blocks, dynamic_elements, zeroing};
+use super::{Kernel, SparsePlan, SparseProduct};
+use crate::arch::Bsp;
+use crate::bsp::amp;
+use crate::bsp::gemm::splits;
+use crate::bsp::step::{Step, most_temporary, parts_of};
+use crate::units::Dtype;
+
+/// Bytes of an offset in a bucket.
+const OFFSET: f64 = 2.0;
+
+/// Splits of the matrix' rows, of its columns, and of the dense matrix' columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Grid {
+    rows: u64,
+    depth: u64,
+    columns: u64,
+}
+
+/// What the parts of a grid hold.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    /// Blocks and rows with blocks of the fullest part.
+    blocks: f64,
+    rows: f64,
+    mean_blocks: f64,
+    spread: Spread,
+}
+
+/// The fastest plan that fits, or the one that needs the least memory; `None` if nothing is stored.
+pub fn dynamic_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePlan> {
+    let single = product.dtype == Dtype::Fp32;
+    let planner = Dynamic {
+        chip,
+        product,
+        kernel: Kernel { chip, block: product.blocks.side, single },
+        wide: single || chip.planner.dynamic_wide_partials,
+    };
+    if product.blocks.count == 0 {
+        return None;
+    }
+    let (block_rows, block_columns) = product.blocks.shape();
+    let grains = product.columns.div_ceil(chip.tile.vector_bytes / product.dtype.bytes().max(1));
+    let tiles = chip.tile.count;
+    let mut best: Option<(bool, f64, Grid)> = None;
+    for columns in splits(grains, tiles) {
+        for depth in splits(block_columns, tiles / columns) {
+            for rows in splits(block_rows, tiles / (columns * depth)) {
+                let grid = Grid { rows, depth, columns };
+                let load = planner.even_load(&grid);
+                let steps = planner.steps(&grid, &load);
+                let (cycles, temporary) = (parts_of(chip, &steps).total(), most_temporary(&steps));
+                let fits = temporary <= product.available;
+                let rank = if fits { cycles } else { temporary };
+                if best.as_ref().is_none_or(|(known, of, _)| (fits && !known) || (fits == *known && rank < *of)) {
+                    best = Some((fits, rank, grid));
+                }
+            }
+        }
+    }
+    let (_, _, grid) = best?;
+    let load = planner.real_load(&grid);
+    let steps = planner.steps(&grid, &load);
+    Some(SparsePlan {
+        cycles: parts_of(chip, &steps).total(),
+        steps,
+        tiles: grid.rows * grid.depth * grid.columns,
+        shape: format!(
+            "dynamic sparse, blocks of {0} x {0}: {1} x {2} parts x {3} splits of the dense columns, {4} propagation steps",
+            product.blocks.side, grid.rows, grid.depth, grid.columns, load.spread.steps
+        ),
+        imbalance: load.blocks / load.mean_blocks.max(1e-9),
+        propagation_steps: load.spread.steps,
+    })
+}
+
+struct Dynamic<'a> {
+    chip: &'a Bsp,
+    product: &'a SparseProduct<'a>,
+    kernel: Kernel<'a>,
+    wide: bool,
+}
+
+impl Dynamic<'_> {
+    fn even_load(&self, grid: &Grid) -> Load {
+        let (rows, columns) = self.product.blocks.shape();
+        let (height, width) = (rows.div_ceil(grid.rows) as f64, columns.div_ceil(grid.depth) as f64);
+        let density = self.product.blocks.density();
+        let rows = (height * (1.0 - (1.0 - density).powf(width))).ceil();
+        let blocks = (height * width * density).ceil();
+        Load { blocks, rows, mean_blocks: blocks, spread: Spread { steps: 0, groups: 1, lost: 0 } }
+    }
+
+    fn real_load(&self, grid: &Grid) -> Load {
+        let counted = parts(self.product.blocks, grid.rows, grid.depth);
+        let room = (self.room(grid) * grid.columns as f64) as u64;
+        let mean_blocks = counted.blocks.iter().sum::<u64>() as f64 / counted.blocks.len().max(1) as f64;
+        Load {
+            blocks: counted.blocks.iter().copied().max().unwrap_or(0) as f64,
+            rows: counted.most_rows as f64,
+            mean_blocks,
+            spread: spread(&counted.blocks, room),
+        }
+    }
+
+    /// Blocks that a bucket has room for.
+    fn room(&self, grid: &Grid) -> f64 {
+        let even = self.product.blocks.count as f64 / (grid.rows * grid.depth * grid.columns) as f64;
+        (even * (1.0 + self.chip.planner.bucket_oversize)).ceil()
+    }
+
+    /// Bytes of a bucket: room for values, an offset a block, and two a row.
+    fn bucket_bytes(&self, grid: &Grid, load: &Load) -> f64 {
+        let block = (self.product.blocks.side * self.product.blocks.side * self.product.dtype.bytes()) as f64;
+        let rows = (load.rows / grid.columns as f64).ceil();
+        self.room(grid) * (block + OFFSET) + rows * 2.0 * OFFSET
+    }
+
+    fn steps(&self, grid: &Grid, load: &Load) -> Vec<Step> {
+        let (chip, side) = (self.chip, self.product.blocks.side as f64);
+        let bytes = self.product.dtype.bytes() as f64;
+        let grain = chip.tile.vector_bytes / self.product.dtype.bytes().max(1);
+        let columns = (self.product.columns.div_ceil(grain).div_ceil(grid.columns) * grain) as f64;
+        let (block_rows, block_columns) = self.product.blocks.shape();
+        let (height, width) = (block_rows.div_ceil(grid.rows) as f64 * side, block_columns.div_ceil(grid.depth) as f64 * side);
+        let rate = chip.exchange.bytes_per_cycle;
+        let tiles = grid.rows * grid.depth * grid.columns;
+        let bucket = self.bucket_bytes(grid, load);
+        let bus = |sharers: u64| {
+            let shared = chip.exchange.shared_bus_tiles;
+            if shared > 1 && sharers.is_multiple_of(shared) { shared as f64 } else { 1.0 }
+        };
+
+        // A slice that one tile uses lies there.
+        let dense = width * columns * bytes;
+        let dense_in = if grid.rows > 1 { dense } else { 0.0 };
+        let buckets_in = if grid.columns > 1 { bucket * grid.columns as f64 } else { 0.0 };
+        let of_buckets = if grid.rows > 1 { rate } else { rate * bus(grid.columns) };
+        let sums = height * columns;
+        let sum_bytes = sums * if self.wide { 4.0 } else { bytes };
+        let work = BucketWork {
+            buckets: grid.columns as f64,
+            own_buckets: grid.columns as f64,
+            groups: load.spread.groups as f64,
+            rows: load.rows,
+            blocks: load.blocks,
+            columns: if side > 1.0 { (columns / self.kernel.threads()).ceil() } else { columns },
+        };
+        let vertex = self.vertex(&work);
+        let busiest = zeroing(&self.kernel, sum_bytes) + vertex;
+        let received = dense_in + buckets_in;
+        let mut multiply = Step::compute(chip, "distribute and multiply", busiest, tiles);
+        multiply.mean_cycles *= load.mean_blocks / load.blocks.max(1.0);
+        let mut multiply = multiply.receives(chip, received, received * tiles as f64);
+        multiply.wire_cycles = dense_in / (rate * bus(grid.rows)) + buckets_in / of_buckets;
+        let mut steps = vec![multiply.holds(dense_in + buckets_in.max(bucket) + sum_bytes)];
+        if load.spread.steps > 0 {
+            let foreign = BucketWork { own_buckets: 0.0, blocks: 0.0, rows: 0.0, ..work };
+            let all = bucket * grid.columns as f64;
+            let step = Step::compute(chip, "propagate", self.vertex(&foreign), tiles);
+            let mut step = step.receives(chip, all, all * tiles as f64).holds(dense_in + 2.0 * all + sum_bytes);
+            step.times = load.spread.steps;
+            steps.push(step);
+        }
+        let depth = grid.depth as f64;
+        if grid.depth > 1 {
+            let results = (sums / depth).ceil();
+            let cycles = amp::reduce_cycles(chip, results, depth, self.wide);
+            let received = sum_bytes * (depth - 1.0) / depth;
+            let mut step = Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
+            // More than two senders: no tile receives while it sends.
+            if grid.depth > 2 {
+                step.wire_cycles = sum_bytes / rate;
+            }
+            steps.push(step.holds(sum_bytes + received));
+        } else if self.wide && bytes < 4.0 {
+            steps.push(Step::compute(chip, "cast", amp::cast_cycles(chip, sums), tiles).holds(sum_bytes));
+        }
+        steps
+    }
+
+    fn vertex(&self, work: &BucketWork) -> f64 {
+        if self.kernel.block > 1 {
+            dynamic_blocks(&self.kernel, work, self.wide && !self.kernel.single)
+        } else {
+            dynamic_elements(&self.kernel, work)
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The mechanisms one by one.
+
+use std::path::Path;
+
+use super::{
+    Blocks, ExchangeCase, Product, SparseProduct, dynamic_plan, exchange_figure, gemm_seconds, parts_of, plan_gemm, run,
+    static_plan,
+};
+use crate::arch::{self, AnyChip, Bsp};
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::outcome::{BoundBy, Outcome};
+use crate::sparsity::BlockMask;
+use crate::units::Dtype;
+use crate::workload::{self, Workload};
+
+pub(super) fn chip(name: &str, sets: &[&str]) -> Bsp {
+    let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
+    match arch::open(Path::new(name), &sets).unwrap() {
+        AnyChip::Bsp(bsp) => *bsp,
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) => panic!("{name} is a chip of tiles"),
+    }
+}
+
+fn mlp(tokens: u64, dtype: &str) -> Workload {
+    let text = format!(
+        "schema = 1\nname = \"mlp\"\ndtype = \"{dtype}\"\n[dims]\nt = {tokens}\nd = 1024\nf = 4096\n\
+         [[tensors]]\nname = \"x\"\nshape = [\"t\", \"d\"]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"up\"\nshape = [\"d\", \"f\"]\nrole = \"weight\"\n\
+         [[tensors]]\nname = \"down\"\nshape = [\"f\", \"d\"]\nrole = \"weight\"\n\
+         [[operators]]\nname = \"a\"\nkind = \"gemm\"\ninputs = [\"x\", \"up\"]\noutput = \"h\"\n\
+         [[operators]]\nname = \"g\"\nkind = \"gelu\"\ninputs = [\"h\"]\noutput = \"i\"\n\
+         [[operators]]\nname = \"b\"\nkind = \"gemm\"\ninputs = [\"i\", \"down\"]\noutput = \"y\"\n"
+    );
+    workload::parse("mlp.toml", &text, &[], 0).unwrap()
+}
+
+fn outcomes(chip: &Bsp, workload: &Workload) -> Vec<Outcome> {
+    run(chip, workload, &Mode::ALL).unwrap()
+}
+
+#[test]
+fn one_program_is_faster_than_many_and_nothing_is_faster_than_its_bound() {
+    let bow = chip("arch/bow.toml", &[]);
+    let found = outcomes(&bow, &mlp(2048, "fp16"));
+    let cycles: Vec<u64> = found.iter().map(|outcome| outcome.cycles).collect();
+    assert!(cycles[0] > cycles[1] && cycles[1] > cycles[2], "{cycles:?}");
+    assert!(found.iter().all(|outcome| outcome.bound_cycles <= outcome.cycles));
+    assert_eq!(found.iter().map(|outcome| outcome.sections.len()).collect::<Vec<_>>(), [3, 2, 1]);
+    // Everything is resident: nothing comes from off the chip.
+    assert!(found.iter().all(|outcome| outcome.traffic().off_chip_bytes() == 0));
+}
+
+#[test]
+fn a_dense_product_meets_the_measured_rate() {
+    // 209 and 223 TFLOP/s, fp16, m = k = 4096 [P arXiv:2303.16999, digitised from its figure].
+    let bow = chip("arch/bow.toml", &[]);
+    for (n, measured) in [(1024, 209.0), (2048, 223.0)] {
+        let seconds = gemm_seconds(&bow, Dtype::Fp16, (n, 4096, 4096)).unwrap();
+        let found = 2.0 * (4096 * 4096 * n) as f64 / seconds / 1e12;
+        assert!((found / measured - 1.0).abs() < 0.15, "n {n}: {found}, measured {measured}");
+    }
+}
+
+#[test]
+fn less_memory_for_a_step_means_more_passes_and_more_time() {
+    let bow = chip("arch/bow.toml", &[]);
+    let product = |available: f64| Product {
+        count: 1,
+        m: 4096,
+        n: 4096,
+        k: 4096,
+        dtype: Dtype::Fp16,
+        a_home: true,
+        b_home: true,
+        available,
+    };
+    let plans = [383_000.0, 150_000.0, 80_000.0].map(|available| plan_gemm(&bow, &product(available)).unwrap());
+    for (plan, room) in plans.iter().zip([383_000.0, 150_000.0, 80_000.0]) {
+        assert!(super::most_temporary(&plan.steps) <= room, "{:?}", plan.grid);
+    }
+    assert!(plans[0].cycles < plans[1].cycles && plans[1].cycles < plans[2].cycles);
+    let passes = |at: usize| plans[at].grid.depth_passes * plans[at].grid.output_passes;
+    assert!(passes(2) > passes(0));
+}
+
+#[test]
+fn what_does_not_fit_names_tile_step_and_operator() {
+    let bow = chip("arch/bow.toml", &[]);
+    let error = run(&bow, &mlp(1 << 17, "fp16"), &[Mode::Fused]).unwrap_err().to_string();
+    assert!(error.contains("tile 0 needs") && error.contains("in step `"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_resident_is_streamed() {
+    // 16 MB of weights and small activations; a tile of which 40 KiB are left.
+    let bow = chip("arch/bow.toml", &["arch.tile.reserved_bytes=624640"]);
+    let found = run(&bow, &mlp(64, "fp16"), &[Mode::Fused]).unwrap().remove(0);
+    assert!(found.traffic().off_chip_read_bytes >= 1024 * 4096 * 2, "{:?}", found.notes);
+    assert_eq!(found.sections[0].bound_by, BoundBy::Memory("streaming".to_owned()));
+}
+
+fn seconds(chip: &Bsp, mask: &BlockMask, columns: u64, dynamic: bool) -> (f64, f64) {
+    let blocks = Blocks::of(mask);
+    let available = chip.planner.memory_share * chip.tile.sram_bytes as f64;
+    let product = SparseProduct { blocks: &blocks, columns, dtype: Dtype::Fp16, available };
+    let plan = if dynamic { dynamic_plan(chip, &product) } else { static_plan(chip, &product) }.unwrap();
+    assert!((plan.cycles / parts_of(chip, &plan.steps).total() - 1.0).abs() < 1e-9);
+    (plan.cycles, plan.propagation_steps as f64)
+}
+
+/// As many blocks as `even`, most of them in the first columns of each eighth.
+fn skewed(rows: u64, columns: u64, density: f64) -> BlockMask {
+    let mut mask = BlockMask::empty(rows, columns, (16, 16));
+    let (k, n) = (mask.k_blocks(), mask.n_blocks());
+    let wanted = (k as f64 * n as f64 * density).ceil() as u64;
+    // Column by column from the first: those are full, the others empty.
+    for at in 0..wanted {
+        mask.keep(at % k, at / k);
+    }
+    mask
+}
+
+#[test]
+fn a_skewed_mask_is_slower_through_its_buckets() {
+    let bow = chip("arch/bow.toml", &[]);
+    let (even, skew) = (BlockMask::random(2048, 2048, (16, 16), 0.0625, 1), skewed(2048, 2048, 0.0625));
+    assert_eq!(even.kept_blocks(), skew.kept_blocks());
+    let ((even, even_steps), (skew, skew_steps)) = (seconds(&bow, &even, 1024, true), seconds(&bow, &skew, 1024, true));
+    assert!(skew > 1.5 * even, "{skew} and {even}");
+    assert!(skew_steps > even_steps, "{skew_steps} and {even_steps} propagation steps");
+}
+
+#[test]
+fn larger_blocks_are_faster_and_a_known_pattern_is_faster_than_one_that_is_data() {
+    let bow = chip("arch/bow.toml", &[]);
+    let masks = [4, 8, 16].map(|side| BlockMask::random(4096, 4096, (side, side), 0.0625, 1));
+    let of = |dynamic: bool| masks.clone().map(|mask| seconds(&bow, &mask, 2048, dynamic).0);
+    let (known, data) = (of(false), of(true));
+    assert!(known.windows(2).all(|pair| pair[1] < pair[0]), "{known:?}");
+    assert!(known.iter().zip(&data).all(|(known, data)| known < data), "{known:?} and {data:?}");
+}
+
+#[test]
+fn exchanges_meet_what_was_measured_on_the_first_generation() {
+    // arXiv:1912.03413 tables 4.1 to 4.6; two of the latencies are what the chip file is fitted to.
+    let gc2 = chip("arch/gc2.toml", &[]);
+    let close = |case: ExchangeCase<'_>, measured: f64, most: f64| {
+        let found = exchange_figure(&gc2, case).unwrap();
+        assert!((found / measured - 1.0).abs() < most, "{case:?}: {found}, measured {measured}");
+    };
+    close(ExchangeCase::Latency { link: None, transfers: 304 }, 0.165, 0.1);
+    close(ExchangeCase::Latency { link: None, transfers: 1 }, 0.123, 0.1);
+    close(ExchangeCase::Bandwidth { link: None, transfers: 1 }, 6.34e9, 0.1);
+    close(ExchangeCase::Bandwidth { link: None, transfers: 1216 }, 7679.01e9, 0.1);
+    close(ExchangeCase::Broadcast { tiles: 1216 }, 0.194, 0.1);
+}

@@ -1,0 +1,97 @@
+//! Operators that are no products: elements and rows shared out to tiles and their workers.
+//!
+//! Cycles of an element are assumed: the steps of the usual formula at the width of the data path, as on other kinds of chips.
+
+use super::step::Step;
+use crate::arch::Bsp;
+use crate::workload::{OperatorId, OperatorKind, Workload};
+
+/// Elements of an operator's largest operand.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    elements: f64,
+    element_bytes: u64,
+}
+
+fn extent(workload: &Workload, op: OperatorId) -> Extent {
+    let operator = &workload.operators[op];
+    let tensors = operator.inputs.iter().chain([&operator.output]);
+    let largest = tensors.max_by_key(|&&t| workload.tensors[t].stored_elements()).map(|&t| &workload.tensors[t]);
+    largest.map_or(Extent { elements: 0.0, element_bytes: 2 }, |tensor| Extent {
+        elements: tensor.stored_elements() as f64,
+        element_bytes: tensor.dtype.bytes(),
+    })
+}
+
+/// Cycles of a tile's workers for so many elements, `steps` vector operations on each.
+fn vertex_cycles(chip: &Bsp, elements: f64, element_bytes: u64, steps: f64) -> f64 {
+    let threads = chip.tile.threads as f64;
+    let lanes = (chip.tile.vector_bytes / element_bytes.max(1)).max(1) as f64;
+    let vectors = ((elements / threads).ceil() / lanes).ceil();
+    (chip.planner.vertex_cycles as f64 + vectors * steps) * threads
+}
+
+/// The supersteps of an operator whose first input lies on its tiles, and the tiles at work. `foreign_bytes`: of other inputs,
+/// which come over the exchange.
+pub(super) fn in_place(chip: &Bsp, workload: &Workload, op: OperatorId, foreign_bytes: f64) -> (Vec<Step>, u64) {
+    let operator = &workload.operators[op];
+    let all = extent(workload, op);
+    let tiles = chip.tile.count.min((all.elements as u64).max(1));
+    let each = (all.elements / tiles as f64).ceil();
+    let steps = operator.kind.vector_steps().max(operator.inputs.len() as u64) as f64;
+    let cycles = vertex_cycles(chip, each, all.element_bytes, steps);
+    let received = (foreign_bytes / tiles as f64).ceil();
+    let step = Step::compute(chip, operator.kind.name(), cycles, tiles);
+    (vec![step.receives(chip, received, foreign_bytes).holds(received)], tiles)
+}
+
+/// The supersteps of an operator that needs whole rows, or elements that lie elsewhere.
+pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId) -> (Vec<Step>, u64) {
+    let operator = &workload.operators[op];
+    let all = extent(workload, op);
+    let output = &workload.tensors[operator.output];
+    let bytes: f64 = operator.inputs.iter().map(|&t| workload.tensors[t].stored_bytes() as f64).sum();
+    if !operator.kind.is_row_wise() || matches!(operator.kind, OperatorKind::Concat | OperatorKind::Reformat) {
+        return moved(chip, operator.kind.name(), output.stored_bytes() as f64);
+    }
+    let rows = (workload.tensors[operator.inputs[0]].rows * operator.heads.max(1)).max(1);
+    // Rows are whole on a tile; fewer rows than tiles are cut into parts that exchange what each has found.
+    let parts = (chip.tile.count / rows).max(1);
+    let tiles = (rows * parts).min(chip.tile.count);
+    let each = (all.elements / rows as f64 / parts as f64).ceil() * rows.div_ceil(tiles / parts).max(1) as f64;
+    let cycles = vertex_cycles(chip, each, all.element_bytes, operator.kind.vector_steps() as f64);
+    let received = (bytes / tiles as f64).ceil();
+    let passes = if parts > 1 { operator.kind.passes() } else { 1 };
+    let first = Step::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
+    let mut steps = vec![first.receives(chip, received, bytes).holds(received)];
+    if passes > 1 {
+        let found = 4.0 * (parts - 1) as f64;
+        let step = Step::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
+        let mut step = step.receives(chip, found, found * tiles as f64).holds(received + found);
+        step.times = passes - 1;
+        steps.push(step);
+    }
+    (steps, tiles)
+}
+
+/// Bytes that change their place and their order.
+pub(super) fn moved(chip: &Bsp, name: &str, bytes: f64) -> (Vec<Step>, u64) {
+    let tiles = chip.tile.count;
+    let received = (bytes / tiles as f64).ceil();
+    let copy = received / chip.tile.copy_bytes_per_cycle;
+    let step = Step::compute(chip, name, copy, tiles).receives(chip, received, bytes).holds(received);
+    (vec![step], tiles)
+}
+
+/// Whether an operator works on elements where they are.
+pub(super) fn is_in_place(kind: OperatorKind) -> bool {
+    (kind.is_elementwise() || kind.folds_into_a_gemm())
+        && !matches!(kind, OperatorKind::Embedding | OperatorKind::Transpose | OperatorKind::EmbeddingGrad)
+}
+
+/// Bytes between tile memory and units of an operator that is no product.
+pub(super) fn memory_bytes(workload: &Workload, op: OperatorId) -> (f64, f64) {
+    let operator = &workload.operators[op];
+    let read: f64 = operator.inputs.iter().map(|&t| workload.tensors[t].stored_bytes() as f64).sum();
+    (read * operator.kind.passes() as f64, workload.tensors[operator.output].stored_bytes() as f64)
+}
