@@ -2,7 +2,8 @@
 
 use super::gemm::{self, Product};
 use super::sparse::{Blocks, SparseProduct, dynamic_plan, static_plan};
-use super::step::most_temporary;
+use super::step::{most_temporary, parts_of};
+use super::vertex;
 use crate::arch::{Bsp, SparseKernel};
 use crate::diagnostics::Diagnostic;
 use crate::units::{ByteSize, Dtype};
@@ -134,4 +135,10 @@ pub fn sparse_seconds(
     let what = format!("a sparse product of {rows} x {columns} x {depth}");
     check_room(chip, resident, most_temporary(&plan.steps), &what)?;
     Ok(plan.cycles / chip.clock_hz as f64)
+}
+
+/// Seconds in which so many bytes change their place and their order.
+pub fn moved_seconds(chip: &Bsp, bytes: f64) -> f64 {
+    let (steps, _) = vertex::moved(chip, "change layout", bytes);
+    parts_of(chip, &steps).total() / chip.clock_hz as f64
 }

@@ -184,7 +184,9 @@ impl Planner<'_> {
         let casts = self.wide && narrow;
         // What is summed or cast later is temporary; else the sums are the result.
         let kept = if grid.depth > 1 || casts { slice.sum_bytes * grid.output_passes as f64 } else { 0.0 };
-        let (a, b) = (self.received(slice.a_bytes, grid.outputs, self.product.a_home), self.received(slice.b_bytes, grid.rows, self.product.b_home));
+        let a = received(slice.a_bytes, slice.rows, grid.outputs, self.product.a_home);
+        let outputs = (slice.output_groups * self.amp.units).min(self.product.n);
+        let b = received(slice.b_bytes, outputs, grid.rows, self.product.b_home);
         let held = |bytes: f64, received: f64| if received > 0.0 { bytes } else { 0.0 };
         let temporary = held(slice.a_bytes, a) + held(slice.b_bytes, b) + kept;
         let mut steps = Vec::with_capacity(4);
@@ -223,11 +225,6 @@ impl Planner<'_> {
         GemmPlan { grid, steps, cycles }
     }
 
-    /// Bytes that a tile receives of a slice that `sharers` tiles use.
-    fn received(&self, bytes: f64, sharers: u64, home: bool) -> f64 {
-        if home { bytes * (1.0 - 1.0 / sharers as f64) } else { bytes }
-    }
-
     /// Bytes a tile receives and their cycles. Neighbours share one of the operands, the one that is more, at the double rate.
     fn wire(&self, grid: &Grid, a: f64, b: f64) -> (f64, f64) {
         let bus = self.chip.exchange.shared_bus_tiles;
@@ -235,6 +232,12 @@ impl Planner<'_> {
         let (of_a, of_b) = (a / rate(grid.outputs) + b, a + b / rate(grid.rows));
         (a + b, of_a.min(of_b) / self.chip.exchange.bytes_per_cycle)
     }
+}
+
+/// Bytes that a tile receives of a slice of `lines` lines that `sharers` tiles use, each of which holds whole lines of it.
+fn received(bytes: f64, lines: u64, sharers: u64, home: bool) -> f64 {
+    let held = if home { lines / sharers } else { 0 };
+    bytes * (lines - held) as f64 / lines.max(1) as f64
 }
 
 /// Numbers of parts, at most `most`, that leave parts of different sizes.

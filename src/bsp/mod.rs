@@ -7,6 +7,7 @@
 mod account;
 mod amp;
 mod cases;
+mod execute;
 mod gemm;
 mod live;
 mod operators;
@@ -17,7 +18,8 @@ mod tests;
 mod vertex;
 
 pub use self::account::bound_cycles;
-pub use self::cases::{ExchangeCase, exchange_figure, gemm_seconds, sparse_seconds};
+pub use self::cases::{ExchangeCase, exchange_figure, gemm_seconds, moved_seconds, sparse_seconds};
+pub use self::execute::{Executed, execute};
 pub use self::gemm::{GemmPlan, Grid, Product, plan as plan_gemm};
 pub use self::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, static_plan};
 pub use self::step::{Parts, Step, most_temporary, parts_of};

@@ -1,0 +1,292 @@
+//! The report on chips of tiles: exchanges, dense and sparse products beside what was measured, and every term left out once.
+//!
+//! `cargo run --release --example ipu` prints `reports/ipu/README.md`; every run is in closed form and seeded.
+
+use std::error::Error;
+use std::path::Path;
+
+use rdusim::arch::{self, AnyChip, Bsp, SparseKernel};
+use rdusim::bsp::{Blocks, ExchangeCase, exchange_figure, gemm_seconds, moved_seconds, sparse_seconds};
+use rdusim::input::Override;
+use rdusim::sparsity::BlockMask;
+use rdusim::units::Dtype;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Columns of the dense matrix that are tried, as in the paper: the best one counts.
+const COLUMNS: std::ops::RangeInclusive<u32> = 4..=15;
+
+fn chip(name: &str, sets: &[&str]) -> Outcome<Bsp> {
+    let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    match arch::open(Path::new(name), &sets)? {
+        AnyChip::Bsp(bsp) => Ok(*bsp),
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) => Err(format!("{name} is no chip of tiles").into()),
+    }
+}
+
+/// TFLOP/s of the stored elements, at the best number of columns that fits, and that number.
+fn best(of: impl Fn(u64) -> Option<f64>) -> Option<(f64, u64)> {
+    COLUMNS.map(|power| 1 << power).filter_map(|n| Some((of(n)?, n))).max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn dense_rate(chip: &Bsp, dtype: Dtype, m: u64, n: u64) -> Option<f64> {
+    let seconds = gemm_seconds(chip, dtype, (n, m, m)).ok()?;
+    Some(2.0 * (m * m * n) as f64 / seconds / 1e12)
+}
+
+fn sparse_rate(chip: &Bsp, (blocks, dtype): (&Blocks, Dtype), n: u64, kernel: SparseKernel) -> Option<f64> {
+    let seconds = sparse_seconds(chip, (blocks, n, dtype), kernel).ok()?;
+    Some(2.0 * (blocks.count * blocks.side * blocks.side * n) as f64 / seconds / 1e12)
+}
+
+/// Speed-up of a sparse product over the dense one of the same shape, each at its best number of columns.
+fn speedup(chip: &Bsp, dtype: Dtype, (m, side, density): (u64, u64, f64), kernel: SparseKernel) -> Option<f64> {
+    let blocks = Blocks::of(&BlockMask::random(m, m, (side, side), density, 7));
+    let dense = best(|n| dense_rate(chip, dtype, m, n))?;
+    let sparse = best(|n| sparse_rate(chip, (&blocks, dtype), n, kernel))?;
+    Some(sparse.0 / density / dense.0)
+}
+
+fn main() -> Outcome<()> {
+    println!("# Chips of tiles beside what was measured\n");
+    println!("Made by `reports/ipu/regenerate`. Terms and sources: [docs/ipu.md](../../docs/ipu.md).\n");
+    exchanges()?;
+    dense()?;
+    popsparse()?;
+    exponents()?;
+    loops()?;
+    ablation()
+}
+
+fn row(name: &str, measured: f64, found: f64) {
+    println!("| {name} | {measured:.4} | {found:.4} | {:+.1} % |", (found / measured - 1.0) * 100.0);
+}
+
+/// Figures of arXiv:1912.03413, tables 4.1 to 4.8.
+fn exchanges() -> Outcome<()> {
+    use ExchangeCase::{Bandwidth, Broadcast, Latency};
+    let gc2 = chip("arch/gc2.toml", &[])?;
+    println!("## Exchange of the GC2 (arXiv:1912.03413)\n\nLines with a star are what the chip file is fitted to or states.\n");
+    println!("| case | measured | model | error |\n| --- | --- | --- | --- |");
+    let (us, gb) = (1.0, 1e-9);
+    let link = |name| Some(name);
+    let cases: [(&str, ExchangeCase<'_>, f64, f64); 17] = [
+        ("us, word, idle *", Latency { link: None, transfers: 1 }, 0.133, us),
+        ("us, word, 1216 at once *", Latency { link: None, transfers: 1216 }, 0.165, us),
+        ("us, word, 4 at once", Latency { link: None, transfers: 4 }, 0.157, us),
+        ("us, word, 38 at once", Latency { link: None, transfers: 38 }, 0.148, us),
+        ("us, word, 304 at once", Latency { link: None, transfers: 304 }, 0.165, us),
+        ("GB/s, one pair", Bandwidth { link: None, transfers: 1 }, 6.34, gb),
+        ("GB/s, 38 pairs", Bandwidth { link: None, transfers: 38 }, 240.12, gb),
+        ("GB/s, 1216 pairs", Bandwidth { link: None, transfers: 1216 }, 7679.01, gb),
+        ("us, broadcast to 16 *", Broadcast { tiles: 16 }, 0.094, us),
+        ("us, broadcast to 76", Broadcast { tiles: 76 }, 0.136, us),
+        ("us, broadcast to 304", Broadcast { tiles: 304 }, 0.153, us),
+        ("us, broadcast to 608", Broadcast { tiles: 608 }, 0.176, us),
+        ("us, broadcast to 1216", Broadcast { tiles: 1216 }, 0.194, us),
+        ("us, word, same board, 1216 at once *", Latency { link: link("board"), transfers: 1216 }, 2.521, us),
+        ("us, word, same board, 2432 at once", Latency { link: link("board"), transfers: 2432 }, 4.282, us),
+        ("GB/s, same board, 1216 pairs *", Bandwidth { link: link("board"), transfers: 1216 }, 55.0, gb),
+        ("us, word, two links, 1216 at once *", Latency { link: link("indirect"), transfers: 1216 }, 5.98, us),
+    ];
+    for (name, case, measured, scale) in cases {
+        row(name, measured, exchange_figure(&gc2, case).ok_or("a path that the file lacks")? * scale);
+    }
+    println!();
+    Ok(())
+}
+
+fn dense() -> Outcome<()> {
+    println!("## Dense products, TFLOP/s\n\n| case | measured | model | error |\n| --- | --- | --- | --- |");
+    let bow = chip("arch/bow.toml", &[])?;
+    for (n, profiled, looped) in [(1024, 209.0, 198.0), (2048, 223.0, 211.0)] {
+        let found = dense_rate(&bow, Dtype::Fp16, 4096, n).ok_or("no room")?;
+        row(&format!("Bow fp16, m = k = 4096, n = {n}, profiled (digitised from arXiv:2303.16999)"), profiled, found);
+        row(&format!("Bow fp16, m = k = 4096, n = {n}, in a loop (graphcore-research/notebooks)"), looped, found);
+    }
+    let largest = |chip: &Bsp, dtype: Dtype, step: u64| {
+        (1..).map(|at| at * step).take_while(|&n| gemm_seconds(chip, dtype, (n, n, n)).is_ok()).last()
+    };
+    let square = |chip: &Bsp, dtype: Dtype, n: u64| {
+        let seconds = gemm_seconds(chip, dtype, (n, n, n)).ok()?;
+        Some(2.0 * (n * n * n) as f64 / seconds / 1e12)
+    };
+    let gc2 = chip("arch/gc2.toml", &[])?;
+    let found = best_square(&gc2, Dtype::Fp32, &square).ok_or("no room")?;
+    row("GC2 fp32, best square (arXiv:1912.03413)", 18.9, found);
+    let found = best_square(&gc2, Dtype::Fp16, &square).ok_or("no room")?;
+    row("GC2 mixed, best square (arXiv:1912.03413)", 58.9, found);
+    let found = best_square(&chip("arch/gc200.toml", &[])?, Dtype::Fp32, &square).ok_or("no room")?;
+    row("GC200 fp32, best square", 44.2, found);
+    println!("\n## The largest square product that fits\n");
+    for (name, dtype) in [("arch/bow.toml", Dtype::Fp16), ("arch/bow.toml", Dtype::Fp32), ("arch/gc2.toml", Dtype::Fp32)] {
+        let chip = chip(name, &[])?;
+        let most = largest(&chip, dtype, 64).unwrap_or(0);
+        let room = (chip.tensor_bytes() * chip.tile.count) as f64 / 3.0 / dtype.bytes() as f64;
+        println!(
+            "- {} {dtype}: no square beyond {:.0} can be resident with its result; the largest that runs is {most} (steps of 64).",
+            chip.name,
+            room.sqrt()
+        );
+        if let Err(error) = gemm_seconds(&chip, dtype, (most + 64, most + 64, most + 64)) {
+            println!("  {}.", error.title());
+        }
+    }
+    println!();
+    Ok(())
+}
+
+fn best_square(chip: &Bsp, dtype: Dtype, square: &dyn Fn(&Bsp, Dtype, u64) -> Option<f64>) -> Option<f64> {
+    (1..=48).filter_map(|at| square(chip, dtype, at * 128)).max_by(f64::total_cmp)
+}
+
+/// The printed table of arXiv:2303.16999: m = k = 4096, d = 1/16, best n.
+fn popsparse() -> Outcome<()> {
+    let bow = chip("arch/bow.toml", &[])?;
+    println!("## Speed-up of sparse products on Bow (arXiv:2303.16999): m = k = 4096, d = 1/16, best n\n");
+    println!("| case | measured | model | error |\n| --- | --- | --- | --- |");
+    for (dtype, side, dynamic, fixed) in [
+        (Dtype::Fp16, 1, 0.4, 0.7),
+        (Dtype::Fp32, 1, 0.9, 1.4),
+        (Dtype::Fp16, 16, 1.9, 4.9),
+        (Dtype::Fp32, 16, 3.8, 5.6),
+    ] {
+        for (kernel, name, measured) in
+            [(SparseKernel::Static, "static", fixed), (SparseKernel::Dynamic, "dynamic", dynamic)]
+        {
+            let found = speedup(&bow, dtype, (4096, side, 1.0 / 16.0), kernel).ok_or("no room")?;
+            row(&format!("{name}, blocks of {side}, {dtype}"), measured, found);
+        }
+    }
+    println!();
+    Ok(())
+}
+
+/// Fits `a m^x d^y b^z` to speed-ups by Gauss and Newton's method in linear space.
+fn exponents() -> Outcome<()> {
+    let bow = chip("arch/bow.toml", &[])?;
+    let mut points = Vec::new();
+    let mut lacking = Vec::new();
+    for m in [1024_u64, 2048, 4096] {
+        for side in [1_u64, 4, 8, 16] {
+            for power in 2..=6 {
+                let density = 1.0 / f64::from(1 << power);
+                match speedup(&bow, Dtype::Fp16, (m, side, density), SparseKernel::Static) {
+                    Some(found) => points.push(([1.0, (m as f64).ln(), density.ln(), (side as f64).ln()], found)),
+                    None => lacking.push(format!("m {m}, b {side}, d 1/{}", 1 << power)),
+                }
+            }
+        }
+    }
+    let mut fit = [0.0013_f64.ln(), 0.59, -0.54, 0.5];
+    for _ in 0..200 {
+        let mut normal = [[0.0; 5]; 4];
+        for (x, found) in &points {
+            let value = x.iter().zip(&fit).map(|(x, c)| x * c).sum::<f64>().exp();
+            for i in 0..4 {
+                for j in 0..4 {
+                    normal[i][j] += value * value * x[i] * x[j];
+                }
+                normal[i][4] += value * x[i] * (found - value);
+            }
+        }
+        for (c, step) in fit.iter_mut().zip(solved(normal)) {
+            *c += 0.5 * step;
+        }
+    }
+    println!("## Power law of the static speed-up, fp16: a m^x d^y b^z, m = k, least squares in linear space\n");
+    println!("| case | published | model | error |\n| --- | --- | --- | --- |");
+    for (name, published, found) in
+        [("x (size)", 0.59, fit[1]), ("y (density)", -0.54, fit[2]), ("z (block)", 0.5, fit[3]), ("a", 0.0013, fit[0].exp())]
+    {
+        row(name, published, found);
+    }
+    let left_out = if lacking.is_empty() { "none".to_owned() } else { lacking.join("; ") };
+    println!("\n{} points; left out because nothing fits: {left_out}.\n", points.len());
+    Ok(())
+}
+
+/// Gauss' elimination with the largest pivot.
+fn solved(mut rows: [[f64; 5]; 4]) -> [f64; 4] {
+    for at in 0..4 {
+        let pivot = (at..4).max_by(|&a, &b| rows[a][at].abs().total_cmp(&rows[b][at].abs())).unwrap_or(at);
+        rows.swap(at, pivot);
+        let lead = rows[at];
+        for (other, row) in rows.iter_mut().enumerate() {
+            if other != at && lead[at] != 0.0 {
+                let factor = row[at] / lead[at];
+                row.iter_mut().zip(lead).for_each(|(cell, lead)| *cell -= factor * lead);
+            }
+        }
+    }
+    [0, 1, 2, 3].map(|at| if rows[at][at] == 0.0 { 0.0 } else { rows[at][4] / rows[at][at] })
+}
+
+/// The same kernels in a loop of a framework, operands and results in a layout of their own.
+fn loops() -> Outcome<()> {
+    let bow = chip("arch/bow.toml", &[])?;
+    println!("## In a loop (graphcore-research/notebooks, SpMM.ipynb), fp16, m = k = 4096: speed-up over dense\n");
+    println!("The model adds a change of layout of the dense operand and of the result, every iteration.\n");
+    println!("| case | measured | model | error | TFLOP/s measured | model |\n| --- | --- | --- | --- | --- | --- |");
+    for (side, n, density, measured, rate) in [
+        (1, 1024, 64, 1.99, 6.16),
+        (1, 1024, 16, 0.83, 10.23),
+        (1, 1024, 8, 0.46, 11.46),
+        (16, 2048, 64, 1.55, 5.11),
+        (16, 2048, 16, 1.37, 18.03),
+        (16, 2048, 8, 1.24, 32.69),
+    ] {
+        let blocks = Blocks::of(&BlockMask::random(4096, 4096, (side, side), 1.0 / f64::from(density), 7));
+        let dense = gemm_seconds(&bow, Dtype::Fp16, (n, 4096, 4096))?;
+        let sparse = match sparse_seconds(&bow, (&blocks, n, Dtype::Fp16), SparseKernel::Static) {
+            Ok(seconds) => seconds,
+            Err(error) => {
+                println!("| blocks of {side}, n = {n}, d = 1/{density} | {measured} | - | {} | {rate} | - |", error.title());
+                continue;
+            }
+        };
+        let moved = moved_seconds(&bow, 2.0 * (4096 * n * 2) as f64);
+        let all = sparse + moved;
+        let found = 2.0 * (blocks.count * side * side * n) as f64 / all / 1e12;
+        println!(
+            "| blocks of {side}, n = {n}, d = 1/{density} | {measured} | {:.2} | {:+.0} % | {rate} | {found:.2} |",
+            dense / all,
+            (dense / all / measured - 1.0) * 100.0
+        );
+    }
+    println!();
+    Ok(())
+}
+
+/// Every term left out once.
+fn ablation() -> Outcome<()> {
+    println!("## Every term left out once\n\nTFLOP/s of a dense product (fp16, 4096 x 4096, n = 2048); speed-ups at m = k = 4096, d = 1/16.\n");
+    println!("| left out | dense | static b = 16 | dynamic b = 16 | static b = 1 | dynamic b = 1 |\n| --- | --- | --- | --- | --- | --- |");
+    let terms: [(&str, &[&str]); 10] = [
+        ("nothing", &[]),
+        ("barriers", &["arch.exchange.sync_cycles=0"]),
+        ("setup of exchanges", &["arch.exchange.setup_cycles=0"]),
+        ("bytes of exchanges", &["arch.exchange.bytes_per_cycle=4000"]),
+        ("shared buses", &["arch.exchange.shared_bus_tiles=1"]),
+        ("loading of coefficients", &["arch.tile.weight_load_bytes=4096"]),
+        ("memory share (all of a tile)", &["arch.planner.memory_share=1"]),
+        ("room of buckets beyond an even pattern", &["arch.planner.bucket_oversize=0"]),
+        ("sums of 32 bits in the dynamic kernel", &["arch.planner.dynamic_partials=fp16"]),
+        ("reserved bytes", &["arch.tile.reserved_bytes=0"]),
+    ];
+    for (name, sets) in terms {
+        let bow = chip("arch/bow.toml", sets)?;
+        let dense = dense_rate(&bow, Dtype::Fp16, 4096, 2048);
+        let of = |side: u64, kernel| speedup(&bow, Dtype::Fp16, (4096, side, 1.0 / 16.0), kernel);
+        let cells = [
+            dense,
+            of(16, SparseKernel::Static),
+            of(16, SparseKernel::Dynamic),
+            of(1, SparseKernel::Static),
+            of(1, SparseKernel::Dynamic),
+        ];
+        let cells = cells.map(|cell| cell.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}")));
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+    Ok(())
+}
