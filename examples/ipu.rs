@@ -66,7 +66,9 @@ fn row(name: &str, measured: f64, found: f64) {
 fn exchanges() -> Outcome<()> {
     use ExchangeCase::{Bandwidth, Broadcast, Latency};
     let gc2 = chip("arch/gc2.toml", &[])?;
-    println!("## Exchange of the GC2 (arXiv:1912.03413)\n\nLines with a star are what the chip file is fitted to or states.\n");
+    println!(
+        "## Exchange of the GC2 (arXiv:1912.03413)\n\nLines with a star are what the chip file is fitted to or states.\n"
+    );
     println!("| case | measured | model | error |\n| --- | --- | --- | --- |");
     let (us, gb) = (1.0, 1e-9);
     let link = |name| Some(name);
@@ -119,7 +121,9 @@ fn dense() -> Outcome<()> {
     let found = best_square(&chip("arch/gc200.toml", &[])?, Dtype::Fp32, &square).ok_or("no room")?;
     row("GC200 fp32, best square", 44.2, found);
     println!("\n## The largest square product that fits\n");
-    for (name, dtype) in [("arch/bow.toml", Dtype::Fp16), ("arch/bow.toml", Dtype::Fp32), ("arch/gc2.toml", Dtype::Fp32)] {
+    for (name, dtype) in
+        [("arch/bow.toml", Dtype::Fp16), ("arch/bow.toml", Dtype::Fp32), ("arch/gc2.toml", Dtype::Fp32)]
+    {
         let chip = chip(name, &[])?;
         let most = largest(&chip, dtype, 64).unwrap_or(0);
         let room = (chip.tensor_bytes() * chip.tile.count) as f64 / 3.0 / dtype.bytes() as f64;
@@ -196,9 +200,12 @@ fn exponents() -> Outcome<()> {
     }
     println!("## Power law of the static speed-up, fp16: a m^x d^y b^z, m = k, least squares in linear space\n");
     println!("| case | published | model | error |\n| --- | --- | --- | --- |");
-    for (name, published, found) in
-        [("x (size)", 0.59, fit[1]), ("y (density)", -0.54, fit[2]), ("z (block)", 0.5, fit[3]), ("a", 0.0013, fit[0].exp())]
-    {
+    for (name, published, found) in [
+        ("x (size)", 0.59, fit[1]),
+        ("y (density)", -0.54, fit[2]),
+        ("z (block)", 0.5, fit[3]),
+        ("a", 0.0013, fit[0].exp()),
+    ] {
         row(name, published, found);
     }
     let left_out = if lacking.is_empty() { "none".to_owned() } else { lacking.join("; ") };
@@ -241,7 +248,10 @@ fn loops() -> Outcome<()> {
         let sparse = match sparse_seconds(&bow, (&blocks, n, Dtype::Fp16), SparseKernel::Static) {
             Ok(seconds) => seconds,
             Err(error) => {
-                println!("| blocks of {side}, n = {n}, d = 1/{density} | {measured} | - | {} | {rate} | - |", error.title());
+                println!(
+                    "| blocks of {side}, n = {n}, d = 1/{density} | {measured} | - | {} | {rate} | - |",
+                    error.title()
+                );
                 continue;
             }
         };
@@ -260,8 +270,12 @@ fn loops() -> Outcome<()> {
 
 /// Every term left out once.
 fn ablation() -> Outcome<()> {
-    println!("## Every term left out once\n\nTFLOP/s of a dense product (fp16, 4096 x 4096, n = 2048); speed-ups at m = k = 4096, d = 1/16.\n");
-    println!("| left out | dense | static b = 16 | dynamic b = 16 | static b = 1 | dynamic b = 1 |\n| --- | --- | --- | --- | --- | --- |");
+    println!(
+        "## Every term left out once\n\nTFLOP/s of a dense product (fp16, 4096 x 4096, n = 2048); speed-ups at m = k = 4096, d = 1/16.\n"
+    );
+    println!(
+        "| left out | dense | static b = 16 | dynamic b = 16 | static b = 1 | dynamic b = 1 |\n| --- | --- | --- | --- | --- | --- |"
+    );
     let terms: [(&str, &[&str]); 10] = [
         ("nothing", &[]),
         ("barriers", &["arch.exchange.sync_cycles=0"]),

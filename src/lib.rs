@@ -26,13 +26,13 @@ compile_error!("rdusim counts bytes and cycles in 64-bit words and is built for 
 
 pub mod arch;
 
+pub mod bsp;
 pub mod cli;
 pub mod compile;
 pub mod cost;
 pub mod cycle;
 pub mod diagnostics;
 pub mod fluid;
-pub mod bsp;
 pub mod gpu;
 pub mod import;
 pub mod index;

@@ -163,7 +163,8 @@ fn tile(source: &Source, spec: &TileSpec) -> Result<BspTile, Diagnostic> {
     let sram_bytes = source.count("tile.sram_bytes", &spec.sram_bytes, TILE_BYTES)?;
     let reserved_bytes = source.count("tile.reserved_bytes", &spec.reserved_bytes, 0..=1 << 30)?;
     if reserved_bytes >= sram_bytes {
-        let title = format!("`tile.reserved_bytes` must be less than `tile.sram_bytes`: {reserved_bytes} of {sram_bytes}");
+        let title =
+            format!("`tile.reserved_bytes` must be less than `tile.sram_bytes`: {reserved_bytes} of {sram_bytes}");
         let spans = [spec.reserved_bytes.span(), spec.sram_bytes.span()];
         return Err(source.error_among(&spans, title, "no room for tensors is left"));
     }

@@ -71,8 +71,10 @@ pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
         Kind::Bsp(_) => "bsp",
     };
     let keys: IndexMap<Spanned<String>, IgnoredAny> = source.read()?;
-    let owners = |key: &Spanned<String>| TABLES.iter().find(|(table, _)| table == key.get_ref()).map(|(_, kinds)| *kinds);
-    let foreign = keys.keys().filter_map(|key| owners(key).filter(|kinds| !kinds.contains(&name)).map(|kinds| (key, kinds)));
+    let owners =
+        |key: &Spanned<String>| TABLES.iter().find(|(table, _)| table == key.get_ref()).map(|(_, kinds)| *kinds);
+    let foreign =
+        keys.keys().filter_map(|key| owners(key).filter(|kinds| !kinds.contains(&name)).map(|kinds| (key, kinds)));
     let Some((key, kinds)) = foreign.min_by_key(|(key, _)| key.span().start) else { return Ok(kind) };
     let other = kinds.iter().map(|kind| format!("{kind:?}")).collect::<Vec<_>>().join(" or ");
     let title = format!("`{}` belongs to a file with kind = {other}, this one has kind = {name:?}", key.get_ref());

@@ -40,7 +40,11 @@ pub(super) fn outcome(
     for one in planned {
         programs.entry(program_of.get(one.op.index()).copied().unwrap_or(0)).or_default().push(one);
     }
-    let sections: Vec<SectionOutcome> = programs.values().flat_map(|program| runs(workload, program)).map(|(first, run)| section(chip, workload, mode, first, &run)).collect();
+    let sections: Vec<SectionOutcome> = programs
+        .values()
+        .flat_map(|program| runs(workload, program))
+        .map(|(first, run)| section(chip, workload, mode, first, &run))
+        .collect();
     Outcome {
         mode,
         fidelity: Fidelity::Kernel,
@@ -138,7 +142,11 @@ fn section(chip: &Bsp, workload: &Workload, mode: Mode, starts: bool, run: &[&Pl
     let mut energy = EnergyJ::default();
     let mut stages = Vec::with_capacity(run.len());
     for (planned, of) in run.iter().zip(&counted) {
-        let scaled = Parts { compute: of.parts.compute * of.times, sync: of.parts.sync * of.times, exchange: of.parts.exchange * of.times };
+        let scaled = Parts {
+            compute: of.parts.compute * of.times,
+            sync: of.parts.sync * of.times,
+            exchange: of.parts.exchange * of.times,
+        };
         parts.add(&scaled);
         streamed += of.stream_cycles * of.times;
         mean += of.mean_cycles * of.times;
@@ -234,6 +242,7 @@ pub fn bound_cycles(chip: &Bsp, workload: &Workload, mode: Mode) -> u64 {
         Mode::Fused => 1.0,
     };
     // What runs once in many steps may start no program in one.
-    let starts = if mode == Mode::Fused && workload.operators.iter().all(|operator| operator.every > 1) { 0.0 } else { starts };
+    let starts =
+        if mode == Mode::Fused && workload.operators.iter().all(|operator| operator.every > 1) { 0.0 } else { starts };
     (chip.cycles_of_us(chip.program_us) * starts + compute).floor() as u64
 }

@@ -65,9 +65,7 @@ impl Amp {
             let zeroing = if zero { 2.0 + self.zero_cycles * each } else { 0.0 };
             self.threads as f64 * (self.worker_cycles + zeroing + (each - ROWS_IN_FLIGHT).max(0.0) * self.row_cycles)
         };
-        let group = |zero: bool| {
-            INPUT_GROUP + output_groups as f64 * (OUTPUT_GROUP + self.load_cycles + worker(zero))
-        };
+        let group = |zero: bool| INPUT_GROUP + output_groups as f64 * (OUTPUT_GROUP + self.load_cycles + worker(zero));
         let first = if zero { group(true) } else { group(false) };
         SUPERVISOR + first + (input_groups.max(1) - 1) as f64 * group(false)
     }

@@ -55,7 +55,10 @@ pub fn execute(chip: &Bsp, product: &Product, grid: &Grid, seed: u64) -> Option<
     let amp = Amp::new(chip, product.dtype, wide)?;
     // The stationary operand is the second one of the swapped product.
     let product = if grid.swapped { Product { m: product.n, n: product.m, ..*product } } else { *product };
-    Some(Run { product, grid: *grid, units: amp.units, sum_bytes: if wide { 4 } else { product.dtype.bytes() }, seed }.run())
+    Some(
+        Run { product, grid: *grid, units: amp.units, sum_bytes: if wide { 4 } else { product.dtype.bytes() }, seed }
+            .run(),
+    )
 }
 
 struct Run {
@@ -121,7 +124,8 @@ impl Run {
             let held = if of_a { &mut a } else { &mut b };
             self.exchange(&tiles, of_a, held, &mut executed, bytes);
         }
-        let sums: Vec<Held> = tiles.iter().zip(a.iter().zip(&b)).map(|(&tile, (a, b))| self.multiply(tile, a, b)).collect();
+        let sums: Vec<Held> =
+            tiles.iter().zip(a.iter().zip(&b)).map(|(&tile, (a, b))| self.multiply(tile, a, b)).collect();
         let result = self.reduce(&tiles, &sums, &mut executed);
         for row in 0..self.product.m {
             for column in 0..self.product.n {
@@ -171,7 +175,8 @@ impl Run {
                 senders.entry(slice(tile)).or_default().push((at, piece.map(|(at, value)| (*at, *value)).collect()));
             }
             for (at, &tile) in tiles.iter().enumerate() {
-                let pieces: Vec<_> = senders.get(&slice(tile)).into_iter().flatten().filter(|(from, _)| *from != at).collect();
+                let pieces: Vec<_> =
+                    senders.get(&slice(tile)).into_iter().flatten().filter(|(from, _)| *from != at).collect();
                 executed.conflicts += u64::from(pieces.len() > 1);
                 for (_, piece) in pieces {
                     if let (Some(received), Some(held)) = (executed.received.get_mut(at), held.get_mut(at)) {
@@ -198,7 +203,8 @@ impl Run {
     fn planned_sums(&self, tile: Tile) -> u64 {
         let own = share(&self.rows(tile), self.grid.depth, tile.depth);
         let outputs = self.outputs(tile);
-        let senders = (0..self.grid.depth).filter(|&depth| depth != tile.depth && !self.depth(Tile { depth, ..tile }).is_empty());
+        let senders =
+            (0..self.grid.depth).filter(|&depth| depth != tile.depth && !self.depth(Tile { depth, ..tile }).is_empty());
         (own.end - own.start) * (outputs.end - outputs.start) * senders.count() as u64
     }
 
@@ -229,7 +235,9 @@ impl Run {
                 let Some(theirs) = index.get(&from).and_then(|&from| sums.get(from)) else { continue };
                 for (&place, &sum) in theirs.iter().filter(|((row, _), _)| own.contains(row)) {
                     *result.entry(place).or_insert(0) += sum;
-                    if slot > 0 && let Some(received) = executed.received_sums.get_mut(at) {
+                    if slot > 0
+                        && let Some(received) = executed.received_sums.get_mut(at)
+                    {
                         *received += self.sum_bytes;
                     }
                 }

@@ -123,15 +123,8 @@ impl Planner<'_> {
                 for outputs in splits(outputs, tiles / (count * depth)) {
                     let rows = (tiles / (count * depth * outputs)).min(self.product.m);
                     let rows = self.product.m.div_ceil(self.product.m.div_ceil(rows));
-                    let grid = Grid {
-                        count,
-                        rows,
-                        outputs,
-                        depth,
-                        output_passes: 1,
-                        depth_passes: 1,
-                        swapped: self.swapped,
-                    };
+                    let grid =
+                        Grid { count, rows, outputs, depth, output_passes: 1, depth_passes: 1, swapped: self.swapped };
                     self.passes(grid, take);
                 }
             }
@@ -200,7 +193,8 @@ impl Planner<'_> {
             let again = if grid.depth_passes == 1 { grid.output_passes } else { 1 };
             let times = each * grid.output_passes;
             let (received, wire) = self.wire(&grid, a / again as f64, b);
-            let mut step = Step::compute(chip, "multiply", cycles, tiles).receives(chip, received, received * tiles as f64);
+            let mut step =
+                Step::compute(chip, "multiply", cycles, tiles).receives(chip, received, received * tiles as f64);
             step.wire_cycles = wire;
             step.times = times;
             steps.push(step.holds(temporary));
@@ -212,7 +206,8 @@ impl Planner<'_> {
             let cycles = amp::reduce_cycles(chip, results, depth, self.wide);
             // More than two senders: no tile receives while it sends.
             let received = all * (depth - 1.0) / depth;
-            let mut step = Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
+            let mut step =
+                Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
             if grid.depth > 2 {
                 step.wire_cycles = all / chip.exchange.bytes_per_cycle;
             }

@@ -43,8 +43,8 @@ impl Live {
             for &input in &operator.inputs {
                 let base = workload.base(input).index();
                 last[base] = op.index();
-                crosses[base] |= operator.phase == Phase::Backward
-                    && made[base].is_some_and(|(_, phase)| phase == Phase::Forward);
+                crosses[base] |=
+                    operator.phase == Phase::Backward && made[base].is_some_and(|(_, phase)| phase == Phase::Forward);
             }
             let base = workload.base(operator.output).index();
             made[base].get_or_insert((op.index(), operator.phase));
@@ -68,7 +68,8 @@ impl Live {
     pub(super) fn tile_bytes(&self, chip: &Bsp, workload: &Workload, op: OperatorId) -> f64 {
         let operator = &workload.operators[op];
         let used = operator.inputs.iter().chain([&operator.output]).map(|&t| workload.base(t));
-        let streamed: f64 = used.filter(|t| self.streamed[t.index()]).map(|t| workload.tensors[t].stored_bytes() as f64).sum();
+        let streamed: f64 =
+            used.filter(|t| self.streamed[t.index()]).map(|t| workload.tensors[t].stored_bytes() as f64).sum();
         let at = self.at.get(op.index()).copied().unwrap_or(0.0);
         ((self.always_bytes + at + streamed) / chip.tile.count as f64).ceil()
     }

@@ -15,6 +15,7 @@ mod sparse;
 mod step;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod vertex;
 
 pub use self::account::bound_cycles;
@@ -23,6 +24,7 @@ pub use self::execute::{Executed, execute};
 pub use self::gemm::{GemmPlan, Grid, Product, plan as plan_gemm};
 pub use self::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, static_plan};
 pub use self::step::{Parts, Step, most_temporary, parts_of};
+pub use self::verify::{VerifiedProduct, verify};
 
 use self::live::{Live, all_bytes};
 use self::operators::{Operators, Planned};
@@ -129,7 +131,10 @@ fn out_of_memory(chip: &Bsp, workload: &Workload, mode: Mode, worst: &Planned) -
     } else if temporary > short {
         let parts = (temporary / (temporary - short)).ceil() as u64;
         let rows = workload.tensors[operator.output].rows;
-        format!("run the {rows} rows of `{}` in {parts} parts, one after the other: the step then needs that much less", operator.name)
+        format!(
+            "run the {rows} rows of `{}` in {parts} parts, one after the other: the step then needs that much less",
+            operator.name
+        )
     } else {
         format!(
             "what lives longer takes {} of all tiles, and there is room for {}: make the batch or the dimensions smaller, or \
@@ -140,7 +145,9 @@ fn out_of_memory(chip: &Bsp, workload: &Workload, mode: Mode, worst: &Planned) -
     };
     let error = Diagnostic::new(title).with_help(help);
     match &operator.declared {
-        Some(origin) => error.with_origin(Origin { label: format!("short by {} a tile", size(short)), ..origin.clone() }),
+        Some(origin) => {
+            error.with_origin(Origin { label: format!("short by {} a tile", size(short)), ..origin.clone() })
+        }
         None => error,
     }
 }
@@ -155,9 +162,17 @@ fn notes(
 ) -> Vec<String> {
     let size = |bytes: f64| ByteSize(bytes.ceil() as u64).to_string();
     let mut notes = vec![match mode {
-        Mode::Kbk => "a program an operator: the host starts each, and each changes the layout of what it takes and leaves".to_owned(),
-        Mode::Epilogue => "a program a product with the elementwise operators behind it, or another operator; the host starts each".to_owned(),
-        Mode::Fused => "one graph program: results stay on their tiles until an operator needs them elsewhere".to_owned(),
+        Mode::Kbk => {
+            "a program an operator: the host starts each, and each changes the layout of what it takes and leaves"
+                .to_owned()
+        }
+        Mode::Epilogue => {
+            "a program a product with the elementwise operators behind it, or another operator; the host starts each"
+                .to_owned()
+        }
+        Mode::Fused => {
+            "one graph program: results stay on their tiles until an operator needs them elsewhere".to_owned()
+        }
     }];
     if let Some(plan) = plans.iter().max_by(|a, b| a.peak_bytes.total_cmp(&b.peak_bytes)) {
         let step = plan.steps.get(plan.peak_step).map_or("start", |step| step.name.as_str());
@@ -177,9 +192,13 @@ fn notes(
             streamed.len()
         ));
     }
-    let (sparse, all) = (plans.iter().filter(|plan| plan.sparse == Some(true)).count(), plans.iter().filter(|plan| plan.sparse.is_some()).count());
+    let (sparse, all) = (
+        plans.iter().filter(|plan| plan.sparse == Some(true)).count(),
+        plans.iter().filter(|plan| plan.sparse.is_some()).count(),
+    );
     if all > 0 {
-        let kernel = SparseKernel::NAMES.iter().find(|(_, kernel)| *kernel == chip.planner.sparse).map_or("", |(name, _)| name);
+        let kernel =
+            SparseKernel::NAMES.iter().find(|(_, kernel)| *kernel == chip.planner.sparse).map_or("", |(name, _)| name);
         notes.push(format!("{sparse} of {all} products with a sparse matrix run on the {kernel} sparse kernel, the others are faster as if it were dense"));
     }
     if workload.tensors.iter().any(|tensor| tensor.dtype == Dtype::Bf16) {

@@ -88,15 +88,12 @@ impl<'a> Operators<'a> {
     pub(super) fn plan(&mut self, op: OperatorId) -> Planned {
         let operator = &self.workload.operators[op];
         let resident = self.live.tile_bytes(self.chip, self.workload, op);
-        let mut planned = if operator.kind == OperatorKind::Gemm {
-            self.gemm(op, resident)
-        } else {
-            self.vertex(op)
-        };
+        let mut planned = if operator.kind == OperatorKind::Gemm { self.gemm(op, resident) } else { self.vertex(op) };
         if self.mode != Mode::Fused {
             self.add_layouts(op, &mut planned);
         }
-        let tallest = planned.steps.iter().enumerate().max_by(|(_, a), (_, b)| a.temporary_bytes.total_cmp(&b.temporary_bytes));
+        let tallest =
+            planned.steps.iter().enumerate().max_by(|(_, a), (_, b)| a.temporary_bytes.total_cmp(&b.temporary_bytes));
         planned.peak_step = tallest.map_or(0, |(at, _)| at);
         planned.peak_bytes = resident + most_temporary(&planned.steps);
         let streams = |t: TensorId| self.live.streamed[self.workload.base(t).index()];
@@ -112,7 +109,8 @@ impl<'a> Operators<'a> {
         let base = self.workload.base(tensor);
         let role = self.workload.tensors[base].role;
         let loops = self.workload.operators[op].repeat > 1 && role == TensorRole::Input;
-        let is_own = matches!(role, TensorRole::Weight) || (role == TensorRole::Input && self.mode == Mode::Fused && !loops);
+        let is_own =
+            matches!(role, TensorRole::Weight) || (role == TensorRole::Input && self.mode == Mode::Fused && !loops);
         let own = Layout { by: op.index(), program: self.program_of[op.index()] };
         match &mut self.layout[base.index()] {
             Some(layout) => *layout == own,
@@ -206,9 +204,10 @@ impl<'a> Operators<'a> {
         }
         let transposes = mask.rows() != product.k || mask.columns() != product.n;
         let key = weight.index() * 2 + usize::from(transposes);
-        let blocks = self.blocks.entry(key).or_insert_with(|| {
-            if transposes { Blocks::of(&mask.transposed()) } else { Blocks::of(mask) }
-        });
+        let blocks = self
+            .blocks
+            .entry(key)
+            .or_insert_with(|| if transposes { Blocks::of(&mask.transposed()) } else { Blocks::of(mask) });
         let (columns, available) = (product.m, product.available);
         let mut passes = 1;
         loop {
@@ -240,7 +239,8 @@ impl<'a> Operators<'a> {
             for (at, &input) in operator.inputs.iter().enumerate() {
                 let base = workload.base(input).index();
                 let found = self.layout[base];
-                let is_held = matches!(workload.tensors[workload.base(input)].role, TensorRole::Weight | TensorRole::Input);
+                let is_held =
+                    matches!(workload.tensors[workload.base(input)].role, TensorRole::Weight | TensorRole::Input);
                 // Gains, states and weights are laid out with what they meet first.
                 if found.is_none() && is_held {
                     self.layout[base] = Some(first);

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{
-    Blocks, ExchangeCase, Grid, Product, SparseProduct, dynamic_plan, exchange_figure, execute, gemm_seconds, parts_of, plan_gemm, run,
-    static_plan,
+    Blocks, ExchangeCase, Grid, Product, SparseProduct, dynamic_plan, exchange_figure, execute, gemm_seconds, parts_of,
+    plan_gemm, run, static_plan,
 };
 use crate::arch::{self, AnyChip, Bsp};
 use crate::input::Override;
@@ -171,9 +171,17 @@ fn plans_on_numbers_receive_what_they_say_and_give_the_product() {
     }
     // A grid that splits all three axes, and one whose last parts are short.
     for grid in [(3, 2, 4), (5, 1, 3), (2, 4, 1)] {
-        let grid =
-            Grid { count: 1, rows: grid.0, outputs: grid.1, depth: grid.2, output_passes: 1, depth_passes: 1, swapped: false };
-        let product = Product { count: 1, m: 31, n: 64, k: 64, dtype: Dtype::Fp16, a_home: true, b_home: true, available: 1e6 };
+        let grid = Grid {
+            count: 1,
+            rows: grid.0,
+            outputs: grid.1,
+            depth: grid.2,
+            output_passes: 1,
+            depth_passes: 1,
+            swapped: false,
+        };
+        let product =
+            Product { count: 1, m: 31, n: 64, k: 64, dtype: Dtype::Fp16, a_home: true, b_home: true, available: 1e6 };
         let executed = execute(&small, &product, &grid, 2).unwrap();
         assert!(executed.holds(), "{grid:?}: {executed:?}");
     }

@@ -57,7 +57,11 @@ fn execute_all(
     let mut chips = vec![arch::open(&args.arch, &sets)?];
     match &chips[0] {
         AnyChip::Rdu(_) => {}
-        AnyChip::Gpu(gpu) => refuse_mapping_options(args, &format!("{} is a GPU, which is timed kernel by kernel", gpu.name), "docs/gpu.md")?,
+        AnyChip::Gpu(gpu) => refuse_mapping_options(
+            args,
+            &format!("{} is a GPU, which is timed kernel by kernel", gpu.name),
+            "docs/gpu.md",
+        )?,
         AnyChip::Bsp(bsp) => {
             let told = format!("{} is a chip of kind \"bsp\", which is timed superstep by superstep", bsp.name);
             refuse_mapping_options(args, &told, "docs/ipu.md")?;
@@ -164,10 +168,12 @@ fn add_ranges(
                     uncertainty::of_rdu(draws, own, workload, &ran.configurations, args.fidelity.into(), &chip)
                 })
             }
-            AnyChip::Gpu(_) | AnyChip::Bsp(_) => uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {
-                let sets: Vec<&Override> = sets.iter().collect();
-                template.any(&sets)
-            }),
+            AnyChip::Gpu(_) | AnyChip::Bsp(_) => {
+                uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {
+                    let sets: Vec<&Override> = sets.iter().collect();
+                    template.any(&sets)
+                })
+            }
         });
     }
     uncertainty::ranges(document, &sampled[0], args.seed);

@@ -27,6 +27,7 @@ mod sweep;
 mod validate;
 mod values;
 mod verify;
+mod verify_tiles;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

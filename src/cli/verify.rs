@@ -2,25 +2,31 @@
 
 use std::io::{self, Write};
 
+use crate::arch::{self, AnyChip};
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
+use crate::report;
 use crate::verify::{
     Retargeting, Scaling, Verdict, graph_flops, retargeted_from_full_size, scaled, verify as verify_all,
 };
-use crate::{arch, report};
 
 use super::args::VerifyArgs;
 use super::compare::write_trace;
 use super::execute::timed;
 use super::failure::Failure;
 use super::values::Format;
+use super::verify_tiles::verify_tiles;
 use super::{configured, output, progress};
 
 /// Compiles, runs on numbers, compares.
 pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    if let AnyChip::Bsp(bsp) = arch::open(&args.arch, &sets)? {
+        let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
+        return verify_tiles(args, &bsp, &workload);
+    }
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let load = |smaller: &[Override]| {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();

@@ -9,7 +9,7 @@ use super::import_graph::ImportGraph;
 const MOST_LINES: usize = 700;
 
 /// Modules lowest first, each with the modules it may import. No module imports one below it in this list.
-const MODULES: [(&str, &[&str]); 27] = [
+const MODULES: [(&str, &[&str]); 28] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -33,6 +33,7 @@ const MODULES: [(&str, &[&str]); 27] = [
     ),
     ("saved", &["index", "mode", "diagnostics", "input", "arch", "workload", "program", "compile"]),
     ("gpu", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome"]),
+    ("bsp", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome"]),
     (
         "pod",
         &["units", "mode", "diagnostics", "model", "input", "arch", "workload", "outcome", "fluid", "compile", "gpu"],
@@ -52,6 +53,7 @@ const MODULES: [(&str, &[&str]); 27] = [
             "outcome",
             "compile",
             "gpu",
+            "bsp",
             "pod",
         ],
     ),
@@ -91,6 +93,7 @@ const MODULES: [(&str, &[&str]); 27] = [
             "sim",
             "compile",
             "gpu",
+            "bsp",
             "report",
         ],
     ),
@@ -111,6 +114,7 @@ const MODULES: [(&str, &[&str]); 27] = [
             "compile",
             "sim",
             "gpu",
+            "bsp",
             "pod",
             "map",
             "validate",

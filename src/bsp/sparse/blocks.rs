@@ -24,7 +24,9 @@ impl Blocks {
     /// Of a weight's mask. Larger blocks are cut into those of the kernels, others into elements.
     pub fn of(mask: &BlockMask) -> Self {
         let whole = |side: u64| {
-            [mask.block_rows(), mask.block_columns(), mask.rows(), mask.columns()].iter().all(|of| of.is_multiple_of(side))
+            [mask.block_rows(), mask.block_columns(), mask.rows(), mask.columns()]
+                .iter()
+                .all(|of| of.is_multiple_of(side))
         };
         let side = SIDES.into_iter().find(|&side| whole(side)).unwrap_or(1);
         let (height, width) = (mask.block_rows() / side, mask.block_columns() / side);

@@ -4,13 +4,13 @@
 //! exchanged, every tile multiplies what belongs to its part, buckets with blocks of other parts are propagated, partial sums
 //! of the splits of the depth are exchanged all to all and summed.
 
+use super::super::amp;
+use super::super::gemm::splits;
+use super::super::step::{Step, most_temporary, parts_of};
 use super::buckets::{Spread, parts, spread};
 use super::on_tile::{BucketWork, dynamic_blocks, dynamic_elements, zeroing};
 use super::{Kernel, SparsePlan, SparseProduct};
 use crate::arch::Bsp;
-use crate::bsp::amp;
-use crate::bsp::gemm::splits;
-use crate::bsp::step::{Step, most_temporary, parts_of};
 use crate::units::Dtype;
 
 /// Bytes of an offset in a bucket.
@@ -54,6 +54,9 @@ pub fn dynamic_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePla
         for depth in splits(block_columns, tiles / columns) {
             for rows in splits(block_rows, tiles / (columns * depth)) {
                 let grid = Grid { rows, depth, columns };
+                if !planner.offsets_fit(&grid) {
+                    continue;
+                }
                 let load = planner.even_load(&grid);
                 let steps = planner.steps(&grid, &load);
                 let (cycles, temporary) = (parts_of(chip, &steps).total(), most_temporary(&steps));
@@ -89,6 +92,20 @@ struct Dynamic<'a> {
 }
 
 impl Dynamic<'_> {
+    /// Whether 16-bit offsets reach every row of a part's slice of the dense matrix; blocks count in eights of rows.
+    fn offsets_fit(&self, grid: &Grid) -> bool {
+        let (side, bytes) = (self.product.blocks.side, self.product.dtype.bytes());
+        let width = self.product.blocks.columns.div_ceil(grid.depth) * side;
+        let unit = if side == 1 { 1 } else { 8 * side };
+        width * self.columns(grid) * bytes <= u64::from(u16::MAX) * unit
+    }
+
+    /// Dense columns of a part, whole vectors.
+    fn columns(&self, grid: &Grid) -> u64 {
+        let grain = self.chip.tile.vector_bytes / self.product.dtype.bytes().max(1);
+        self.product.columns.div_ceil(grain).div_ceil(grid.columns) * grain
+    }
+
     fn even_load(&self, grid: &Grid) -> Load {
         let (rows, columns) = self.product.blocks.shape();
         let (height, width) = (rows.div_ceil(grid.rows) as f64, columns.div_ceil(grid.depth) as f64);
@@ -126,10 +143,10 @@ impl Dynamic<'_> {
     fn steps(&self, grid: &Grid, load: &Load) -> Vec<Step> {
         let (chip, side) = (self.chip, self.product.blocks.side as f64);
         let bytes = self.product.dtype.bytes() as f64;
-        let grain = chip.tile.vector_bytes / self.product.dtype.bytes().max(1);
-        let columns = (self.product.columns.div_ceil(grain).div_ceil(grid.columns) * grain) as f64;
+        let columns = self.columns(grid) as f64;
         let (block_rows, block_columns) = self.product.blocks.shape();
-        let (height, width) = (block_rows.div_ceil(grid.rows) as f64 * side, block_columns.div_ceil(grid.depth) as f64 * side);
+        let (height, width) =
+            (block_rows.div_ceil(grid.rows) as f64 * side, block_columns.div_ceil(grid.depth) as f64 * side);
         let rate = chip.exchange.bytes_per_cycle;
         let tiles = grid.rows * grid.depth * grid.columns;
         let bucket = self.bucket_bytes(grid, load);
@@ -160,7 +177,7 @@ impl Dynamic<'_> {
         multiply.mean_cycles *= load.mean_blocks / load.blocks.max(1.0);
         let mut multiply = multiply.receives(chip, received, received * tiles as f64);
         multiply.wire_cycles = dense_in / (rate * bus(grid.rows)) + buckets_in / of_buckets;
-        let mut steps = vec![multiply.holds(dense_in + buckets_in.max(bucket) + sum_bytes)];
+        let mut steps = vec![multiply.holds(dense_in + buckets_in + 2.0 * bucket + sum_bytes)];
         if load.spread.steps > 0 {
             let foreign = BucketWork { own_buckets: 0.0, blocks: 0.0, rows: 0.0, ..work };
             let all = bucket * grid.columns as f64;
@@ -174,7 +191,8 @@ impl Dynamic<'_> {
             let results = (sums / depth).ceil();
             let cycles = amp::reduce_cycles(chip, results, depth, self.wide);
             let received = sum_bytes * (depth - 1.0) / depth;
-            let mut step = Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
+            let mut step =
+                Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
             // More than two senders: no tile receives while it sends.
             if grid.depth > 2 {
                 step.wire_cycles = sum_bytes / rate;

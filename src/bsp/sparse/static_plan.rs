@@ -4,11 +4,11 @@
 //! consecutive blocks, row by row, so that every tile of a band has as many. The search counts on an even pattern, as the
 //! library's does; the plan that it finds is then counted block by block on the real one.
 
+use super::super::amp;
+use super::super::step::{Step, most_temporary, parts_of};
 use super::on_tile::{STATIC_ELEMENTS, static_blocks, static_elements_row, zeroing};
 use super::{Kernel, SparsePlan, SparseProduct};
 use crate::arch::Bsp;
-use crate::bsp::amp;
-use crate::bsp::step::{Step, most_temporary, parts_of};
 use crate::units::Dtype;
 
 /// Bounds of the library's search.
@@ -269,7 +269,8 @@ impl Static<'_> {
         let mut steps = vec![multiply.holds(dense + stored + sums * bytes)];
         if load.sources > 1.0 {
             let received = sums * bytes * (load.sources - 1.0) / load.sources;
-            let cycles = amp::reduce_cycles(chip, (sums / load.sources).ceil(), load.sources.ceil(), self.kernel.single);
+            let cycles =
+                amp::reduce_cycles(chip, (sums / load.sources).ceil(), load.sources.ceil(), self.kernel.single);
             let step = Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
             steps.push(step.holds(sums * bytes + received));
         }

@@ -42,7 +42,11 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Step>, Diagnostic> {
     let macs = tile.macs.iter().map(|(dtype, macs)| set(&["tile", "macs", dtype.name()], macs * 2));
     let rate = exchange.bytes_per_cycle;
     let mut list = vec![
-        step("compute", format!("a tenth more tiles ({} to {tiles})", tile.count), vec![set(&["tile", "count"], tiles)?]),
+        step(
+            "compute",
+            format!("a tenth more tiles ({} to {tiles})", tile.count),
+            vec![set(&["tile", "count"], tiles)?],
+        ),
         step("compute", "twice the multiply units of every tile".to_owned(), macs.collect::<Result<_, _>>()?),
         step(
             "sram",
@@ -56,7 +60,10 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Step>, Diagnostic> {
         ),
         step(
             "fill",
-            format!("half the cycles of a barrier and of an exchange's setup ({})", exchange.sync_cycles + exchange.setup_cycles),
+            format!(
+                "half the cycles of a barrier and of an exchange's setup ({})",
+                exchange.sync_cycles + exchange.setup_cycles
+            ),
             vec![
                 set(&["exchange", "sync_cycles"], exchange.sync_cycles / 2)?,
                 set(&["exchange", "setup_cycles"], exchange.setup_cycles / 2)?,

@@ -41,7 +41,12 @@ fn scaled(assumption: &Assumption, up: bool) -> Option<Vec<Override>> {
 }
 
 /// Runs the variants; `count` is called after each.
-pub(super) fn uncertainty(base: &Base<'_>, chip: &dyn Device, variants: Variants, count: &(dyn Fn() + Sync)) -> Uncertainty {
+pub(super) fn uncertainty(
+    base: &Base<'_>,
+    chip: &dyn Device,
+    variants: Variants,
+    count: &(dyn Fn() + Sync),
+) -> Uncertainty {
     let own = base.own_seconds(chip);
     let times: Vec<[Option<Vec<f64>>; 2]> = run_all(&variants.sets, |pair| {
         let time = |sets: &Option<Vec<Override>>| {
