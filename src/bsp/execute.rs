@@ -49,6 +49,9 @@ struct Tile {
 /// Elements of an operand that a tile holds, by row and column.
 type Held = BTreeMap<(u64, u64), i64>;
 
+/// What a tile sends: its number, and elements by row and column.
+type Sent = (usize, Vec<((u64, u64), i64)>);
+
 /// Runs the plan of one product, its operands small whole numbers drawn from `seed`; `None` if the tiles lack the data type.
 pub fn execute(chip: &Bsp, product: &Product, grid: &Grid, seed: u64) -> Option<Executed> {
     let wide = chip.planner.wide_partials || product.dtype == Dtype::Fp32;
@@ -89,7 +92,7 @@ impl Run {
         mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 61) as i64 - 3
+        (mixed >> 61).cast_signed() - 3
     }
 
     fn tiles(&self) -> Vec<Tile> {
@@ -167,7 +170,7 @@ impl Run {
         let (sharers, _) = self.sharers(Tile { rows: 0, outputs: 0, depth: 0 }, of_a);
         let slice = |tile: Tile| (if of_a { tile.rows } else { tile.outputs }, tile.depth);
         for slot in 0..sharers {
-            let mut senders: BTreeMap<(u64, u64), Vec<(usize, Vec<((u64, u64), i64)>)>> = BTreeMap::new();
+            let mut senders: BTreeMap<(u64, u64), Vec<Sent>> = BTreeMap::new();
             for (at, &tile) in tiles.iter().enumerate().filter(|(_, tile)| self.sharers(**tile, of_a).1 == slot) {
                 let (rows, columns) = self.home_range(tile, of_a);
                 let own = held.get(at).into_iter().flatten();

@@ -71,7 +71,9 @@ fn programs(workload: &Workload, mode: Mode) -> Vec<usize> {
         Mode::Kbk => program_of.iter_mut().enumerate().for_each(|(at, program)| *program = at),
         Mode::Epilogue => {
             for (program, operators) in kernels_with_epilogues(workload).iter().enumerate() {
-                operators.iter().for_each(|op| program_of[op.index()] = program);
+                for op in operators {
+                    program_of[op.index()] = program;
+                }
             }
         }
         Mode::Fused => {}

@@ -153,7 +153,7 @@ impl<'a> Operators<'a> {
         let faster = sparse.filter(|plan| {
             let fits = most_temporary(&plan.steps) <= available;
             let dense_fits = most_temporary(&dense.steps) <= available;
-            (fits || !dense_fits) && (plan.cycles < dense.cycles || !dense_fits)
+            !dense_fits || (fits && plan.cycles < dense.cycles)
         });
         let is_sparse = faster.is_some();
         let (steps, tiles, shape) = match faster {

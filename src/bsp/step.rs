@@ -85,7 +85,9 @@ impl Step {
 /// Cycles of all steps, by where they go.
 pub fn parts_of(chip: &Bsp, steps: &[Step]) -> Parts {
     let mut parts = Parts::default();
-    steps.iter().for_each(|step| parts.add(&step.parts(chip)));
+    for step in steps {
+        parts.add(&step.parts(chip));
+    }
     parts
 }
 

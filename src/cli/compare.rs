@@ -74,23 +74,7 @@ fn execute_all(
     let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
     let mut sides = Vec::with_capacity(chips.len());
     for (at, chip) in chips.into_iter().enumerate() {
-        let ran = match chip {
-            AnyChip::Rdu(chip) => on_rdu(args, &chip, &workload, modes, at == 0)?,
-            AnyChip::Gpu(gpu) => {
-                let (outcomes, duration) = timed(|| gpu::run(&gpu, &workload, modes));
-                if args.verbose {
-                    let _ = writeln!(io::stderr().lock(), "kernels {:.3} s", duration.as_secs_f64());
-                }
-                Ran { chip: AnyChip::Gpu(gpu), configurations: Vec::new(), outcomes: outcomes? }
-            }
-            AnyChip::Bsp(bsp) => {
-                let (outcomes, duration) = timed(|| bsp::run(&bsp, &workload, modes));
-                if args.verbose {
-                    let _ = writeln!(io::stderr().lock(), "supersteps {:.3} s", duration.as_secs_f64());
-                }
-                Ran { chip: AnyChip::Bsp(bsp), configurations: Vec::new(), outcomes: outcomes? }
-            }
-        };
+        let ran = on_any(args, chip, &workload, modes, at == 0)?;
         for outcome in &ran.outcomes {
             match &outcome.stop {
                 StopReason::Drained => {}
@@ -181,6 +165,20 @@ fn add_ranges(
         uncertainty::versus(document, first, second);
     }
     Ok(())
+}
+
+/// Runs a chip of any kind; `first`: it is the chip of `--arch`.
+fn on_any(args: &SharedArgs, chip: AnyChip, workload: &Workload, modes: &[Mode], first: bool) -> Result<Ran, Failure> {
+    let (model, (outcomes, duration)) = match &chip {
+        AnyChip::Rdu(chip) => return on_rdu(args, chip, workload, modes, first),
+        AnyChip::Gpu(gpu) => ("kernels", timed(|| gpu::run(gpu, workload, modes))),
+        AnyChip::Bsp(bsp) => ("supersteps", timed(|| bsp::run(bsp, workload, modes))),
+    };
+    if args.verbose {
+        // A closed standard error costs nothing but this line.
+        let _ = writeln!(io::stderr().lock(), "{model} {:.3} s", duration.as_secs_f64());
+    }
+    Ok(Ran { chip, configurations: Vec::new(), outcomes: outcomes? })
 }
 
 /// Compiles and simulates on an RDU; `first`: it is the chip of `--arch`, which a saved configuration is for.

@@ -40,7 +40,7 @@ pub const BUILTINS: &[Builtin] = builtins! {
         "tiny-mlp";
     Study in "workloads/studies":
         "bound-space" "generations" "launch-decode" "launch" "link-width" "pcu-pmu-ratio"
-        "pmu-capacity-ddr-bandwidth" "quick-look" "sparsity-block";
+        "pmu-capacity-ddr-bandwidth" "quick-look" "sparsity-block" "tile-memory-exchange";
 };
 
 /// The built-in file of a name, in upper or lower case.

@@ -3,6 +3,7 @@
 mod amounts;
 mod architecture;
 mod bad_input;
+mod bsp;
 mod cases;
 mod cli;
 mod deadlock;
