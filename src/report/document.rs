@@ -84,7 +84,13 @@ impl Document {
         let off_chip = |run: &RunEntry| (run.traffic.off_chip_read_bytes + run.traffic.off_chip_write_bytes) as f64;
         let [speedup, speedup_over_epilogue] =
             [Mode::Kbk, Mode::Epilogue].map(|before| over_fused(before, |run| run.time_s));
-        let off_chip_traffic_ratio = over_fused(Mode::Kbk, off_chip);
+        // Two modes that move nothing move as much as each other.
+        let moves_nothing = |mode: Mode| of(mode).is_some_and(|run| off_chip(run) == 0.0);
+        let off_chip_traffic_ratio = if moves_nothing(Mode::Kbk) && moves_nothing(Mode::Fused) {
+            Some(1.0)
+        } else {
+            over_fused(Mode::Kbk, off_chip)
+        };
         let waterfall = of(Mode::Kbk).zip(of(Mode::Fused)).and_then(|(kbk, fused)| Waterfall::of_fusion(kbk, fused));
         Self {
             schema: SCHEMA,
@@ -299,7 +305,7 @@ mod tests {
         let document = Document::new(&fixture::sn10(), &fixture::empty_workload(), &[fixture::empty_outcome(), fused]);
         let json = document.to_json();
         assert!(!json.contains("null") && !json.contains("NaN"));
-        assert_eq!((document.speedup, document.off_chip_traffic_ratio), (Some(0.0), Some(0.0)));
+        assert_eq!((document.speedup, document.off_chip_traffic_ratio), (Some(0.0), Some(1.0)));
     }
 
     #[test]
