@@ -70,7 +70,7 @@ impl Reduction {
     }
 }
 
-/// Columns of an output tile of gathered rows at most: a cycle's vectors are told from each other by one bit for each.
+/// Columns of an output tile of gathered rows at most: one bit for each tells the vectors of a cycle apart.
 pub const MOST_GATHERED_COLUMNS: u64 = 64;
 
 /// Mapping of a GEMM stage.

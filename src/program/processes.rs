@@ -98,7 +98,7 @@ pub struct ProcessFlows {
     pub operands: Vec<FlowId>,
     /// Its weights.
     pub weights: Vec<FlowId>,
-    /// Its results, or the sums that it hands on to another slice of K.
+    /// Its results, or the sums that it forwards to another slice of K.
     pub results: Vec<FlowId>,
     /// Partial sums it starts from.
     pub partial_reads: Vec<FlowId>,

@@ -51,7 +51,7 @@ pub(super) fn run(
     Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
 }
 
-/// Runs one section as [`run`] does, and tells when its actors worked; the section begins at `start_cycle`.
+/// Runs one section as [`run`] does, with the times at which its actors worked; the section begins at `start_cycle`.
 pub(super) fn trace(
     chip: &Chip,
     workload: &Workload,
@@ -478,14 +478,15 @@ impl<'a> Engine<'a> {
         (flits, least + idle.saturating_sub(filling) * (tiles - 1))
     }
 
-    /// Takes down an actor's firing, if anybody wants to know.
+    /// Adds an actor's firing to the timeline, if there is one.
     fn record(&mut self, index: usize, start: Ticks, end: Ticks) {
         if let Some(recorder) = &mut self.recorder {
             recorder.span(index, self.actors[index].next, start, end);
         }
     }
 
-    /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
+    /// Releases the slots that a firing was the last to use, when its operands, weights or sums have left them, and wakes
+    /// their producers.
     pub(super) fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
             let Input { buffer, streamed, sequence, .. } = self.actors[index].inputs[i];
