@@ -7,6 +7,8 @@
 //! ```
 
 mod config;
+#[cfg(test)]
+mod config_tests;
 mod constant;
 mod draft;
 mod families;
