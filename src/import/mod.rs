@@ -7,8 +7,6 @@
 //! ```
 
 mod config;
-#[cfg(test)]
-mod config_tests;
 mod constant;
 mod draft;
 mod families;

@@ -1,5 +1,7 @@
 //! Networks made by hand: what they become, and what is said of those that cannot be used.
 
+mod config;
+
 use std::path::Path;
 
 use proptest::prelude::*;

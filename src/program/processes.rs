@@ -351,7 +351,7 @@ impl ProcessGraph {
         self.schedule.ends(rule.level, rule.results, at).1
     }
 
-    /// Whether it hands its partial sums on to another slice of K in the firing at a point.
+    /// Whether it forwards its partial sums to another slice of K in the firing at a point.
     #[inline]
     pub fn forwards_sums(&self, kind: ProcessKind, at: Step) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return false };

@@ -1,13 +1,10 @@
 //! Published `config.json` files: their parameters, refusals, and masks from weights beside them.
 
-use super::{Options, import};
+use super::options;
 use crate::diagnostics::Diagnostic;
+use crate::import::{Options, import};
 use crate::model::Phase;
 use crate::workload;
-
-fn options() -> Options {
-    Options { dtype: "bf16".to_owned(), ..Options::default() }
-}
 
 /// A `config.json` in a directory of its own, imported.
 fn config(text: &str, options: &Options) -> Result<String, Diagnostic> {
