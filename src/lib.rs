@@ -1,9 +1,9 @@
 //! Cycle-approximate simulation of RDU-style dataflow accelerators.
 //!
 //! A chip (a grid of compute units, memory units and switches, [`arch::Chip`]) and an operator graph
-//! ([`workload::Workload`]) are compiled into a [`compile::Configuration`], which [`sim::simulate`] runs,
-//! kernel by kernel or fused, into a [`sim::Outcome`] with time, traffic, utilisation and energy.
-//! [`report`] turns outcomes into tables, JSON, CSV and pictures.
+//! ([`workload::Workload`]) are compiled into a [`program::Configuration`], which [`sim::simulate`] runs, kernel by
+//! kernel, with epilogues or fused ([`mode::Mode`]), into an [`outcome::Outcome`] with time, traffic, utilisation and
+//! energy. [`report`] turns outcomes into tables, JSON, CSV and pictures.
 //!
 //! ```
 //! use std::path::Path;
@@ -18,8 +18,6 @@
 //! ```
 //!
 //! What is modelled and what is not: `docs/timing-model.md`. How the code is laid out: `ARCHITECTURE.md`.
-//!
-//! Data goes one way: `arch` + `workload` -> `compile` -> `Configuration` -> `sim` -> `Outcome` -> `report`.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("rdusim counts bytes and cycles in 64-bit words and is built for 64-bit hosts only");

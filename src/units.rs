@@ -19,6 +19,22 @@ impl std::fmt::Display for ByteSize {
     }
 }
 
+/// An amount of data in bytes. A type of its own where bytes and flits meet: one becomes the other by [`Bytes::flits`] alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// Flits of `flit_bytes` that carry it; the last may be partly empty.
+    #[inline]
+    pub const fn flits(self, flit_bytes: u64) -> Flits {
+        Flits(self.0.div_ceil(flit_bytes))
+    }
+}
+
+/// An amount of data in flits of the chip's vector network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flits(pub u64);
+
 /// A count as an index. Hosts have 64-bit words (`lib.rs` refuses others), so that nothing is lost.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "lossless on 64-bit hosts")]

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 1 << 28;
 
 /// The page and the layouts of a result, as files of `--out DIR`.
 ///
-/// `sides`: chips with their configurations and runs; other kinds than RDUs have no configurations, and no grid is shown of them.
+/// `sides`: chips with their configurations and runs; an RDU alone has configurations, and a grid to be shown.
 pub(super) fn page_files(
     workload: &Workload,
     sides: &[(&AnyChip, &[Compiled], &[Outcome])],
@@ -28,16 +28,13 @@ pub(super) fn page_files(
 ) -> Vec<File> {
     let mut page = Page::new(made(inputs));
     for &(chip, configurations, outcomes) in sides {
-        let layouts: Vec<Layout> = match chip {
-            AnyChip::Rdu(chip) => configurations
-                .iter()
-                .zip(outcomes)
-                .map(|(measured, outcome)| {
-                    Layout::new(chip, &summarize(chip, workload, &measured.configuration), outcome)
-                })
-                .collect(),
-            AnyChip::Gpu(_) | AnyChip::Bsp(_) => Vec::new(),
-        };
+        let mut layouts: Vec<Layout> = Vec::new();
+        if let AnyChip::Rdu(chip) = chip {
+            let of = |(measured, outcome): (&Compiled, &Outcome)| {
+                Layout::new(chip, &summarize(chip, workload, &measured.configuration), outcome)
+            };
+            layouts.extend(configurations.iter().zip(outcomes).map(of));
+        }
         let title = if sides.len() > 1 { chip.device().name() } else { &workload.name };
         page.add(title, &Document::new(chip.device(), workload, outcomes), layouts);
     }

@@ -1,9 +1,9 @@
-//! What the compiler hands out.
+//! The result of a compilation: a configuration, and the runs of the event engine that measured its sections.
 
 use crate::cost::SectionRun;
 use crate::program::Configuration;
 
-/// A configuration, and what the event engine's runs of its sections left.
+/// A configuration, and the runs of the event engine that measured its sections.
 #[derive(Debug, Clone)]
 pub struct Compiled {
     /// The configuration.

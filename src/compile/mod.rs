@@ -11,6 +11,11 @@
 //! 7. `prefetch`: weights that a section loads for the next one;
 //! 8. `remarks`: what a user should know about the mapping.
 //!
+//! A *run of operators* that may become a section is planned as *choices* (points of the space of its mappings, with an
+//! estimate); a choice worked out in full is a *plan* (exact work tables and buffers); a plan with places is *placed*, and with
+//! routes it is a [`Section`](crate::program::Section). A `SectionRun`, kept with its section in [`Compiled`], is what the event
+//! engine counted when it ran one.
+//!
 //! A configuration that breaks a capacity cannot come out, because banks, ports and generators are taken from what is left.
 //! In debug builds the verifier of programs ([`crate::program::verifier`]) says so after every pass that makes sections.
 

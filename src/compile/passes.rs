@@ -38,7 +38,7 @@ pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Res
     compile_with(chip, workload, modes, Effort::Full, &BaseCache::default())
 }
 
-/// As [`compile_measured`], with as much care as is asked for. `bases` may be shared by calls for one workload and chips
+/// As [`compile_measured`], at an effort level. `bases` may be shared by calls for one workload and chips
 /// whose PCUs and PMU banks are equal.
 ///
 /// # Errors
@@ -109,7 +109,7 @@ fn compile_modes(
         let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| remarks::of_section(chip, &c.graph, &c.plan)).collect();
         let of_a_model = workload.first_of_a_model().is_some();
-        let (sections, runs): (Vec<Section>, _) = chosen.iter().map(|c| (c.section.clone(), c.run.clone())).unzip();
+        let (sections, measured): (Vec<Section>, _) = chosen.iter().map(|c| (c.section.clone(), c.run.clone())).unzip();
         if searches(mode) && sections.len() > 1 {
             notes.push(remarks::several_sections(chip, workload, &sections, spans.whole()));
         }
@@ -127,19 +127,19 @@ fn compile_modes(
         }
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
         after_all("partition", chip, workload, &fabric, &configuration);
-        let mut measured = Compiled { configuration, runs };
+        let mut compiled_mode = Compiled { configuration, runs: measured };
         // Graphs that configuration files and the `cycle` fidelity can hold are left as they are, and so are kernels, which
         // come one by one.
         if measures && mode == Mode::Fused && of_a_model {
-            prefetch_weights(context, chosen, &mut measured);
-            after_all("prefetch", chip, workload, &fabric, &measured.configuration);
+            prefetch_weights(context, chosen, &mut compiled_mode);
+            after_all("prefetch", chip, workload, &fabric, &compiled_mode.configuration);
         }
-        compiled.push(measured);
+        compiled.push(compiled_mode);
     }
     Ok(compiled)
 }
 
-/// The runs of the modes that are asked for, placed and routed. Fused comes first, because it routes single operators on the
+/// The partition of each requested mode, as indices of the runs of operators in `spans`, placed and routed. Fused comes first, because it routes single operators on the
 /// way, at the same time; kernels with epilogues come last, because they add runs.
 fn partitions(
     context: &SearchContext<'_>,

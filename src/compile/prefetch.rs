@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::compile::params::PARAMS;
-use crate::cost::{SectionRun, first_load_cycles, first_slot_bytes};
+use crate::cost::{SectionRun, SlotBytes, first_load_cycles, first_slot_bytes};
 use crate::index::Id;
 use crate::program::{
     BufferId, BufferRole, Configuration, Flow, FlowKind, Prefetch, Section, SectionGraph, StreamId, shared,
@@ -310,7 +310,7 @@ fn load_of(chip: &Chip, graph: &SectionGraph<'_>, next: &Section, stream: Stream
     if !off_chip.stream.weight || off_chip.stream.writes {
         return None;
     }
-    let (payload_bytes, moved_bytes) = first_slot_bytes(chip, graph, next, stream);
+    let SlotBytes { payload, moved } = first_slot_bytes(chip, graph, next, stream);
     let (mut flits, mut flit_hops, mut written_flits) = (0, 0, 0);
     for flow in &next.flows {
         let FlowKind::Fill { stream: of, buffer } = flow.kind else { continue };
@@ -320,7 +320,7 @@ fn load_of(chip: &Chip, graph: &SectionGraph<'_>, next: &Section, stream: Stream
         if !matches!(next.buffers[buffer].spec.role, BufferRole::Weight { .. }) {
             return None;
         }
-        let each = shared(payload_bytes.div_ceil(chip.network.flit_bytes), flow.share);
+        let each = shared(payload.flits(chip.network.flit_bytes).0, flow.share);
         flits += each;
         flit_hops += each * flow.links;
         written_flits += each * flow.pmu_sinks;
@@ -329,8 +329,8 @@ fn load_of(chip: &Chip, graph: &SectionGraph<'_>, next: &Section, stream: Stream
     (flits > 0).then_some(Prefetch {
         tensor,
         tier,
-        payload_bytes,
-        moved_bytes,
+        payload_bytes: payload.0,
+        moved_bytes: moved.0,
         bank_bytes: 0,
         flits,
         flit_hops,

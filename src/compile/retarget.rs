@@ -85,7 +85,7 @@ fn section(
         let stage = works(s);
         let of = |group| {
             (0..column_tiles)
-                .map(|column_tile| stage.cycles(column_tile, group, RowTile::mean(nest.tile_rows)))
+                .map(|column_tile| stage.cycles(column_tile, group, RowTile::mean(nest.tile_rows)).0)
                 .sum::<u64>()
         };
         (0..mappings[s].groups()).map(of).max().unwrap_or(0).saturating_mul(nest.row_tiles())

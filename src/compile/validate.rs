@@ -168,7 +168,7 @@ fn busy_cycles(placed: &Placed) -> u64 {
         let column_tiles = if stage.level == LoopLevel::FIRING { nest.column_tiles() } else { 1 };
         let each = |group| {
             (0..column_tiles)
-                .map(|column_tile| work.cycles(column_tile, group, RowTile::mean(nest.tile_rows)))
+                .map(|column_tile| work.cycles(column_tile, group, RowTile::mean(nest.tile_rows)).0)
                 .sum::<u64>()
         };
         (0..stage.mapping.groups()).map(each).max().unwrap_or(0).saturating_mul(nest.row_tiles())

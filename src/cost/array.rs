@@ -48,7 +48,7 @@ struct Packing {
 }
 
 impl Packing {
-    /// A k-step of an operand is `width_bytes`; packets hold whole k-steps (DESIGN: floor(64 / 12) = 5 of them).
+    /// A k-step of an operand is `width_bytes`; flits hold whole k-steps: of 12 B, a flit of 64 B holds 5.
     fn new(width_bytes: u64, flit_bytes: u64) -> Self {
         Self { steps_per_flit: (flit_bytes / width_bytes).max(1), flits_per_step: width_bytes.div_ceil(flit_bytes) }
     }
@@ -122,7 +122,8 @@ impl SystolicShape {
         )
     }
 
-    /// Cycles a PCU is occupied by one output tile over `k` steps, back to back with others (DESIGN §3).
+    /// Cycles a PCU is occupied by one output tile over `k` steps, back to back with others: skew is not charged, as the next tile's first steps
+    /// overlap it.
     pub fn tile_cycles(&self, k: u64) -> u64 {
         if self.accumulator_sets >= 2 { k.max(self.least_cycles) } else { k + self.least_cycles }
     }

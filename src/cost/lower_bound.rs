@@ -12,7 +12,7 @@ use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Wo
 
 use super::io_bound::{elements_of_fused_gemm, elements_of_gemm};
 
-/// The least cycles a mode can take on a chip, whatever the mapping (DESIGN §4): over the mode's minimal sections,
+/// The least cycles a mode can take on a chip, whatever the mapping: over the mode's minimal sections,
 /// launch + max(stored MACs / peak, compulsory bytes / each tier's bandwidth, compulsory bytes / address generators).
 ///
 /// Kernel by kernel every operator is a section that moves its inputs, its stored weights and its output once; so is every

@@ -43,6 +43,6 @@ pub use slots::{different_slots, reduced_extent, slot_bytes};
 pub use stage_work::StageWork;
 pub use tile_tables::{TileTables, WeightRange};
 pub use tiles::{Cut, Tile, sample, tiles};
-pub use time::{TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
-pub use transfer::{first_load_cycles, first_slot_bytes, transfer_bytes, transfer_runs};
+pub use time::{Cycles, TICKS_PER_CYCLE, Ticks, cycles, to_cycles};
+pub use transfer::{SlotBytes, first_load_cycles, first_slot_bytes, transfer_bytes, transfer_runs};
 pub use usage::{FlitCounts, Usage};

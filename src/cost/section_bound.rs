@@ -8,7 +8,7 @@ use crate::program::{
     BufferRole, Fabric, Flow, FlowId, FlowKind, LoopLevel, OffChip, ResourceKind, RowTile, Schedule, Section,
     SectionGraph, Stage, StageId, Step, StreamId, Sums, continues, emits, forwards, merges, shared,
 };
-use crate::units::{Rate, index};
+use crate::units::{Bytes, Rate, index};
 use crate::workload::{Tensor, Workload};
 
 use super::counts::{SectionRun, StreamBytes};
@@ -121,14 +121,14 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         let mut bytes = StreamBytes::default();
         for (step, times) in Classes::of_slots(schedule, off_chip.stream.level, &tensors[off_chip.stream.tensor]).steps
         {
-            let (payload, moved) = transfer_bytes(chip, &graph, section, index, step);
-            bytes.payload += times * payload;
-            bytes.waste += times * (moved - payload);
+            let slot = transfer_bytes(chip, &graph, section, index, step);
+            bytes.payload += times * slot.payload.0;
+            bytes.waste += times * slot.waste().0;
         }
         if section.prefetched.contains(&index) {
-            let (payload, moved) = first_slot_bytes(chip, &graph, section, index);
-            bytes.payload -= payload;
-            bytes.waste -= moved - payload;
+            let slot = first_slot_bytes(chip, &graph, section, index);
+            bytes.payload -= slot.payload.0;
+            bytes.waste -= slot.waste().0;
         }
         tier_bytes[off_chip.tier.index()] += bytes.payload + bytes.waste;
         streams.push(bytes);
@@ -175,7 +175,7 @@ pub fn busy_cycles(section: &Section, work: &IndexVec<StageId, StageWork>) -> In
         for (step, times) in Classes::of(schedule, stage.level, work[s].different_row_tiles()).steps {
             let row_tile = tiling.row_tile(step.row_tile);
             for (group, sum) in (0..).zip(&mut busy) {
-                *sum += times * work[s].cycles(step.column_tile, group, row_tile);
+                *sum += times * work[s].cycles(step.column_tile, group, row_tile).0;
             }
         }
         busy
@@ -258,7 +258,7 @@ impl Sizes<'_> {
                     let tile = tiling.row_tile(step.row_tile);
                     let is_read = matches!(flow.kind, FlowKind::PartialRead { .. });
                     let tile = if is_read { self.work[stage].sums_before(tile) } else { tile };
-                    times * shared(self.work[stage].flits(flow.amount, step.column_tile, group, tile), share)
+                    times * shared(self.work[stage].flits(flow.amount, step.column_tile, group, tile).0, share)
                 })
                 .sum()
         };
@@ -284,13 +284,13 @@ impl Sizes<'_> {
                 let off_chip = &self.section.streams[stream].stream;
                 let tensor = &self.graph.workload.tensors[off_chip.tensor];
                 let classes = Classes::of_slots(schedule, off_chip.level, tensor);
-                let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).0;
+                let bytes = |step| transfer_bytes(self.chip, self.graph, self.section, stream, step).payload;
                 let before = self.section.prefetched.contains(&stream);
                 self.slots(share, &classes, &bytes) - if before { self.first_slot_flits(share, stream) } else { 0 }
             }
             FlowKind::Copy { resident } => {
                 let BufferRole::Resident { tensor, .. } = self.section.buffers[resident].spec.role else { return 0 };
-                let bytes = |step| slot_bytes(self.graph, tiling, tensor, step);
+                let bytes = |step| Bytes(slot_bytes(self.graph, tiling, tensor, step));
                 let classes = Classes::of_slots(schedule, LoopLevel::FIRING, &self.graph.workload.tensors[tensor]);
                 self.slots(share, &classes, &bytes)
             }
@@ -299,8 +299,8 @@ impl Sizes<'_> {
 
     /// Flits of a share of the first slot of a stream.
     fn first_slot_flits(&self, share: (u64, u64), stream: StreamId) -> u64 {
-        let (payload, _) = first_slot_bytes(self.chip, self.graph, self.section, stream);
-        shared(payload.div_ceil(self.chip.network.flit_bytes), share)
+        let slot = first_slot_bytes(self.chip, self.graph, self.section, stream);
+        shared(slot.payload.flits(self.chip.network.flit_bytes).0, share)
     }
 
     /// Flits of the sums over row tiles that a flow reads, writes or leaves: as many in all row tiles.
@@ -314,14 +314,14 @@ impl Sizes<'_> {
             tiling.row_tiles() - completions
         };
         let of_column_tile =
-            |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, RowTile::mean(tiling.tile_rows));
+            |column_tile| self.work[stage].flits(flow.amount, column_tile, 0, RowTile::mean(tiling.tile_rows)).0;
         let column_tiles =
             if along_cut { 0..tiling.column_tiles() } else { tiling.column_tiles() - 1..tiling.column_tiles() };
         column_tiles.map(|column_tile| times * shared(of_column_tile(column_tile), share)).sum()
     }
 
-    fn slots(&self, share: (u64, u64), classes: &Classes, bytes: &dyn Fn(Step) -> u64) -> u64 {
+    fn slots(&self, share: (u64, u64), classes: &Classes, bytes: &dyn Fn(Step) -> Bytes) -> u64 {
         let flit = self.chip.network.flit_bytes;
-        classes.steps.iter().map(|&(step, times)| times * shared(bytes(step).div_ceil(flit), share)).sum()
+        classes.steps.iter().map(|&(step, times)| times * shared(bytes(step).flits(flit).0, share)).sum()
     }
 }

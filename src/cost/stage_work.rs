@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use crate::arch::Chip;
 use crate::program::{Amount, Mapping, PassWork, RowTile, SectionGraph, StageId, TileLists, Tiling, Update};
-use crate::units::{Dtype, index, saturating_u64};
+use crate::units::{Bytes, Dtype, Flits, index, saturating_u64};
 use crate::workload::GemmForm;
 
 use super::array::SystolicShape;
 use super::heads::{RowTileOf, causal_work};
 use super::reducer::Reducer;
 use super::sampled::SampledWork;
+use super::time::Cycles;
 
 /// Costs of one stage, in the units of the chip it was made for.
 #[derive(Debug, Clone)]
@@ -255,8 +256,8 @@ impl StageWork {
 
     /// Cycles a lockstep group is occupied by a firing.
     #[inline]
-    pub fn cycles(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
-        match &self.mapping {
+    pub fn cycles(&self, column_tile: u64, group: u64, tile: RowTile) -> Cycles {
+        Cycles(match &self.mapping {
             Mapping::Gemm(_) => match (&self.reducer, &self.shape) {
                 (Some(reducer), Some(shape)) => {
                     reducer.passes(column_tile, tile)
@@ -266,7 +267,7 @@ impl StageWork {
                 _ => self.row_passes(column_tile, tile) * self.pass_of(column_tile, group, tile).cycles,
             },
             Mapping::Simd(m) => self.vectors(column_tile, tile.rows) * m.passes,
-        }
+        })
     }
 
     /// Vectors of one SIMD PCU in a firing.
@@ -291,22 +292,22 @@ impl StageWork {
     }
 
     /// Cycles from a tile's last operand to where its results begin to leave (SIMD: from a vector to its result).
-    pub fn skew_cycles(&self) -> u64 {
-        self.shape.map_or(self.pipeline_cycles, |shape| shape.skew_cycles)
+    pub fn skew_cycles(&self) -> Cycles {
+        Cycles(self.shape.map_or(self.pipeline_cycles, |shape| shape.skew_cycles))
     }
 
     /// Cycles in which the results of a tile of a lockstep group, or else its partial sums, leave; `merges` sums of other slices
     /// of K.
-    pub fn drain_cycles(&self, group: u64, results: bool, merges: bool) -> u64 {
+    pub fn drain_cycles(&self, group: u64, results: bool, merges: bool) -> Cycles {
         let before = || self.mapping.reduction().before(self.mapping.k_slice(group), self.mapping.pk());
         let merged = if merges { before().count() as u64 } else { 0 };
         let shape = self.last_shape.filter(|_| results).or(self.shape);
-        shape.map_or(0, |shape| shape.drain_cycles(results, merged))
+        Cycles(shape.map_or(0, |shape| shape.drain_cycles(results, merged)))
     }
 
     /// Cycles at the end of an output tile in which it only drains.
-    pub fn idle_cycles(&self, tile: RowTile) -> u64 {
-        self.shape.map_or(0, |shape| self.shape_in(shape, tile).idle_cycles())
+    pub fn idle_cycles(&self, tile: RowTile) -> Cycles {
+        Cycles(self.shape.map_or(0, |shape| self.shape_in(shape, tile).idle_cycles()))
     }
 
     /// The array as it works in a row tile: in the section's last one with the step in the tail, if there is one.
@@ -391,37 +392,38 @@ impl StageWork {
     fn partial_flits(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
         let each = self.shape.map_or(0, |s| s.partial_flits);
         if let (None, Some(sampled), Some(shape)) = (tile.index, &self.sampled, &self.shape) {
-            let cycles = self.cycles(column_tile, group, tile);
+            let cycles = self.cycles(column_tile, group, tile).0;
             return cycles.div_ceil(sampled.tile_cycles(shape, column_tile, group)) * each;
         }
         self.row_passes(column_tile, tile) * self.pass_of(column_tile, group, tile).tiles * each
     }
 
     /// Bytes one PCU of a lockstep group emits in a firing.
-    fn result_bytes(&self, column_tile: u64, group: u64, tile: RowTile) -> u64 {
+    fn result_bytes(&self, column_tile: u64, group: u64, tile: RowTile) -> Bytes {
         if let Some(reducer) = &self.reducer {
             let (columns, word) = self.update.map_or((1, 1), |(update, _)| (update.result_columns, update.word));
-            return reducer.sums(column_tile) / word * columns * self.result_bytes;
+            return Bytes(reducer.sums(column_tile) / word * columns * self.result_bytes);
         }
         if let (Some(sampled), Some(index)) = (&self.sampled, tile.index) {
-            return sampled.results(column_tile, group, index, tile.rows) * self.result_bytes;
+            return Bytes(sampled.results(column_tile, group, index, tile.rows) * self.result_bytes);
         }
         if let (Mapping::Gemm(m), Some(shape)) = (&self.mapping, &self.shape) {
             let rows = (self.passes(tile.rows) * shape.row_grain).min(tile.rows);
-            return rows * self.pass(column_tile, group).columns.div_ceil(m.multicast_width) * self.result_bytes;
+            let columns = self.pass(column_tile, group).columns.div_ceil(m.multicast_width);
+            return Bytes(rows * columns * self.result_bytes);
         }
         // The first slice has the most columns: whole heads where the function takes them whole.
         let made = self.width(column_tile).min(self.result_columns) + self.statistics;
         let columns = self.part_of(made, column_tile, 0);
-        self.passes(tile.rows) * (columns.end - columns.start) * self.result_bytes
+        Bytes(self.passes(tile.rows) * (columns.end - columns.start) * self.result_bytes)
     }
 
     /// Bytes that the step in the tail of one PCU reads when its sums are complete.
-    fn state_bytes(&self, column_tile: u64) -> u64 {
+    fn state_bytes(&self, column_tile: u64) -> Bytes {
         let of = |(reducer, (update, bytes)): (&Reducer, &(Update, u64))| {
             reducer.sums(column_tile) / update.word * update.state_columns * bytes
         };
-        self.reducer.as_ref().zip(self.update.as_ref()).map_or(0, of)
+        Bytes(self.reducer.as_ref().zip(self.update.as_ref()).map_or(0, of))
     }
 
     fn worst_rate(&self, flits: impl Fn(u64, u64) -> u64) -> f64 {
@@ -430,7 +432,7 @@ impl StageWork {
         for column_tile in 0..self.work.len().max(1) as u64 {
             for group in 0..self.mapping.groups() {
                 worst =
-                    worst.max(flits(column_tile, group) as f64 / self.cycles(column_tile, group, rows).max(1) as f64);
+                    worst.max(flits(column_tile, group) as f64 / self.cycles(column_tile, group, rows).0.max(1) as f64);
             }
         }
         worst
@@ -454,14 +456,14 @@ impl StageWork {
 
     /// Flits one event of a flow that feeds or leaves this stage moves, before the flow's share.
     #[inline]
-    pub fn flits(&self, amount: Amount, column_tile: u64, group: u64, tile: RowTile) -> u64 {
+    pub fn flits(&self, amount: Amount, column_tile: u64, group: u64, tile: RowTile) -> Flits {
         match amount {
-            Amount::Activations => self.activation_flits(column_tile, group, tile),
-            Amount::Weights => self.weight_flits(column_tile, group, tile),
-            Amount::Partials => self.partial_flits(column_tile, group, tile),
-            Amount::ResultBytes => self.result_bytes(column_tile, group, tile).div_ceil(self.flit_bytes),
-            Amount::State => self.state_bytes(column_tile).div_ceil(self.flit_bytes),
-            Amount::SlotBytes => 0,
+            Amount::Activations => Flits(self.activation_flits(column_tile, group, tile)),
+            Amount::Weights => Flits(self.weight_flits(column_tile, group, tile)),
+            Amount::Partials => Flits(self.partial_flits(column_tile, group, tile)),
+            Amount::ResultBytes => self.result_bytes(column_tile, group, tile).flits(self.flit_bytes),
+            Amount::State => self.state_bytes(column_tile).flits(self.flit_bytes),
+            Amount::SlotBytes => Flits(0),
         }
     }
 }

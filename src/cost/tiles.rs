@@ -158,8 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn straddling_tiles_cost_what_the_design_says() {
-        // Block 16 on 12 columns: packed tiles run 1.44x the stored work at density 1/8 (DESIGN §3).
+    fn tiles_that_straddle_blocks_execute_the_union_of_them() {
+        // Block 16 on 12 columns: half of the packed tiles lie under one block and half under two, which at
+        // density 1/8 store (1 + 1.875) / 2 = 1.4375 times the rows of one.
         let mask = BlockMask::random(5120, 4800, (16, 16), 0.125, 3);
         let work: u64 = tiles(Some(&mask), 0..4800, 0..5120, &cut(12, false)).iter().map(|t| t.k * 12).sum();
         let ratio = work as f64 / mask.stored_elements() as f64;
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn union_over_shared_columns() {
-        // 1 - (1 - 1/8)^4 = 0.414, and 0.882 for 16 columns (DESIGN §3).
+        // 1 - (1 - 1/8)^4 = 0.414, and 0.882 for 16 columns.
         let mask = BlockMask::random(5120, 5120, (16, 16), 0.125, 3);
         for (columns, expected) in [(4, 0.414), (16, 0.882)] {
             let list = tiles(Some(&mask), 0..5120, 0..5120, &cut(16 * columns, false));

@@ -4,6 +4,19 @@
 /// A time or a duration in ticks.
 pub type Ticks = u64;
 
+/// A duration in cycles. A type of its own where engines take cycles from [`StageWork`](super::StageWork), so that none is
+/// added to a time in ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cycles(pub u64);
+
+impl Cycles {
+    /// The same duration in ticks.
+    #[inline]
+    pub const fn ticks(self) -> Ticks {
+        cycles(self.0)
+    }
+}
+
 /// Ticks of one cycle.
 pub const TICKS_PER_CYCLE: u64 = 64;
 

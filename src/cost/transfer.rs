@@ -2,22 +2,38 @@
 
 use crate::arch::{Chip, TierId};
 use crate::program::{Configuration, LoopLevel, PassWork, Prefetch, Section, SectionGraph, Stage, Step, StreamId};
-use crate::units::{index, saturating_u64};
+use crate::units::{Bytes, index, saturating_u64};
 use crate::workload::{View, Workload};
 
 use super::slots::{reduced_extent, slot_bytes};
 
-/// Payload and moved bytes (whole bursts) of the slot of a stream at a step.
+/// Bytes of a slot of an off-chip stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotBytes {
+    /// Values and metadata: what passes through the network, and counts as traffic.
+    pub payload: Bytes,
+    /// The same in whole bursts: what the memory tier moves.
+    pub moved: Bytes,
+}
+
+impl SlotBytes {
+    /// Moved beyond the payload.
+    pub fn waste(self) -> Bytes {
+        Bytes(self.moved.0 - self.payload.0)
+    }
+}
+
+/// Bytes of the slot of a stream at a step.
 pub fn transfer_bytes(
     chip: &Chip,
     graph: &SectionGraph<'_>,
     section: &Section,
     stream: StreamId,
     at: Step,
-) -> (u64, u64) {
+) -> SlotBytes {
     let (payload, runs) = payload_and_runs(graph, section, stream, at);
     let burst = chip.memory[section.streams[stream].tier].burst_bytes;
-    (payload, runs * (payload / runs).next_multiple_of(burst))
+    SlotBytes { payload: Bytes(payload), moved: Bytes(runs * (payload / runs).next_multiple_of(burst)) }
 }
 
 /// Runs of consecutive addresses, at least one and all of equal size, in which the slot of a stream at a step is stored.
@@ -60,7 +76,7 @@ fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamI
 }
 
 /// The same of the first slot of a stream.
-pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: StreamId) -> (u64, u64) {
+pub fn first_slot_bytes(chip: &Chip, graph: &SectionGraph<'_>, section: &Section, stream: StreamId) -> SlotBytes {
     transfer_bytes(chip, graph, section, stream, section.schedule.step(section.streams[stream].stream.level, 0))
 }
 

@@ -1,4 +1,4 @@
-//! A PCU as an output-stationary systolic array (DESIGN §3), k-step by k-step.
+//! A PCU as an output-stationary systolic array, k-step by k-step (`docs/timing-model.md`, GEMM stages).
 //!
 //! The array moves in step: a cycle in which a result cannot leave moves nothing. A cycle without operands is a bubble
 //! behind which earlier tiles go on draining. Times are those of the first cell; what leaves does so `lanes + stages - 2`

@@ -1,6 +1,6 @@
 //! Gathering: the vectors of activations that a PCU takes, step by step, for an output tile of a sparse weight.
 //!
-//! Counted K row by K row from the mask, by the definitions of DESIGN §3 and of `docs/timing-model.md` (Sparse GEMM stages);
+//! Counted K row by K row from the mask, by the definitions of `docs/timing-model.md` (Sparse GEMM stages);
 //! nothing is shared with `cost`.
 
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! What a firing of a GEMM stage works through and moves: output tiles, their depths, and the flits of its streams.
 //!
-//! Counted from the output tiles of the program and the mask of the weight, by the definitions of DESIGN §3 and of
+//! Counted from the output tiles of the program and the mask of the weight, by the definitions of
 //! `docs/timing-model.md` (GEMM stages); nothing is shared with `cost`.
 
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! One pass of a lockstep group over the rows of an output tile: its tiles, their depths, and the flits of their operands.
 //!
-//! By the definitions of DESIGN §3 and of `docs/timing-model.md` (GEMM stages); nothing is shared with `cost`.
+//! By the definitions of `docs/timing-model.md` (GEMM stages); nothing is shared with `cost`.
 
 use crate::arch::Chip;
 use crate::program::{GemmMapping, OutputTile};

@@ -1,6 +1,6 @@
 //! Single kernels by their shapes, for stacks that are lists of kernels: no graph around them, operands in memory.
 
-use super::attention::{self, Scores};
+use super::attention;
 use super::cases::product;
 use super::gemm;
 use super::serving::AttentionCall;
@@ -57,13 +57,7 @@ pub fn kernel_seconds(gpu: &Gpu, call: &KernelCall) -> Result<f64, Diagnostic> {
         }
         KernelCall::Stream { bytes, operations } => stream::time(gpu, bytes, bytes, operations).cycles,
         KernelCall::Attention { call, gradient } => {
-            let scores = Scores {
-                instances: call.batch * call.heads,
-                queries: call.tokens,
-                keys: call.tokens,
-                head_dim: call.head_dim,
-                causal: true,
-            };
+            let scores = call.prompt_scores();
             let rate = gpu.sm.tensor_macs.get(&call.dtype).copied().unwrap_or(1) as f64;
             let heads = (call.heads + call.kv_heads) * if gradient { 4 } else { 2 };
             let moved = (call.batch * call.tokens * heads * call.head_dim * call.dtype.bytes()) as f64;

@@ -32,6 +32,17 @@ impl AttentionCall {
     fn bytes(&self, tokens: u64, heads: u64) -> f64 {
         (self.batch * tokens * heads * self.head_dim * self.dtype.bytes()) as f64
     }
+
+    /// Causal products over all tokens.
+    pub(super) fn prompt_scores(&self) -> Scores {
+        Scores {
+            instances: self.batch * self.heads,
+            queries: self.tokens,
+            keys: self.tokens,
+            head_dim: self.head_dim,
+            causal: true,
+        }
+    }
 }
 
 /// One kernel of a call: its name, and its cycles with ramp and gap.
@@ -52,13 +63,7 @@ pub(super) fn prefill(gpu: &Gpu, of: &AttentionCall, macs_per_cycle: f64) -> Vec
     let elements = packed / of.dtype.bytes() as f64;
     let rotate = stream::time(gpu, 2.0 * packed, 2.0 * packed, elements * ROTARY_OPERATIONS);
     let moved = packed + of.bytes(of.tokens, of.heads);
-    let scores = Scores {
-        instances: of.batch * of.heads,
-        queries: of.tokens,
-        keys: of.tokens,
-        head_dim: of.head_dim,
-        causal: true,
-    };
+    let scores = of.prompt_scores();
     let flash = attention::forward(gpu, &gpu.serving.prefill, &scores, macs_per_cycle, moved);
     vec![call(gpu), part(gpu, "rotary and cache", rotate.cycles), part(gpu, "flash attention", flash.cycles)]
 }

@@ -12,10 +12,10 @@ use super::run;
 
 fn a100(sets: &[&str]) -> Gpu {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
-    match arch::open(Path::new("arch/a100.toml"), &sets).unwrap() {
-        AnyChip::Gpu(gpu) => *gpu,
-        AnyChip::Rdu(_) | AnyChip::Bsp(_) => panic!("the A100 is a GPU"),
-    }
+    let AnyChip::Gpu(gpu) = arch::open(Path::new("arch/a100.toml"), &sets).unwrap() else {
+        panic!("the A100 is a GPU")
+    };
+    *gpu
 }
 
 fn gemm(m: u64, n: u64, k: u64, dtype: &str, sparsity: &str) -> Workload {

@@ -70,7 +70,7 @@ impl Reduction {
     }
 }
 
-/// Columns of an output tile of gathered rows at most: a cycle's vectors are told from each other by one bit for each.
+/// Columns of an output tile of gathered rows at most: one bit for each tells the vectors of a cycle apart.
 pub const MOST_GATHERED_COLUMNS: u64 = 64;
 
 /// Mapping of a GEMM stage.
@@ -127,7 +127,7 @@ impl GemmMapping {
         if self.pk == 1 { 0 } else { group / self.k_slice_groups() }
     }
 
-    /// Whether a lockstep group hands its partial sums on to the next slice of K.
+    /// Whether a lockstep group forwards its partial sums to another slice of K.
     pub fn forwards_sums(&self, group: u64) -> bool {
         self.k_slice(group) + 1 < self.pk
     }
@@ -202,7 +202,7 @@ impl Mapping {
         if let Self::Gemm(m) = self { m.k_slice(group) } else { 0 }
     }
 
-    /// Whether a lockstep group hands its partial sums on to the next slice of K.
+    /// Whether a lockstep group forwards its partial sums to another slice of K.
     pub fn forwards_sums(&self, group: u64) -> bool {
         matches!(self, Self::Gemm(m) if m.forwards_sums(group))
     }

@@ -98,7 +98,7 @@ pub struct ProcessFlows {
     pub operands: Vec<FlowId>,
     /// Its weights.
     pub weights: Vec<FlowId>,
-    /// Its results, or the sums that it hands on to another slice of K.
+    /// Its results, or the sums that it forwards to another slice of K.
     pub results: Vec<FlowId>,
     /// Partial sums it starts from.
     pub partial_reads: Vec<FlowId>,
@@ -351,7 +351,7 @@ impl ProcessGraph {
         self.schedule.ends(rule.level, rule.results, at).1
     }
 
-    /// Whether it hands its partial sums on to another slice of K in the firing at a point.
+    /// Whether it forwards its partial sums to another slice of K in the firing at a point.
     #[inline]
     pub fn forwards_sums(&self, kind: ProcessKind, at: Step) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return false };

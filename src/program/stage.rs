@@ -70,7 +70,7 @@ pub fn emits(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
     completes(stage, schedule, at) && !stage.mapping.forwards_sums(group)
 }
 
-/// Whether a lockstep group hands its partial sums on to another slice of K at a step.
+/// Whether a lockstep group forwards its partial sums to another slice of K at a step.
 pub fn forwards(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
     completes(stage, schedule, at) && stage.mapping.forwards_sums(group)
 }

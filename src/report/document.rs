@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
     use crate::outcome::StopReason;
-    use crate::report::fixture;
+    use crate::report::{METRICS, fixture};
 
     fn compare() -> Document {
         Document::new(&fixture::sn10(), &fixture::ffn(None), &fixture::outcomes())
@@ -203,10 +203,16 @@ mod tests {
             "sections",
             "stop",
             "notes",
-            "power_w",
-            "sram_peak_bytes",
         ];
-        assert_eq!(keys(&json, 6, "    {"), run);
+        let all = keys(&json, 6, "    {");
+        let (own, figures) = all.split_at(run.len());
+        assert_eq!(own, run);
+        let metrics = METRICS.map(|metric| metric.key);
+        let shown: Vec<&str> = metrics.into_iter().filter(|&key| key != "j_per_token").collect();
+        assert_eq!(figures, shown, "further figures of a run that is no model's");
+        let optional = ["time_range_s", "ranges", "tokens_per_s", "phases", "blocked"];
+        let taken = |key: &&str| run.contains(key) || optional.contains(key);
+        assert_eq!(metrics.iter().find(|key| taken(key)), None, "a figure has the key of a field");
         let traffic = [
             "off_chip_read_bytes",
             "off_chip_write_bytes",

@@ -389,7 +389,7 @@ impl From<&SectionOutcome> for SectionEntry {
 /// How the lockstep groups of a stage spent the drain of a section: mean cycles, which add up to it.
 #[derive(Debug, Clone, Serialize)]
 pub struct UnitsEntry {
-    /// Bundles.
+    /// How many; the key keeps the word of an earlier version.
     pub bundles: u64,
     /// Working.
     pub busy_cycles: f64,

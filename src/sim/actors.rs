@@ -20,9 +20,9 @@ pub(super) struct Firing {
     pub(super) emits_at: Ticks,
     /// When it ends.
     pub(super) ends_at: Ticks,
-    /// How long an output tile takes.
+    /// How long one of its output tiles takes.
     pub(super) tile: Ticks,
-    /// How many there are.
+    /// Its output tiles.
     pub(super) tiles: u64,
 }
 
@@ -51,7 +51,7 @@ impl Latest {
 pub(super) struct Actor {
     /// What it is.
     pub(super) kind: ProcessKind,
-    /// How often it fires.
+    /// The loop level at which it fires.
     pub(super) level: LoopLevel,
     /// Firings in the section.
     pub(super) count: u64,
@@ -106,7 +106,7 @@ pub(super) struct Actor {
     pub(super) stalled: Ticks,
 }
 
-/// Transfer groups of a lockstep group.
+/// How many transfer groups a lockstep group has: from `feed` to `merges` of [`Actor`].
 const GROUPS: usize = 7;
 
 impl Actor {

@@ -25,7 +25,7 @@ impl Engine<'_> {
                 }
             }
             let row_tile = self.tiling.row_tile(actor.at.row_tile);
-            let works = self.work[stage].cycles(actor.at.column_tile, group, row_tile) as f64;
+            let works = self.work[stage].cycles(actor.at.column_tile, group, row_tile).0 as f64;
             // A port passes a flit a cycle.
             let least = largest.iter().fold(works, |least, &(_, flits)| least.max(flits));
             let Some(slowest) = loops.slowest(&operands, least) else { continue };

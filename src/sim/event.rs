@@ -10,14 +10,15 @@ use std::collections::BinaryHeap;
 
 use crate::arch::Chip;
 use crate::cost::{
-    Limits, SectionRun, StageWork, Stopped, StreamBytes, TICKS_PER_CYCLE, Ticks, Waits, cycles, slot_bytes, to_cycles,
-    transfer_bytes, transfer_flits, window_cycles,
+    Limits, SectionRun, SlotBytes, StageWork, Stopped, StreamBytes, TICKS_PER_CYCLE, Ticks, Waits, slot_bytes,
+    to_cycles, transfer_bytes, transfer_flits, window_cycles,
 };
 use crate::index::{Id, IndexVec};
 use crate::program::{
     Amount, BufferId, BufferRole, Fabric, FlowKind, Input, LoopLevel, Mapping, ProcessGraph, ProcessKind, Reduction,
     Section, SectionGraph, StageId, Step, Streamed,
 };
+use crate::units::{Bytes, Flits};
 use crate::workload::Workload;
 
 use super::actors::{Actor, Actors, Firing, Latest};
@@ -51,7 +52,7 @@ pub(super) fn run(
     Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
 }
 
-/// Runs one section as [`run`] does, and tells when its actors worked; the section begins at `start_cycle`.
+/// Runs one section as [`run`] does, with the times at which its actors worked; the section begins at `start_cycle`.
 pub(super) fn trace(
     chip: &Chip,
     workload: &Workload,
@@ -109,20 +110,20 @@ impl<'a> Engine<'a> {
             })
             .collect();
         let slot_flits = |kind: FlowKind| {
-            let bytes = match kind {
+            let bytes: Bytes = match kind {
                 FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                     let first = schedule.step(section.streams[stream].stream.level, 0);
-                    transfer_bytes(chip, &graph, section, stream, first).0
+                    transfer_bytes(chip, &graph, section, stream, first).payload
                 }
                 FlowKind::Copy { resident } => match section.buffers[resident].spec.role {
                     BufferRole::Resident { tensor, .. } => {
-                        slot_bytes(&graph, tiling, tensor, schedule.step(LoopLevel::FIRING, 0))
+                        Bytes(slot_bytes(&graph, tiling, tensor, schedule.step(LoopLevel::FIRING, 0)))
                     }
-                    _ => 0,
+                    _ => Bytes(0),
                 },
-                _ => 0,
+                _ => Bytes(0),
             };
-            bytes.div_ceil(chip.network.flit_bytes)
+            bytes.flits(chip.network.flit_bytes)
         };
         let first = |group: &TransferGroup| group.flows.first().map(|&f| &section.flows[f]);
         let moved = transfer_flits(chip, &graph, section, &work, transfer_groups.iter().map(first));
@@ -172,7 +173,7 @@ impl<'a> Engine<'a> {
         for &stream in &section.prefetched {
             let index = self.stream_actor[stream];
             let actor = &self.actors[index];
-            let (_, moved) = transfer_bytes(self.chip, &self.graph, section, stream, actor.at);
+            let SlotBytes { moved, .. } = transfer_bytes(self.chip, &self.graph, section, stream, actor.at);
             for &buffer in &actor.outputs {
                 self.buffers[buffer].fill(0, Filled { first: 0, last: 0, parts: u64::MAX });
             }
@@ -278,7 +279,7 @@ impl<'a> Engine<'a> {
         let (work, tile) = (&self.work[stage], self.tiling.row_tile(at.row_tile));
         let fed = |feed, amount| self.network.longest(feed, work.flits(amount, at.column_tile, group, tile)).1;
         let fed = fed(actor.feed, Amount::Activations).max(fed(actor.weights, Amount::Weights));
-        fed.max(cycles(work.cycles(at.column_tile, group, tile)))
+        fed.max(work.cycles(at.column_tile, group, tile).ticks())
     }
 
     fn longest_firing(&self) -> Ticks {
@@ -348,23 +349,23 @@ impl<'a> Engine<'a> {
         let work = &self.work[stage];
         let occupied = work.cycles(at.column_tile, group, row_tile);
         let tiles = work.tiles(at.column_tile, group, row_tile).max(1);
-        let idle = cycles(work.idle_cycles(row_tile).min(occupied));
+        let idle = work.idle_cycles(row_tile).min(occupied).ticks();
         let continues = self.processes.continues(actor.kind, at);
         let operands = [actor.feed, actor.weights, actor.partial_reads, actor.state];
         let sums_from = self.sums_from(actor, at);
         let begin = now.max(actor.free_at).max(sums_from);
-        let mut end = begin + cycles(occupied);
+        let mut end = begin + occupied.ticks();
         let amounts =
             [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
         let feeds = [actor.feed, actor.weights];
         let lengths = [0, 1].map(|kind| self.feed_length((feeds[kind], amounts[kind]), (tiles, idle)));
         // What is left after late operands takes as long as it is fed.
-        let paced = lengths.iter().map(|&(_, least)| least).fold(cycles(occupied), Ticks::max);
+        let paced = lengths.iter().map(|&(_, least)| least).fold(occupied.ticks(), Ticks::max);
         let tile = paced.div_ceil(tiles);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
         end = end.max(self.inputs_last(index, at, paced, (tile, passes)));
-        let nominal = cycles(occupied) - idle;
+        let nominal = occupied.ticks() - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
         // With one set of accumulators the last tile drains when its operands have come.
         let fed_by = [0, 1].map(|kind| {
@@ -381,7 +382,7 @@ impl<'a> Engine<'a> {
             let state = work.flits(Amount::State, at.column_tile, group, row_tile);
             end = end.max(self.network.send(actor.state, state, now, (begin, nominal)));
         }
-        let merged = self.merge(index, at, Work { begin, occupied: cycles(occupied), tiles, idle }, now);
+        let merged = self.merge(index, at, Work { begin, occupied: occupied.ticks(), tiles, idle }, now);
         end = end.max(merged.map_or(0, |merged| merged.end));
         let work = &self.work[stage];
         // One operand delays the other.
@@ -412,8 +413,8 @@ impl<'a> Engine<'a> {
         let stalled = actor.waits_for_credit.min(waited);
         actor.stalled += stalled;
         // Operands that come later than they are worked on.
-        actor.starved += waited - stalled + end - begin - cycles(occupied);
-        actor.busy_cycles += occupied;
+        actor.starved += waited - stalled + end - begin - occupied.ticks();
+        actor.busy_cycles += occupied.0;
         actor.free_at = end;
         actor.fed_at = left;
         actor.latest = latest;
@@ -472,20 +473,21 @@ impl<'a> Engine<'a> {
 
     /// Flits of the largest flow that feeds a firing of `tiles` output tiles, and the ticks they take at least. While a tile drains
     /// from the only set of accumulators, the array takes none, and only the FIFO before it fills.
-    fn feed_length(&self, (group, amount): (usize, u64), (tiles, idle): (u64, Ticks)) -> (u64, Ticks) {
+    fn feed_length(&self, (group, amount): (usize, Flits), (tiles, idle): (u64, Ticks)) -> (u64, Ticks) {
         let (flits, least) = self.network.longest(group, amount);
         let filling = least.saturating_mul(self.chip.network.fifo_depth_flits) / flits.max(1);
         (flits, least + idle.saturating_sub(filling) * (tiles - 1))
     }
 
-    /// Takes down an actor's firing, if anybody wants to know.
+    /// Adds an actor's firing to the timeline, if there is one.
     fn record(&mut self, index: usize, start: Ticks, end: Ticks) {
         if let Some(recorder) = &mut self.recorder {
             recorder.span(index, self.actors[index].next, start, end);
         }
     }
 
-    /// Gives back the slots that a firing was the last to use, when its operands and its weights have left them.
+    /// Releases the slots that a firing was the last to use, when its operands, weights or sums have left them, and wakes
+    /// their producers.
     pub(super) fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
         for i in 0..self.actors[index].inputs.len() {
             let Input { buffer, streamed, sequence, .. } = self.actors[index].inputs[i];
@@ -533,14 +535,14 @@ impl<'a> Engine<'a> {
             (self.actors[index].partial_writes, Amount::Partials)
         };
         let flits = work.flits(amount, at.column_tile, group, row_tile);
-        let skew = cycles(work.skew_cycles());
+        let skew = work.skew_cycles().ticks();
         // The vectors of a tile leave while the next tile is worked on.
         let window = match work.mapping() {
-            Mapping::Gemm(_) => cycles(work.drain_cycles(group, emits, merges)),
+            Mapping::Gemm(_) => work.drain_cycles(group, emits, merges).ticks(),
             Mapping::Simd(m) => tile / m.passes,
         };
         let (worked, drains) = match work.mapping() {
-            Mapping::Gemm(_) => (end.saturating_sub(cycles(work.idle_cycles(row_tile))).max(now), window),
+            Mapping::Gemm(_) => (end.saturating_sub(work.idle_cycles(row_tile).ticks()).max(now), window),
             Mapping::Simd(_) => (end, 0),
         };
         // What is worked on now comes out when it has passed the array.
@@ -556,7 +558,7 @@ impl<'a> Engine<'a> {
         if !emits && !forwards_sums && self.next_reads_these_sums(index, at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
             let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
-                .map(|group| self.network.longest(group, flits / tiles).1);
+                .map(|group| self.network.longest(group, Flits(flits.0 / tiles)).1);
             let read = out + hops + of_tile[0].max(of_tile[1]).max(drains);
             self.actors[index].free_at = self.actors[index].free_at.max(read);
         }
@@ -576,7 +578,7 @@ impl<'a> Engine<'a> {
     fn start_copy(&mut self, index: usize, resident: BufferId, operand: BufferId, now: Ticks) {
         let at = self.actors[index].at;
         let BufferRole::Resident { tensor, .. } = self.section.buffers[resident].spec.role else { return };
-        let flits = self.flits_of(slot_bytes(&self.graph, self.tiling, tensor, at));
+        let flits = self.flits_of(Bytes(slot_bytes(&self.graph, self.tiling, tensor, at)));
         let through = self.network.send(self.actors[index].feed, flits, now, (now, 0));
         self.record(index, now, through);
         let actor = &mut self.actors[index];
@@ -588,7 +590,7 @@ impl<'a> Engine<'a> {
         self.wake(index, now);
     }
 
-    pub(super) fn flits_of(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.chip.network.flit_bytes)
+    pub(super) fn flits_of(&self, bytes: Bytes) -> Flits {
+        bytes.flits(self.chip.network.flit_bytes)
     }
 }

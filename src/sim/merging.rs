@@ -1,6 +1,6 @@
 //! Sums of other slices of K that a lockstep group adds to its own as these leave its arrays.
 
-use crate::cost::{Ticks, cycles};
+use crate::cost::Ticks;
 use crate::program::{Amount, Input, ProcessKind, Step, Streamed};
 
 use super::actors::Actor;
@@ -48,9 +48,9 @@ impl Engine<'_> {
         let ProcessKind::Group { stage, group } = actor.kind else { return None };
         let (first, last) = self.merged_from(actor, at)?;
         let (work, hops, sends) = (&self.work[stage], actor.merge_hops, actor.merges);
-        let way = actor.feed_hops + cycles(work.skew_cycles());
+        let way = actor.feed_hops + work.skew_cycles().ticks();
         let met = |there: Ticks| (there + hops).saturating_sub(way);
-        let drains = cycles(work.drain_cycles(group, !self.processes.forwards_sums(actor.kind, at), true));
+        let drains = work.drain_cycles(group, !self.processes.forwards_sums(actor.kind, at), true).ticks();
         let of_tile = (of.occupied / of.tiles).saturating_sub(of.idle);
         let flits = work.flits(Amount::Partials, at.column_tile, group, self.tiling.row_tile(at.row_tile));
         let from = first.max((of.begin + of_tile + way).saturating_sub(hops));

@@ -1,9 +1,9 @@
 //! Slots on their way between memory tiers and buffers: asked for, served by channels, and arrived.
 
-use crate::units::saturating_u64;
+use crate::units::{Flits, saturating_u64};
 use std::cmp::Reverse;
 
-use crate::cost::{TICKS_PER_CYCLE, Ticks, transfer_bytes, transfer_runs};
+use crate::cost::{SlotBytes, TICKS_PER_CYCLE, Ticks, transfer_bytes, transfer_runs};
 use crate::index::Id;
 use crate::program::{Step, StreamId};
 
@@ -26,16 +26,16 @@ impl Engine<'_> {
 
     /// Queues the bytes of a slot at their memory tier.
     pub(super) fn request(&mut self, stream: StreamId, slot: u64, at: Step, now: Ticks) {
-        let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-        self.streams[stream].payload += payload;
-        self.streams[stream].waste += moved - payload;
+        let slot_bytes = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+        self.streams[stream].payload += slot_bytes.payload.0;
+        self.streams[stream].waste += slot_bytes.waste().0;
         let index = self.stream_actor[stream];
         let writes = self.section.streams[stream].stream.writes;
         let needed = if writes { self.store_step(index, at) } else { self.processes.due(stream, at) };
         let urgency = self.processes.rank(needed);
         let runs = transfer_runs(&self.graph, self.section, stream, at);
         let tier = self.section.streams[stream].tier.index();
-        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: moved, runs }, now);
+        self.tiers[tier].request(Transfer { urgency, stream, slot, moved_bytes: slot_bytes.moved.0, runs }, now);
         self.take_events(tier);
     }
 
@@ -71,10 +71,10 @@ impl Engine<'_> {
             return;
         }
         if first {
-            let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+            let SlotBytes { payload, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
             // Its flits follow each other as memory serves it; the first have come.
             let tier = self.section.streams[stream].tier;
-            let ticks = self.chip.tier_rate(tier).ticks(payload, TICKS_PER_CYCLE);
+            let ticks = self.chip.tier_rate(tier).ticks(payload.0, TICKS_PER_CYCLE);
             let nominal = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
             let nominal = nominal.max(self.tiers[tier.index()].window_ticks(stream, payload));
             let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, nominal));
@@ -85,7 +85,7 @@ impl Engine<'_> {
                 recorder.span(index, slot, first_at, now.max(through));
             }
             let hops = self.actors[index].feed_hops;
-            let (payload, _) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+            let SlotBytes { payload, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
             // The last stripes come from all channels at once, and leave one after the other.
             let tier = &self.tiers[self.section.streams[stream].tier.index()];
             let at_once = self.flits_of(tier.at_once_bytes(payload));
@@ -102,7 +102,7 @@ impl Engine<'_> {
 
 /// In how many parts a slot of `flits` comes over `ticks` of which the last `at_once` flits take the last `leaving`: the
 /// part that is not there yet when those begin to leave, beside a slot that comes at a constant rate, is one of them.
-fn parts_of(flits: u64, at_once: u64, ticks: Ticks, leaving: Ticks) -> u64 {
+fn parts_of(Flits(flits): Flits, Flits(at_once): Flits, ticks: Ticks, leaving: Ticks) -> u64 {
     let product = |flits: u64, ticks: Ticks| u128::from(flits) * u128::from(ticks);
     let late = product(at_once, ticks).saturating_sub(product(flits, leaving));
     product(flits, ticks).checked_div(late).map_or(u64::MAX, saturating_u64)
@@ -115,10 +115,11 @@ mod tests {
     #[test]
     fn flits_that_come_at_once_are_one_part_unless_they_leave_slowly() {
         // Four of five stripes come at the end of 100 ticks, and leave in no time, or in some.
-        assert_eq!(parts_of(50, 40, 100, 0), 1);
-        assert_eq!(parts_of(50, 40, 100, 30), 2);
+        let parts = |at_once, leaving| parts_of(Flits(50), Flits(at_once), 100, leaving);
+        assert_eq!(parts(40, 0), 1);
+        assert_eq!(parts(40, 30), 2);
         // As slowly as all others: at a constant rate.
-        assert_eq!(parts_of(50, 40, 100, 80), u64::MAX);
-        assert_eq!(parts_of(50, 0, 100, 0), u64::MAX);
+        assert_eq!(parts(40, 80), u64::MAX);
+        assert_eq!(parts(0, 0), u64::MAX);
     }
 }

@@ -14,15 +14,15 @@ use super::event::MOST_EVENTS;
 use super::trace::SectionTrace;
 use super::{account, deadlock, event, reference};
 
-/// What a measurement of a section has shown.
+/// What running one section within limits has shown.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "made once a measurement, and most hold a run")]
 pub enum Measurement {
-    /// It takes these cycles, launch included; the run that showed it.
+    /// The section drains after these cycles, launch included; the run that showed it.
     Takes(u64, SectionRun),
-    /// It takes more cycles than was asked, or never ends; work of the run that showed it.
+    /// It takes more than `most_cycles`, or ends in a deadlock; work of the run that showed it.
     TooLong(u64),
-    /// It would take more work than was asked to find out.
+    /// The run was stopped at `most_work` before either was known.
     Unknown {
         /// Work of the run that was stopped.
         work: u64,
@@ -31,7 +31,7 @@ pub enum Measurement {
     },
 }
 
-/// Runs one section, until it takes more than `most_cycles`, launch included, or more than `most_work`.
+/// Runs one section, until it takes more than `most_cycles`, launch included, or more than `most_work` ([`Limits::work`]).
 pub fn measure(
     chip: &Chip,
     workload: &Workload,
@@ -162,8 +162,8 @@ fn simulate_sections(
             _ => account::loads(&run),
         };
         left = left.saturating_sub(run.cycles.saturating_add(chip.launch_cycles()));
-        let mode = (configuration.mode, first_load_cycles(chip, workload, configuration, index));
-        sections.push(account::section_outcome(chip, workload, section, &run, mode, loads));
+        let first_load = first_load_cycles(chip, workload, configuration, index);
+        sections.push(account::section_outcome(chip, workload, section, &run, (configuration.mode, first_load), loads));
         match run.stopped {
             None => continue,
             Some(Stopped::Deadlock(mut lines)) => {

@@ -1,4 +1,4 @@
-//! Where the actors of a run stand in the loop nest, as the process graph tells.
+//! Where the actors of a run stand in the loop nest, by the process graph.
 
 use crate::program::{BufferId, ProcessKind, Step};
 
@@ -26,12 +26,12 @@ impl Engine<'_> {
         self.processes.emits(actor.kind, at)
     }
 
-    /// Whether an actor fills its outputs in a firing: it emits, or hands its sums on to the next slice of K.
+    /// Whether an actor fills its outputs in a firing: it emits, or forwards its sums to another slice of K.
     pub(super) fn produces(&self, actor: &Actor, at: Step) -> bool {
         self.processes.produces(actor.kind, at)
     }
 
-    /// Whether an actor hands its sums on to another slice of K in a firing.
+    /// Whether an actor forwards its sums to another slice of K in a firing.
     pub(super) fn forwards_sums(&self, actor: &Actor, at: Step) -> bool {
         self.processes.forwards_sums(actor.kind, at)
     }

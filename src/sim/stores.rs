@@ -3,7 +3,7 @@
 use crate::units::saturating_u64;
 use std::cmp::Reverse;
 
-use crate::cost::{Ticks, transfer_bytes};
+use crate::cost::{SlotBytes, Ticks, transfer_bytes};
 use crate::index::Id;
 use crate::program::StreamId;
 
@@ -15,12 +15,12 @@ impl Engine<'_> {
     pub(super) fn start_store(&mut self, index: usize, stream: StreamId, now: Ticks) {
         let at = self.actors[index].at;
         let slot = self.actors[index].next;
-        let (payload, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+        let SlotBytes { payload, moved } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         let feed = self.actors[index].feed;
         let from = now.max(self.network.ends_at(feed));
         let through = self.network.send(feed, self.flits_of(payload), now, (now, 0)).max(from);
         let piece = self.tiers[self.section.streams[stream].tier.index()].grain_bytes().min(moved);
-        let first = saturating_u64(u128::from(through - from) * u128::from(piece) / u128::from(moved.max(1)));
+        let first = saturating_u64(u128::from(through - from) * u128::from(piece.0) / u128::from(moved.0.max(1)));
         let actor = &mut self.actors[index];
         actor.free_at = now;
         let hops = actor.feed_hops;
@@ -34,7 +34,7 @@ impl Engine<'_> {
     pub(super) fn write(&mut self, stream: StreamId, slot: u64, now: Ticks) {
         let at = self.step_of(self.stream_actor[stream], slot);
         self.request(stream, slot, at, now);
-        let (_, moved) = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+        let SlotBytes { moved, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         // The last stripe is written when its bytes have come.
         let last = self.tiers[self.section.streams[stream].tier.index()].last_stripe_ticks(stream, moved);
         if let Some((.., through)) = self.filling[stream].iter_mut().find(|(known, ..)| *known == slot) {

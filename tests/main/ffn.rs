@@ -1,4 +1,5 @@
-//! The feed-forward blocks that come with rdusim, on the chips that come with it: figures that DESIGN promises.
+//! The feed-forward blocks that come with rdusim, on the chips that come with it: figures that follow by hand
+//! (`tests/cases/gpt13b-feed-forward.md`).
 
 use std::collections::BTreeMap;
 use std::path::Path;

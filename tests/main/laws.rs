@@ -1,4 +1,4 @@
-//! Laws that hold for every graph on every chip (DESIGN: three fidelities, one configuration).
+//! Laws that hold for every graph on every chip: one configuration, the same bytes at three fidelities, and bounds in order.
 //!
 //! Random small chips and graphs; a failure prints both files. More of them: `PROPTEST_CASES=2000 cargo test --release
 //! --test main laws`.

@@ -1,6 +1,6 @@
 //! Reference interpreter: executes a dataflow on numbers.
 //!
-//! A load fills its slots from memory, a store writes its slots to memory, a copy hands on what it reads, and a stage
+//! A load fills its slots from memory, a store writes its slots to memory, a copy writes what it reads, and a stage
 //! calls its [`Kernel`]. The firing rule is that of [`Credits`]; slots are dropped when all consumers have freed them, so
 //! that a schedule which frees a slot too early, or reads one too early, is a [`Fault`] and not a wrong number.
 

@@ -1,4 +1,8 @@
 //! What the page reads of a saved result: the keys that must be there, with their types.
+//!
+//! These are not the types that write results: those have more keys, which results of earlier versions lack.
+
+#![expect(dead_code, reason = "read for their types alone: the page takes the values from the JSON itself")]
 
 use std::collections::BTreeMap;
 
@@ -9,7 +13,6 @@ use super::super::waterfall::Waterfall;
 
 /// A result as `--format json` prints it. Keys that the page does not use are let through.
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "read for their types alone: the page takes the values from the JSON itself")]
 struct Needed {
     schema: u32,
     arch: NeededArch,
@@ -22,7 +25,6 @@ struct Needed {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "as above")]
 struct NeededArch {
     name: String,
     pcus: u64,
@@ -33,7 +35,6 @@ struct NeededArch {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "as above")]
 struct NeededWorkload {
     name: String,
     dense_flops: f64,
@@ -41,7 +42,6 @@ struct NeededWorkload {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "as above")]
 struct NeededRun {
     mode: String,
     fidelity: String,
@@ -60,7 +60,6 @@ struct NeededRun {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "as above")]
 struct NeededTraffic {
     off_chip_read_bytes: u64,
     off_chip_write_bytes: u64,
@@ -71,14 +70,12 @@ struct NeededTraffic {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "as above")]
 struct NeededTensor {
     off_chip_read_bytes: u64,
     off_chip_write_bytes: u64,
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "as above")]
 struct NeededEnergy {
     total: f64,
     compute: f64,
@@ -90,7 +87,6 @@ struct NeededEnergy {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "as above")]
 struct NeededSection {
     name: String,
     cycles: u64,
@@ -105,7 +101,6 @@ struct NeededSection {
 }
 
 #[derive(Debug, Deserialize)]
-#[expect(dead_code, reason = "as above")]
 struct NeededStage {
     operators: Vec<String>,
     pcus: u64,

@@ -1,4 +1,5 @@
-//! What a tier tells of transfers: address generators give on the bytes of a stream in order, whatever channels they lie on.
+//! In-order delivery: a tier's channels serve the slots of a stream in any order, and its address generators deliver them in
+//! the order of the stream. A slot that is served early waits for those before it (a reorder buffer, of any size).
 
 use crate::units::index;
 use std::collections::VecDeque;
@@ -6,10 +7,10 @@ use std::collections::VecDeque;
 use crate::cost::Ticks;
 use crate::program::StreamId;
 
-/// What a tier tells of a transfer.
+/// The first or the last bytes of a slot leave the address generators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// When.
+    /// When, in ticks.
     pub at: Ticks,
     /// Stream.
     pub stream: StreamId,
@@ -19,39 +20,38 @@ pub(crate) struct Arrival {
     pub first: bool,
 }
 
-/// A transfer of which something has not been told.
+/// A slot that was requested and is not delivered.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Untold {
-    /// When its first bytes arrive, and when it is complete, by itself.
+pub(super) struct Undelivered {
+    /// When its first bytes have been served, and when all have been, latency included, whatever came before it.
     pub(super) first_at: Option<Ticks>,
     pub(super) end: Option<Ticks>,
     /// When the accesses that may be under way allow it to be complete.
     pub(super) allowed_at: Ticks,
 }
 
-/// Transfers of a stream that are not told to be complete: address generators give bytes on in order, whatever channels
-/// they lie on.
+/// The slots of one stream that are not delivered, in the order of the stream.
 #[derive(Debug, Default)]
 pub(super) struct InOrder {
-    /// From the first on.
-    pub(super) untold: VecDeque<Untold>,
+    pub(super) undelivered: VecDeque<Undelivered>,
+    /// Slot ordinal of the first of them.
     pub(super) first_slot: u64,
-    /// Whether the beginning of the first has been told.
+    /// Whether the first bytes of the first of them have been delivered.
     pub(super) has_begun: bool,
-    /// When the one before it was complete.
+    /// When the latest delivery was.
     pub(super) latest: Ticks,
-    /// When the accesses that may be under way allow all that has been asked for to be complete.
+    /// When the accesses that may be under way allow all requested slots to be complete.
     pub(super) allowed_at: Ticks,
 }
 
 impl InOrder {
-    pub(super) fn of(&mut self, slot: u64) -> &mut Untold {
-        &mut self.untold[index(slot - self.first_slot)]
+    pub(super) fn of(&mut self, slot: u64) -> &mut Undelivered {
+        &mut self.undelivered[index(slot - self.first_slot)]
     }
 
-    /// Tells what can be told.
-    pub(super) fn tell(&mut self, stream: StreamId, arrivals: &mut Vec<Arrival>) {
-        while let Some(&Untold { first_at: Some(first_at), end, .. }) = self.untold.front() {
+    /// Delivers what is next in order, as far as it has been served.
+    pub(super) fn deliver(&mut self, stream: StreamId, arrivals: &mut Vec<Arrival>) {
+        while let Some(&Undelivered { first_at: Some(first_at), end, .. }) = self.undelivered.front() {
             let slot = self.first_slot;
             if !self.has_begun {
                 self.has_begun = true;
@@ -59,10 +59,10 @@ impl InOrder {
                 arrivals.push(Arrival { at: self.latest, stream, slot, first: true });
             }
             let Some(end) = end else { return };
-            // Told apart from the first bytes.
+            // A tick later than the first bytes: events of one tick do not keep the order of slots.
             self.latest = end.max(self.latest + 1);
             arrivals.push(Arrival { at: self.latest, stream, slot, first: false });
-            self.untold.pop_front();
+            self.undelivered.pop_front();
             self.first_slot += 1;
             self.has_begun = false;
         }

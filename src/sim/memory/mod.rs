@@ -12,10 +12,10 @@ use crate::arch::{Chip, Penalties, TierId};
 use crate::cost::{TICKS_PER_CYCLE, Ticks, cycles};
 use crate::index::{Id, IndexVec};
 use crate::program::{OffChip, StreamId};
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 
 use super::clock::Clock;
-use in_order::{InOrder, Untold};
+use in_order::{InOrder, Undelivered};
 use part::{Part, Recent, Service};
 
 pub(super) use in_order::Arrival;
@@ -153,13 +153,13 @@ impl TierServer {
     }
 
     /// Ticks that bytes of a stream take at the rate that its accesses under way allow.
-    pub(super) fn window_ticks(&self, stream: StreamId, bytes: u64) -> Ticks {
+    pub(super) fn window_ticks(&self, stream: StreamId, Bytes(bytes): Bytes) -> Ticks {
         self.windows[stream].map_or(0, |rate| rate.ticks(bytes, TICKS_PER_CYCLE))
     }
 
     /// Bytes that a channel serves at once at least.
-    pub(super) fn grain_bytes(&self) -> u64 {
-        self.grain_bytes
+    pub(super) fn grain_bytes(&self) -> Bytes {
+        Bytes(self.grain_bytes)
     }
 
     /// Ticks that a channel serves one thing at least.
@@ -168,15 +168,15 @@ impl TierServer {
     }
 
     /// Of a slot of so many bytes, those that come at once at the end: channels serve their stripes side by side, and
-    /// what an address generator gives on is in order.
-    pub(super) fn at_once_bytes(&self, bytes: u64) -> u64 {
+    /// an address generator delivers in order.
+    pub(super) fn at_once_bytes(&self, Bytes(bytes): Bytes) -> Bytes {
         let around = self.interleave_bytes * self.channels.len() as u64;
         let last_round = bytes.saturating_sub(1) % around + 1;
-        last_round.min(bytes).saturating_sub(self.interleave_bytes)
+        Bytes(last_round.min(bytes).saturating_sub(self.interleave_bytes))
     }
 
     /// Ticks that the last stripe of the slot of a stream that was asked for last takes, latency included.
-    pub(super) fn last_stripe_ticks(&self, stream: StreamId, bytes: u64) -> Ticks {
+    pub(super) fn last_stripe_ticks(&self, stream: StreamId, Bytes(bytes): Bytes) -> Ticks {
         let last = self.address[stream].saturating_sub(1) % self.interleave_bytes + 1;
         self.ticks(last.min(bytes)) + self.latency
     }
@@ -189,7 +189,7 @@ impl TierServer {
     }
 
     /// The first slot of a stream, of so many bytes, has been loaded before.
-    pub(super) fn begin_behind_first(&mut self, stream: StreamId, moved_bytes: u64) {
+    pub(super) fn begin_behind_first(&mut self, stream: StreamId, Bytes(moved_bytes): Bytes) {
         self.address[stream] += moved_bytes;
         self.in_order[stream].first_slot = 1;
     }
@@ -201,11 +201,11 @@ impl TierServer {
         let end = start + moved_bytes;
         self.address[stream] = end;
         let in_order = &mut self.in_order[stream];
-        in_order.untold.push_back(Untold::default());
+        in_order.undelivered.push_back(Undelivered::default());
         if moved_bytes == 0 {
             // Nothing is stored in this slot: it is there as soon as it is asked for.
-            *in_order.of(slot) = Untold { first_at: Some(now), end: Some(now), allowed_at: now };
-            in_order.tell(stream, &mut self.arrivals);
+            *in_order.of(slot) = Undelivered { first_at: Some(now), end: Some(now), allowed_at: now };
+            in_order.deliver(stream, &mut self.arrivals);
             return;
         }
         let under_way = UnderWay { stream, slot, moved_bytes, left_bytes: moved_bytes };
@@ -302,7 +302,7 @@ impl TierServer {
                 self.unused.push(part.row);
                 let allowed_at = self.in_order[stream].of(slot).allowed_at;
                 self.in_order[stream].of(slot).end = Some(allowed_at.max(now + self.latency));
-                self.in_order[stream].tell(stream, &mut self.arrivals);
+                self.in_order[stream].deliver(stream, &mut self.arrivals);
             }
         }
         let Some(Reverse(part)) = self.channels[channel].waiting.pop() else { return };
@@ -317,12 +317,12 @@ impl TierServer {
         self.schedule(channel, end);
         let UnderWay { stream, slot, moved_bytes, .. } = self.under_way[part.row];
         if self.in_order[stream].of(slot).first_at.is_none() {
-            let window_ticks = self.window_ticks(stream, moved_bytes);
+            let window_ticks = self.window_ticks(stream, Bytes(moved_bytes));
             let in_order = &mut self.in_order[stream];
             in_order.allowed_at = in_order.allowed_at.max(began) + window_ticks;
             let allowed_at = in_order.allowed_at;
-            *in_order.of(slot) = Untold { first_at: Some(first), end: None, allowed_at };
-            in_order.tell(stream, &mut self.arrivals);
+            *in_order.of(slot) = Undelivered { first_at: Some(first), end: None, allowed_at };
+            in_order.deliver(stream, &mut self.arrivals);
         }
     }
 
@@ -361,12 +361,13 @@ impl TierServer {
         }
         for (stream, in_order) in self.in_order.iter_enumerated() {
             // Where nothing is under way the next slot is the stream's next, or the stream comes from another tier.
-            let first = if in_order.untold.is_empty() { 0 } else { in_order.first_slot.wrapping_sub(next(stream)) };
+            let first =
+                if in_order.undelivered.is_empty() { 0 } else { in_order.first_slot.wrapping_sub(next(stream)) };
             words.extend([first, clock.relative(in_order.latest), clock.relative(in_order.allowed_at)]);
-            words.extend([in_order.untold.len() as u64, u64::from(in_order.has_begun)]);
+            words.extend([in_order.undelivered.len() as u64, u64::from(in_order.has_begun)]);
             let relative = |at: Option<Ticks>| at.map_or(0, |at| clock.relative(at) + 1);
-            words.extend(in_order.untold.iter().flat_map(|untold| {
-                [relative(untold.first_at), relative(untold.end), clock.relative(untold.allowed_at)]
+            words.extend(in_order.undelivered.iter().flat_map(|undelivered| {
+                [relative(undelivered.first_at), relative(undelivered.end), clock.relative(undelivered.allowed_at)]
             }));
         }
         let part_words = |part: Part| {
@@ -423,10 +424,10 @@ impl TierServer {
             in_order.first_slot += slots(stream);
             in_order.latest += time;
             in_order.allowed_at += time;
-            for untold in &mut in_order.untold {
-                untold.first_at = untold.first_at.map(|at| at + time);
-                untold.end = untold.end.map(|at| at + time);
-                untold.allowed_at += time;
+            for undelivered in &mut in_order.undelivered {
+                undelivered.first_at = undelivered.first_at.map(|at| at + time);
+                undelivered.end = undelivered.end.map(|at| at + time);
+                undelivered.allowed_at += time;
             }
         }
         let later = |part: Part| {

@@ -13,7 +13,7 @@ mod processor_sharing;
 mod shared_resources;
 pub(super) mod transfer_group;
 
-use crate::units::{index, index_u32};
+use crate::units::{Flits, index, index_u32};
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
@@ -118,12 +118,18 @@ impl<'a> Network<'a> {
         self.credits[group] = to;
     }
 
-    /// Sends `amount` flits, each flow its share, from time `at` on, over at least `nominal` ticks (the time that their source
+    /// Sends an amount of flits, each flow its share, from time `at` on, over at least `nominal` ticks (the time that their source
     /// or receiver takes anyway). Returns when the slowest link or port of their trees has passed them, without hops.
     ///
     /// Packets are served round-robin: a transfer receives what the others leave, at least an equal share for each of its
     /// flows, and waits for no more than the others still have to move.
-    pub(super) fn send(&mut self, group: usize, amount: u64, now: Ticks, (at, nominal): (Ticks, Ticks)) -> Ticks {
+    pub(super) fn send(
+        &mut self,
+        group: usize,
+        Flits(amount): Flits,
+        now: Ticks,
+        (at, nominal): (Ticks, Ticks),
+    ) -> Ticks {
         self.least = 0;
         if amount == 0 || self.groups[group].flows.is_empty() {
             return at;
@@ -190,14 +196,14 @@ impl<'a> Network<'a> {
         self.least
     }
 
-    /// Flits of the largest flow of a transfer of `amount` flits, and the ticks they take at least.
-    pub(super) fn longest(&self, group: usize, amount: u64) -> (u64, Ticks) {
+    /// Flits of the largest flow of a transfer of an amount of flits, and the ticks they take at least.
+    pub(super) fn longest(&self, group: usize, Flits(amount): Flits) -> (u64, Ticks) {
         let largest = self.shared.largest(group, amount);
         (largest.flits, self.credits[group].rested(largest.linked_flits, largest.ticks))
     }
 
-    /// Flits of the smallest flow of a transfer of `amount` flits, but one at least.
-    pub(super) fn fewest(&self, group: usize, amount: u64) -> u64 {
+    /// Flits of the smallest flow of a transfer of an amount of flits, but one at least.
+    pub(super) fn fewest(&self, group: usize, Flits(amount): Flits) -> u64 {
         self.shared.smallest(group, amount).max(1)
     }
 

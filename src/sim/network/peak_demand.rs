@@ -1,7 +1,7 @@
 //! Peak demand: the largest rate that each flow of a section ever asks of a resource. A resource whose peaks add up to no
 //! more than its capacity never delays a transfer.
 
-use crate::units::index;
+use crate::units::{Flits, index};
 use std::collections::VecDeque;
 
 use crate::arch::Chip;
@@ -122,7 +122,7 @@ pub(crate) fn peaks(
     chip: &Chip,
     section: &Section,
     work: &IndexVec<StageId, StageWork>,
-    slot_flits: &dyn Fn(FlowKind) -> u64,
+    slot_flits: &dyn Fn(FlowKind) -> Flits,
 ) -> IndexVec<FlowId, Peak> {
     // Most flows equal one of the latest in kind, amount and share.
     let mut peaks: IndexVec<FlowId, Peak> = IndexVec::new();
@@ -145,7 +145,7 @@ fn peak(
     chip: &Chip,
     section: &Section,
     work: &IndexVec<StageId, StageWork>,
-    slot_flits: &dyn Fn(FlowKind) -> u64,
+    slot_flits: &dyn Fn(FlowKind) -> Flits,
     flow: &Flow,
 ) -> Peak {
     let of_firings = |stage: StageId, group, amount, results| {
@@ -161,10 +161,10 @@ fn peak(
             of_firings(stage, group, Amount::Partials, true)
         }
         FlowKind::Emit { stage, group } => of_firings(stage, group, Amount::ResultBytes, true),
-        FlowKind::Copy { .. } | FlowKind::Drain { .. } => Peak::Burst(shared(slot_flits(flow.kind), flow.share)),
+        FlowKind::Copy { .. } | FlowKind::Drain { .. } => Peak::Burst(shared(slot_flits(flow.kind).0, flow.share)),
         FlowKind::Fill { stream, .. } => {
             // At the rate of the tier; rounding to flits is small beside a long slot.
-            let all = slot_flits(flow.kind);
+            let all = slot_flits(flow.kind).0;
             let flits = shared(all, flow.share);
             let bytes = all * chip.network.flit_bytes;
             let cycles = chip.tier_rate(section.streams[stream].tier).cycles_for(bytes).max(1);
@@ -182,10 +182,10 @@ fn of_firings(section: &Section, work: &StageWork, flow: &Flow, group: u64, amou
     let mut most = 0;
     for column_tile in (0..tiling.column_tiles()).filter(|&column_tile| !work.is_as_before(column_tile, group)) {
         for row_tile in tiles() {
-            let cycles = work.cycles(column_tile, group, row_tile);
+            let cycles = work.cycles(column_tile, group, row_tile).0;
             let tile = cycles.div_ceil(work.tiles(column_tile, group, row_tile).max(1)) + 1;
             let time = if results { cycles.saturating_sub(tile) } else { cycles };
-            let flits = shared(work.flits(amount, column_tile, group, row_tile), flow.share);
+            let flits = shared(work.flits(amount, column_tile, group, row_tile).0, flow.share);
             most = most.max(if time == 0 { flits.min(1) * CAPACITY } else { (flits * CAPACITY).div_ceil(time) });
         }
     }

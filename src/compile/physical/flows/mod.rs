@@ -126,7 +126,7 @@ impl<'a> FlowBuilder<'a> {
                 let emits = matches!(kind, FlowKind::Emit { .. } | FlowKind::State { .. });
                 let stage_of = &self.placed.stages[stage];
                 let level = if emits { stage_of.result_level() } else { stage_of.level };
-                (self.placed.work[stage].flits(amount, 0, group, rows), nest.count(level))
+                (self.placed.work[stage].flits(amount, 0, group, rows).0, nest.count(level))
             }
             FlowKind::Fill { stream, .. } | FlowKind::Drain { stream } => {
                 let stream = &self.placed.streams[stream].stream;
