@@ -22,6 +22,7 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("rdusim counts bytes and cycles in 64-bit words and is built for 64-bit hosts only");
 
+pub mod analysis;
 pub mod arch;
 
 pub mod bsp;

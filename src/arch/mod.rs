@@ -43,7 +43,7 @@ pub use vendor::{LargeTensors, Quality, Vendor};
 pub(crate) use check::FUNCTIONS;
 
 use crate::diagnostics::Diagnostic;
-use crate::input::{self, Override, Root, Source};
+use crate::input::{self, Given, Override, Root, Source};
 use kind::Kind;
 
 /// Reads the file of an RDU, with the `arch.` overrides among `sets` applied.
@@ -57,6 +57,11 @@ pub fn load(path: &Path, sets: &[Override]) -> Result<Chip, Diagnostic> {
 /// Reads a chip file of any kind, with the `arch.` overrides among `sets` applied.
 pub fn open(path: &Path, sets: &[Override]) -> Result<AnyChip, Diagnostic> {
     any(&Source::open(path, Root::Arch, sets)?)
+}
+
+/// The same of a file or a text.
+pub fn take(given: &Given, sets: &[Override]) -> Result<AnyChip, Diagnostic> {
+    any(&Source::take(given, Root::Arch, sets)?)
 }
 
 /// Reads a chip of any kind from a text; `name` stands for the file in errors.
@@ -118,7 +123,12 @@ pub struct Template(input::Template);
 impl Template {
     /// Reads a chip file; the `arch.` overrides among `base` stand in every chip.
     pub fn open(path: &Path, base: &[Override]) -> Result<Self, Diagnostic> {
-        input::Template::open(path, Root::Arch, base).map(Self)
+        Self::take(&path.into(), base)
+    }
+
+    /// The same of a file or a text.
+    pub fn take(given: &Given, base: &[Override]) -> Result<Self, Diagnostic> {
+        input::Template::of_source(Source::take(given, Root::Arch, base)?, Root::Arch, base).map(Self)
     }
 
     /// The chip with the `arch.` overrides among `sets` applied too: what [`load`] gives for the base's and these.

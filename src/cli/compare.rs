@@ -3,24 +3,22 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::analysis::{self, Options, Ran, Source, Uncertainty};
 use crate::arch::{self, AnyChip, Chip};
-use crate::bsp;
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
-use crate::gpu;
-use crate::input::Override;
+use crate::input::{Given, Override};
 use crate::mode::Mode;
-use crate::outcome::{self, Outcome, StopReason};
+use crate::outcome::{self, Outcome};
 use crate::proof;
-use crate::report::{self, Document, Side};
+use crate::report::{self, Side};
 use crate::sim::{SectionTrace, trace};
-use crate::study::uncertainty::{self, Draws};
 use crate::workload::Workload;
 
 use super::args::{CompareArgs, RunArgs};
-use super::execute::{Execution, execute, tell_durations, timed};
+use super::execute::Stopwatch;
 use super::failure::Failure;
-use super::report::page_files;
+use super::report::made;
 use super::run_args::{RangeArgs, SharedArgs};
 use super::values::{Fidelity, Format, Mapping};
 use super::{configured, output, progress};
@@ -33,19 +31,6 @@ pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
 /// One mode.
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     execute_all((&args.shared, &args.ranges), &[args.mode.into()], None)
-}
-
-/// A chip and what ran on it.
-struct Ran {
-    chip: AnyChip,
-    configurations: Vec<Compiled>,
-    outcomes: Vec<Outcome>,
-}
-
-impl Ran {
-    fn side(&self) -> Side<'_> {
-        Side { chip: self.chip.device(), outcomes: &self.outcomes }
-    }
 }
 
 fn execute_all(
@@ -74,29 +59,22 @@ fn execute_all(
     let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
     let mut sides = Vec::with_capacity(chips.len());
     for (at, chip) in chips.into_iter().enumerate() {
-        let ran = on_any(args, chip, &workload, modes, at == 0)?;
-        for outcome in &ran.outcomes {
-            match &outcome.stop {
-                StopReason::Drained => {}
-                StopReason::Deadlock(blocked) => {
-                    return Err(Failure::Deadlock(outcome.mode.name(), blocked.clone()));
-                }
-                StopReason::Limit(reached) => return Err(Failure::Limit(outcome.mode.name(), reached.clone())),
-            }
-        }
+        let ran = run_on(args, chip, &workload, modes, at == 0)?;
+        ran.drained()?;
         sides.push(ran);
     }
-
-    let shown: Vec<Side<'_>> = sides.iter().map(Ran::side).collect();
-    let mut document = match &shown[..] {
-        [first, second, ..] => Document::versus(&workload, *first, *second),
-        _ => Document::new(shown[0].chip, &workload, shown[0].outcomes),
-    };
+    let Some(mut document) = analysis::document(&workload, &sides) else { return Ok(()) };
     if ranges.uncertainty {
-        let files: Vec<(&Path, &[Override])> =
-            [(args.arch.as_path(), &sets[..])].into_iter().chain(against.map(|path| (path, &[][..]))).collect();
-        add_ranges(&mut document, args, ranges.samples, (&workload, modes), &files, &sides)?;
+        let first = (Given::from(args.arch.as_path()), &sets[..]);
+        let files: Vec<(Given, &[Override])> =
+            std::iter::once(first).chain(against.map(|path| (path.into(), &[][..]))).collect();
+        let how = Uncertainty { samples: ranges.samples, seed: args.seed };
+        let options = options(args, true);
+        progress::watched("drawing chips", || {
+            analysis::add_ranges(&mut document, how, &options, (&workload, modes), &files, &sides)
+        })?;
     }
+    let shown: Vec<Side<'_>> = sides.iter().map(Ran::side).collect();
     let json = document.to_json();
     let text = match args.format {
         Format::Json => json.clone(),
@@ -119,83 +97,47 @@ fn execute_all(
         }
         let inputs: Vec<&Path> =
             [args.arch.as_path()].into_iter().chain(against).chain([args.workload.as_path()]).collect();
-        let parts: Vec<_> = sides.iter().map(|ran| (&ran.chip, &ran.configurations[..], &ran.outcomes[..])).collect();
-        files.extend(page_files(&workload, &parts, &inputs));
+        files.extend(analysis::page(&workload, &sides, made(&inputs)));
         report::write(directory, &files)?;
     }
     output::print_as(args.format, &text)
 }
 
-/// Runs every side on draws of its chip file, and puts the ranges into the document.
-fn add_ranges(
-    document: &mut Document,
-    args: &SharedArgs,
-    samples: u64,
-    (workload, modes): (&Workload, &[Mode]),
-    files: &[(&Path, &[Override])],
-    sides: &[Ran],
-) -> Result<(), Failure> {
-    let mut sampled = Vec::with_capacity(sides.len());
-    for (at, (&(path, sets), ran)) in files.iter().zip(sides).enumerate() {
-        let template = arch::Template::open(path, sets)?;
-        let known: Vec<&Override> = sets.iter().collect();
-        // Of two chips, each has draws of its own.
-        let seed = args.seed.wrapping_add(at as u64);
-        let draws = Draws::new(template.text(), &known, samples as usize, seed);
-        sampled.push(match &ran.chip {
-            AnyChip::Rdu(own) => {
-                let chip = |sets: &[Override]| {
-                    let sets: Vec<&Override> = sets.iter().collect();
-                    template.chip(&sets)?.under(args.mapping.into())
-                };
-                progress::watched("drawing chips", || {
-                    uncertainty::of_rdu(draws, own, workload, &ran.configurations, args.fidelity.into(), &chip)
-                })
-            }
-            AnyChip::Gpu(_) | AnyChip::Bsp(_) => {
-                uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {
-                    let sets: Vec<&Override> = sets.iter().collect();
-                    template.any(&sets)
-                })
-            }
-        });
+/// How the arguments ask for a run; `first`: on the chip of `--arch`, which a saved configuration is for.
+fn options(args: &SharedArgs, first: bool) -> Options {
+    let from = &args.configuration;
+    Options {
+        fidelity: args.fidelity.into(),
+        quality: args.mapping.into(),
+        skip: !args.no_skip,
+        source: if first { configured::source(from) } else { Source::Compiler(from.effort.into()) },
     }
-    uncertainty::ranges(document, &sampled[0], args.seed);
-    if let [first, second, ..] = &sampled[..] {
-        uncertainty::versus(document, first, second);
-    }
-    Ok(())
 }
 
-/// Runs a chip of any kind; `first`: it is the chip of `--arch`.
-fn on_any(args: &SharedArgs, chip: AnyChip, workload: &Workload, modes: &[Mode], first: bool) -> Result<Ran, Failure> {
-    let (model, (outcomes, duration)) = match &chip {
-        AnyChip::Rdu(chip) => return on_rdu(args, chip, workload, modes, first),
-        AnyChip::Gpu(gpu) => ("kernels", timed(|| gpu::run(gpu, workload, modes))),
-        AnyChip::Bsp(bsp) => ("supersteps", timed(|| bsp::run(bsp, workload, modes))),
-    };
-    if args.verbose {
-        // A closed standard error costs nothing but this line.
-        let _ = writeln!(io::stderr().lock(), "{model} {:.3} s", duration.as_secs_f64());
-    }
-    Ok(Ran { chip, configurations: Vec::new(), outcomes: outcomes? })
-}
-
-/// Compiles and simulates on an RDU; `first`: it is the chip of `--arch`, which a saved configuration is for.
-fn on_rdu(args: &SharedArgs, chip: &Chip, workload: &Workload, modes: &[Mode], first: bool) -> Result<Ran, Failure> {
-    let chip = chip.under(args.mapping.into())?;
-    let effort = args.configuration.effort;
-    let none = super::run_args::ConfigArgs { effort, ..Default::default() };
-    let from = if first { &args.configuration } else { &none };
-    let execution = progress::watched("compiling and simulating", || {
-        execute(&chip, workload, modes, args.fidelity.into(), from, !args.no_skip)
+/// Compiles and simulates on a chip.
+fn run_on(args: &SharedArgs, chip: AnyChip, workload: &Workload, modes: &[Mode], first: bool) -> Result<Ran, Failure> {
+    let mut watch = Stopwatch::start();
+    let options = options(args, first);
+    let ran = progress::watched("compiling and simulating", || {
+        Ran::on(chip, workload, modes, &options, &mut |stage| watch.ended(stage))
     })?;
     if args.verbose {
-        tell_durations(&execution);
-        tell_gaps(&chip, workload, &execution);
+        match &ran.chip {
+            AnyChip::Rdu(chip) => {
+                watch.tell("simulate");
+                tell_gaps(chip, workload, &ran.outcomes);
+            }
+            AnyChip::Gpu(_) => tell_running("kernels", &watch),
+            AnyChip::Bsp(_) => tell_running("supersteps", &watch),
+        }
     }
-    let Execution { configurations, outcomes, .. } = execution;
-    Ok(Ran { chip: AnyChip::Rdu(Box::new(chip)), configurations, outcomes })
+    Ok(ran)
+}
+
+/// Says on standard error how long a model without a mapping took.
+fn tell_running(model: &str, watch: &Stopwatch) {
+    // A closed standard error costs nothing but this line.
+    let _ = writeln!(io::stderr().lock(), "{model} {:.3} s", watch.running.as_secs_f64());
 }
 
 /// Refuses what only the mapping of an RDU has.
@@ -233,9 +175,9 @@ pub(super) fn write_trace(
 }
 
 /// How far each mode is from what no mapping beats, on standard error.
-fn tell_gaps(chip: &Chip, workload: &Workload, execution: &Execution) {
+fn tell_gaps(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) {
     // The analytic bound of a configuration is no run: it may be below.
-    for outcome in execution.outcomes.iter().filter(|outcome| outcome.fidelity != outcome::Fidelity::Bound) {
+    for outcome in outcomes.iter().filter(|outcome| outcome.fidelity != outcome::Fidelity::Bound) {
         let Some(least) = proof::least_cycles(chip, workload, outcome.mode) else { continue };
         let gap = proof::gap(outcome.cycles, least) * 100.0;
         let _ = writeln!(

@@ -1,14 +1,14 @@
-//! Configurations: compiled or read, and saved.
+//! Workloads and configurations: where a command has them from, and configurations saved.
 
 use std::path::Path;
 
+use crate::analysis::{self, Source};
 use crate::arch::Chip;
-use crate::compile::{BaseCache, Compiled, compile_with};
-use crate::diagnostics::{Diagnostic, Origin};
+use crate::compile::Compiled;
+use crate::diagnostics::Diagnostic;
 use crate::input::Override;
-use crate::mode::Mode;
 use crate::report;
-use crate::workload::{self, OperatorId, Workload};
+use crate::workload::{self, Workload};
 use crate::{import, saved};
 
 use super::failure::Failure;
@@ -29,37 +29,11 @@ pub(super) fn workload(
     }
 }
 
-/// Refuses a workload with operators of a model (heads, blocks, training), which `cannot` be done with yet.
-pub(super) fn refuse_models(workload: &Workload, cannot: &str) -> Result<(), Diagnostic> {
-    let help = "plain operators can: no heads, batch, transposition, vectors, blocks or training";
-    refuse(workload, workload.first_of_a_model(), cannot, help)
-}
-
-fn refuse(workload: &Workload, first: Option<OperatorId>, cannot: &str, help: &str) -> Result<(), Diagnostic> {
-    let Some(op) = first else { return Ok(()) };
-    let operator = &workload.operators[op];
-    let title = format!("{cannot} operator `{}` (`{}`) yet", operator.name, operator.kind.name());
-    let diagnostic = Diagnostic::new(title).with_help(help);
-    Err(match &operator.declared {
-        Some(origin) => diagnostic.with_origin(Origin { label: "not yet".to_owned(), ..origin.clone() }),
-        None => diagnostic,
-    })
-}
-
-/// The configurations of `--config`, else compiled ones.
-pub(super) fn configurations(
-    from: &ConfigArgs,
-    chip: &Chip,
-    workload: &Workload,
-    modes: &[Mode],
-) -> Result<Vec<Compiled>, Diagnostic> {
+/// The file of `--config`, else the compiler.
+pub(super) fn source(from: &ConfigArgs) -> Source {
     match &from.config {
-        Some(path) => {
-            refuse_models(workload, "a configuration file cannot hold")?;
-            let unmeasured = |configuration| Compiled { configuration, runs: Vec::new() };
-            Ok(saved::load(path, chip, workload, modes)?.into_iter().map(unmeasured).collect())
-        }
-        None => compile_with(chip, workload, modes, from.effort.into(), &BaseCache::default()),
+        Some(path) => Source::File(path.clone()),
+        None => Source::Compiler(from.effort.into()),
     }
 }
 
@@ -71,7 +45,7 @@ pub(super) fn save(
     configurations: &[Compiled],
 ) -> Result<(), Failure> {
     let Some(path) = &to.save_config else { return Ok(()) };
-    refuse_models(workload, "a configuration file cannot hold")?;
+    analysis::refuse_models(workload, "a configuration file cannot hold")?;
     let text = saved::to_toml(chip, workload, configurations.iter().map(|measured| &measured.configuration));
     report::write_file(path, text.as_bytes())?;
     Ok(())

@@ -1,55 +1,49 @@
-//! From modes to outcomes: the one place that compiles and simulates.
+//! How long the stages of an execution take, for `-v`.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use rayon::prelude::*;
+use crate::analysis::Stage;
 
-use crate::arch::Chip;
-use crate::compile::{Compiled, simulate_measured};
-use crate::diagnostics::Diagnostic;
-use crate::mode::Mode;
-use crate::outcome::{Fidelity, Outcome};
-use crate::sim::{check_size, simulate_unskipped};
-use crate::workload::Workload;
-
-use super::configured;
-use super::run_args::ConfigArgs;
-
-/// What the runs gave, and how long they took.
-pub(super) struct Execution {
-    pub(super) configurations: Vec<Compiled>,
-    pub(super) outcomes: Vec<Outcome>,
+/// When each stage ended, from the start on.
+#[derive(Debug)]
+pub(super) struct Stopwatch {
+    since: Instant,
+    /// Looking for configurations.
     pub(super) compiling: Duration,
-    pub(super) simulating: Duration,
+    /// Running them.
+    pub(super) running: Duration,
 }
 
-/// Compiles `workload` for `chip` in each mode, or takes a saved configuration, and simulates the configurations;
-/// without `skip`, every event of them.
-pub(super) fn execute(
-    chip: &Chip,
-    workload: &Workload,
-    modes: &[Mode],
-    fidelity: Fidelity,
-    from: &ConfigArgs,
-    skip: bool,
-) -> Result<Execution, Diagnostic> {
-    let (configurations, compiling) = timed(|| configured::configurations(from, chip, workload, modes));
-    let configurations = configurations?;
-    if fidelity == Fidelity::Cycle {
-        configurations.iter().try_for_each(|measured| check_size(chip, workload, &measured.configuration))?;
+impl Stopwatch {
+    #[expect(clippy::disallowed_methods, reason = "`-v` tells how long things took, on standard error")]
+    pub(super) fn start() -> Self {
+        Self { since: Instant::now(), compiling: Duration::ZERO, running: Duration::ZERO }
     }
-    let (outcomes, simulating) = timed(|| {
-        let simulated = configurations.par_iter().map(|measured| {
-            if skip {
-                simulate_measured(chip, workload, measured, fidelity)
-            } else {
-                simulate_unskipped(chip, workload, &measured.configuration, fidelity)
-            }
-        });
-        simulated.collect()
-    });
-    Ok(Execution { configurations, outcomes, compiling, simulating })
+
+    /// A stage has ended.
+    #[expect(clippy::disallowed_methods, reason = "`-v` tells how long things took, on standard error")]
+    pub(super) fn ended(&mut self, stage: Stage) {
+        let now = Instant::now();
+        let took = now.duration_since(self.since);
+        self.since = now;
+        match stage {
+            Stage::Compiled => self.compiling = took,
+            Stage::Simulated => self.running = took,
+        }
+    }
+
+    /// Time since the last stage ended.
+    pub(super) fn rest(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Says on standard error how long compiling and then `running` took.
+    pub(super) fn tell(&self, running: &str) {
+        let (compiling, took) = (self.compiling.as_secs_f64(), self.running.as_secs_f64());
+        // A closed standard error costs nothing but this line.
+        let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  {running} {took:.3} s");
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "`-v` tells how long things took, on standard error")]
@@ -57,11 +51,4 @@ pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = work();
     (result, start.elapsed())
-}
-
-/// Says on standard error how long compiling and simulating took.
-pub(super) fn tell_durations(execution: &Execution) {
-    let (compiling, simulating) = (execution.compiling.as_secs_f64(), execution.simulating.as_secs_f64());
-    // A closed standard error costs nothing but this line.
-    let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  simulate {simulating:.3} s");
 }

@@ -26,8 +26,8 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         return Err(Diagnostic::new(title).with_help(help).into());
     }
     let mut inputs = Inputs::open(
-        &shared.arch,
-        (&shared.workload, &shared.model.options_for(&shared.workload)?),
+        &shared.arch.as_path().into(),
+        (&shared.workload.as_path().into(), &shared.model.options_for(&shared.workload)?),
         &sets,
         shared.seed,
         shared.mapping.into(),

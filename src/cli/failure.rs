@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use crate::analysis;
 use crate::diagnostics::Diagnostic;
 use crate::report::WriteError;
 use crate::study::StudyError;
@@ -29,6 +30,18 @@ pub(super) enum Failure {
 impl From<Diagnostic> for Failure {
     fn from(diagnostic: Diagnostic) -> Self {
         Self::Refused(vec![diagnostic])
+    }
+}
+
+impl From<analysis::Failure> for Failure {
+    fn from(failure: analysis::Failure) -> Self {
+        match failure {
+            analysis::Failure::Refused(diagnostic) => diagnostic.into(),
+            analysis::Failure::Deadlock(mode, blocked) => Self::Deadlock(mode, blocked),
+            analysis::Failure::Limit(mode, reached) => Self::Limit(mode, reached),
+            analysis::Failure::Unproved(why) => Self::Unproved("the certificate".to_owned(), why),
+            analysis::Failure::Files(error) => error.into(),
+        }
     }
 }
 

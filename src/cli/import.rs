@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::diagnostics::Diagnostic;
-use crate::import::{self, Options};
+use crate::import::{self, Options, Request};
 use crate::report;
 
 use super::failure::Failure;
@@ -82,70 +82,22 @@ pub(super) struct ModelFileArgs {
 }
 
 impl ModelFileArgs {
-    /// As the importer takes them, for a model of this path.
-    pub(super) fn options(&self, path: &Path) -> Result<Options, Diagnostic> {
-        let mut dims: Vec<(String, u64)> = Vec::with_capacity(self.dim.len());
-        for text in &self.dim {
-            let refused = || {
-                Diagnostic::new(format!("`--dim {text}`: expected NAME=N with N from 1 to 2^40"))
-                    .with_help("for example `--dim batch=8`")
-            };
-            let (name, size) = text.rsplit_once('=').ok_or_else(refused)?;
-            let size = size.parse().ok().filter(|&size| (1..=1 << 40).contains(&size)).ok_or_else(refused)?;
-            if name.is_empty() || dims.iter().any(|(known, _)| known == name) {
-                return Err(Diagnostic::new(format!("`--dim {text}`: the name is empty or given twice")));
-            }
-            dims.push((name.to_owned(), size));
+    /// As the library takes them.
+    pub(super) fn request(&self) -> Request {
+        Request {
+            dim: self.dim.clone(),
+            skip_unsupported: self.skip_unsupported,
+            phase: self.phase.map(Into::into),
+            batch: self.batch,
+            seq: self.seq,
+            context: self.context,
+            dtype: self.dtype.map(|dtype| crate::units::Dtype::from(dtype).name().to_owned()),
         }
-        if import::is_onnx(path)
-            && let Some(flag) = self.of_a_config()
-        {
-            let title =
-                format!("`{flag}` is for a config.json: `{}` has its phase and its sizes in it", path.display());
-            return Err(Diagnostic::new(title).with_help("give open dimensions with `--dim NAME=N`"));
-        }
-        let sizes =
-            [("--batch", "batch", self.batch), ("--seq", "sequence", self.seq), ("--context", "context", self.context)];
-        for (flag, name, size) in sizes {
-            let Some(size) = size else { continue };
-            if !(1..=1 << 40).contains(&size) {
-                return Err(Diagnostic::new(format!("`{flag}` is {size}, expected a count from 1 to 2^40")));
-            }
-            if dims.iter().any(|(known, _)| known == name) {
-                return Err(Diagnostic::new(format!("`{flag}` and `--dim {name}=...` say the same: give one of them")));
-            }
-            dims.push((name.to_owned(), size));
-        }
-        let dtype = self.dtype.map_or(crate::units::Dtype::Bf16, Into::into).name().to_owned();
-        let phase = self.phase.map(Into::into).unwrap_or_default();
-        Ok(Options { dims, skip_unsupported: self.skip_unsupported, dtype, phase, ..Options::default() })
     }
 
-    /// The first flag that only a config.json takes.
-    fn of_a_config(&self) -> Option<&'static str> {
-        let given = [
-            (self.phase.is_some(), "--phase"),
-            (self.batch.is_some(), "--batch"),
-            (self.seq.is_some(), "--seq"),
-            (self.context.is_some(), "--context"),
-        ];
-        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag)
-    }
-
-    /// The same for a file that may be a workload: of one, none of this means anything.
+    /// The importer's options for a file that may be a workload.
     pub(super) fn options_for(&self, path: &Path) -> Result<Options, Diagnostic> {
-        let of_models = [
-            (!self.dim.is_empty(), "--dim"),
-            (self.skip_unsupported, "--skip-unsupported"),
-            (self.dtype.is_some(), "--dtype"),
-        ];
-        let flag = of_models.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag);
-        if let Some(flag) = flag.or(self.of_a_config()).filter(|_| !import::is_model(path)) {
-            let title = format!("`{flag}` is for models, and `{}` is a workload file", path.display());
-            let help = if flag == "--dtype" { "workload.dtype=TYPE" } else { "workload.dims.NAME=N" };
-            return Err(Diagnostic::new(title).with_help(format!("change the file's fields with `--set {help}`")));
-        }
-        self.options(path)
+        self.request().options_for(path)
     }
 }
 
@@ -159,7 +111,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
         .with_help("other formats have to be exported to one of these first")
         .into());
     }
-    let mut options = args.model.options(&args.file)?;
+    let mut options = args.model.request().options(&args.file)?;
     (options.masks, options.density, options.without_weights) = (args.masks, args.density, args.without_weights);
     options.block = args.block.as_deref().map(block).transpose()?;
     if options.block.is_some() && !options.masks && options.density.is_none() {

@@ -1,12 +1,13 @@
 //! `rdusim map`: how a workload is laid out on a chip.
 
+use crate::analysis::execute;
 use crate::input::Override;
 use crate::map::{summarize, tell_times};
 use crate::{arch, report};
 
 use super::args::MapArgs;
 use super::compare::write_trace;
-use super::execute::{execute, tell_durations};
+use super::execute::Stopwatch;
 use super::failure::Failure;
 use super::values::Format;
 use super::{configured, output, progress};
@@ -17,14 +18,16 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let from = &args.configuration;
     let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, from)?;
+    let mut watch = Stopwatch::start();
+    let (how, source) = ((args.fidelity.into(), !args.no_skip), configured::source(from));
     let execution = progress::watched("compiling and simulating", || {
-        execute(&chip, &workload, &[args.mode.into()], args.fidelity.into(), from, !args.no_skip)
+        execute(&chip, &workload, &[args.mode.into()], how, &source, &mut |stage| watch.ended(stage))
     })?;
     let configurations = &execution.configurations;
     let mut map = summarize(&chip, &workload, &configurations[0].configuration);
     tell_times(&mut map, &chip, &configurations[0].configuration, &execution.outcomes[0]);
     if args.verbose {
-        tell_durations(&execution);
+        watch.tell("simulate");
     }
     let text = match args.format {
         Format::Table => report::map_table(&chip, &workload, &map),

@@ -1,16 +1,14 @@
 //! `rdusim pod`: a model on many chips.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::analysis::{self, PodRequest};
 use crate::diagnostics::Diagnostic;
-use crate::import;
 use crate::input::Override;
-use crate::model::{Architecture, Position, preset};
-use crate::pod::{self, Detail, Job, Parallel, Stack, System};
-use crate::report::{self, PodReport};
+use crate::report::{self, File, PodReport};
 
 use super::failure::Failure;
 use super::values::Format;
@@ -81,9 +79,6 @@ pub(super) struct PodArgs {
     pub(super) format: Format,
 }
 
-/// Most chips that are simulated one by one.
-const MOST_FLAT: u64 = 64;
-
 /// Simulates a step and shows it.
 pub(super) fn pod(args: &PodArgs) -> Result<(), Failure> {
     if args.phase != PodPhase::Training {
@@ -91,106 +86,31 @@ pub(super) fn pod(args: &PodArgs) -> Result<(), Failure> {
         return Err(Diagnostic::new(title).with_help("`rdusim compare` runs prefill and decode on one chip").into());
     }
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let system = pod::open(&args.system, &sets)?;
-    let parallel = Parallel::parse(&args.parallel)?;
-    let stack = stack(&system, args.stack.as_deref())?;
-    let job = job(args, parallel)?;
-    job.check()?;
-    let memory = pod::of_job(&job, stack.kind);
-    if memory.peak() > system.chip_memory_bytes() {
-        return Err(does_not_fit(&system, &job, stack).into());
-    }
-    if args.flat && job.parallel.chips() > MOST_FLAT {
-        let title = format!("`--flat` is for at most {MOST_FLAT} chips, found {}", job.parallel.chips());
-        return Err(Diagnostic::new(title).with_help("leave `--flat` out: the chips of a stage go in lockstep").into());
-    }
-    let detail = if args.flat { Detail::Flat } else { Detail::Grouped };
-    let step = progress::watched("simulating a step", || pod::step(&system, stack, &job, detail))?;
-    let report = PodReport { system: &system, stack, job: &job, step: &step };
-    if let Some(directory) = &args.out {
-        report::write(directory, &report.files()?)?;
-    }
-    let text = if args.format == Format::Json { report.json() } else { report.table() };
-    output::print_as(args.format, &text)
-}
-
-fn job(args: &PodArgs, parallel: Parallel) -> Result<Job, Diagnostic> {
-    let (model, mut architecture, trained_with) = model(&args.model)?;
-    let counts = [("--batch", args.batch), ("--micro-batch", args.micro_batch), ("--seq", args.seq.unwrap_or(1))];
-    if let Some((flag, count)) = counts.into_iter().find(|(_, count)| !(1..=1 << 24).contains(count)) {
-        return Err(Diagnostic::new(format!("`{flag}` is {count}, expected a count from 1 to 2^24")));
-    }
-    let sequence = args.seq.unwrap_or(trained_with);
-    if let Position::Learned(rows) = architecture.position {
-        architecture.position = Position::Learned(rows.max(sequence));
-    }
-    let density = args.sparsity.map(|share| {
-        let kept = 1.0 - share;
-        if kept > 0.0 && kept <= 1.0 {
-            return Ok(kept);
-        }
-        Err(Diagnostic::new(format!("`--sparsity` is {share}, expected a share from 0, below 1")))
-    });
-    let density = density.transpose()?;
-    Ok(Job { model, architecture, parallel, batch: args.batch, micro_batch: args.micro_batch, sequence, density })
-}
-
-/// A preset, or the model of a config.json.
-fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
-    if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-        let (model, architecture, sequence) = import::architecture(Path::new(name))?;
-        if let Some(part) = architecture.unusual() {
-            let title = format!("`--model {name}`: {model} has {part}, which are not modelled on many chips yet");
-            return Err(Diagnostic::new(title).with_help("`rdusim compare --workload` runs it on one chip"));
-        }
-        return Ok((model, architecture, sequence));
-    }
-    let name = name.to_ascii_lowercase();
-    if matches!(name.as_str(), "gpt" | "llama") {
-        let title = format!("{name:?} is a family of models: it has no dimensions");
-        return Err(Diagnostic::new(title).with_help("name a model of the family, or give a config.json"));
-    }
-    let (architecture, sequence) = preset(&name)?;
-    Ok((name, architecture, sequence))
-}
-
-/// The stack that was named, else the first of the system file, and a line on standard error says so: what a step costs
-/// depends on its software.
-fn stack<'s>(system: &'s System, name: Option<&str>) -> Result<&'s Stack, Diagnostic> {
-    let names = || system.stacks.iter().map(|stack| stack.kind.name()).collect::<Vec<_>>().join(", ");
-    let name = name.unwrap_or_else(|| {
-        let first = system.stacks.first().map_or("", |stack| stack.kind.name());
-        let line = format!("note: no `--stack`: {first}, the first that {} has of {}", system.name, names());
-        let _ = writeln!(io::stderr().lock(), "{line}");
-        first
-    });
-    system.stacks.iter().find(|stack| stack.kind.name() == name).ok_or_else(|| {
-        Diagnostic::new(format!("{} has no stack {name:?}", system.name)).with_help(format!("it has {}", names()))
-    })
-}
-
-fn does_not_fit(system: &System, job: &Job, stack: &Stack) -> Diagnostic {
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let memory = pod::of_job(job, stack.kind);
-    let title = format!(
-        "{} does not fit: stage {} needs {:.1} GiB a chip (weights {:.1}, gradients {:.1}, optimiser {:.1}, activations \
-         {:.1}, buffers {:.1}), {} has {:.1}",
-        job.model,
-        memory.stage,
-        gib(memory.peak()),
-        gib(memory.weights),
-        gib(memory.gradients),
-        gib(memory.optimizer),
-        gib(memory.activations),
-        gib(memory.buffers),
-        system.chip.device().name(),
-        gib(system.chip_memory_bytes())
-    );
-    let remedies = pod::remedies(system, job, stack.kind);
-    let help = if remedies.is_empty() {
-        "no change of one key makes it fit: use more stages or tensor ranks".to_owned()
-    } else {
-        format!("what makes it fit, the cheapest first: {}", remedies.join("; "))
+    let request = PodRequest {
+        system: &args.system,
+        sets: &sets,
+        model: &args.model,
+        parallel: &args.parallel,
+        stack: args.stack.as_deref(),
+        batch: args.batch,
+        micro_batch: args.micro_batch,
+        sequence: args.seq,
+        sparsity: args.sparsity,
+        flat: args.flat,
     };
-    Diagnostic::new(title).with_help(help)
+    let mut noted = |note: &str| {
+        // A closed standard error costs nothing but this line.
+        let _ = writeln!(io::stderr().lock(), "note: {note}");
+    };
+    let (files, text) = progress::watched("simulating a step", || {
+        analysis::pod(&request, &mut noted, |system, stack, job, step| -> Result<_, Failure> {
+            let report = PodReport { system, stack, job, step };
+            let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
+            Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
+        })
+    })??;
+    if let Some(directory) = &args.out {
+        report::write(directory, &files)?;
+    }
+    output::print_as(args.format, &text)
 }

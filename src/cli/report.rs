@@ -2,14 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::arch::AnyChip;
-use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
 use crate::input;
-use crate::map::summarize;
-use crate::outcome::Outcome;
-use crate::report::{self, Document, File, Layout, Made, Page, PageInput};
-use crate::workload::Workload;
+use crate::report::{self, Made, Page, PageInput};
 
 use super::args::ReportArgs;
 use super::failure::Failure;
@@ -17,32 +12,6 @@ use super::output;
 
 /// Most bytes of a result or its layouts that are read.
 const MOST_BYTES: u64 = 1 << 28;
-
-/// The page and the layouts of a result, as files of `--out DIR`.
-///
-/// `sides`: chips with their configurations and runs; an RDU alone has configurations, and a grid to be shown.
-pub(super) fn page_files(
-    workload: &Workload,
-    sides: &[(&AnyChip, &[Compiled], &[Outcome])],
-    inputs: &[&Path],
-) -> Vec<File> {
-    let mut page = Page::new(made(inputs));
-    for &(chip, configurations, outcomes) in sides {
-        let mut layouts: Vec<Layout> = Vec::new();
-        if let AnyChip::Rdu(chip) = chip {
-            let of = |(measured, outcome): (&Compiled, &Outcome)| {
-                Layout::new(chip, &summarize(chip, workload, &measured.configuration), outcome)
-            };
-            layouts.extend(configurations.iter().zip(outcomes).map(of));
-        }
-        let title = if sides.len() > 1 { chip.device().name() } else { &workload.name };
-        page.add(title, &Document::new(chip.device(), workload, outcomes), layouts);
-    }
-    vec![
-        File { name: "layout.json".to_owned(), bytes: page.beside().into_bytes() },
-        File { name: "report.html".to_owned(), bytes: page.html().into_bytes() },
-    ]
-}
 
 /// This command and the files that it read.
 pub(super) fn made(inputs: &[&Path]) -> Made {

@@ -1,17 +1,18 @@
 //! `rdusim validate` and `rdusim calibrate`: simulated against published.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arch::{self, Chip, Quality};
+use crate::analysis;
+use crate::arch::{self, Chip};
 use crate::diagnostics::Diagnostic;
-use crate::input::{Override, Root};
+use crate::input::Override;
 use crate::pod;
 use crate::report;
 use crate::validate::{
-    CHIPS, PublishedSet, SetReport, Target, analytic_sets, fit, gpu_chip, is_of_a_system, layer_report, published_sets,
-    validate as validate_set, validate_data,
+    PublishedSet, SetReport, Target, fit, gpu_chip, is_of_a_system, layer_report, validate as validate_set,
+    validate_data,
 };
 
 use super::failure::Failure;
@@ -61,24 +62,9 @@ pub(super) fn validate(args: &ValidateArgs) -> Result<(), Failure> {
     if !args.data.is_empty() {
         return on_data(args);
     }
-    let chips = chips(args.arch.as_deref(), &args.set)?;
-    let sets = measured_on(published_sets()?, &chips);
-    let names: Vec<&str> = sets.iter().map(|set| set.name).chain(ANALYTIC).collect();
-    check_names(&args.only, &names)?;
-    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
-    let reports = progress::watched("simulating published sets", || -> Result<Vec<SetReport>, Diagnostic> {
-        let mut reports: Vec<SetReport> = sets
-            .iter()
-            .filter(|set| wanted(set.name))
-            .map(|set| validate_set(set, &chips))
-            .collect::<Result<_, _>>()?;
-        reports.extend(layer_report(&reports));
-        // They hold for the shipped chip as it is.
-        if args.arch.is_none() && ANALYTIC.into_iter().any(wanted) {
-            reports.extend(analytic_sets()?.into_iter().filter(|set| wanted(&set.name)));
-        }
-        Ok(reports)
-    })?;
+    let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    let reports =
+        progress::watched("simulating published sets", || analysis::validate(args.arch.as_deref(), &sets, &args.only))?;
     show(args, &reports)
 }
 
@@ -120,10 +106,11 @@ fn on_data(args: &ValidateArgs) -> Result<(), Failure> {
 
 /// Fits the vendor limits to some sets and shows them on all.
 pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
-    let chips = chips(args.arch.as_deref(), &args.set)?;
-    let sets = measured_on(published_sets()?, &chips);
+    let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    let chips = analysis::validated_chips(args.arch.as_deref(), &sets)?;
+    let sets = analysis::known_sets(&chips)?;
     let names: Vec<&str> = sets.iter().map(|set| set.name).collect();
-    check_names(&args.on, &names)?;
+    analysis::check_names(&args.on, &names)?;
     let (fitted, reports) = progress::watched("fitting", || -> Result<_, Diagnostic> {
         let mut chosen: Vec<(PublishedSet, Chip)> = Vec::new();
         for set in sets.iter().filter(|set| args.on.is_empty() || args.on.iter().any(|on| on == set.name)) {
@@ -141,43 +128,4 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         Ok((fitted, reports))
     })?;
     output::print_text(&report::fit_table(&fitted, &reports))
-}
-
-/// Names of the sets that need no measurement.
-const ANALYTIC: [&str; 3] = ["analytic-traffic", "analytic-limits", "analytic-systolic"];
-
-/// The chip given, or every shipped one that measurements were made on.
-fn chips(arch: Option<&Path>, sets: &[String]) -> Result<Vec<Chip>, Failure> {
-    let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(set) = sets.iter().find(|set| set.root() == Root::Workload) {
-        let title = format!("`--set {}`: the workloads of published sets are fixed", set.raw());
-        return Err(Diagnostic::new(title).with_help("change a field of the chip: `arch.PATH=VALUE`").into());
-    }
-    let chips = match arch {
-        Some(path) => vec![arch::load(path, &sets)?],
-        None => CHIPS.iter().map(|chip| chip.load(&sets)).collect::<Result<Vec<_>, _>>()?,
-    };
-    for chip in &chips {
-        if !CHIPS.iter().any(|known| known.name == chip.name) {
-            let names: Vec<&str> = CHIPS.iter().map(|chip| chip.name).collect();
-            let title = format!("no published set was measured on a chip named {:?}", chip.name);
-            let help = format!("sets are found by the `name` of the chip file: {}", names.join(", "));
-            return Err(Diagnostic::new(title).with_help(help).into());
-        }
-        chip.under(Quality::Vendor)?;
-    }
-    Ok(chips)
-}
-
-fn measured_on(sets: Vec<PublishedSet>, chips: &[Chip]) -> Vec<PublishedSet> {
-    sets.into_iter().filter(|set| chips.iter().any(|chip| chip.name == set.chip)).collect()
-}
-
-fn check_names(wanted: &[String], known: &[&str]) -> Result<(), Failure> {
-    match wanted.iter().find(|name| !known.contains(&name.as_str())) {
-        None => Ok(()),
-        Some(name) => Err(Diagnostic::new(format!("there is no set named {name:?}"))
-            .with_help(format!("the sets are {}", known.join(", ")))
-            .into()),
-    }
 }

@@ -2,19 +2,16 @@
 
 use std::io::{self, Write};
 
+use crate::analysis::{self, VerifyRequest};
 use crate::arch::{self, AnyChip};
-use crate::compile::Compiled;
-use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::report;
-use crate::verify::{
-    Retargeting, Scaling, Verdict, graph_flops, retargeted_from_full_size, scaled, verify as verify_all,
-};
+use crate::verify::Scaling;
 
 use super::args::VerifyArgs;
 use super::compare::write_trace;
-use super::execute::timed;
+use super::execute::Stopwatch;
 use super::failure::Failure;
 use super::values::Format;
 use super::verify_tiles::verify_tiles;
@@ -32,49 +29,30 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
         configured::workload((&args.workload, &args.model), &all, args.seed, &args.configuration)
     };
-    let (workload, scaling) = scaled(&chip, args.max_flops, load)?;
-    if let Some(scaling) = &scaling {
-        tell_scaling(scaling);
-    }
     let modes = args.mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode.into()]);
-    let (compiling, (runs, verifying)) = progress::watched("compiling and verifying", || -> Result<_, Failure> {
-        let (configurations, compiling) = timed(|| -> Result<(Vec<Compiled>, Vec<Retargeting>), Diagnostic> {
-            if scaling.is_none() || args.configuration.config.is_some() {
-                return Ok((configured::configurations(&args.configuration, &chip, &workload, &modes)?, Vec::new()));
-            }
-            let like = retargeted_from_full_size(&chip, &load(&[])?, &workload, &modes)?;
-            let unmeasured = |configuration| Compiled { configuration, runs: Vec::new() };
-            Ok(like.into_iter().map(|(configuration, retargeting)| (unmeasured(configuration), retargeting)).unzip())
-        });
-        let (measured, retargetings) = configurations?;
-        configured::save(&args.configuration, &chip, &workload, &measured)?;
-        if let Some(path) = &args.trace {
-            write_trace(path, &chip, &workload, &measured)?;
-        }
-        let configurations = measured.iter().map(|compiled| &compiled.configuration);
-        let (mut runs, verifying) = timed(|| verify_all(&chip, &workload, configurations, args.seed));
-        for (run, retargeting) in runs.iter_mut().zip(retargetings) {
-            run.mapping = Some(retargeting);
-        }
-        Ok((compiling, (runs, verifying)))
+    let source = configured::source(&args.configuration);
+    let request = VerifyRequest { chip: &chip, modes: &modes, max_flops: args.max_flops, seed: args.seed, source };
+    let mut watch = Stopwatch::start();
+    let verified = progress::watched("compiling and verifying", || {
+        analysis::verify(&request, &load, &mut tell_scaling, &mut |stage| watch.ended(stage))
     })?;
-    if args.verbose {
-        let (compiling, verifying) = (compiling.as_secs_f64(), verifying.as_secs_f64());
-        // A closed standard error costs nothing but this line.
-        let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  verify {verifying:.3} s");
+    configured::save(&args.configuration, &chip, &verified.workload, &verified.configurations)?;
+    if let Some(path) = &args.trace {
+        write_trace(path, &chip, &verified.workload, &verified.configurations)?;
     }
-    let failed: Vec<&'static str> = runs.iter().filter(|run| !run.passed).map(|run| run.mode).collect();
-    let verdict = Verdict::new(&chip.name, &workload.name, graph_flops(&workload), scaling, runs);
+    if args.verbose {
+        watch.tell("verify");
+    }
     let text = match args.format {
-        Format::Table => report::verify_table(&verdict),
-        Format::Json => verdict.to_json(),
+        Format::Table => report::verify_table(&verified.verdict),
+        Format::Json => verified.verdict.to_json(),
     };
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
-        report::write(directory, &report::verify_files(&verdict))?;
+        report::write(directory, &report::verify_files(&verified.verdict))?;
     }
     output::print_as(args.format, &text)?;
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Mismatch(failed)) }
+    if verified.failed.is_empty() { Ok(()) } else { Err(Failure::Mismatch(verified.failed)) }
 }
 
 fn tell_scaling(scaling: &Scaling) {

@@ -29,22 +29,12 @@ mod wire;
 
 use std::path::Path;
 
-pub use options::{Imported, Options, PHASES};
+pub use options::{Imported, Options, PHASES, Request, is_model, is_onnx};
 
 use crate::diagnostics::Diagnostic;
-use crate::input::Override;
+use crate::input::{Given, Override};
 use crate::model::Architecture;
 use crate::workload::{self, Workload};
-
-/// Whether a file is a model to be imported, by its ending.
-pub fn is_model(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx") || ending.eq_ignore_ascii_case("json"))
-}
-
-/// Whether a file is an ONNX network, by its ending.
-pub fn is_onnx(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"))
-}
 
 /// The workload file of a model.
 ///
@@ -90,4 +80,26 @@ pub fn template(path: &Path, base: &[Override], options: &Options) -> Result<wor
     }
     let imported = import(path, options)?;
     workload::Template::of_text(&format!("{} (imported)", path.display()), &imported.text, base)
+}
+
+/// [`load`] of a file, a model or the text of a workload.
+///
+/// # Errors
+/// What [`load`] refuses.
+pub fn take(given: &Given, sets: &[Override], seed: u64, options: &Options) -> Result<Workload, Diagnostic> {
+    match given {
+        Given::File(path) => load(path, sets, seed, options),
+        Given::Text { name, text } => workload::parse(name, text, sets, seed),
+    }
+}
+
+/// [`template`] of a file, a model or the text of a workload.
+///
+/// # Errors
+/// What [`template`] refuses.
+pub fn take_template(given: &Given, base: &[Override], options: &Options) -> Result<workload::Template, Diagnostic> {
+    match given {
+        Given::File(path) => template(path, base, options),
+        Given::Text { name, text } => workload::Template::of_text(name, text, base),
+    }
 }

@@ -2,7 +2,9 @@
 
 mod builtin;
 mod explain;
+mod field;
 mod file;
+mod given;
 mod kind;
 mod overrides;
 mod patch;
@@ -14,6 +16,8 @@ mod tests;
 mod value;
 
 pub use builtin::{BUILTINS, Builtin, builtin, named, referenced, text_of};
+pub use field::field_of;
+pub use given::Given;
 pub use kind::FileKind;
 pub use overrides::{Override, Root};
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use super::builtin::{builtin, with_names};
+use super::given::Given;
 use super::kind::{FileKind, check_place};
 use super::patch::{self, Edit};
 use super::suggest::{quoted_list, suggest};
@@ -74,6 +75,17 @@ impl Source {
             .map_err(|error| refused(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to())))?;
         check_place(&name, FileKind::of(path, &text), root)?;
         Self::new(&name, &text, root, sets)
+    }
+
+    /// Takes a file or a text and applies the overrides of one root.
+    pub(crate) fn take(given: &Given, root: Root, sets: &[Override]) -> Result<Self, Diagnostic> {
+        match given {
+            Given::File(path) => Self::open(path, root, sets),
+            Given::Text { name, text } => {
+                check_place(name, FileKind::of_toml(text), root)?;
+                Self::new(name, text, root, sets)
+            }
+        }
     }
 
     /// The name of the file.

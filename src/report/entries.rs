@@ -37,7 +37,8 @@ pub struct ArchEntry {
 }
 
 impl ArchEntry {
-    pub(super) fn new(chip: &dyn Device) -> Self {
+    /// Of a chip.
+    pub fn new(chip: &dyn Device) -> Self {
         Self {
             name: chip.name().to_owned(),
             kind: Some(chip.kind()).filter(|&kind| kind != "rdu"),

@@ -10,7 +10,7 @@ use crate::bsp;
 use crate::compile::{Compiled, compile_measured, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::import;
-use crate::input::{Override, Root};
+use crate::input::{Given, Override, Root};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::Configuration;
@@ -36,13 +36,13 @@ impl Inputs {
     /// # Errors
     /// What [`arch::load`], [`Chip::under`] and [`workload::load`] refuse.
     pub fn open(
-        arch: &Path,
-        (workload, model): (&Path, &import::Options),
+        arch: &Given,
+        (workload, model): (&Given, &import::Options),
         base: &[Override],
         seed: u64,
         quality: Quality,
     ) -> Result<Self, Diagnostic> {
-        let arch = arch::Template::open(arch, base)?;
+        let arch = arch::Template::take(arch, base)?;
         let has_tiles = match arch.any(&[])? {
             AnyChip::Bsp(bsp) => {
                 refuse_vendor(&bsp, quality)?;
@@ -53,7 +53,7 @@ impl Inputs {
                 false
             }
         };
-        let workload = import::template(workload, base, model)?;
+        let workload = import::take_template(workload, base, model)?;
         let base = Arc::new(workload.workload(&[], seed)?);
         Ok(Self { arch, workload, base, seed, quality, has_tiles })
     }

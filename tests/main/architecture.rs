@@ -9,7 +9,7 @@ use super::import_graph::ImportGraph;
 const MOST_LINES: usize = 700;
 
 /// Modules lowest first, each with the modules it may import. No module imports one below it in this list.
-const MODULES: [(&str, &[&str]); 28] = [
+const MODULES: [(&str, &[&str]); 29] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -98,9 +98,35 @@ const MODULES: [(&str, &[&str]); 28] = [
         ],
     ),
     (
+        "analysis",
+        &[
+            "diagnostics",
+            "model",
+            "input",
+            "arch",
+            "workload",
+            "import",
+            "mode",
+            "outcome",
+            "proof",
+            "compile",
+            "sim",
+            "saved",
+            "gpu",
+            "bsp",
+            "pod",
+            "map",
+            "validate",
+            "verify",
+            "report",
+            "study",
+        ],
+    ),
+    (
         "cli",
         &[
             "units",
+            "analysis",
             "diagnostics",
             "mode",
             "model",
@@ -113,7 +139,6 @@ const MODULES: [(&str, &[&str]); 28] = [
             "outcome",
             "compile",
             "sim",
-            "gpu",
             "bsp",
             "pod",
             "map",

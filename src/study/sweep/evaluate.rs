@@ -77,7 +77,13 @@ impl<'a> Bench<'a> {
     /// Reads every pair of files that the points use.
     pub(super) fn open(study: &'a Study) -> Result<Self, Diagnostic> {
         let open = |(arch, workload): (PathBuf, PathBuf)| {
-            Inputs::open(&arch, (&workload, &study.model), &study.base, study.seed, study.mapping)
+            Inputs::open(
+                &study.given(&arch),
+                (&study.given(&workload), &study.model),
+                &study.base,
+                study.seed,
+                study.mapping,
+            )
         };
         let inputs = study.file_pairs().into_iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self { study, inputs, workloads: Mutex::default(), bases: Mutex::default() })

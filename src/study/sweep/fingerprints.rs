@@ -37,16 +37,21 @@ pub(super) fn fingerprints(study: &Study) -> Result<Vec<Fingerprint>, Diagnostic
     }
     let mut seen = BTreeSet::new();
     files.retain(|file| seen.insert(file.clone()));
-    files.iter().map(|file| Ok((file.display().to_string(), hash(file)?))).collect()
+    let hashed = |file: &PathBuf| match study.texts.get(file) {
+        Some(text) => Ok(format!("{:032x}", xxh3_128(text.as_bytes()))),
+        None => hash(file),
+    };
+    files.iter().map(|file| Ok((file.display().to_string(), hashed(file)?))).collect()
 }
 
 /// Mask files that a workload file, an override or an axis names.
 fn mask_files(study: &Study, workload: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     // A workload that cannot be read is refused where it is read.
-    let read = match input::builtin(workload) {
-        Some(file) => Some(file.text.to_owned()),
-        None => input::read_text(workload, MOST_WORKLOAD_BYTES).ok(),
+    let read = match (study.texts.get(workload), input::builtin(workload)) {
+        (Some(text), _) => Some(text.clone()),
+        (None, Some(file)) => Some(file.text.to_owned()),
+        (None, None) => input::read_text(workload, MOST_WORKLOAD_BYTES).ok(),
     };
     if let Some(table) = read.and_then(|text| text.parse::<toml::Table>().ok()) {
         named_masks(&toml::Value::Table(table), &mut found);

@@ -181,14 +181,14 @@ pub(super) fn read(directory: &Path, is_valid: &dyn Fn(&Record) -> bool) -> Resu
 }
 
 /// A value as a line: JSON whose last field `c` is a checksum of the rest.
-fn to_line<T: Serialize>(value: &T) -> String {
+pub(super) fn to_line<T: Serialize>(value: &T) -> String {
     let json = serde_json::to_string(value).expect("strings and numbers always serialise");
     let body = &json[..json.len() - 1];
     format!("{body},\"c\":\"{:016x}\"}}\n", xxh3_64(body.as_bytes()))
 }
 
 /// The value of a line, if its checksum is right.
-fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+pub(super) fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     let line = std::str::from_utf8(line).ok()?;
     let (body, checksum) = line.strip_suffix("\"}\n")?.rsplit_once(",\"c\":\"")?;
     if format!("{:016x}", xxh3_64(body.as_bytes())) != checksum {

@@ -15,6 +15,7 @@ mod metric;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod plots;
+mod points;
 mod results;
 mod row;
 mod run;
@@ -26,6 +27,7 @@ mod tests;
 mod wanted;
 
 pub use journal::PARTIAL_TABLE;
+pub use points::{Collector, line_content, line_of, point_keys, run_points};
 pub use results::{Counts, Results};
 pub use run::{Shard, merge, sweep};
 pub use study::{Compile, Fidelity, Study};

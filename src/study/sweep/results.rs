@@ -128,6 +128,11 @@ impl<'a> Results<'a> {
         self.counts
     }
 
+    /// Axis paths, then metric names.
+    pub fn columns(&self) -> &[String] {
+        self.study.columns()
+    }
+
     /// Rows of cells in the order of the columns.
     pub fn rows(&self) -> &[Vec<String>] {
         &self.rows

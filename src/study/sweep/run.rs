@@ -56,12 +56,16 @@ pub fn sweep<'a>(
     out: Option<&Path>,
     tick: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Results<'a>, StudyError> {
+    pool(threads)?.install(|| Runner::open(study, shard, out, tick)?.run())
+}
+
+/// Threads of a sweep; without a number as many as the machine has.
+pub(super) fn pool(threads: Option<usize>) -> Result<rayon::ThreadPool, Diagnostic> {
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = threads {
         pool = pool.num_threads(threads);
     }
-    let pool = pool.build().map_err(|error| Diagnostic::new(format!("cannot start threads: {error}")))?;
-    pool.install(|| Runner::open(study, shard, out, tick)?.run())
+    pool.build().map_err(|error| Diagnostic::new(format!("cannot start threads: {error}")))
 }
 
 /// Joins the journals of shards.
@@ -105,7 +109,7 @@ pub fn merge<'a>(study: &'a Study, directories: &[&Path]) -> Result<Results<'a>,
     Ok(Results::new(study, found.into_iter().flatten().map(|(record, _)| record)).warning(warnings))
 }
 
-fn header_of(study: &Study, shard: Shard) -> Result<Header, Diagnostic> {
+pub(super) fn header_of(study: &Study, shard: Shard) -> Result<Header, Diagnostic> {
     Ok(Header {
         rdusim: env!("CARGO_PKG_VERSION").to_owned(),
         study: format!("{:032x}", study.fingerprint),
@@ -117,13 +121,13 @@ fn header_of(study: &Study, shard: Shard) -> Result<Header, Diagnostic> {
 
 impl Study {
     /// Whether a record can be of this study: one of its points, and as many cells as such a point has.
-    fn admits(&self, record: &Record) -> bool {
+    pub(super) fn admits(&self, record: &Record) -> bool {
         let cells = if record.s == Ending::Excluded { 0 } else { self.metrics.len() };
         record.i < self.points.len() && record.m.len() == cells
     }
 }
 
-struct Runner<'a, 't> {
+pub(super) struct Runner<'a, 't> {
     study: &'a Study,
     bench: Bench<'a>,
     journal: Journal,
@@ -132,6 +136,8 @@ struct Runner<'a, 't> {
     /// What of the journal is not believed.
     warnings: Vec<String>,
     mine: Vec<usize>,
+    /// Other points of the study run elsewhere: that none of these can be built means nothing.
+    is_part: bool,
     /// Of every ground, the points whose configurations all its points share; of studies that share them.
     shared: Option<IndexMap<u128, Vec<usize>>>,
     done: AtomicUsize,
@@ -151,9 +157,8 @@ impl<'a, 't> Runner<'a, 't> {
         out: Option<&Path>,
         tick: &'t (dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, StudyError> {
-        if shard != Shard::WHOLE && study.pareto.as_ref().is_some_and(|pareto| pareto.prune) {
-            let title = "a study that prunes cannot be split into shards: what is pruned depends on all points";
-            return Err(Diagnostic::new(title).with_help("set `prune = false`, or run it whole").into());
+        if shard != Shard::WHOLE {
+            Self::refuse_pruning(study, "be split into shards")?;
         }
         // Inputs first: nothing is written for a study that cannot run.
         let bench = Bench::open(study)?;
@@ -177,10 +182,47 @@ impl<'a, 't> Runner<'a, 't> {
         };
         let mine: Vec<usize> = (0..study.points.len()).filter(|&index| shard.has(index)).collect();
         let done = AtomicUsize::new(mine.iter().filter(|&&index| found[index].is_some()).count());
-        Ok(Self { study, bench, journal, partial, found: Mutex::new(found), warnings, mine, shared: None, done, tick })
+        let (found, is_part) = (Mutex::new(found), false);
+        Ok(Self { study, bench, journal, partial, found, warnings, mine, is_part, shared: None, done, tick })
     }
 
-    fn run(mut self) -> Result<Results<'a>, StudyError> {
+    /// Some points, whose records are not kept on disk.
+    pub(super) fn of_points(
+        study: &'a Study,
+        indices: &[usize],
+        tick: &'t (dyn Fn(usize, usize) + Sync),
+    ) -> Result<Self, StudyError> {
+        Self::refuse_pruning(study, "be run in parts")?;
+        if let Some(index) = indices.iter().find(|&&index| index >= study.points.len()) {
+            return Err(Diagnostic::new(format!("there is no point {index} of {}", study.points.len())).into());
+        }
+        let (bench, found, mine) = (Bench::open(study)?, Mutex::new(vec![None; study.points.len()]), indices.to_vec());
+        let (journal, partial, warnings) = (Journal::none(), PartialTable::none(), Vec::new());
+        let (shared, done, is_part) = (None, AtomicUsize::new(0), true);
+        Ok(Self { study, bench, journal, partial, found, warnings, mine, is_part, shared, done, tick })
+    }
+
+    /// The same, but none of them being possible is an error: they stand for the whole study.
+    pub(super) fn refusing_all(self) -> Self {
+        Self { is_part: false, ..self }
+    }
+
+    pub(super) fn refuse_pruning(study: &Study, what: &str) -> Result<(), Diagnostic> {
+        if study.pareto.as_ref().is_some_and(|pareto| pareto.prune) {
+            let title = format!("a study that prunes cannot {what}: what is pruned depends on all points");
+            return Err(Diagnostic::new(title).with_help("set `prune = false`, or run it whole"));
+        }
+        Ok(())
+    }
+
+    fn run(self) -> Result<Results<'a>, StudyError> {
+        let study = self.study;
+        let (records, warnings) = self.records()?;
+        Ok(Results::new(study, records.into_iter()).warning(warnings))
+    }
+
+    /// What came of every point, in their order, and what of the journal is not believed.
+    pub(super) fn records(mut self) -> Result<(Vec<Record>, Vec<String>), StudyError> {
         if self.study.compile == Compile::Shared {
             self.share();
         }
@@ -200,7 +242,7 @@ impl<'a, 't> Runner<'a, 't> {
             }
         }
         let found = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Results::new(self.study, found.into_iter().flatten()).warning(self.warnings))
+        Ok((found.into_iter().flatten().collect(), self.warnings))
     }
 
     /// Puts records on disk and into the list.
@@ -264,7 +306,8 @@ impl<'a, 't> Runner<'a, 't> {
         pending: &[usize],
         refusal: Option<&Diagnostic>,
     ) -> Result<(), StudyError> {
-        let nothing = pending.len() == self.mine.len()
+        let nothing = !self.is_part
+            && pending.len() == self.mine.len()
             && self.done.load(Ordering::Relaxed) == 0
             && records.iter().all(|record| record.s == Ending::Refused);
         match refusal {
@@ -352,6 +395,8 @@ impl<'a, 't> Runner<'a, 't> {
 
     fn one_ground(&self, contents: &[Vec<usize>]) -> Result<(), StudyError> {
         let Some(first) = contents.iter().flatten().next() else { return Ok(()) };
+        // A caller that wants to stop unwinds from here, before the next mapping is looked for.
+        (self.tick)(self.done.load(Ordering::Relaxed), self.mine.len());
         let shared = self.shared.as_ref().and_then(|shared| shared.get(&self.ground(*first)?));
         let alone = [*first];
         let compiled_for = shared.map_or(&alone[..], |points| points);

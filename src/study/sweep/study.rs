@@ -3,13 +3,15 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
+
 use toml::Spanned;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::arch::Quality;
 use crate::diagnostics::Diagnostic;
 use crate::import;
-use crate::input::{Override, Root, Source, referenced};
+use crate::input::{Given, Override, Root, Source, referenced};
 use crate::mode::Mode;
 
 use super::axis::{Axis, Change, Values};
@@ -49,6 +51,8 @@ pub struct Study {
     pub(super) source: Source,
     pub(super) arch: PathBuf,
     pub(super) workload: PathBuf,
+    /// Texts that stand for files, by the path that names them.
+    pub(super) texts: IndexMap<PathBuf, String>,
     /// How a `config.json` becomes a workload.
     pub(super) model: import::Options,
     pub(super) base: Vec<Override>,
@@ -81,9 +85,27 @@ impl Study {
     /// # Errors
     /// What is wrong with the file, with its place.
     pub fn open(path: &Path, sets: &[Override], mapping: Option<Quality>) -> Result<Self, Diagnostic> {
-        let source = Source::open(path, Root::Arch, &[])?;
+        Self::take(&path.into(), IndexMap::new(), sets, mapping)
+    }
+
+    /// The same of a file or a text; `texts` stand for chip and workload files, by the path that the study names them with.
+    ///
+    /// # Errors
+    /// As [`Study::open`].
+    pub fn take(
+        given: &Given,
+        texts: IndexMap<PathBuf, String>,
+        sets: &[Override],
+        mapping: Option<Quality>,
+    ) -> Result<Self, Diagnostic> {
+        let source = match given {
+            Given::File(path) => Source::open(path, Root::Arch, &[])?,
+            Given::Text { name, text } => Source::new(name, text, Root::Arch, &[])?,
+        };
         let spec: StudySpec = source.read()?;
-        Checker { source: &source, path }.check(&spec, sets, mapping)
+        let name = given.name();
+        let study = Checker { source: &source, path: Path::new(&name) }.check(&spec, sets, mapping)?;
+        Ok(Self { texts, ..study })
     }
 
     /// Its name.
@@ -167,6 +189,7 @@ impl Checker<'_> {
             name: source.name("name", &spec.name)?,
             arch: referenced(self.path, spec.arch.get_ref()),
             workload: referenced(self.path, spec.workload.get_ref()),
+            texts: IndexMap::new(),
             model: self.model(spec)?,
             base,
             fidelity,
@@ -340,6 +363,14 @@ impl Study {
             }
         }
         (arch, workload)
+    }
+
+    /// A chip or workload file of the study, or the text that stands for it.
+    pub(super) fn given(&self, path: &Path) -> Given {
+        match self.texts.get(path) {
+            Some(text) => Given::Text { name: path.display().to_string(), text: text.clone() },
+            None => path.into(),
+        }
     }
 
     /// Chip and workload files that points use, each once.

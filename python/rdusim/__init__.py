@@ -1,0 +1,72 @@
+"""rdusim: a cycle-approximate simulator of dataflow accelerators.
+
+>>> import rdusim as rs
+>>> result = rs.compare(rs.Chip("sn40l"), rs.Workload("tiny-mlp"))
+>>> result.fused.mode
+'fused'
+
+docs/python.md is the guide.
+"""
+
+from ._analyses import (
+    Explanation,
+    Pod,
+    Proof,
+    Result,
+    Validation,
+    Verdict,
+    builtins,
+    compare,
+    explain,
+    pod,
+    prove,
+    run,
+    validate,
+    verify,
+)
+from ._errors import DeadlockError, FileError, InputError, LimitError, MismatchError, ProofError, RdusimError
+from ._inputs import Chip, Graph, Workload, from_torch
+from ._native import __version__
+from ._picture import Picture
+from ._search import Search, search
+from ._study import Study, Table, merge, sweep
+from ._view import Run, Section, View
+
+__all__ = [
+    "Chip",
+    "DeadlockError",
+    "Explanation",
+    "FileError",
+    "Graph",
+    "InputError",
+    "LimitError",
+    "MismatchError",
+    "Picture",
+    "Pod",
+    "Proof",
+    "ProofError",
+    "RdusimError",
+    "Result",
+    "Run",
+    "Search",
+    "Section",
+    "Study",
+    "Table",
+    "Validation",
+    "Verdict",
+    "View",
+    "Workload",
+    "__version__",
+    "builtins",
+    "compare",
+    "explain",
+    "from_torch",
+    "merge",
+    "pod",
+    "prove",
+    "run",
+    "search",
+    "sweep",
+    "validate",
+    "verify",
+]

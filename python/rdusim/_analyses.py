@@ -1,0 +1,385 @@
+"""Analyses of a workload on a chip, and their results."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from . import _native
+from ._errors import MismatchError
+from ._inputs import Chip, Graph, Workload, as_chip, as_workload
+from ._picture import Picture, framed
+from ._progress import Progress, told
+from ._view import Run, View
+
+Mode: TypeAlias = Literal["kbk", "epilogue", "fused"]
+Fidelity: TypeAlias = Literal["bound", "event", "cycle"]
+Mapping_: TypeAlias = Literal["ideal", "vendor"]
+Effort: TypeAlias = Literal["quick", "normal", "thorough"]
+ChipLike: TypeAlias = Chip | str | os.PathLike[str] | Mapping[str, Any]
+WorkloadLike: TypeAlias = Workload | Graph | str | os.PathLike[str] | Mapping[str, Any]
+
+
+class _Json(View):
+    """A result that is a JSON text, and what the command line prints of it."""
+
+    __slots__ = ("_json", "_text")
+
+    def __init__(self, text: str, table: str) -> None:
+        super().__init__(json.loads(text))
+        self._json, self._text = text, table
+
+    def to_json(self) -> str:
+        """The result as the command line prints it with ``--format json``, byte for byte."""
+        return self._json
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+class Result(View):
+    """Runs of a workload on a chip: ``result.fused.time_s``, ``result.speedup``, ``result.runs``.
+
+    Keys as of ``rdusim compare --format json``. A notebook shows the report page.
+    """
+
+    __slots__ = ("_runs",)
+
+    def __init__(self, runs: _native.Runs) -> None:
+        super().__init__(json.loads(runs.json()))
+        self._runs = runs
+
+    def __getattr__(self, name: str) -> Any:
+        # A property that raises AttributeError ends here.
+        return self._run(name) if name in ("kbk", "epilogue", "fused") else super().__getattr__(name)
+
+    def _run(self, mode: str) -> Run:
+        for run in self._data["runs"]:
+            if run["mode"] == mode:
+                return Run(run)
+        raise AttributeError(f"the mode {mode!r} did not run: there are {[run['mode'] for run in self._data['runs']]}")
+
+    @property
+    def kbk(self) -> Run:
+        """The run kernel by kernel."""
+        return self._run("kbk")
+
+    @property
+    def epilogue(self) -> Run:
+        """The run of kernels with epilogues."""
+        return self._run("epilogue")
+
+    @property
+    def fused(self) -> Run:
+        """The fused run."""
+        return self._run("fused")
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run, in the order of the modes."""
+        return [Run(run) for run in self._data["runs"]]
+
+    def to_json(self) -> str:
+        """The result as the command line prints it with ``--format json``, byte for byte."""
+        return self._runs.json()
+
+    def table(self) -> str:
+        """The table that the command line prints."""
+        return self._runs.table()
+
+    def plot(self, chart: Literal["traffic", "time", "roofline"] = "time") -> Picture:
+        """A chart. Errors: ``ValueError`` for a name of none."""
+        return Picture(self._runs.svg(chart), chart)
+
+    def page(self) -> str:
+        """The report page, one HTML file that needs no network."""
+        return self._runs.page()
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes the files of ``--out DIR``: JSON, CSV, pictures, page. Errors: ``FileError``."""
+        self._runs.write(Path(directory))
+
+    def _repr_html_(self) -> str:
+        return framed(self.page())
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return self.table()
+
+
+def request(
+    chip: ChipLike,
+    workload: WorkloadLike,
+    *,
+    modes: Sequence[str],
+    against: ChipLike | None = None,
+    **more: Any,
+) -> str:
+    """What the native half is asked for, as JSON."""
+    chip, workload = as_chip(chip), as_workload(workload)
+    asked: dict[str, Any] = {
+        "arch": chip._input(),
+        "workload": workload._input(),
+        "sets": [*chip.sets, *workload.sets],
+        "model": workload._flags,
+        "modes": list(modes),
+        **{key: value for key, value in more.items() if value is not None},
+    }
+    if against is not None:
+        other = as_chip(against)
+        asked["against"] = [other._input(), list(other.sets)]
+    asked["command"] = f"rdusim (Python): {chip!r}, {workload!r}"
+    return json.dumps(asked)
+
+
+def compare(
+    chip: ChipLike,
+    workload: WorkloadLike,
+    *,
+    against: ChipLike | None = None,
+    fidelity: Fidelity = "event",
+    mapping: Mapping_ = "ideal",
+    effort: Effort = "normal",
+    seed: int = 0,
+    uncertainty: bool = False,
+    samples: int = 40,
+) -> Result:
+    """Simulates a workload kernel by kernel, with epilogues and fused.
+
+    Args:
+        against: Another chip, whose runs stand beside the first's.
+        fidelity: ``bound`` (closed form), ``event``, or ``cycle`` (the reference model, for small inputs).
+        mapping: ``ideal``, or ``vendor`` for the limits of the vendor's stack.
+        effort: How long the compiler searches.
+        seed: Of random masks.
+        uncertainty: Adds 5-to-95 % ranges from ``samples`` draws of the chip file's uncertain fields.
+
+    Raises:
+        InputError: Chip, workload or field cannot be used.
+        DeadlockError, LimitError: A run did not end.
+    """
+    asked = request(
+        chip,
+        workload,
+        modes=[],
+        against=against,
+        fidelity=fidelity,
+        mapping=mapping,
+        effort=effort,
+        seed=seed,
+        uncertainty=uncertainty,
+        samples=samples,
+    )
+    return Result(_native.compare(asked))
+
+
+def run(
+    chip: ChipLike,
+    workload: WorkloadLike,
+    mode: Mode = "fused",
+    *,
+    fidelity: Fidelity = "event",
+    mapping: Mapping_ = "ideal",
+    effort: Effort = "normal",
+    seed: int = 0,
+) -> Result:
+    """Simulates a workload in one mode. Arguments and errors as of ``compare``."""
+    asked = request(chip, workload, modes=[mode], fidelity=fidelity, mapping=mapping, effort=effort, seed=seed)
+    return Result(_native.compare(asked))
+
+
+class Explanation(_Json):
+    """What bounds each section, and what one more of each resource saves. Keys as of ``rdusim explain --format json``."""
+
+
+def explain(
+    chip: ChipLike,
+    workload: WorkloadLike,
+    mode: Mode | None = None,
+    *,
+    fidelity: Fidelity = "event",
+    mapping: Mapping_ = "ideal",
+    seed: int = 0,
+    uncertainty: bool = False,
+    progress: Progress = None,
+) -> Explanation:
+    """Says what bounds each section and what one more of each resource saves; every mode if none is given.
+
+    ``uncertainty`` also varies every assumed field of the chip file by a factor of 2. Ctrl-C stops it at the next run.
+    Errors: ``InputError``.
+    """
+    modes = [mode] if mode else []
+    asked = request(
+        chip, workload, modes=modes, fidelity=fidelity, mapping=mapping, seed=seed, uncertainty=uncertainty
+    )
+    return Explanation(*_native.explain(asked, told(progress, "explaining")))
+
+
+class Verdict(_Json):
+    """Whether configurations compute what the graph says. Keys as of ``rdusim verify --format json``."""
+
+
+def verify(
+    chip: ChipLike,
+    workload: WorkloadLike,
+    mode: Mode | None = None,
+    *,
+    max_flops: int = 500_000_000,
+    mapping: Mapping_ = "ideal",
+    effort: Effort = "normal",
+    seed: int = 0,
+    check: bool = True,
+) -> Verdict:
+    """Runs the configurations on numbers and compares with a plain reference.
+
+    Named dimensions are made smaller until the graph needs no more than ``max_flops`` operations. Errors: ``InputError``, and
+    ``MismatchError`` with ``check`` if a mode does not compute what the graph says.
+    """
+    modes = [mode] if mode else []
+    asked = request(chip, workload, modes=modes, mapping=mapping, effort=effort, seed=seed, max_flops=max_flops)
+    text, table, failed = _native.verify(asked)
+    if check and failed:
+        raise MismatchError(f"the {' and the '.join(failed)} configuration does not compute what the graph says\n{table}")
+    return Verdict(text, table)
+
+
+class Validation(_Json):
+    """Simulated against published measurements. Keys as of ``rdusim validate --format json``."""
+
+
+def validate(chip: ChipLike | None = None, *, only: list[str] | None = None) -> Validation:
+    """Simulates published sets (all, or those named by ``only``) on the shipped chips, or on the chip file given.
+
+    Errors: ``InputError``.
+    """
+    arch, sets = None, []
+    if chip is not None:
+        given = as_chip(chip)
+        if given._text is not None:
+            raise TypeError("validate takes a chip file or a built-in name: sets are found by it")
+        arch, sets = given._name, list(given.sets)
+    return Validation(*_native.validate(json.dumps({"arch": arch, "sets": sets, "only": only or []})))
+
+
+class Proof(_Json):
+    """A certificate of how far a mapping is from what no mapping beats. Keys as of the file of ``rdusim prove --out``."""
+
+    __slots__ = ("_inputs",)
+
+    def __init__(self, text: str, table: str, inputs: str) -> None:
+        super().__init__(text, table)
+        self._inputs = inputs
+
+    @property
+    def gap(self) -> float:
+        """Cycles over the least of any mapping, less 1."""
+        return float(self._data["certificate"]["gap"])
+
+    def check(self) -> None:
+        """Recomputes every bound. Errors: ``ProofError`` if it does not hold."""
+        _native.check_proof(self._json, self._inputs)
+
+
+def prove(
+    chip: ChipLike, workload: WorkloadLike, mode: Mode = "fused", *, mapping: Mapping_ = "ideal", seed: int = 0
+) -> Proof:
+    """Maps, simulates, and writes down what no mapping beats. Errors: ``InputError``, ``DeadlockError``, ``LimitError``."""
+    asked = request(chip, workload, modes=[mode], mapping=mapping, seed=seed)
+    inputs = json.loads(asked)
+    return Proof(*_native.prove(asked), json.dumps([inputs["arch"], inputs["workload"]]))
+
+
+class Pod(_Json):
+    """A training step on many chips. Keys as of ``rdusim pod --format json``; seconds and bytes."""
+
+    __slots__ = ("_svg", "notes")
+
+    def __init__(self, text: str, table: str, svg: str, notes: list[str]) -> None:
+        super().__init__(text, table)
+        self._svg = svg
+        #: What was chosen for the caller, a sentence each.
+        self.notes = notes
+
+    def timeline(self) -> Picture:
+        """The schedule of the step."""
+        return Picture(self._svg, "timeline")
+
+    def _repr_svg_(self) -> str:
+        return self._svg
+
+
+def pod(
+    system: str | os.PathLike[str],
+    model: Workload | str,
+    *,
+    parallel: Mapping[str, int | str] | str,
+    stack: str | None = None,
+    batch: int | None = None,
+    micro_batch: int = 1,
+    seq: int | None = None,
+    sparsity: float | None = None,
+    flat: bool = False,
+    sets: Mapping[str, Any] | None = None,
+) -> Pod:
+    """Simulates a training step of a model on many chips.
+
+    Args:
+        system: A built-in name (``dgx-a100``, ``sn40l-16``) or the path of a system file.
+        model: A model's name, the path of a ``config.json``, or ``Workload.model(...)``, whose batch and sequence hold unless
+            others are given here.
+        parallel: Decomposition, as ``dict(tp=8, pp=8, dp=8, schedule="1f1b")``.
+        stack: Software, one of the system file's; the first if not given.
+        batch, micro_batch: Sequences of a step and of a micro-batch. A batch that is not given is the workload's, in whole
+            micro-batches of all ``dp`` ranks.
+        seq: Tokens of a sequence.
+        sets: Fields of the system file: ``{"level.node.links": 12}``.
+
+    Raises:
+        InputError: Inputs that cannot be used, and a model that does not fit; the advice says what makes it fit.
+    """
+    from ._inputs import toml_value
+
+    pairs = dict(parallel) if isinstance(parallel, Mapping) else dict(p.split("=", 1) for p in parallel.split(","))
+    name = model
+    if isinstance(model, Workload):
+        options = model._preset
+        if options is None:
+            raise TypeError("a pod takes a model: its name, a config.json, or Workload.model(...)")
+        if options.get("phase", "forward") != "training":
+            raise ValueError("a pod runs a training step: use Workload.model(..., phase='training')")
+        dimensions = set(options) - {"name", "phase", "batch", "seq", "sparsity", "recompute"}
+        if dimensions or model.sets:
+            raise ValueError(f"a pod takes models as they are, without {sorted(dimensions) or list(model.sets)}")
+        name, seq = options["name"], seq or options.get("seq")
+        sparsity = sparsity if sparsity is not None else options.get("sparsity")
+        if "recompute" in options:
+            pairs.setdefault("recompute", options["recompute"])
+        if batch is None:
+            ranks = int(pairs.get("dp", 1)) * micro_batch
+            batch = -(-int(options.get("batch", 1)) // ranks) * ranks
+    asked = {
+        "system": os.fspath(system),
+        "sets": [f"arch.{path}={toml_value(value)}" for path, value in (sets or {}).items()],
+        "model": name,
+        "parallel": ",".join(f"{key}={value}" for key, value in pairs.items()),
+        "stack": stack,
+        "batch": batch if batch is not None else int(pairs.get("dp", 1)) * micro_batch,
+        "micro_batch": micro_batch,
+        "seq": seq,
+        "sparsity": sparsity,
+        "flat": flat,
+    }
+    return Pod(*_native.pod(json.dumps(asked)))
+
+
+def builtins(kind: Literal["chip", "system", "workload", "study"] | None = None) -> Iterator[str]:
+    """Names that come with the program, of one kind or of all."""
+    return (name for known, name in _native.builtins() if kind in (None, known))

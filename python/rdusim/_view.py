@@ -1,0 +1,101 @@
+"""Objects of a result, with their keys as attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class View(Mapping[str, Any]):
+    """An object of a result: ``view.cycles`` is ``view["cycles"]``; objects inside are views too.
+
+    Keys and units are those of the JSON that the command line prints (docs/python.md).
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return wrapped(self._data[name])
+        except KeyError:
+            known = ", ".join(self._data)
+            raise AttributeError(f"there is no {name!r}: there are {known}") from None
+
+    def __getitem__(self, key: str) -> Any:
+        return wrapped(self._data[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(key for key in self._data if key.isidentifier())]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self._data)!r})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object as plain dicts, lists, numbers and strings."""
+        return dict(self._data)
+
+
+def wrapped(value: Any) -> Any:
+    """A value with views for dicts, also inside lists."""
+    if isinstance(value, dict):
+        return View(value)
+    if isinstance(value, list):
+        return [wrapped(item) for item in value]
+    return value
+
+
+class Section(View):
+    """A section of a run: the operators that are configured on the chip at one time."""
+
+    name: str
+    operators: list[str]
+    cycles: int
+    launch_cycles: int
+    bound_by: str
+    pcus: int
+    pmus: int
+    sram_peak_bytes: int
+
+
+class Run(View):
+    """A run of a workload in one mode. Times in seconds, energy in joules, traffic in bytes."""
+
+    mode: str
+    fidelity: str
+    cycles: int
+    time_s: float
+    launches: int
+    tflops_dense_equivalent: float
+    tflops_executed: float
+    utilization: float
+    bound_cycles: int
+
+    @property
+    def bound_by(self) -> str:
+        """What bounds most of the cycles: ``compute``, ``memory:TIER``, ``launch`` and so on."""
+        cycles: dict[str, int] = {}
+        for section in self._data["sections"]:
+            cycles[section["bound_by"]] = cycles.get(section["bound_by"], 0) + section["cycles"]
+        return max(cycles, key=lambda bound: cycles[bound])
+
+    @property
+    def sections(self) -> list[Section]:
+        """Sections in the order in which they run."""
+        return [Section(section) for section in self._data["sections"]]
+
+    @property
+    def off_chip_bytes(self) -> int:
+        """Bytes read from and written to off-chip memory."""
+        traffic = self._data["traffic"]
+        return int(traffic["off_chip_read_bytes"]) + int(traffic["off_chip_write_bytes"])

@@ -1,0 +1,167 @@
+//! Analyses whose results are texts: explain, verify, validate, prove, pods.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use rdusim::analysis::{self, PodRequest, ProofFile, ProofInputs, VerifyRequest};
+use rdusim::arch::{self, AnyChip};
+use rdusim::diagnostics::Diagnostic;
+use rdusim::input::Override;
+use rdusim::report::{self, PodReport};
+use rdusim::study::Inputs;
+use rdusim::study::explain::{self as explained, Question};
+use serde::Deserialize;
+
+use super::request::{Input, Request, overrides, read};
+use super::watch::{Interrupted, watched};
+
+/// What bounds each section, and what one more of each resource saves: JSON and text.
+#[pyfunction]
+#[pyo3(signature = (request, progress = None))]
+pub(crate) fn explain(
+    py: Python<'_>,
+    request: &str,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(String, String)> {
+    let request: Request = read(request)?;
+    watched(py, progress, Interrupted::Stops, move |watch| {
+        let (sets, import) = (request.sets()?, request.import()?);
+        let inputs = Inputs::open(
+            &request.arch.given(),
+            (&request.workload.given(), &import),
+            &sets,
+            request.seed,
+            request.quality()?,
+        )?;
+        let question =
+            Question { modes: request.modes()?, fidelity: request.fidelity()?, uncertainty: request.uncertainty };
+        let answer = explained::explain(&inputs, &question, &|done, all| watch.tick(done, all))?;
+        Ok((answer.to_json(), answer.to_text()))
+    })
+}
+
+/// Runs the configurations on numbers: JSON, text, and the modes that do not compute what the graph says.
+#[pyfunction]
+pub(crate) fn verify(py: Python<'_>, request: &str) -> PyResult<(String, String, Vec<String>)> {
+    let request: Request = read(request)?;
+    watched(py, None, Interrupted::IsLeft, move |_| {
+        let (sets, modes, options) = (request.sets()?, request.modes()?, request.options()?);
+        let chip = match arch::take(&request.arch.given(), &sets)? {
+            AnyChip::Rdu(chip) => chip.under(options.quality)?,
+            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_)) => {
+                let title = format!("`verify` needs an RDU: {} has no configurations", other.device().name());
+                return Err(Diagnostic::new(title).with_help("`run` and `compare` take other chips").into());
+            }
+        };
+        let load = |smaller: &[Override]| {
+            let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
+            request.workload(&all)
+        };
+        let asked = VerifyRequest {
+            chip: &chip,
+            modes: &modes,
+            max_flops: request.max_flops.unwrap_or(500_000_000),
+            seed: request.seed,
+            source: options.source,
+        };
+        let verified = analysis::verify(&asked, &load, &mut |_| {}, &mut |_| {})?;
+        let failed = verified.failed.iter().map(|&mode| mode.to_owned()).collect();
+        Ok((verified.verdict.to_json(), report::verify_table(&verified.verdict), failed))
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Validation {
+    /// A chip file in place of the shipped ones.
+    arch: Option<PathBuf>,
+    sets: Vec<String>,
+    only: Vec<String>,
+}
+
+/// Simulates published measurements: JSON and text.
+#[pyfunction]
+pub(crate) fn validate(py: Python<'_>, request: &str) -> PyResult<(String, String)> {
+    let request: Validation = read(request)?;
+    watched(py, None, Interrupted::IsLeft, move |_| {
+        let reports = analysis::validate(request.arch.as_deref(), &overrides(&request.sets)?, &request.only)?;
+        Ok((report::validation_json(&reports), report::validation_table(&reports)))
+    })
+}
+
+/// A certificate of how far the first mode's mapping is from the best: JSON and text.
+#[pyfunction]
+pub(crate) fn prove(py: Python<'_>, request: &str) -> PyResult<(String, String)> {
+    let request: Request = read(request)?;
+    watched(py, None, Interrupted::IsLeft, move |_| {
+        let sets = request.sets()?;
+        let inputs = ProofInputs {
+            arch: &request.arch.given(),
+            workload: &request.workload.given(),
+            model: &request.model.flags()?,
+            sets: &sets,
+            quality: request.quality()?,
+            seed: request.seed,
+        };
+        let mode = request.modes()?.first().copied().ok_or_else(|| Diagnostic::new("there is no mode"))?;
+        let file = analysis::prove(&inputs, mode, &mut |_| {})?;
+        Ok((file.to_json()?, analysis::summary(&file.certificate)))
+    })
+}
+
+/// Checks a certificate; `inputs`: chip and workload, if they are no files.
+#[pyfunction]
+#[pyo3(signature = (certificate, inputs = None))]
+pub(crate) fn check_proof(py: Python<'_>, certificate: String, inputs: Option<&str>) -> PyResult<()> {
+    let inputs: Option<(Input, Input)> = inputs.map(read).transpose()?;
+    watched(py, None, Interrupted::IsLeft, move |_| {
+        let file = ProofFile::parse("<certificate>", &certificate)?;
+        let given = inputs.map(|(arch, workload)| (arch.given(), workload.given()));
+        analysis::check(&file, given.as_ref().map(|(arch, workload)| (arch, workload)))
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pod {
+    system: PathBuf,
+    sets: Vec<String>,
+    model: String,
+    parallel: String,
+    stack: Option<String>,
+    batch: u64,
+    micro_batch: u64,
+    seq: Option<u64>,
+    sparsity: Option<f64>,
+    flat: bool,
+}
+
+/// A training step on many chips: JSON, text, the schedule as SVG, and what was chosen for the caller.
+#[pyfunction]
+pub(crate) fn pod(py: Python<'_>, request: &str) -> PyResult<(String, String, String, Vec<String>)> {
+    let request: Pod = read(request)?;
+    watched(py, None, Interrupted::IsLeft, move |_| {
+        let sets = overrides(&request.sets)?;
+        let asked = PodRequest {
+            system: &request.system,
+            sets: &sets,
+            model: &request.model,
+            parallel: &request.parallel,
+            stack: request.stack.as_deref(),
+            batch: request.batch,
+            micro_batch: request.micro_batch,
+            sequence: request.seq,
+            sparsity: request.sparsity,
+            flat: request.flat,
+        };
+        let mut notes = Vec::new();
+        let made = analysis::pod(&asked, &mut |note| notes.push(note.to_owned()), |system, stack, job, step| {
+            let report = PodReport { system, stack, job, step };
+            let files = report.files()?;
+            let timeline = files.into_iter().find(|file| file.name == "timeline.svg");
+            let timeline = timeline.map(|file| String::from_utf8_lossy(&file.bytes).into_owned());
+            Ok::<_, report::WriteError>((report.json(), report.table(), timeline.unwrap_or_default()))
+        })??;
+        Ok((made.0, made.1, made.2, notes))
+    })
+}

@@ -1,0 +1,195 @@
+"""Analyses: the same bytes as the command line, errors with their place, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import rdusim as rs
+
+
+def test_compare_is_the_command_lines_json(cli):
+    text = cli("compare", "--arch", "sn10", "--workload", "tiny-mlp", "--format", "json")
+    result = rs.compare("sn10", "tiny-mlp")
+    assert result.to_json() == text
+    assert result.to_dict() == json.loads(text)
+    assert str(result) == cli("compare", "--arch", "sn10", "--workload", "tiny-mlp")
+
+
+@pytest.mark.parametrize("mode", ["kbk", "epilogue", "fused"])
+def test_run_is_the_command_lines_json(cli, mode):
+    sets = ["--set", "arch.pmu.capacity_bytes=1048576", "--set", "workload.dims.tokens=128"]
+    text = cli("run", "--mode", mode, "--arch", "sn40l", "--workload", "tiny-mlp", *sets, "--format", "json")
+    chip, workload = rs.Chip("sn40l").with_(pmu__capacity_bytes=2**20), rs.Workload("tiny-mlp").with_(dims__tokens=128)
+    assert rs.run(chip, workload, mode).to_json() == text
+
+
+def test_ranges_and_another_chip_are_the_command_lines_json(cli):
+    base = ["compare", "--arch", "sn40l", "--workload", "tiny-mlp", "--format", "json"]
+    text = cli(*base, "--uncertainty", "--samples", "4", "--against", "a100")
+    assert rs.compare("sn40l", "tiny-mlp", against="a100", uncertainty=True, samples=4).to_json() == text
+
+
+def test_texts_of_other_analyses_are_the_command_lines(cli, tmp_path):
+    tiny = ["--arch", "sn10", "--workload", "tiny-mlp"]
+    assert rs.explain("sn10", "tiny-mlp", "fused").to_json() == cli("explain", "--mode", "fused", *tiny, "--format", "json")
+    assert rs.verify("sn10", "tiny-mlp").to_json() == cli("verify", *tiny, "--format", "json")
+    only = ["analytic-traffic", "analytic-systolic"]
+    flags = [word for name in only for word in ("--only", name)]
+    assert rs.validate(only=only).to_json() == cli("validate", *flags, "--format", "json")
+    file = tmp_path / "proof.json"
+    cli("prove", *tiny, "--out", str(file))
+    proof = rs.prove("sn10", "tiny-mlp")
+    assert proof.to_json() == file.read_text()
+    proof.check()
+    assert 0 <= proof.gap < 1
+
+
+def test_a_pod_is_the_command_lines_json(cli):
+    parallel = dict(tp=4, pp=4, dp=1)
+    arguments = ["--model", "gpt-13b", "--phase", "training", "--parallel", "tp=4,pp=4,dp=1"]
+    arguments += ["--batch", "4", "--seq", "2048", "--stack", "megatron-2021", "--format", "json"]
+    pod = rs.pod("dgx-a100", "gpt-13b", parallel=parallel, batch=4, seq=2048, stack="megatron-2021")
+    assert pod.to_json() == cli("pod", "dgx-a100", *arguments)
+    model = rs.Workload.model("gpt-13b", phase="training", batch=4, seq=2048)
+    assert rs.pod("dgx-a100", model, parallel=parallel, stack="megatron-2021").to_json() == pod.to_json()
+    assert pod.timeline().svg.startswith("<svg")
+    assert abs(sum(pod.time_s.values()) - pod.step_s) < 1e-9
+
+
+def test_a_certificate_that_is_not_true_is_refused():
+    proof = rs.prove("sn10", "tiny-mlp")
+    lie = json.loads(proof.to_json())
+    lie["certificate"]["least_cycles"] += 10
+    with pytest.raises(rs.ProofError):
+        rs.prove.__globals__["Proof"](json.dumps(lie), "", proof._inputs).check()
+
+
+def test_every_way_to_say_a_workload_is_the_same():
+    named = rs.run("sn10", "tiny-mlp").fused
+    text = rs.Workload("tiny-mlp").to_toml()
+    assert rs.run("sn10", rs.Workload(text)).fused.cycles == named.cycles
+    import tomllib
+
+    assert rs.run("sn10", tomllib.loads(text)).fused.cycles == named.cycles
+    assert rs.run(tomllib.loads(rs.Chip("sn10").to_toml()), "tiny-mlp").fused.cycles == named.cycles
+    graph = rs.Graph("tiny-mlp", tokens=64, d_model=64, d_ff=128)
+    h = graph.gemm("up", graph.input("x", ("tokens", "d_model")), graph.weight("w_up", ("d_model", "d_ff")))
+    graph.gemm("down", graph.op("gelu", "gelu", h), graph.weight("w_down", ("d_ff", "d_model")))
+    assert rs.run("sn10", graph).fused.cycles == named.cycles
+
+
+def test_models_by_name_and_by_config(tmp_path):
+    small = rs.Workload.model("gpt", hidden=64, layers=1, heads=2, vocabulary=128, seq=32)
+    assert small.info.dims.hidden == 64
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "model_type": "gpt2",
+                "n_embd": 64,
+                "n_layer": 1,
+                "n_head": 2,
+                "vocab_size": 128,
+                "n_positions": 64,
+                "activation_function": "gelu_new",
+            }
+        )
+    )
+    decode = rs.Workload(config, phase="decode", batch=2, context=16)
+    assert decode.info.dims.batch == 2
+    with pytest.raises(rs.InputError, match="--phase"):
+        rs.run("sn10", rs.Workload("tiny-mlp", phase="decode"))
+
+
+def test_results_have_attributes_and_pictures(tmp_path):
+    result = rs.compare("sn10", "tiny-mlp")
+    assert result.speedup == result.kbk.time_s / result.fused.time_s
+    assert result.fused.bound_by in {section.bound_by for section in result.fused.sections}
+    assert sum(section.cycles for section in result.fused.sections) == result.fused.cycles
+    assert result.fused.traffic.off_chip_read_bytes + result.fused.traffic.off_chip_write_bytes == result.fused.off_chip_bytes
+    assert result.plot("roofline").svg.startswith("<svg")
+    assert "<iframe" in result._repr_html_() and result.page().lstrip().lower().startswith("<!doctype html")
+    result.save(tmp_path / "out")
+    assert (tmp_path / "out/result.json").read_text() == result.to_json()
+    assert (tmp_path / "out/report.html").is_file() and (tmp_path / "out/roofline.png").is_file()
+    with pytest.raises(AttributeError, match="time_s"):
+        result.fused.time
+    with pytest.raises(ValueError, match="traffic"):
+        result.plot("pie")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match="did not run"):
+        rs.run("sn10", "tiny-mlp", "kbk").fused
+
+
+def test_errors_name_file_line_field_and_advice(tmp_path):
+    with pytest.raises(rs.InputError) as caught:
+        rs.run(rs.Chip("sn10").with_(pmu__banks=0), "tiny-mlp")
+    assert caught.value.field == "arch.pmu.banks" and "found 0" in caught.value.message
+    file = tmp_path / "chip.toml"
+    file.write_text(rs.Chip("sn10").to_toml().replace("clock_ghz = ", "clock_ghz = -"))
+    with pytest.raises(rs.InputError) as caught:
+        rs.run(file, "tiny-mlp")
+    line = file.read_text().splitlines()[caught.value.line - 1]
+    assert caught.value.file == str(file) and caught.value.field == "clock_ghz" and line.startswith("clock_ghz")
+    with pytest.raises(rs.InputError) as caught:
+        rs.run("sn10l", "tiny-mlp")
+    assert "sn10" in caught.value.advice
+    with pytest.raises(rs.InputError) as caught:
+        rs.pod("dgx-a100", "gpt3-175b", parallel=dict(tp=1), seq=2048)
+    assert "does not fit" in caught.value.message and caught.value.advice
+    with pytest.raises(rs.FileError):
+        rs.run("sn10", "tiny-mlp").save(file / "under-a-file")
+
+
+def test_the_interpreter_is_free_meanwhile():
+    counted = 0
+    stop = threading.Event()
+
+    def count():
+        nonlocal counted
+        while not stop.is_set():
+            counted += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    rs.compare("sn40l", "gpt13b-mlp-sparse")
+    stop.set()
+    thread.join()
+    assert counted > 20
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_ctrl_c_stops_a_sweep_that_then_goes_on(tmp_path):
+    script = textwrap.dedent(
+        f"""
+        import sys, time, rdusim as rs
+        from pathlib import Path
+        study = rs.Study("sn10", "gpt13b-mlp", metrics=["fused.time_s"],
+                         axes={{"arch.pmu.capacity_bytes": list(range(300000, 500000, 1000))}})
+        print("begun", flush=True)
+        try:
+            rs.sweep(study, out={str(tmp_path)!r}, threads=1)
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+            assert sum(1 for _ in open({str(tmp_path / "journal.jsonl")!r})) >= 2
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    journal = tmp_path / "journal.jsonl"
+    for _ in range(600):
+        if journal.is_file() and len(journal.read_text().splitlines()) > 2:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    assert process.communicate(timeout=60)[0] == "stopped\n" and process.returncode == 0
+    assert time.monotonic() - start < 30
+    assert len(journal.read_text().splitlines()) < 200

@@ -1,0 +1,175 @@
+//! A workload on one chip or two, in some modes: runs, their document, ranges and page.
+
+use crate::arch::{self, AnyChip, Quality};
+use crate::compile::Compiled;
+use crate::input::{Given, Override};
+use crate::map::summarize;
+use crate::mode::Mode;
+use crate::outcome::{Fidelity, Outcome};
+use crate::report::{Document, File, Layout, Made, Page, Side};
+use crate::study::uncertainty::{self, Draws};
+use crate::workload::Workload;
+use crate::{bsp, gpu};
+
+use super::execute::{Execution, Source, Stage, execute};
+use super::failure::Failure;
+
+/// How a workload is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How closely time is modelled.
+    pub fidelity: Fidelity,
+    /// How good the mapping is taken to be.
+    pub quality: Quality,
+    /// Periods of a steady state are skipped: the same result, sooner.
+    pub skip: bool,
+    /// Where configurations come from.
+    pub source: Source,
+}
+
+/// A chip and what ran on it.
+#[derive(Debug)]
+pub struct Ran {
+    /// The chip, within the limits of its mapping.
+    pub chip: AnyChip,
+    /// Configurations; an RDU alone has any.
+    pub configurations: Vec<Compiled>,
+    /// Runs, in the order of the modes.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Ran {
+    /// Runs a workload on a chip in each of some modes. `ended` is called as stages end.
+    ///
+    /// # Errors
+    /// What cannot be compiled or simulated, and runs that do not drain.
+    pub fn on(
+        chip: AnyChip,
+        workload: &Workload,
+        modes: &[Mode],
+        options: &Options,
+        ended: &mut dyn FnMut(Stage),
+    ) -> Result<Self, Failure> {
+        let ran = match chip {
+            AnyChip::Rdu(chip) => {
+                let chip = chip.under(options.quality)?;
+                let how = (options.fidelity, options.skip);
+                let Execution { configurations, outcomes } =
+                    execute(&chip, workload, modes, how, &options.source, ended)?;
+                Self { chip: AnyChip::Rdu(Box::new(chip)), configurations, outcomes }
+            }
+            AnyChip::Gpu(gpu) => {
+                let outcomes = gpu::run(&gpu, workload, modes)?;
+                ended(Stage::Simulated);
+                Self { chip: AnyChip::Gpu(gpu), configurations: Vec::new(), outcomes }
+            }
+            AnyChip::Bsp(bsp) => {
+                let outcomes = bsp::run(&bsp, workload, modes)?;
+                ended(Stage::Simulated);
+                Self { chip: AnyChip::Bsp(bsp), configurations: Vec::new(), outcomes }
+            }
+        };
+        Ok(ran)
+    }
+
+    /// Refuses runs that did not end.
+    ///
+    /// # Errors
+    /// The first deadlock or limit.
+    pub fn drained(&self) -> Result<(), Failure> {
+        self.outcomes.iter().try_for_each(Failure::unless_drained)
+    }
+
+    /// For reports.
+    pub fn side(&self) -> Side<'_> {
+        Side { chip: self.chip.device(), outcomes: &self.outcomes }
+    }
+
+    fn layouts(&self, workload: &Workload) -> Vec<Layout> {
+        let AnyChip::Rdu(chip) = &self.chip else { return Vec::new() };
+        let pairs = self.configurations.iter().zip(&self.outcomes);
+        let layout = |(measured, outcome): (&Compiled, &Outcome)| {
+            Layout::new(chip, &summarize(chip, workload, &measured.configuration), outcome)
+        };
+        pairs.map(layout).collect()
+    }
+}
+
+/// The document of runs on one chip, or of the second beside the first.
+pub fn document(workload: &Workload, sides: &[Ran]) -> Option<Document> {
+    match sides {
+        [first, second, ..] => Some(Document::versus(workload, first.side(), second.side())),
+        [only] => Some(Document::new(only.chip.device(), workload, &only.outcomes)),
+        [] => None,
+    }
+}
+
+/// The page and the layouts of a result, as files of `--out DIR`.
+///
+/// An RDU alone has configurations, and a grid to be shown.
+pub fn page(workload: &Workload, sides: &[Ran], made: Made) -> Vec<File> {
+    let mut page = Page::new(made);
+    for ran in sides {
+        let title = if sides.len() > 1 { ran.chip.device().name() } else { &workload.name };
+        let document = Document::new(ran.chip.device(), workload, &ran.outcomes);
+        page.add(title, &document, ran.layouts(workload));
+    }
+    vec![
+        File { name: "layout.json".to_owned(), bytes: page.beside().into_bytes() },
+        File { name: "report.html".to_owned(), bytes: page.html().into_bytes() },
+    ]
+}
+
+/// How ranges are drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Uncertainty {
+    /// Draws.
+    pub samples: u64,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+/// Runs every side on draws of its chip's uncertain fields, and puts the ranges into the document. `files`: the chip of each
+/// side with its overrides.
+///
+/// # Errors
+/// Chip files that cannot be read.
+pub fn add_ranges(
+    document: &mut Document,
+    how: Uncertainty,
+    options: &Options,
+    (workload, modes): (&Workload, &[Mode]),
+    files: &[(Given, &[Override])],
+    sides: &[Ran],
+) -> Result<(), Failure> {
+    let mut sampled = Vec::with_capacity(sides.len());
+    for (at, ((given, sets), ran)) in files.iter().zip(sides).enumerate() {
+        let template = arch::Template::take(given, sets)?;
+        let known: Vec<&Override> = sets.iter().collect();
+        // Of two chips, each has draws of its own.
+        let seed = how.seed.wrapping_add(at as u64);
+        let draws = Draws::new(template.text(), &known, how.samples as usize, seed);
+        sampled.push(match &ran.chip {
+            AnyChip::Rdu(own) => {
+                let chip = |sets: &[Override]| {
+                    let sets: Vec<&Override> = sets.iter().collect();
+                    template.chip(&sets)?.under(options.quality)
+                };
+                uncertainty::of_rdu(draws, own, workload, &ran.configurations, options.fidelity, &chip)
+            }
+            AnyChip::Gpu(_) | AnyChip::Bsp(_) => {
+                uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {
+                    let sets: Vec<&Override> = sets.iter().collect();
+                    template.any(&sets)
+                })
+            }
+        });
+    }
+    if let Some(first) = sampled.first() {
+        uncertainty::ranges(document, first, how.seed);
+    }
+    if let [first, second, ..] = &sampled[..] {
+        uncertainty::versus(document, first, second);
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! What the commands do, as functions from inputs to results: nothing is typed, printed or timed here.
+//!
+//! The command line and other front ends (the Python package) call the same functions, so their results are the same bytes.
+
+mod compare;
+mod execute;
+mod failure;
+mod pod;
+mod preset;
+mod proof;
+mod validate;
+mod verify;
+
+pub use compare::{Options, Ran, Uncertainty, add_ranges, document, page};
+pub use execute::{Execution, Source, Stage, configurations, execute, refuse_models};
+pub use failure::Failure;
+pub use pod::{PodRequest, pod};
+pub use preset::{ModelRequest, model_text};
+pub use proof::{ProofFile, ProofInputs, check, prove, summary};
+pub(crate) use validate::check_names;
+pub use validate::{ANALYTIC, known_sets, validate, validated_chips};
+pub use verify::{Verified, VerifyRequest, verify};

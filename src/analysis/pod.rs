@@ -1,0 +1,144 @@
+//! A training step of a model on many chips.
+
+use std::path::Path;
+
+use crate::diagnostics::Diagnostic;
+use crate::import;
+use crate::input::Override;
+use crate::model::{Architecture, Position, preset};
+use crate::pod::{self, Detail, Job, Parallel, Stack, Step, System};
+
+/// What is run on which system.
+#[derive(Debug, Clone)]
+pub struct PodRequest<'a> {
+    /// System file, or a built-in name.
+    pub system: &'a Path,
+    /// Overrides of the system file.
+    pub sets: &'a [Override],
+    /// A preset, or a `config.json`.
+    pub model: &'a str,
+    /// Decomposition, as `tp=8,pp=4`.
+    pub parallel: &'a str,
+    /// Software; the first of the system file if not given.
+    pub stack: Option<&'a str>,
+    /// Sequences of a step.
+    pub batch: u64,
+    /// Sequences of a micro-batch.
+    pub micro_batch: u64,
+    /// Tokens of a sequence; the model's if not given.
+    pub sequence: Option<u64>,
+    /// Share of the blocks of the layers' matrices that is pruned.
+    pub sparsity: Option<f64>,
+    /// Every chip is simulated on its own, not a stage as one.
+    pub flat: bool,
+}
+
+/// Most chips that are simulated one by one.
+const MOST_FLAT: u64 = 64;
+
+/// Simulates a step, and hands system, stack, job and step to `then`; `noted` hears what was chosen for the caller.
+///
+/// # Errors
+/// Inputs that cannot be read, and a model that does not fit.
+pub fn pod<T>(
+    request: &PodRequest<'_>,
+    noted: &mut dyn FnMut(&str),
+    then: impl FnOnce(&System, &Stack, &Job, &Step) -> T,
+) -> Result<T, Diagnostic> {
+    let system = pod::open(request.system, request.sets)?;
+    let parallel = Parallel::parse(request.parallel)?;
+    let stack = stack(&system, request.stack, noted)?;
+    let job = job(request, parallel)?;
+    job.check()?;
+    let memory = pod::of_job(&job, stack.kind);
+    if memory.peak() > system.chip_memory_bytes() {
+        return Err(does_not_fit(&system, &job, stack));
+    }
+    if request.flat && job.parallel.chips() > MOST_FLAT {
+        let title = format!("`--flat` is for at most {MOST_FLAT} chips, found {}", job.parallel.chips());
+        return Err(Diagnostic::new(title).with_help("leave `--flat` out: the chips of a stage go in lockstep"));
+    }
+    let detail = if request.flat { Detail::Flat } else { Detail::Grouped };
+    let step = pod::step(&system, stack, &job, detail)?;
+    Ok(then(&system, stack, &job, &step))
+}
+
+fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
+    let (model, mut architecture, trained_with) = model(args.model)?;
+    let counts = [("--batch", args.batch), ("--micro-batch", args.micro_batch), ("--seq", args.sequence.unwrap_or(1))];
+    if let Some((flag, count)) = counts.into_iter().find(|(_, count)| !(1..=1 << 24).contains(count)) {
+        return Err(Diagnostic::new(format!("`{flag}` is {count}, expected a count from 1 to 2^24")));
+    }
+    let sequence = args.sequence.unwrap_or(trained_with);
+    if let Position::Learned(rows) = architecture.position {
+        architecture.position = Position::Learned(rows.max(sequence));
+    }
+    let density = args.sparsity.map(|share| {
+        let kept = 1.0 - share;
+        if kept > 0.0 && kept <= 1.0 {
+            return Ok(kept);
+        }
+        Err(Diagnostic::new(format!("`--sparsity` is {share}, expected a share from 0, below 1")))
+    });
+    let density = density.transpose()?;
+    Ok(Job { model, architecture, parallel, batch: args.batch, micro_batch: args.micro_batch, sequence, density })
+}
+
+/// A preset, or the model of a config.json.
+fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
+    if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+        let (model, architecture, sequence) = import::architecture(Path::new(name))?;
+        if let Some(part) = architecture.unusual() {
+            let title = format!("`--model {name}`: {model} has {part}, which are not modelled on many chips yet");
+            return Err(Diagnostic::new(title).with_help("`rdusim compare --workload` runs it on one chip"));
+        }
+        return Ok((model, architecture, sequence));
+    }
+    let name = name.to_ascii_lowercase();
+    if matches!(name.as_str(), "gpt" | "llama") {
+        let title = format!("{name:?} is a family of models: it has no dimensions");
+        return Err(Diagnostic::new(title).with_help("name a model of the family, or give a config.json"));
+    }
+    let (architecture, sequence) = preset(&name)?;
+    Ok((name, architecture, sequence))
+}
+
+/// The stack that was named, else the first of the system file, and a note says so: what a step costs depends on its
+/// software.
+fn stack<'s>(system: &'s System, name: Option<&str>, noted: &mut dyn FnMut(&str)) -> Result<&'s Stack, Diagnostic> {
+    let names = || system.stacks.iter().map(|stack| stack.kind.name()).collect::<Vec<_>>().join(", ");
+    let name = name.unwrap_or_else(|| {
+        let first = system.stacks.first().map_or("", |stack| stack.kind.name());
+        noted(&format!("no `--stack`: {first}, the first that {} has of {}", system.name, names()));
+        first
+    });
+    system.stacks.iter().find(|stack| stack.kind.name() == name).ok_or_else(|| {
+        Diagnostic::new(format!("{} has no stack {name:?}", system.name)).with_help(format!("it has {}", names()))
+    })
+}
+
+fn does_not_fit(system: &System, job: &Job, stack: &Stack) -> Diagnostic {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let memory = pod::of_job(job, stack.kind);
+    let title = format!(
+        "{} does not fit: stage {} needs {:.1} GiB a chip (weights {:.1}, gradients {:.1}, optimiser {:.1}, activations \
+         {:.1}, buffers {:.1}), {} has {:.1}",
+        job.model,
+        memory.stage,
+        gib(memory.peak()),
+        gib(memory.weights),
+        gib(memory.gradients),
+        gib(memory.optimizer),
+        gib(memory.activations),
+        gib(memory.buffers),
+        system.chip.device().name(),
+        gib(system.chip_memory_bytes())
+    );
+    let remedies = pod::remedies(system, job, stack.kind);
+    let help = if remedies.is_empty() {
+        "no change of one key makes it fit: use more stages or tensor ranks".to_owned()
+    } else {
+        format!("what makes it fit, the cheapest first: {}", remedies.join("; "))
+    };
+    Diagnostic::new(title).with_help(help)
+}

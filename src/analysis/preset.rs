@@ -1,0 +1,95 @@
+//! The workload file of a model by its name and dimensions.
+
+use crate::diagnostics::Diagnostic;
+use crate::model::{Activation, Options, Phase, Position, Recompute, Sparsity, preset, write};
+use crate::workload;
+
+/// A model, what is changed of it, and what is done with it.
+#[derive(Debug, Clone)]
+pub struct ModelRequest {
+    /// A preset, or the family `gpt` or `llama`.
+    pub name: String,
+    /// What is done.
+    pub phase: Phase,
+    /// Width of the residual stream.
+    pub hidden: Option<u64>,
+    /// Layers.
+    pub layers: Option<u64>,
+    /// Query heads.
+    pub heads: Option<u64>,
+    /// Key and value heads.
+    pub kv_heads: Option<u64>,
+    /// Width of the feed-forward block.
+    pub ffn: Option<u64>,
+    /// Rows of the token table.
+    pub vocabulary: Option<u64>,
+    /// Sequences.
+    pub batch: u64,
+    /// Tokens of a sequence; the model's if not given.
+    pub sequence: Option<u64>,
+    /// Tokens in the cache when decoding; the sequence if not given.
+    pub context: Option<u64>,
+    /// Data type.
+    pub dtype: String,
+    /// Share of the layers' weights that is pruned.
+    pub sparsity: Option<f64>,
+    /// Side of the blocks that are pruned.
+    pub block: u64,
+    /// `adam` or `sgd`.
+    pub optimizer: String,
+    /// What the backward phase computes again.
+    pub recompute: Recompute,
+    /// Elements are dropped behind attention and feed-forward block.
+    pub dropout: bool,
+}
+
+/// The workload file of a model; it is checked as `rdusim check` would.
+///
+/// # Errors
+/// An unknown name, a family without dimensions, and dimensions that make no model.
+pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
+    let (mut architecture, trained_with) = preset(&request.name)?;
+    if request.name == "gpt" || request.name == "llama" {
+        let given = [("--hidden", request.hidden), ("--layers", request.layers), ("--heads", request.heads)];
+        if let Some((flag, _)) = given.into_iter().find(|(_, value)| value.is_none()) {
+            let title = format!("`{}` is a family of models: `{flag}` is missing", request.name);
+            return Err(Diagnostic::new(title).with_help("give `--hidden`, `--layers` and `--heads`"));
+        }
+    }
+    let sequence = request.sequence.unwrap_or(trained_with);
+    let a = &mut architecture;
+    if let Some(hidden) = request.hidden {
+        let gated = a.activation == Activation::GatedSilu;
+        // A gated block of the same size has two thirds of the width, in whole 256s.
+        a.feed_forward = if gated { (8 * hidden).div_ceil(3).next_multiple_of(256) } else { hidden.saturating_mul(4) };
+        a.hidden = hidden;
+    }
+    if let Some(heads) = request.heads {
+        (a.heads, a.kv_heads) = (heads, heads);
+    }
+    a.layers = request.layers.unwrap_or(a.layers);
+    a.kv_heads = request.kv_heads.unwrap_or(a.kv_heads);
+    a.feed_forward = request.ffn.unwrap_or(a.feed_forward);
+    a.vocabulary = request.vocabulary.unwrap_or(a.vocabulary);
+    if let Position::Learned(rows) = a.position {
+        a.position = Position::Learned(rows.max(sequence));
+    }
+    let text = write(&Options {
+        name: request.name.clone(),
+        architecture,
+        phase: request.phase,
+        batch: request.batch,
+        sequence,
+        context: request.context.unwrap_or(sequence),
+        dtype: request.dtype.clone(),
+        sparsity: request.sparsity.map(|share| Sparsity { density: 1.0 - share, block: request.block }),
+        optimizer: request.optimizer.clone(),
+        recompute: request.recompute,
+        dropout: request.dropout,
+        weights: Vec::new(),
+        notes: Vec::new(),
+    })?;
+    // Whatever the dimensions, `rdusim check` takes the file.
+    workload::parse(&format!("the workload of {}", request.name), &text, &[], 0)?;
+    Ok(text)
+}
