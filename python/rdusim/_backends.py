@@ -241,13 +241,17 @@ class _Ray:
         self, payload: str, workers: int | None, *, address: str | None = None, max_retries: int = _RETRIES
     ) -> None:
         try:
+            # Read when Ray is imported. A cluster of its own stays on the loopback address, which Ray else takes for the machine's.
+            if address is None:
+                os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             import ray
         except ImportError as error:
             raise ImportError("backend='ray' needs Ray: pip install 'rdusim[ray]'") from error
         self._ray: Any = ray
         if not ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            ray.init(address=address, include_dashboard=False if address is None else None, log_to_driver=False)
+            own: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address is None else {}
+            ray.init(address=address, log_to_driver=False, **own)
         self.workers = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._payload = ray.put(payload)
         self._remote = ray.remote(num_cpus=1, max_retries=max_retries)(run_batch)

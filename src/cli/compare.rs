@@ -19,7 +19,7 @@ use super::args::{CompareArgs, RunArgs};
 use super::execute::Stopwatch;
 use super::failure::Failure;
 use super::report::made;
-use super::run_args::{RangeArgs, SharedArgs};
+use super::run_args::{ConfigArgs, RangeArgs, SharedArgs};
 use super::values::{Fidelity, Format, Mapping};
 use super::{configured, output, progress};
 
@@ -142,16 +142,27 @@ fn tell_running(model: &str, watch: &Stopwatch) {
 
 /// Refuses what only the mapping of an RDU has.
 fn refuse_mapping_options(args: &SharedArgs, told: &str, page: &str) -> Result<(), Diagnostic> {
-    let from = &args.configuration;
-    let given = [
-        (from.config.is_some(), "--config"),
-        (from.save_config.is_some(), "--save-config"),
-        (from.sections.is_some(), "--sections"),
+    let further = [
         (args.trace.is_some(), "--trace"),
         (args.fidelity != Fidelity::Event, "--fidelity"),
         (args.mapping != Mapping::Ideal, "--mapping"),
     ];
-    match given.into_iter().find(|(given, _)| *given) {
+    refuse_options(&args.configuration, &further, told, page)
+}
+
+/// Refuses options of a configuration, and whichever of `further` are given: they are for RDUs, and the chip is what is `told`.
+pub(super) fn refuse_options(
+    from: &ConfigArgs,
+    further: &[(bool, &str)],
+    told: &str,
+    page: &str,
+) -> Result<(), Diagnostic> {
+    let of_configuration = [
+        (from.config.is_some(), "--config"),
+        (from.save_config.is_some(), "--save-config"),
+        (from.sections.is_some(), "--sections"),
+    ];
+    match of_configuration.iter().chain(further).find(|(given, _)| *given) {
         None => Ok(()),
         Some((_, flag)) => {
             Err(Diagnostic::new(format!("`{flag}` is for RDUs: {told}"))

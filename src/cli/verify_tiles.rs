@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::arch::Bsp;
 use crate::bsp::{VerifiedProduct, verify};
-use crate::diagnostics::Diagnostic;
 use crate::workload::Workload;
 
 use super::args::VerifyArgs;
+use super::compare::refuse_options;
 use super::failure::Failure;
 use super::output;
 use super::values::{Format, Mapping};
@@ -65,20 +65,13 @@ struct VerdictEntry<'a> {
 
 /// Runs the products of a workload on numbers.
 pub(super) fn verify_tiles(args: &VerifyArgs, chip: &Bsp, workload: &Workload) -> Result<(), Failure> {
-    let from = &args.configuration;
-    let given = [
-        (from.config.is_some(), "--config"),
-        (from.save_config.is_some(), "--save-config"),
-        (from.sections.is_some(), "--sections"),
+    let further = [
         (args.trace.is_some(), "--trace"),
         (args.out.is_some(), "--out"),
         (args.mapping != Mapping::Ideal, "--mapping"),
     ];
-    if let Some((_, flag)) = given.into_iter().find(|(given, _)| *given) {
-        let title =
-            format!("`{flag}` is for RDUs: {} is a chip of kind \"bsp\", whose products are verified", chip.name);
-        return Err(Diagnostic::new(title).with_help(format!("leave `{flag}` out (docs/ipu.md)")).into());
-    }
+    let told = format!("{} is a chip of kind \"bsp\", whose products are verified", chip.name);
+    refuse_options(&args.configuration, &further, &told, "docs/ipu.md")?;
     let products = verify(chip, workload, args.seed, MOST_MACS)?;
     let entries: Vec<ProductEntry<'_>> = products.iter().map(ProductEntry::new).collect();
     let passed = entries.iter().all(|entry| entry.passed);

@@ -37,7 +37,7 @@ pub struct Document {
     pub speedup_over_epilogue: Option<f64>,
     /// Off-chip bytes of kernel by kernel over those of fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub off_chip_traffic_ratio: Option<f64>,
+    pub off_chip_traffic_ratio: Option<TrafficRatio>,
     /// Where the time goes from kernel by kernel to fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waterfall: Option<Waterfall>,
@@ -47,6 +47,35 @@ pub struct Document {
     /// How ranges were drawn, and those of ratios, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertainty: Option<UncertaintyEntry>,
+}
+
+/// Off-chip bytes of one run over those of another: a number, or null in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TrafficRatio {
+    /// Both move bytes, or none does.
+    Number(f64),
+    /// Only one of them moves any.
+    Undefined,
+}
+
+impl TrafficRatio {
+    /// Of two that move nothing it is 1: they move as much as each other.
+    fn new(before_bytes: f64, after_bytes: f64) -> Self {
+        match (before_bytes > 0.0, after_bytes > 0.0) {
+            (true, true) => Self::Number(before_bytes / after_bytes),
+            (false, false) => Self::Number(1.0),
+            _ => Self::Undefined,
+        }
+    }
+
+    /// The number, if it is one.
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Self::Number(ratio) => Some(ratio),
+            Self::Undefined => None,
+        }
+    }
 }
 
 /// Runs on another chip.
@@ -64,7 +93,7 @@ pub struct AgainstEntry {
     pub speedup_over_epilogue: Option<f64>,
     /// Its off-chip bytes of kernel by kernel over those of fused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub off_chip_traffic_ratio: Option<f64>,
+    pub off_chip_traffic_ratio: Option<TrafficRatio>,
     /// Of each mode, this chip's time over the other's: above 1 the chip of `--arch` is faster.
     pub speedups: IndexMap<&'static str, f64>,
     /// Why energies and areas of the two cannot be compared one to one, a sentence each.
@@ -84,13 +113,8 @@ impl Document {
         let off_chip = |run: &RunEntry| (run.traffic.off_chip_read_bytes + run.traffic.off_chip_write_bytes) as f64;
         let [speedup, speedup_over_epilogue] =
             [Mode::Kbk, Mode::Epilogue].map(|before| over_fused(before, |run| run.time_s));
-        // Two modes that move nothing move as much as each other.
-        let moves_nothing = |mode: Mode| of(mode).is_some_and(|run| off_chip(run) == 0.0);
-        let off_chip_traffic_ratio = if moves_nothing(Mode::Kbk) && moves_nothing(Mode::Fused) {
-            Some(1.0)
-        } else {
-            over_fused(Mode::Kbk, off_chip)
-        };
+        let off_chip_traffic_ratio =
+            of(Mode::Kbk).zip(of(Mode::Fused)).map(|(kbk, fused)| TrafficRatio::new(off_chip(kbk), off_chip(fused)));
         let waterfall = of(Mode::Kbk).zip(of(Mode::Fused)).and_then(|(kbk, fused)| Waterfall::of_fusion(kbk, fused));
         Self {
             schema: SCHEMA,
@@ -311,7 +335,13 @@ mod tests {
         let document = Document::new(&fixture::sn10(), &fixture::empty_workload(), &[fixture::empty_outcome(), fused]);
         let json = document.to_json();
         assert!(!json.contains("null") && !json.contains("NaN"));
-        assert_eq!((document.speedup, document.off_chip_traffic_ratio), (Some(0.0), Some(1.0)));
+        assert_eq!((document.speedup, document.off_chip_traffic_ratio), (Some(0.0), Some(TrafficRatio::Number(1.0))));
+    }
+
+    #[test]
+    fn a_ratio_of_traffic_that_only_one_run_has_is_null() {
+        let json = |before, after| serde_json::to_string(&TrafficRatio::new(before, after)).unwrap();
+        assert_eq!([json(6.0, 4.0), json(0.0, 0.0), json(6.0, 0.0), json(0.0, 4.0)], ["1.5", "1.0", "null", "null"]);
     }
 
     #[test]

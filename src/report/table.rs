@@ -283,8 +283,12 @@ fn bound_by(figures: &Figures) -> Vec<String> {
 /// The second run against the first in one sentence.
 fn verdict((first, old): (&str, &Figures), (second, new): (&str, &Figures)) -> String {
     let (before, after) = (old.traffic.off_chip_bytes() as f64, new.traffic.off_chip_bytes() as f64);
-    let traffic = if before <= 0.0 || after <= 0.0 {
-        "off-chip traffic that cannot be compared".to_owned()
+    let traffic = if before <= 0.0 && after <= 0.0 {
+        "no off-chip traffic in either".to_owned()
+    } else if after <= 0.0 {
+        "no off-chip traffic any more".to_owned()
+    } else if before <= 0.0 {
+        format!("off-chip traffic, of which {first} has none")
     } else if before >= after {
         format!("{} less off-chip traffic", ratio(before, after))
     } else {

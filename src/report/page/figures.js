@@ -12,7 +12,8 @@ function card(at) {
   if (d.speedup !== undefined) {
     line.append(element('strong', {}, `${digits(d.speedup)}×`),
       element('span', {}, `faster fused than kernel by kernel: ${si(of('fused').time_s, 's')} instead of ${si(of('kbk').time_s, 's')}, `
-        + `with ${digits(d.off_chip_traffic_ratio)}× less off-chip traffic`));
+        + (d.off_chip_traffic_ratio === null ? 'off-chip traffic in one of them only'
+          : `with ${digits(d.off_chip_traffic_ratio)}× less off-chip traffic`)));
   } else if (last) {
     line.append(element('strong', {}, si(last.time_s, 's')), element('span', {}, `${last.mode}, ${whole(last.cycles)} cycles`));
   }

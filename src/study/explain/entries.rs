@@ -88,6 +88,9 @@ pub struct ResourceEntry {
     /// The stage, of compute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
+    /// What the chip's compute units are called.
+    #[serde(skip)]
+    pub units: &'static str,
 }
 
 /// One more of a resource, and what it saves.

@@ -33,6 +33,7 @@ fn section_entry(chip: &dyn Device, section: &SectionOutcome) -> SectionEntry {
         share: busy_cycles as f64 / cycles,
         mean_share: None,
         stage: None,
+        units: chip.unit_names().compute,
     };
     let mut resources: Vec<ResourceEntry> = section
         .stages

@@ -139,7 +139,7 @@ fn reason(bound_by: &str) -> String {
 fn busy(resource: &ResourceEntry) -> String {
     let share = percent(resource.share);
     match (&resource.stage, resource.mean_share) {
-        (Some(stage), Some(mean)) => format!("PCUs of {stage} {share} (mean unit {})", percent(mean)),
+        (Some(stage), Some(mean)) => format!("{} of {stage} {share} (mean unit {})", resource.units, percent(mean)),
         _ => format!("{} {share}", resource.resource),
     }
 }

@@ -147,7 +147,7 @@ const BOTH: [BothFigure; 7] = [
     ("speedup_over_epilogue_p95", [Mode::Epilogue, Mode::Fused], |document| {
         Some(document.uncertainty.as_ref()?.speedup_over_epilogue?[1])
     }),
-    (TRAFFIC_RATIO, [Mode::Kbk, Mode::Fused], |document| document.off_chip_traffic_ratio),
+    (TRAFFIC_RATIO, [Mode::Kbk, Mode::Fused], |document| document.off_chip_traffic_ratio?.number()),
 ];
 
 fn run_names() -> impl Iterator<Item = Name> {
